@@ -1,0 +1,68 @@
+"""Settings: from the environment, or for the length of a `with ng.config(...)` block. Nothing else is global.
+
+    exact       no rewrite that differs at NaN, infinity or signed zero        (NGRAPH_EXACT, on)
+    strict      refuse what would only warn, such as a dot over the batch axis (NGRAPH_STRICT, off)
+    winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
+    check       verify programs after each pass                                (CHECK, off)
+    debug       1 computations and times .. 5 programs after each pass         (DEBUG, 0)
+    dump        a folder for all that DEBUG would print                        (DUMP, none)
+    transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+
+def _switch(name: str, default: bool) -> bool:
+    return os.environ.get(name, "1" if default else "0").lower() not in ("", "0", "false", "no", "off")
+
+
+def _number(name: str) -> int:
+    text = os.environ.get(name, "0")
+    return int(text) if text.lstrip("-").isdigit() else 0
+
+
+class Config:
+    """The settings as attributes; call it for a block in which some differ: `with ng.config(exact=False): ...`"""
+
+    def __init__(self) -> None:
+        self._values: ContextVar[Mapping[str, Any]] = ContextVar(
+            "ngraph_config",
+            default={
+                "exact": _switch("NGRAPH_EXACT", True),
+                "strict": _switch("NGRAPH_STRICT", False),
+                "winograd": _switch("NGRAPH_WINOGRAD", True),
+                "check": _switch("CHECK", False),
+                "debug": _number("DEBUG"),
+                "dump": os.environ.get("DUMP", ""),
+                "transformer": os.environ.get("NGRAPH_TRANSFORMER", ""),
+            },
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values.get()[name]
+        except KeyError:
+            raise AttributeError(f"config has no {name!r}; it has {', '.join(sorted(self._values.get()))}") from None
+
+    @contextmanager
+    def __call__(self, **changes: Any) -> Iterator[Config]:
+        unknown = sorted(set(changes) - set(self._values.get()))
+        if unknown:
+            raise TypeError(f"config has no {', '.join(unknown)}; it has {', '.join(sorted(self._values.get()))}")
+        token = self._values.set({**self._values.get(), **changes})
+        try:
+            yield self
+        finally:
+            self._values.reset(token)
+
+    def __repr__(self) -> str:
+        return "config(" + ", ".join(f"{k}={v!r}" for k, v in self._values.get().items()) + ")"
+
+
+config = Config()

@@ -1,0 +1,88 @@
+"""The errors of ngraph: what disagreed, where the user wrote it, and how to put it right.
+
+Each class's docstring is its help page. A message starts with the user's own line, never with one of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+_HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+Line = tuple[str, int]  # file, line number
+
+
+def user_line() -> Line | None:
+    """The nearest caller outside this package, as (file, line)."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_HOME):
+            return (file, frame.f_lineno)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def show_line(line: Line | None) -> str:
+    """`file.py:12`, with the path as the user would type it."""
+    if line is None:
+        return "(unknown line)"
+    file, number = line
+    relative = os.path.relpath(file) if os.path.isabs(file) and os.path.exists(file) else file
+    return f"{relative if not relative.startswith('..') else file}:{number}"
+
+
+class NgraphError(Exception):
+    """Something that the user can put right. `message` says what, `details` both sides, `fix` how."""
+
+    def __init__(self, message: str, *, fix: str = "", details: tuple[str, ...] = (), line: Line | None = None):
+        at = line if line is not None else user_line()
+        lines = [f"{show_line(at)}: {message}", *("    " + d for d in details)]
+        if fix:
+            lines.append(f"  fix: {fix}")
+        super().__init__("\n".join(lines))
+        self.line, self.fix, self.details = at, fix, details
+
+
+class AxisError(NgraphError, ValueError):
+    """Axes that do not fit: two lengths at one index, an axis twice in a tensor, an axis that is not there.
+
+    Wrong: `ng.dot(W, X)` where `C` has length 4 in `W` and 5 in `X`. Right: give both tensors one axis `C`, or rename
+    one of them with `ng.cast_axes(X, [...])` so that they are different axes.
+    """
+
+
+class DTypeError(NgraphError, TypeError):
+    """An element type that an op cannot take, such as the sine of a bool or bits of a float.
+
+    Right: convert first with `ng.cast(x, ng.float32)`.
+    """
+
+
+class GraphError(NgraphError, ValueError):
+    """An op-graph that means nothing: a derivative of something that is not scalar, two unordered assigns to one variable."""
+
+
+class StateError(NgraphError, RuntimeError):
+    """State used at the wrong time: a computation added after `initialize()`, a save of torn or missing state."""
+
+
+class ArgumentError(NgraphError, ValueError):
+    """A computation called with arguments that do not fit its placeholders: number, shape, or element type."""
+
+
+class ProgramError(NgraphError, ValueError):
+    """A program that breaks the law of `docs/spec.md`, found by `verify`; names the step and the rule."""
+
+
+class ParseError(NgraphError, ValueError):
+    """A text, JSON or weights file that is not in its format. `position` is the offset, line and column are in the message."""
+
+    def __init__(self, message: str, *, position: int = 0, fix: str = "", details: tuple[str, ...] = ()):
+        super().__init__(message, fix=fix, details=details)
+        self.position = position
+
+
+class UnsupportedError(NgraphError, NotImplementedError):
+    """Something that this transformer or frontend does not do; the message says who does, where someone does."""

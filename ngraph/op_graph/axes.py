@@ -1,0 +1,416 @@
+"""Axes: names, dual levels and lengths that may come later. No positions: an axis has one only where a buffer has one.
+
+    >>> C = make_axis(4, name="C")
+    >>> C, C - 1, (C - 1) + 1 == C
+    (C=4, C'=4, True)
+    >>> Axes([C]) + Axes([make_axis(2, name="H")])
+    Axes(C=4, H=2)
+
+Two axes are equal when name and dual level are; lengths are compared where two tensors meet (`merge`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+from ngraph.errors import AxisError, Line, show_line, user_line
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Len
+
+_fresh = itertools.count()
+
+
+class Family:
+    """What an axis shares with its duals: name, length, flags, and the line that made it."""
+
+    __slots__ = ("name", "length", "flags", "roles", "parts", "line", "members", "doc")
+
+    def __init__(self, name: str, length: ExprLike | None, flags: dict[str, bool | None], roles: frozenset[str], doc: str | None):
+        self.name, self.length, self.flags, self.roles, self.doc = name, length, flags, roles, doc
+        self.parts: tuple[Axis, ...] | None = None  # the axes that `flatten` joined into this one
+        self.line: Line | None = user_line()
+        self.members: dict[int, Axis] = {}
+
+
+class Axis:
+    """A named axis. Make one with `make_axis`; `axis - 1` and `axis + 1` are its duals, `axis.T` the dual that `dot` pairs."""
+
+    __slots__ = ("family", "dual")
+
+    def __init__(self, family: Family, dual: int = 0):
+        self.family, self.dual = family, dual
+        family.members[dual] = self
+
+    # identity: name and level
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return type(other) is Axis and self.dual == other.dual and self.family.name == other.family.name
+
+    def __hash__(self) -> int:
+        return hash(self.family.name) ^ self.dual
+
+    @property
+    def name(self) -> str:
+        return self.family.name
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.family.name = name
+
+    @property
+    def short_name(self) -> str:
+        """The last component: `N` of `ax.N`."""
+        return self.family.name.rsplit(".", 1)[-1]
+
+    def named(self, name: str) -> Axis:
+        self.family.name = name
+        return self
+
+    # length
+    @property
+    def length(self) -> int | None:
+        """The number of elements, or None while it is unknown."""
+        length = self.family.length
+        if length is None or isinstance(length, int):
+            return length
+        try:
+            return int(expr.evaluate(length, _known))
+        except LookupError:
+            return None
+
+    @length.setter
+    def length(self, length: int | None) -> None:
+        self.family.length = _checked_length(length)
+
+    @property
+    def size(self) -> ExprLike:
+        """The length as an expression: a number where it is known, else over `Len` of axes whose length will come."""
+        length = self.length
+        if length is not None:
+            return length
+        own = self.family.length
+        return Len(self.primary) if own is None else own  # type: ignore[return-value]
+
+    def resized(self, length: ExprLike) -> Axis:
+        """An axis of the same name and flags with another length (slice, pad, concat, convolution, pooling)."""
+        f = self.family
+        if length == self.size:
+            return self
+        return Axis(Family(f.name, length, f.flags, f.roles, f.doc), self.dual)
+
+    # duals
+    def _at(self, level: int) -> Axis:
+        return self.family.members.get(level) or Axis(self.family, level)
+
+    @property
+    def primary(self) -> Axis:
+        return self._at(0)
+
+    @property
+    def T(self) -> Axis:
+        """The dual that `dot` pairs with: level n becomes -1 - n."""
+        return self._at(-1 - self.dual)
+
+    def __add__(self, other: Any) -> Any:
+        return self._at(self.dual + other) if isinstance(other, int) else Axes([self]) + Axes(other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._at(self.dual - other) if isinstance(other, int) else Axes([self]) - Axes(other)
+
+    def __or__(self, other: Any) -> Axes:
+        return Axes([self]) | other
+
+    def __and__(self, other: Any) -> Axes:
+        return Axes([self]) & other
+
+    # flags: by argument, else by the last component of the name; a dual has none
+    def _flag(self, flag: str, name: str) -> bool:
+        if self.dual:
+            return False
+        said = self.family.flags.get(flag)
+        return self.short_name == name if said is None else said
+
+    @property
+    def is_batch(self) -> bool:
+        return self._flag("batch", "N")
+
+    @property
+    def is_recurrent(self) -> bool:
+        return self._flag("recurrent", "REC")
+
+    @property
+    def is_channel(self) -> bool:
+        return self._flag("channel", "C") or (not self.dual and "channel" in self.family.roles)
+
+    @property
+    def is_flattened(self) -> bool:
+        return self.family.parts is not None
+
+    @property
+    def roles(self) -> frozenset[str]:
+        return frozenset() if self.dual else self.family.roles
+
+    def has_role(self, role: str) -> bool:
+        return role in self.roles
+
+    @property
+    def axes(self) -> Axes:
+        return Axes([self])
+
+    def __len__(self) -> int:
+        length = self.length
+        if length is None:
+            raise AxisError(f"axis {self.name} has no length yet", fix=f"set it: {self.short_name}.length = ...")
+        return length
+
+    def __bool__(self) -> bool:
+        return True  # an axis of length 0 is still an axis
+
+    @property
+    def label(self) -> str:
+        """The name with its level: `H`, `H'` (-1), `H''` (-2), `H+1`."""
+        return self.family.name + ("'" * -self.dual if self.dual < 0 else f"+{self.dual}" if self.dual else "")
+
+    def __repr__(self) -> str:
+        length = self.length
+        return f"{self.label}={'?' if length is None else length}"
+
+
+def _known(leaf: expr.Leaf) -> int:
+    length = leaf.of.length if isinstance(leaf, Len) else None
+    if length is None:
+        raise LookupError
+    return length
+
+
+def _checked_length(length: Any) -> int | None:
+    if length is None:
+        return None
+    try:
+        number = length.__index__()
+    except AttributeError:
+        raise AxisError(f"an axis length is a whole number, not {length!r}") from None
+    if number < 0:
+        raise AxisError(f"an axis length cannot be negative: {number}")
+    return number
+
+
+def make_axis(
+    length: int | None = None,
+    name: str | None = None,
+    batch: bool | None = None,
+    recurrent: bool | None = None,
+    channel: bool | None = None,
+    roles: Iterable[str] = (),
+    docstring: str | None = None,
+) -> Axis:
+    """A new axis.
+
+    length: elements along it; may come later (`axis.length = 5`, or from the first array that has it).
+    name: its identity; without one it gets a fresh name, so equals no other axis.
+    batch, recurrent, channel: flags; None leaves them to the name (`N`, `REC`, `C`). Reductions keep the batch axis.
+    roles: further marks that frontends read. Raises AxisError for a negative length.
+    """
+    flags = {"batch": batch, "recurrent": recurrent, "channel": channel}
+    if name is None:
+        name = f"Axis_{next(_fresh)}"
+    return Axis(Family(str(name), _checked_length(length), flags, frozenset(map(str, roles or ())), docstring))
+
+
+class Clash(Exception):
+    """Axes that met at one index with unlike lengths or flags; `pairs` are the two of each. Ops turn it into an AxisError."""
+
+    def __init__(self, pairs: list[tuple[Axis, Axis]]):
+        self.pairs = pairs
+
+
+def _unlike(a: Axis, b: Axis) -> bool:
+    if a.family is b.family:
+        return False
+    la, lb = a.length, b.length
+    return (la is not None and lb is not None and la != lb) or (a.is_batch, a.is_recurrent) != (b.is_batch, b.is_recurrent)
+
+
+def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
+    """The union of axes, first seen first, checking that equal ones agree. Also takes the ids of a program, which always do.
+
+    Raises Clash with every pair of axes that disagrees.
+    """
+    first = groups[0]
+    if type(first) is Axes and all(g is first for g in groups):
+        return first
+    seen: dict[Any, Any] = {}
+    clashes = []
+    for group in groups:
+        for axis in group:
+            other = seen.setdefault(axis, axis)
+            if other is not axis and type(axis) is Axis and _unlike(other, axis):
+                clashes.append((other, axis))
+    if clashes:
+        raise Clash(clashes)
+    return tuple(seen)
+
+
+class Axes(tuple):
+    """An ordered tuple of distinct axes with set algebra. `+` joins (an overlap is an error), `|` is the union, `-` the
+    difference or, with an int, the duals, `&` the intersection, `.T` the duals that `dot` pairs."""
+
+    __slots__ = ()
+
+    def __new__(cls, axes: Any = ()) -> Axes:
+        if type(axes) is Axes:
+            return axes
+        if isinstance(axes, Axis):
+            axes = (axes,)
+        elif axes is None:
+            axes = ()
+        elif isinstance(axes, dict):
+            axes = tuple(make_axis(length, name=name) for name, length in axes.items())
+        else:
+            axes = tuple(axes)
+        for a in axes:
+            if type(a) is not Axis:
+                raise AxisError(f"{a!r} is no axis", fix="make one with ng.make_axis(length, name=...)")
+        if len(set(axes)) != len(axes):
+            twice = sorted({a.label for a in axes if axes.count(a) > 1})
+            raise AxisError(
+                f"{', '.join(twice)} stands twice in {show_axes(axes)}", fix="use the dual of one of them, as in [H, H - 1], or another name"
+            )
+        return super().__new__(cls, axes)
+
+    def __add__(self, other: Any) -> Axes:  # type: ignore[override]
+        if isinstance(other, int):
+            return Axes(a + other for a in self)
+        other = Axes(other)
+        both = [a.label for a in self if a in other]
+        if both:
+            raise AxisError(
+                f"{', '.join(both)} stands on both sides of +",
+                details=(show_axes(self), show_axes(other)),
+                fix="use | for the union",
+            )
+        return Axes((*self, *other))
+
+    def __radd__(self, other: Any) -> Axes:
+        return Axes(other) + self
+
+    def __sub__(self, other: Any) -> Axes:
+        if isinstance(other, int):
+            return Axes(a - other for a in self)
+        other = Axes(other)
+        return Axes(a for a in self if a not in other)
+
+    def __or__(self, other: Any) -> Axes:
+        return Axes(merge(self, Axes(other)))
+
+    def __and__(self, other: Any) -> Axes:
+        other = Axes(other)
+        return Axes(a for a in self if a in other)
+
+    def __getitem__(self, i: Any) -> Any:
+        got = super().__getitem__(i)
+        return Axes(got) if isinstance(i, slice) else got
+
+    @property
+    def T(self) -> Axes:
+        return Axes(a.T for a in self)
+
+    def get_dual(self, offset: int = -1) -> Axes:
+        return self + offset
+
+    names = property(lambda self: tuple(a.name for a in self))
+    lengths = property(lambda self: tuple(a.length for a in self))
+
+    @property
+    def size(self) -> int | None:
+        """The number of elements, or None while a length is unknown."""
+        total = 1
+        for length in self.lengths:
+            if length is None:
+                return None
+            total *= length
+        return total
+
+    def is_sub_set(self, other: Any) -> bool:
+        """Whether every axis of this is in `other`."""
+        return set(self) <= set(Axes(other))
+
+    def is_super_set(self, other: Any) -> bool:
+        return set(self) >= set(Axes(other))
+
+    def is_equal_set(self, other: Any) -> bool:
+        return set(self) == set(Axes(other))
+
+    def is_not_equal_set(self, other: Any) -> bool:
+        return set(self) != set(Axes(other))
+
+    has_same_axes = is_equal_set
+
+    def intersect(self, other: Any) -> Axes:
+        return self & other
+
+    def batch_axes(self) -> Axes:
+        return Axes(a for a in self if a.is_batch)
+
+    def batch_axis(self) -> Axis | None:
+        return next((a for a in self if a.is_batch), None)
+
+    def recurrent_axes(self) -> Axes:
+        return Axes(a for a in self if a.is_recurrent)
+
+    def recurrent_axis(self) -> Axis | None:
+        return next((a for a in self if a.is_recurrent), None)
+
+    def channel_axis(self) -> Axis | None:
+        return next((a for a in self if a.is_channel), None)
+
+    def sample_axes(self) -> Axes:
+        return Axes(a for a in self if not a.is_batch)
+
+    def feature_axes(self) -> Axes:
+        return Axes(a for a in self if not (a.is_batch or a.is_recurrent))
+
+    def spatial_axes(self) -> Axes:
+        return Axes(a for a in self.feature_axes() if not a.is_channel)
+
+    def role_axes(self, role: str) -> Axes:
+        return Axes(a for a in self if a.has_role(role))
+
+    def find_by_name(self, name: str) -> Axes:
+        return Axes(a for a in self if name in (a.name, a.short_name))
+
+    def get_by_names(self, *names: str) -> Any:
+        """The axis of that name, or a tuple of them. Raises KeyError."""
+        found = []
+        for name in names:
+            match = self.find_by_name(name)
+            if not match:
+                raise KeyError(f"no axis {name} in {show_axes(self)}")
+            found.append(match[0])
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def set_shape(self, shape: Iterable[int]) -> None:
+        """Gives each axis its length."""
+        for axis, length in zip(self, shape, strict=True):
+            axis.length = length
+
+    def __repr__(self) -> str:
+        return f"Axes({', '.join(map(repr, self))})"
+
+
+def make_axes(axes: Any = ()) -> Axes:
+    """Axes from an axis, an iterable of them, or a dict {name: length}."""
+    return Axes(axes)
+
+
+def show_axes(axes: Iterable[Axis]) -> str:
+    """`[C=4, N=128]`, as errors print it."""
+    return "[" + ", ".join(map(repr, axes)) + "]"
+
+
+def show_made(axis: Axis) -> str:
+    """Where an axis was made, for errors."""
+    return f"{axis!r} made at {show_line(axis.family.line)}"

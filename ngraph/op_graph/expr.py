@@ -1,0 +1,213 @@
+"""Integer expressions: the one type for lengths, index maps, guards and loop bounds.
+
+    Expr = int | Len(axis) | Run(value) | Idx(axis) | Expr (+ - * // % min max) Expr
+
+Division is floor division, with one meaning everywhere: Python, NumPy and generated code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Union
+
+import numpy as np
+
+ExprLike = Union["Expr", int]
+
+
+class Expr:
+    """Base of the expression nodes; an `int` is an expression too."""
+
+    __slots__ = ()
+
+    def __add__(self, other: ExprLike) -> ExprLike:
+        return combine("+", self, other)
+
+    def __radd__(self, other: ExprLike) -> ExprLike:
+        return combine("+", other, self)
+
+    def __sub__(self, other: ExprLike) -> ExprLike:
+        return combine("-", self, other)
+
+    def __rsub__(self, other: ExprLike) -> ExprLike:
+        return combine("-", other, self)
+
+    def __mul__(self, other: ExprLike) -> ExprLike:
+        return combine("*", self, other)
+
+    def __rmul__(self, other: ExprLike) -> ExprLike:
+        return combine("*", other, self)
+
+    def __floordiv__(self, other: ExprLike) -> ExprLike:
+        return combine("//", self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> ExprLike:
+        return combine("//", other, self)
+
+    def __mod__(self, other: ExprLike) -> ExprLike:
+        return combine("%", self, other)
+
+    def __rmod__(self, other: ExprLike) -> ExprLike:
+        return combine("%", other, self)
+
+    def __neg__(self) -> ExprLike:
+        return combine("*", self, -1)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+
+class Leaf(Expr):
+    """A name whose value comes from outside: `Len`, `Idx` or `Run` of something hashable."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: Any):
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.of == self.of  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self).__name__, self.of))
+
+
+class Len(Leaf):
+    """The length of an axis."""
+
+    __slots__ = ()
+
+
+class Idx(Leaf):
+    """The index along an axis of the result."""
+
+    __slots__ = ()
+
+
+class Run(Leaf):
+    """An integer scalar that a step computes."""
+
+    __slots__ = ()
+
+
+class Bin(Expr):
+    """Two expressions under one of + - * // % min max."""
+
+    __slots__ = ("op", "a", "b", "_hash")
+
+    def __init__(self, op: str, a: ExprLike, b: ExprLike):
+        self.op, self.a, self.b = op, a, b
+        self._hash = hash((op, a, b))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            type(other) is Bin and other._hash == self._hash and other.op == self.op and other.a == self.a and other.b == self.b
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+# what each operator does, for Python integers and NumPy arrays of them alike
+APPLY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": lambda a, b: a + b,
+    "-": lambda a, b: a - b,
+    "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b,
+    "%": lambda a, b: a % b,
+    "min": lambda a, b: min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b),
+    "max": lambda a, b: max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b),
+}
+
+
+def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
+    """`a op b`, computed where both are numbers, with the identities of 0 and 1 taken away and constants gathered."""
+    if isinstance(a, int) and isinstance(b, int):
+        if op in ("//", "%") and b == 0:
+            raise ZeroDivisionError("an index or length expression divides by zero")
+        return APPLY[op](a, b)
+    if op == "+":
+        if isinstance(a, int):
+            a, b = b, a
+        if b == 0:
+            return a
+        if isinstance(b, int) and isinstance(a, Bin) and a.op == "+" and isinstance(a.b, int):
+            return combine("+", a.a, a.b + b)
+    elif op == "-":
+        if isinstance(b, int):
+            return combine("+", a, -b)
+        if a == b:
+            return 0
+    elif op == "*":
+        if isinstance(a, int):
+            a, b = b, a
+        if b == 1:
+            return a
+        if b == 0:
+            return 0
+    elif op == "//":
+        if b == 1:
+            return a
+    elif op == "%":
+        if b == 1:
+            return 0
+    elif op in ("min", "max") and a == b:
+        return a
+    return Bin(op, a, b)
+
+
+def minimum(a: ExprLike, b: ExprLike) -> ExprLike:
+    return combine("min", a, b)
+
+
+def maximum(a: ExprLike, b: ExprLike) -> ExprLike:
+    return combine("max", a, b)
+
+
+def leaves(e: ExprLike) -> Iterator[Leaf]:
+    """Every leaf, left to right, repeats included."""
+    todo = [e]
+    while todo:
+        e = todo.pop()
+        if isinstance(e, Leaf):
+            yield e
+        elif isinstance(e, Bin):
+            todo += (e.b, e.a)
+
+
+def substitute(e: ExprLike, leaf: Callable[[Leaf], ExprLike]) -> ExprLike:
+    """`e` with each leaf replaced by what `leaf` gives for it."""
+    if isinstance(e, Leaf):
+        return leaf(e)
+    if isinstance(e, Bin):
+        a, b = substitute(e.a, leaf), substitute(e.b, leaf)
+        return e if a is e.a and b is e.b else combine(e.op, a, b)
+    return e
+
+
+def evaluate(e: ExprLike, leaf: Callable[[Leaf], Any]) -> Any:
+    """The value of `e`; `leaf` gives integers or NumPy integer arrays (which broadcast)."""
+    if isinstance(e, Bin):
+        return APPLY[e.op](evaluate(e.a, leaf), evaluate(e.b, leaf))
+    if isinstance(e, Leaf):
+        return leaf(e)
+    return e
+
+
+_LEVEL = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
+
+
+def text(e: ExprLike, leaf: Callable[[Leaf], str] | None = None, level: int = 0) -> str:
+    """As Python would write it; `leaf` says how leaves are written (default: `Len(H)`)."""
+    if isinstance(e, Leaf):
+        return leaf(e) if leaf else f"{type(e).__name__}({e.of})"
+    if isinstance(e, Bin):
+        if e.op in ("min", "max"):
+            return f"{e.op}({text(e.a, leaf)}, {text(e.b, leaf)})"
+        mine = _LEVEL[e.op]
+        if e.op == "+" and isinstance(e.b, int) and e.b < 0:
+            inner = f"{text(e.a, leaf, mine)} - {-e.b}"
+        else:
+            inner = f"{text(e.a, leaf, mine)} {e.op} {text(e.b, leaf, mine + 1)}"
+        return f"({inner})" if level > mine else inner
+    return str(e) if e >= 0 or level == 0 else f"({e})"

@@ -1,0 +1,217 @@
+"""Op: one thing the user wrote. A node of the op-graph, compared by identity, that remembers the line that made it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ngraph.errors import GraphError, Line, show_line, user_line
+from ngraph.op_graph import names
+from ngraph.op_graph.axes import Axes, show_axes
+from ngraph.op_graph.dtypes import DType
+
+if TYPE_CHECKING:
+    from ngraph.op_graph.opdef import OpDef
+
+_serial = itertools.count()
+
+
+class TensorType(NamedTuple):
+    """What a value is: its axes (of the op-graph: `Axis`; of a program: ids) and its dtype. Nothing about layout or device."""
+
+    axes: tuple[Any, ...]
+    dtype: DType
+
+    def __repr__(self) -> str:
+        return f"{self.dtype}[{', '.join(getattr(a, 'label', None) or str(a) for a in self.axes)}]"
+
+
+class Origin(NamedTuple):
+    """Where something comes from: the op's name, its scope, and the user's line."""
+
+    name: str
+    scope: str
+    file: str
+    line: int
+
+
+# inside the lowering of an op, or its gradient, new ops come from where that op came from
+_made_for: ContextVar[Op | None] = ContextVar("ngraph_made_for", default=None)
+
+
+@contextmanager
+def made_for(op: Op | None) -> Iterator[None]:
+    """Ops made in this block take their line, scope and metadata from `op`."""
+    token = _made_for.set(op)
+    try:
+        yield
+    finally:
+        _made_for.reset(token)
+
+
+class Op:
+    """A node: an op record, the ops it takes, attributes, and the type of what it gives.
+
+    opdef    the record (`ngraph.op_graph.opdef`)      inputs   tuple of Op
+    attrs    dict of attributes                        type     TensorType; None without a value; a tuple with several parts
+    name     for people; `named("W")` sets it          line     (file, line number) of the user's code
+    """
+
+    __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "serial", "__weakref__")
+    __array_ufunc__ = None  # NumPy arrays leave `array + op` to us
+
+    def __init__(self, opdef: OpDef, inputs: tuple[Op, ...], attrs: dict[str, Any], type: Any, hint: str | None = None):
+        self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
+        self.serial = next(_serial)
+        parent = _made_for.get()
+        if parent is None:
+            self.line: Line | None = user_line()
+            self.scope = names.current_scope()
+            self.metadata = names.current_metadata()
+        else:
+            self.line, self.scope, self.metadata = parent.line, parent.scope, parent.metadata
+
+    @property
+    def name(self) -> str:
+        """The name given by `named`, else the record's name with a number; scopes stand in front."""
+        own = self.hint or f"{self.opdef.name}_{self.serial}"
+        return f"{self.scope}/{own}" if self.scope else own
+
+    @name.setter
+    def name(self, name: str) -> None:
+        self.hint = name
+
+    def named(self, name: str) -> Op:
+        self.hint = str(name)
+        return self
+
+    @property
+    def short_name(self) -> str:
+        return self.name.rsplit("/", 1)[-1]
+
+    @property
+    def origin(self) -> Origin:
+        file, line = self.line or ("", 0)
+        return Origin(self.hint or self.opdef.name, self.scope, file, line)
+
+    @property
+    def axes(self) -> Axes:
+        if type(self.type) is not TensorType:
+            raise GraphError(f"{self.label} has no axes: it is no tensor", details=(f"made at {show_line(self.line)}",))
+        return self.type.axes  # type: ignore[return-value]
+
+    @property
+    def dtype(self) -> DType:
+        if type(self.type) is not TensorType:
+            raise GraphError(f"{self.label} has no dtype: it is no tensor", details=(f"made at {show_line(self.line)}",))
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Axes:
+        return self.axes
+
+    @property
+    def args(self) -> tuple[Op, ...]:
+        return self.inputs
+
+    @property
+    def is_tensor_op(self) -> bool:
+        return type(self.type) is TensorType
+
+    @property
+    def is_scalar(self) -> bool:
+        return self.is_tensor_op and not self.axes
+
+    @property
+    def is_constant(self) -> bool:
+        return self.opdef.name == "constant"
+
+    @property
+    def is_placeholder(self) -> bool:
+        return self.opdef.name == "placeholder"
+
+    @property
+    def is_trainable(self) -> bool:
+        return bool(self.attrs.get("trainable"))
+
+    @property
+    def is_persistent(self) -> bool:
+        return self.opdef.name == "variable"
+
+    @property
+    def label(self) -> str:
+        """How errors call it: the user's name, else the record's."""
+        return self.hint or self.opdef.name
+
+    # graph queries
+    def variables(self, filter: Callable[[Op], bool] | None = None) -> list[Op]:
+        """The trainable variables that this depends on, in dependency order."""
+        keep = filter or (lambda op: True)
+        return [op for op in ordered([self]) if op.is_trainable and keep(op)]
+
+    def placeholders(self) -> list[Op]:
+        """The placeholders that this depends on, in dependency order."""
+        return [op for op in ordered([self]) if op.is_placeholder]
+
+    @staticmethod
+    def ordered_ops(roots: Iterable[Op]) -> list[Op]:
+        """Every op that the roots depend on, inputs before users."""
+        return list(ordered(roots))
+
+    def __bool__(self) -> bool:
+        raise GraphError(
+            f"{self.label} has no value while the graph is built, so it is neither true nor false",
+            fix="use ng.where(condition, a, b), or compute it first",
+        )
+
+    def __iter__(self) -> Iterator[Op]:
+        raise TypeError(f"{self.label} cannot be iterated: slice it by axis, as in x[..., 0]")
+
+    def __repr__(self) -> str:
+        kind = self.opdef.name
+        if type(self.type) is TensorType:
+            what = f"{self.type.dtype}{show_axes(self.type.axes)}"
+        else:
+            what = "no value" if self.type is None else ", ".join(map(repr, self.type))
+        return f"<{kind}{' ' + self.hint if self.hint else ''}: {what}>"
+
+
+def ordered(roots: Iterable[Op]) -> Iterator[Op]:
+    """Inputs before users, each op once, in the order of `roots` and inputs; without recursion."""
+    done: set[Op] = set()
+    stack: list[Op] = list(roots)[::-1]
+    while stack:
+        op = stack[-1]
+        if op in done:
+            stack.pop()
+            continue
+        waiting = [i for i in op.inputs if i not in done]
+        if waiting:
+            stack += waiting[::-1]
+        else:
+            stack.pop()
+            done.add(op)
+            yield op
+
+
+def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
+    """New ops for all that the roots depend on, with `replace` put in; what does not depend on a replaced op is shared.
+
+    Gives the mapping from old op to new (or same) op, for every op reached.
+    """
+    new: dict[Op, Op] = {}
+    for op in ordered(roots):
+        if op in replace:
+            new[op] = replace[op]
+            continue
+        inputs = tuple(new[i] for i in op.inputs)
+        if all(a is b for a, b in zip(inputs, op.inputs, strict=True)):
+            new[op] = op
+        else:
+            with made_for(op):
+                new[op] = op.opdef(*inputs, **op.attrs)
+            new[op].hint = op.hint
+    return new

@@ -1,0 +1,137 @@
+"""OpDef: the one record that holds all the compiler knows about an op, and the registry of them.
+
+Calling a record makes an op: `tanh(x)`. The other parts of the house read the record's fields; anyone may attach an aspect of
+their own from outside: `tanh.attrs["my_cost"] = 4`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngraph.errors import AxisError, show_line
+from ngraph.op_graph.axes import Clash, show_axes, show_made
+from ngraph.op_graph.op import Op, TensorType
+
+Types = tuple[Any, ...]
+
+
+@dataclass(eq=False)
+class OpDef:
+    """All that is known about one op.
+
+    type        (types of the inputs, **attrs) -> TensorType, a tuple of them, or None. Works on `Axis` and on a program's ids alike
+    reference   (call, *arrays) -> array(s): the meaning, in NumPy as plain as possible. `call`: see `Call`
+    samples     (source) -> ops on which every generated test runs. `source` makes inputs (`ngraph.testing.samples`)
+    prepare     (inputs, attrs) -> inputs, attrs: conversions of what the user passed (numbers, promotion)
+    grad        (op, dy, *inputs) -> one contribution per input, None where there is none
+    lower       (op, *inputs) -> the same in smaller ops. None: a core op, or a leaf or effect that lowering knows
+    kinds       element kinds of the inputs under test
+    ulp, error  what a transformer may differ by: units in the last place, or absolute
+    smooth      whether the gradient exists everywhere, so may be checked twice
+    """
+
+    name: str
+    doc: str
+    type: Callable[..., Any]
+    reference: Callable[..., Any] | None = None
+    samples: Callable[[Any], Iterable[Any]] | None = None
+    prepare: Callable[..., Any] | None = None
+    grad: Callable[..., Any] | None = None
+    lower: Callable[..., Any] | None = None
+    core: bool = True
+    kinds: tuple[str, ...] = ("float",)
+    ulp: float = 4
+    error: float = 0.0
+    smooth: bool = True
+    onnx: str = ""
+    torch: str = ""
+    tf: str = ""
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, *inputs: Any, **attrs: Any) -> Op:
+        """The op of this record over these inputs. Raises AxisError naming every conflict, DTypeError."""
+        if self.prepare is not None:
+            inputs, attrs = self.prepare(inputs, attrs)
+        try:
+            result = self.type(tuple([i.type for i in inputs]), **attrs)
+        except Clash as clash:
+            raise _conflict(self, inputs, clash) from None
+        return Op(self, tuple(inputs), attrs, result)
+
+    def __repr__(self) -> str:
+        return f"<op record {self.name}>"
+
+
+@dataclass
+class Call:
+    """What a reference sees beside the arrays: attributes, the types in and out, and the length of each axis."""
+
+    attrs: dict[str, Any]
+    inputs: tuple[TensorType, ...]
+    results: tuple[TensorType, ...]
+    length: Callable[[Any], int]
+    run_program: Callable[..., Any] | None = None  # how a reference of scan, while, cond runs a body
+
+    @property
+    def axes(self) -> tuple[Any, ...]:
+        return self.results[0].axes
+
+    @property
+    def dtype(self) -> Any:
+        return self.results[0].dtype
+
+    def shape(self, axes: Iterable[Any]) -> tuple[int, ...]:
+        return tuple(self.length(a) for a in axes)
+
+
+REGISTRY: dict[str, OpDef] = {}
+
+
+def register(record: OpDef) -> OpDef:
+    """Puts a record into the registry, from here or from another package. The name must be free. A `lower` makes it no core op."""
+    if record.name in REGISTRY:
+        raise ValueError(f"an op record {record.name!r} is registered already")
+    if record.lower is not None:
+        record.core = False
+    REGISTRY[record.name] = record
+    return record
+
+
+def op(name: str, doc: str, **fields: Any) -> OpDef:
+    """A registered record: `softplus = op("softplus", "log(1 + e to the x).", type=..., lower=...)`."""
+    return register(OpDef(name, doc, **fields))
+
+
+def core_ops() -> list[OpDef]:
+    """The core ops, in the order of their records."""
+    return [r for r in REGISTRY.values() if r.core]
+
+
+def show_input(i: Op) -> str:
+    """One input in an error: name, axes, and the line that made it."""
+    axes = show_axes(i.type.axes) if type(i.type) is TensorType else "no tensor"
+    return f"{i.label}: {axes}   written at {show_line(i.line)}"
+
+
+def _conflict(record: OpDef, inputs: tuple[Op, ...], clash: Clash) -> AxisError:
+    """Every pair of axes that disagrees, both inputs, and the repair."""
+    what = []
+    for a, b in clash.pairs:
+        where = {}
+        for axis in (a, b):
+            holder = next((i.label for i in inputs if type(i.type) is TensorType and any(x is axis for x in i.type.axes)), record.name)
+            where[axis is b] = holder
+        if a.length != b.length:
+            what.append(f"axis {a.label} has length {a.length} in {where[False]} and {b.length} in {where[True]}")
+        else:
+            flags = [f for f in ("batch", "recurrent") if getattr(a, f"is_{f}") != getattr(b, f"is_{f}")]
+            what.append(f"axis {a.label} is a {' and '.join(flags)} axis in only one of {where[False]} and {where[True]}")
+    labels = ", ".join(i.label for i in inputs)
+    a, b = clash.pairs[0]
+    return AxisError(
+        f"{record.name}({labels}): {'; '.join(what)}",
+        details=(*(show_input(i) for i in inputs), *(show_made(x) for x in (a, b))),
+        fix=f"give them one axis, or rename one: ng.map_roles(x, {{{a.label!r}: '{a.short_name}2'}})",
+    )
