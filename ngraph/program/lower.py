@@ -1,0 +1,427 @@
+"""Op-graph → program: duals resolved to ids, composite ops taken apart by their records, state threaded.
+
+Each variable is read once, at the start. Inside a `sequential` later parts see what earlier parts assigned; an op inside one runs
+at its place there, wherever else it is asked for. The order of the results is never consulted (docs/spec.md 5).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngraph.errors import AxisError, GraphError, show_line
+from ngraph.op_graph import expr
+from ngraph.op_graph.axes import Axis, show_axes, show_made
+from ngraph.op_graph.dtypes import token as token_dtype
+from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.op import Op, Origin, TensorType, made_for, ordered
+from ngraph.op_graph.opdef import REGISTRY, show_input
+from ngraph.program.program import AxisId, Program, State, Step, Value, map_attr
+
+
+@dataclass
+class Lowered:
+    """A program, and which op stands behind each of its inputs and states."""
+
+    program: Program
+    inputs: tuple[Op, ...]
+    states: dict[str, Op] = field(default_factory=dict)  # state name -> variable
+
+
+class Ids:
+    """The id of each (name, level, length)."""
+
+    def __init__(self, known: dict[tuple[str, int], int]):
+        self.known = known  # the single known length of a name, for axes that have none yet
+        self.by_key: dict[tuple[str, int, ExprLike | None], AxisId] = {}
+        self.by_axis: dict[int, tuple[Axis, AxisId]] = {}
+        self.axes: dict[AxisId, ExprLike] = {}
+        self.hints: dict[AxisId, str] = {}
+
+    def __call__(self, axis: Any) -> AxisId:
+        if type(axis) is AxisId:
+            return axis
+        cached = self.by_axis.get(id(axis))
+        if cached is not None:
+            return cached[1]
+        length = axis.length
+        if length is None:
+            own = axis.family.length
+            if own is None:
+                length = self.known.get((axis.name, 0))
+            else:
+                length = expr.substitute(own, self._leaf)
+        key = (axis.name, axis.dual, length)
+        found = self.by_key.get(key)
+        if found is None:
+            found = self.by_key[key] = self._new(axis, length)
+        self.by_axis[id(axis)] = (axis, found)
+        return found
+
+    def _leaf(self, leaf: expr.Leaf) -> ExprLike:
+        if not isinstance(leaf, Len):
+            return leaf
+        length = leaf.of.length
+        if length is None:
+            length = self.known.get((leaf.of.name, 0))
+        return Len(self(leaf.of)) if length is None else length
+
+    def _new(self, axis: Axis, length: ExprLike | None) -> AxisId:
+        base = re.sub(r"\W", "_", axis.short_name) or "axis"
+        if not (base[0].isalpha() or base[0] == "_"):
+            base = "a" + base
+        mark = "'" * -axis.dual if axis.dual < 0 else "^" * axis.dual
+        found, n = AxisId(base + mark), 1
+        while found in self.axes:
+            n += 1
+            found = AxisId(f"{base}.{n}{mark}")
+        if length is None and axis.dual:
+            length = Len(self(axis.primary))  # a dual is as long as its family
+        self.axes[found] = Len(found) if length is None else length
+        self.hints[found] = axis.label
+        return found
+
+
+class Scope:
+    """The state as one stretch of ops sees it: the whole program, or the inside of a `sequential`."""
+
+    def __init__(self, sequential: Op | None, state: dict[Op, Value]):
+        self.sequential, self.state = sequential, state  # variable -> the value it has now
+        self.assigns: dict[Op, Op] = {}  # variable -> the assign that gave it
+
+
+class Lowering:
+    """One program in the making."""
+
+    def __init__(self, results: Sequence[Op], parameters: Sequence[Op]):
+        self.roots = list(results)
+        reached = list(ordered([*results, *parameters]))
+        known: dict[tuple[str, int], set[int]] = {}
+        for op in reached:
+            for t in op.type if type(op.type) is tuple else (op.type,):
+                for axis in t.axes if type(t) is TensorType else ():
+                    f = axis.family
+                    if isinstance(f.length, int):
+                        known.setdefault((f.name, 0), set()).add(f.length)
+        self.ids = Ids({k: next(iter(v)) for k, v in known.items() if len(v) == 1})
+        self.parameters = tuple(parameters)
+        self.steps: list[Step] = []
+        self.values: dict[Op, tuple[Value, ...]] = {}
+        self.expanded: dict[Op, Op] = {}  # composite op -> the op it was lowered to
+        self.claimed: dict[Op, tuple[Scope, dict[Op, Value]]] = {}  # op in a sequential -> where, and what state it saw
+        self.start: dict[Op, Value] = {}  # variable -> its value at the start
+        self.written: dict[Op, tuple[Op, Value]] = {}  # variable -> who wrote it and what
+        self.token: Value | None = None
+        self.token_in: Value | None = None
+        self.reads: dict[Op, frozenset[Op]] = {}  # op -> the variables that its value depends on
+        self.writes: dict[Op, frozenset[Op]] = {}  # op -> the assigns that it depends on
+        self.inputs = tuple(Value(self.type(p.type), p.hint or f"arg{k}") for k, p in enumerate(self.parameters))
+        self.fed = dict(zip(self.parameters, self.inputs, strict=True))
+
+    # types
+    def type(self, t: TensorType) -> TensorType:
+        return TensorType(tuple([self.ids(a) for a in t.axes]), t.dtype)
+
+    # state
+    def initial(self, variable: Op) -> Value:
+        if variable in self.fed:
+            return self.fed[variable]
+        if variable not in self.start:
+            self.start[variable] = Value(self.type(variable.type), variable.hint or variable.opdef.name)
+        return self.start[variable]
+
+    def read(self, variable: Op, scope: Scope) -> Value:
+        return scope.state.get(variable) or self.initial(variable)
+
+    def _survey(self) -> None:
+        """Fills `reads` and `writes` for every op, when a `sequential` makes them matter."""
+        for o in ordered(self.roots):
+            kind = o.opdef.name
+            took = o.inputs[1:] if kind == "assign" else o.inputs
+            self.reads[o] = _union([self.reads[i] for i in took], o if kind == "variable" else None)
+            self.writes[o] = _union([self.writes[i] for i in took], o if kind == "assign" else None)
+
+    def variables_of(self, op: Op) -> frozenset[Op]:
+        """The variables that `op` reads; ops that a lowering made read what their inputs read."""
+        if op not in self.reads:
+            for o in ordered([op]):
+                if o not in self.reads:
+                    self.reads[o] = _union([self.reads[i] for i in o.inputs], o if o.opdef.name == "variable" else None)
+        return self.reads[op]
+
+    # values
+    def value(self, op: Op, scope: Scope) -> tuple[Value, ...]:
+        """The values of `op` as seen in `scope`, emitting what has not been."""
+        stack = [op]
+        while stack:
+            o = stack[-1]
+            if self._known(o, scope) is not None:
+                stack.pop()
+                continue
+            kind = o.opdef.name
+            if kind in ("sequential", "doall", "assign"):
+                self._control(o, scope)
+                stack.pop()
+                continue
+            waiting = [i for i in o.inputs if self._known(i, scope) is None]
+            if waiting:
+                stack += waiting[::-1]
+                continue
+            if o.opdef.lower is not None:
+                small = self.expanded.get(o)
+                if small is None:
+                    with made_for(o):
+                        small = self.expanded[o] = o.opdef.lower(o, *o.inputs)
+                    if o.hint and small.hint is None and small is not o and small.opdef.name not in ("placeholder", "variable"):
+                        small.hint = o.hint
+                if self._known(small, scope) is None:
+                    stack.append(small)
+                    continue
+                self._keep(o, self._match(o, self._known(small, scope)), scope)  # type: ignore[arg-type]
+            else:
+                self._keep(o, self._emit(o, scope), scope)
+            stack.pop()
+        return self._known(op, scope)  # type: ignore[return-value]
+
+    def _match(self, o: Op, values: tuple[Value, ...]) -> tuple[Value, ...]:
+        for t, v in zip(o.type if type(o.type) is tuple else (o.type,), values, strict=True):
+            if type(t) is TensorType and (t.dtype is not v.dtype or set(self.type(t).axes) != set(v.axes)):
+                raise GraphError(f"the lowering of {o.opdef.name} gives {v.type}, its type says {self.type(t)}", line=o.line)
+        return values
+
+    def _known(self, op: Op, scope: Scope) -> tuple[Value, ...] | None:
+        kind = op.opdef.name
+        if kind == "variable":
+            return (self.read(op, scope),)
+        if kind == "placeholder":
+            if op not in self.fed:
+                raise GraphError(
+                    f"placeholder {op.label} {show_axes(op.axes)} is needed, and is no argument of this computation",
+                    line=op.line,
+                    fix="name it among the computation's parameters",
+                )
+            return (self.fed[op],)
+        if op not in self.values:
+            return None
+        claim = self.claimed.get(op)
+        if claim is not None and claim[0] is not scope and scope.sequential is not None:
+            for v, seen in claim[1].items():
+                if self.read(v, scope) is not seen:
+                    assert claim[0].sequential is not None
+                    raise GraphError(
+                        f"{op.label} stands in two sequentials that see {v.label} in different states",
+                        line=op.line,
+                        details=tuple(f"sequential written at {show_line(s.line)}" for s in (claim[0].sequential, scope.sequential)),
+                        fix="build the op once for each of them",
+                    )
+        return self.values[op]
+
+    def _keep(self, op: Op, values: tuple[Value, ...], scope: Scope) -> None:
+        self.values[op] = values
+        if scope.sequential is not None:
+            self.claimed[op] = (scope, {v: self.read(v, scope) for v in self.variables_of(op)})
+
+    def _emit(self, o: Op, scope: Scope) -> tuple[Value, ...]:
+        inputs = tuple([v for i in o.inputs for v in self._known(i, scope)])  # type: ignore[union-attr]
+        if o.opdef.name == "part":
+            return (inputs[o.attrs["index"]],)
+        if o.opdef.name not in REGISTRY:
+            raise GraphError(f"{o.opdef.name} is no registered op", line=o.line)
+        attrs = {
+            k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self._known(of, scope)[0])  # type: ignore[index]
+            for k, a in o.attrs.items()
+        }
+        if o.opdef.name == "effect":
+            if self.token is None:
+                self.token = self.token_in = Value(TensorType((), token_dtype), "token")
+            inputs = (self.token, *inputs)
+        made = o.opdef.type(tuple([v.type for v in inputs]), **attrs)
+        types = made if type(made) is tuple else (made,)
+        declared = () if o.type is None else o.type if type(o.type) is tuple else (o.type,)
+        for t, d in zip(types, declared, strict=False):
+            if set(t.axes) != set(self.type(d).axes):
+                raise self._late_clash(o)
+        results = tuple([Value(t, o.hint or "") for t in types])
+        self.steps.append(Step(results, o.opdef.name, inputs, attrs, (o.origin,)))
+        if o.opdef.name == "effect":
+            self.token = results[0]
+        return results
+
+    def _late_clash(self, o: Op) -> AxisError:
+        """Lengths that were unknown when the op was built, and do not fit now."""
+        unlike = []
+        first: dict[Axis, Axis] = {}
+        for i in o.inputs:
+            for axis in i.type.axes if type(i.type) is TensorType else ():
+                other = first.setdefault(axis, axis)
+                if self.ids(other) != self.ids(axis):
+                    unlike += [other, axis]
+        return AxisError(
+            f"{o.opdef.name}({', '.join(i.label for i in o.inputs)}): lengths given since it was written do not fit: {show_axes(unlike)}",
+            line=o.line,
+            details=(*(show_input(i) for i in o.inputs), *(show_made(a) for a in unlike)),
+            fix="give them one axis, or one length",
+        )
+
+    # effects
+    def _control(self, o: Op, scope: Scope) -> None:
+        kind = o.opdef.name
+        if kind == "assign":
+            self._assign(o, scope)
+        elif kind == "doall":
+            self._doall(o, scope)
+        else:
+            self._sequential(o, scope)
+
+    def _assign(self, o: Op, scope: Scope) -> None:
+        variable, new = o.inputs
+        (value,) = self.value(new, scope)
+        if variable in self.fed:
+            raise GraphError(
+                f"{variable.label} is assigned in a computation that takes it as an argument", line=o.line, fix="leave it out of the parameters"
+            )
+        self.initial(variable)
+        before = self.written.get(variable)
+        if before is not None and (scope.sequential is None or variable not in scope.assigns):
+            raise GraphError(
+                f"{variable.label} is assigned twice in one computation, in no order",
+                line=o.line,
+                details=(f"also at {show_line(before[0].line)}",),
+                fix="put both assigns into one ng.sequential([...])",
+            )
+        self.written[variable] = (o, value)
+        if scope.sequential is not None:
+            scope.state[variable] = value
+            scope.assigns[variable] = o
+        self.values[o] = ()
+
+    def _doall(self, o: Op, scope: Scope) -> None:
+        if scope.sequential is None:
+            for part in o.inputs:
+                self.value(part, scope)
+        else:
+            before, parts = dict(scope.state), []
+            for part in o.inputs:
+                inner = Scope(scope.sequential, dict(before))
+                inner.assigns = {}
+                allowed = dict(self.written)
+                for v in scope.assigns:
+                    self.written.pop(v, None)  # written earlier in this sequential: may be written again
+                self.value(part, inner)
+                for v, w in allowed.items():
+                    self.written.setdefault(v, w)
+                for v in inner.assigns:
+                    for other in parts:
+                        if v in other.assigns:
+                            raise GraphError(
+                                f"{v.label} is assigned twice in one doall, in no order",
+                                line=inner.assigns[v].line,
+                                details=(f"also at {show_line(other.assigns[v].line)}",),
+                                fix="put both assigns into one ng.sequential([...])",
+                            )
+                parts.append(inner)
+            for inner in parts:
+                for v in inner.assigns:
+                    scope.state[v] = inner.state[v]
+                    scope.assigns[v] = inner.assigns[v]
+        self.values[o] = ()
+
+    def _sequential(self, o: Op, scope: Scope) -> None:
+        inner = Scope(o, dict(scope.state) if scope.sequential is not None else {})
+        inner.assigns = dict(scope.assigns) if scope.sequential is not None else {}
+        values: tuple[Value, ...] = ()
+        for part in o.inputs:
+            values = self.value(part, inner)
+            for a in self.writes[part]:  # those that another sequential has run already count here too
+                if a.inputs[0] not in inner.assigns:
+                    inner.assigns[a.inputs[0]], inner.state[a.inputs[0]] = self.written[a.inputs[0]]
+        if scope.sequential is not None:
+            scope.state.update(inner.state)
+            scope.assigns.update(inner.assigns)
+        self.values[o] = values if o.type is not None else ()
+
+    # the whole
+    def run(self, name: str) -> Lowered:
+        top = Scope(None, {})
+        sequentials = [o for o in ordered(self.roots) if o.opdef.name == "sequential"]
+        if sequentials:
+            self._survey()
+        inside: set[Op] = set()
+        for s in sequentials:
+            inside.update(o for o in ordered(s.inputs) if o.opdef.name == "sequential")
+        for s in sequentials:
+            if s not in inside:
+                self.value(s, top)
+        wanted: list[Op] = []
+        for r in self.roots:
+            if r.opdef.name == "variable":
+                wanted.append(r)
+            else:
+                self.value(r, top)
+                wanted.append(r)
+        outputs = []
+        for r in wanted:
+            if r.opdef.name == "variable":
+                outputs.append(self.written[r][1] if r in self.written else self.initial(r))
+            elif type(r.type) is TensorType:
+                outputs.append(self.values[r][0] if r in self.values else self.value(r, top)[0])
+        states: dict[str, Op] = {}
+        state_in, state_out = [], []
+        for variable in list(self.start):
+            if variable.attrs.get("advance") is not None and variable not in self.written:
+                with made_for(variable):
+                    after = variable.attrs["advance"](variable)
+                self.written[variable] = (after, self.value(after, top)[0])
+        for variable, value in self.start.items():
+            label = unique(variable.name if variable.hint else variable.opdef.name, states)
+            states[label] = variable
+            state_in.append(State(label, value))
+            if variable in self.written:
+                state_out.append((label, self.written[variable][1]))
+        program = Program(
+            axes=self.ids.axes,
+            hints=self.ids.hints,
+            inputs=self.inputs,
+            state_in=tuple(state_in),
+            steps=tuple(self.steps),
+            outputs=tuple(outputs),
+            state_out=tuple(state_out),
+            token_in=self.token_in,
+            token_out=self.token,
+            name=name,
+        )
+        return Lowered(program, self.parameters, states)
+
+
+def _union(sets: list[frozenset[Op]], own: Op | None) -> frozenset[Op]:
+    """The union of sets and one op, without making a new set where one of them is the union already."""
+    big = max(sets, key=len, default=frozenset())
+    if all(s is big or s <= big for s in sets) and own is None:
+        return big
+    return big.union(*sets, () if own is None else (own,))
+
+
+def unique(name: str, taken: Iterable[str]) -> str:
+    """`name`, or with the first number that makes it free."""
+    if name not in taken:
+        return name
+    n = 2
+    while f"{name}_{n}" in taken:
+        n += 1
+    return f"{name}_{n}"
+
+
+def lower(results: Sequence[Op], parameters: Sequence[Op] = (), name: str = "program") -> Lowered:
+    """The program that computes `results` from `parameters` and state. Results without a value (assigns) only have effects.
+
+    Raises GraphError for an unfed placeholder, unordered assigns, an op in two sequentials at different states; AxisError
+    for lengths that came after the graph and do not fit.
+    """
+    return Lowering(results, parameters).run(name)
+
+
+def no_origin(program: Program) -> tuple[Origin, ...]:
+    """An origin for steps that no user wrote."""
+    return (Origin(program.name, "", "", 0),)

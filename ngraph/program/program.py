@@ -1,0 +1,206 @@
+"""Program: a straight line of core ops over named axes, with state only at its two ends.
+
+    Program = axes · hints · inputs · state_in · steps · outputs · state_out · token_in, token_out
+    Step    = results · op · inputs · attrs · origin
+    Value   = type, hint                    identity is meaning; numbers are given when printed
+    AxisId  = a string: H, H' (a dual), H.2 (another length)
+
+Programs are values: a pass returns a new one. `docs/spec.md` section 2 is the law, `verify` checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.expr import Expr, ExprLike, Len
+from ngraph.op_graph.op import Origin, TensorType
+
+SMALL = 64  # bytes: an array up to this size stands in a program by value
+
+
+class AxisId(str):
+    """The identity of an axis below the op-graph; prints as itself."""
+
+    __slots__ = ()
+
+
+class ArrayRef:
+    """An array by reference. Small ones compare by value, large ones by identity; never written to."""
+
+    __slots__ = ("array", "name", "_key")
+
+    def __init__(self, array: np.ndarray, name: str = ""):
+        array = np.asarray(array)
+        if array.nbytes <= SMALL or not array.flags.owndata:
+            array = array.copy()
+        array.flags.writeable = False
+        self.array, self.name = array, name
+        self._key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= SMALL else None
+
+    @property
+    def small(self) -> bool:
+        return self._key is not None
+
+    @property
+    def dtype(self) -> DType:
+        return as_dtype(self.array.dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(other) is ArrayRef and self._key is not None and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key) if self._key is not None else id(self)
+
+    def __repr__(self) -> str:
+        return f"ArrayRef({self.array.dtype}{list(self.array.shape)}{' ' + self.name if self.name else ''})"
+
+
+class Value:
+    """What a step gives, or what comes in. `hint` is the user's name for it, "" where there is none."""
+
+    __slots__ = ("type", "hint")
+
+    def __init__(self, type: TensorType, hint: str = ""):
+        self.type, self.hint = type, hint
+
+    @property
+    def axes(self) -> tuple[AxisId, ...]:
+        return self.type.axes
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    def __repr__(self) -> str:
+        return f"<Value{' ' + self.hint if self.hint else ''}: {self.type}>"
+
+
+class Step:
+    """One core op applied to values."""
+
+    __slots__ = ("results", "op", "inputs", "attrs", "origin")
+
+    def __init__(
+        self,
+        results: tuple[Value, ...],
+        op: str,
+        inputs: tuple[Value, ...],
+        attrs: dict[str, Any],
+        origin: tuple[Origin, ...] = (),
+    ):
+        self.results, self.op, self.inputs, self.attrs, self.origin = results, op, inputs, attrs, origin
+
+    @property
+    def result(self) -> Value:
+        """The first result; most steps have just one."""
+        return self.results[0]
+
+    @property
+    def type(self) -> TensorType:
+        return self.results[0].type
+
+    def __repr__(self) -> str:
+        return f"<Step {', '.join(map(repr, self.results))} = {self.op}({', '.join(map(repr, self.inputs))})>"
+
+
+@dataclass(frozen=True)
+class State:
+    """A named piece of state and the value it has when the program starts."""
+
+    name: str
+    value: Value
+
+
+@dataclass(eq=False)
+class Program:
+    """See the module. `state_out` pairs a state's name with the value it has at the end; states not in it keep theirs."""
+
+    axes: dict[AxisId, ExprLike] = field(default_factory=dict)
+    hints: dict[AxisId, str] = field(default_factory=dict)
+    inputs: tuple[Value, ...] = ()
+    state_in: tuple[State, ...] = ()
+    steps: tuple[Step, ...] = ()
+    outputs: tuple[Value, ...] = ()
+    state_out: tuple[tuple[str, Value], ...] = ()
+    token_in: Value | None = None
+    token_out: Value | None = None
+    name: str = "program"
+
+    def with_(self, **changes: Any) -> Program:
+        """A copy in which these fields differ."""
+        return replace(self, **changes)
+
+    def sources(self) -> Iterable[Value]:
+        """The values that no step makes: inputs, state, token."""
+        yield from self.inputs
+        for s in self.state_in:
+            yield s.value
+        if self.token_in is not None:
+            yield self.token_in
+
+    def results(self) -> Iterable[Value]:
+        """The values that leave the program: outputs, new state, token, and those that lengths need."""
+        yield from self.outputs
+        for _, v in self.state_out:
+            yield v
+        if self.token_out is not None:
+            yield self.token_out
+
+    def symbols(self) -> list[AxisId]:
+        """The axes whose length is known only at the call, in order."""
+        return [a for a, length in self.axes.items() if isinstance(length, Len) and length.of == a]
+
+    def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Value], int] | None = None) -> int:  # noqa: B006
+        """The number of elements of an axis, given the lengths of the symbols and what run-time values are."""
+
+        def leaf(e: expr.Leaf) -> int:
+            if isinstance(e, Len):
+                if e.of in lengths:
+                    return lengths[e.of]
+                own = self.axes[e.of]
+                if own == e:
+                    raise LookupError(f"the length of axis {e.of} is not known")
+                return expr.evaluate(own, leaf)
+            if isinstance(e, expr.Run) and run is not None:
+                return run(e.of)
+            raise LookupError(f"{e!r} has no value here")
+
+        return int(leaf(Len(axis)))
+
+
+def map_attr(a: Any, axis: Callable[[Any], Any], value: Callable[[Any], Any], body: Callable[[Any], Any] = lambda p: p) -> Any:
+    """An attribute with its axes (op-graph or id), values of `Run` and sub-programs replaced, inside tuples and Exprs too."""
+    kind = type(a)
+    if kind in (bool, int, float, str, DType, ArrayRef) or a is None:
+        return a
+    if kind is tuple:
+        return tuple([map_attr(x, axis, value, body) for x in a])
+    if isinstance(a, Expr):
+        return expr.substitute(a, lambda e: type(e)(value(e.of) if isinstance(e, expr.Run) else axis(e.of)))
+    if kind is Program:
+        return body(a)
+    return axis(a)
+
+
+def attr_axes(a: Any) -> Iterable[AxisId]:
+    """Every axis id that an attribute names, repeats included; not those inside sub-programs."""
+    if type(a) is AxisId:
+        yield a
+    elif type(a) is tuple:
+        for x in a:
+            yield from attr_axes(x)
+    elif isinstance(a, Expr):
+        for e in expr.leaves(a):
+            if not isinstance(e, expr.Run):
+                yield e.of
+
+
+def run_values(e: ExprLike) -> Iterable[Value]:
+    """The values that an expression needs at run time."""
+    return (leaf.of for leaf in expr.leaves(e) if isinstance(leaf, expr.Run))
