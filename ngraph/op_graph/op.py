@@ -212,6 +212,6 @@ def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
             new[op] = op
         else:
             with made_for(op):
-                new[op] = op.opdef(*inputs, **op.attrs)
+                new[op] = op.opdef.build(*inputs, **op.attrs)
             new[op].hint = op.hint
     return new

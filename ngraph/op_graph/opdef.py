@@ -54,11 +54,15 @@ class OpDef:
         """The op of this record over these inputs. Raises AxisError naming every conflict, DTypeError."""
         if self.prepare is not None:
             inputs, attrs = self.prepare(inputs, attrs)
+        return self.build(*inputs, **attrs)
+
+    def build(self, *inputs: Op, **attrs: Any) -> Op:
+        """The op over inputs that fit as they are: no number is converted, no dtype promoted."""
         try:
             result = self.type(tuple([i.type for i in inputs]), **attrs)
         except Clash as clash:
             raise _conflict(self, inputs, clash) from None
-        return Op(self, tuple(inputs), attrs, result)
+        return Op(self, inputs, attrs, result)
 
     def __repr__(self) -> str:
         return f"<op record {self.name}>"

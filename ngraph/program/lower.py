@@ -174,7 +174,7 @@ class Lowering:
                 if small is None:
                     with made_for(o):
                         small = self.expanded[o] = o.opdef.lower(o, *o.inputs)
-                    if o.hint and small.hint is None and small is not o and small.opdef.name not in ("placeholder", "variable"):
+                    if o.hint and small.hint is None and small.serial > o.serial:
                         small.hint = o.hint
                 if self._known(small, scope) is None:
                     stack.append(small)

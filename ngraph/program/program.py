@@ -14,51 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from ngraph.op_graph import expr
-from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.op import Origin, TensorType
 
-SMALL = 64  # bytes: an array up to this size stands in a program by value
-
+__all__ = ["ArrayRef", "AxisId", "Origin", "Program", "State", "Step", "TensorType", "Value", "attr_axes", "map_attr", "run_values"]
 
 class AxisId(str):
     """The identity of an axis below the op-graph; prints as itself."""
 
     __slots__ = ()
-
-
-class ArrayRef:
-    """An array by reference. Small ones compare by value, large ones by identity; never written to."""
-
-    __slots__ = ("array", "name", "_key")
-
-    def __init__(self, array: np.ndarray, name: str = ""):
-        array = np.asarray(array)
-        if array.nbytes <= SMALL or not array.flags.owndata:
-            array = array.copy()
-        array.flags.writeable = False
-        self.array, self.name = array, name
-        self._key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= SMALL else None
-
-    @property
-    def small(self) -> bool:
-        return self._key is not None
-
-    @property
-    def dtype(self) -> DType:
-        return as_dtype(self.array.dtype)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (type(other) is ArrayRef and self._key is not None and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return hash(self._key) if self._key is not None else id(self)
-
-    def __repr__(self) -> str:
-        return f"ArrayRef({self.array.dtype}{list(self.array.shape)}{' ' + self.name if self.name else ''})"
 
 
 class Value:
@@ -179,7 +146,7 @@ def map_attr(a: Any, axis: Callable[[Any], Any], value: Callable[[Any], Any], bo
     kind = type(a)
     if kind in (bool, int, float, str, DType, ArrayRef) or a is None:
         return a
-    if kind is tuple:
+    if isinstance(a, tuple):  # an op-graph's Axes too
         return tuple([map_attr(x, axis, value, body) for x in a])
     if isinstance(a, Expr):
         return expr.substitute(a, lambda e: type(e)(value(e.of) if isinstance(e, expr.Run) else axis(e.of)))

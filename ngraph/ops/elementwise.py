@@ -1,0 +1,572 @@
+"""Ops that work on each element by itself: arithmetic, comparisons, functions; and the operators of `Op`.
+
+Operands are matched by axis name and may lack axes of the result. Promotion (docs/spec.md 4) happens here, as visible casts.
+The first half is core; the second half is made of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import reduce as fold_left
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.axes import Axes, make_axis, show_axes
+from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, register
+from ngraph.ops.aligned import elementwise_reference, union
+
+NUMERIC = ("float", "int", "uint")
+ALL = ("float", "int", "uint", "bool")
+WHOLE = ("int", "uint", "bool")
+
+# ---- constants, and what users pass where an op is meant -------------------------------------------------------------
+
+
+def _constant_reference(call: Call) -> np.ndarray:
+    value = call.attrs["value"]
+    if type(value) is ArrayRef:
+        return value.array.reshape(call.shape(call.axes))
+    return np.full(call.shape(call.axes), value).astype(call.dtype.np)
+
+
+constant_record = op(
+    "constant",
+    "A number filled over axes, or an array.",
+    type=lambda inputs, value, axes, dtype: TensorType(axes, dtype),
+    reference=_constant_reference,
+    samples=lambda s: [
+        constant(2, (s.I, s.Z), dtype=s.dtype),
+        constant(1, (), dtype=s.dtype),
+        constant(np.ones((3, 4)), (s.I, s.J), dtype=s.dtype),
+        constant(np.zeros((3, 40)), dtype=s.dtype),
+    ],
+    kinds=ALL,
+)
+
+
+def constant(const: Any, axes: Any = None, dtype: Any = None) -> Op:
+    """A tensor that never changes.
+
+    const: a number, filled over `axes`; or an array, whose shape must be the lengths of `axes`. An array alone makes fresh axes.
+    dtype: default: the array's own, float32 for Python numbers. Raises AxisError where shape and axes disagree.
+    """
+    if isinstance(const, Op):
+        return const
+    if isinstance(const, (bool, int, float)) and not isinstance(const, np.generic):
+        d = as_dtype(dtype) if dtype is not None else dtypes.bool_ if isinstance(const, bool) else dtypes.float32
+        return filled(const, axes, d)
+    array = np.asarray(const)
+    if array.dtype == object:
+        raise DTypeError(f"a constant of {type(const).__name__} {const!r} is no array of numbers")
+    d = as_dtype(dtype if dtype is not None else array.dtype)
+    array = array.astype(d.np)
+    if axes is None:
+        axes = Axes(make_axis(n) for n in array.shape)
+    axes = Axes(axes)
+    for axis, n in zip(axes, array.shape, strict=False):
+        if axis.length is None and len(axes) == array.ndim:
+            axis.length = n
+    if array.shape == () and axes:
+        return filled(array[()].item(), axes, d)
+    if array.shape != axes.lengths:
+        raise AxisError(
+            f"a constant of shape {array.shape} has not the shape of its axes {show_axes(axes)}", fix="give the axes in the array's order"
+        )
+    return constant_record.build(value=ArrayRef(array), axes=axes, dtype=d)
+
+
+def filled(number: Any, axes: Any, dtype: DType) -> Op:
+    """A number over axes, held as a Python number of the dtype's kind."""
+    value = bool(number) if dtype.kind == "bool" else float(number) if dtype.is_float else int(number)
+    return constant_record.build(value=value, axes=Axes(axes), dtype=dtype)
+
+
+def as_op(x: Any) -> Op:
+    """`x` itself if it is an op, else a constant of it."""
+    return x if type(x) is Op else constant(x)
+
+
+def as_ops(xs: Any) -> tuple[Op, ...]:
+    return tuple(as_op(x) for x in xs)
+
+
+def like(x: Any, other: Op) -> Op:
+    """What the user passed beside the tensor `other`: a number takes its dtype as a weak one does, an array its axes."""
+    if type(x) is Op:
+        return x
+    if isinstance(x, (bool, int, float)):
+        return constant(x if not isinstance(x, np.generic) else x.item(), dtype=dtypes.weak(type(x) if type(x) in (bool, int) else float, other.dtype))
+    array = np.asarray(x)
+    if array.shape == ():
+        return constant(array, ())
+    if array.shape != other.axes.lengths:
+        raise AxisError(
+            f"an array of shape {array.shape} meets {other.label} {show_axes(other.axes)}, and which axes it has is not said",
+            fix="give it axes: ng.constant(array, [...])",
+        )
+    return constant(array, other.axes)
+
+
+# ---- promotion ------------------------------------------------------------------------------------------------------
+
+
+def cast(x: Any, dtype: Any) -> Op:
+    """`x` as another element type; floats to integers truncate and saturate (docs/spec.md 3). Identity where it is one already."""
+    x, d = as_op(x), as_dtype(dtype)
+    if x.dtype is d:
+        return x
+    if x.opdef is constant_record and type(x.attrs["value"]) is not ArrayRef and d.kind == "float":
+        return filled(x.attrs["value"], x.type.axes, d)  # the number itself, not rounded twice
+    return cast_record.build(x, dtype=d)
+
+
+def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
+    d = call.dtype
+    with np.errstate(all="ignore"):
+        if d.is_integer and x.dtype.kind not in "iub":
+            low, high = int(d.lowest), int(d.highest)
+            exact = [0 if v != v else max(low, min(high, math.trunc(v) if math.isfinite(v) else (high if v > 0 else low))) for v in map(float, x.ravel())]
+            return np.array(exact, dtype=object).astype(d.np).reshape(x.shape) if exact else np.zeros(x.shape, d.np)
+        if d.kind == "bool":
+            return np.asarray(x != 0)
+        return x.astype(d.np)
+
+
+cast_record = op(
+    "cast",
+    "The nearest value of another element type; floats to integers truncate toward zero and saturate, NaN gives 0.",
+    type=lambda inputs, dtype: TensorType(inputs[0].axes, dtype),
+    reference=_reference_cast,
+    grad=lambda op, dy, x: cast(dy, x.dtype) if op.dtype.is_float else None,
+    samples=lambda s: [
+        cast_record.build(x, dtype=d)
+        for x in (s.x(s.I, s.J), s.x(), s.special(s.K))
+        for d in (dtypes.float32, dtypes.float64, dtypes.int8, dtypes.int32, dtypes.uint16, dtypes.int64, dtypes.bool_, dtypes.bfloat16, dtypes.float16)
+    ],
+    kinds=ALL,
+    onnx="Cast",
+)
+
+bitcast = op(
+    "bitcast",
+    "The same bits as another element type of the same width.",
+    type=lambda inputs, dtype: _same_bits(inputs[0], as_dtype(dtype)),
+    reference=lambda call, x: np.ascontiguousarray(x).view(call.dtype.np).reshape(x.shape),
+    prepare=lambda inputs, attrs: ((as_op(inputs[0]),), {"dtype": as_dtype(attrs["dtype"])}),
+    samples=lambda s: [bitcast(s.x(s.I, s.J), dtype=f"uint{s.dtype.bits}"), bitcast(s.special(s.K), dtype=f"int{s.dtype.bits}")],
+    kinds=NUMERIC,
+)
+
+
+def _same_bits(x: TensorType, dtype: DType) -> TensorType:
+    if x.dtype.bits != dtype.bits:
+        raise DTypeError(f"bitcast from {x.dtype} ({x.dtype.bits} bits) to {dtype} ({dtype.bits} bits)", fix="take a dtype as wide")
+    return TensorType(x.axes, dtype)
+
+
+def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...]:
+    """The operands as ops of one dtype: `dtype`, or the one in which they meet; numbers are weak, arrays take axes by shape."""
+    tensors = [i for i in inputs if type(i) is Op]
+    if len(tensors) == len(inputs):
+        first = tensors[0].dtype
+        if (dtype is None or dtype is first) and all(t.dtype is first for t in tensors):
+            return inputs
+    if not tensors:
+        tensors = [as_op(i) for i in inputs]
+        inputs = tuple(tensors)
+    anchor = max(tensors, key=lambda t: len(t.axes))
+    meet = dtype or fold_left(dtypes.promote, [t.dtype for t in tensors])
+    made = []
+    for i in inputs:
+        if type(i) is not Op:
+            if isinstance(i, (bool, int, float)):
+                if dtype is None:
+                    meet = dtypes.weak(type(i) if type(i) in (bool, int) else float, meet)
+            else:
+                i = like(i, anchor)
+                meet = dtype or dtypes.promote(meet, i.dtype)
+        made.append(i)
+    return tuple([cast(i, meet) if type(i) is Op else filled(_python(i), (), meet) for i in made])
+
+
+def _python(number: Any) -> Any:
+    return number.item() if isinstance(number, np.generic) else number
+
+
+def arithmetic(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    """Operands of one numeric dtype; bool alone becomes float32."""
+    wanted = attrs.pop("dtype", None)
+    ops = common(inputs, as_dtype(wanted) if wanted is not None else None)
+    return (ops if ops[0].dtype.kind != "bool" else common(ops, dtypes.float32)), attrs
+
+
+def any_kind(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    """Operands of one dtype, whatever it is."""
+    wanted = attrs.pop("dtype", None)
+    return common(inputs, as_dtype(wanted) if wanted is not None else None), attrs
+
+
+def floating(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    """Operands of one float dtype; integers and bool become float32."""
+    ops, attrs = any_kind(inputs, attrs)
+    return (ops if ops[0].dtype.is_float else common(ops, dtypes.float32)), attrs
+
+
+# ---- how elementwise records are declared -----------------------------------------------------------------------------
+
+
+def _typed(name: str, kinds: tuple[str, ...], result: DType | None) -> Callable[..., TensorType]:
+    def type_rule(inputs: tuple[TensorType, ...], **attrs: Any) -> TensorType:
+        first = inputs[0].dtype
+        if first.kind not in kinds:
+            raise DTypeError(f"{name} of {first}", fix=f"cast first: ng.cast(x, 'float32'); {name} takes {', '.join(kinds)}")
+        if len(inputs) == 1:
+            return inputs[0] if result is None else TensorType(inputs[0].axes, result)
+        for i in inputs:
+            if i.dtype is not first:
+                raise DTypeError(f"{name} of {' and '.join(str(i.dtype) for i in inputs)}", fix="cast to one dtype")
+        return TensorType(union(*[i.axes for i in inputs]), result or first)
+
+    return type_rule
+
+
+def elementwise(
+    name: str,
+    doc: str,
+    function: Callable[..., Any],
+    grad: Callable[..., Any] | None = None,
+    *,
+    arity: int = 1,
+    kinds: tuple[str, ...] = ("float",),
+    result: DType | None = None,
+    prepare: Callable[..., Any] | None = None,
+    low: float = -2,
+    high: float = 2,
+    **fields: Any,
+) -> OpDef:
+    """A record for an op on aligned elements: type, promotion, reference and samples follow from the NumPy function."""
+    if prepare is None:
+        prepare = floating if kinds == ("float",) else arithmetic if "bool" not in kinds else any_kind
+    fields.setdefault("samples", lambda s: (s.unary if arity == 1 else s.binary)(record, low, high))
+    record = OpDef(
+        name, doc, _typed(name, kinds, result), reference=elementwise_reference(function), prepare=prepare, grad=grad, kinds=kinds, **fields
+    )
+    return register(record)
+
+
+# ---- core: arithmetic -------------------------------------------------------------------------------------------------
+
+
+def _divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind in "iu":
+        return np.where(y == 0, np.zeros((), x.dtype), np.floor_divide(x, np.where(y == 0, np.ones((), x.dtype), y)))
+    return x / y
+
+
+def _remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind in "iu":
+        return np.where(y == 0, np.zeros((), x.dtype), np.remainder(x, np.where(y == 0, np.ones((), x.dtype), y)))
+    return np.remainder(x, y)
+
+
+def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    if x.dtype.kind not in "iu":
+        return np.power(x, y)
+    bits = x.dtype.itemsize * 8  # exact, wrapping; a negative exponent gives the truncated reciprocal
+    wrap = (1 << bits) - 1
+
+    def one(a: int, b: int) -> int:
+        if b < 0:
+            return {1: 1, -1: 1 if b % 2 == 0 else -1}.get(a, 0)
+        return pow(a & wrap, b, 1 << bits)
+
+    x, y = np.broadcast_arrays(x, y)
+    values = [one(int(a), int(b)) & wrap for a, b in zip(x.ravel(), y.ravel(), strict=True)]
+    return np.array(values, dtype=np.uint64).astype(f"u{x.dtype.itemsize}").view(x.dtype).reshape(x.shape)
+
+
+def _ties(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
+    """The larger (smaller) operand takes the gradient; a tie splits it in halves."""
+    half = where(equal(x, y), dy * 0.5, 0.0)
+    left = where(less(y, x) if op.opdef is maximum else less(x, y), dy, half)
+    return left, dy - left
+
+
+add = elementwise("add", "x + y.", np.add, lambda op, dy, x, y: (dy, dy), arity=2, kinds=NUMERIC, onnx="Add", torch="aten.add")
+subtract = elementwise("subtract", "x - y.", np.subtract, lambda op, dy, x, y: (dy, -dy), arity=2, kinds=NUMERIC, onnx="Sub")
+multiply = elementwise("multiply", "x * y.", np.multiply, lambda op, dy, x, y: (dy * y, dy * x), arity=2, kinds=NUMERIC, onnx="Mul")
+divide = elementwise(
+    "divide",
+    "x / y for floats; the floor of it for integers, 0 where y is 0.",
+    _divide,
+    lambda op, dy, x, y: (dy / y, -(dy * op / y)),
+    arity=2,
+    kinds=NUMERIC,
+    prepare=floating,
+    low=0.5,
+    high=3,
+    samples=lambda s: s.binary(divide.build, 0.5, 3),
+    onnx="Div",
+)
+remainder = elementwise(
+    "remainder",
+    "x - floor(x / y) * y: the sign of y, as in Python; integers by 0 give 0.",
+    _remainder,
+    lambda op, dy, x, y: (dy, -(dy * floor(x / y))),
+    arity=2,
+    kinds=NUMERIC,
+    low=0.6,
+    high=3,
+    smooth=False,
+)
+power = elementwise(
+    "power",
+    "x to the y.",
+    _power,
+    lambda op, dy, x, y: (dy * y * power(x, y - 1.0), dy * op * log(where(less(0.0, x), x, 1.0))),
+    arity=2,
+    kinds=NUMERIC,
+    low=0.5,
+    high=2,
+    ulp=16,
+    onnx="Pow",
+)
+maximum = elementwise("maximum", "The larger; NaN propagates.", np.maximum, _ties, arity=2, kinds=ALL, smooth=False)
+minimum = elementwise("minimum", "The smaller; NaN propagates.", np.minimum, _ties, arity=2, kinds=ALL, smooth=False)
+
+_COMPARE = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
+compare = elementwise(
+    "compare",
+    "x = y (eq), x < y (lt) or x <= y (le), as bool.",
+    lambda x, y, kind: _COMPARE[kind](x, y),
+    arity=2,
+    kinds=ALL,
+    result=dtypes.bool_,
+    samples=lambda s: [x for kind in _COMPARE for x in s.binary(lambda a, b, k=kind: compare(a, b, kind=k), -2, 2)],
+)
+
+
+def equal(x: Any, y: Any, dtype: Any = None) -> Op:
+    """x = y as bool (`==` between ops compares identity)."""
+    return compare(x, y, kind="eq")
+
+
+def less(x: Any, y: Any, dtype: Any = None) -> Op:
+    return compare(x, y, kind="lt")
+
+
+def less_equal(x: Any, y: Any, dtype: Any = None) -> Op:
+    return compare(x, y, kind="le")
+
+
+def greater(x: Any, y: Any, dtype: Any = None) -> Op:
+    return compare(y, x, kind="lt")
+
+
+def greater_equal(x: Any, y: Any, dtype: Any = None) -> Op:
+    return compare(y, x, kind="le")
+
+
+def _shift(x: np.ndarray, y: np.ndarray, left: bool) -> np.ndarray:
+    bits = x.dtype.itemsize * 8
+    inside = (y >= 0) & (y < bits)
+    count = np.where(inside, y, 0).astype(x.dtype)
+    if left:
+        return np.where(inside, np.left_shift(x, count), np.zeros((), x.dtype))
+    return np.where(inside, np.right_shift(x, count), np.where(x < 0, -1, 0).astype(x.dtype))
+
+
+_BITWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": lambda x, y: _shift(x, y, True),
+    "shr": lambda x, y: _shift(x, y, False),
+}
+bitwise = elementwise(
+    "bitwise",
+    "Bits of integers, truth of bool: and, or, xor; shl, shr (arithmetic for signed integers).",
+    lambda x, y, kind: _BITWISE[kind](x, y),
+    arity=2,
+    kinds=WHOLE,
+    samples=lambda s: [
+        x
+        for kind in (("and", "or", "xor") if s.dtype.kind == "bool" else _BITWISE)
+        for x in s.binary(lambda a, b, k=kind: bitwise(a, b, kind=k), 0, 9)
+    ],
+)
+
+# ---- core: choice and functions ---------------------------------------------------------------------------------------
+
+
+def _where_type(inputs: tuple[TensorType, ...]) -> TensorType:
+    c, x, y = inputs
+    if c.dtype.kind != "bool" or x.dtype is not y.dtype:
+        raise DTypeError(f"where of {c.dtype}, {x.dtype} and {y.dtype}", fix="the first is bool, the others of one dtype")
+    return TensorType(union(x.axes, y.axes, c.axes), x.dtype)
+
+
+def _where_prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    c = as_op(inputs[0])
+    return (cast(c, dtypes.bool_), *common(inputs[1:])), attrs
+
+
+where = op(
+    "where",
+    "x where c holds, else y.",
+    type=_where_type,
+    reference=elementwise_reference(lambda c, x, y: np.where(c, x, y)),
+    prepare=_where_prepare,
+    grad=lambda op, dy, c, x, y: (None, where(c, dy, 0.0), where(c, 0.0, dy)),
+    samples=lambda s: [
+        *s.binary(lambda x, y: where(s.bools(*x.axes), x, y), -2, 2),
+        where(s.bools(s.I, s.J), s.x(s.J), s.x()),
+        where(s.bools(s.J), s.x(s.I, s.J), s.x(s.J, s.I)),
+    ],
+    kinds=ALL,
+    onnx="Where",
+)
+
+absolute = elementwise("abs", "The distance from 0.", np.abs, lambda op, dy, x: dy * sign(x), kinds=NUMERIC, smooth=False, onnx="Abs")
+floor = elementwise("floor", "The whole number at or below.", lambda x: x if x.dtype.kind in "iu" else np.floor(x), kinds=NUMERIC, onnx="Floor")
+rounded = elementwise(
+    "round", "The nearest whole number, halves to the even one.", lambda x: x if x.dtype.kind in "iu" else np.rint(x), kinds=NUMERIC, onnx="Round"
+)
+exp = elementwise("exp", "e to the x.", np.exp, lambda op, dy, x: dy * op, onnx="Exp")
+expm1 = elementwise("expm1", "e to the x, less 1, exact near 0.", np.expm1, lambda op, dy, x: dy * (op + 1.0))
+log = elementwise("log", "The natural logarithm.", np.log, lambda op, dy, x: dy / x, low=0.1, high=4, onnx="Log")
+log1p = elementwise("log1p", "log(1 + x), exact near 0.", np.log1p, lambda op, dy, x: dy / (x + 1.0), low=-0.5, high=4)
+sqrt = elementwise("sqrt", "The square root.", np.sqrt, lambda op, dy, x: dy * 0.5 / op, low=0.1, high=4, onnx="Sqrt")
+sin = elementwise("sin", "Sine of an angle in radians.", np.sin, lambda op, dy, x: dy * cos(x), onnx="Sin")
+cos = elementwise("cos", "Cosine of an angle in radians.", np.cos, lambda op, dy, x: -(dy * sin(x)), onnx="Cos")
+tanh = elementwise("tanh", "Hyperbolic tangent.", np.tanh, lambda op, dy, x: dy * (1.0 - op * op), error=2e-7, onnx="Tanh")
+atan = elementwise("atan", "The angle in radians whose tangent is x.", np.arctan, lambda op, dy, x: dy / (x * x + 1.0), onnx="Atan")
+erf = elementwise(
+    "erf",
+    "The error function: 2/sqrt(pi) times the integral of e to the -t*t from 0 to x.",
+    lambda x: np.vectorize(math.erf, otypes=[np.float64])(x),
+    lambda op, dy, x: dy * (2 / math.sqrt(math.pi)) * exp(-(x * x)),
+    error=2e-7,
+    onnx="Erf",
+)
+
+# ---- made of these ----------------------------------------------------------------------------------------------------
+
+
+def composite(
+    name: str, doc: str, function: Callable[..., Any], lower: Callable[..., Op], grad: Callable[..., Any] | None = None, **fields: Any
+) -> OpDef:
+    """An elementwise record that lowers to smaller ops; without `grad`, the lowering is differentiated."""
+    return elementwise(name, doc, function, grad, lower=lambda op, *inputs: lower(*inputs), **fields)
+
+
+negative = composite("negative", "0 less x.", np.negative, lambda x: x * -1, lambda op, dy, x: -dy, kinds=("float", "int"), onnx="Neg")
+reciprocal = composite(
+    "reciprocal", "1 / x.", lambda x: 1 / x, lambda x: 1.0 / x, lambda op, dy, x: -(dy * op * op), low=0.5, high=3, onnx="Reciprocal"
+)
+square = composite("square", "x * x.", np.square, lambda x: x * x, lambda op, dy, x: dy * (x * 2.0), kinds=NUMERIC)
+sign = composite(
+    "sign",
+    "1, 0 or -1; NaN stays.",
+    np.sign,
+    lambda x: where(equal(x, x), cast(less(0, x), x.dtype) - cast(less(x, 0), x.dtype), x),
+    kinds=("float", "int"),
+    smooth=False,
+    onnx="Sign",
+)
+sigmoid = composite(
+    "sigmoid",
+    "1 / (1 + e to the -x).",
+    lambda x: 1 / (1 + np.exp(-x)),
+    lambda x: 1.0 / (exp(-x) + 1.0),
+    lambda op, dy, x: dy * (op * (1.0 - op)),
+    error=2e-7,
+    onnx="Sigmoid",
+)
+relu = composite(
+    "relu",
+    "x where it is above 0, else 0; its derivative at 0 is 0.",
+    lambda x: np.maximum(x, 0),
+    lambda x: maximum(x, 0),
+    lambda op, dy, x: where(less(0.0, x), dy, 0.0),
+    kinds=NUMERIC,
+    smooth=False,
+    onnx="Relu",
+)
+not_equal = composite(
+    "not_equal", "x differs from y, as bool.", np.not_equal, lambda x, y: logical_not(equal(x, y)), arity=2, kinds=ALL, result=dtypes.bool_
+)
+logical_not = composite("logical_not", "True where x is False.", np.logical_not, lambda x: bitwise(x, True, kind="xor"), kinds=("bool",), onnx="Not")
+stop_gradient = elementwise(
+    "stop_gradient", "x, through which no derivative flows.", lambda x: x, lambda op, dy, x: None, kinds=ALL, lower=lambda op, x: x, smooth=False
+)
+stop_gradient.attrs["no_gradient_check"] = "its gradient is 0 by definition, not the slope"
+
+
+def logical_and(x: Any, y: Any) -> Op:
+    return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="and")
+
+
+def logical_or(x: Any, y: Any) -> Op:
+    return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="or")
+
+
+def mod(x: Any, y: Any, dtype: Any = None) -> Op:
+    """The remainder with the sign of y; dtype as in `ng.add`."""
+    return remainder(x, y, dtype=dtype)
+
+
+def floordivide(x: Any, y: Any, dtype: Any = None) -> Op:
+    """The floor of x / y; of integers an integer (0 where y is 0)."""
+    (x, y), _ = arithmetic((x, y), {"dtype": dtype})
+    return floor(divide.build(x, y)) if x.dtype.is_float else divide.build(x, y)
+
+
+def safelog(x: Any, limit: float = -50.0) -> Op:
+    """log(x), nowhere below `limit`: log of the larger of x and e to the limit."""
+    x = as_op(x)
+    return maximum(log(maximum(x, math.exp(limit))), limit)
+
+
+# ---- operators of Op --------------------------------------------------------------------------------------------------
+
+
+def _flipped(function: Callable[..., Op]) -> Callable[[Op, Any], Op]:
+    return lambda x, y: function(y, x)
+
+
+def _bits(kind: str) -> Callable[[Any, Any], Op]:
+    return lambda x, y: bitwise(x, y, kind=kind)
+
+
+for _name, _function in (
+    ("add", add),
+    ("sub", subtract),
+    ("mul", multiply),
+    ("truediv", divide),
+    ("floordiv", floordivide),
+    ("mod", mod),
+    ("pow", power),
+    ("and", _bits("and")),
+    ("or", _bits("or")),
+    ("xor", _bits("xor")),
+    ("lshift", _bits("shl")),
+    ("rshift", _bits("shr")),
+):
+    setattr(Op, f"__{_name}__", (lambda f: lambda x, y: f(x, y))(_function))
+    setattr(Op, f"__r{_name}__", _flipped(_function))
+for _name, _function in (("lt", less), ("le", less_equal), ("gt", greater), ("ge", greater_equal)):
+    setattr(Op, f"__{_name}__", (lambda f: lambda x, y: f(x, y))(_function))
+setattr(Op, "__neg__", lambda x: negative(x))
+setattr(Op, "__pos__", lambda x: x)
+setattr(Op, "__abs__", lambda x: absolute(x))
+setattr(Op, "__invert__", lambda x: logical_not(x) if x.dtype.kind == "bool" else bitwise(x, -1, kind="xor"))
+
+assert "constant" in REGISTRY
