@@ -1,0 +1,99 @@
+"""ngraph: a deep-learning graph compiler with named axes.
+
+    >>> import ngraph as ng
+    >>> import ngraph.transformers as ngt
+    >>> x = ng.placeholder(())
+    >>> plus_one = ngt.make_transformer().computation(x + 1, x)
+    >>> [float(plus_one(i)) for i in range(3)]
+    [1.0, 2.0, 3.0]
+
+The house, in the order in which a graph meets it; a room imports only rooms above it:
+
+    errors, config   what went wrong and how to mend it; settings
+    op_graph         what a user means: axes, ops, records, names
+    ops              the vocabulary, one record per op
+    autodiff         derivatives, from the records
+    program          the straight line of core ops: lowering, law, text, and the oracle that interprets it
+    rewrite          patterns and the driver that applies them
+    numpy_ops        core op -> NumPy call
+    passes           program -> program: simplify, share, fold, dead, specialise
+    runtime          computations, state, saving
+    transformers     direct (walks the program), numpy (prints Python)
+    tools            the `ngraph` command
+    testing, util    names that users import
+"""
+
+from ngraph.autodiff import deriv
+from ngraph.config import config
+from ngraph.errors import NgraphError
+from ngraph.op_graph.axes import Axes, Axis, make_axes, make_axis
+from ngraph.op_graph.dtypes import (
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from ngraph.op_graph.names import make_name_scope, metadata, name_scope
+from ngraph.op_graph.op import Op
+from ngraph.ops.elementwise import (
+    absolute,
+    add,
+    as_op,
+    as_ops,
+    atan,
+    bitcast,
+    cast,
+    constant,
+    cos,
+    divide,
+    equal,
+    erf,
+    exp,
+    expm1,
+    floor,
+    floordivide,
+    greater,
+    greater_equal,
+    less,
+    less_equal,
+    log,
+    log1p,
+    logical_and,
+    logical_not,
+    logical_or,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    not_equal,
+    power,
+    reciprocal,
+    relu,
+    rounded,
+    safelog,
+    sigmoid,
+    sign,
+    sin,
+    sqrt,
+    square,
+    stop_gradient,
+    subtract,
+    tanh,
+    where,
+)
+from ngraph.ops.linear import contract, dot, linear_map_axes
+from ngraph.ops.losses import cross_entropy_binary, cross_entropy_binary_inner, cross_entropy_multi, softmax
+from ngraph.ops.reduce import batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, variance
+from ngraph.ops.state import assign, doall, persistent_tensor, placeholder, sequential, temporary, value_of, variable
+
+__version__ = "0.1.0"

@@ -274,7 +274,7 @@ class Axes(tuple):
         for a in axes:
             if type(a) is not Axis:
                 raise AxisError(f"{a!r} is no axis", fix="make one with ng.make_axis(length, name=...)")
-        if len(set(axes)) != len(axes):
+        if len(axes) > 1 and len(set(axes)) != len(axes):
             twice = sorted({a.label for a in axes if axes.count(a) > 1})
             raise AxisError(
                 f"{', '.join(twice)} stands twice in {show_axes(axes)}", fix="use the dual of one of them, as in [H, H - 1], or another name"

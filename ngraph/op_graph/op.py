@@ -60,12 +60,13 @@ class Op:
     name     for people; `named("W")` sets it          line     (file, line number) of the user's code
     """
 
-    __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "serial", "__weakref__")
+    __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "serial", "backward", "__weakref__")
     __array_ufunc__ = None  # NumPy arrays leave `array + op` to us
 
     def __init__(self, opdef: OpDef, inputs: tuple[Op, ...], attrs: dict[str, Any], type: Any, hint: str | None = None):
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
         self.serial = next(_serial)
+        self.backward: dict[Op | None, dict[Op, Op]] | None = None  # what autodiff found for this op as the dependent
         parent = _made_for.get()
         if parent is None:
             self.line: Line | None = user_line()

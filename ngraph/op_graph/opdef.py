@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngraph.errors import AxisError, show_line
-from ngraph.op_graph.axes import Clash, show_axes, show_made
+from ngraph.op_graph.axes import Axes, Clash, show_axes, show_made
 from ngraph.op_graph.op import Op, TensorType
 
 Types = tuple[Any, ...]
@@ -62,6 +62,11 @@ class OpDef:
             result = self.type(tuple([i.type for i in inputs]), **attrs)
         except Clash as clash:
             raise _conflict(self, inputs, clash) from None
+        if type(result) is TensorType:
+            if type(result.axes) is not Axes:
+                result = TensorType(Axes(result.axes), result.dtype)
+        elif result is not None:
+            result = tuple([TensorType(Axes(t.axes), t.dtype) for t in result])
         return Op(self, inputs, attrs, result)
 
     def __repr__(self) -> str:

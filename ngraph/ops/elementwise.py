@@ -18,6 +18,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.axes import Axes, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.expr import Expr, evaluate
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, register
 from ngraph.ops.aligned import elementwise_reference, union
@@ -33,6 +34,8 @@ def _constant_reference(call: Call) -> np.ndarray:
     value = call.attrs["value"]
     if type(value) is ArrayRef:
         return value.array.reshape(call.shape(call.axes))
+    if isinstance(value, Expr):
+        value = evaluate(value, lambda leaf: call.length(leaf.of))
     return np.full(call.shape(call.axes), value).astype(call.dtype.np)
 
 

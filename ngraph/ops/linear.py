@@ -1,0 +1,174 @@
+"""Sums of products over named axes: the core `contract`, and `dot` with its pairing of duals."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ngraph.config import config
+from ngraph.errors import AxisError, DTypeError, user_line
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import REGISTRY, Call, op, show_input
+from ngraph.ops.aligned import align, axes_like, union, without
+from ngraph.ops.elementwise import NUMERIC, arithmetic
+
+
+def accumulator(dtype: DType) -> DType:
+    """What sums of this dtype are kept in: float32 for 16-bit floats, else the dtype."""
+    return dtypes.float32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
+def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], accumulate: DType) -> TensorType:
+    x, y = inputs
+    if x.dtype is not y.dtype or x.dtype.kind == "bool":
+        raise DTypeError(f"contract of {x.dtype} and {y.dtype}", fix="cast to one numeric dtype")
+    merged = union(x.axes, y.axes)
+    missing = [a for a in over if a not in merged]
+    if missing:
+        raise AxisError(f"contract over {', '.join(map(str, missing))}, which neither {list(x.axes)} nor {list(y.axes)} has")
+    return TensorType(axes_like(merged, [*without(x.axes, over), *without(y.axes, (*over, *x.axes))]), x.dtype)
+
+
+def _reference(call: Call, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    a, b = call.inputs
+    over = call.attrs["over"]
+    every = [*call.axes, *over]
+    with np.errstate(all="ignore"):
+        kind = call.attrs["accumulate"].np
+        product = align(x.astype(kind), a.axes, every) * align(y.astype(kind), b.axes, every)
+        product = np.broadcast_to(product, call.shape(every))
+        return np.asarray(product.sum(axis=tuple(range(len(call.axes), len(every))), dtype=kind)).astype(call.dtype.np)
+
+
+def _gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
+    """Each operand's gradient is dy contracted with the other over all axes that the operand has not."""
+
+    def toward(mine: Op, other: Op) -> Op:
+        over = [a for a in union(dy.axes, other.axes) if a not in mine.axes]
+        return contract(dy, other, over=tuple(over))
+
+    return toward(x, y), toward(y, x)
+
+
+def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    ops, _ = arithmetic(inputs, {})
+    return ops, {"over": tuple(attrs["over"]), "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
+
+
+contract = op(
+    "contract",
+    "The sum over `over` of x times y; other axes that both have are the same index.",
+    type=_type,
+    reference=_reference,
+    prepare=_prepare,
+    grad=_gradient,
+    samples=lambda s: [
+        contract(x, y, over=over)
+        for x, y, over in (
+            (s.x(s.I, s.J), s.x(s.J, s.K), (s.J,)),
+            (s.x(s.J, s.I), s.x(s.K, s.J), (s.J,)),
+            (s.x(s.N, s.I, s.J), s.x(s.J, s.N, s.K), (s.J,)),
+            (s.x(s.I, s.J, s.K), s.x(s.K, s.I, s.N), (s.K, s.I)),
+            (s.x(s.I), s.x(s.I), (s.I,)),
+            (s.x(s.I), s.x(s.J), ()),
+            (s.x(), s.x(s.J), (s.J,)),
+            (s.x(s.I, s.J), s.x(s.J), (s.I, s.J)),
+            (s.x(s.I, s.I - 1), s.x(s.I - 1, s.N), (s.I - 1,)),
+            (s.x(s.Z, s.I), s.x(s.Z, s.J), (s.Z,)),
+            (s.x(s.Z, s.I), s.x(s.I, s.J), (s.I,)),
+            (s.x(s.O, s.I), s.x(s.I, s.O), (s.I, s.O)),
+            (s.special(s.I, s.J), s.x(s.J), (s.J,)),
+        )
+    ],
+    kinds=NUMERIC,
+    ulp=16,
+    error=1e-5,
+)
+
+
+def _renamed(x: Op, pairs: list[tuple[Axis, Axis]]) -> Op:
+    """`x` with axes renamed; the other axes stay."""
+    return REGISTRY["rename"].build(x, to=tuple(pairs)) if pairs else x
+
+
+def _meeting_axis(a: Axis, taken: set[Axis]) -> Axis:
+    """An axis as long as `a` that neither operand has."""
+    name = a.name + "_dot"
+    while any(t.name == name for t in taken):
+        name += "_"
+    met = make_axis(a.length, name=name, batch=False, recurrent=False)
+    if a.length is None:
+        met.family.length = a.size  # type: ignore[assignment]
+    return met
+
+
+def dot(x: Any, y: Any) -> Op:
+    """The sum of products over paired axes.
+
+    First duals pair: an axis at level n in x with the same axis at level n + 1 in y, as `W[C - 1]` with `X[C]`. Then axes that
+    both still carry. The result has x's remaining axes, then y's. A batch axis contracted by the second rule warns;
+    `ng.config(strict=True)` refuses it. Raises AxisError for unlike lengths.
+    """
+    (x, y), _ = arithmetic((x, y), {})
+    pairs = [(a, a + 1) for a in x.axes if a + 1 in y.axes]
+    paired_y = {b for _, b in pairs}
+    paired_x = {a for a, _ in pairs}
+    both = [a for a in x.axes if a not in paired_x and a in y.axes and a not in paired_y]
+    _check_lengths(x, y, [*pairs, *((a, a) for a in both)])
+    _warn_batch(x, y, both)
+    taken = {*x.axes, *y.axes}
+    over: list[Axis] = []
+    in_x: list[tuple[Axis, Axis]] = []
+    in_y: list[tuple[Axis, Axis]] = []
+    for a, b in pairs:
+        b = y.axes[y.axes.index(b)]
+        if a in y.axes:  # the name is taken there by another level: both move to a third
+            met = _meeting_axis(a, taken)
+            taken.add(met)
+            in_x.append((a, met))
+            in_y.append((b, met))
+            over.append(met)
+        else:
+            in_y.append((b, a))
+            over.append(a)
+    return contract(_renamed(x, in_x), _renamed(y, in_y), over=(*over, *both))
+
+
+def _check_lengths(x: Op, y: Op, pairs: list[tuple[Axis, Axis]]) -> None:
+    wrong = []
+    for a, b in pairs:
+        mine, theirs = x.axes[x.axes.index(a)], y.axes[y.axes.index(b)]
+        if mine.length is not None and theirs.length is not None and mine.length != theirs.length:
+            wrong.append(f"axis {mine.label} has length {mine.length} in {x.label} and {theirs.length} in {y.label}")
+    if wrong:
+        raise AxisError(
+            f"dot({x.label}, {y.label}): {'; '.join(wrong)}",
+            details=(show_input(x), show_input(y)),
+            fix="give them one axis, or rename one of the two",
+        )
+
+
+def _warn_batch(x: Op, y: Op, both: list[Axis]) -> None:
+    batch = [a for a in both if a.is_batch]
+    if not batch:
+        return
+    what = f"dot({x.label}, {y.label}) sums over the batch axis {show_axes(batch)}, which both have"
+    fix = "ng.sum(x * y, ...) keeps it; to contract it on purpose, pair it with a dual"
+    if config.strict:
+        raise AxisError(what, details=(show_input(x), show_input(y)), fix=fix)
+    file, line = user_line() or ("<unknown>", 0)
+    warnings.warn_explicit(f"{what}; {fix}", UserWarning, file, line)
+
+
+for _name, _function in (("__matmul__", lambda x, y: dot(x, y)), ("__rmatmul__", lambda x, y: dot(y, x))):
+    setattr(Op, _name, _function)
+
+
+def linear_map_axes(in_axes: Any, out_axes: Any) -> Axes:
+    """The axes of weights that `dot(W, x)` takes from `in_axes` to `out_axes`: out, and the duals of in."""
+    return Axes(out_axes) + (Axes(in_axes) - 1)

@@ -1,0 +1,190 @@
+"""Softmax and cross-entropies. From logits they are computed stably, without passing through probabilities."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError
+from ngraph.op_graph.axes import Axes
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import Call, op, show_input
+from ngraph.ops.aligned import wide, without
+from ngraph.ops.elementwise import (
+    absolute,
+    as_op,
+    composite,
+    exp,
+    floating,
+    log,
+    log1p,
+    maximum,
+    safelog,
+    sigmoid,
+)
+from ngraph.ops.reduce import reduce, reduced_axes, sum
+
+
+def _dims(call: Call) -> tuple[int, ...]:
+    return tuple(call.inputs[0].axes.index(a) for a in call.attrs["axes"])
+
+
+def _exponentials(x: Op, axes: Any) -> tuple[Op, Op, Op]:
+    """x less its largest, e to that, and the sum of those: what softmax and its losses share."""
+    shifted = x - reduce.build(x, kind="max", axes=axes)
+    e = exp(shifted)
+    return shifted, e, reduce.build(e, kind="add", axes=axes)
+
+
+def _softmax_lower(op: Op, x: Op) -> Op:
+    _, e, total = _exponentials(x, op.attrs["axes"])
+    return e * (1.0 / total)
+
+
+def _softmax_reference(call: Call, x: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        x = wide(x)
+        if x.size == 0:
+            return x.astype(call.dtype.np)
+        e = np.exp(x - x.max(axis=_dims(call), keepdims=True))
+        return (e / e.sum(axis=_dims(call), keepdims=True)).astype(call.dtype.np)
+
+
+softmax_record = op(
+    "softmax",
+    "e to the x, divided by its sum along axes.",
+    type=lambda inputs, axes: inputs[0],
+    reference=_softmax_reference,
+    lower=_softmax_lower,
+    grad=lambda op, dy, x: op * (dy - reduce.build(dy * op, kind="add", axes=op.attrs["axes"])),
+    samples=lambda s: [
+        softmax_record.build(x, axes=axes)
+        for x, axes in (
+            (s.x(s.I, s.J), (s.J,)),
+            (s.x(s.J, s.N, s.I), (s.I, s.J)),
+            (s.x(s.O, s.J), (s.O,)),
+            (s.x(s.I, s.I - 1), (s.I,)),
+            (s.x(s.Z, s.I), (s.I,)),
+            (s.special(s.I, s.J), (s.J,)),
+        )
+    ],
+    ulp=16,
+    error=1e-6,
+    onnx="Softmax",
+)
+
+
+def softmax(x: Any, normalization_axes: Any = None) -> Op:
+    """e to the x, divided by its sum over `normalization_axes`: all but batch and recurrent axes by default."""
+    (x,), _ = floating((as_op(x),), {})
+    return softmax_record.build(x, axes=reduced_axes(x, normalization_axes, None, "softmax"))
+
+
+def _logits_lower(op: Op, x: Op, t: Op) -> Op:
+    axes = op.attrs["axes"]
+    shifted, _, total = _exponentials(x, axes)
+    mass = reduce.build(t, kind="add", axes=axes)
+    return log(total) * mass - reduce.build(shifted * t, kind="add", axes=axes)
+
+
+def _logits_gradient(op: Op, dy: Op, x: Op, t: Op) -> tuple[Op, Op]:
+    axes = op.attrs["axes"]
+    mass = reduce.build(t, kind="add", axes=axes)
+    shifted, e, total = _exponentials(x, axes)
+    return dy * (e * (mass / total) - t), dy * (log(total) - shifted)
+
+
+def _logits_reference(call: Call, x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    t = wide(np.transpose(t, [call.inputs[1].axes.index(a) for a in call.inputs[0].axes]))
+    x, dims = wide(x), _dims(call)
+    with np.errstate(all="ignore"):
+        if x.size == 0:
+            return np.zeros(call.shape(call.axes), call.dtype.np)
+        m = x.max(axis=dims, keepdims=True)
+        log_softmax = x - m - np.log(np.exp(x - m).sum(axis=dims, keepdims=True))
+        return np.asarray(-(t * log_softmax).sum(axis=dims)).astype(call.dtype.np)
+
+
+def _logits_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...]) -> TensorType:
+    return TensorType(without(inputs[0].axes, axes), inputs[0].dtype)
+
+
+cross_entropy_of_logits = op(
+    "cross_entropy_of_logits",
+    "Minus the sum along axes of t times the logarithm of softmax(x).",
+    type=_logits_type,
+    reference=_logits_reference,
+    lower=_logits_lower,
+    grad=_logits_gradient,
+    samples=lambda s: [
+        cross_entropy_of_logits.build(x, t, axes=axes)
+        for x, t, axes in (
+            (s.x(s.I, s.J), s.x(s.I, s.J, low=0.1, high=1), (s.J,)),
+            (s.x(s.I, s.N), s.x(s.N, s.I, low=0.1, high=1), (s.I,)),
+            (s.x(s.O, s.J), s.x(s.J, s.O, low=0.1, high=1), (s.O, s.J)),
+            (s.x(s.Z, s.J), s.x(s.Z, s.J, low=0.1, high=1), (s.J,)),
+        )
+    ],
+    ulp=32,
+    error=1e-5,
+)
+
+cross_entropy_binary_of_logits = composite(
+    "cross_entropy_binary_of_logits",
+    "-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))), exact for large x.",
+    lambda x, t: np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))),
+    lambda x, t: maximum(x, 0.0) - x * t + log1p(exp(-absolute(x))),
+    lambda op, dy, x, t: (dy * (sigmoid(x) - t), -(dy * x)),
+    arity=2,
+    ulp=16,
+    error=1e-6,
+)
+
+
+def _same_axes(name: str, y: Op, t: Op) -> None:
+    if not (set(t.axes) <= set(y.axes) or set(y.axes) <= set(t.axes)):
+        raise AxisError(
+            f"{name}({y.label}, {t.label}): neither has all axes of the other",
+            details=(show_input(y), show_input(t)),
+            fix="rename an axis of one of them: ng.map_roles(x, {old: new})",
+        )
+
+
+def cross_entropy_multi(
+    y: Any, t: Any, usebits: bool = False, out_axes: Any = None, enable_softmax_opt: bool = True, enable_diff_opt: bool = True
+) -> Op:
+    """Minus the sum of t times log(y), over all but batch and recurrent axes or all but `out_axes`; in bits with `usebits`.
+
+    y: probabilities; where they come straight from `softmax` the loss is computed from its logits. t: targets.
+    """
+    (y, t), _ = floating((as_op(y), t), {})
+    _same_axes("cross_entropy_multi", y, t)
+    gone = reduced_axes(y if set(t.axes) <= set(y.axes) else t, None, out_axes, "cross_entropy_multi")
+    normal = y.attrs["axes"] if y.opdef is softmax_record else ()
+    if enable_softmax_opt and y.opdef is softmax_record and set(normal) <= set(gone) and set(t.axes) == set(y.axes):
+        loss = cross_entropy_of_logits.build(y.inputs[0], t, axes=normal)
+        rest = Axes(a for a in gone if a not in set(normal))
+        loss = sum(loss, reduction_axes=rest) if rest else loss
+        loss = loss if out_axes is None else sum(loss, reduction_axes=[], out_axes=out_axes)
+    else:
+        loss = -sum(safelog(y) * t, out_axes=out_axes)
+    return loss * (1 / math.log(2)) if usebits else loss
+
+
+def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enable_diff_opt: bool = True) -> Op:
+    """-(t log y + (1 - t) log(1 - y)) of each element; from the logits where y comes straight from `sigmoid`."""
+    (y, t), _ = floating((as_op(y), t), {})
+    _same_axes("cross_entropy_binary", y, t)
+    if enable_sig_opt and y.opdef is sigmoid:
+        return cross_entropy_binary_of_logits(y.inputs[0], t)
+    return -(safelog(y) * t + safelog(1.0 - y) * (1.0 - t))
+
+
+def cross_entropy_binary(
+    y: Any, t: Any, usebits: bool = False, out_axes: Any = None, enable_sig_opt: bool = True, enable_diff_opt: bool = True
+) -> Op:
+    """The sum of `cross_entropy_binary_inner` over all but batch and recurrent axes, or all but `out_axes`."""
+    loss = sum(cross_entropy_binary_inner(y, t, enable_sig_opt, enable_diff_opt), out_axes=out_axes)
+    return loss * (1 / math.log(2)) if usebits else loss

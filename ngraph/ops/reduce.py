@@ -1,0 +1,195 @@
+"""Reductions: the core `reduce` and what is made of it (sums, means, norms, sizes).
+
+Without `reduction_axes` and `out_axes` all axes go but batch and recurrent ones; `out_axes` says what stays, `reduction_axes` what goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axes, Axis, show_axes
+from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import REGISTRY, Call, op, show_input
+from ngraph.ops.aligned import wide, without
+from ngraph.ops.elementwise import ALL, as_op, cast, constant_record, equal, filled
+
+KINDS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _type(inputs: tuple[TensorType, ...], kind: str, axes: tuple[Any, ...]) -> TensorType:
+    (x,) = inputs
+    if x.dtype.kind == "bool" and kind in ("add", "multiply"):
+        raise DTypeError(f"reduce {kind} of bool", fix="cast to an integer first: ng.cast(x, 'int32')")
+    missing = [a for a in axes if a not in x.axes]
+    if missing:
+        raise AxisError(f"reduce {kind}: {', '.join(map(str, missing))} is no axis of {list(x.axes)}")
+    return TensorType(without(x.axes, axes), x.dtype)
+
+
+def _reference(call: Call, x: np.ndarray) -> np.ndarray:
+    kind, axes = call.attrs["kind"], call.attrs["axes"]
+    dims = tuple(call.inputs[0].axes.index(a) for a in axes)
+    with np.errstate(all="ignore"):
+        x = wide(x)
+        if kind in ("max", "min"):
+            d = call.dtype
+            edge = d.lowest if kind == "max" else d.highest
+            return np.asarray(KINDS[kind].reduce(x, axis=dims, initial=np.array(edge).astype(x.dtype)[()])).astype(d.np)
+        return np.asarray(KINDS[kind].reduce(x, axis=dims, dtype=x.dtype)).astype(call.dtype.np)
+
+
+def _product_gradient(dy: Op, x: Op, axes: Sequence[Any]) -> Op:
+    """dy times the product of all other elements, right where elements are 0 too: running products from both ends."""
+    if not axes:
+        return dy
+    last = axes[-1]
+    if len(axes) > 1:
+        inner = reduce.build(x, kind="multiply", axes=(last,))
+        dy = _product_gradient(dy, inner, axes[:-1])
+    running = REGISTRY["cumulate"].build
+    before = running(x, kind="multiply", axis=last, exclusive=True, reverse=False)
+    after = running(x, kind="multiply", axis=last, exclusive=True, reverse=True)
+    return dy * before * after
+
+
+def _gradient(op: Op, dy: Op, x: Op) -> Op:
+    kind, axes = op.attrs["kind"], op.attrs["axes"]
+    if kind == "add":
+        return dy
+    if kind == "multiply":
+        return _product_gradient(dy, x, axes)
+    best = cast(equal(x, op), x.dtype)  # ties share the gradient equally
+    return dy * best / reduce.build(best, kind="add", axes=axes)
+
+
+reduce = op(
+    "reduce",
+    "Sum, product, largest or smallest along axes.",
+    type=_type,
+    reference=_reference,
+    grad=_gradient,
+    samples=lambda s: [
+        reduce.build(x, kind=kind, axes=axes)
+        for kind in (("max", "min") if s.dtype.kind == "bool" else KINDS)
+        for x, axes in (
+            (s.x(s.I, s.J), (s.J,)),
+            (s.x(s.J, s.I, s.K), (s.I, s.J)),
+            (s.x(s.I, s.J), ()),
+            (s.x(s.I, s.I - 1), (s.I - 1,)),
+            (s.x(s.O, s.I), (s.O,)),
+            (s.x(s.Z, s.J), (s.Z,)),
+            (s.x(s.Z, s.J), (s.J,)),
+            (s.special(s.I, s.J), (s.I,)),
+        )
+    ],
+    kinds=ALL,
+    ulp=16,
+    smooth=False,
+)
+
+
+def reduced_axes(x: Op, reduction_axes: Any = None, out_axes: Any = None, name: str = "reduce") -> Axes:
+    """The axes that go, by the rule of the module. Raises AxisError for axes that x has not, or that both stay and go."""
+    axes = x.axes
+    if reduction_axes is None and out_axes is None:
+        return Axes(a for a in axes if not (a.is_batch or a.is_recurrent))
+    gone = None if reduction_axes is None else Axes(reduction_axes)
+    stay = None if out_axes is None else Axes(out_axes)
+    unknown = [a.label for a in (*(gone or ()), *(stay or ())) if a not in axes]
+    if unknown:
+        raise AxisError(f"{name}({x.label}): {', '.join(unknown)} is no axis of {x.label}", details=(show_input(x),))
+    if gone is None:
+        return axes - stay
+    if stay is not None and (gone & stay or len(gone) + len(stay) != len(axes)):
+        raise AxisError(
+            f"{name}({x.label}): reduction_axes {show_axes(gone)} and out_axes {show_axes(stay)} do not split {show_axes(axes)}",
+            details=(show_input(x),),
+            fix="give one of the two",
+        )
+    return Axes(a for a in axes if a in gone)
+
+
+def ordered_as(x: Op, axes: Axes) -> Op:
+    """`x` with its axes declared in this order."""
+    return x if tuple(x.axes) == tuple(axes) else REGISTRY["broadcast"].build(x, axes=axes)
+
+
+def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
+    x = as_op(x)
+    if dtype is not None:
+        x = cast(x, dtype)
+    elif x.dtype.kind == "bool" and kind in ("add", "multiply"):
+        x = cast(x, dtypes.int32)
+    gone = reduced_axes(x, reduction_axes, out_axes, {"add": "sum", "multiply": "prod"}.get(kind, kind))
+    result = reduce.build(x, kind=kind, axes=gone) if gone else x
+    return result if out_axes is None else ordered_as(result, Axes(out_axes))
+
+
+def sum(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
+    """The sum. Of bool it is int32; other dtypes stay."""
+    return reduction(x, "add", reduction_axes, out_axes, dtype)
+
+
+def prod(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
+    """The product."""
+    return reduction(x, "multiply", reduction_axes, out_axes, dtype)
+
+
+def max(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
+    """The largest; ties share the gradient equally."""
+    return reduction(x, "max", reduction_axes, out_axes, dtype)
+
+
+def min(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
+    """The smallest; ties share the gradient equally."""
+    return reduction(x, "min", reduction_axes, out_axes, dtype)
+
+
+def count(axes: Sequence[Axis], dtype: Any = dtypes.float32) -> Op:
+    """How many elements `axes` have together, as a scalar; lengths may still be unknown."""
+    total: ExprLike = 1
+    for a in axes:
+        total = total * a.size
+    if isinstance(total, int):
+        return filled(total, (), dtype)
+    return constant_record.build(value=total, axes=Axes(), dtype=dtype)
+
+
+def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
+    """The number of elements that `sum` would add up: without arguments the batch axis does not count, so [N] gives 1."""
+    x = as_op(x)
+    return count(reduced_axes(x, reduction_axes, out_axes, "tensor_size"))
+
+
+def batch_size(x: Any) -> Op:
+    """The length of the batch axis, 1 where there is none."""
+    return count(as_op(x).axes.batch_axes())
+
+
+def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
+    """The mean over exactly the axes that `sum` would reduce; of integers and bool float32."""
+    x = as_op(x)
+    if dtype is not None or not x.dtype.is_float:
+        x = cast(x, dtype or dtypes.float32)
+    gone = reduced_axes(x, reduction_axes, out_axes, "mean")
+    return sum(x, reduction_axes, out_axes) / cast(count(gone), x.dtype)
+
+
+def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
+    """The mean squared distance from the mean (biased)."""
+    x = as_op(x)
+    gone = reduced_axes(x, reduction_axes, out_axes, "variance")
+    distance = x - mean(x, reduction_axes=gone)
+    return mean(distance * distance, reduction_axes, out_axes)
+
+
+def squared_L2(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
+    """The sum of squares; keeps the batch axis by default."""
+    x = as_op(x)
+    return sum(x * x, reduction_axes, out_axes)

@@ -1,0 +1,180 @@
+"""What comes in and what stays: placeholders, variables, assignment, and the order of effects.
+
+`assign` asks for a value to be there after the computation; only `sequential` lets later parts see it (docs/spec.md 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, DTypeError, GraphError, show_line
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axes, show_axes
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import op, show_input
+from ngraph.ops.elementwise import ALL, as_op, cast, constant
+from ngraph.ops.reduce import ordered_as
+
+_leaf = {"type": lambda inputs, axes, dtype, **attrs: TensorType(axes, dtype), "core": False}
+placeholder_record = op("placeholder", "A value that the caller gives with each call.", **_leaf)
+variable_record = op("variable", "A value that stays from call to call.", **_leaf)
+part = op("part", "One result of an op that has several.", type=lambda inputs, index: inputs[0][index], core=False)
+assign_record = op("assign", "The second input becomes the value of the first, a variable.", type=lambda inputs: None, core=False)
+doall_record = op("doall", "All inputs happen, in no order; no value.", type=lambda inputs: None, core=False)
+sequential_record = op(
+    "sequential",
+    "The inputs one after another; the value is the last one's.",
+    type=lambda inputs: inputs[-1],
+    grad=lambda op, dy, *inputs: (*(None for _ in inputs[1:]), dy),
+    core=False,
+)
+value_of_record = op(
+    "value_of",
+    "The value at this place.",
+    type=lambda inputs: inputs[0],
+    reference=lambda call, x: x,
+    lower=lambda op, x: x,
+    grad=lambda op, dy, x: dy,
+    samples=lambda s: [value_of(s.x(s.I, s.J)), value_of(s.special(s.K)), value_of(s.x(s.Z))],
+    kinds=ALL,
+)
+
+
+def parts(x: Op) -> tuple[Op, ...]:
+    """The results of an op that has several, each as an op."""
+    return tuple(part.build(x, index=k) for k in range(len(x.type)))
+
+
+def placeholder(axes: Any = (), dtype: Any = None, initial_value: Any = None, name: str | None = None) -> Op:
+    """A port through which the caller's values come in.
+
+    axes: the tensor's axes in the order of the caller's arrays; () for a scalar. Lengths may be unknown until the call.
+    dtype: float32 by default.
+    """
+    d = as_dtype(dtype) if dtype is not None else dtypes.float32
+    made = placeholder_record.build(axes=Axes(axes), dtype=d)
+    if initial_value is not None:
+        made.attrs["initial_value"] = initial_value
+    return made.named(name) if name else made
+
+
+def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved: bool, name: str | None) -> Op:
+    d = as_dtype(dtype) if dtype is not None else dtypes.float32
+    axes = Axes(axes)
+    value = initial_value
+    if isinstance(value, Op):
+        if not value.is_constant:
+            raise GraphError(
+                f"the initial value {value.label} is computed",
+                details=(show_input(value),),
+                fix="give a number, an array, or a function, or assign the op in a computation of its own",
+            )
+        value = value.attrs["value"]
+        value = getattr(value, "array", value)
+    if value is not None and not callable(value):
+        array = np.asarray(value)
+        try:
+            known = tuple(a.length for a in axes)
+            if None not in known:
+                np.broadcast_to(array, known)
+        except ValueError:
+            raise AxisError(f"an initial value of shape {array.shape} does not fit the axes {show_axes(axes)}") from None
+        if array.ndim == len(axes):
+            for axis, n in zip(axes, array.shape, strict=True):
+                if axis.length is None:
+                    axis.length = n
+    made = variable_record.build(axes=axes, dtype=d, trainable=trainable, saved=saved, initial_value=value)
+    return made.named(name) if name else made
+
+
+def variable(axes: Any = (), dtype: Any = None, initial_value: Any = None, name: str | None = None) -> Op:
+    """Trainable state that keeps its value from call to call.
+
+    axes: as in `placeholder`. dtype: float32 by default.
+    initial_value: a number, an array that broadcasts to the axes' lengths, or a function of nothing or of the Axes that gives
+    one; 0 by default. Raises AxisError for a value that does not fit.
+    """
+    return _stateful(axes, dtype, initial_value, True, True, name)
+
+
+def persistent_tensor(axes: Any = (), dtype: Any = None, initial_value: Any = None, name: str | None = None) -> Op:
+    """State like a `variable` that no optimizer trains."""
+    return _stateful(axes, dtype, initial_value, False, True, name)
+
+
+def temporary(axes: Any = (), dtype: Any = None, name: str | None = None) -> Op:
+    """State that no save keeps."""
+    return _stateful(axes, dtype, None, False, False, name)
+
+
+def assign(lvalue: Op, rvalue: Any) -> Op:
+    """Asks for `rvalue` to be the variable's value after the computation.
+
+    The value may lack axes of the variable. Raises GraphError when `lvalue` is no variable, AxisError for axes it has not,
+    DTypeError where a float would be cut to an integer.
+    """
+    if not isinstance(lvalue, Op) or lvalue.opdef is not variable_record:
+        what = lvalue.label if isinstance(lvalue, Op) else repr(lvalue)
+        raise GraphError(f"assign to {what}, which is no variable", fix="assign to what ng.variable or ng.persistent_tensor made")
+    if isinstance(rvalue, Op):
+        value = rvalue
+    else:
+        array = np.asarray(rvalue)
+        value = constant(array if array.ndim else array[()].item(), lvalue.axes if array.ndim else (), dtype=lvalue.dtype)
+    if value.type is None:
+        raise GraphError(f"assign({lvalue.label}, {value.label}): {value.label} has no value", details=(f"made at {show_line(value.line)}",))
+    extra = [a.label for a in value.axes if a not in lvalue.axes]
+    if extra:
+        raise AxisError(
+            f"assign({lvalue.label}, {value.label}): {', '.join(extra)} is no axis of {lvalue.label}",
+            details=(show_input(lvalue), show_input(value)),
+            fix="reduce the value over it first",
+        )
+    for a in value.axes:
+        mine = lvalue.axes[lvalue.axes.index(a)]
+        if a.length is not None and mine.length is not None and a.length != mine.length:
+            raise AxisError(
+                f"assign({lvalue.label}, {value.label}): axis {a.label} has length {mine.length} in {lvalue.label} and {a.length} in {value.label}",
+                details=(show_input(lvalue), show_input(value)),
+            )
+    if value.dtype.is_float and not lvalue.dtype.is_float:
+        raise DTypeError(
+            f"assign({lvalue.label}, {value.label}): {value.dtype} into {lvalue.dtype} would be cut",
+            details=(show_input(lvalue), show_input(value)),
+            fix=f"cast on purpose: ng.cast(value, '{lvalue.dtype}')",
+        )
+    return assign_record.build(lvalue, ordered_as(cast(value, lvalue.dtype), lvalue.axes))
+
+
+def _ops_of(ops: Any) -> tuple[Op, ...]:
+    if isinstance(ops, Op):
+        return (ops,)
+    flat: list[Op] = []
+    for o in ops:
+        flat += _ops_of(o) if isinstance(o, (list, tuple)) else (as_op(o),)
+    return tuple(flat)
+
+
+def doall(all: Iterable[Op]) -> Op:
+    """All of these happen, in no order. It has no value."""
+    return doall_record.build(*_ops_of(all))
+
+
+def sequential(ops: Iterable[Op]) -> Op:
+    """These one after another, each seeing what earlier ones assigned; the value is the last one's.
+
+    An op runs at most once in a computation, at its place here, wherever else it is asked for.
+    """
+    each = _ops_of(ops)
+    if not each:
+        raise GraphError("an empty sequential has no value", fix="give it at least one op")
+    return sequential_record.build(*each)
+
+
+def value_of(tensor: Any) -> Op:
+    """The value a tensor has at this place in a `sequential` (a bare variable among results gives its value at the end)."""
+    return value_of_record(as_op(tensor))
