@@ -1,0 +1,156 @@
+"""Runs the peer benchmark's workloads on ngraph: builds each neutral graph through the public API, as a user would.
+
+`NGRAPH_TRANSFORMER` chooses the transformer. Axes are named by what they are: N for the batch, one name per width.
+"""
+
+import itertools
+import os
+
+import numpy as np
+from peerbench.adapter import NotAvailable
+
+import ngraph as ng
+import ngraph.transformers as ngt
+
+
+class Model:
+    """A workload's graph as ops, and the variables of its parameters by name."""
+
+    def __init__(self, g, parameters):
+        self.g, self.parameters, self.made = g, parameters, {}
+        self.names = itertools.count()
+        self.variables = {}
+        self.inputs = {}
+        batch = next(iter(g.inputs.values()))[0][:1]
+        self.batch = ng.make_axis(batch[0], name="N", batch=True) if batch else None
+        for name, (shape, dtype) in g.inputs.items():
+            axes = [self.batch, *(self.axis(n) for n in shape[1:])] if shape else []
+            self.inputs[name] = self.made[name] = ng.placeholder(axes, dtype=dtype).named(name)
+        for node in g.nodes:
+            build = getattr(self, node.op, None)
+            if build is None:
+                raise NotAvailable(f"{node.op} is not written for ngraph yet")
+            self.made[node.out] = build(node.a, *node.ins)
+        self.output = self.made[g.output]
+
+    def axis(self, length, name=None):
+        return ng.make_axis(length, name=name or f"A{next(self.names)}")
+
+    def parameter(self, name, axes):
+        if name not in self.variables:
+            self.variables[name] = ng.variable(axes, initial_value=self.parameters[name]).named(name)
+        return self.variables[name]
+
+    def linear(self, a, x, w, b=None):
+        x = self.made[x]
+        features, out = x.axes[-1], self.axis(self.g.shape[w][1])
+        y = ng.dot(x, self.parameter(w, [features, out]))
+        return y if b is None else y + self.parameter(b, [out])
+
+    def layernorm(self, a, x, gamma, beta):
+        x = self.made[x]
+        features = x.axes[-1]
+        centred = x - ng.mean(x, reduction_axes=[features])
+        scale = 1 / ng.sqrt(ng.mean(centred * centred, reduction_axes=[features]) + a["eps"])
+        return centred * scale * self.parameter(gamma, [features]) + self.parameter(beta, [features])
+
+    def gelu(self, a, x):
+        x = self.made[x]
+        if a["approx"] == "none":
+            return x * 0.5 * (ng.erf(x * 0.5**0.5) + 1)
+        return x * ng.sigmoid(1.5957691216 * (x + 0.044715 * x * x * x))
+
+    def addc(self, a, x):
+        return self.made[x] + a["c"]
+
+    def mulc(self, a, x):
+        return self.made[x] * a["c"]
+
+    def add(self, a, x, y):
+        return self.made[x] + self.same_axes(y, x)
+
+    def mul(self, a, x, y):
+        return self.made[x] * self.same_axes(y, x)
+
+    def same_axes(self, name, other):
+        """The second operand over the axes of the first: two inputs of one shape are the same axes here."""
+        op, axes = self.made[name], self.made[other].axes
+        return op if set(op.axes) <= set(axes) else ng.cast_axes(op, axes[len(axes) - len(op.axes) :])
+
+    def relu(self, a, x):
+        return ng.relu(self.made[x])
+
+    def relu6(self, a, x):
+        return ng.minimum(ng.relu(self.made[x]), 6.0)
+
+    def sigmoid(self, a, x):
+        return ng.sigmoid(self.made[x])
+
+    def tanh(self, a, x):
+        return ng.tanh(self.made[x])
+
+    def square(self, a, x):
+        return ng.square(self.made[x])
+
+    def mean_all(self, a, x):
+        return ng.mean(self.made[x], out_axes=())
+
+
+class Infer:
+    """NumPy in, NumPy out; resident workloads keep their output array."""
+
+    def __init__(self, w):
+        g = w.graph()
+        model = Model(g, w.params_cache)
+        self.feeds = [w.batches(g)[0][0][name] for name in model.inputs]
+        self.run = ngt.make_transformer().computation(model.output, *model.inputs.values())
+        self.out = None if not w.resident else np.asarray(self.run(*self.feeds))
+
+    def call(self, i):
+        return self.run(*self.feeds) if self.out is None else self.run(*self.feeds, out=self.out)
+
+    def output(self):
+        return np.array(self.call(0))
+
+
+class Train:
+    """One call is a step: loss, gradients, momentum update."""
+
+    def __init__(self, w):
+        g = w.graph()
+        self.data = [(*feeds.values(), labels) for feeds, labels in w.batches(g)]
+        model = Model(g, w.params_cache)
+        y = model.output
+        if w.loss == "ce":
+            label = ng.placeholder(y.axes[:-1], dtype=ng.int64).named("label")
+            classes = y.axes[-1]
+            losses = ng.cross_entropy_multi(ng.softmax(y, [classes]), ng.one_hot(label, classes), out_axes=y.axes[:-1])
+        else:
+            label = ng.placeholder(y.axes).named("label")
+            losses = ng.cross_entropy_binary_inner(ng.sigmoid(y), label)
+        loss = ng.mean(losses, out_axes=())
+        updates = []
+        for name in g.trainable():
+            p = model.variables[name]
+            step = ng.deriv(loss, p)
+            if w.momentum:
+                v = ng.persistent_tensor(p.axes, initial_value=0).named(name + ".v")
+                step = v * w.momentum + step
+                updates.append(ng.assign(v, step))
+            updates.append(ng.assign(p, p - w.lr * step))
+        self.run = ngt.make_transformer().computation([loss, ng.doall(updates)], *model.inputs.values(), label)
+
+    def call(self, i):
+        return float(self.run(*self.data[i % len(self.data)])[0])
+
+
+class Adapter:
+    def __init__(self, options, threads):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", str(threads))
+        os.environ.setdefault("NGRAPH_NUM_THREADS", str(threads))
+
+    def versions(self):
+        return {"ngraph": ng.__version__, "numpy": np.__version__}
+
+    def load(self, w):
+        return Train(w) if w.kind == "train" else Infer(w)
