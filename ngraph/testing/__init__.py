@@ -1,0 +1,1 @@
+"""Tools for testing records, transformers and programs: sample inputs, and executors."""
