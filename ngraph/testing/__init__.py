@@ -1,1 +1,3 @@
-"""Tools for testing records, transformers and programs: sample inputs, and executors."""
+"""What tests of programs written with ngraph need: `executor` here, sources of samples in `samples`."""
+
+from ngraph.util.utils import executor

@@ -1,0 +1,1 @@
+"""Small helpers that users import by name; see `utils`."""

@@ -1,0 +1,35 @@
+"""`executor`: a transformer and a computation in one call, for programs that need only one.
+
+    >>> import ngraph as ng
+    >>> x = ng.placeholder(())
+    >>> float(executor(x + 1, x)(2))
+    3.0
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from ngraph.op_graph.op import Op
+from ngraph.transformers import make_transformer
+
+
+class executor:
+    """The computation of `results` from `parameters` on a transformer of its own: call it, or open it with `with`.
+
+    Takes and gives what `Transformer.computation` does. Each executor has its own state, so two of them never share a variable.
+    """
+
+    def __init__(self, results: Any, *parameters: Op) -> None:
+        self.transformer = make_transformer()
+        self.computation = self.transformer.computation(results, *parameters)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        return self.computation(*arguments, **options)
+
+    def __enter__(self) -> executor:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.transformer.close()
