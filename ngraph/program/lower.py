@@ -88,7 +88,7 @@ class Scope:
     """The state as one stretch of ops sees it: the whole program, or the inside of a `sequential`."""
 
     def __init__(self, sequential: Op | None, state: dict[Op, Value]):
-        self.sequential, self.state = sequential, state  # variable -> the value it has now
+        self.sequential, self.state = sequential, state  # the outermost one; variable -> the value it has now
         self.assigns: dict[Op, Op] = {}  # variable -> the assign that gave it
 
 
@@ -110,7 +110,7 @@ class Lowering:
         self.steps: list[Step] = []
         self.values: dict[Op, tuple[Value, ...]] = {}
         self.expanded: dict[Op, Op] = {}  # composite op -> the op it was lowered to
-        self.claimed: dict[Op, tuple[Scope, dict[Op, Value]]] = {}  # op in a sequential -> where, and what state it saw
+        self.claimed: dict[Op, tuple[list[Op], dict[Op, Value]]] = {}  # op -> the sequentials it ran in, and what state it saw
         self.start: dict[Op, Value] = {}  # variable -> its value at the start
         self.written: dict[Op, tuple[Op, Value]] = {}  # variable -> who wrote it and what
         self.token: Value | None = None
@@ -206,22 +206,27 @@ class Lowering:
         if op not in self.values:
             return None
         claim = self.claimed.get(op)
-        if claim is not None and claim[0] is not scope and scope.sequential is not None:
-            for v, seen in claim[1].items():
-                if self.read(v, scope) is not seen:
-                    assert claim[0].sequential is not None
-                    raise GraphError(
-                        f"{op.label} stands in two sequentials that see {v.label} in different states",
-                        line=op.line,
-                        details=tuple(f"sequential written at {show_line(s.line)}" for s in (claim[0].sequential, scope.sequential)),
-                        fix="build the op once for each of them",
-                    )
+        if claim is not None and scope.sequential is not None and scope.sequential not in claim[0]:
+            self._join(op, claim, scope)
         return self.values[op]
+
+    def _join(self, op: Op, claim: tuple[list[Op], dict[Op, Value]], scope: Scope) -> None:
+        """An op that has run in one sequential counts in another if the state that it saw is the state there."""
+        assert scope.sequential is not None
+        for v, seen in claim[1].items():
+            if self.read(v, scope) is not seen:
+                raise GraphError(
+                    f"{op.label} stands in two sequentials that see {v.label} in different states",
+                    line=op.line,
+                    details=tuple(f"sequential written at {show_line(s.line)}" for s in (claim[0][0], scope.sequential)),
+                    fix="build the op once for each of them",
+                )
+        claim[0].append(scope.sequential)
 
     def _keep(self, op: Op, values: tuple[Value, ...], scope: Scope) -> None:
         self.values[op] = values
         if scope.sequential is not None:
-            self.claimed[op] = (scope, {v: self.read(v, scope) for v in self.variables_of(op)})
+            self.claimed[op] = ([scope.sequential], {v: self.read(v, scope) for v in self.variables_of(op)})
 
     def _emit(self, o: Op, scope: Scope) -> tuple[Value, ...]:
         inputs = tuple([v for i in o.inputs for v in self._known(i, scope)])  # type: ignore[union-attr]
@@ -329,12 +334,13 @@ class Lowering:
         self.values[o] = ()
 
     def _sequential(self, o: Op, scope: Scope) -> None:
-        inner = Scope(o, dict(scope.state) if scope.sequential is not None else {})
+        outermost = o if scope.sequential is None else scope.sequential
+        inner = Scope(outermost, dict(scope.state))  # the state outside is empty: only starts are read there
         inner.assigns = dict(scope.assigns) if scope.sequential is not None else {}
         values: tuple[Value, ...] = ()
         for part in o.inputs:
             values = self.value(part, inner)
-            for a in self.writes[part]:  # those that another sequential has run already count here too
+            for a in sorted(self.writes[part], key=lambda op: op.serial):  # those that another sequential has run already count here too
                 if a.inputs[0] not in inner.assigns:
                     inner.assigns[a.inputs[0]], inner.state[a.inputs[0]] = self.written[a.inputs[0]]
         if scope.sequential is not None:
