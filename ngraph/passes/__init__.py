@@ -1,0 +1,24 @@
+"""Program → program: one function each, in any order that their needs allow.
+
+`simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
+`dead` what nobody needs · `specialise` lengths that became known. `ngraph.rewrite.runner` runs them in a row and checks the law.
+"""
+
+from ngraph.passes.dead import dead
+from ngraph.passes.fold import fold
+from ngraph.passes.rules import simplify_rules
+from ngraph.passes.share import share
+from ngraph.passes.simplify import simplify
+from ngraph.passes.specialise import specialise
+from ngraph.rewrite.runner import pass_, passes, register, run
+
+default_passes = (
+    share,  # first, for rules ask whether two values are one
+    simplify,
+    fold,
+    simplify,  # what was folded may be a 0 or a 1
+    share,
+    dead,
+)
+
+__all__ = ["dead", "default_passes", "fold", "pass_", "passes", "register", "run", "share", "simplify", "simplify_rules", "specialise"]

@@ -1,0 +1,109 @@
+"""Computes what depends on constants alone, once, before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.expr import Expr
+from ngraph.program.program import AxisId, Program, Step, Value
+from ngraph.rewrite.driver import map_bodies, merge_origins
+
+SMALL = 64 * 1024  # bytes: a folded constant above this must not be larger than what it was made of
+LOOK = 1 << 20  # elements: a broadcast number is not spread further than this to compute with it
+
+Evaluate = Callable[[Step, Sequence[np.ndarray], Callable[[AxisId], int]], "Sequence[np.ndarray] | None"]
+
+
+def fold_with(program: Program, evaluate: Evaluate) -> Program:
+    """`program` with steps on constants computed by `evaluate(step, arrays, length)`, which gives None for what it cannot do.
+
+    Arrays have the order of their values' axes. Nothing is folded whose result has an unknown length, or would be a constant of
+    over 64 KB that is larger than its inputs. Results of over 64 bytes are held by reference.
+    """
+    return _Folding(evaluate).program(program)
+
+
+class _Folding:
+    def __init__(self, evaluate: Evaluate):
+        self.evaluate = evaluate
+        self.bodies: dict[Program, Program] = {}
+
+    def body(self, body: Program) -> Program:
+        if body not in self.bodies:
+            self.bodies[body] = self.program(body)
+        return self.bodies[body]
+
+    def program(self, program: Program) -> Program:
+        known: dict[Value, np.ndarray] = {}  # what constants make; of broadcasts a view
+        held: dict[Value, int] = {}  # how many bytes stand in the program for it
+        makers: dict[Value, Step] = {}
+        steps: list[Step] = []
+        lengths: dict[AxisId, int] = {}
+
+        def length(axis: AxisId) -> int:
+            if axis not in lengths:
+                lengths[axis] = program.length(axis)
+            return lengths[axis]
+
+        for step in program.steps:
+            step = map_bodies(step, self.body)
+            steps.append(step)
+            if step.op == "constant":
+                self.constant(step, known, held, length)
+            elif step.inputs and all(v in known for v in step.inputs):
+                step = Step(step.results, step.op, step.inputs, step.attrs, merge_origins([step, *(makers[v] for v in step.inputs)]))
+                steps[-1:] = self.computed(step, known, held, length)
+            makers.update((v, s) for s in steps[-len(step.results) :] for v in s.results if v in known)
+        return program.with_(steps=tuple(steps))
+
+    def constant(self, step: Step, known: dict[Value, np.ndarray], held: dict[Value, int], length: Callable[[AxisId], int]) -> None:
+        value, result = step.attrs["value"], step.result
+        if isinstance(value, Expr):
+            return
+        shape = _shape(result.axes, length)
+        if shape is None:
+            return
+        array = value.array if type(value) is ArrayRef else np.asarray(value).astype(result.dtype.np)
+        known[result] = array.reshape(shape) if type(value) is ArrayRef else np.broadcast_to(array, shape)
+        held[result] = array.nbytes
+
+    def computed(self, step: Step, known: dict[Value, np.ndarray], held: dict[Value, int], length: Callable[[AxisId], int]) -> list[Step]:
+        shapes = [_shape(v.axes, length) for v in step.results]
+        if any(s is None for s in shapes) or any(v.dtype.np is None for v in step.results):
+            return [step]
+        taken = sum(held[v] for v in step.inputs)
+        if step.op == "broadcast":
+            (x,), (result,) = step.inputs, step.results
+            order = [x.axes.index(a) for a in result.axes if a in x.axes]
+            moved = known[x].transpose(order).reshape([length(a) if a in x.axes else 1 for a in result.axes])
+            known[result], held[result] = np.broadcast_to(moved, shapes[0]), held[x]  # type: ignore[arg-type]
+            return [step]
+        sizes = [int(np.prod(s)) * v.dtype.np.itemsize for s, v in zip(shapes, step.results, strict=True) if s is not None]
+        if any(size > max(SMALL, taken) for size in sizes) or any(known[v].size > LOOK and held[v] < known[v].nbytes for v in step.inputs):
+            return [step]
+        arrays = self.evaluate(step, [known[v] for v in step.inputs], length)
+        if arrays is None:
+            return [step]
+        made = [_constant(v, array, step) for v, array in zip(step.results, arrays, strict=True)]
+        for s, array in zip(made, arrays, strict=True):
+            known[s.result], held[s.result] = np.asarray(array), np.asarray(array).nbytes
+        return made
+
+
+def _shape(axes: tuple[AxisId, ...], length: Callable[[AxisId], int]) -> tuple[int, ...] | None:
+    try:
+        return tuple([length(a) for a in axes])
+    except LookupError:
+        return None
+
+
+def _constant(value: Value, array: np.ndarray, step: Step) -> Step:
+    array = np.ascontiguousarray(array, dtype=value.dtype.np)
+    held: Any = array.item() if not value.axes else ArrayRef(array)
+    if not value.axes and value.dtype.is_float:
+        held = float(held)
+    return Step((value,), "constant", (), {"value": held, "axes": value.axes, "dtype": value.dtype}, step.origin)

@@ -1,0 +1,14 @@
+"""Local equivalences, applied from the first step to the last. The rules stand in `rules.py`; anyone may register more."""
+
+from __future__ import annotations
+
+from ngraph.passes.rules import simplify_rules
+from ngraph.program.program import Program
+from ngraph.rewrite.driver import rewrite
+from ngraph.rewrite.runner import pass_
+
+
+@pass_(gives=("simple",))
+def simplify(program: Program) -> Program:
+    """`program` with `simplify_rules` applied; those that differ at NaN, infinity or -0 only under `ng.config(exact=False)`."""
+    return rewrite(program, simplify_rules)

@@ -1,0 +1,10 @@
+"""Local equivalences as data, and the one driver that applies them.
+
+`pattern` rules and what they match · `driver` program → program by rules · `trace` which rule fired where · `runner` passes in a row
+"""
+
+from ngraph.rewrite.driver import Built, rewrite
+from ngraph.rewrite.pattern import Rule, Rules, any_of, functions, many, var
+from ngraph.rewrite.trace import Trace, tracing
+
+__all__ = ["Built", "Rule", "Rules", "Trace", "any_of", "functions", "many", "rewrite", "tracing", "var"]

@@ -1,0 +1,347 @@
+"""Rules: patterns are programs with holes, written with the operators and functions of the ops themselves.
+
+    x, y = var("x"), var("y")
+    exp, log = functions("exp log")
+    table = Rules(
+        ("x * 1", x * 1, lambda x: x),
+        ("log exp x", log(exp(x)), lambda x: x, "differs where exp overflows"),
+        Rule("x + 0", x + 0, lambda x: x, when=lambda x: x.dtype.is_integer),
+    )
+
+The right side builds new steps by the same notation, on what the holes were filled with. Its parameters, and those of a condition,
+are named after the holes; `step` is the whole step that matched, `new` the builder of new ones.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import DType
+from ngraph.program.program import Step, Value
+
+# ops whose two inputs may stand in either order
+COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "contract"}
+COMMUTATIVE_KINDS = {"compare": ("eq",), "bitwise": ("and", "or", "xor")}
+
+
+def commutes(op: str, attrs: Mapping[str, Any]) -> bool:
+    return op in COMMUTATIVE or attrs.get("kind") in COMMUTATIVE_KINDS.get(op, ())
+
+
+class Term:
+    """What operators and `functions` work on: a part of a pattern, or a value for which steps are built."""
+
+    __slots__ = ()
+
+    def apply(self, op: str, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def __neg__(self) -> Any:
+        return self.apply("multiply", (self, -1), {})
+
+
+def _operator(op: str, swapped: bool) -> Callable[[Term, Any], Any]:
+    return lambda self, other: self.apply(op, (other, self) if swapped else (self, other), {})
+
+
+for _method, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("mod", "remainder"), ("pow", "power")):
+    setattr(Term, f"__{_method}__", _operator(_op, False))
+    setattr(Term, f"__r{_method}__", _operator(_op, True))
+
+
+def functions(names: str) -> Any:
+    """For each op named, a function that builds it: in a pattern, or in a rule's right side."""
+    made = [_function(name) for name in names.split()]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def _function(op: str) -> Callable[..., Any]:
+    def build(*inputs: Any, **attrs: Any) -> Any:
+        for i in (*inputs, *attrs.values()):
+            if isinstance(i, Term):
+                return i.apply(op, inputs, attrs)
+        return Node(op, inputs, attrs)
+
+    build.__name__ = op
+    return build
+
+
+# ---- patterns ---------------------------------------------------------------------------------------------------------
+
+
+class Pattern(Term):
+    """A part of a pattern."""
+
+    __slots__ = ()
+
+    def apply(self, op: str, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Pattern:
+        return Node(op, inputs, attrs)
+
+
+class Var(Pattern):
+    """A hole: matches any value, or any attribute; the same one twice must match the same. `many` takes all inputs that are left."""
+
+    __slots__ = ("name", "many", "among")
+
+    def __init__(self, name: str, many: bool = False, among: tuple[str, ...] = ()):
+        self.name, self.many, self.among = name, many, among
+
+    def __repr__(self) -> str:
+        return f"*{self.name}" if self.many else self.name
+
+
+class Number(Pattern):
+    """A constant of this value, filled over any axes; 0.0 and -0.0 differ for floats."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float):
+        self.value = value
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class Node(Pattern):
+    """A step of one of these ops, with these inputs and (at least) these attributes."""
+
+    __slots__ = ("ops", "inputs", "attrs")
+
+    def __init__(self, op: str | tuple[str, ...], inputs: Iterable[Any], attrs: Mapping[str, Any]):
+        self.ops = (op,) if isinstance(op, str) else op
+        self.inputs = tuple([i if isinstance(i, Pattern) else Number(i) for i in inputs])
+        self.attrs = dict(attrs)
+
+    def __repr__(self) -> str:
+        what = [*map(repr, self.inputs), *(f"{k}={v!r}" for k, v in self.attrs.items())]
+        return f"{'|'.join(self.ops)}({', '.join(what)})"
+
+
+def var(name: str) -> Var:
+    """A hole for one value or one attribute."""
+    return Var(name)
+
+
+def many(name: str, among: str = "") -> Var:
+    """A hole for all the inputs that are left; at least one of them made by one of the ops `among`, where that is given."""
+    return Var(name, True, tuple(among.split()))
+
+
+def any_of(names: Iterable[str]) -> Callable[..., Node]:
+    """A function whose pattern matches any of these ops."""
+    return lambda *inputs, **attrs: Node(tuple(names), inputs, attrs)
+
+
+def _orders(node: Any) -> Iterator[Any]:
+    """The pattern with its commutative nodes written in each order."""
+    if type(node) is not Node:
+        yield node
+        return
+    both = len(node.inputs) == 2 and all(commutes(op, node.attrs) for op in node.ops)
+    for inputs in itertools.product(*[list(_orders(i)) for i in node.inputs]):
+        yield Node(node.ops, inputs, node.attrs)
+        if both and not (type(inputs[0]) is Var and type(inputs[1]) is Var and node.inputs[0] is node.inputs[1]):
+            yield Node(node.ops, inputs[::-1], node.attrs)
+
+
+# ---- what a pattern is matched against ----------------------------------------------------------------------------------
+
+Makers = Mapping[Value, Step]  # the step that makes a value, for those that a step makes
+Bound = dict[str, Any]
+
+
+def number(value: Value, makers: Makers) -> Any:
+    """The Python number that fills `value`, if a constant (or a broadcast of one) makes it; else None."""
+    step = makers.get(value)
+    while step is not None and step.op == "broadcast":
+        step = makers.get(step.inputs[0])
+    if step is None or step.op != "constant":
+        return None
+    held = step.attrs["value"]
+    if type(held) is ArrayRef:
+        return held.array.item() if held.array.ndim == 0 else None
+    return held if isinstance(held, (bool, int, float)) else None  # a length expression is no number yet
+
+
+def same_number(a: Any, b: Any, dtype: DType) -> bool:
+    """Whether two numbers are one value of this dtype, zeros by sign, NaN equal to NaN."""
+    if not dtype.is_float:
+        return bool(a == b)
+    if a == b:
+        return bool(a != 0 or math.copysign(1, a) == math.copysign(1, b))
+    return bool(a != a and b != b) or _rounded(a, dtype) == _rounded(b, dtype)
+
+
+def _rounded(a: Any, dtype: DType) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.asarray(a).astype(dtype.np))
+
+
+def match(node: Node, step: Step, makers: Makers, bound: Bound, used: list[Step]) -> bool:
+    """Whether `step` fits the pattern; fills `bound` (holes) and `used` (the steps that took part)."""
+    for name, wanted in node.attrs.items():
+        if name not in step.attrs or not _match_attr(wanted, step.attrs[name], bound):
+            return False
+    used.append(step)
+    inputs = step.inputs
+    patterns = node.inputs
+    if patterns and type(patterns[-1]) is Var and patterns[-1].many:
+        head = len(patterns) - 1
+        if len(inputs) < head:
+            return False
+        bound[patterns[-1].name] = inputs[head:]
+        patterns = patterns[:-1]
+    elif len(inputs) != len(patterns):
+        return False
+    return all(_match_value(p, v, makers, bound, used) for p, v in zip(patterns, inputs, strict=False))
+
+
+def _match_value(pattern: Any, value: Value, makers: Makers, bound: Bound, used: list[Step]) -> bool:
+    if type(pattern) is Var:
+        return bound.setdefault(pattern.name, value) is value
+    if type(pattern) is Number:
+        n = number(value, makers)
+        return n is not None and same_number(n, pattern.value, value.type.dtype)
+    maker = makers.get(value)
+    return maker is not None and maker.op in pattern.ops and len(maker.results) == 1 and match(pattern, maker, makers, bound, used)
+
+
+def _match_attr(wanted: Any, held: Any, bound: Bound) -> bool:
+    if type(wanted) is Var:
+        before = bound.setdefault(wanted.name, held)
+        return before is held or bool(before == held)
+    return bool(wanted == held)
+
+
+# ---- rules --------------------------------------------------------------------------------------------------------------
+
+
+class Rule:
+    """One equivalence: where `pattern` stands, `result` may stand.
+
+    result    a function of the holes (Built terms; attributes as they are); gives a term, a number, or one per result. None: no
+    inexact   where the two sides differ: then the rule applies only under `ng.config(exact=False)`
+    when      a function of the holes that says whether it applies
+    """
+
+    __slots__ = ("name", "pattern", "result", "inexact", "when", "variants", "takes", "asks")
+
+    def __init__(self, name: str, pattern: Node, result: Callable[..., Any], inexact: str = "", when: Callable[..., Any] | None = None):
+        self.name, self.pattern, self.result, self.inexact, self.when = name, pattern, result, inexact, when
+        self.variants = tuple(_orders(pattern))
+        self.takes = _parameters(result)
+        self.asks = _parameters(when) if when is not None else ()
+
+    def without_condition(self) -> Rule:
+        """The same rule applied everywhere, for tests of the tests."""
+        return Rule(self.name, self.pattern, self.result, self.inexact)
+
+    def __repr__(self) -> str:
+        return f"<rule {self.name}: {self.pattern!r}{' (inexact)' if self.inexact else ''}>"
+
+
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount]
+
+
+class Candidate(NamedTuple):
+    """One way to write one rule's pattern."""
+
+    rule: Rule
+    node: Node
+
+
+def _possible(node: Node, makers: tuple[str, ...]) -> bool:
+    """Whether inputs made by these ops ("" for none) could fit; looks one level deep."""
+    patterns = node.inputs
+    if patterns and type(patterns[-1]) is Var and patterns[-1].many:
+        among = patterns[-1].among
+        if among and not any(m in among for m in makers):
+            return False
+        patterns = patterns[:-1]
+    elif len(patterns) != len(makers):
+        return False
+    for p, maker in zip(patterns, makers, strict=False):
+        if type(p) is Node and maker not in p.ops:
+            return False
+        if type(p) is Number and maker not in ("constant", "broadcast"):
+            return False
+    return True
+
+
+class Rules:
+    """A table of rules, tried in order. `a + b` is both; `register` adds one from anywhere."""
+
+    def __init__(self, *rules: Rule | tuple[Any, ...]):
+        self.rules: list[Rule] = []
+        self._by_op: dict[bool, dict[str, list[Candidate]]] = {}
+        self._by_makers: dict[bool, dict[Any, tuple[Candidate, ...]]] = {True: {}, False: {}}
+        for rule in rules:
+            self.register(rule)
+
+    def register(self, rule: Rule | tuple[Any, ...]) -> Rule:
+        """Adds a rule, after those that stand. Raises ValueError where its name is taken."""
+        made = rule if isinstance(rule, Rule) else Rule(*rule)
+        if any(r.name == made.name for r in self.rules):
+            raise ValueError(f"a rule {made.name!r} stands in this table already")
+        self.rules.append(made)
+        self._forget()
+        return made
+
+    def remove(self, name: str) -> Rule:
+        """Takes a rule out. Raises KeyError."""
+        rule = self[name]
+        self.rules.remove(rule)
+        self._forget()
+        return rule
+
+    def _forget(self) -> None:
+        self._by_op = {}
+        self._by_makers = {True: {}, False: {}}
+
+    def candidates(self, exact: bool) -> Callable[[str, tuple[str, ...]], tuple[Candidate, ...]]:
+        """A function from a step's op and the ops that make its inputs to what may match, in order."""
+        if exact not in self._by_op:
+            table: dict[str, list[Candidate]] = {}
+            for rule in self.rules:
+                if not (exact and rule.inexact):
+                    for node in rule.variants:
+                        for op in node.ops:
+                            table.setdefault(op, []).append(Candidate(rule, node))
+            self._by_op[exact] = table
+        by_op, found = self._by_op[exact], self._by_makers[exact]
+
+        def candidates(op: str, makers: tuple[str, ...]) -> tuple[Candidate, ...]:
+            got = found.get((op, makers))
+            if got is None:
+                got = tuple([c for c in by_op.get(op, ()) if _possible(c.node, makers)])
+                if len(makers) <= 3:  # of longer ones there are too many kinds to keep
+                    found[op, makers] = got
+            return got
+
+        return candidates
+
+    def __add__(self, other: Rules) -> Rules:
+        return Rules(*self.rules, *other.rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __getitem__(self, name: str) -> Rule:
+        for rule in self.rules:
+            if rule.name == name:
+                return rule
+        raise KeyError(name)
+
+    def __repr__(self) -> str:
+        return f"Rules({', '.join(r.name for r in self.rules)})"

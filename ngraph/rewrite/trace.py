@@ -1,0 +1,76 @@
+"""What fired where: for DEBUG=5, `explain`, and the message when a pass breaks a program. Costs nothing while nobody asks.
+
+    with tracing() as trace:
+        program = simplify(program)
+    print(trace)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ngraph.op_graph.op import Origin
+from ngraph.program.program import Step
+
+
+class Firing(NamedTuple):
+    """One rule applied to one step, and the steps that stand there now."""
+
+    rule: str
+    step: Step
+    made: tuple[Step, ...]
+
+    @property
+    def origin(self) -> tuple[Origin, ...]:
+        return self.step.origin
+
+    def __str__(self) -> str:
+        hint = self.step.results[0].hint if self.step.results else ""
+        where = ", ".join(f"{o.file}:{o.line}" for o in self.origin[:2] if o.file)
+        return f"{self.rule}   at {self.step.op}{f' {hint}' if hint else ''}{f'   {where}' if where else ''}"
+
+
+@dataclass
+class Trace:
+    """The firings of one stretch, and how many patterns were tried for them."""
+
+    firings: list[Firing] = field(default_factory=list)
+    attempts: int = 0
+    steps: int = 0  # how many the driver looked at
+
+    def counts(self) -> dict[str, int]:
+        """How often each rule fired, in the order of their first."""
+        found: dict[str, int] = {}
+        for f in self.firings:
+            found[f.rule] = found.get(f.rule, 0) + 1
+        return found
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.firings)) or "no rule fired"
+
+
+_current: ContextVar[Trace | None] = ContextVar("ngraph_trace", default=None)
+
+
+def current() -> Trace | None:
+    """The trace that is being taken, if one is."""
+    return _current.get()
+
+
+@contextmanager
+def tracing() -> Iterator[Trace]:
+    """Takes down what the driver does in this block; a trace around it sees it too."""
+    outer, trace = _current.get(), Trace()
+    token = _current.set(trace)
+    try:
+        yield trace
+    finally:
+        _current.reset(token)
+        if outer is not None:
+            outer.firings += trace.firings
+            outer.attempts += trace.attempts
+            outer.steps += trace.steps
