@@ -386,8 +386,11 @@ class Lowering:
             state_in.append(State(label, value))
             if variable in self.written:
                 state_out.append((label, self.written[variable][1]))
+        axes = {
+            a: expr.substitute(n, lambda e: expr.Run(self.value(e.of, top)[0]) if isinstance(e, expr.Run) else e) for a, n in self.ids.axes.items()
+        }
         program = Program(
-            axes=self.ids.axes,
+            axes=axes,
             hints=self.ids.hints,
             inputs=self.inputs,
             state_in=tuple(state_in),

@@ -1,0 +1,311 @@
+"""Ops that compare along an axis: argmax and argmin, running sums and the like, sorting, and finding where something holds.
+
+NaN counts as the largest in `argreduce` of either kind (the first one wins), stands last in `sort` either way, and stays in running
+values from where it occurs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.axes import Axes, Axis, make_axis
+from ngraph.op_graph.expr import ExprLike, Run
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import REGISTRY, Call, op
+from ngraph.ops.aligned import align, axes_like, wide
+from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, maximum, where
+from ngraph.ops.rearrange import broadcast, find_axis, iota, product, rename_record
+from ngraph.ops.reduce import KINDS, ordered_as, reduce, reduced_axes
+from ngraph.ops.state import parts
+
+
+def _has(name: str, x: TensorType, axes: Sequence[Any]) -> None:
+    missing = [a for a in axes if a not in x.axes]
+    if missing:
+        raise AxisError(f"{name}: {', '.join(map(str, missing))} is no axis of {list(x.axes)}")
+
+
+# ---- argmax and argmin ------------------------------------------------------------------------------------------------
+
+
+def _argreduce_type(inputs: tuple[TensorType, ...], kind: str, axes: tuple[Any, ...]) -> TensorType:
+    (x,) = inputs
+    _has(f"argreduce {kind}", x, axes)
+    return TensorType(axes_like(x.axes, [a for a in x.axes if a not in axes]), dtypes.int32)
+
+
+def _argreduce(call: Call, x: np.ndarray) -> np.ndarray:
+    kind, axes = call.attrs["kind"], call.attrs["axes"]
+    rows = align(wide(x), call.inputs[0].axes, (*call.axes, *axes)).reshape(*call.shape(call.axes), int(np.prod(call.shape(axes), dtype=int)))
+    if not rows.shape[-1]:
+        return np.zeros(rows.shape[:-1], np.int32)
+    return np.asarray({"max": np.argmax, "min": np.argmin}[kind](rows, axis=-1)).astype(np.int32)
+
+
+argreduce = op(
+    "argreduce",
+    "Where the largest or smallest stands: the flat position over the axes in their order; the first of equal ones, NaN before all.",
+    type=_argreduce_type,
+    reference=_argreduce,
+    samples=lambda s: [
+        argreduce.build(x, kind=kind, axes=axes)
+        for kind in ("max", "min")
+        for x, axes in (
+            (s.x(s.I, s.J), (s.J,)),
+            (s.x(s.J, s.I, s.K), (s.I, s.J)),
+            (s.x(s.J, s.I, s.K), (s.K, s.J, s.I)),
+            (s.x(s.I, s.J), ()),
+            (s.x(), ()),
+            (s.x(s.I, s.I - 1), (s.I - 1,)),
+            (s.x(s.O, s.I), (s.O,)),
+            (s.x(s.Z, s.J), (s.J,)),
+            (s.x(s.Z, s.J), (s.Z,)),
+            *((s.special(s.N, s.I, s.J), axes) for axes in ((s.N,), (s.I,), (s.J, s.I))),
+        )
+    ],
+    kinds=ALL,
+    onnx="ArgMax",
+)
+
+
+def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: Any) -> Op:
+    x = as_op(x)
+    gone = reduced_axes(x, reduction_axes, out_axes, f"arg{kind}")
+    if reduction_axes is not None:
+        gone = Axes(reduction_axes)  # their order is that of the flat position
+    result = cast(argreduce.build(x, kind=kind, axes=gone), dtype or dtypes.int32)
+    return result if out_axes is None else ordered_as(result, Axes(out_axes))
+
+
+def argmax(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any = None) -> Op:
+    """The position of the largest, int32 unless `dtype` says otherwise; the first of equal ones, the first NaN before all.
+
+    reduction_axes, out_axes: as in `sum`. Over several axes it is the flat position, in the order of `reduction_axes` (else of x's
+    axes). Raises AxisError for axes that x has not.
+    """
+    return _where_best(x, "max", dtype, reduction_axes, out_axes)
+
+
+def argmin(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any = None) -> Op:
+    """The position of the smallest; all else as in `argmax`."""
+    return _where_best(x, "min", dtype, reduction_axes, out_axes)
+
+
+# ---- running values ---------------------------------------------------------------------------------------------------
+
+
+def _identity(kind: str, dtype: Any) -> Any:
+    return {"add": 0, "multiply": 1, "max": dtype.lowest, "min": dtype.highest}[kind]
+
+
+def _cumulate_type(inputs: tuple[TensorType, ...], kind: str, axis: Any, exclusive: bool, reverse: bool) -> TensorType:
+    (x,) = inputs
+    _has(f"cumulate {kind}", x, (axis,))
+    if x.dtype.kind == "bool" and kind in ("add", "multiply"):
+        raise DTypeError(f"cumulate {kind} of bool", fix="cast to an integer first: ng.cast(x, 'int32')")
+    return x
+
+
+def _cumulate(call: Call, x: np.ndarray) -> np.ndarray:
+    kind, reverse = call.attrs["kind"], call.attrs["reverse"]
+    rows = np.moveaxis(wide(x), call.inputs[0].axes.index(call.attrs["axis"]), 0)
+    rows = rows[::-1] if reverse else rows
+    if call.attrs["exclusive"] and len(rows):
+        first = np.full((1, *rows.shape[1:]), _identity(kind, call.dtype)).astype(rows.dtype)
+        rows = np.concatenate([first, rows[:-1]])
+    with np.errstate(all="ignore"):
+        done = KINDS[kind].accumulate(rows, axis=0, dtype=rows.dtype)
+        done = np.moveaxis(done[::-1] if reverse else done, 0, call.inputs[0].axes.index(call.attrs["axis"]))
+        return align(done, call.inputs[0].axes, call.axes).astype(call.dtype.np)
+
+
+def _cumulate_grad(op: Op, dy: Op, x: Op) -> Op:
+    """Sums run back. The others compare every element (along `axis`) with every result (along `later`)."""
+    kind, axis, exclusive, reverse = (op.attrs[k] for k in ("kind", "axis", "exclusive", "reverse"))
+    if kind == "add":
+        return cumulate.build(dy, kind="add", axis=axis, exclusive=exclusive, reverse=not reverse)
+    later = make_axis(name=f"{axis.name}_later").resized(axis.size)
+
+    def at_later(t: Op) -> Op:
+        return rename_record.build(t, to=((axis, later),))
+
+    i, j = iota(axis), iota(later)
+    if reverse:
+        i, j = j, i
+    reached = less(i, j) if exclusive else less_equal(i, j)
+    if kind == "multiply":  # each result without the factor x[i]: the running product in which that one is 1
+        others = where(equal(iota(axis), iota(later)), 1.0, at_later(x))
+        runs = cumulate.build(others, kind=kind, axis=later, exclusive=exclusive, reverse=reverse)
+        share = where(reached, runs, 0.0)
+    else:  # those that equal the result share its gradient equally
+        best = cast(logical_and(equal(x, at_later(op)), reached), x.dtype)
+        share = best / maximum(reduce.build(best, kind="add", axes=(axis,)), 1.0)
+    return reduce.build(at_later(dy) * share, kind="add", axes=(later,))
+
+
+def _cumulate_samples(s: Any) -> list[Op]:
+    kinds = ("max", "min") if s.kind == "bool" else tuple(KINDS)
+    plain = [
+        cumulate.build(x, kind=kind, axis=axis, exclusive=exclusive, reverse=reverse)
+        for kind in kinds
+        for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True))
+        for x, axis in ((s.x(s.I, s.J), s.J), (s.x(s.J, s.I), s.J), (s.special(s.N, s.I), s.N))
+    ]
+    edges = [
+        cumulate.build(x, kind=kind, axis=axis, exclusive=exclusive, reverse=False)
+        for kind in kinds
+        for exclusive in (False, True)
+        for x, axis in ((s.x(s.Z, s.J), s.Z), (s.x(s.Z, s.J), s.J), (s.x(s.O), s.O), (s.x(s.I, s.I - 1), s.I - 1))
+    ]
+    return [*plain, *edges]
+
+
+cumulate = op(
+    "cumulate",
+    "The running sum, product, largest or smallest along an axis; exclusive: without the element itself; reverse: from the end.",
+    type=_cumulate_type,
+    reference=_cumulate,
+    grad=_cumulate_grad,
+    samples=_cumulate_samples,
+    kinds=ALL,
+    ulp=16,
+    onnx="CumSum",
+)
+
+
+def cumsum(x: Any, axis: Any, exclusive: bool = False, reverse: bool = False) -> Op:
+    """The running sum along `axis` (an Axis or its name); of bool int32.
+
+    exclusive: each result leaves its own element out. reverse: from the end. Raises AxisError for an axis that x has not.
+    """
+    x = as_op(x)
+    x = cast(x, dtypes.int32) if x.dtype.kind == "bool" else x
+    return cumulate.build(x, kind="add", axis=find_axis(x, axis, "cumsum"), exclusive=exclusive, reverse=reverse)
+
+
+# ---- sort -------------------------------------------------------------------------------------------------------------
+
+
+def _sort_type(inputs: tuple[TensorType, ...], axis: Any, descending: bool) -> Any:
+    key = inputs[0]
+    _has("sort", key, (axis,))
+    for v in inputs[1:]:
+        if set(v.axes) != set(key.axes):
+            raise AxisError(f"sort: a value has the axes {list(v.axes)}, its key {list(key.axes)}", fix="broadcast both to the same axes")
+    return inputs if len(inputs) > 1 else key
+
+
+def _sort(call: Call, key: np.ndarray, *values: np.ndarray) -> Any:
+    axes, axis = call.inputs[0].axes, call.attrs["axis"]
+    dim = axes.index(axis)
+    k = wide(key)
+    nan = k != k
+    rank = np.unique(np.where(nan, np.zeros((), k.dtype), k), return_inverse=True)[1].reshape(k.shape)  # equal elements, equal ranks
+    rank = np.where(nan, k.size, -rank if call.attrs["descending"] else rank)
+    order = np.argsort(rank, axis=dim, kind="stable")
+    moved = [np.take_along_axis(align(a, t.axes, axes), order, axis=dim) for a, t in zip((key, *values), call.inputs, strict=True)]
+    return tuple([align(a, axes, t.axes) for a, t in zip(moved, call.results, strict=True)])
+
+
+def _sort_grad(op: Op, dys: Any, key: Op, *values: Op) -> tuple[Op | None, ...]:
+    """Gradients go back to where the elements came from: sorting the positions along with the key says where."""
+    axis, descending = op.attrs["axis"], op.attrs["descending"]
+    here = broadcast(iota(axis), key.axes)
+    came_from = parts(sort_record.build(key, here, axis=axis, descending=descending))[1]
+    went_to = parts(sort_record.build(came_from, here, axis=axis, descending=False))[1]
+    gather = REGISTRY["gather"].build
+    each = dys if values else (dys,)
+    return tuple([None if dy is None else gather(dy, went_to, axes=(axis,), mode="clip") for dy in each])
+
+
+def _sort_samples(s: Any) -> list[Op]:
+    i, j, n = s.I, s.J, s.N
+    cases: list[Callable[[], tuple[tuple[Op, ...], Axis]]] = [
+        lambda: ((s.x(j),), j),
+        lambda: ((s.x(i, j),), j),
+        lambda: ((s.x(j, i), s.x(i, j)), j),
+        lambda: ((s.x(i, j), s.x(i, j), s.ints(j, i, low=0, high=9)), i),
+        lambda: ((s.special(n, i),), n),
+        lambda: ((s.special(n, i), s.ints(n, i, low=0, high=99)), n),
+        lambda: ((s.special(s.axis(26, name="S")),), s.axis(26, name="S")),
+        lambda: ((s.ints(n, i, low=0, high=1, dtype=s.dtype), s.x(i, n)), n),
+        lambda: ((s.x(s.Z, j),), s.Z),
+        lambda: ((s.x(s.Z, j),), j),
+        lambda: ((s.x(s.O, j), s.x(j, s.O)), s.O),
+        lambda: ((s.x(i, i - 1),), i - 1),
+    ]
+    return [sort_record.build(*xs, axis=axis, descending=d) for d in (False, True) for case in cases for xs, axis in [case()]]
+
+
+sort_record = op(
+    "sort",
+    "The first input in order along an axis, and the others moved alike; equal elements keep their order, NaN stands last.",
+    type=_sort_type,
+    reference=_sort,
+    grad=_sort_grad,
+    samples=_sort_samples,
+    kinds=ALL,
+)
+
+
+def sort(x: Any, axis: Any, *values: Any, descending: bool = False) -> Any:
+    """`x` in order along `axis` (an Axis or its name); stable, NaN last.
+
+    values: tensors to be moved in the same way, broadcast to the axes of x; then the result is a tuple, the sorted x first.
+    Raises AxisError for an axis that x has not, or values with more axes.
+    """
+    x = as_op(x)
+    axis = find_axis(x, axis, "sort")
+    made = sort_record.build(x, *(broadcast(as_op(v), x.axes) for v in values), axis=axis, descending=descending)
+    return parts(made) if values else made
+
+
+# ---- compact ----------------------------------------------------------------------------------------------------------
+
+
+def _compact_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], axis: Any) -> tuple[TensorType, TensorType]:
+    (c,) = inputs
+    if c.dtype.kind != "bool":
+        raise DTypeError(f"compact of {c.dtype}", fix="compare it with something first")
+    if set(axes) != set(c.axes) or axis in c.axes:
+        raise AxisError(f"compact of {list(c.axes)} over {list(axes)} along {axis}", fix="name all of its axes, and a new one for the result")
+    one = Axes((axis,)) if type(axis) is Axis else (axis,)
+    return TensorType(one, dtypes.int32), TensorType(one[:0], dtypes.int32)
+
+
+def _compact(call: Call, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    found = np.flatnonzero(align(c, call.inputs[0].axes, call.attrs["axes"])).astype(np.int32)
+    return found, np.asarray(len(found), np.int32)
+
+
+compact_record = op(
+    "compact",
+    "The flat positions where c holds, along a new axis whose length is known once it has run; and how many.",
+    type=_compact_type,
+    reference=_compact,
+    samples=lambda s: [
+        made
+        for k, axes in enumerate(((s.I,), (s.I, s.J), (s.J, s.I, s.K), (s.Z, s.J), (s.O,), (), (s.I, s.I - 1)))
+        for made in (*compact(s.bools(*axes), name=f"P{k}"), compact(less(s.x(*axes), 0.5), axes[::-1], name=f"Q{k}")[0])
+    ],
+)
+compact_record.attrs["no_gradient_check"] = "it gives positions"
+
+
+def compact(c: Any, axes: Any = None, name: str | None = None, bound: ExprLike | None = None) -> tuple[Op, Op]:
+    """The flat positions where `c` holds, in order, along a new axis called `name`, and their count; both int32.
+
+    axes: the order of c's axes in a flat position; its own by default. bound: keep at most so many. The new axis has its length
+    only once the step has run. Raises DTypeError unless c is bool.
+    """
+    c = as_op(c)
+    axis = make_axis(name=name)
+    order = c.axes if axes is None else Axes(axes)
+    positions, count = parts(compact_record.build(c, axes=order, axis=axis))
+    axis.family.length = expr.minimum(Run(count), product(a.size for a in c.axes) if bound is None else bound)
+    return positions, count
