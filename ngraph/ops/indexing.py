@@ -1,0 +1,340 @@
+"""Reads and writes at computed positions: the core `gather` and `scatter`, and take, lookuptable, one_hot made of them.
+
+What an index outside its axis means is said by `mode`: `clip` takes the nearest end, `wrap` counts round, `fill` reads 0 and drops
+writes. Of an axis without elements, zeros are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import Call, op, show_input
+from ngraph.ops.aligned import align, axes_like, union, wide, without
+from ngraph.ops.elementwise import ALL, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
+from ngraph.ops.rearrange import broadcast, find_axis, iota
+
+MODES = ("clip", "fill", "wrap")
+COMBINE = {"set": None, "add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+def _check(name: str, indices: Sequence[TensorType], axes: Sequence[Any], mode: str, x: TensorType) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The axes of the indices, and those of x that are not indexed."""
+    if mode not in MODES:
+        raise ValueError(f"{name} mode {mode!r} is none of {', '.join(MODES)}")
+    if len(indices) != len(axes) or len(set(axes)) != len(axes) or any(a not in x.axes for a in axes) or not axes:
+        raise AxisError(f"{name}: {len(indices)} indices for the axes {list(axes)} of {list(x.axes)}", fix="give one index for each axis")
+    for i in indices:
+        if not i.dtype.is_integer:
+            raise DTypeError(f"{name}: an index of {i.dtype}", fix="cast it: ng.cast(index, 'int32')")
+    rest = without(x.axes, axes)
+    places = axes_like(x.axes, merge(*[i.axes for i in indices]))
+    merge(rest, places)
+    return places, rest
+
+
+def _gather_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], mode: str) -> TensorType:
+    x, *indices = inputs
+    places, rest = _check("gather", indices, axes, mode, x)
+    at = next(k for k, a in enumerate(x.axes) if a in axes)
+    before = [a for a in x.axes[:at] if a not in axes]
+    after = [a for a in x.axes[at:] if a not in axes]
+    return TensorType(axes_like(x.axes, [*before, *(a for a in places if a not in rest), *after]), x.dtype)
+
+
+def _target(i: np.ndarray, n: int, mode: str) -> tuple[np.ndarray, np.ndarray]:
+    """Positions from 0 to n - 1 that `i` means, and where it means one."""
+    if n == 0:
+        return np.zeros(i.shape, np.int64), np.zeros(i.shape, bool)
+    if mode == "wrap":
+        return (i.astype(np.uint64) % np.uint64(n) if i.dtype.kind == "u" else i.astype(np.int64) % n).astype(np.int64), np.ones(i.shape, bool)
+    near = np.minimum(i.astype(np.uint64), np.uint64(n)).astype(np.int64) if i.dtype.kind == "u" else i.astype(np.int64)
+    inside = (near >= 0) & (near < n)
+    return np.clip(near, 0, n - 1), inside if mode == "fill" else np.ones(i.shape, bool)
+
+
+def _places(call: Call, indices: Sequence[np.ndarray], over: Sequence[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+    """For each element along the axes `over`, its place in x as one index array for each axis of x; and where there is one."""
+    x = call.inputs[0]
+    given = dict(zip(call.attrs["axes"], range(len(indices)), strict=True))
+    shape = call.shape(over)
+    inside = np.ones(shape, bool)
+    at = []
+    for axis in x.axes:
+        n = call.length(axis)
+        if axis in given:
+            k = given[axis]
+            i, ok = _target(align(indices[k], call.inputs[k + 1].axes, over), n, call.attrs["mode"])
+            inside = inside & ok
+        else:
+            i = align(np.arange(n), [axis], over)
+        at.append(np.broadcast_to(i, shape))
+    return tuple(at), inside
+
+
+def _gather_reference(call: Call, x: np.ndarray, *indices: np.ndarray) -> np.ndarray:
+    at, inside = _places(call, indices, call.axes)
+    if x.size == 0:
+        return np.zeros(call.shape(call.axes), x.dtype)
+    return np.asarray(np.where(inside, x[at], np.zeros((), x.dtype)))
+
+
+def _gather_gradient(op: Op, dy: Op, x: Op, *indices: Op) -> tuple[Op | None, ...]:
+    zeros = filled(0, x.axes, dy.dtype)
+    return scatter.build(zeros, *indices, dy, axes=op.attrs["axes"], combine="add", mode=op.attrs["mode"]), *(None for _ in indices)
+
+
+gather = op(
+    "gather",
+    "x at computed positions along some axes; other axes that x and the indices share are the same index.",
+    type=_gather_type,
+    reference=_gather_reference,
+    grad=_gather_gradient,
+    samples=lambda s: [
+        *(take(s.x(s.I, s.J), s.ints(s.N, low=-3, high=5), s.J, mode) for mode in MODES),
+        take(s.x(s.I, s.J), s.ints(s.J, low=0, high=2), s.I),
+        take(s.x(s.I, s.J), s.ints(s.I, low=-1, high=4), s.J),
+        take(s.x(s.J), s.ints(s.J, low=0, high=3), s.J),
+        take(s.x(s.K, s.J), s.ints(low=1, high=1), s.J),
+        take(s.x(s.J), s.ints(s.Z), s.J),
+        take(s.x(s.Z, s.J), s.ints(s.I), s.Z),
+        take(s.x(s.O, s.I - 1), s.ints(s.N, s.K, low=0, high=2, dtype=dtypes.uint8), s.I - 1),
+        take(s.special(s.N), s.ints(s.I, low=0, high=4, dtype=dtypes.int64), s.N),
+        gather.build(s.x(s.I, s.K, s.J), s.ints(s.N, low=0, high=4), s.ints(s.K, s.N, low=-2, high=3), axes=(s.J, s.I), mode="wrap"),
+    ],
+    kinds=ALL,
+    onnx="Gather",
+)
+
+
+def _scatter_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], combine: str, mode: str) -> TensorType:
+    x, *indices, u = inputs
+    if combine not in COMBINE:
+        raise ValueError(f"scatter combine {combine!r} is none of {', '.join(COMBINE)}")
+    if x.dtype is not u.dtype or (x.dtype.kind == "bool" and combine in ("add", "multiply")):
+        raise DTypeError(f"scatter {combine} of {u.dtype} into {x.dtype}", fix="cast to one dtype; bool is set, or combined by max and min")
+    places, rest = _check("scatter", indices, axes, mode, x)
+    wanted = merge(rest, places, u.axes)
+    if len(wanted) != len(u.axes) or len(wanted) != len(merge(rest, places)):
+        raise AxisError(f"scatter of {list(u.axes)}: wanted are the axes {list(merge(rest, places))}", fix="broadcast the updates to them")
+    return x
+
+
+def _scatter_reference(call: Call, x: np.ndarray, *others: np.ndarray) -> np.ndarray:
+    *indices, u = others
+    at, inside = _places(call, indices, call.inputs[-1].axes)
+    result = np.array(wide(x))
+    combine = COMBINE[call.attrs["combine"]]
+    kept = tuple(i[inside] for i in at)
+    with np.errstate(all="ignore"):
+        if combine is None:
+            result[kept] = u[inside]
+        else:
+            combine.at(result, kept, wide(u)[inside])
+    return np.asarray(result.astype(call.dtype.np))
+
+
+def _scatter_gradient(op: Op, dy: Op, x: Op, *others: Op) -> tuple[Op | None, ...]:
+    *indices, u = others
+    combine, axes, mode = op.attrs["combine"], op.attrs["axes"], op.attrs["mode"]
+    none = (None for _ in indices)
+
+    def read(t: Op) -> Op:
+        return gather.build(t, *indices, axes=axes, mode=mode)
+
+    def put(t: Op, update: Op, how: str) -> Op:
+        return scatter.build(t, *indices, broadcast(update, u.axes), axes=axes, combine=how, mode=mode)
+
+    if combine == "add":
+        return dy, *none, read(dy)
+    if combine == "set":
+        return put(dy, filled(0, u.axes, dy.dtype), "set"), *none, read(dy)
+    if combine == "multiply":  # each factor's gradient is the product of all others, right where some are 0 too
+        zero = equal(u, 0.0)
+        factor = where(zero, 1.0, u)
+        others_product = put(filled(1, x.axes, dy.dtype), factor, "multiply")
+        zeros = put(filled(0, x.axes, dy.dtype), cast(zero, dy.dtype), "add")
+        alone = equal(read(zeros), cast(zero, dy.dtype))
+        return dy * put(filled(1, x.axes, dy.dtype), u, "multiply"), *none, where(alone, read(dy * x * others_product) / factor, 0.0)
+    mine = cast(equal(x, op), dy.dtype)  # of the largest or smallest, ties share the gradient equally
+    theirs = cast(equal(u, read(op)), dy.dtype)
+    share = dy / put(mine, theirs, "add")
+    return mine * share, *none, theirs * read(share)
+
+
+def _scatter_samples(s: Any) -> list[Op]:
+    def one(x: Op, i: Op, u: Op, axis: Axis, combine: str, mode: str = "fill") -> Op:
+        return scatter.build(x, i, u, axes=(axis,), combine=combine, mode=mode)
+
+    made = []
+    for how in ("set", "min", "max") if s.dtype.kind == "bool" else COMBINE:
+        spread = s.given([3, -1, 0, 7, 1], s.N, dtype=dtypes.int32) if how == "set" else s.ints(s.N, low=-2, high=5)
+        made += [
+            one(s.x(s.I, s.J), spread, s.x(s.N, s.I), s.J, how),
+            one(s.x(s.J), s.given([2, 0], s.K, dtype=dtypes.uint8), s.x(s.K), s.J, how, "clip"),
+            one(s.x(s.J, s.K), s.given([5, -1, 0], s.I, dtype=dtypes.int64), s.x(s.K, s.I), s.J, how, "wrap"),
+            one(s.x(s.I, s.J), s.ints(s.I, low=0, high=3), s.x(s.I), s.J, how),
+            one(s.x(s.I), s.ints(s.Z), s.x(s.Z), s.I, how),
+            one(s.x(s.Z), s.ints(s.I), s.x(s.I), s.Z, how),
+            one(s.special(s.J), s.given([1, 3], s.K, dtype=dtypes.int32), s.special(s.K), s.J, how),
+        ]
+    two = (s.given([0, 2, 1], s.I, dtype=dtypes.int32), s.given([1, 3], s.K, dtype=dtypes.int32))
+    return [*made, scatter.build(s.x(s.I - 1, s.J), *two, s.x(s.I, s.K), axes=(s.I - 1, s.J), combine="set", mode="clip")]
+
+
+scatter = op(
+    "scatter",
+    "A copy of x into which values are set, added, multiplied, or combined by min or max at computed positions.",
+    type=_scatter_type,
+    reference=_scatter_reference,
+    grad=_scatter_gradient,
+    samples=_scatter_samples,
+    kinds=ALL,
+    ulp=16,
+    smooth=False,
+    onnx="ScatterND",
+)
+
+
+# ---- made of these ----------------------------------------------------------------------------------------------------
+
+
+def _whole_index(x: Op, name: str) -> Op:
+    if not x.dtype.is_integer:
+        raise DTypeError(f"{name}: the index {x.label} is {x.dtype}", details=(show_input(x),), fix="cast it: ng.cast(index, 'int32')")
+    return x
+
+
+def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill") -> Op:
+    """`x` at the positions `idx` along `axis`, in whose place the axes of `idx` stand; axes that both have are the same index.
+
+    mode: what an index outside means, see the module. Raises AxisError, DTypeError for an index that is not whole.
+    """
+    x, idx = as_op(x), _whole_index(as_op(idx), "take")
+    return gather(x, idx, axes=(find_axis(x, axis, "take"),), mode=mode)
+
+
+def put(x: Any, idx: Any, values: Any, axis: Axis | str, combine: str = "set", mode: str = "fill") -> Op:
+    """A copy of `x` into which `values` are combined (`set add multiply min max`) at the positions `idx` along `axis`.
+
+    values: broadcast to the axes of `idx` and the other axes of `x`. Setting one place twice leaves either value.
+    """
+    idx = _whole_index(as_op(idx), "put")
+    x, values = common((x, values)) if isinstance(values, Op) or isinstance(x, Op) else as_ops((x, values))
+    along = find_axis(x, axis, "put")
+    wanted = axes_like(x.axes, union(idx.axes, x.axes - Axes(along)))
+    return scatter(x, idx, broadcast(values, wanted), axes=(along,), combine=combine, mode=mode)
+
+
+def _lookup_lower(op: Op, lut: Op, idx: Op) -> Op:
+    return broadcast(gather.build(lut, idx, axes=(op.attrs["axis"],), mode="fill"), op.axes)
+
+
+def _lookup_gradient(op: Op, dy: Op, lut: Op, idx: Op) -> tuple[Op | None, None]:
+    axis, pad_idx = op.attrs["axis"], op.attrs["pad_idx"]
+    if not op.attrs["update"]:
+        return None, None
+    if pad_idx is not None:
+        dy = where(not_equal(idx, pad_idx), dy, 0.0)
+    zeros = filled(0, lut.axes, dy.dtype)
+    return scatter.build(zeros, idx, dy, axes=(axis,), combine="add", mode="fill"), None
+
+
+def _lookup_reference(call: Call, lut: np.ndarray, idx: np.ndarray) -> np.ndarray:
+    table, index = call.inputs
+    axis = call.attrs["axis"]
+    rest = [a for a in table.axes if a != axis]
+    rows = np.moveaxis(lut, table.axes.index(axis), 0)
+    padded = np.concatenate([rows, np.zeros((1, *rows.shape[1:]), rows.dtype)])
+    inside = (idx >= 0) & (idx < len(rows))
+    found = padded[np.where(inside, idx, len(rows)).astype(np.int64)]
+    return align(found, [*index.axes, *rest], call.axes)
+
+
+lookup_record = op(
+    "lookuptable",
+    "Rows of a table by their numbers; a number outside gives zeros.",
+    type=lambda inputs, axis, axes, update, pad_idx: TensorType(axes, inputs[0].dtype),
+    reference=_lookup_reference,
+    grad=_lookup_gradient,
+    lower=_lookup_lower,
+    samples=lambda s: [
+        lookuptable(s.x(s.J, s.I), s.ints(s.N, low=-1, high=4), (s.I, s.N)),
+        lookuptable(s.x(s.I, s.J), s.ints(s.N, s.K, low=0, high=3), (s.N, s.K, s.I)),
+        lookuptable(s.x(s.J, s.I), s.ints(s.Z), (s.Z, s.I)),
+        lookuptable(s.special(s.J, s.I), s.ints(s.N, low=0, high=3), (s.I, s.N)),
+    ],
+    kinds=ALL,
+    onnx="Gather",
+    torch="aten.embedding",
+)
+
+
+def lookuptable(lut: Any, idx: Any, axes: Any, update: bool = True, pad_idx: int | None = None, docstring: str | None = None) -> Op:
+    """The rows of the table `lut` whose numbers are `idx`.
+
+    axes: the result's: those of `idx`, and those of `lut` but one, which is the one looked up.
+    update: whether the table has a gradient. pad_idx: the row that never gets any.
+    Raises AxisError where the axes do not fit, DTypeError for numbers that are not whole.
+    """
+    lut, idx, axes = as_op(lut), _whole_index(as_op(idx), "lookuptable"), Axes(axes)
+    looked_up = [a for a in lut.axes if a not in axes or a in idx.axes]
+    rest = [a for a in lut.axes if a not in looked_up]
+    if len(looked_up) != 1 or set(axes) != {*idx.axes, *rest}:
+        raise AxisError(
+            f"lookuptable({lut.label}, {idx.label}): the result {show_axes(axes)} must have the axes of {idx.label} and all of {lut.label} but one",
+            details=(show_input(lut), show_input(idx)),
+            fix=f"axes=[..., {', '.join(a.label for a in idx.axes)}] with one axis of {lut.label} left out",
+        )
+    return lookup_record.build(lut, idx, axis=looked_up[0], axes=axes, update=bool(update), pad_idx=pad_idx)
+
+
+def _one_hot_lower(op: Op, x: Op) -> Op:
+    return cast(equal(iota(op.attrs["axis"], x.dtype), x), dtypes.float32)
+
+
+def _counting(d: DType) -> DType:
+    """A dtype in which both an axis can be counted and values of `d` compared."""
+    return dtypes.float32 if d.is_float and d.bits < 32 else dtypes.promote(d, dtypes.int32)
+
+
+def _one_hot_type(inputs: tuple[TensorType, ...], axis: Any) -> TensorType:
+    (x,) = inputs
+    if axis in x.axes:
+        raise AxisError(f"one_hot along {axis}, which x {list(x.axes)} has already", fix="give a new axis")
+    return TensorType(axes_like(x.axes, (axis, *x.axes)), dtypes.float32)
+
+
+one_hot_record = op(
+    "one_hot",
+    "1 where the index along a new axis is x, else 0.",
+    type=_one_hot_type,
+    reference=lambda call, x: (np.arange(call.length(call.attrs["axis"])).reshape(-1, *[1] * x.ndim) == x[None]).astype(np.float32),
+    prepare=lambda inputs, attrs: ((cast(as_op(inputs[0]), _counting(as_op(inputs[0]).dtype)),), attrs),
+    lower=_one_hot_lower,
+    samples=lambda s: [
+        one_hot(s.ints(s.N, low=-1, high=3), s.I),
+        one_hot(s.ints(s.K, s.N, low=0, high=1, dtype=s.dtype), s.J),
+        one_hot(s.ints(low=1, high=1), s.I),
+        one_hot(s.ints(s.Z), s.I),
+        one_hot(s.ints(s.N, low=0, high=1), s.Z),
+        one_hot(s.special(s.N), s.I),
+    ],
+    kinds=WHOLE,
+    onnx="OneHot",
+)
+
+
+def one_hot(x: Any, axis: Axis) -> Op:
+    """float32: 1 where the index along `axis`, which stands first, is the value of `x`, else 0; a value outside gives zeros.
+
+    Raises AxisError where `x` has the axis already.
+    """
+    return one_hot_record(x, axis=axis)

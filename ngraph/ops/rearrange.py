@@ -1,0 +1,926 @@
+"""Ops that move elements and compute nothing: order, names, slices, padding, joining and splitting of axes.
+
+Five core records stand behind all of them: `broadcast`, `rename`, `reindex` (a read at indices that are expressions), `concat`,
+and `iota`. Axes that change their length keep their name. Lengths may be unknown: all arithmetic on them is on expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.axes import Axes, Axis, Family, merge, show_axes
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import REGISTRY, Call, op, show_input
+from ngraph.ops.aligned import align, axes_like, without
+from ngraph.ops.elementwise import ALL, as_op, as_ops, common, constant_record, filled, logical_and, minimum, maximum, where
+
+# ---- expressions ------------------------------------------------------------------------------------------------------
+
+
+def _never_negative(e: ExprLike) -> bool:
+    if isinstance(e, int):
+        return e >= 0
+    if isinstance(e, Bin):
+        if e.op == "max":
+            return _never_negative(e.a) or _never_negative(e.b)
+        return e.op in ("+", "*", "min", "//", "%") and _never_negative(e.a) and _never_negative(e.b)
+    return isinstance(e, (Len, Idx))
+
+
+def at_least_zero(e: ExprLike) -> ExprLike:
+    """max(e, 0), or just `e` where it cannot be negative."""
+    return e if _never_negative(e) else expr.maximum(e, 0)
+
+
+def product(sizes: Iterable[ExprLike]) -> ExprLike:
+    total: ExprLike = 1
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def _settled(e: ExprLike) -> ExprLike:
+    """`e` with the lengths that are known by now."""
+    return expr.substitute(e, lambda leaf: leaf.of.size if isinstance(leaf, Len) and leaf.of.length is not None else leaf)
+
+
+def radix(digits: Sequence[ExprLike], sizes: Sequence[ExprLike]) -> ExprLike:
+    """The flat position of `digits` in axes of these sizes, the last one fastest."""
+    total: ExprLike = 0
+    for k, digit in enumerate(digits):
+        total = total + digit * product(sizes[k + 1 :])
+    return total
+
+
+def digits(position: ExprLike, sizes: Sequence[ExprLike]) -> list[ExprLike]:
+    """The index along each of the axes of these sizes that `position` stands for: `radix` undone."""
+    if any(s == 0 for s in sizes):
+        return [0 for _ in sizes]  # nothing is ever read
+    found = []
+    for k, size in enumerate(sizes):
+        digit = position // product(sizes[k + 1 :])
+        found.append(digit if k == 0 else digit % size)
+    return found
+
+
+# ---- iota -------------------------------------------------------------------------------------------------------------
+
+iota_record = op(
+    "iota",
+    "0, 1, 2 and so on along an axis.",
+    type=lambda inputs, axis, dtype: TensorType(Axes((axis,)) if type(axis) is Axis else (axis,), dtype),
+    reference=lambda call: np.arange(call.length(call.attrs["axis"])).astype(call.dtype.np),
+    samples=lambda s: [iota(axis, s.dtype) for axis in (s.I, s.O, s.Z, s.I - 1)],
+    kinds=("float", "int", "uint"),
+    onnx="Range",
+)
+
+
+def iota(axis: Axis, dtype: Any = dtypes.int32) -> Op:
+    """0, 1, 2 and so on along `axis`. dtype: any but bool; int32 by default."""
+    d = as_dtype(dtype)
+    if d.kind == "bool":
+        raise DTypeError("iota of bool", fix="take an integer dtype and compare it")
+    return iota_record.build(axis=axis, dtype=d)
+
+
+# ---- broadcast --------------------------------------------------------------------------------------------------------
+
+
+def _broadcast_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...]) -> TensorType:
+    (x,) = inputs
+    merge(x.axes, axes)
+    missing = [a for a in x.axes if a not in axes]
+    if missing:
+        raise AxisError(f"broadcast: {', '.join(map(str, missing))} of {list(x.axes)} is missing in {list(axes)}")
+    return TensorType(axes, x.dtype)
+
+
+broadcast_record = op(
+    "broadcast",
+    "x repeated along the axes that it has not; also how the declared order of axes is changed.",
+    type=_broadcast_type,
+    reference=lambda call, x: np.array(np.broadcast_to(align(x, call.inputs[0].axes, call.axes), call.shape(call.axes))),
+    grad=lambda op, dy, x: dy,
+    samples=lambda s: [
+        broadcast(s.x(s.I), (s.J, s.I)),
+        broadcast(s.x(), (s.I, s.N)),
+        broadcast(s.x(s.I, s.J, s.K), (s.K, s.I, s.J)),
+        broadcast(s.x(s.O), (s.O, s.I, s.I - 1)),
+        broadcast(s.x(s.I), (s.I, s.Z)),
+        broadcast(s.special(s.K), (s.N, s.K)),
+    ],
+    kinds=ALL,
+    onnx="Expand",
+    torch="aten.expand",
+)
+
+
+def broadcast(x: Any, axes: Any) -> Op:
+    """`x` with these axes, in this order, repeated along those that it has not. Raises AxisError where one of its axes is missing."""
+    x, axes = as_op(x), Axes(axes)
+    missing = [a.label for a in x.axes if a not in axes]
+    if missing:
+        raise AxisError(
+            f"broadcast({x.label}): {', '.join(missing)} is missing in {show_axes(axes)}",
+            details=(show_input(x),),
+            fix="broadcasting only adds axes; take one away with ng.sum or a slice, or rename it with ng.map_roles",
+        )
+    return x if tuple(x.axes) == tuple(axes) else broadcast_record.build(x, axes=axes)
+
+
+def axes_with_order(x: Any, axes: Any) -> Op:
+    """`x` with its axes declared in another order. Raises AxisError unless `axes` are exactly those of `x`."""
+    x, axes = as_op(x), Axes(axes)
+    if not axes.is_equal_set(x.axes):
+        raise AxisError(
+            f"axes_with_order({x.label}): {show_axes(axes)} is no order of {show_axes(x.axes)}",
+            details=(show_input(x),),
+            fix="name each axis once; ng.broadcast adds axes",
+        )
+    return broadcast(x, axes)
+
+
+def expand_dims(x: Any, axis: Axis, dim: int = 0) -> Op:
+    """`x` repeated along a new axis that stands at position `dim`; `x` itself where it has the axis already."""
+    x = as_op(x)
+    if axis in x.axes:
+        return x
+    at = dim if dim >= 0 else dim + len(x.axes) + 1
+    if not 0 <= at <= len(x.axes):
+        raise AxisError(f"expand_dims({x.label}): there is no position {dim} among {len(x.axes) + 1}", details=(show_input(x),))
+    return broadcast(x, (*x.axes[:at], axis, *x.axes[at:]))
+
+
+# ---- rename -----------------------------------------------------------------------------------------------------------
+
+
+def _rename_type(inputs: tuple[TensorType, ...], to: tuple[Any, ...]) -> TensorType:
+    (x,) = inputs
+    new = dict(to)
+    gone = [a for a in new if a not in x.axes]
+    axes = [new.get(a, a) for a in x.axes]
+    if gone or len(set(axes)) != len(axes):
+        raise AxisError(f"rename {', '.join(f'{a} to {b}' for a, b in to)} of {list(x.axes)} names no axis of it, or gives one twice")
+    return TensorType(axes_like(x.axes, axes), x.dtype)
+
+
+rename_record = op(
+    "rename",
+    "x with other names for some of its axes.",
+    type=_rename_type,
+    reference=lambda call, x: x,
+    grad=lambda op, dy, x: rename_record.build(dy, to=tuple([(b, a) for a, b in op.attrs["to"]])),
+    samples=lambda s: [
+        rename_record.build(s.x(s.I, s.J), to=((s.I, s.axis(3, name="R")),)),
+        rename_record.build(s.x(s.I, s.J), to=((s.I, s.axis(3, name="J")), (s.J, s.axis(4, name="I")))),
+        rename_record.build(s.x(s.I, s.I - 1), to=((s.I - 1, s.axis(3, name="R")),)),
+        rename_record.build(s.x(s.I), to=((s.I, s.I - 1),)),
+        rename_record.build(s.x(s.Z, s.J), to=((s.Z, s.axis(0, name="R")),)),
+        rename_record.build(s.special(s.K), to=((s.K, s.axis(2, name="R")),)),
+    ],
+    kinds=ALL,
+)
+
+
+def _relabel(x: Op, new: Sequence[Axis], name: str) -> Op:
+    """`x` with the axes `new` in place of its own; a length that only one side knows is then known to both."""
+    unlike = [(a, b) for a, b in zip(x.axes, new, strict=True) if a.length is not None and b.length is not None and a.length != b.length]
+    if unlike:
+        raise AxisError(
+            f"{name}({x.label}): {'; '.join(f'{a!r} cannot become {b!r}' for a, b in unlike)}",
+            details=(show_input(x), f"new axes: {show_axes(new)}"),
+            fix="a new name keeps the length; to change it, slice or pad",
+        )
+    twice = [a.label for k, a in enumerate(new) if a in new[:k]]
+    if twice:
+        raise AxisError(
+            f"{name}({x.label}): {', '.join(twice)} would stand twice in {show_axes(new)}",
+            details=(show_input(x),),
+            fix="rename the other one too, or use a dual",
+        )
+    pairs = []
+    for a, b in zip(x.axes, new, strict=True):
+        if a.family is b.family and a.dual == b.dual:
+            continue
+        if a.family is not b.family:
+            if b.family.length is None and not (isinstance(a.size, Expr) and b.primary in [leaf.of for leaf in expr.leaves(a.size)]):
+                b.family.length = a.size
+            elif a.family.length is None and b.length is not None:
+                a.family.length = b.length
+        pairs.append((a, b))
+    return rename_record.build(x, to=tuple(pairs)) if any(a != b for a, b in pairs) else x
+
+
+def _same_number(x: Op, axes: Axes, name: str) -> None:
+    if len(axes) != len(x.axes):
+        raise AxisError(
+            f"{name}({x.label}): {len(axes)} axes for {len(x.axes)}",
+            details=(show_input(x), f"new axes: {show_axes(axes)}"),
+            fix="give one new axis for each",
+        )
+
+
+def cast_axes(x: Any, axes: Any) -> Op:
+    """`x` with `axes` in place of its own, by position. Raises AxisError where numbers or lengths differ."""
+    x, axes = as_op(x), Axes(axes)
+    _same_number(x, axes, "cast_axes")
+    return _relabel(x, axes, "cast_axes")
+
+
+def _renewed(old: Axis, new: Axis | str) -> Axis:
+    """`new` with the length of `old`; a name makes a new axis."""
+    if isinstance(new, str):
+        return Axis(Family(new, old.size, {}, frozenset(), None))
+    return new if new.length is None else new.resized(old.size)
+
+
+def cast_role(x: Any, axes: Any) -> Op:
+    """`x` with the names and flags of `axes`, by position, and its own lengths. Raises AxisError where the numbers differ."""
+    x, axes = as_op(x), Axes(axes)
+    _same_number(x, axes, "cast_role")
+    return _relabel(x, [_renewed(a, b) for a, b in zip(x.axes, axes, strict=True)], "cast_role")
+
+
+def map_roles(x: Any, axes_map: Mapping[Any, Any]) -> Op:
+    """`x` with some axes renamed: {old: new}, both axes or names; lengths stay. Raises AxisError for an axis that `x` has not."""
+    x = as_op(x)
+    new = {find_axis(x, old, "map_roles"): to for old, to in axes_map.items()}
+    return _relabel(x, [_renewed(a, new[a]) if a in new else a for a in x.axes], "map_roles")
+
+
+def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
+    """The axis of `x` that `axis`, an Axis or a name, means, with the length that it has there. Raises AxisError."""
+    if isinstance(axis, str):
+        found = [a for a in x.axes if axis in (a.label, a.name)] or [a for a in x.axes if a.short_name == axis]
+    else:
+        found = [a for a in x.axes if a == axis]
+    if len(found) != 1:
+        said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))
+        which = "stands for several axes" if found else "is no axis"
+        raise AxisError(
+            f"{name}({x.label}): {said} {which} of {x.label}", details=(show_input(x),), fix=f"name one of {show_axes(x.axes)}"
+        )
+    return found[0]
+
+
+# ---- reindex ----------------------------------------------------------------------------------------------------------
+
+
+def _reindex_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], index: Any, guard: Any, fill: Any) -> TensorType:
+    (x,) = inputs
+    named = [a for a, _ in index]
+    if len(named) != len(x.axes) or set(named) != set(x.axes):
+        raise AxisError(f"reindex names {list(named)}, and x has {list(x.axes)}", fix="give one index for each axis of x")
+    for e in (*[e for _, e in index], *guard):
+        for leaf in expr.leaves(e):
+            if isinstance(leaf, Idx) and leaf.of not in axes:
+                raise AxisError(f"reindex reads along {leaf.of}, which is no axis of the result {list(axes)}")
+    return TensorType(axes, x.dtype)
+
+
+def _indices(call: Call, e: ExprLike) -> np.ndarray:
+    """The values of `e` over the result's axes, length 1 along those it does not depend on."""
+
+    def leaf(leaf: expr.Leaf) -> Any:
+        n = call.length(leaf.of)
+        if isinstance(leaf, Len):
+            return n
+        shape = [1] * len(call.axes)
+        shape[call.axes.index(leaf.of)] = n
+        return np.arange(n).reshape(shape)
+
+    with np.errstate(all="ignore"):
+        return np.asarray(expr.evaluate(e, leaf))
+
+
+def _reindex_reference(call: Call, x: np.ndarray) -> np.ndarray:
+    index = dict(call.attrs["index"])
+    shape = call.shape(call.axes)
+    inside = np.ones(shape, bool)
+    for e in call.attrs["guard"]:
+        inside = inside & (_indices(call, e) >= 0)
+    where_to = []
+    for axis, n in zip(call.inputs[0].axes, x.shape, strict=True):
+        i = _indices(call, index[axis])
+        inside = inside & (i >= 0) & (i < n)
+        where_to.append(np.broadcast_to(np.clip(i, 0, max(n - 1, 0)), shape))
+    fill = np.full(shape, call.attrs["fill"]).astype(x.dtype)
+    if x.size == 0:
+        return fill
+    return np.asarray(np.where(inside, x[tuple(where_to)], fill)) if where_to else np.asarray(np.where(inside, x, fill))
+
+
+def _linear(e: ExprLike) -> tuple[dict[Any, int], ExprLike] | None:
+    """`e` as whole numbers times `Idx`es and a rest without any; None where it is not of that form."""
+    if isinstance(e, Idx):
+        return {e.of: 1}, 0
+    if isinstance(e, int) or not any(isinstance(leaf, Idx) for leaf in expr.leaves(e)):
+        return {}, e
+    assert isinstance(e, Bin)
+    if e.op not in ("+", "-", "*"):
+        return None
+    a, b = _linear(e.a), _linear(e.b)
+    if a is None or b is None:
+        return None
+    if e.op == "*":
+        if isinstance(e.a, int):
+            a, b = b, a
+        factor = b[1]
+        if b[0] or not isinstance(factor, int):
+            return None
+        return {k: c * factor for k, c in a[0].items()}, a[1] * factor
+    sign = 1 if e.op == "+" else -1
+    total = {k: a[0].get(k, 0) + sign * b[0].get(k, 0) for k in (*a[0], *b[0])}
+    return {k: c for k, c in total.items() if c}, a[1] + b[1] if sign == 1 else a[1] - b[1]
+
+
+class _Solution:
+    """Where in the result of a `reindex` each element of x went: the result's indices as expressions over x's.
+
+    A result axis is `solved`, or `kept` as an axis of the adjoint read, which is then summed over it. Kept axes are renamed where
+    x has one of that name. `guard` says where the solution holds.
+    """
+
+    def __init__(self, op: Op, x: Op):
+        self.x, self.axes = x, op.attrs["axes"]
+        self.open = [(axis, _settled(e)) for axis, e in op.attrs["index"]]
+        self.solved: dict[Axis, ExprLike] = {}
+        self.kept: dict[Axis, Axis] = {}
+        self.guard: list[ExprLike] = []
+
+    def keep(self, axis: Axis) -> None:
+        taken = axis in self.x.axes
+        self.kept[axis] = Axis(Family(f"{axis.name}_summed", axis.size, {}, frozenset(), None)) if taken else axis
+
+    def now(self, axis: Axis) -> ExprLike:
+        """The index along an axis of the result, over x's axes and the kept ones."""
+        return self.solved[axis] if axis in self.solved else Idx(self.kept[axis])
+
+    def split(self) -> None:
+        """Finds an axis of x that is read at the flat position of several indices of the result: each is a digit of its index."""
+        for axis, e in list(self.open):
+            over = list(dict.fromkeys(leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)))
+            sizes = [_settled(a.size) for a in over]
+            if len(over) > 1 and 0 not in sizes and e == radix([Idx(a) for a in over], sizes) and _settled(axis.size) == product(sizes):
+                self.solved.update(zip(over, digits(Idx(axis), sizes), strict=True))
+                self.open.remove((axis, e))
+
+    def joined(self) -> None:
+        """Finds axes of x that are read at the digits of one index of the result: it is their flat position."""
+        reads: dict[Axis, list[tuple[Axis, ExprLike]]] = {}
+        for axis, e in self.open:
+            for a in dict.fromkeys(leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)):
+                reads.setdefault(a, []).append((axis, e))
+        for a, mine in reads.items():
+            sizes = [_settled(axis.size) for axis, _ in mine]
+            if len(mine) > 1 and _settled(a.size) == product(sizes) and [e for _, e in mine] == digits(Idx(a), sizes):
+                self.solved[a] = radix([Idx(axis) for axis, _ in mine], sizes)
+                self.open = [m for m in self.open if m not in mine]
+
+    def linear(self) -> bool:
+        """Solves the rest, one unknown from each equation; the others in it are kept. False where one is not linear."""
+        forms = [(axis, _linear(e)) for axis, e in self.open]
+        if any(form is None for _, form in forms):
+            return False
+        for axis, (factors, rest) in sorted(forms, key=lambda f: len(f[1][0])):  # type: ignore[index, misc]
+            free = [a for a in factors if a not in self.solved and a not in self.kept]
+            chosen = max(free, key=lambda a: (1 << 60 if a.length is None else a.length, -abs(factors[a])), default=None)
+            for a in free:
+                if a is not chosen:
+                    self.keep(a)
+            known = rest
+            for a, c in factors.items():
+                if a is not chosen:
+                    known = known + self.now(a) * c
+            if chosen is None:  # x was read at this index only
+                if known != 0 or axis.length != 1:
+                    self.guard += [Idx(axis) - known, known - Idx(axis)]
+                continue
+            c = factors[chosen]
+            distance = Idx(axis) - known if c > 0 else known - Idx(axis)
+            self.solved[chosen] = distance // abs(c)
+            if abs(c) != 1:
+                self.guard.append(0 - distance % abs(c))
+        return True
+
+    def read(self, op: Op, dy: Op) -> Op | None:
+        """The adjoint read of `dy`, still to be summed over the kept axes; None where the indices cannot be solved for."""
+        self.split()
+        self.joined()
+        if not self.linear():
+            return None
+        for a in self.axes:
+            if a not in self.solved and a not in self.kept:
+                self.keep(a)
+        guard = [
+            expr.substitute(_settled(g), lambda leaf: self.now(leaf.of) if isinstance(leaf, Idx) else leaf) for g in op.attrs["guard"]
+        ]
+        index = tuple((a, self.now(a)) for a in (*self.solved, *self.kept))
+        axes = Axes((*self.x.axes, *self.kept.values()))
+        return reindex.build(dy, axes=axes, index=index, guard=(*self.guard, *guard), fill=0)
+
+
+def _computed(e: ExprLike) -> Op:
+    """The values of an index expression, as an int32 op."""
+    if isinstance(e, Idx):
+        return iota(e.of)
+    if isinstance(e, Bin):
+        apply = {"min": minimum, "max": maximum}.get(e.op) or APPLY[e.op]
+        return apply(_computed(e.a), _computed(e.b))
+    if isinstance(e, int):
+        return filled(e, (), dtypes.int32)
+    return constant_record.build(value=e, axes=Axes(), dtype=dtypes.int32)
+
+
+def _scattered(op: Op, dy: Op, x: Op) -> Op:
+    """The adjoint of any read at all: each element of dy is added where it was read."""
+    indices = [_computed(e) for _, e in op.attrs["index"]]
+    inside = filled(True, op.axes, dtypes.bool_)
+    for g in op.attrs["guard"]:
+        inside = logical_and(inside, _computed(g) >= 0)
+    indices[0] = where(inside, indices[0], -1)
+    zeros = filled(0, x.axes, dy.dtype)
+    places = tuple(axis for axis, _ in op.attrs["index"])
+    return REGISTRY["scatter"].build(zeros, *indices, dy, axes=places, combine="add", mode="fill")
+
+
+def _reindex_gradient(op: Op, dy: Op, x: Op) -> Op:
+    read = _Solution(op, x).read(op, dy)
+    return _scattered(op, dy, x) if read is None else read
+
+
+reindex = op(
+    "reindex",
+    "x read at indices that are expressions over the result's: slice, reverse, pad, window, flatten, diagonal, dilate, tile.",
+    type=_reindex_type,
+    reference=_reindex_reference,
+    grad=_reindex_gradient,
+    samples=lambda s: _reindex_samples(s),
+    kinds=ALL,
+)
+
+
+def _reindex_samples(s: Any) -> list[Op]:
+    i, j, r = s.axis(4, name="I"), s.axis(6, name="J"), s.axis(2, name="R")
+
+    def read(x: Op, axes: Sequence[Axis], index: dict[Axis, ExprLike], guard: Sequence[ExprLike] = (), fill: float = 0) -> Op:
+        return reindex.build(x, axes=Axes(axes), index=tuple(index.items()), guard=tuple(guard), fill=fill)
+
+    made = [
+        read(s.x(s.I, s.J), (s.J, s.I), {s.J: 3 - Idx(s.J), s.I: Idx(s.I)}),
+        read(s.x(s.I), (i,), {s.I: Idx(i) * 2 - 1}, fill=1),
+        read(s.x(s.J), (j, r), {s.J: Idx(j) * 2 + Idx(r) - 1}),
+        read(s.x(s.J), (s.I,), {s.J: Idx(s.I) // 2}),
+        read(s.x(s.J), (j,), {s.J: Idx(j) % 4}, [4 - Idx(j)]),
+        read(s.x(s.J), (j,), {s.J: Idx(j) // 2}, [0 - Idx(j) % 2]),
+        read(s.x(s.I, s.I - 1), (s.I,), {s.I: Idx(s.I), s.I - 1: Idx(s.I)}),
+        read(s.x(s.I, s.J), (s.J,), {s.I: 1, s.J: Idx(s.J)}),
+        read(s.x(s.I, s.J), (s.K, s.N), {s.I: Idx(s.K) + Idx(s.N) - 1, s.J: Idx(s.K) - Idx(s.N) + 2}),
+        read(s.x(s.Z, s.J), (i, s.J), {s.Z: Idx(i), s.J: Idx(s.J)}, fill=1),
+        read(s.x(s.I), (s.Z,), {s.I: Idx(s.Z)}),
+        read(s.x(), (s.I,), {}, [Idx(s.I) - 1]),
+        read(s.special(s.K, s.O), (s.K, s.O), {s.K: 1 - Idx(s.K), s.O: Idx(s.O)}),
+        flatten(s.x(s.I, s.J, s.K)),
+        flatten(s.x(s.K, s.O, s.N), (s.N, s.K)),
+        unflatten(flatten(s.x(s.I, s.J, s.K))),
+        diagonal(s.x(s.J, s.I, s.K), s.I, s.K),
+        windows(s.x(s.J, s.K), {s.J: r}, stride=2, padding=1),
+    ]
+    return made if s.dtype.kind != "bool" else made[:-1]
+
+
+def _read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], fill: Any = 0, guard: Sequence[ExprLike] = ()) -> Op:
+    """`x` read at `index`; axes that it does not name are read as they stand."""
+    pairs = [(a, e) for a, e in index.items()] + [(a, Idx(a)) for a in x.axes if a not in index]
+    return reindex.build(x, axes=Axes(tuple(axes)), index=tuple(pairs), guard=tuple(guard), fill=fill)
+
+
+# ---- slices -----------------------------------------------------------------------------------------------------------
+
+
+def _ceil_divide(e: ExprLike, by: int) -> ExprLike:
+    return (e + (by - 1)) // by
+
+
+def _whole(number: Any) -> int | None:
+    if isinstance(number, (bool, np.bool_)) or not hasattr(number, "__index__"):
+        return None
+    return int(number.__index__())
+
+
+def _slice_range(n: ExprLike, s: slice, complain: Callable[[str], AxisError]) -> tuple[ExprLike, int, ExprLike]:
+    """The first index, the step and the length of a slice of `n` elements, as Python has it."""
+    bounds = [None if b is None else _whole(b) for b in (s.start, s.stop, s.step)]
+    if any(given is not None and b is None for given, b in zip((s.start, s.stop, s.step), bounds, strict=True)):
+        raise complain("bounds of a slice are whole numbers")
+    start, stop, step = bounds
+    step = 1 if step is None else step
+    if step == 0:
+        raise complain("the step of a slice is 0")
+    if step > 0:  # clamped only where the length would come out wrong, so that like slices have like lengths
+        first = 0 if start is None else start if start >= 0 else at_least_zero(n + start)
+        last = n if stop is None else n + stop if stop < 0 else expr.minimum(n, stop)
+        return first, step, at_least_zero(_ceil_divide(last - first, step))
+    first = n - 1 if start is None else n + start if start < 0 else expr.minimum(n - 1, start)
+    last = -1 if stop is None else stop if stop >= 0 else expr.maximum(n + stop, -1)
+    return first, step, at_least_zero(_ceil_divide(first - last, -step))
+
+
+def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
+    """`x` with some axes sliced, or dropped at one index."""
+    index: dict[Axis, ExprLike] = {}
+    axes: list[Axis] = []
+    for axis in x.axes:
+        item = items.get(axis, slice(None))
+        n = axis.size
+
+        def complain(what: str, axis: Axis = axis, item: Any = item) -> AxisError:
+            return AxisError(
+                f"{name}({x.label}): {what}: {item!r} along {axis!r}", details=(show_input(x),), fix="use whole numbers, slices and ..."
+            )
+
+        if isinstance(item, slice):
+            first, step, length = _slice_range(n, item, complain)
+            kept = axis.resized(length)
+            axes.append(kept)
+            if (first, step) != (0, 1) or kept is not axis:
+                index[axis] = first + Idx(kept) * step
+            continue
+        at = _whole(item)
+        if at is None:
+            raise complain("no index")
+        if isinstance(n, int) and not -n <= at < n:
+            raise complain(f"there are {n} elements, and the index is outside")
+        index[axis] = at if at >= 0 else n + at
+    return _read(x, axes, index) if index else x
+
+
+def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> Op:
+    """`x` with one slice or index for each axis, as NumPy has them; an index drops its axis, any step but 0 is allowed.
+
+    Sliced axes keep their name. axes: new axes for those that stay, by position. Raises AxisError for an index outside (a length
+    that is still unknown is not checked: beyond it there are zeros).
+    """
+    x = as_op(x)
+    if len(slices) != len(x.axes):
+        raise AxisError(
+            f"tensor_slice({x.label}): {len(slices)} slices for {show_axes(x.axes)}",
+            details=(show_input(x),),
+            fix="give one for each axis, slice(None) for all of it",
+        )
+    result = _sliced(x, dict(zip(x.axes, slices, strict=True)), "tensor_slice")
+    return result if axes is None else cast_axes(result, axes)
+
+
+def slice_along_axis(x: Any, axis: Axis | str, idx: Any) -> Op:
+    """`x` at one index of an axis, which is dropped, or at a slice of it, which keeps its name."""
+    x = as_op(x)
+    return _sliced(x, {find_axis(x, axis, "slice_along_axis"): idx}, "slice_along_axis")
+
+
+def _getitem(x: Op, key: Any) -> Op:
+    """`x[1:, ..., 0]` by position, `x[{H: slice(2, None)}]` by axis."""
+    if isinstance(key, Mapping):
+        return _sliced(x, {find_axis(x, a, "slice"): item for a, item in key.items()}, "slice")
+    items = key if isinstance(key, tuple) else (key,)
+    dots = [k for k, item in enumerate(items) if item is Ellipsis]
+    if len(items) - len(dots) > len(x.axes) or len(dots) > 1:
+        raise AxisError(
+            f"slice({x.label}): {len(items)} indices for {show_axes(x.axes)}",
+            details=(show_input(x),),
+            fix="give at most one for each axis, and ... once; ng.expand_dims adds an axis",
+        )
+    at = dots[0] if dots else len(items)
+    after = items[at + 1 :]
+    places = dict(zip(x.axes, items[:at], strict=False))
+    places.update(zip(x.axes[len(x.axes) - len(after) :], after, strict=True))
+    for axis, item in places.items():
+        if isinstance(item, (Op, np.ndarray, list)) and np.ndim(getattr(item, "axes", item)):
+            raise AxisError(
+                f"slice({x.label}): an array of indices along {axis!r}",
+                details=(show_input(x),),
+                fix="use ng.take(x, indices, axis)",
+            )
+    return _sliced(x, places, "slice")
+
+
+setattr(Op, "__getitem__", _getitem)
+
+
+def flip(x: Any, axes: Any) -> Op:
+    """`x` with the order along these axes (one, or several) reversed."""
+    x = as_op(x)
+    found = [find_axis(x, a, "flip") for a in ([axes] if isinstance(axes, (str, Axis)) else axes)]
+    return _read(x, x.axes, {a: a.size - 1 - Idx(a) for a in found}) if found else x
+
+
+def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0) -> Op:
+    """`x` with `value` around it.
+
+    paddings: for each axis a number for both sides, or (before, after); or a dict {axis: padding}. Axes keep their names.
+    axes: new axes, by position. Raises AxisError for negative paddings, or another number of them than axes.
+    """
+    x = as_op(x)
+    if not isinstance(paddings, Mapping):
+        if len(paddings) != len(x.axes):
+            raise AxisError(
+                f"pad({x.label}): {len(paddings)} paddings for {show_axes(x.axes)}", details=(show_input(x),), fix="give one for each axis"
+            )
+        paddings = dict(zip(x.axes, paddings, strict=True))
+    both = {find_axis(x, a, "pad"): both_sides(p) for a, p in paddings.items()}
+    wrong = [f"{p} along {a!r}" for a, p in both.items() if min(p) < 0]
+    if wrong:
+        raise AxisError(f"pad({x.label}): negative padding {', '.join(wrong)}", details=(show_input(x),), fix="cut with a slice: x[1:-1]")
+    both = {a: p for a, p in both.items() if p != (0, 0)}
+    wide = {a: a.resized(a.size + (before + after)) for a, (before, after) in both.items()}
+    index = {a: Idx(wide[a]) - before for a, (before, _) in both.items()}
+    result = _read(x, [wide.get(a, a) for a in x.axes], index, fill=value) if both else x
+    return result if axes is None else cast_axes(result, axes)
+
+
+def both_sides(padding: Any) -> tuple[int, int]:
+    """(before, after) of a padding given as a number or as such a pair."""
+    one = _whole(padding)
+    pair = (one, one) if one is not None else tuple(_whole(p) for p in padding)
+    if len(pair) != 2 or None in pair:
+        raise AxisError(f"{padding!r} is no padding", fix="give a whole number, or (before, after)")
+    return pair  # type: ignore[return-value]
+
+
+def diagonal(x: Any, axis: Axis | str, other: Axis | str) -> Op:
+    """`x` where the index along two axes is the same; `axis` stays, as long as the shorter one."""
+    x = as_op(x)
+    a, b = find_axis(x, axis, "diagonal"), find_axis(x, other, "diagonal")
+    if a == b:
+        raise AxisError(f"diagonal({x.label}): {a.label} twice", details=(show_input(x),), fix="name two axes")
+    kept = a.resized(expr.minimum(a.size, b.size))
+    axes = [kept if c is a else c for c in x.axes if c is not b]
+    return _read(x, axes, {a: Idx(kept), b: Idx(kept)})
+
+
+# ---- windows ----------------------------------------------------------------------------------------------------------
+
+
+def window_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, int], dilation: int) -> ExprLike:
+    """How many whole windows fit into `n` padded elements."""
+    span = n + sum(padding) - (window - 1) * dilation - 1
+    return at_least_zero(span // stride + 1)
+
+
+def windows(
+    x: Any, spatial: Mapping[Any, Axis], stride: Any = 1, padding: Any = 0, dilation: Any = 1, fill: Any = 0, out: Mapping[Any, Axis] | None = None
+) -> Op:
+    """Sliding windows: {H: R} adds the axis R along each window, and H then counts the windows.
+
+    stride, dilation: a number for all, or a dict by axis. padding: a number, (before, after), or a dict of them; there `fill` is read.
+    out: other axes for the counts of windows, {H: P}. Source: im2col, Chellapilla et al. 2006. Raises AxisError.
+    """
+    x = as_op(x)
+    found = {find_axis(x, a, "windows"): r for a, r in spatial.items()}
+    taken = [r.label for r in found.values() if r in x.axes]
+    if taken:
+        raise AxisError(f"windows({x.label}): {', '.join(taken)} is an axis of {x.label} already", details=(show_input(x),), fix="take another name")
+    strides, dilations = per_axis(x, found, stride, "windows"), per_axis(x, found, dilation, "windows")
+    pads = {a: both_sides(p) for a, p in per_axis(x, found, padding, "windows").items()}
+    given = {find_axis(x, a, "windows"): o for a, o in (out or {}).items()}
+    outs: dict[Axis, Axis] = {}
+    for a, r in found.items():
+        size = window_size(a.size, r.size, strides[a], pads[a], dilations[a])
+        outs[a] = checked_out(x, given[a], size, "windows") if a in given else a.resized(size)
+    index = {a: Idx(outs[a]) * strides[a] + Idx(r) * dilations[a] - pads[a][0] for a, r in found.items()}
+    return _read(x, (*(outs.get(a, a) for a in x.axes), *found.values()), index, fill=fill)
+
+
+def per_axis(x: Op, axes: Iterable[Axis], setting: Any, name: str) -> dict[Axis, Any]:
+    """A setting for each axis, from one for all or from a dict by axis or name."""
+    if not isinstance(setting, Mapping):
+        return {a: setting for a in axes}
+    given = {find_axis(x, a, name): v for a, v in setting.items()}
+    missing = [a.label for a in axes if a not in given]
+    if missing:
+        raise AxisError(f"{name}({x.label}): nothing is said for {', '.join(missing)} in {setting}", details=(show_input(x),))
+    return given
+
+
+def checked_out(x: Op, axis: Axis, size: ExprLike, name: str) -> Axis:
+    """An axis given for a result of this length: it takes the length, or must have it already."""
+    if axis.family.length is None:
+        axis.family.length = size
+    elif isinstance(size, int) and axis.length is not None and axis.length != size:
+        raise AxisError(
+            f"{name}({x.label}): the result's axis {axis!r} would have length {size}",
+            details=(show_input(x),),
+            fix=f"ng.make_axis({size}, name={axis.name!r}), or leave its length open",
+        )
+    return axis
+
+
+# ---- joining and splitting --------------------------------------------------------------------------------------------
+
+
+def joined_axis(parts: Iterable[Axis]) -> Axis:
+    """The axis that flattening `parts` gives: the same parts give equal axes. It is no batch axis, and remembers its parts."""
+    parts = tuple(parts)
+    flags = dict.fromkeys(("batch", "recurrent", "channel"), False)
+    family = Family("*".join(a.label for a in parts), product(a.size for a in parts), flags, frozenset(), None)
+    family.parts = parts
+    return Axis(family)
+
+
+def _join(x: Op, groups: Sequence[Sequence[Axis]], order: Sequence[Axis] | None = None) -> Op:
+    """`x` with each group of axes joined, at the place of the first of them in `x`."""
+    index: dict[Axis, ExprLike] = {}
+    joined: dict[Axis, Axis] = {}
+    for group in groups:
+        if len(group) < 2:
+            continue
+        axis = joined_axis(group)
+        index.update(zip(group, digits(Idx(axis), [a.size for a in group]), strict=True))
+        joined.update(dict.fromkeys(group, axis))
+    if not index:
+        return x
+    axes = dict.fromkeys(joined.get(a, a) for a in x.axes)
+    return _read(x, axes if order is None else order, index)
+
+
+def flatten(x: Any, axes: Any = None) -> Op:
+    """`x` with axes joined into one, in the order given, the last fastest; all of them by default.
+
+    axes: axes of `x` to join; or the axes of the result, some of them joined ones as `flatten` makes. Raises AxisError.
+    """
+    x = as_op(x)
+    if axes is None:
+        return _join(x, [x.axes])
+    axes = Axes(axes)
+    whole = [a for a in axes if a.is_flattened and a not in x.axes]
+    if not whole:
+        return _join(x, [[find_axis(x, a, "flatten") for a in axes]])
+    wanted = [p for a in axes for p in ((a.family.parts or ()) if a in whole else (a,))]
+    if len(wanted) != len(x.axes) or set(wanted) != set(x.axes):
+        raise AxisError(
+            f"flatten({x.label}): {show_axes(axes)} is not made of {show_axes(x.axes)}", details=(show_input(x),), fix="name axes of x to join"
+        )
+    groups = {a: [find_axis(x, p, "flatten") for p in a.family.parts or ()] for a in whole}
+    order = [joined_axis(groups[a]) if a in groups else a for a in axes]
+    return cast_axes(_join(x, list(groups.values()), order), axes)
+
+
+def flatten_at(x: Any, idx: int) -> Op:
+    """`x` as a matrix: the axes before position `idx` joined, and those from it on; at either end, all joined into one."""
+    x = as_op(x)
+    at = idx if idx >= 0 else idx + len(x.axes)
+    if not 0 <= at <= len(x.axes):
+        raise AxisError(f"flatten_at({x.label}): there is no position {idx} in {show_axes(x.axes)}", details=(show_input(x),))
+    return flatten(x) if at in (0, len(x.axes)) else _join(x, [x.axes[:at], x.axes[at:]])
+
+
+def unflatten(x: Any, axes: Any = None) -> Op:
+    """`x` with joined axes taken apart.
+
+    axes: the axes of the result; or one axis of `x`. By default every axis that `flatten` joined gives its parts. An axis that was
+    not joined can be taken apart too, if it is the only one that is missing in `axes` and the lengths multiply to its own.
+    Raises AxisError.
+    """
+    x = as_op(x)
+    if isinstance(axes, (Axis, str)):
+        mine = find_axis(x, axes, "unflatten")
+        axes = Axes(p for a in x.axes for p in ((a.family.parts or (a,)) if a is mine else (a,)))
+    elif axes is None:
+        axes = Axes(p for a in x.axes for p in a.family.parts or (a,))
+    axes = Axes(axes)
+    split: dict[Axis, list[Axis]] = {}
+    for a in x.axes:
+        if a not in axes and a.family.parts and all(p in axes for p in a.family.parts):
+            split[a] = [axes[axes.index(p)] for p in a.family.parts]
+    used = {p for parts in split.values() for p in parts}
+    rest = [a for a in x.axes if a not in axes and a not in split]
+    new = [a for a in axes if a not in x.axes and a not in used]
+    if len(rest) == 1:
+        split[rest[0]] = new
+        rest = new = []
+    wrong = [a for a, parts in split.items() if not _same_size(a.size, product(p.size for p in parts))]
+    if rest or new or wrong:
+        raise AxisError(
+            f"unflatten({x.label}): {show_axes(wrong or rest)} does not come apart into {show_axes(axes)}",
+            details=(show_input(x),),
+            fix="give axes whose lengths multiply to it",
+        )
+    index = {a: radix([Idx(p) for p in parts], [p.size for p in parts]) for a, parts in split.items()}
+    kept = {a: a for a in x.axes}
+    return _read(x, [kept.get(a, a) for a in axes], index) if index else axes_with_order(x, axes)
+
+
+def _same_size(a: ExprLike, b: ExprLike) -> bool:
+    """Whether lengths agree, as far as they are known."""
+    return a == b if isinstance(a, int) and isinstance(b, int) else True
+
+
+# ---- concat -----------------------------------------------------------------------------------------------------------
+
+
+def _concat_type(inputs: tuple[TensorType, ...], parts: tuple[Any, ...], axis: Any) -> TensorType:
+    if len(parts) != len(inputs) or any(p not in x.axes for p, x in zip(parts, inputs, strict=True)):
+        raise AxisError(f"concat along {list(parts)} of {[list(x.axes) for x in inputs]}", fix="name one axis of each input")
+    if any(x.dtype is not inputs[0].dtype for x in inputs):
+        raise DTypeError(f"concat of {', '.join(str(x.dtype) for x in inputs)}", fix="cast to one dtype")
+    others = [without(x.axes, (p,)) for x, p in zip(inputs, parts, strict=True)]
+    merged = merge(*others)
+    if any(len(o) != len(merged) for o in others):
+        raise AxisError(f"concat of {[list(x.axes) for x in inputs]}", fix="broadcast them to the same axes first")
+    return TensorType(axes_like(inputs[0].axes, [axis if a == parts[0] else a for a in inputs[0].axes]), inputs[0].dtype)
+
+
+def _concat_reference(call: Call, *arrays: np.ndarray) -> np.ndarray:
+    along = call.attrs["axis"]
+    lined = []
+    for x, t, part in zip(arrays, call.inputs, call.attrs["parts"], strict=True):
+        lined.append(align(x, [along if a == part else a for a in t.axes], call.axes))
+    return np.concatenate(lined, axis=call.axes.index(along))
+
+
+def _concat_gradient(op: Op, dy: Op, *inputs: Op) -> tuple[Op, ...]:
+    axis = op.attrs["axis"]
+    given = []
+    start: ExprLike = 0
+    for x, part in zip(inputs, op.attrs["parts"], strict=True):
+        given.append(_read(dy, [*without(x.axes, (part,)), part], {dy.axes[dy.axes.index(axis)]: start + Idx(part)}))
+        start = start + part.size
+    return tuple(given)
+
+
+concat = op(
+    "concat",
+    "Tensors one after another along an axis.",
+    type=_concat_type,
+    reference=_concat_reference,
+    prepare=lambda inputs, attrs: (common(as_ops(inputs)), attrs),
+    grad=_concat_gradient,
+    samples=lambda s: [
+        concat_along_axis([s.x(s.I, s.J), s.x(s.J, s.axis(2, name="I"))], s.I),
+        concat_along_axis([s.x(s.Z), s.x(s.axis(3, name=s.Z.name)), s.x(s.axis(1, name=s.Z.name))], s.Z),
+        concat_along_axis([s.x(s.I, s.I - 1), s.x(s.I, s.I - 1)], s.I - 1),
+        concat_along_axis([s.special(s.K, s.O), s.x(s.K, s.O)], s.O),
+        stack([s.x(s.I, s.K), s.x(s.K, s.I)], s.axis(2, name="S"), 1),
+        stack([s.x(), s.x(), s.x()], s.axis(3, name="S")),
+    ],
+    kinds=ALL,
+    onnx="Concat",
+    torch="aten.cat",
+)
+
+
+def _same_axes(xs: Sequence[Op], others: Sequence[Axes], name: str) -> None:
+    unlike = [x for x, o in zip(xs, others, strict=True) if not o.is_equal_set(others[0])]
+    if unlike:
+        raise AxisError(
+            f"{name}({', '.join(x.label for x in xs)}): the axes are not the same",
+            details=tuple(show_input(x) for x in (xs[0], *unlike)),
+            fix="add the missing ones with ng.broadcast",
+        )
+
+
+def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
+    """Tensors one after another along `axis`, which each has, of any length; the other axes agree, in any order.
+
+    The axis keeps its name. Promotes dtypes. Raises AxisError with all that do not fit.
+    """
+    if not x_list:
+        raise AxisError("concat_along_axis of no tensors", fix="give at least one")
+    xs = common(as_ops(x_list))
+    parts = [find_axis(x, axis, "concat_along_axis") for x in xs]
+    _same_axes(xs, [x.axes - Axes(p) for x, p in zip(xs, parts, strict=True)], "concat_along_axis")
+    if len(xs) == 1:
+        return xs[0]
+    total: ExprLike = 0
+    for p in parts:
+        total = total + p.size
+    return concat.build(*xs, parts=tuple(parts), axis=parts[0].resized(total))
+
+
+def stack(x_list: Sequence[Any], axis: Axis, pos: int = 0) -> Op:
+    """Tensors of the same axes along a new one at position `pos`, as long as there are tensors. Promotes dtypes. Raises AxisError."""
+    if not x_list:
+        raise AxisError("stack of no tensors", fix="give at least one")
+    xs = common(as_ops(x_list))
+    if axis.length is None:
+        axis.length = len(xs)
+    if axis.length != len(xs):
+        raise AxisError(f"stack: {len(xs)} tensors along {axis!r}", fix=f"ng.make_axis({len(xs)}, name={axis.name!r})")
+    if any(axis in x.axes for x in xs):
+        raise AxisError(
+            f"stack({', '.join(x.label for x in xs)}): {axis!r} is an axis of them already",
+            details=tuple(show_input(x) for x in xs),
+            fix="take a new axis, or ng.concat_along_axis",
+        )
+    _same_axes(xs, [x.axes for x in xs], "stack")
+    one = axis.resized(1)
+    slices = [expand_dims(axes_with_order(x, xs[0].axes), one, pos) for x in xs]
+    return slices[0] if len(xs) == 1 else concat.build(*slices, parts=(one,) * len(xs), axis=axis)
