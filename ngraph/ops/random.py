@@ -1,0 +1,225 @@
+"""Random numbers that depend on nothing but seed, step, stream and index: the same bits on every transformer, for any number of threads.
+
+`rng` is the only state: a seed, and a step that each computation that draws raises by one. Philox 4x32-10 is from J. Salmon, M. Moraes,
+R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC11).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axes, make_axis
+from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import Call, op
+from ngraph.ops.aligned import align
+from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, log, multiply, sqrt
+from ngraph.ops.state import persistent_tensor
+
+_MULTIPLIERS, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+_WORD = 0xFFFFFFFF
+_TRIP = 0x9E3779B1  # mixes the indices of the scans around a draw
+_FRACTION = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24, dtypes.float64: 53}  # bits of a uniform number, exact in the dtype
+
+rng = persistent_tensor([make_axis(2, name="rng")], dtype=dtypes.uint64, initial_value=0, name="rng")
+rng.attrs["advance"] = lambda state: add(state, constant(np.array([0, 1], np.uint64), state.axes))
+
+
+class _Streams:
+    """Stream ids in the order of creation, four apart: a draw may need up to four words per element."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def fresh(self) -> int:
+        return self.next & _WORD
+
+    def seen(self, stream: int) -> None:
+        """Ids of loaded graphs count too, so that no later op repeats their numbers."""
+        self.next = max(self.next, stream // 4 * 4 + 4)
+
+
+_streams = _Streams()
+
+# ---- bits -------------------------------------------------------------------------------------------------------------
+
+
+def philox(counter: Sequence[Any], key: Sequence[int]) -> list[np.ndarray]:
+    """Four words for each counter of four words (numbers below 2**32, or uint64 arrays of them) under a key of two."""
+    c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counter)
+    k0, k1 = key
+    low, high = np.uint64(_WORD), np.uint64(32)
+    for _ in range(10):
+        a, b = c0 * np.uint64(_MULTIPLIERS[0]), c2 * np.uint64(_MULTIPLIERS[1])
+        c0, c1, c2, c3 = (b >> high) ^ c1 ^ np.uint64(k0), b & low, (a >> high) ^ c3 ^ np.uint64(k1), a & low
+        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+    return [c.astype(np.uint32) for c in (c0, c1, c2, c3)]
+
+
+def _bits(state: np.ndarray, trips: Sequence[Any], stream: int, shape: tuple[int, ...]) -> np.ndarray:
+    """One word per element, in row-major order of `shape`."""
+    seed, step = int(state[0]), int(state[1])
+    mixed = 0
+    for index in trips:
+        mixed = (mixed * _TRIP + int(index) + 1) & _WORD
+    count = math.prod(shape)
+    blocks = np.arange(-(-count // 4), dtype=np.uint64)
+    words = philox((blocks, step & _WORD, stream, mixed), (seed & _WORD, seed >> 32))
+    return np.stack(np.broadcast_arrays(*words), axis=-1).reshape(-1)[:count].reshape(shape)
+
+
+def _state_type(name: str, inputs: tuple[TensorType, ...], stream: int) -> None:
+    state, *trips = inputs
+    if state.dtype is not dtypes.uint64 or len(state.axes) != 1:
+        raise DTypeError(f"{name} draws from {state}", fix="its first input is ng.rng: seed and step, as uint64")
+    for t in trips:
+        if t.axes or not t.dtype.is_integer:
+            raise AxisError(f"{name}: a trip index is {t}", fix="give integer scalars, outermost first")
+    _streams.seen(stream)
+
+
+def _random_bits_type(inputs: tuple[TensorType, ...], stream: int, axes: tuple[Any, ...]) -> TensorType:
+    _state_type("random_bits", inputs, stream)
+    return TensorType(axes, dtypes.uint32)
+
+
+def _random_bits(call: Call, state: np.ndarray, *trips: np.ndarray) -> np.ndarray:
+    axes = call.attrs["axes"]
+    return align(_bits(state, trips, call.attrs["stream"], call.shape(axes)), axes, call.axes)
+
+
+def _state(s: Any, seed: int = 0x1234567890ABCDEF, step: int = 3) -> Op:
+    return s.given(np.array([seed, step], np.uint64), s.axis(2, name="rng"), dtype=dtypes.uint64)
+
+
+random_bits = op(
+    "random_bits",
+    "Random words: Philox 4x32-10 of seed, step, stream and index; trips are the indices of the scans around it.",
+    type=_random_bits_type,
+    reference=_random_bits,
+    grad=lambda op, dy, *inputs: (None,) * len(inputs),
+    samples=lambda s: [
+        *(random_bits.build(_state(s), stream=8, axes=Axes(axes)) for axes in ((), (s.N,), (s.I, s.J), (s.J, s.I), (s.Z, s.J), (s.O, s.I - 1))),
+        *(random_bits.build(_state(s), s.ints(low=t, high=t), s.ints(low=2, high=2), stream=8, axes=Axes((s.I, s.N))) for t in (0, 1)),
+        random_bits.build(_state(s, (1 << 64) - 1, (1 << 64) - 1), stream=_WORD - 3, axes=Axes((s.N,))),
+    ],
+    kinds=("uint",),
+    ulp=0,
+)
+
+# ---- uniform and normal -----------------------------------------------------------------------------------------------
+
+
+def _draw_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], dtype: DType, stream: int, **attrs: Any) -> TensorType:
+    if not dtype.is_float:
+        raise DTypeError(f"random numbers as {dtype}", fix="draw floats, then floor and cast them")
+    _state_type("a random op", inputs, stream)
+    return TensorType(axes, dtype)
+
+
+def _fraction(state: Op, trips: tuple[Op, ...], axes: Axes, dtype: DType, stream: int) -> Op:
+    """Uniform in [0, 1): the top bits of a word (of two for float64), divided by a power of two."""
+    bits = random_bits.build(state, *trips, stream=stream, axes=axes)
+    if dtype is not dtypes.float64:
+        return multiply(cast(_shifted(bits, 32 - _FRACTION[dtype]), dtype), 2.0 ** -_FRACTION[dtype])
+    more = random_bits.build(state, *trips, stream=stream + 1, axes=axes)
+    high, low = cast(_shifted(bits, 5), dtype), cast(_shifted(more, 6), dtype)
+    return multiply(add(multiply(high, 2.0**26), low), 2.0**-53)
+
+
+def _shifted(bits: Op, count: int) -> Op:
+    return bitwise(bits, count, kind="shr")
+
+
+def _fraction_reference(call: Call, arrays: Sequence[np.ndarray], dtype: DType, stream: int) -> np.ndarray:
+    state, *trips = arrays
+    axes = call.attrs["axes"]
+    words = [align(_bits(state, trips, stream + k, call.shape(axes)), axes, call.axes).astype(np.uint64) for k in (0, 1)]
+    bits = _FRACTION[dtype]
+    whole = (words[0] >> np.uint64(5) << np.uint64(26)) + (words[1] >> np.uint64(6)) if bits == 53 else words[0] >> np.uint64(32 - bits)
+    return whole.astype(np.float64) / 2.0**bits
+
+
+def _uniform(op: Op, state: Op, *trips: Op) -> Op:
+    axes, dtype, stream, low, high = (op.attrs[k] for k in ("axes", "dtype", "stream", "low", "high"))
+    u = _fraction(state, trips, axes, dtype, stream)
+    return u if (low, high) == (0.0, 1.0) else u * (high - low) + low
+
+
+def _uniform_reference(call: Call, *arrays: np.ndarray) -> np.ndarray:
+    u = _fraction_reference(call, arrays, call.dtype, call.attrs["stream"])
+    return (u * (call.attrs["high"] - call.attrs["low"]) + call.attrs["low"]).astype(call.dtype.np)
+
+
+def _normal(op: Op, state: Op, *trips: Op) -> Op:
+    """Box and Muller's transform; 1 - u is never 0."""
+    axes, dtype, stream, loc, scale = (op.attrs[k] for k in ("axes", "dtype", "stream", "loc", "scale"))
+    inner = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
+    u, v = (_fraction(state, trips, axes, inner, stream + k) for k in (0, 2))
+    z = sqrt(log(1.0 - u) * -2.0) * cos(v * (2 * math.pi))
+    return cast(z if (loc, scale) == (0.0, 1.0) else z * scale + loc, dtype)
+
+
+def _normal_reference(call: Call, *arrays: np.ndarray) -> np.ndarray:
+    inner = dtypes.float64 if call.dtype is dtypes.float64 else dtypes.float32
+    u, v = (_fraction_reference(call, arrays, inner, call.attrs["stream"] + k) for k in (0, 2))
+    z = np.sqrt(-2 * np.log1p(-u)) * np.cos(2 * np.pi * v)
+    return (z * call.attrs["scale"] + call.attrs["loc"]).astype(call.dtype.np)
+
+
+def _draws(s: Any, record: Any, cases: Sequence[dict[str, float]]) -> list[Op]:
+    shapes = [Axes(axes) for axes in ((), (s.N,), (s.J, s.I), (s.I, s.J), (s.Z, s.J), (s.O, s.I), (s.I, s.I - 1), (s.axis(64, name="S"), s.N))]
+    return [record.build(_state(s), axes=axes, dtype=s.dtype, stream=4 * k, **case) for case in cases for k, axes in enumerate(shapes)]
+
+
+uniform_record = op(
+    "uniform",
+    "Random numbers from low up to, not including, high.",
+    type=_draw_type,
+    reference=_uniform_reference,
+    lower=_uniform,
+    grad=lambda op, dy, *inputs: (None,) * len(inputs),
+    samples=lambda s: _draws(s, uniform_record, [{"low": 0.0, "high": 1.0}, {"low": -2.0, "high": 3.0}]),
+    error=5e-7,
+)
+normal_record = op(
+    "normal",
+    "Random numbers from the bell curve around loc, with standard deviation scale.",
+    type=_draw_type,
+    reference=_normal_reference,
+    lower=_normal,
+    grad=lambda op, dy, *inputs: (None,) * len(inputs),
+    samples=lambda s: _draws(s, normal_record, [{"loc": 0.0, "scale": 1.0}, {"loc": 1.5, "scale": 0.25}]),
+    ulp=8,
+    error=2e-6,
+)
+
+
+def _drawn(record: Any, x: Any, axes: Any, dtype: Any, **numbers: float) -> Op:
+    if (x is None) == (axes is None):
+        raise AxisError(f"{record.name} needs axes", fix=f"ng.{record.name}([A, B]), or a tensor that has the axes")
+    shape = axes if x is None else x.axes if isinstance(x, Op) else x
+    d = as_dtype(dtype) if dtype is not None else dtypes.float32
+    return record.build(rng, axes=Axes(shape), dtype=d, stream=_streams.fresh(), **{k: float(v) for k, v in numbers.items()})
+
+
+def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = None, axes: Any = None) -> Op:
+    """Random numbers in [low, high), new in each call of a computation; equal bit for bit on every transformer for 0 and 1.
+
+    x: axes, or a tensor taken for its axes only (or give `axes=`). dtype: a float dtype, float32 by default. No derivative flows.
+    """
+    return _drawn(uniform_record, x, axes, dtype, low=low, high=high)
+
+
+def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = None, axes: Any = None) -> Op:
+    """Random numbers from the normal distribution with this mean and standard deviation; all else as in `uniform`.
+
+    Source: G. Box and M. Muller, "A note on the generation of random normal deviates" (1958).
+    """
+    return _drawn(normal_record, x, axes, dtype, loc=loc, scale=scale)
