@@ -1,0 +1,50 @@
+# What a developer types. `make` lists the targets from the comments behind them.
+
+PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+NEW = $(if $(PYTHON),,$(error ngraph needs Python 3.11 or later; none is on the path))$(PYTHON) -m venv
+INSTALL = -m pip install --quiet --disable-pip-version-check
+PYTEST = .venv-test/bin/python -m pytest
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run tour test check goldens bench map clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: .venv/installed  ## train a network on MNIST and leave plot, graph and weights in out/
+	.venv/bin/python examples/mnist.py
+
+tour: .venv-test/installed  ## every feature once, in under two minutes
+	$(PYTEST) tests/tour
+
+test: .venv-test/installed  ## all tests, on JOBS=2 processes
+	$(PYTEST) -n $(JOBS) tests
+
+check: .venv-dev/installed  ## lint, format and types
+	.venv-dev/bin/ruff check .
+	.venv-dev/bin/ruff format --check .
+	.venv-dev/bin/mypy
+
+map: .venv/installed  ## draw which room imports which into out/rooms.svg, and name any import that goes up
+	@mkdir -p out
+	@.venv/bin/ngraph rooms -o out/rooms.svg
+
+clean:  ## remove the virtual environments and what the targets made
+	rm -rf .venv .venv-test .venv-dev out
+
+.venv/installed: pyproject.toml
+	$(NEW) .venv
+	.venv/bin/python $(INSTALL) -e '.[viz]'
+	@touch $@
+
+.venv-test/installed: pyproject.toml
+	$(NEW) .venv-test
+	.venv-test/bin/python $(INSTALL) -e '.[test,viz]'
+	@touch $@
+
+.venv-dev/installed: pyproject.toml
+	$(NEW) .venv-dev
+	.venv-dev/bin/python $(INSTALL) -e '.[dev]'
+	@touch $@

@@ -1,0 +1,5 @@
+"""The `ngraph` command and what it draws.
+
+`main` the command · `verbs` the registry that rooms add to · `load` objects out of a user's program file · `explain` a
+computation at any stage · `ops` tables printed from the records · `graph` pictures of op-graphs, on `layout` · `rooms` who imports whom.
+"""

@@ -1,0 +1,230 @@
+"""Pictures of op-graphs: a plain SVG that any browser opens, and DOT text for graphviz.
+
+    >>> import ngraph as ng
+    >>> x = ng.placeholder([ng.make_axis(3, name="H")]).named("x")
+    >>> print(dot(x * 2))
+    digraph {
+      node [shape=box, style="rounded,filled", fontname="sans-serif", fontsize=11]
+      0 [label="x\\n[H=3]", fillcolor="#d9f0d3"]
+      1 [label="multiply(·, 2)\\n[H=3]", fillcolor="#ffffff", penwidth=2]
+      0 -> 1
+    }
+
+A scalar constant is written into its user's box. In the SVG an arrow that would pass many rows is cut: a dashed box with the
+source's name stands at its end, so that the picture of a training step stays a picture and no knot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from ngraph.errors import show_line
+from ngraph.op_graph import expr
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.dtypes import float32
+from ngraph.op_graph.op import Op, TensorType, ordered
+from ngraph.tools import layout
+
+FILLS = {
+    "placeholder": "#d9f0d3",
+    "variable": "#fde3b8",
+    "constant": "#ececec",
+    "random": "#e6daf2",
+    "effect": "#f9d5d3",
+    "op": "#ffffff",
+    "reference": "#ffffff",
+}
+EFFECTS = ("assign", "doall", "sequential", "effect")
+FAR = 3  # rows that an arrow may pass in the SVG
+
+
+@dataclass
+class Box:
+    """One box: its kind (a key of FILLS), lines of text, what a pointer resting on it shows."""
+
+    kind: str
+    lines: list[str]
+    note: str
+    result: bool = False
+
+
+@dataclass
+class Picture:
+    """Boxes, numbered from inputs to users, and the arrows between them."""
+
+    boxes: list[Box] = field(default_factory=list)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _axis(a: Axis) -> str:
+    return repr(a).rsplit(".", 1)[-1]
+
+
+def _type(t: Any) -> str:
+    if type(t) is not TensorType:
+        return "" if t is None else ", ".join(map(_type, t))
+    return ("" if t.dtype is float32 else f"{t.dtype} ") + f"[{', '.join(map(_axis, t.axes))}]"
+
+
+def _attr(a: Any) -> str:
+    if isinstance(a, Axis):
+        return _axis(a)
+    if isinstance(a, tuple | list):
+        return f"({', '.join(map(_attr, a))})"
+    return repr(a) if isinstance(a, bool | int | float | str | None.__class__) else f"<{type(a).__name__}>"
+
+
+def _kind(op: Op) -> str:
+    name = op.opdef.name
+    return "effect" if name in EFFECTS else "random" if name == "random_bits" else name if name in FILLS else "op"
+
+
+def _written(op: Op) -> str | None:
+    """What a constant says where it is one number or length: it then stands in its user's box."""
+    value = op.attrs.get("value")
+    if op.opdef.name != "constant" or isinstance(value, ArrayRef):
+        return None
+    return expr.text(value, lambda leaf: leaf.of.label.rsplit(".", 1)[-1]) if isinstance(value, expr.Expr) else f"{value:.4g}"
+
+
+def _what(op: Op, written: dict[Op, str]) -> str:
+    """The op as a formula: its name, `·` for each arrow, constants as they are."""
+    if op.opdef.name == "assign":
+        return f"{op.inputs[0].label} ← {written.get(op.inputs[1], '')}".rstrip()
+    name = op.opdef.name + "".join(f" {v}" for k, v in op.attrs.items() if k == "kind")
+    return f"{name}({', '.join(written.get(i, '·') for i in op.inputs)})" if any(i in written for i in op.inputs) else name
+
+
+def _box(op: Op, written: dict[Op, str], number: int, result: bool) -> Box:
+    what = "" if op.hint and _kind(op) in ("placeholder", "variable") else _what(op, written)
+    lines = [line for line in (op.hint or "", what, _type(op.type)) if line]
+    notes = [op.name, repr(op), *(f"{k} = {_attr(v)}" for k, v in op.attrs.items()), show_line(op.line), f"box {number}"]
+    return Box(_kind(op), lines, "\n".join(notes), result)
+
+
+def picture(roots: Op | Iterable[Op]) -> Picture:
+    """The boxes and arrows of all that the roots depend on."""
+    wanted = [roots] if isinstance(roots, Op) else list(roots)
+    ops = list(ordered(wanted))
+    results = set(wanted)
+    written = {o: text for o in ops if o not in results and (text := _written(o)) is not None}
+    drawn = Picture()
+    number: dict[Op, int] = {}
+    for op in ops:
+        if op not in written:
+            number[op] = len(number)
+            drawn.boxes.append(_box(op, written, number[op], op in results))
+            shown = op.inputs[1:] if op.opdef.name == "assign" else op.inputs  # the variable's name says where it goes
+            drawn.edges += [(number[i], number[op]) for i in dict.fromkeys(shown) if i not in written]
+    return drawn
+
+
+def _with_references(whole: Picture) -> Picture:
+    """The picture with every far arrow cut, and a box at its end that names where it comes from."""
+    row = layout.rows_of(len(whole.boxes), whole.edges)
+    leaf = {b for b, box in enumerate(whole.boxes) if box.kind in ("placeholder", "variable", "constant")}
+    far = {(a, b) for a, b in whole.edges if row[b] - row[a] > (1 if a in leaf else FAR)}
+    if not far:
+        return whole
+    drawn, moved = Picture(), {}
+    inputs: dict[int, list[int]] = {}
+    named = {a for a, _ in far if a not in leaf}
+    for a, b in whole.edges:
+        inputs.setdefault(b, []).append(a)
+    for b, box in enumerate(whole.boxes):
+        sources = []
+        for a in inputs.get(b, ()):
+            if (a, b) in far:
+                sources.append(len(drawn.boxes))
+                of = whole.boxes[a]
+                drawn.boxes.append(Box("reference", [of.lines[0] + (f" #{a}" if a in named else "")], of.note))
+            else:
+                sources.append(moved[a])
+        moved[b] = len(drawn.boxes)
+        drawn.boxes.append(Box(box.kind, [f"{box.lines[0]} #{b}", *box.lines[1:]], box.note, box.result) if b in named else box)
+        drawn.edges += [(s, moved[b]) for s in sources]
+    return drawn
+
+
+def dot(roots: Op | Iterable[Op]) -> str:
+    """DOT text of the op-graph."""
+    whole = picture(roots)
+    out = ["digraph {", '  node [shape=box, style="rounded,filled", fontname="sans-serif", fontsize=11]']
+    for i, box in enumerate(whole.boxes):
+        label = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in box.lines)
+        out.append(f'  {i} [label="{label}", fillcolor="{FILLS[box.kind]}"{", penwidth=2" if box.result else ""}]')
+    out += [f"  {a} -> {b}" for a, b in whole.edges]
+    return "\n".join([*out, "}"])
+
+
+TEXT, LINE, PAD = 6.4, 14.0, 12.0  # pixels: width of a letter, height of a line, room around a box's text
+
+
+def _size(box: Box) -> tuple[float, float]:
+    return max(map(len, box.lines)) * TEXT + 2 * PAD, len(box.lines) * LINE + PAD
+
+
+def _curve(points: list[tuple[float, float]]) -> str:
+    """A path through the points that leaves and arrives straight down; between rows it bends, inside a row it is straight."""
+    (x, y), *rest = points
+    parts = [f"M{x:.1f},{y:.1f}"]
+    for k, (u, v) in enumerate(rest):
+        bend = (v - y) / 2
+        parts.append(f"L{u:.1f},{v:.1f}" if k % 2 else f"C{x:.1f},{y + bend:.1f} {u:.1f},{v - bend:.1f} {u:.1f},{v:.1f}")
+        x, y = u, v
+    return " ".join(parts)
+
+
+def _svg_box(box: Box, x: float, y: float) -> str:
+    width, height = _size(box)
+    style = f'fill="{FILLS[box.kind]}"' + (' stroke-width="2"' if box.result else "") + (' class="far"' if box.kind == "reference" else "")
+    top = y - (len(box.lines) - 1) * LINE / 2 + 4
+    text = "".join(
+        f'<text x="{x:.1f}" y="{top + k * LINE:.1f}"{" class=" + chr(34) + "type" + chr(34) if line.endswith("]") else ""}>{escape(line)}</text>'
+        for k, line in enumerate(box.lines)
+    )
+    corner = f'x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f"<g><title>{escape(box.note)}</title><rect {corner} rx=\"5\" {style}/>{text}</g>"
+
+
+STYLE = """text{font:11px sans-serif;text-anchor:middle;fill:#222}
+.type{fill:#666;font-size:10px}
+rect{stroke:#777}
+.far{stroke-dasharray:3 2}
+path{fill:none;stroke:#8a8f98;marker-end:url(#head)}"""
+
+
+def svg(roots: Op | Iterable[Op]) -> str:
+    """A plain SVG of the op-graph: inputs above, results below; colours by kind, notes where the pointer rests."""
+    return draw(_with_references(picture(roots)))
+
+
+def draw(whole: Picture) -> str:
+    """The SVG of any picture."""
+    placed = layout.layered([_size(b) for b in whole.boxes], whole.edges)
+    margin = 16.0
+    width, height = placed.width + 2 * margin, placed.height + 2 * margin
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">',
+            f"<style>{STYLE}</style>",
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto">'
+            '<path d="M0,0 L8,4 L0,8 z" style="fill:#8a8f98;stroke:none;marker-end:none"/></marker></defs>',
+            f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff" style="stroke:none"/>',
+            f'<g transform="translate({margin:.0f} {margin:.0f})">',
+            *(f'<path d="{_curve(route)}"/>' for route in placed.routes),
+            *(_svg_box(box, x, y) for box, (x, y) in zip(whole.boxes, placed.centres, strict=True)),
+            "</g>",
+            "</svg>",
+        ]
+    )
+
+
+def save(roots: Op | Iterable[Op], path: str) -> None:
+    """Writes a picture of the op-graph: DOT text where the path ends in `.dot`, else SVG."""
+    with open(path, "w", encoding="utf-8") as out:
+        out.write((dot if path.endswith(".dot") else svg)(roots) + "\n")

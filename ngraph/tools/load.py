@@ -1,0 +1,80 @@
+"""Objects out of a user's program: runs the file and finds what `model.py:train` names.
+
+The file runs as the module `__explain__`, so what stands under `if __name__ == "__main__":` does not. What it prints goes to
+stderr; its folder comes first on the path, as when Python runs it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import runpy
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from ngraph.errors import NgraphError
+from ngraph.verbs import UsageError
+
+
+class ProgramFailed(NgraphError):
+    """The user's program stopped with an error of its own; the message shows the line that did."""
+
+
+def run_file(path: str) -> dict[str, Any]:
+    """The names that the program defines. Raises UsageError where there is no such file, ProgramFailed where it stops."""
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path}")
+    before, arguments = list(sys.path), sys.argv
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
+    sys.argv = [path]
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return runpy.run_path(path, run_name="__explain__")
+    except NgraphError:
+        raise
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            raise ProgramFailed(f"the program stopped itself with {stop.code!r}", line=(path, 1)) from stop
+        raise UsageError(f"{path} stops itself before its end, so nothing can be looked at") from stop
+    except Exception as error:
+        raise ProgramFailed(f"{type(error).__name__}: {error}", line=_last_line(error, path)) from error
+    finally:
+        sys.path[:], sys.argv = before, arguments
+
+
+def _last_line(error: Exception, path: str) -> tuple[str, int]:
+    """The deepest line of the program itself that the error passed through."""
+    where, trace = 1, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            where = trace.tb_lineno
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        where = error.lineno
+    return path, where
+
+
+def find(target: str, wanted: Callable[[Any], bool], what: str) -> Any:
+    """The object that `prog.py:name` names (`name` may have dots); without a name, the only one that is wanted.
+
+    Raises UsageError that lists what the program has.
+    """
+    path, _, name = target.rpartition(":") if ":" in target and not os.path.exists(target) else (target, "", "")
+    names = run_file(path)
+    there = [n for n, v in names.items() if not n.startswith("_") and wanted(v)]
+    listed = f"{path} has {', '.join(there)}" if there else f"{path} has none"
+    if not name:
+        if len(there) != 1:
+            raise UsageError(f"say which {what}, as in {path}:{there[0] if there else 'name'}; {listed}")
+        return names[there[0]]
+    first, *rest = name.split(".")
+    try:
+        found = names[first]
+        for attribute in rest:
+            found = getattr(found, attribute)
+    except (KeyError, AttributeError):
+        raise UsageError(f"{path} defines no {name}; it has to be a {what}; {listed}") from None
+    if not wanted(found):
+        raise UsageError(f"{name} in {path} is a {type(found).__name__}, no {what}; {listed}")
+    return found

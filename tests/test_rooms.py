@@ -1,0 +1,62 @@
+"""The house stands as it was drawn: rooms import downwards only, late imports are of optional packages, no room is the house."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ngraph.tools import rooms
+
+
+def test_a_room_imports_only_rooms_below_it():
+    assert [f"{i.file}:{i.line} {i.room} -> {i.name}" for i in rooms.upward()] == []
+
+
+def test_every_room_has_its_place():
+    assert {room for _, room in rooms.files()} - {""} <= set(rooms.ORDER)
+
+
+def test_functions_import_only_optional_packages():
+    assert [f"{i.file}:{i.line} {i.name}" for i in rooms.hidden()] == []
+
+
+def test_no_room_is_over_a_third_of_the_house():
+    sizes = rooms.sizes()
+    assert max(sizes.values()) <= 0.3 * sum(sizes.values()), sizes
+
+
+@pytest.mark.parametrize(
+    "text, check",
+    [
+        ("import toy.tools\n", rooms.upward),
+        ("from toy.tools import x\n", rooms.upward),
+        ("from ..tools import x\n", rooms.upward),
+        ("def f():\n    from toy import tools\n", rooms.upward),
+        ("if True:\n    import toy.nowhere\n", rooms.upward),
+        ("def f():\n    import json\n", rooms.hidden),
+    ],
+)
+def test_a_planted_mistake_is_found(tmp_path, text, check):
+    for room, source in (("ops", text), ("tools", ""), ("nowhere", "")):
+        (tmp_path / "toy" / room).mkdir(parents=True)
+        (tmp_path / "toy" / room / "__init__.py").write_text(source)
+    (tmp_path / "toy" / "__init__.py").write_text("")
+    found = check(str(tmp_path / "toy"))
+    assert [i.room for i in found] == ["ops"]
+
+
+def test_type_checking_imports_do_not_count(tmp_path):
+    (tmp_path / "toy" / "ops").mkdir(parents=True)
+    (tmp_path / "toy" / "tools.py").write_text('"""Docs."""\n\nx = 1  # one\n')
+    (tmp_path / "toy" / "ops" / "a.py").write_text("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import toy.tools\n")
+    assert rooms.upward(str(tmp_path / "toy")) == []
+    assert rooms.sizes(str(tmp_path / "toy")) == {"tools": 1, "ops": 3}
+
+
+HEAVY = "llvmlite matplotlib torch onnx tensorflow tqdm unittest asyncio multiprocessing"
+
+
+def test_import_ngraph_is_light():
+    script = f"import sys, ngraph; print(*[m for m in {HEAVY.split()} if m in sys.modules], *[m for m in sys.modules if 'frontends' in m])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
