@@ -18,6 +18,8 @@ from ngraph.op_graph.axes import Axes, make_axis
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, op
+from ngraph.op_graph.text import register_function
+from ngraph.op_graph.text import register_op
 from ngraph.ops.aligned import align
 from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, log, multiply, sqrt
 from ngraph.ops.state import persistent_tensor
@@ -28,7 +30,8 @@ _TRIP = 0x9E3779B1  # mixes the indices of the scans around a draw
 _FRACTION = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24, dtypes.float64: 53}  # bits of a uniform number, exact in the dtype
 
 rng = persistent_tensor([make_axis(2, name="rng")], dtype=dtypes.uint64, initial_value=0, name="rng")
-rng.attrs["advance"] = lambda state: add(state, constant(np.array([0, 1], np.uint64), state.axes))
+rng.attrs["advance"] = register_function("rng.advance", lambda state: add(state, constant(np.array([0, 1], np.uint64), state.axes)))
+register_op("rng", rng)
 
 
 class _Streams:
