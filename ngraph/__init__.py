@@ -44,6 +44,8 @@ from ngraph.op_graph.dtypes import (
 )
 from ngraph.op_graph.names import make_name_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
+from ngraph.ops.control import print_values
+from ngraph.ops.convolution import conv, convolution
 from ngraph.ops.elementwise import (
     absolute,
     add,
@@ -91,9 +93,31 @@ from ngraph.ops.elementwise import (
     tanh,
     where,
 )
+from ngraph.ops.indexing import gather, lookuptable, one_hot, put, scatter, take
 from ngraph.ops.linear import contract, dot, linear_map_axes
 from ngraph.ops.losses import cross_entropy_binary, cross_entropy_binary_inner, cross_entropy_multi, softmax
+from ngraph.ops.random import normal, uniform
+from ngraph.ops.rearrange import (
+    axes_with_order,
+    broadcast,
+    cast_axes,
+    cast_role,
+    concat_along_axis,
+    diagonal,
+    expand_dims,
+    flatten,
+    flatten_at,
+    flip,
+    iota,
+    map_roles,
+    pad,
+    slice_along_axis,
+    stack,
+    tensor_slice,
+    unflatten,
+)
 from ngraph.ops.reduce import batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, variance
+from ngraph.ops.sorting import argmax, argmin, cumsum, sort
 from ngraph.ops.state import assign, doall, persistent_tensor, placeholder, sequential, temporary, value_of, variable
 
 __version__ = "0.1.0"
