@@ -36,6 +36,7 @@ FORMAT = 1
 _ENCODE: dict[type, tuple[str, Callable[[Any, Encoder], Any]]] = {}
 _DECODE: dict[str, Callable[[Any, Decoder], Any]] = {}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
+_SHARED: dict[str, Op] = {}
 
 
 def register_codec(kind: type, tag: str, encode: Callable[[Any, Encoder], Any], decode: Callable[[Any, Decoder], Any]) -> None:
@@ -55,6 +56,13 @@ def register_function(name: str, function: Callable[..., Any]) -> Callable[..., 
     if _FUNCTIONS.setdefault(name, function) is not function:
         raise ValueError(f"a function {name!r} is registered already")
     return function
+
+
+def register_op(name: str, op: Op) -> Op:
+    """An op that there is only once: saved graphs name it, and get this very op when they are loaded."""
+    if _SHARED.setdefault(name, op) is not op:
+        raise ValueError(f"an op {name!r} is registered already")
+    return op
 
 
 class Encoder:
@@ -442,13 +450,15 @@ def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, 
 
 def _numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
     """The ops that have no number yet, inputs (and ops that attributes name) before users; gives each its number."""
+    shared = set(_SHARED.values())
     stack = list(roots)[::-1]
     while stack:
         op = stack[-1]
         if op in numbers:
             stack.pop()
             continue
-        waiting = [i for i in (*op.inputs, *(o for a in op.attrs.values() for o in _inside(a))) if i not in numbers]
+        named = () if op in shared else (*op.inputs, *(o for a in op.attrs.values() for o in _inside(a)))
+        waiting = [i for i in named if i not in numbers]
         if waiting:
             stack += waiting[::-1]
         else:
@@ -458,6 +468,9 @@ def _numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
 
 
 def _op_to_json(op: Op, e: Encoder, type_number: Callable[[TensorType], int], notes: dict[int, int], table: list[Any]) -> dict[str, Any]:
+    for name, shared in _SHARED.items():
+        if shared is op:
+            return {"shared": name}
     made: dict[str, Any] = {"op": op.opdef.name, "inputs": [e.numbers[i] for i in op.inputs]}
     what = "attribute"
     try:
@@ -575,6 +588,8 @@ def _line(payload: Any) -> Line | None:
 
 
 def _op_from_json(item: dict[str, Any], d: Decoder, types: list[TensorType], notes: list[dict[str, Any]]) -> Op:
+    if "shared" in item:
+        return _SHARED[item["shared"]]
     record = REGISTRY.get(item["op"])
     if record is None:
         raise ValueError(f"{_short(item['op'])} is no registered op")
