@@ -1,0 +1,341 @@
+"""What core ops need and NumPy lacks: plain functions of arrays, each standing by itself beside the others in this file.
+
+`numpy_ops` names them in its calls; the `numpy` transformer prints their source beside the code that uses them, so nothing here
+may use more than NumPy and its neighbours. Dims come in the order that each docstring says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Array = Any  # an ndarray, or a NumPy scalar where a ufunc gave one
+
+# ---- element by element -----------------------------------------------------------------------------------------------
+
+# Chebyshev fits, made with 50 digits: erf(x)/x in x*x for x up to 1, then erfc(x)*exp(x*x) in 1/(x + 2)
+ERF = {
+    4: (
+        (1.1283791658483509, -0.37612626666720334, 0.11283594715160218, -0.026854212010626412, 0.005189087423433974, -0.000801686428716587,
+         7.875875062685488e-05),
+        (0.25539567631050575, 0.1423953299228289, 0.026850911280617798, 0.0029247520788123972, 4.607866369061166e-05, -2.802938325549644e-05,
+         -1.1494861984942571e-06),
+        (4.0, 12.0, 3.0),
+    ),
+    8: (
+        (1.1283791670955126, -0.37612638903183543, 0.11283791670945006, -0.02686617064323777, 0.0052239776071164225, -0.0008548325975389692,
+         0.00012055294904839707, -1.492473690741966e-05, 1.6447424703317362e-06, -1.6208483801871705e-07, 1.3720064546777686e-08,
+         -7.795898827002142e-10),
+        (0.22142954022993183, 0.16189356804102498, 0.03856057042517875, 0.005588816281840148, 0.00019713917780504528, -8.079220427446309e-05,
+         -7.3405185545281365e-06, 1.9795619117948376e-06, 1.6350179331888476e-07, -7.00535615043276e-08, -5.937642934649013e-10,
+         2.6248030731791732e-09, -2.6260417449824267e-10, -7.45510449620631e-11, 1.8386753405993422e-11, 4.4133850329466983e-13),
+        (6.0, 9.6, 2.2),
+    ),
+}  # fmt: skip
+
+
+def erf(x: Array) -> Array:
+    """The error function, float32 and float64 within 2 units in the last place."""
+    near, far, (top, scale, offset) = ERF[x.dtype.itemsize]
+    size = np.abs(x)
+    square = np.minimum(size, 1) ** 2
+    low = np.full_like(square, near[-1])
+    for c in near[-2::-1]:
+        low = low * square + c
+    size = np.clip(size, 1, top)
+    t = scale / (size + 2) - offset
+    high = np.full_like(t, far[-1])
+    for c in far[-2::-1]:
+        high = high * t + c
+    return np.where(np.abs(x) <= 1, x * low, np.copysign(1 - high * np.exp(-size * size), x))
+
+
+def integer_power(x: Array, y: Array) -> Array:
+    """x to the y, wrapping; a negative exponent gives the whole part of the reciprocal, 0 for x = 0."""
+    x, y = np.broadcast_arrays(x, y)
+    result, base, left = np.ones_like(x), x, np.maximum(y, 0)
+    while left.any():
+        result = np.where(left & 1, result * base, result)
+        base, left = base * base, left >> 1
+    if x.dtype.kind == "u":
+        return result
+    inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
+    return np.where(y < 0, inverse, result)
+
+
+def saturate(x: Array, dtype: Any) -> Array:
+    """Floats as integers: cut toward zero, held at the limits, NaN as 0."""
+    limits = np.iinfo(dtype)
+    x = x.astype(np.float64)
+    above, below = x >= float(limits.max), x <= float(limits.min)  # the limit itself counts: int64's is not a float64
+    inside = np.where(above | below | np.isnan(x), 0, x).astype(dtype)
+    return np.where(above, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), inside))
+
+
+# ---- along axes -------------------------------------------------------------------------------------------------------
+
+
+def arg_reduce(function: Callable[..., Array], x: Array, count: int) -> Array:
+    """Flat positions over the last `count` dims, which are taken as one."""
+    flat = x.reshape(*x.shape[: x.ndim - count], -1) if x.size else np.zeros((*x.shape[: x.ndim - count], 1), np.int8)
+    return function(flat, axis=-1).astype(np.int32)
+
+
+def reduce_windows(function: Any, x: Array, count: int) -> Array:
+    """Reduces the last `count` dims one position at a time: for windows, which are small and overlap."""
+    result = None
+    for at in np.ndindex(*x.shape[x.ndim - count :]):
+        part = x[(..., *at)]
+        result = part.copy() if result is None else function(result, part, out=result if result.ndim else None)
+    return result
+
+
+def cumulate(function: Any, x: Array, dim: int, exclusive: bool, reverse: bool, start: Any) -> Array:
+    """The running `function`; `start` is what stands first where each element leaves itself out."""
+    x = np.moveaxis(x, dim, 0)
+    if reverse:
+        x = x[::-1]
+    result = np.empty_like(x)
+    if exclusive:
+        result[:1] = start
+        function.accumulate(x[:-1], axis=0, dtype=x.dtype, out=result[1:])
+    else:
+        function.accumulate(x, axis=0, dtype=x.dtype, out=result)
+    if reverse:
+        result = result[::-1]
+    return np.moveaxis(result, 0, dim)
+
+
+def sorted_positions(key: Array, dim: int, descending: bool) -> Array:
+    """Where each element comes from in a stable sort with NaN last; take_along_axis moves keys and values."""
+    if descending:
+        key = np.negative(key) if key.dtype.kind == "f" else np.invert(key)
+    return np.argsort(key, axis=dim, kind="stable")
+
+
+# ---- random numbers ---------------------------------------------------------------------------------------------------
+
+
+def mix_trips(*indices: Array) -> int:
+    """One number from the trip indices of nested loops, outermost first."""
+    trip = 0
+    for index in indices:
+        trip = (trip * 0x9E3779B1 + int(index) + 1) & 0xFFFFFFFF
+    return trip
+
+
+def philox(state: Array, stream: int, trip: int, shape: tuple[int, ...]) -> Array:
+    """Random words by Philox-4x32-10 (Salmon et al., 2011), key state[0], counter (index // 4, state[1], stream, trip)."""
+    count = int(np.prod(shape, dtype=np.int64))
+    mask = np.uint64(0xFFFFFFFF)
+    shift = np.uint64(32)
+    seed, step = int(state[0]), int(state[1])
+    low, high = seed & 0xFFFFFFFF, seed >> 32
+    a = np.arange(-(-count // 4), dtype=np.uint64) & mask
+    b, c, d = (np.full_like(a, word & 0xFFFFFFFF) for word in (step, stream, trip))
+    for _ in range(10):
+        p = a * np.uint64(0xD2511F53)
+        q = c * np.uint64(0xCD9E8D57)
+        a, b, c, d = (q >> shift) ^ b ^ np.uint64(low), q & mask, (p >> shift) ^ d ^ np.uint64(high), p & mask
+        low, high = (low + 0x9E3779B9) & 0xFFFFFFFF, (high + 0xBB67AE85) & 0xFFFFFFFF
+    words = np.stack([a, b, c, d], axis=-1).astype(np.uint32)
+    return words.reshape(-1)[:count].reshape(shape)
+
+
+# ---- reading and writing by index -------------------------------------------------------------------------------------
+
+
+def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], shape: tuple[int, ...], fill: Any = 0) -> Array:
+    """x read at affine indices: a view, of a padded copy where an index leaves its dim.
+
+    terms: for each dim of x, (start, ((dim of the result, coefficient), ...)); outside of x stands `fill`.
+    """
+    if 0 in shape:
+        return np.empty(shape, x.dtype)
+    ranges = []
+    for start, moves in terms:
+        ends = [c * (shape[d] - 1) for d, c in moves]
+        ranges.append((start + sum(e for e in ends if e < 0), start + sum(e for e in ends if e > 0)))
+    inside = [low >= 0 and high < n for (low, high), n in zip(ranges, x.shape, strict=True)]
+    first = [start for start, _ in terms]
+    if not all(inside):
+        big = np.full([n if ok else high - low + 1 for n, ok, (low, high) in zip(x.shape, inside, ranges, strict=True)], fill, x.dtype)
+        source, target = [], []
+        for k, (ok, (low, high), n) in enumerate(zip(inside, ranges, x.shape, strict=True)):
+            if ok:
+                source.append(slice(None))
+                target.append(slice(None))
+            else:
+                source.append(slice(max(low, 0), max(min(high + 1, n), 0)))
+                target.append(slice(max(-low, 0), max(-low, 0) + max(min(high + 1, n) - max(low, 0), 0)))
+                first[k] -= low
+        big[tuple(target)] = x[tuple(source)]
+        x = big
+    strides = [0] * len(shape)
+    for (_, moves), step in zip(terms, x.strides, strict=True):
+        for d, c in moves:
+            strides[d] += c * step
+    return np.lib.stride_tricks.as_strided(x[tuple([slice(f, None) for f in first])], shape, strides, writeable=False)
+
+
+def indexed(x: Array, indices: Sequence[Array], shape: tuple[int, ...], guards: Sequence[Array] = (), fill: Any = 0) -> Array:
+    """x at these indices, one for each of its dims, that broadcast to `shape`; `fill` where one leaves its dim or a guard is below 0."""
+    inside: Any = True
+    safe = []
+    for index, n in zip(indices, x.shape, strict=True):
+        inside = inside & (np.greater_equal(index, 0) & np.less(index, n))
+        safe.append(np.clip(index, 0, max(n - 1, 0)))
+    for guard in guards:
+        inside = inside & np.greater_equal(guard, 0)
+    if not x.size:
+        return np.full(shape, fill, x.dtype)
+    found = x[tuple(safe)] if safe else x
+    return np.where(np.broadcast_to(inside, shape), found, np.array(fill).astype(x.dtype))
+
+
+def spread(x: Array, dim: int, step: int, fill: Any = 0) -> Array:
+    """x's elements `step` apart along a dim, `fill` between them."""
+    shape = list(x.shape)
+    shape[dim] = max((shape[dim] - 1) * step + 1, 0)
+    result = np.full(shape, fill, x.dtype)
+    result[(*[slice(None)] * dim, slice(None, None, step))] = x
+    return result
+
+
+def positions(indices: Sequence[Array], lengths: Sequence[int], mode: str, shared: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    """The indices made safe, then one for each shared axis; and where the given ones were inside (True for all modes but fill)."""
+    dims = max(np.ndim(i) for i in indices)
+    inside: Any = True
+    safe: list[Any] = []
+    for index, n in zip(indices, lengths, strict=True):
+        if index.dtype == np.uint64:
+            index = np.minimum(index, np.uint64(2**62))
+        index = np.asarray(index).astype(np.intp)
+        if mode == "fill":
+            inside = inside & (index >= 0) & (index < n)
+        safe.append(np.remainder(index, max(n, 1)) if mode == "wrap" else np.clip(index, 0, max(n - 1, 0)))
+    for dim, n in shared:
+        safe.append(np.arange(n).reshape([n if d == dim else 1 for d in range(dims)]))
+    return tuple(np.broadcast_arrays(*safe)), inside
+
+
+def gather(x: Array, indices: Sequence[Array], mode: str, shared: Sequence[int] = ()) -> Array:
+    """x[indexed dims, shared dims, rest] at the indices: [dims of the indices, rest]. `shared`: which dim of the indices each is."""
+    count = len(indices) + len(shared)
+    at, inside = positions(indices, x.shape[: len(indices)], mode, list(zip(shared, x.shape[len(indices) : count], strict=True)))
+    if 0 in x.shape[:count]:
+        return np.zeros((*at[0].shape, *x.shape[count:]), x.dtype)
+    found = x[at]
+    if mode != "fill" or np.all(inside):
+        return found
+    inside = np.broadcast_to(inside, at[0].shape)
+    return np.where(inside.reshape(*inside.shape, *[1] * (x.ndim - count)), found, np.zeros((), x.dtype))
+
+
+def scatter(function: Any, x: Array, indices: Sequence[Array], u: Array, mode: str, shared: Sequence[int] = ()) -> Array:
+    """A copy of x[indexed dims, shared dims, rest] into which u[dims of the indices, rest] is combined; `function` None sets.
+
+    Targets that occur more than once are sorted together and reduced first: many times faster than one at a time.
+    """
+    count = len(indices) + len(shared)
+    result = np.array(x, order="C")
+    if not u.size or not result.size:
+        return result
+    at, inside = positions(indices, x.shape[: len(indices)], mode, list(zip(shared, x.shape[len(indices) : count], strict=True)))
+    flat = np.ravel_multi_index([i.reshape(-1) for i in at], x.shape[:count])
+    u = u.reshape(flat.size, -1)
+    if mode == "fill":
+        keep = np.broadcast_to(inside, at[0].shape).reshape(-1)
+        flat, u = flat[keep], u[keep]
+    rows = result.reshape(-1, u.shape[1])
+    if function is None:
+        rows[flat] = u
+    elif flat.size:
+        order = np.argsort(flat, kind="stable")
+        flat = flat[order]
+        starts = np.flatnonzero(np.concatenate(([True], flat[1:] != flat[:-1])))
+        target = flat[starts]
+        rows[target] = function(rows[target], function.reduceat(u[order], starts, axis=0, dtype=u.dtype))
+    return result
+
+
+def true_positions(c: Array) -> Array:
+    """Flat positions of what is true."""
+    return np.flatnonzero(c).astype(np.int32)
+
+
+# ---- convolution ------------------------------------------------------------------------------------------------------
+
+COLUMNS = 1 << 22  # bytes of unfolded input at a time: what a second-level cache holds
+
+
+def convolve(x: Array, f: Array, spatial: Sequence[tuple[int, int, int, int]], out: tuple[int, ...]) -> Array:
+    """x[batch, group, inner, in...] with f[group, outer, inner, filter...]: [batch, group, outer, out...].
+
+    spatial: (stride, dilation, in_dilation, pad) of each; the windows are unfolded a piece at a time for one large product.
+    """
+    b, g, c = x.shape[:3]
+    k, size, n = f.shape[1], f.shape[3:], len(out)
+    taps, places = int(np.prod(size)), int(np.prod(out))
+    result = np.zeros((b, g, k, *out), x.dtype)
+    if not (result.size and f.size and x.size):
+        return result
+    for d, (_, _, gap, _) in enumerate(spatial):
+        if gap > 1:
+            x = spread(x, 3 + d, gap)
+    terms: list[Any] = [(0, ((0, 1),)), (0, ((1, 1),)), (0, ((2, 1),))]
+    terms += [(-pad, ((3 + d, stride), (3 + n + d, dilation))) for d, (stride, dilation, _, pad) in enumerate(spatial)]
+    windows = strided(x, terms, (b, g, c, *out, *size))
+    outs, filters = range(3, 3 + n), range(3 + n, 3 + 2 * n)
+    if c == k == 1 and taps <= places:  # depthwise: too thin for a product of matrices
+        part = np.empty_like(result)
+        for at in np.ndindex(*size):
+            np.multiply(windows[(..., *at)], f[(slice(None), slice(None), slice(None), *at)].reshape(g, 1, *[1] * n), out=part)
+            result += part
+        return result
+    step = max(1, COLUMNS // max(1, g * c * taps * places * x.itemsize))
+    if taps <= places:
+        left = f.reshape(g, k, c * taps)
+        for i in range(0, b, step):
+            piece = windows[i : i + step].transpose(0, 1, 2, *filters, *outs)
+            np.matmul(left, piece.reshape(len(piece), g, c * taps, places), out=result[i : i + step].reshape(-1, g, k, places))
+        return result
+    right = f.reshape(g, k, c * taps).transpose(0, 2, 1)  # few places, many taps: the gradient of a filter
+    for i in range(0, b, step):
+        piece = windows[i : i + step].transpose(1, 0, *outs, 2, *filters)
+        rows = np.matmul(piece.reshape(g, -1, c * taps), right).reshape(g, -1, places, k)
+        result[i : i + step] = rows.transpose(1, 0, 3, 2).reshape(-1, g, k, *out)
+    return result
+
+
+# ---- control flow -----------------------------------------------------------------------------------------------------
+
+
+def scan(body: Callable[..., Any], carries: Sequence[Array], xs: Sequence[Array], consts: Sequence[Array], trips: int, reverse: bool, stacked: Any) -> tuple[Array, ...]:  # fmt: skip
+    """Runs `body` once per index of the first dim of `xs`; gives the last carries, then what else it gave, stacked.
+
+    stacked: (shape, dtype) of one slice of each.
+    """
+    many = [np.empty((trips, *shape), dtype) for shape, dtype in stacked]
+    count = len(carries)
+    for t in reversed(range(trips)) if reverse else range(trips):
+        results = body(*carries, *[x[t] for x in xs], *consts)
+        carries = results[:count]
+        for whole, part in zip(many, results[count:], strict=True):
+            whole[t] = part
+    return (*carries, *many)
+
+
+def while_loop(condition: Callable[..., Any], body: Callable[..., Any], carries: Sequence[Array], consts: Sequence[Array]) -> tuple[Array, ...]:
+    """Runs `body` for as long as `condition` holds."""
+    carries = tuple(carries)
+    while condition(*carries, *consts)[0]:
+        carries = tuple(body(*carries, *consts))
+    return carries
+
+
+def branch(p: Array, then: Callable[..., Any], otherwise: Callable[..., Any], args: Sequence[Array]) -> tuple[Array, ...]:
+    """Runs one of the two."""
+    return tuple((then if p else otherwise)(*args))

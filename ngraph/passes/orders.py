@@ -1,0 +1,94 @@
+"""Chooses, for each value of a program, the order of its dims in a NumPy array.
+
+What comes in keeps the declared order. Each result follows its largest operand, so most steps see equal orders; a contraction gives
+whichever of its two natural orders its readers ask for, up to what leaves the program. Any order is right; a bad one costs copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ngraph.program.program import AxisId, Program, Step, Value
+
+Dims = tuple[AxisId, ...]
+
+
+def orders(program: Program) -> dict[Value, Dims]:
+    """{value: its axes in the order of dims}. Elementwise results have all axes of their operands; table entries may do otherwise."""
+    wanted = _wanted(program)
+    chosen: dict[Value, Dims] = {v: tuple(v.axes) for v in program.sources()}
+    for step in program.steps:
+        rule = RULES.get(step.op, _largest if len(step.results) == 1 else None)
+        for v in step.results:
+            dims = rule(step, chosen, wanted.get(v)) if rule is not None else tuple(v.axes)
+            chosen[v] = dims if len(dims) == len(v.axes) and set(dims) == set(v.axes) else tuple(v.axes)
+    return chosen
+
+
+def _wanted(program: Program) -> dict[Value, Dims]:
+    """The order in which a value is asked for by those who read it, from the results up; the last reader's word counts."""
+    home = {s.name: s.value for s in program.state_in}
+    wanted: dict[Value, Dims] = {}
+    for name, v in program.state_out:
+        wanted[v] = tuple(home[name].axes)
+    for v in program.outputs:
+        wanted.setdefault(v, tuple(v.axes))
+    for step in reversed(program.steps):
+        want = wanted.get(step.results[0])
+        if len(step.results) != 1 or step.op in ("contract", "convolve", "reindex", "gather", "scatter", "concat"):
+            continue
+        if want is None:
+            largest = max(step.inputs, key=lambda v: len(v.axes), default=None)
+            if largest is None:
+                continue
+            want = wanted.get(largest, tuple(largest.axes))
+        if step.op == "rename":
+            old = {b: a for a, b in step.attrs["to"]}
+            want = tuple([old.get(a, a) for a in want])
+        for v in step.inputs:
+            if v not in wanted and len(v.axes) > 1:
+                dims = tuple([a for a in want if a in v.axes])
+                if len(dims) == len(v.axes):
+                    wanted[v] = dims
+    return wanted
+
+
+def _largest(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
+    """The order of the operand with most axes, then what others have besides."""
+    axes = set(step.results[0].axes)
+    dims: Dims = ()
+    for v in sorted(step.inputs, key=lambda v: -len(v.axes)):
+        dims += tuple([a for a in chosen[v] if a in axes and a not in dims])
+        if len(dims) == len(axes):
+            break
+    return dims + tuple([a for a in step.results[0].axes if a not in dims])
+
+
+def _contract(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
+    """Shared axes, then those of one operand, then those of the other: as wanted where that is possible."""
+    x, y = (chosen[v] for v in step.inputs)
+    over = step.attrs["over"]
+    shared = [a for a in x if a in y and a not in over]
+    rows = [a for a in x if a not in y and a not in over]
+    columns = [a for a in y if a not in x and a not in over]
+    for first, second in ((rows, columns), (columns, rows)):
+        if want is not None and set(want[: len(shared)]) == set(shared) and want[len(shared) :] == (*first, *second):
+            return want
+    return (*shared, *rows, *columns)
+
+
+def _rename(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
+    new = dict(step.attrs["to"])
+    return tuple([new.get(a, a) for a in chosen[step.inputs[0]]])
+
+
+def _declared(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
+    return tuple(step.results[0].axes)
+
+
+RULES: dict[str, Callable[[Step, dict[Value, Dims], Dims | None], Dims]] = {
+    "contract": _contract,
+    "rename": _rename,
+    "constant": _declared,
+    "reindex": _declared,
+}

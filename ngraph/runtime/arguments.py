@@ -1,0 +1,151 @@
+"""What callers pass, as the arrays that a program wants; and the errors where that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import ArgumentError, show_line
+from ngraph.op_graph import expr
+from ngraph.op_graph.axes import show_axes
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.op import Op
+from ngraph.program.program import AxisId, Program, Value
+
+
+def as_array(x: Any) -> np.ndarray:
+    """An array of anything that is one, or gives one by `__array__` or `__dlpack__`."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)
+    if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+        return np.from_dlpack(x)
+    return np.asarray(x)
+
+
+def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
+    """`x` as an array of `dtype`. Floats may lose digits, never their fractions; integers must fit. Raises ArgumentError."""
+    try:
+        array = as_array(x)
+    except (TypeError, ValueError, BufferError) as error:
+        raise ArgumentError(f"{what} got {type(x).__name__}, which is no array: {error}") from None
+    kind = _kind(array.dtype)
+    if array.dtype == dtype.np:
+        return array
+    if kind is None:
+        raise ArgumentError(f"{what} is {dtype}, and got {array.dtype}", fix="pass an array of numbers")
+    if array.size and (kind == "f" and not dtype.is_float or dtype.kind == "bool" and kind != "b"):
+        raise ArgumentError(f"{what} is {dtype}, and got {array.dtype}", fix=f"convert on purpose: x.astype({dtype.np.name!r})")
+    if dtype.is_integer and kind in "iu" and array.size:
+        low, high = int(array.min()), int(array.max())
+        if low < dtype.lowest or high > dtype.highest:
+            raise ArgumentError(
+                f"{what} is {dtype}, and got {array.dtype} from {low} to {high}", fix=f"keep it between {dtype.lowest} and {dtype.highest}"
+            )
+    with np.errstate(all="ignore"):
+        return array.astype(dtype.np)
+
+
+def _kind(dtype: np.dtype) -> str | None:
+    """'b', 'i', 'u' or 'f'; None for what is no number."""
+    if dtype.kind in "biuf":
+        return dtype.kind
+    return "f" if dtype.kind == "V" and dtype.name in ("bfloat16",) else None
+
+
+class Binder:
+    """Fits arguments to the inputs of a program, and finds the lengths of its symbols."""
+
+    def __init__(self, program: Program, ops: Sequence[Op]):
+        self.program, self.ops = program, tuple(ops)
+        self.lengths: dict[AxisId, int] = {}
+        self.given_by: dict[AxisId, int] = {}
+
+    def label(self, k: int) -> str:
+        return f"{'variable' if self.ops[k].is_persistent else 'placeholder'} {self.ops[k].label}"
+
+    def fit(self, arguments: Sequence[Any]) -> list[np.ndarray]:
+        """The arguments as arrays of the right dtype and shape. Raises ArgumentError naming all that does not fit."""
+        arrays = [converted(x, v.dtype, self.label(k)) for k, (x, v) in enumerate(zip(arguments, self.program.inputs, strict=True))]
+        wrong = []
+        for k, (array, value) in enumerate(zip(arrays, self.program.inputs, strict=True)):
+            if array.shape == () and value.axes:
+                continue
+            if array.ndim != len(value.axes):
+                wrong.append((k, f"{self.label(k)} has the axes {show_axes(self.ops[k].axes)}, and got an array of shape {array.shape}"))
+                continue
+            wrong += [(k, w) for a, n in zip(value.axes, array.shape, strict=True) if (w := self._bind(a, n, k))]
+        for k, (array, value) in enumerate(zip(arrays, self.program.inputs, strict=True)):
+            if not wrong and array.shape != () or not value.axes:
+                wrong += [(k, w) for a, n in zip(value.axes, array.shape, strict=True) if (w := self._check(a, n, k))]
+        if wrong:
+            raise ArgumentError(
+                f"{self.program.name}: {'; '.join(w for _, w in wrong)}",
+                details=tuple(f"{self.ops[k].label}: {show_axes(self.ops[k].axes)}   made at {show_line(self.ops[k].line)}" for k in dict(wrong)),
+                fix="give arrays whose dims are the axes in this order" if len(wrong) > 1 or "shape" in wrong[0][1] else "",
+            )
+        return [self._filled(a, v, k) for k, (a, v) in enumerate(zip(arrays, self.program.inputs, strict=True))]
+
+    def _bind(self, axis: AxisId, n: int, k: int) -> str:
+        own = self.program.axes[axis]
+        if not isinstance(own, Len):
+            return ""
+        symbol = own.of
+        if self.lengths.setdefault(symbol, n) != n:
+            first = self.given_by[symbol]
+            return f"axis {self.hint(axis)} has length {self.lengths[symbol]} in {self.ops[first].label} and {n} in {self.ops[k].label}"
+        self.given_by.setdefault(symbol, k)
+        return ""
+
+    def _check(self, axis: AxisId, n: int, k: int) -> str:
+        wanted = self.length(axis)
+        if wanted is None or wanted == n:
+            return ""
+        return f"axis {self.hint(axis)} of {self.label(k)} has length {wanted}, and got {n}"
+
+    def hint(self, axis: AxisId) -> str:
+        return self.program.hints.get(axis, str(axis))
+
+    def length(self, axis: AxisId) -> int | None:
+        try:
+            return self.program.length(axis, self.lengths)
+        except LookupError:
+            return None
+
+    def _filled(self, array: np.ndarray, value: Value, k: int) -> np.ndarray:
+        if array.shape or not value.axes:
+            return array
+        shape = [self.length(a) for a in value.axes]
+        if None in shape:
+            raise ArgumentError(
+                f"{self.label(k)} got the number {array[()]}, and the length of {show_axes(self.ops[k].axes)} is not known", fix="pass an array"
+            )
+        return np.full(shape, array, array.dtype)
+
+
+def from_feeds(feeds: Mapping[Op, Any], ops: Sequence[Op], name: str) -> list[Any]:
+    """The arguments in order from {op: value}. Raises ArgumentError naming what is missing or does not belong."""
+    extra = [f for f in feeds if f not in ops]
+    missing = [op for op in ops if op not in feeds]
+    if extra or missing:
+        said = [f"{op.label} {show_axes(op.axes)} is not fed" for op in missing]
+        said += [f"{getattr(f, 'label', repr(f))} is no parameter of it" for f in extra]
+        raise ArgumentError(f"{name}: {'; '.join(said)}", details=tuple(f"{op.label} made at {show_line(op.line)}" for op in missing))
+    return [feeds[op] for op in ops]
+
+
+def miscounted(count: int, ops: Sequence[Op], name: str) -> ArgumentError:
+    """The error for a wrong number of arguments."""
+    missing = [f"{op.label} {show_axes(op.axes)}, made at {show_line(op.line)}, is not fed" for op in ops[count:]]
+    return ArgumentError(
+        f"{name} takes {len(ops)} argument{'s' * (len(ops) != 1)}, not {count}",
+        details=tuple(missing) or (f"its parameters: {', '.join(op.label for op in ops) or 'none'}",),
+        fix="pass one value for each parameter, in order, or feed_dict={op: value}",
+    )
+
+
+def symbols_in(length: ExprLike) -> set[AxisId]:
+    """The axes whose lengths an expression needs."""
+    return {leaf.of for leaf in expr.leaves(length) if isinstance(leaf, Len)}

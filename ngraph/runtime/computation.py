@@ -1,0 +1,285 @@
+"""Computation: what a user calls. It fits arguments to the program, lends state to the executable, and hands results out.
+
+The call itself is a small function written for each computation: arguments that are already right pass through one test each.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.config import config
+from ngraph.errors import ArgumentError, GraphError, StateError
+from ngraph.op_graph.axes import show_axes
+from ngraph.op_graph.expr import Len
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.program.lower import Lowered, no_origin
+from ngraph.program.program import Program, Step, Value
+from ngraph.runtime.arguments import Binder, from_feeds, miscounted
+from ngraph.runtime.state import State
+
+
+class Executable:
+    """What a transformer makes of a program.
+
+    call      (inputs…, states…) -> outputs, then the states written, each an array that nobody else holds
+    source    the generated code, or a function that gives it; "" where there is none
+    memory    bytes by what they are for, or a function that gives them
+    in_place  whether a call that fails may leave states half written
+    """
+
+    def __init__(self, call: Callable[..., Any], source: str | Callable[[], str] = "", memory: Any = None, in_place: bool = False):
+        self.call, self.in_place = call, in_place
+        self._source, self._memory = source, memory
+
+    @property
+    def source(self) -> str:
+        if callable(self._source):
+            self._source = self._source()
+        return self._source
+
+    @property
+    def memory(self) -> dict[str, int]:
+        if callable(self._memory):
+            self._memory = self._memory()
+        return dict(self._memory or {})
+
+
+class Results:
+    """The form in which results go out: one value, a tuple, a dict, or nothing."""
+
+    def __init__(self, results: Any):
+        self.keys: list[Op] | None = None
+        if results is None:
+            ops: list[Any] = []
+        elif isinstance(results, Op):
+            ops = [results]
+        else:
+            ops = list(results)
+            if isinstance(results, (set, frozenset)):
+                ops = self.keys = sorted(ops, key=lambda op: op.serial if isinstance(op, Op) else -1)
+        for op in ops:
+            if not isinstance(op, Op):
+                raise GraphError(f"a computation gives ops, and {op!r} is none", fix="make an op of it: ng.constant(...)")
+        self.ops: list[Op] = ops
+        self.single = isinstance(results, Op)
+        self.nothing = results is None
+        tensors = [type(op.type) is TensorType for op in ops]
+        self.slots = [sum(tensors[:k]) if t else None for k, t in enumerate(tensors)]
+        self.plain = all(tensors)
+
+    def packed(self, outputs: tuple[Any, ...]) -> Any:
+        """What the caller gets for the arrays of those results that are tensors."""
+        if self.nothing:
+            return None
+        if not self.plain:
+            outputs = tuple([None if k is None else outputs[k] for k in self.slots])
+        if self.single:
+            return outputs[0]
+        return outputs if self.keys is None else dict(zip(self.keys, outputs, strict=True))
+
+
+def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
+    """The program with its outputs in the order of the axes that the user's ops declare."""
+    outputs, steps = list(program.outputs), list(program.steps)
+    for k, op in enumerate([op for op in ops if type(op.type) is TensorType]):
+        value = outputs[k]
+        ids = {program.hints.get(a, str(a)): a for a in value.axes}
+        wanted = tuple([ids.get(a.label) for a in op.axes])
+        if None in wanted or wanted == tuple(value.axes):
+            continue
+        outputs[k] = Value(TensorType(wanted, value.dtype), value.hint)
+        steps.append(Step((outputs[k],), "broadcast", (value,), {"axes": wanted}, (op.origin,) if op.line else no_origin(program)))
+    return program.with_(outputs=tuple(outputs), steps=tuple(steps))
+
+
+class Computation:
+    """A callable that computes its results from values for its parameters and from its transformer's state.
+
+    Call it with one value per parameter, in order, or with `feed_dict={op: value}`; `out=` takes arrays of the results' shapes and
+    dtypes to be filled. `program` is what runs, after passes; `source` the generated code; `memory` bytes by use.
+    Raises ArgumentError where a value does not fit.
+    """
+
+    def __init__(
+        self,
+        results: Results,
+        lowered: Lowered,
+        state: State,
+        passes: Callable[[Program], Program],
+        compile: Callable[[Program], Executable],
+        is_open: Callable[[], bool],
+    ):
+        self.results, self.state, self.name = results, state, lowered.program.name
+        self.parameters = lowered.inputs
+        self._lowered, self._passes, self._compile, self._is_open = lowered, passes, compile, is_open
+        self._program: Program | None = None
+        self._executable: Executable | None = None
+        self._count = len(lowered.inputs)
+        self._entry: Callable[..., Any] = self._first
+        self.variables = [lowered.states[s.name] for s in lowered.program.state_in]
+        for label, variable in lowered.states.items():
+            state.add(label, variable)
+
+    # what it is
+    @property
+    def program(self) -> Program:
+        if self._program is None:
+            self._program = self._passes(declared_orders(self._lowered.program, self.results.ops))
+        return self._program
+
+    @property
+    def executable(self) -> Executable:
+        if self._executable is None:
+            start = time.perf_counter()
+            program = self.program
+            between = time.perf_counter()
+            self._executable = self._compile(program)
+            self._report(len(program.steps), between - start, time.perf_counter() - between)
+        return self._executable
+
+    @property
+    def compiled(self) -> bool:
+        return self._executable is not None
+
+    @property
+    def source(self) -> str:
+        return self.executable.source
+
+    @property
+    def memory(self) -> dict[str, int]:
+        return self.executable.memory
+
+    def _report(self, steps: int, passes: float, compile: float) -> None:
+        if config.debug >= 1:
+            print(f"{self.name}: {steps} steps, passes {passes * 1e3:.1f} ms, compiled in {compile * 1e3:.1f} ms", file=sys.stderr)
+        if config.debug >= 4 and self.source:
+            print(self.source, file=sys.stderr)
+        if config.dump:
+            os.makedirs(config.dump, exist_ok=True)
+            with open(os.path.join(config.dump, f"{self.name}.py"), "w") as file:
+                file.write(self.source)
+
+    # calling
+    def __call__(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None) -> Any:
+        if feed_dict is not None:
+            if arguments:
+                raise ArgumentError(f"{self.name} got both positional values and a feed_dict", fix="give one of the two")
+            arguments = tuple(from_feeds(feed_dict, self.parameters, self.name))
+        elif len(arguments) != self._count:
+            raise miscounted(len(arguments), self.parameters, self.name)
+        if out is None:
+            return self._entry(*arguments)
+        return self._into(out, self._entry(*arguments))
+
+    def _into(self, out: Any, given: Any) -> Any:
+        """Copies results into the caller's arrays."""
+        if self.results.keys is not None:
+            pairs = [(out[k], given[k]) for k in self.results.keys]
+        else:
+            pairs = [(out, given)] if self.results.single else list(zip(out, given, strict=True))
+        for target, array in pairs:
+            if array is None:
+                continue
+            if not isinstance(target, np.ndarray) or target.shape != array.shape or target.dtype != array.dtype:
+                what = f"{target.dtype}{list(target.shape)}" if isinstance(target, np.ndarray) else type(target).__name__
+                raise ArgumentError(f"{self.name}: out= holds {what} where the result is {array.dtype}{list(array.shape)}")
+        for target, array in pairs:
+            if array is not None:
+                np.copyto(target, array)
+        return out
+
+    def _first(self, *arguments: Any) -> Any:
+        """The first call: compiles, and writes the entry that later calls use."""
+        if not self._is_open():
+            raise StateError(f"{self.name}: its transformer is closed", fix="make a new transformer, and its computations again")
+        self.executable  # noqa: B018  compiled here
+        self._entry = self._made_entry()
+        return self._entry(*arguments)
+
+    def close(self) -> None:
+        """Calls from now on are errors."""
+        self._entry = self._first
+
+    def _made_entry(self) -> Callable[..., Any]:
+        """def entry(x, y): if x and y are right as they are, run them, else convert them first."""
+        program, executable = self._lowered.program, self.executable
+        names = [f"a{k}" for k in range(self._count)]
+        tests, lengths = [], {}
+        known: dict[str, Any] = {"ndarray": np.ndarray, "convert": lambda *args: Binder(program, self.parameters).fit(args)}
+        for name, value in zip(names, program.inputs, strict=True):
+            known[f"{name}_dtype"] = value.dtype.np
+            tests += [f"type({name}) is ndarray", f"{name}.dtype is {name}_dtype"]
+            sizes = []
+            for d, axis in enumerate(value.axes):
+                length = program.axes[axis]
+                if isinstance(length, int):
+                    sizes.append(str(length))
+                elif isinstance(length, Len) and length.of in lengths:
+                    sizes.append(lengths[length.of])
+                elif isinstance(length, Len):
+                    lengths[length.of] = f"n{len(lengths)}"
+                    sizes.append(f"({lengths[length.of]} := {name}.shape[{d}])")
+                else:
+                    sizes.append("-1")  # an expression: the converter compares it
+            if any(":=" in s for s in sizes):
+                tests.append(f"{name}.ndim == {len(sizes)}")
+            tests.append(f"{name}.shape == ({', '.join(sizes)}{',' * (len(sizes) == 1)})")
+        arguments = ", ".join(names)
+        lines = [f"def entry({arguments}):"]
+        if names:
+            lines += [f"    if not ({' and '.join(tests)}):", f"        {arguments}{',' * (len(names) == 1)} = convert({arguments})"]
+        run = executable.call if not self.variables else self._with_state(executable)
+        known["run"], known["packed"] = run, self.results.packed
+        simple = self.results.single and self.results.plain
+        lines.append(f"    return run({arguments})[0]" if simple else f"    return packed(run({arguments}))")
+        exec("\n".join(lines), known)
+        return known["entry"]  # type: ignore[no-any-return]
+
+    def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
+        """The executable with state lent to it: alone if it writes, beside other readers if not."""
+        state, variables, call = self.state, self.variables, executable.call
+        arrays, lock, count = state.arrays, state.lock, len(self.program.outputs)
+        written = [self._lowered.states[name] for name, _ in self.program.state_out]
+
+        def reading(*arguments: Any) -> tuple[Any, ...]:
+            lock.start_reading()
+            try:
+                return call(*arguments, *lent())
+            finally:
+                lock.stop_reading()
+
+        def writing(*arguments: Any) -> tuple[Any, ...]:
+            lock.start_writing()
+            try:
+                states = lent()
+                try:
+                    results = call(*arguments, *states)
+                    for v, array in zip(written, results[count:], strict=True):
+                        arrays[v] = array
+                except BaseException:
+                    if executable.in_place:
+                        state.torn.update(written)
+                    raise
+                state.version += 1
+                return results[:count]
+            finally:
+                lock.stop_writing()
+
+        def lent() -> list[Any]:
+            try:
+                return [arrays[v] for v in variables]
+            except KeyError:
+                state.ensure(variables)
+                return [arrays[v] for v in variables]
+
+        return writing if written else reading
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{p.label}{show_axes(p.axes)}" for p in self.parameters)
+        return f"<Computation {self.name}({given})>"

@@ -1,0 +1,194 @@
+"""State: one array per variable, shared by the computations of a transformer; and the lock that keeps writers alone."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Iterable
+from contextlib import contextmanager
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import ArgumentError, StateError, show_line
+from ngraph.op_graph.axes import show_axes
+from ngraph.op_graph.op import Op
+from ngraph.program.lower import unique
+from ngraph.runtime.arguments import converted
+
+
+class ReadersWriter:
+    """Many readers or one writer; who waits to write is let in before later readers."""
+
+    def __init__(self) -> None:
+        self._turn, self._count, self._free = threading.Lock(), threading.Lock(), threading.Lock()
+        self._readers = 0
+        self._writer: int | None = None
+
+    def _not_inside(self) -> None:
+        if self._writer == threading.get_ident():
+            raise StateError(
+                "a computation was called from inside one that writes the same transformer's state",
+                fix="call it after the other has returned, or on another transformer",
+            )
+
+    def start_reading(self) -> None:
+        self._not_inside()
+        with self._turn, self._count:
+            self._readers += 1
+            if self._readers == 1:
+                self._free.acquire()
+
+    def stop_reading(self) -> None:
+        with self._count:
+            self._readers -= 1
+            if not self._readers:
+                self._free.release()
+
+    def start_writing(self) -> None:
+        self._not_inside()
+        with self._turn:
+            self._free.acquire()
+        self._writer = threading.get_ident()
+
+    def stop_writing(self) -> None:
+        self._writer = None
+        self._free.release()
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        self.start_reading()
+        try:
+            yield
+        finally:
+            self.stop_reading()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        self.start_writing()
+        try:
+            yield
+        finally:
+            self.stop_writing()
+
+
+class Device:
+    """Where arrays live. This one is the host: a device of its own kind overrides all three."""
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """Memory for an array, zeros in it."""
+        return np.zeros(shape, dtype)
+
+    def put(self, array: np.ndarray) -> Any:
+        """A host array, copied onto the device."""
+        return np.array(array, order="C")
+
+    def get(self, buffer: Any) -> np.ndarray:
+        """What lies on the device, copied to the host."""
+        return np.array(buffer, order="C")
+
+
+class State:
+    """The arrays of variables, made from their initial values when first needed.
+
+    version  raised by each write         torn   variables whose update was cut off
+    """
+
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = device or Device()
+        self.arrays: dict[Op, Any] = {}
+        self.names: dict[str, Op] = {}  # in the order in which computations brought them
+        self.lock = ReadersWriter()
+        self.version = 0
+        self.torn: set[Op] = set()
+        self._known: set[Op] = set()
+        self._making = threading.Lock()
+
+    def add(self, name: str, variable: Op) -> None:
+        """Makes a variable known; its name in files is the first free one."""
+        if variable not in self._known:
+            self._known.add(variable)
+            self.names[unique(name, self.names)] = variable
+
+    def ensure(self, variables: Iterable[Op]) -> None:
+        """Gives those variables that have none yet their initial values."""
+        with self._making:
+            for v in variables:
+                if v not in self.arrays:
+                    self.arrays[v] = self.device.put(initial(v))
+
+    def get(self, variable: Op) -> np.ndarray:
+        """A copy of a variable's value."""
+        self._check(variable)
+        with self.lock.reading():
+            self.ensure((variable,))
+            return self.device.get(self.arrays[variable])
+
+    def set(self, variable: Op, value: Any) -> None:
+        """Gives a variable a value. Raises ArgumentError where shape or dtype do not fit."""
+        self._check(variable)
+        array = fitted(value, variable)
+        with self.lock.writing():
+            self.arrays[variable] = self.device.put(array)
+            self.torn.discard(variable)
+            self.version += 1
+
+    def _check(self, variable: Any) -> None:
+        if not isinstance(variable, Op) or not variable.is_persistent:
+            raise StateError(f"{getattr(variable, 'label', repr(variable))} is no variable, so has no state")
+        self.add(variable.hint or variable.opdef.name, variable)
+
+
+def shape_of(variable: Op) -> tuple[int, ...]:
+    """The lengths of a variable's axes. Raises StateError where one is not known."""
+    unknown = [a.label for a in variable.axes if a.length is None]
+    if unknown:
+        raise StateError(
+            f"variable {variable.label} {show_axes(variable.axes)}: the length of {', '.join(unknown)} is not known",
+            line=variable.line,
+            fix="give the axis its length, or the variable an array as its initial value",
+        )
+    return tuple([len(a) for a in variable.axes])
+
+
+def fitted(value: Any, variable: Op) -> np.ndarray:
+    """A value as an array of the variable's dtype and shape; it may broadcast to it."""
+    shape = shape_of(variable)
+    array = converted(value, variable.dtype, f"variable {variable.label}")
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        raise ArgumentError(
+            f"variable {variable.label} {show_axes(variable.axes)} cannot hold an array of shape {array.shape}",
+            details=(f"made at {show_line(variable.line)}",),
+        ) from None
+
+
+def initial(variable: Op) -> np.ndarray:
+    """The variable's initial value: a number, an array, or what a function of nothing or of its Axes gives; 0 without one."""
+    value = variable.attrs.get("initial_value")
+    if value is None:
+        return np.zeros(shape_of(variable), variable.dtype.np)
+    if callable(value) and not isinstance(value, np.ndarray):
+        shape_of(variable)
+        value = value(variable.axes) if _takes_axes(value) else value()
+    if isinstance(value, Op):
+        value = value.attrs["value"]
+    value = getattr(value, "array", value)
+    if variable.dtype.kind != "float" and np.asarray(value).dtype.kind == "f":
+        value = np.asarray(value).astype(variable.dtype.np)
+    return fitted(value, variable)
+
+
+def _takes_axes(function: Any) -> bool:
+    """Whether a function can be called with one positional argument."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return False
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    return True

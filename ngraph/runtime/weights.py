@@ -1,0 +1,115 @@
+"""State on disk, as safetensors: written beside its place and moved there, so a crash leaves the old file whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save as serialized
+
+from ngraph.errors import ParseError, StateError
+from ngraph.op_graph.dtypes import REGISTRY
+from ngraph.op_graph.op import Op
+from ngraph.runtime.state import State, shape_of
+
+NAMES = {"BOOL": "bool", "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
+    f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
+}
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """The file at `path` becomes `data`, or stays as it was."""
+    path = os.path.abspath(os.fspath(path))
+    folder = os.path.dirname(path)
+    temporary = os.path.join(folder, f".{os.path.basename(path)}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+        raise
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
+    """Arrays by name as one safetensors file."""
+    write_file(path, serialized({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, metadata={"format": "np"}))
+
+
+def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Arrays by name from a safetensors file. Raises ParseError where it is none."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        entries = deserialize(data)
+    except SafetensorError as error:
+        raise ParseError(f"{os.fspath(path)} is no safetensors file: {error}") from None
+    arrays = {}
+    for name, entry in entries:
+        if entry["dtype"] not in NAMES:
+            raise ParseError(f"{os.fspath(path)}: {name} is {entry['dtype']}, which is no element type of ngraph")
+        arrays[name] = np.frombuffer(entry["data"], REGISTRY[NAMES[entry["dtype"]]].np).reshape(entry["shape"])
+    return arrays
+
+
+def kept(state: State) -> dict[str, Op]:
+    """The variables that a file holds, by name."""
+    return {name: v for name, v in state.names.items() if v.attrs.get("saved", True)}
+
+
+def save(state: State, path: str | os.PathLike[str]) -> None:
+    """All state of a transformer into one file. Raises StateError for state whose last update was cut off."""
+    with state.lock.reading():
+        if state.torn:
+            raise StateError(
+                f"the last update of {', '.join(sorted(v.label for v in state.torn))} was cut off, so the state is not saved",
+                fix="restore a file, or set these variables",
+            )
+        variables = kept(state)
+        state.ensure(variables.values())
+        arrays = {name: state.device.get(state.arrays[v]) for name, v in variables.items()}
+    write_arrays(path, arrays)
+
+
+def restore(state: State, path: str | os.PathLike[str], partial: bool = False) -> None:
+    """State from a file. All names, shapes and dtypes are compared before anything changes; StateError lists every difference.
+
+    partial: names that only one side has are left alone.
+    """
+    arrays, variables = read_arrays(path), kept(state)
+    wrong: list[str] = []
+    if not partial:
+        wrong += [f"{name} is not in the file" for name in variables if name not in arrays]
+        wrong += [f"{name} is no variable here" for name in arrays if name not in variables]
+    both = [name for name in variables if name in arrays]
+    for name in both:
+        wrong += _differences(name, arrays[name], variables[name])
+    if wrong:
+        raise StateError(f"{os.fspath(path)} does not fit: {len(wrong)} difference{'s' * (len(wrong) != 1)}", details=tuple(wrong))
+    with state.lock.writing():
+        for name in both:
+            state.arrays[variables[name]] = state.device.put(arrays[name])
+            state.torn.discard(variables[name])
+        state.version += 1
+
+
+def _differences(name: str, array: np.ndarray, variable: Op) -> list[str]:
+    shape: Any = shape_of(variable)
+    wrong = []
+    if array.shape != shape:
+        wrong.append(f"{name} has shape {array.shape} in the file, {shape} here")
+    if array.dtype != variable.dtype.np:
+        wrong.append(f"{name} is {array.dtype} in the file, {variable.dtype} here")
+    return wrong

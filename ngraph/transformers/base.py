@@ -1,0 +1,276 @@
+"""The interface of transformers, their registry, and all that does not depend on how a program is run.
+
+A new one is a subclass with a `name` and a `compile`; it inherits passes, state, saving, and the tests generated from the records.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ngraph.config import config
+from ngraph.errors import GraphError, StateError, UnsupportedError
+from ngraph.op_graph.axes import show_axes
+from ngraph.op_graph.op import Op, TensorType, ordered
+from ngraph.op_graph.opdef import REGISTRY
+from ngraph.passes import default_passes
+from ngraph.program.lower import lower, unique
+from ngraph.program.program import Program, Step
+from ngraph.rewrite.runner import run as run_passes
+from ngraph.runtime import weights
+from ngraph.runtime.computation import Computation, Executable, Results
+from ngraph.runtime.state import Device, State
+
+TRANSFORMERS: dict[str, type[Transformer]] = {}
+PREFERRED = ("cpu", "numpy", "direct")
+GROUP = "ngraph.transformers"
+
+
+class Transformer:
+    """Makes computations, which share its state.
+
+    name    how it is chosen; giving one registers the class      passes   what a program goes through before `compile`
+    device  where arrays live; the host unless a subclass says otherwise
+
+    Use it as a context manager, or `close()` it.
+    """
+
+    name: str = ""
+    passes: tuple[Callable[[Program], Program], ...] = default_passes
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.name and "name" in vars(cls):
+            TRANSFORMERS[cls.name] = cls
+
+    def __init__(self) -> None:
+        self.device = self.make_device()
+        self.state = State(self.device)
+        self.graph_passes = list(self.passes)
+        self.computations: list[Computation] = []
+        self.finalized = self.closed = False
+        self._seed: int | None = None
+
+    # what a transformer of its own kind writes
+    def compile(self, program: Program) -> Executable:
+        """The program as something that runs."""
+        raise NotImplementedError(f"{type(self).__name__} has no compile")
+
+    def takes(self, step: Step) -> bool:
+        """Whether it can run this step; hybrid asks it. Any core op, unless a subclass says otherwise."""
+        record = REGISTRY.get(step.op)
+        return record is not None and record.core
+
+    def make_device(self) -> Device:
+        """Where its arrays live."""
+        return Device()
+
+    @classmethod
+    def unavailable(cls) -> str:
+        """Why it cannot be had here; "" where it can."""
+        return ""
+
+    # computations
+    def computation(self, results: Any, *parameters: Op, name: str | None = None) -> Computation:
+        """A callable that computes `results` from values for `parameters`, in order.
+
+        results: an op gives one value, a list or tuple a tuple, a set a dict keyed by op, None nothing. Ops without a value, such as
+        assigns, happen and give None. parameters: placeholders, or variables whose value is then the argument.
+        Raises GraphError for a placeholder that is needed and no parameter; StateError after an explicit `initialize()`.
+        """
+        self._open()
+        if self.finalized:
+            raise StateError(
+                "a computation cannot be added after transformer.initialize()",
+                fix="make all computations first, or leave initialize() out: the first call does its work",
+            )
+        form = Results(results)
+        flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
+        _check_parameters(form.ops, flat)
+        taken = [c.name for c in self.computations]
+        label = unique(_identifier(name or f"computation_{len(taken)}"), taken)
+        lowered = lower(form.ops, flat, label)
+        made = Computation(form, lowered, self.state, self._run_passes, self.compile, lambda: not self.closed)
+        self._apply_seed()
+        self.computations.append(made)
+        return made
+
+    def _run_passes(self, program: Program) -> Program:
+        return run_passes(program, self.graph_passes)
+
+    def register_graph_pass(self, graph_pass: Callable[[Program], Program], position: int | None = None) -> None:
+        """Adds a pass, at the end or at a position. Raises StateError once a computation has been compiled without it."""
+        done = [c.name for c in self.computations if c.compiled]
+        if done:
+            raise StateError(f"a pass comes too late for {', '.join(done)}, compiled already", fix="register passes before the first call")
+        self.graph_passes.insert(len(self.graph_passes) if position is None else position, graph_pass)
+
+    def allocate(self) -> None:
+        """Compiles all computations, and gives memory and initial values to all state that has none yet."""
+        self._open()
+        for c in self.computations:
+            c.executable  # noqa: B018  compiled here
+        with self.state.lock.writing():
+            self.state.ensure(self.state.names.values())
+
+    def initialize(self) -> None:
+        """Allocates, and ends the making of computations. Calls do what is needed by themselves, so this is seldom of use."""
+        self.allocate()
+        self.finalized = True
+
+    # state
+    def get(self, variable: Op) -> np.ndarray:
+        """A copy of a variable's value."""
+        self._open()
+        return self.state.get(variable)
+
+    def set(self, variable: Op, value: Any) -> None:
+        """Gives a variable a value, which may broadcast to its axes. Raises ArgumentError where it does not fit."""
+        self._open()
+        self.state.set(variable, value)
+
+    def seed(self, seed: int) -> None:
+        """Starts the random numbers of this transformer anew, from this seed."""
+        self._open()
+        self._seed = int(seed) % (1 << 64)
+        for v in self.state.names.values():
+            if _is_random(v):
+                self.state.set(v, np.array([self._seed, 0], np.uint64))
+
+    def _apply_seed(self) -> None:
+        """Gives random state that is new its seed: the one that was set, else NGRAPH_SEED."""
+        seed = self._seed if self._seed is not None else int(os.environ.get("NGRAPH_SEED", "0") or 0) % (1 << 64)
+        for v in list(self.state.names.values()):
+            if seed and _is_random(v) and v not in self.state.arrays:
+                self.state.set(v, np.array([seed, 0], np.uint64))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """All state into one safetensors file; a crash leaves the old file. Raises StateError for state whose update was cut off."""
+        self._open()
+        weights.save(self.state, path)
+
+    def restore(self, path: str | os.PathLike[str], partial: bool = False) -> None:
+        """State from a file. StateError lists all that does not fit, before anything has changed.
+
+        partial: leave alone what only one side has.
+        """
+        self._open()
+        weights.restore(self.state, path, partial)
+
+    # the end
+    def close(self) -> None:
+        """Lets go of state; computations can no longer be called."""
+        self.closed = True
+        for c in self.computations:
+            c.close()
+        self.state.arrays.clear()
+
+    def _open(self) -> None:
+        if self.closed:
+            raise StateError("this transformer is closed", fix="make a new one")
+
+    def __enter__(self) -> Transformer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<transformer {self.name}: {len(self.computations)} computations>"
+
+
+def _is_random(variable: Op) -> bool:
+    return variable.attrs.get("advance") is not None
+
+
+def _identifier(name: str) -> str:
+    clean = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return clean if clean and not clean[0].isdigit() else f"c_{clean}"
+
+
+def _check_parameters(results: Iterable[Op], parameters: list[Any]) -> None:
+    for p in parameters:
+        if not isinstance(p, Op) or not (p.is_placeholder or p.is_persistent):
+            raise GraphError(f"parameter {getattr(p, 'label', repr(p))} is no placeholder", fix="pass what ng.placeholder or ng.variable made")
+    twice = [p.label for k, p in enumerate(parameters) if p in parameters[:k]]
+    if twice:
+        raise GraphError(f"{', '.join(twice)} stands twice among the parameters")
+    missing = [o for o in ordered(results) if o.is_placeholder and type(o.type) is TensorType and o not in parameters]
+    if missing:
+        raise GraphError(
+            f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is no parameter of this computation",
+            line=missing[0].line,
+            fix="name it among the computation's parameters",
+        )
+
+
+# ---- choosing one -----------------------------------------------------------------------------------------------------
+
+_factory: Callable[[], Transformer] | None = None
+
+
+def _entry_points() -> dict[str, Any]:
+    """Transformers of other packages, not yet loaded."""
+    from importlib.metadata import entry_points  # slow to import, and seldom needed
+
+    return {e.name: e for e in entry_points(group=GROUP)}
+
+
+def _found(name: str) -> type[Transformer] | None:
+    if name not in TRANSFORMERS:
+        point = _entry_points().get(name)
+        if point is not None:
+            loaded = point.load()
+            TRANSFORMERS.setdefault(name, loaded)
+    return TRANSFORMERS.get(name)
+
+
+def transformer_choices() -> list[str]:
+    """The names that can be had here, sorted."""
+    here = [name for name, cls in TRANSFORMERS.items() if not cls.unavailable()]
+    return sorted({*here, *_entry_points()} - {name for name, cls in TRANSFORMERS.items() if cls.unavailable()})
+
+
+def make_transformer_factory(name: str, **options: Any) -> Callable[[], Transformer]:
+    """A function of nothing that makes transformers of this kind. Raises UnsupportedError with the reason where it cannot be had."""
+    cls = _found(name)
+    if cls is None:
+        raise UnsupportedError(f"there is no transformer {name!r}", fix=f"take one of {', '.join(transformer_choices())}")
+    reason = cls.unavailable()
+    if reason:
+        raise UnsupportedError(f"transformer {name!r} cannot be had here: {reason}", fix=f"take one of {', '.join(transformer_choices())}")
+    made = cls
+
+    def factory() -> Transformer:
+        return made(**options)
+
+    return factory
+
+
+def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
+    """Makes a factory the one that `make_transformer` uses; None goes back to the default."""
+    global _factory
+    _factory = factory
+
+
+def allocate_transformer(name: str, **options: Any) -> Transformer:
+    """A transformer by name. Raises UnsupportedError naming those there are."""
+    return make_transformer_factory(name, **options)()
+
+
+def make_transformer() -> Transformer:
+    """A transformer from the factory that was set, else the one that NGRAPH_TRANSFORMER names, else cpu, numpy or direct."""
+    if _factory is not None:
+        made = _factory()
+    elif config.transformer:
+        made = allocate_transformer(config.transformer)
+    else:
+        made = allocate_transformer(next(name for name in PREFERRED if name in TRANSFORMERS and not TRANSFORMERS[name].unavailable()))
+    if config.debug >= 1:
+        print(f"transformer: {made.name}", file=sys.stderr)
+    return made

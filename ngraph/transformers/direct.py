@@ -1,0 +1,19 @@
+"""Runs a program by walking it over NumPy calls: nothing is generated, so it is ready at once."""
+
+from __future__ import annotations
+
+from ngraph.numpy_ops import translate, walk
+from ngraph.passes.orders import orders
+from ngraph.program.program import Program
+from ngraph.runtime.computation import Executable
+from ngraph.transformers.base import Transformer
+
+
+class DirectTransformer(Transformer):
+    """For one-off calls, for debugging, and where nothing else can be had."""
+
+    name = "direct"
+
+    def compile(self, program: Program) -> Executable:
+        made = translate(program, orders)
+        return Executable(walk(made.lines), memory=made.memory)
