@@ -19,7 +19,7 @@ from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic, as_op
 from ngraph.ops.linear import accumulator
@@ -85,7 +85,8 @@ def _reference(call: Call, x: np.ndarray, f: np.ndarray) -> np.ndarray:
     first = len(number)
     outs = {s[0]: first + 2 * k for k, s in enumerate(spatial)}
     filters = {s[1]: first + 2 * k + 1 for k, s in enumerate(spatial)}
-    spread, letters = x.astype(kind), []
+    spread = x.astype(kind)
+    letters: list[int] = []
     for a in tx.axes:
         if a in outs:
             s = next(s for s in spatial if s[0] == a)
@@ -150,7 +151,7 @@ def _samples(s: Any) -> list[Op]:
     return [*made, convolve(s.x(c, h, n), s.x(k, r), over=(c,), spatial=((h, r, near, 1, 1, 1, 1),))]
 
 
-convolve = op(
+convolve: OpDef = op(
     "convolve",
     "Sums of products of the filter and each window of x; strides, dilations of either operand, padding along each spatial axis.",
     type=_type,

@@ -16,7 +16,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
 from ngraph.ops.elementwise import ALL, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
 from ngraph.ops.rearrange import broadcast, find_axis, iota
@@ -25,7 +25,9 @@ MODES = ("clip", "fill", "wrap")
 COMBINE = {"set": None, "add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-def _check(name: str, indices: Sequence[TensorType], axes: Sequence[Any], mode: str, x: TensorType) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _check(
+    name: str, indices: Sequence[TensorType], axes: Sequence[Any], mode: str, x: TensorType
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The axes of the indices, and those of x that are not indexed."""
     if mode not in MODES:
         raise ValueError(f"{name} mode {mode!r} is none of {', '.join(MODES)}")
@@ -54,7 +56,9 @@ def _target(i: np.ndarray, n: int, mode: str) -> tuple[np.ndarray, np.ndarray]:
     if n == 0:
         return np.zeros(i.shape, np.int64), np.zeros(i.shape, bool)
     if mode == "wrap":
-        return (i.astype(np.uint64) % np.uint64(n) if i.dtype.kind == "u" else i.astype(np.int64) % n).astype(np.int64), np.ones(i.shape, bool)
+        return (i.astype(np.uint64) % np.uint64(n) if i.dtype.kind == "u" else i.astype(np.int64) % n).astype(np.int64), np.ones(
+            i.shape, bool
+        )
     near = np.minimum(i.astype(np.uint64), np.uint64(n)).astype(np.int64) if i.dtype.kind == "u" else i.astype(np.int64)
     inside = (near >= 0) & (near < n)
     return np.clip(near, 0, n - 1), inside if mode == "fill" else np.ones(i.shape, bool)
@@ -91,7 +95,7 @@ def _gather_gradient(op: Op, dy: Op, x: Op, *indices: Op) -> tuple[Op | None, ..
     return scatter.build(zeros, *indices, dy, axes=op.attrs["axes"], combine="add", mode=op.attrs["mode"]), *(None for _ in indices)
 
 
-gather = op(
+gather: OpDef = op(
     "gather",
     "x at computed positions along some axes; other axes that x and the indices share are the same index.",
     type=_gather_type,
@@ -189,7 +193,7 @@ def _scatter_samples(s: Any) -> list[Op]:
     return [*made, scatter.build(s.x(s.I - 1, s.J), *two, s.x(s.I, s.K), axes=(s.I - 1, s.J), combine="set", mode="clip")]
 
 
-scatter = op(
+scatter: OpDef = op(
     "scatter",
     "A copy of x into which values are set, added, multiplied, or combined by min or max at computed positions.",
     type=_scatter_type,
@@ -258,7 +262,7 @@ def _lookup_reference(call: Call, lut: np.ndarray, idx: np.ndarray) -> np.ndarra
     return align(found, [*index.axes, *rest], call.axes)
 
 
-lookup_record = op(
+lookup_record: OpDef = op(
     "lookuptable",
     "Rows of a table by their numbers; a number outside gives zeros.",
     type=lambda inputs, axis, axes, update, pad_idx: TensorType(axes, inputs[0].dtype),
@@ -289,7 +293,7 @@ def lookuptable(lut: Any, idx: Any, axes: Any, update: bool = True, pad_idx: int
     rest = [a for a in lut.axes if a not in looked_up]
     if len(looked_up) != 1 or set(axes) != {*idx.axes, *rest}:
         raise AxisError(
-            f"lookuptable({lut.label}, {idx.label}): the result {show_axes(axes)} must have the axes of {idx.label} and all of {lut.label} but one",
+            f"lookuptable({lut.label}, {idx.label}): {show_axes(axes)} are not the axes of {idx.label} and all of {lut.label} but one",
             details=(show_input(lut), show_input(idx)),
             fix=f"axes=[..., {', '.join(a.label for a in idx.axes)}] with one axis of {lut.label} left out",
         )
@@ -312,7 +316,7 @@ def _one_hot_type(inputs: tuple[TensorType, ...], axis: Any) -> TensorType:
     return TensorType(axes_like(x.axes, (axis, *x.axes)), dtypes.float32)
 
 
-one_hot_record = op(
+one_hot_record: OpDef = op(
     "one_hot",
     "1 where the index along a new axis is x, else 0.",
     type=_one_hot_type,

@@ -26,7 +26,9 @@ def _type(inputs: tuple[TensorType, ...], windows: tuple[Window, ...], **attrs: 
     outs = {w[0]: w[2] for w in windows}
     axes = [outs.get(a, a) for a in x.axes]
     if len(outs) != len(windows) or any(a not in x.axes for a in outs) or len(set(axes)) != len(axes):
-        raise AxisError(f"pooling {list(x.axes)} along {list(outs)} gives {axes}", fix="pool along axes of x, each once, into axes of their own")
+        raise AxisError(
+            f"pooling {list(x.axes)} along {list(outs)} gives {axes}", fix="pool along axes of x, each once, into axes of their own"
+        )
     return TensorType(axes_like(x.axes, axes), x.dtype)
 
 
@@ -58,7 +60,8 @@ def _gradient_max(op: Op, dy: Op, x: Op) -> Op:
         place = place * len(r) + iota(r)
     winner = REGISTRY["argreduce"].build(read, kind="max", axes=(first, *more))
     assert reindex.grad is not None
-    return reindex.grad(read, where(equal(winner, place), dy, 0.0), x)
+    dx: Op = reindex.grad(read, where(equal(winner, place), dy, 0.0), x)
+    return dx
 
 
 def _counts(x: Op, windows: tuple[Window, ...]) -> Op:
@@ -120,7 +123,7 @@ def _samples(pool: Callable[..., Op]) -> Callable[[Any], list[Op]]:
     return samples
 
 
-max_record = op(
+max_record: OpDef = op(
     "max_pool",
     "The largest of each window; the first of equal ones has the gradient.",
     type=_type,
@@ -133,7 +136,7 @@ max_record = op(
     onnx="MaxPool",
     torch="aten.max_pool2d",
 )
-avg_record = op(
+avg_record: OpDef = op(
     "avg_pool",
     "The mean of what lies inside each window; padding does not count.",
     type=_type,
@@ -216,7 +219,10 @@ def pooling(poolparams: Mapping[str, Any], inputs: Any, axes: Any, docstring: st
     records = {"max": max_record, "avg": avg_record}
     if poolparams["op"] not in records:
         raise AxisError(f"pooling({x.label}): there is no op {poolparams['op']!r}", fix="take 'max' or 'avg'")
-    sides = {a: (poolparams[size], poolparams[f"str_{side}"], poolparams[f"pad_{side}"]) for a, (side, size) in zip(x.axes, _SIDES.items(), strict=False)}
+    sides = {
+        a: (poolparams[size], poolparams[f"str_{side}"], poolparams[f"pad_{side}"])
+        for a, (side, size) in zip(x.axes, _SIDES.items(), strict=False)
+    }
     pooled = {a: numbers for a, numbers in sides.items() if numbers != (1, 1, 0)}
     window, stride, padding = ({a: numbers[k] for a, numbers in pooled.items()} for k in range(3))
     out = {a: o for a, o in zip(x.axes, axes, strict=True) if a in pooled}

@@ -17,9 +17,9 @@ from ngraph.op_graph.axes import Axes, Axis, Family, merge, show_axes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, without
-from ngraph.ops.elementwise import ALL, as_op, as_ops, common, constant_record, filled, logical_and, minimum, maximum, where
+from ngraph.ops.elementwise import ALL, as_op, as_ops, common, constant_record, filled, less_equal, logical_and, maximum, minimum, where
 
 # ---- expressions ------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ def digits(position: ExprLike, sizes: Sequence[ExprLike]) -> list[ExprLike]:
 
 # ---- iota -------------------------------------------------------------------------------------------------------------
 
-iota_record = op(
+iota_record: OpDef = op(
     "iota",
     "0, 1, 2 and so on along an axis.",
     type=lambda inputs, axis, dtype: TensorType(Axes((axis,)) if type(axis) is Axis else (axis,), dtype),
@@ -103,7 +103,7 @@ def _broadcast_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...]) -> Te
     return TensorType(axes, x.dtype)
 
 
-broadcast_record = op(
+broadcast_record: OpDef = op(
     "broadcast",
     "x repeated along the axes that it has not; also how the declared order of axes is changed.",
     type=_broadcast_type,
@@ -152,7 +152,7 @@ def expand_dims(x: Any, axis: Axis, dim: int = 0) -> Op:
     """`x` repeated along a new axis that stands at position `dim`; `x` itself where it has the axis already."""
     x = as_op(x)
     if axis in x.axes:
-        return x
+        return as_op(x)
     at = dim if dim >= 0 else dim + len(x.axes) + 1
     if not 0 <= at <= len(x.axes):
         raise AxisError(f"expand_dims({x.label}): there is no position {dim} among {len(x.axes) + 1}", details=(show_input(x),))
@@ -172,7 +172,7 @@ def _rename_type(inputs: tuple[TensorType, ...], to: tuple[Any, ...]) -> TensorT
     return TensorType(axes_like(x.axes, axes), x.dtype)
 
 
-rename_record = op(
+rename_record: OpDef = op(
     "rename",
     "x with other names for some of its axes.",
     type=_rename_type,
@@ -258,6 +258,7 @@ def map_roles(x: Any, axes_map: Mapping[Any, Any]) -> Op:
 
 def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
     """The axis of `x` that `axis`, an Axis or a name, means, with the length that it has there. Raises AxisError."""
+    found: list[Axis]
     if isinstance(axis, str):
         found = [a for a in x.axes if axis in (a.label, a.name)] or [a for a in x.axes if a.short_name == axis]
     else:
@@ -265,9 +266,7 @@ def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
     if len(found) != 1:
         said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))
         which = "stands for several axes" if found else "is no axis"
-        raise AxisError(
-            f"{name}({x.label}): {said} {which} of {x.label}", details=(show_input(x),), fix=f"name one of {show_axes(x.axes)}"
-        )
+        raise AxisError(f"{name}({x.label}): {said} {which} of {x.label}", details=(show_input(x),), fix=f"name one of {show_axes(x.axes)}")
     return found[0]
 
 
@@ -420,9 +419,7 @@ class _Solution:
         for a in self.axes:
             if a not in self.solved and a not in self.kept:
                 self.keep(a)
-        guard = [
-            expr.substitute(_settled(g), lambda leaf: self.now(leaf.of) if isinstance(leaf, Idx) else leaf) for g in op.attrs["guard"]
-        ]
+        guard = [expr.substitute(_settled(g), lambda leaf: self.now(leaf.of) if isinstance(leaf, Idx) else leaf) for g in op.attrs["guard"]]
         index = tuple((a, self.now(a)) for a in (*self.solved, *self.kept))
         axes = Axes((*self.x.axes, *self.kept.values()))
         return reindex.build(dy, axes=axes, index=index, guard=(*self.guard, *guard), fill=0)
@@ -445,7 +442,7 @@ def _scattered(op: Op, dy: Op, x: Op) -> Op:
     indices = [_computed(e) for _, e in op.attrs["index"]]
     inside = filled(True, op.axes, dtypes.bool_)
     for g in op.attrs["guard"]:
-        inside = logical_and(inside, _computed(g) >= 0)
+        inside = logical_and(inside, less_equal(0, _computed(g)))
     indices[0] = where(inside, indices[0], -1)
     zeros = filled(0, x.axes, dy.dtype)
     places = tuple(axis for axis, _ in op.attrs["index"])
@@ -457,7 +454,7 @@ def _reindex_gradient(op: Op, dy: Op, x: Op) -> Op:
     return _scattered(op, dy, x) if read is None else read
 
 
-reindex = op(
+reindex: OpDef = op(
     "reindex",
     "x read at indices that are expressions over the result's: slice, reverse, pad, window, flatten, diagonal, dilate, tile.",
     type=_reindex_type,
@@ -603,7 +600,7 @@ def _getitem(x: Op, key: Any) -> Op:
     places = dict(zip(x.axes, items[:at], strict=False))
     places.update(zip(x.axes[len(x.axes) - len(after) :], after, strict=True))
     for axis, item in places.items():
-        if isinstance(item, (Op, np.ndarray, list)) and np.ndim(getattr(item, "axes", item)):
+        if isinstance(item, (Op, np.ndarray, list)) and _whole(item) is None:
             raise AxisError(
                 f"slice({x.label}): an array of indices along {axis!r}",
                 details=(show_input(x),),
@@ -612,7 +609,8 @@ def _getitem(x: Op, key: Any) -> Op:
     return _sliced(x, places, "slice")
 
 
-setattr(Op, "__getitem__", _getitem)
+for _name, _function in (("__getitem__", _getitem),):
+    setattr(Op, _name, _function)
 
 
 def flip(x: Any, axes: Any) -> Op:
@@ -676,7 +674,13 @@ def window_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, 
 
 
 def windows(
-    x: Any, spatial: Mapping[Any, Axis], stride: Any = 1, padding: Any = 0, dilation: Any = 1, fill: Any = 0, out: Mapping[Any, Axis] | None = None
+    x: Any,
+    spatial: Mapping[Any, Axis],
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    fill: Any = 0,
+    out: Mapping[Any, Axis] | None = None,
 ) -> Op:
     """Sliding windows: {H: R} adds the axis R along each window, and H then counts the windows.
 
@@ -687,7 +691,9 @@ def windows(
     found = {find_axis(x, a, "windows"): r for a, r in spatial.items()}
     taken = [r.label for r in found.values() if r in x.axes]
     if taken:
-        raise AxisError(f"windows({x.label}): {', '.join(taken)} is an axis of {x.label} already", details=(show_input(x),), fix="take another name")
+        raise AxisError(
+            f"windows({x.label}): {', '.join(taken)} is an axis of {x.label} already", details=(show_input(x),), fix="take another name"
+        )
     strides, dilations = per_axis(x, found, stride, "windows"), per_axis(x, found, dilation, "windows")
     pads = {a: both_sides(p) for a, p in per_axis(x, found, padding, "windows").items()}
     given = {find_axis(x, a, "windows"): o for a, o in (out or {}).items()}
@@ -702,7 +708,7 @@ def windows(
 def per_axis(x: Op, axes: Iterable[Axis], setting: Any, name: str) -> dict[Axis, Any]:
     """A setting for each axis, from one for all or from a dict by axis or name."""
     if not isinstance(setting, Mapping):
-        return {a: setting for a in axes}
+        return dict.fromkeys(axes, setting)
     given = {find_axis(x, a, name): v for a, v in setting.items()}
     missing = [a.label for a in axes if a not in given]
     if missing:
@@ -729,7 +735,7 @@ def checked_out(x: Op, axis: Axis, size: ExprLike, name: str) -> Axis:
 def joined_axis(parts: Iterable[Axis]) -> Axis:
     """The axis that flattening `parts` gives: the same parts give equal axes. It is no batch axis, and remembers its parts."""
     parts = tuple(parts)
-    flags = dict.fromkeys(("batch", "recurrent", "channel"), False)
+    flags: dict[str, bool | None] = dict.fromkeys(("batch", "recurrent", "channel"), False)
     family = Family("*".join(a.label for a in parts), product(a.size for a in parts), flags, frozenset(), None)
     family.parts = parts
     return Axis(family)
@@ -766,7 +772,9 @@ def flatten(x: Any, axes: Any = None) -> Op:
     wanted = [p for a in axes for p in ((a.family.parts or ()) if a in whole else (a,))]
     if len(wanted) != len(x.axes) or set(wanted) != set(x.axes):
         raise AxisError(
-            f"flatten({x.label}): {show_axes(axes)} is not made of {show_axes(x.axes)}", details=(show_input(x),), fix="name axes of x to join"
+            f"flatten({x.label}): {show_axes(axes)} is not made of {show_axes(x.axes)}",
+            details=(show_input(x),),
+            fix="name axes of x to join",
         )
     groups = {a: [find_axis(x, p, "flatten") for p in a.family.parts or ()] for a in whole}
     order = [joined_axis(groups[a]) if a in groups else a for a in axes]
@@ -856,7 +864,7 @@ def _concat_gradient(op: Op, dy: Op, *inputs: Op) -> tuple[Op, ...]:
     return tuple(given)
 
 
-concat = op(
+concat: OpDef = op(
     "concat",
     "Tensors one after another along an axis.",
     type=_concat_type,
