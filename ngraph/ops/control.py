@@ -281,7 +281,6 @@ effect = op(
     samples=lambda s: [effect.build(s.x(s.I, s.J), kind="print", text="x"), effect.build(s.x(), s.special(s.K), kind="print", text="")],
     kinds=ALL,
 )
-effect.attrs["no_gradient_check"] = "it has no value"
 
 
 def print_values(*xs: Any, text: str = "") -> Op:

@@ -294,7 +294,6 @@ compact_record = op(
         for made in (*compact(s.bools(*axes), name=f"P{k}"), compact(less(s.x(*axes), 0.5), axes[::-1], name=f"Q{k}")[0])
     ],
 )
-compact_record.attrs["no_gradient_check"] = "it gives positions"
 
 
 def compact(c: Any, axes: Any = None, name: str | None = None, bound: ExprLike | None = None) -> tuple[Op, Op]:
