@@ -57,8 +57,8 @@ def integer_power(x: Array, y: Array) -> Array:
     x, y = np.broadcast_arrays(x, y)
     result, base, left = np.ones_like(x), x, np.maximum(y, 0)
     while left.any():
-        result = np.where(left & 1, result * base, result)
-        base, left = base * base, left >> 1
+        result = np.where(left & 1, np.multiply(result, base), result)
+        base, left = np.multiply(base, base), left >> 1
     if x.dtype.kind == "u":
         return result
     inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0)).astype(x.dtype)
