@@ -64,7 +64,8 @@ for weight in loss.variables():
     updates += [ng.assign(velocity, faster), ng.assign(weight, weight + faster)]
 
 transformer = ngt.make_transformer()
-train = transformer.computation([loss, ng.doall(updates)], image, label, rate)
+learn = ng.doall(updates)
+train = transformer.computation([loss, learn], image, label, rate)
 evaluate = transformer.computation(right, image, label)  # assigns nothing
 
 
@@ -115,7 +116,7 @@ def main():
 
     correct = sum(int(evaluate(images, labels)) for images, labels in data.test.batches(TEST_BATCH))
     transformer.save("out/weights.safetensors")
-    graph.save([loss, train.results[1]], "out/graph.svg")
+    graph.save([loss, learn], "out/graph.svg")
     pictures = plot(losses, "out/loss.png")
     print(
         f"data set     {data.name}: {len(data.train):,} images to train, {len(data.test):,} to test",

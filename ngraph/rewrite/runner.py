@@ -7,7 +7,9 @@ before and what holds after; properties are names that passes agree on, nothing 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from ngraph.config import config
@@ -73,8 +75,24 @@ def run(program: Program, passes: Iterable[Pass], holds: Iterable[str] = ()) -> 
                     fix=f"put {' or '.join(givers)} before it" if givers else "no registered pass gives it",
                 )
         program = _run_one(program, step)
+        if (seen := _watched.get()) is not None:
+            seen.append((name_of(step), program))
         have += _notes(step, "gives")
     return program
+
+
+_watched: ContextVar[list[tuple[str, Program]] | None] = ContextVar("ngraph_watched", default=None)
+
+
+@contextmanager
+def watching() -> Iterator[list[tuple[str, Program]]]:
+    """A list that `run` fills in this block: each pass by name, with the program after it."""
+    seen: list[tuple[str, Program]] = []
+    token = _watched.set(seen)
+    try:
+        yield seen
+    finally:
+        _watched.reset(token)
 
 
 def _run_one(program: Program, step: Pass) -> Program:

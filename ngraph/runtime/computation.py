@@ -20,6 +20,7 @@ from ngraph.op_graph.expr import Len
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.program.lower import Lowered, no_origin
 from ngraph.program.program import Program, Step, Value
+from ngraph.rewrite.runner import watching
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.state import State
 
@@ -128,10 +129,21 @@ class Computation:
 
     # what it is
     @property
+    def lowered(self) -> Program:
+        """The program before any pass."""
+        return declared_orders(self._lowered.program, self.results.ops)
+
+    @property
     def program(self) -> Program:
         if self._program is None:
-            self._program = self._passes(declared_orders(self._lowered.program, self.results.ops))
+            self._program = self._passes(self.lowered)
         return self._program
+
+    def stages(self) -> list[tuple[str, Program]]:
+        """The program as it was lowered, then after each pass, with their names; runs the passes anew."""
+        with watching() as seen:
+            self._passes(self.lowered)
+        return [("lower", self.lowered), *seen]
 
     @property
     def executable(self) -> Executable:

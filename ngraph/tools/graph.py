@@ -27,7 +27,10 @@ from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import float32
 from ngraph.op_graph.op import Op, TensorType, ordered
+from ngraph.runtime.computation import Computation
 from ngraph.tools import layout
+from ngraph.tools.load import find
+from ngraph.verbs import Answer, verb
 
 FILLS = {
     "placeholder": "#d9f0d3",
@@ -228,3 +231,28 @@ def save(roots: Op | Iterable[Op], path: str) -> None:
     """Writes a picture of the op-graph: DOT text where the path ends in `.dot`, else SVG."""
     with open(path, "w", encoding="utf-8") as out:
         out.write((dot if path.endswith(".dot") else svg)(roots) + "\n")
+
+
+def is_drawable(x: Any) -> bool:
+    """Ops, lists of them, and computations."""
+    if isinstance(x, list | tuple):
+        return bool(x) and all(isinstance(i, Op) for i in x)
+    return isinstance(x, Op | Computation)
+
+
+def _arguments(parser: Any) -> None:
+    parser.add_argument("target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it an op, a list of ops or a computation")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where to: .dot for DOT text, else SVG; DOT to the screen without this")
+
+
+@verb("graph", "draw the op-graph of an op or a computation", _arguments)
+def graph(arguments: Any) -> Answer:
+    """`ngraph graph model.py:loss -o loss.svg`."""
+    found = find(arguments.target, is_drawable, "op or computation")
+    roots = found.results.ops if isinstance(found, Computation) else found
+    drawn = picture(roots)
+    size = f"{len(drawn.boxes)} boxes, {len(drawn.edges)} arrows"
+    if arguments.output:
+        save(roots, arguments.output)
+    data = {"boxes": [{"kind": b.kind, "lines": b.lines} for b in drawn.boxes], "arrows": drawn.edges}
+    return Answer(f"{arguments.output}: {size}" if arguments.output else dot(roots), data)
