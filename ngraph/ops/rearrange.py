@@ -145,7 +145,7 @@ def axes_with_order(x: Any, axes: Any) -> Op:
             details=(show_input(x),),
             fix="name each axis once; ng.broadcast adds axes",
         )
-    return broadcast(x, axes)
+    return broadcast(x, [x.axes[x.axes.index(a)] for a in axes])
 
 
 def expand_dims(x: Any, axis: Axis, dim: int = 0) -> Op:

@@ -120,6 +120,11 @@ def ordered_as(x: Op, axes: Axes) -> Op:
     return x if tuple(x.axes) == tuple(axes) else REGISTRY["broadcast"].build(x, axes=axes)
 
 
+def in_order(x: Op, axes: Any) -> Op:
+    """`x` with its own axes in the order of `axes`, whose lengths may be those before a slice or a pooling."""
+    return ordered_as(x, Axes(x.axes[x.axes.index(a)] for a in Axes(axes)))
+
+
 def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
     x = as_op(x)
     if dtype is not None:
@@ -128,7 +133,7 @@ def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = Non
         x = cast(x, dtypes.int32)
     gone = reduced_axes(x, reduction_axes, out_axes, {"add": "sum", "multiply": "prod"}.get(kind, kind))
     result = reduce.build(x, kind=kind, axes=gone) if gone else x
-    return result if out_axes is None else ordered_as(result, Axes(out_axes))
+    return result if out_axes is None else in_order(result, out_axes)
 
 
 def sum(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:

@@ -20,7 +20,7 @@ from ngraph.op_graph.opdef import REGISTRY, Call, op
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, maximum, where
 from ngraph.ops.rearrange import broadcast, find_axis, iota, product, rename_record
-from ngraph.ops.reduce import KINDS, ordered_as, reduce, reduced_axes
+from ngraph.ops.reduce import KINDS, in_order, reduce, reduced_axes
 from ngraph.ops.state import parts
 
 
@@ -79,7 +79,7 @@ def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: An
     if reduction_axes is not None:
         gone = Axes(reduction_axes)  # their order is that of the flat position
     result = cast(argreduce.build(x, kind=kind, axes=gone), dtype or dtypes.int32)
-    return result if out_axes is None else ordered_as(result, Axes(out_axes))
+    return result if out_axes is None else in_order(result, out_axes)
 
 
 def argmax(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any = None) -> Op:
