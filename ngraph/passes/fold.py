@@ -7,24 +7,37 @@ from typing import Any
 
 import numpy as np
 
+from ngraph.errors import UnsupportedError
+from ngraph.numpy_ops import evaluate
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
+from ngraph.rewrite.runner import pass_
 
 SMALL = 64 * 1024  # bytes: a folded constant above this must not be larger than what it was made of
 LOOK = 1 << 20  # elements: a broadcast number is not spread further than this to compute with it
 
-Evaluate = Callable[[Step, Sequence[np.ndarray], Callable[[AxisId], int]], "Sequence[np.ndarray] | None"]
+Evaluate = Callable[[Program, Sequence[np.ndarray]], Sequence[np.ndarray]]  # a program of one step, and its inputs
+
+
+@pass_(gives=("folded",))
+def fold(program: Program) -> Program:
+    """`program` with steps on constants computed, by NumPy.
+
+    Nothing is folded whose result has an unknown length, or would be a constant of over 64 KB that is larger than its inputs.
+    Results of over 64 bytes are held by reference.
+    """
+    return fold_with(program, lambda one, arrays: evaluate(one, _declared, arrays))
 
 
 def fold_with(program: Program, evaluate: Evaluate) -> Program:
-    """`program` with steps on constants computed by `evaluate(step, arrays, length)`, which gives None for what it cannot do.
-
-    Arrays have the order of their values' axes. Nothing is folded whose result has an unknown length, or would be a constant of
-    over 64 KB that is larger than its inputs. Results of over 64 bytes are held by reference.
-    """
+    """As `fold`, computed by another hand. `evaluate` may raise UnsupportedError: that step stays."""
     return _Folding(evaluate).program(program)
+
+
+def _declared(program: Program) -> dict[Value, tuple[AxisId, ...]]:
+    return {v: v.axes for values in (program.inputs, *(s.results for s in program.steps)) for v in values}
 
 
 class _Folding:
@@ -56,7 +69,7 @@ class _Folding:
                 self.constant(step, known, held, length)
             elif step.inputs and all(v in known for v in step.inputs):
                 step = Step(step.results, step.op, step.inputs, step.attrs, merge_origins([step, *(makers[v] for v in step.inputs)]))
-                steps[-1:] = self.computed(step, known, held, length)
+                steps[-1:] = self.computed(program, step, known, held, length)
             makers.update((v, s) for s in steps[-len(step.results) :] for v in s.results if v in known)
         return program.with_(steps=tuple(steps))
 
@@ -71,7 +84,9 @@ class _Folding:
         known[result] = array.reshape(shape) if type(value) is ArrayRef else np.broadcast_to(array, shape)
         held[result] = array.nbytes
 
-    def computed(self, step: Step, known: dict[Value, np.ndarray], held: dict[Value, int], length: Callable[[AxisId], int]) -> list[Step]:
+    def computed(
+        self, program: Program, step: Step, known: dict[Value, np.ndarray], held: dict[Value, int], length: Callable[[AxisId], int]
+    ) -> list[Step]:
         shapes = [_shape(v.axes, length) for v in step.results]
         if any(s is None for s in shapes) or any(v.dtype.np is None for v in step.results):
             return [step]
@@ -85,12 +100,16 @@ class _Folding:
         sizes = [int(np.prod(s)) * v.dtype.np.itemsize for s, v in zip(shapes, step.results, strict=True) if s is not None]
         if any(size > max(SMALL, taken) for size in sizes) or any(known[v].size > LOOK and held[v] < known[v].nbytes for v in step.inputs):
             return [step]
-        arrays = self.evaluate(step, [known[v] for v in step.inputs], length)
-        if arrays is None:
+        inputs = tuple(dict.fromkeys(step.inputs))
+        one = Program(program.axes, program.hints, inputs, steps=(step,), outputs=step.results, name=program.name)
+        try:
+            arrays = self.evaluate(one, [known[v] for v in inputs])
+        except UnsupportedError:
             return [step]
-        made = [_constant(v, array, step) for v, array in zip(step.results, arrays, strict=True)]
+        made = [_constant(v, np.asarray(array), step) for v, array in zip(step.results, arrays, strict=True)]
         for s, array in zip(made, arrays, strict=True):
-            known[s.result], held[s.result] = np.asarray(array), np.asarray(array).nbytes
+            known[s.result] = np.asarray(array)
+            held[s.result] = known[s.result].nbytes
         return made
 
 

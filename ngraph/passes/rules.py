@@ -18,7 +18,7 @@ from ngraph.op_graph.expr import ExprLike, Idx, Len
 from ngraph.passes.reach import inside, never_negative
 from ngraph.program.program import AxisId, Step
 from ngraph.rewrite.driver import Builder, Built
-from ngraph.rewrite.pattern import Rule, Rules, any_of, functions, many, same_number, var
+from ngraph.rewrite.pattern import Rule, Rules, any_of, functions, many, same_number, var, wrapped
 
 UNARY = ("cast", "bitcast", "abs", "floor", "round", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "atan", "erf")
 BINARY = ("add", "subtract", "multiply", "divide", "remainder", "power", "maximum", "minimum", "compare", "bitwise")
@@ -46,12 +46,6 @@ def is_float(x: Built) -> bool:
 
 def not_float(x: Built) -> bool:
     return not x.dtype.is_float
-
-
-def wrapped(n: int, dtype: DType) -> int:
-    """The integer as `dtype` holds it, modulo 2 to its bits."""
-    n &= (1 << dtype.bits) - 1
-    return n - (1 << dtype.bits) if dtype.kind == "int" and n >> (dtype.bits - 1) else n
 
 
 def negated(c: Built) -> Any:
@@ -342,7 +336,7 @@ arithmetic = Rules(
     Rule("max(x, highest)", maximum(x, c), lambda c: c.number, when=lambda c: not_float(c) and is_edge(c, "highest")),
     Rule("min(x, lowest)", minimum(x, c), lambda c: c.number, when=lambda c: not_float(c) and is_edge(c, "lowest")),
     ("abs abs", absolute(absolute(x)), lambda x: absolute(x)),
-    ("abs -x", absolute(-x), lambda x: absolute(x)),
+    Rule("abs -x", absolute(-x), lambda x: absolute(x), when=lambda x: x.dtype.kind != "uint"),
     Rule("abs of unsigned", absolute(x), lambda x: x, when=lambda x: x.dtype.kind == "uint"),
     Rule("abs of square", absolute(x * x), lambda x: x * x, when=is_float),
     ("cos -x", cos(-x), lambda x: cos(x)),
@@ -357,8 +351,8 @@ choices = Rules(
     ("where not", where(bitwise(c, True, kind="xor"), x, y), lambda c, x, y: where(c, y, x)),
     ("where where, first", where(c, where(c, x, y), z), lambda c, x, z: where(c, x, z)),
     ("where where, second", where(c, x, where(c, y, z)), lambda c, x, z: where(c, x, z)),
-    ("where true, false", where(c, True, False), lambda c: c),
-    ("where false, true", where(c, False, True), lambda c: bitwise(c, True, kind="xor")),
+    ("where 1, 0", where(c, 1, 0), lambda c, step: cast(c, dtype=step.result.dtype)),
+    ("where 0, 1", where(c, 0, 1), lambda c, step: cast(bitwise(c, True, kind="xor"), dtype=step.result.dtype)),
     ("x < x", compare(x, x, kind="lt"), lambda x: False),
     Rule("x = x", compare(x, x, kind="eq"), lambda x: True, when=not_float),
     Rule("x <= x", compare(x, x, kind="le"), lambda x: True, when=not_float),
@@ -415,7 +409,7 @@ positions = Rules(
 )
 
 sums = Rules(
-    ("reduce over nothing", reduce(x, axes=()), lambda x: x),
+    Rule("reduce over nothing", reduce(x, kind=c, axes=()), lambda x: x, when=lambda x, c: c != "add" or not is_float(x)),
     Rule(
         "reduce of reduce",
         reduce(reduce(x, kind=c, axes=a), kind=c, axes=b),
@@ -434,7 +428,7 @@ sums = Rules(
     ),
     Rule("sum of number", reduce(broadcast(x), kind="add"), sum_of_number, when=is_float),
     ("contract of broadcast", contract(broadcast(z), y), contract_bare),
-    Rule("contract over nothing", contract(x, y, over=(), accumulate=a), lambda x, y: x * y, when=keeps),
+    Rule("contract over nothing", contract(x, y, over=(), accumulate=a), lambda x, y: x * y, when=lambda x, a: is_integer(x) and keeps(x, a)),
     Rule(
         "contract with 1",
         contract(x, 1, over=b, accumulate=a),
@@ -489,6 +483,8 @@ finite = Rules(
         "differs where the product overflows, and at -0",
         when=lambda x, step: x.dtype.is_float and repeats(x, step) is not None,
     ),
+    ("sum over nothing", reduce(x, kind="add", axes=()), lambda x: x, "differs at -0"),
+    Rule("product over nothing", contract(x, y, over=(), accumulate=a), lambda x, y: x * y, "differs at -0", when=keeps),
     Rule("sum over one", reduce(x, kind="add", axes=b), at_zero, "differs at -0", when=lambda x, b: single(x, b)),
 )
 

@@ -117,13 +117,14 @@ class _Run:
         call = Call(
             {k: self.attribute(a) for k, a in step.attrs.items()},
             tuple([v.type for v in step.inputs]),
-            tuple([v.type for v in step.results]),
+            _own_order(record, step),
             self.length,
             self.body,
         )
         results = apply(record, call, [self.arrays[v] for v in step.inputs], step.origin)
-        for value, array in zip(step.results, results, strict=True):
-            self.arrays[value] = array
+        for value, own, array in zip(step.results, call.results, results, strict=True):
+            self.arrays[value] = array if own.axes == value.axes else np.transpose(array, [own.axes.index(a) for a in value.axes])
+        results = tuple([self.arrays[v] for v in step.results])
         for value, array in zip(step.results, results, strict=True):
             if array is not None:
                 self.arrays[value] = array = array[self.bounds(step, value)]
@@ -133,6 +134,14 @@ class _Run:
         """A run-time length that the step itself found may have a bound in the program: what lies beyond is dropped."""
         own = [any(v in step.results for v in run_values(self.program.axes[a])) for a in value.axes]
         return tuple([slice(self.length(a) if mine else None) for a, mine in zip(value.axes, own, strict=True)])
+
+
+def _own_order(record: OpDef, step: Step) -> tuple[TensorType, ...]:
+    """The types of the results with axes in the order that the record gives them; a step may list them in any."""
+    made = record.type(tuple([v.type for v in step.inputs]), **step.attrs)
+    types = made if type(made) is tuple else (made,)
+    pairs = zip(types, [v.type for v in step.results], strict=True)
+    return tuple([t if set(t.axes) == set(own.axes) else own for t, own in pairs])
 
 
 def apply(record: OpDef, call: Call, arrays: Sequence[Any], origin: Sequence[Origin] = ()) -> tuple[Any, ...]:

@@ -255,7 +255,11 @@ class Rewriting:
             last = made[-1] if made else None
             if last is not None and last.results == (new.value,) and len(results) == 1:
                 del self.makers[new.value]
-                made[-1] = Step((old,), last.op, last.inputs, last.attrs, last.origin)
+                if new.axes == old.axes:  # else the record would list the axes in another order
+                    made[-1] = Step((old,), last.op, last.inputs, last.attrs, last.origin)
+                else:
+                    new.value.hint = new.value.hint or old.hint
+                    pairs.append((old, new.value))
             elif new.value is not old:
                 pairs.append((old, new.value))
         return pairs

@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,6 +157,12 @@ Makers = Mapping[Value, Step]  # the step that makes a value, for those that a s
 Bound = dict[str, Any]
 
 
+def wrapped(n: int, dtype: DType) -> int:
+    """The integer as `dtype` holds it, modulo 2 to its bits."""
+    n &= (1 << dtype.bits) - 1
+    return n - (1 << dtype.bits) if dtype.kind == "int" and n >> (dtype.bits - 1) else n
+
+
 def number(value: Value, makers: Makers) -> Any:
     """The Python number that fills `value`, if a constant (or a broadcast of one) makes it; else None."""
     step = makers.get(value)
@@ -164,21 +171,28 @@ def number(value: Value, makers: Makers) -> Any:
     if step is None or step.op != "constant":
         return None
     held = step.attrs["value"]
-    if type(held) is ArrayRef:
-        return held.array.item() if held.array.ndim == 0 else None
-    return held if isinstance(held, (bool, int, float)) else None  # a length expression is no number yet
+    if type(held) is ArrayRef and held.array.ndim == 0:
+        held = held.array.item()
+    if not isinstance(held, (bool, int, float)):
+        return None  # a length expression is no number yet
+    return wrapped(int(held), value.type.dtype) if value.type.dtype.is_integer else held
 
 
 def same_number(a: Any, b: Any, dtype: DType) -> bool:
     """Whether two numbers are one value of this dtype, zeros by sign, NaN equal to NaN."""
+    if dtype.is_integer:
+        return bool(a == int(a) and b == int(b) and wrapped(int(a), dtype) == wrapped(int(b), dtype))
     if not dtype.is_float:
         return bool(a == b)
-    if a == b:
-        return bool(a != 0 or math.copysign(1, a) == math.copysign(1, b))
-    return bool(a != a and b != b) or _rounded(a, dtype) == _rounded(b, dtype)
+    if a != a or b != b:
+        return bool(a != a and b != b)
+    a, b = a and _rounded(a, dtype), b and _rounded(b, dtype)
+    return bool(a == b and (a != 0 or math.copysign(1, a) == math.copysign(1, b)))
 
 
-def _rounded(a: Any, dtype: DType) -> float:
+@lru_cache(4096)
+def _rounded(a: float, dtype: DType) -> float:
+    """A number other than 0 as `dtype` holds it."""
     with np.errstate(all="ignore"):
         return float(np.asarray(a).astype(dtype.np))
 
