@@ -16,8 +16,8 @@ import ngraph.transformers as ngt
 class Model:
     """A workload's graph as ops, and the variables of its parameters by name."""
 
-    def __init__(self, g, parameters):
-        self.g, self.parameters, self.made = g, parameters, {}
+    def __init__(self, g, parameters, training=False):
+        self.g, self.parameters, self.training, self.made = g, parameters, training, {}
         self.names = itertools.count()
         self.variables = {}
         self.inputs = {}
@@ -38,14 +38,72 @@ class Model:
 
     def parameter(self, name, axes):
         if name not in self.variables:
-            self.variables[name] = ng.variable(axes, initial_value=self.parameters[name]).named(name)
+            value = self.parameters[name].reshape([len(a) for a in axes])
+            self.variables[name] = ng.variable(axes, initial_value=value).named(name)
         return self.variables[name]
 
     def linear(self, a, x, w, b=None):
         x = self.made[x]
-        features, out = x.axes[-1], self.axis(self.g.shape[w][1])
-        y = ng.dot(x, self.parameter(w, [features, out]))
+        features = x.axes[-3:] if "from_flat" in a else x.axes[-1:]
+        out = self.axis(self.g.shape[w][1])
+        y = ng.dot(x, self.parameter(w, [*features, out]))
         return y if b is None else y + self.parameter(b, [out])
+
+    def conv(self, a, x, w, b=None):
+        x = self.made[x]
+        channels, rows, columns = x.axes[1:]
+        r, s = self.axis(a["k"]), self.axis(a["k"])
+        where = {rows: r, columns: s}
+        if a["groups"] == 1:
+            k = self.axis(self.g.shape[w][0])
+            y = ng.conv(x, self.parameter(w, [k, channels, r, s]), where, stride=a["stride"], padding=a["pad"])
+        elif a["groups"] == len(channels):
+            k = channels
+            y = ng.conv(x, self.parameter(w, [k, r, s]), where, stride=a["stride"], padding=a["pad"], groups=k)
+        else:
+            raise NotAvailable("no workload has groups of several channels")
+        return y if b is None else y + self.parameter(b, [k])
+
+    def bn(self, a, x, gamma, beta, mean, var):
+        x = self.made[x]
+        n, channels, *pixels = x.axes
+        if self.training:
+            mean = ng.mean(x, out_axes=[channels])
+            x = x - mean
+            var = ng.mean(x * x, out_axes=[channels])
+        else:
+            x, var = x - self.parameter(mean, [channels]), self.parameter(var, [channels])
+        return x * (self.parameter(gamma, [channels]) / ng.sqrt(var + a["eps"])) + self.parameter(beta, [channels])
+
+    def maxpool(self, a, x):
+        x = self.made[x]
+        return ng.max_pool(x, dict.fromkeys(x.axes[2:], a["k"]), stride=a["s"], padding=a["p"])
+
+    def gap(self, a, x):
+        x = self.made[x]
+        return ng.mean(x, out_axes=x.axes[:2])
+
+    def flatten(self, a, x):
+        return self.made[x]  # named axes need no flattening: the linear layer sums over all three
+
+    def embed(self, a, ids, table):
+        rows, width = (self.axis(n) for n in self.g.shape[table])
+        ids = self.made[ids]
+        y = ng.take(self.parameter(table, [rows, width]), ids, rows)
+        return ng.axes_with_order(y, [*ids.axes, width])
+
+    def attention(self, a, q, k, v):
+        n, s, width = self.made[q].axes
+        heads, size = self.axis(a["heads"]), self.axis(len(width) // a["heads"])
+        split = [ng.unflatten(ng.cast_axes(self.made[x], [n, s, width]), [n, s, heads, size]) for x in (q, k, v)]
+        q, k, v = split[0], *(ng.map_roles(x, {s: self.names_like(s)}) for x in split[1:])
+        past = k.axes[1]
+        score = ng.contract(q, k, over=[size]) * (1 / len(size) ** 0.5)
+        y = ng.contract(ng.softmax(score, [past]), v, over=[past])
+        return ng.unflatten(ng.flatten(ng.axes_with_order(y, [n, s, heads, size]), [heads, size]), [n, s, width])
+
+    def names_like(self, axis):
+        return axis.name + "_past"
 
     def layernorm(self, a, x, gamma, beta):
         x = self.made[x]
@@ -119,7 +177,7 @@ class Train:
     def __init__(self, w):
         g = w.graph()
         self.data = [(*feeds.values(), labels) for feeds, labels in w.batches(g)]
-        model = Model(g, w.params_cache)
+        model = Model(g, w.params_cache, training=True)
         y = model.output
         if w.loss == "ce":
             label = ng.placeholder(y.axes[:-1], dtype=ng.int64).named("label")

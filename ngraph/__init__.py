@@ -96,6 +96,7 @@ from ngraph.ops.elementwise import (
 from ngraph.ops.indexing import gather, lookuptable, one_hot, put, scatter, take
 from ngraph.ops.linear import contract, dot, linear_map_axes
 from ngraph.ops.losses import cross_entropy_binary, cross_entropy_binary_inner, cross_entropy_multi, softmax
+from ngraph.ops.pooling import avg_pool, max_pool, pooling
 from ngraph.ops.random import normal, uniform
 from ngraph.ops.rearrange import (
     axes_with_order,

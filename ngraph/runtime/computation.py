@@ -25,6 +25,11 @@ from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.state import State
 
 
+def inside(name: str) -> str:
+    """A file name for generated code under which errors count its frames as ours, not as the user's."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
+
+
 class Executable:
     """What a transformer makes of a program.
 
@@ -250,7 +255,7 @@ class Computation:
         known["run"], known["packed"] = run, self.results.packed
         simple = self.results.single and self.results.plain
         lines.append(f"    return run({arguments})[0]" if simple else f"    return packed(run({arguments}))")
-        exec("\n".join(lines), known)
+        exec(compile("\n".join(lines), inside(f"<entry of {self.name}>"), "exec"), known)
         return known["entry"]  # type: ignore[no-any-return]
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:

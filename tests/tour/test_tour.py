@@ -161,7 +161,7 @@ def test_convolution_and_pooling_by_axis_name():
     r = np.random.default_rng(3)
     x, f = r.normal(size=(2, 3, 8, 7)).astype(np.float32), r.normal(size=(4, 3, 3, 3)).astype(np.float32)
     X, F = ng.placeholder([N, C, H, W]), ng.placeholder([K, C, R, S])
-    y = ng.max_pool(ng.convolution(X, F, spatial={H: R, W: S}, stride=2, padding=1), {"H": 2, "W": 2}, stride=2)
+    y = ng.max_pool(ng.conv(X, F, {H: R, W: S}, stride=2, padding=1), {"H": 2, "W": 2}, stride=2)
     got = compute(y, X, F, values=(x, f))
     expected = torch.max_pool2d(torch.conv2d(torch.tensor(x), torch.tensor(f), stride=2, padding=1), 2)
     np.testing.assert_allclose(np.transpose(got, [y.axes.index(y.axes.find_by_name(a)[0]) for a in "NKHW"]), expected, rtol=1e-4, atol=1e-5)
