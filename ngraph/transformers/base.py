@@ -5,6 +5,7 @@ A new one is a subclass with a `name` and a `compile`; it inherits passes, state
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -216,9 +217,8 @@ _factory: Callable[[], Transformer] | None = None
 
 def _entry_points() -> dict[str, Any]:
     """Transformers of other packages, not yet loaded."""
-    from importlib.metadata import entry_points  # slow to import, and seldom needed
-
-    return {e.name: e for e in entry_points(group=GROUP)}
+    metadata = importlib.import_module("importlib.metadata")  # slow to import, and seldom needed
+    return {e.name: e for e in metadata.entry_points(group=GROUP)}
 
 
 def _found(name: str) -> type[Transformer] | None:

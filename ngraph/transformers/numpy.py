@@ -25,7 +25,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
 from ngraph.passes.orders import orders
 from ngraph.program.program import Program
-from ngraph.runtime.computation import Executable
+from ngraph.runtime.computation import Executable, inside
 from ngraph.transformers.base import Transformer
 
 FUNCTIONS = {name: f for name, f in vars(numpy_functions).items() if inspect.isfunction(f)}
@@ -193,7 +193,7 @@ class Printed:
         space.update((name, FUNCTIONS[name]) for name in self.helpers)
         space.update((self.names[v], v.array) for v in self.constants)
         space.update((name, function(f"host:{kind}")) for kind, name in self.hosts.items())
-        exec(compile(self.body, f"<{self.name}>", "exec"), space)
+        exec(compile(self.body, inside(f"<{self.name}>"), "exec"), space)
         return space[self.name]
 
     def module(self) -> str:
