@@ -54,7 +54,7 @@ def _arguments(parser: Any) -> None:
 @verb("explain", "print a computation of a program at any stage", _arguments)
 def explain(arguments: Any) -> Answer:
     """`ngraph explain`: one stage, or all under headings."""
-    computation = computation_of(find(arguments.target, is_explainable, "computation"))
+    computation = computation_of(find(arguments.target, is_explainable, "computation", lambda x: not isinstance(x, Op)))
     there = stages(computation)
     if arguments.after and arguments.after not in there:
         raise UsageError(f"{computation.name} has no stage {arguments.after!r}; it has {', '.join(there)}")

@@ -248,7 +248,7 @@ def _arguments(parser: Any) -> None:
 @verb("graph", "draw the op-graph of an op or a computation", _arguments)
 def graph(arguments: Any) -> Answer:
     """`ngraph graph model.py:loss -o loss.svg`."""
-    found = find(arguments.target, is_drawable, "op or computation")
+    found = find(arguments.target, is_drawable, "op or computation", lambda x: isinstance(x, Computation))
     roots = found.results.ops if isinstance(found, Computation) else found
     drawn = picture(roots)
     size = f"{len(drawn.boxes)} boxes, {len(drawn.edges)} arrows"

@@ -55,8 +55,8 @@ def _last_line(error: Exception, path: str) -> tuple[str, int]:
     return path, where
 
 
-def find(target: str, wanted: Callable[[Any], bool], what: str) -> Any:
-    """The object that `prog.py:name` names (`name` may have dots); without a name, the only one that is wanted.
+def find(target: str, wanted: Callable[[Any], bool], what: str, best: Callable[[Any], bool] = lambda x: True) -> Any:
+    """The object that `prog.py:name` names (`name` may have dots); without a name, the only one that is wanted, or the only best one.
 
     Raises UsageError that lists what the program has.
     """
@@ -65,9 +65,10 @@ def find(target: str, wanted: Callable[[Any], bool], what: str) -> Any:
     there = [n for n, v in names.items() if not n.startswith("_") and wanted(v)]
     listed = f"{path} has {', '.join(there)}" if there else f"{path} has none"
     if not name:
-        if len(there) != 1:
-            raise UsageError(f"say which {what}, as in {path}:{there[0] if there else 'name'}; {listed}")
-        return names[there[0]]
+        likely = [n for n in there if best(names[n])] or there
+        if len(likely) != 1:
+            raise UsageError(f"say which {what}, as in {path}:{likely[0] if likely else 'name'}; {listed}")
+        return names[likely[0]]
     first, *rest = name.split(".")
     try:
         found = names[first]
