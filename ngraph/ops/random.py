@@ -18,8 +18,7 @@ from ngraph.op_graph.axes import Axes, make_axis
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, op
-from ngraph.op_graph.text import register_function
-from ngraph.op_graph.text import register_op
+from ngraph.op_graph.text import register_function, register_op
 from ngraph.ops.aligned import align
 from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, log, multiply, sqrt
 from ngraph.ops.state import persistent_tensor

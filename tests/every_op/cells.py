@@ -174,7 +174,7 @@ class Case:
         return [made[r] for r in self.roots], list(new.values()), values
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def case(record: str, dtype: str) -> Case:
     return Case(RECORDS[record], dtype)
 

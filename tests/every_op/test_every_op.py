@@ -3,13 +3,14 @@
 import cells
 import numpy as np
 import pytest
-from cells import CHECKS, FULL, RUNNERS, assert_close, case, differs
+from cells import CHECKS, FULL, RUNNERS, assert_close, case
 
 from ngraph.op_graph.op import ordered
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.op_graph.text import dumps, loads
 from ngraph.program.interpret import interpret, whole
 from ngraph.program.lower import lower
+from ngraph.program.text import arrays, equal, parse, text
 
 
 def every(check):
@@ -65,6 +66,17 @@ def test_saved(record, dtype, transformer):
     first, second = run(c.roots, before, values), run(again, after, values)
     assert first[1] == second[1]
     for a, b in zip(first[0], second[0], strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("record", list(cells.RECORDS))
+def test_program_text(record):
+    """What is printed of a program is parsed to an equal one, which gives the same bits."""
+    c = case(record, cells.dtypes_of(cells.RECORDS[record], "saved")[0])
+    program = lower(c.roots, c.holes).program
+    again = parse(text(program), arrays(program))
+    assert equal(program, again, notes=True)
+    for a, b in zip(interpret(program, c.values)[0], interpret(again, c.values)[0], strict=True):
         assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
 
 
