@@ -44,9 +44,7 @@ def torch_gradients(y, x, f, error):
 SPATIAL = {1: ("H",), 2: ("H", "W"), 3: ("D", "H", "W")}
 CASES = [
     (dims, stride, padding, dilation, groups)
-    for dims, (stride, padding, dilation, groups) in itertools.product(
-        (1, 2), itertools.product((1, 2, 3), (0, 1, 3), (1, 2), (1, 2))
-    )
+    for dims, (stride, padding, dilation, groups) in itertools.product((1, 2), itertools.product((1, 2, 3), (0, 1, 3), (1, 2), (1, 2)))
 ] + [(3, 1, 0, 1, 1), (3, 2, 1, 1, 1), (3, 2, 2, 2, 2), (3, 1, 1, 2, 2)]
 
 
@@ -104,9 +102,7 @@ def test_depthwise_and_names_of_channels_do_not_matter():
     x, xs = hole(h, n, w, c)
     f, fs = hole(r, c, s)
     y = conv(x, f, {"H": "R", "W": "S"}, groups="channels", padding="same")
-    theirs = torch.conv2d(
-        torch.tensor(xs.transpose(1, 3, 0, 2)), torch.tensor(fs.transpose(1, 0, 2)[:, None]), padding="same", groups=4
-    )
+    theirs = torch.conv2d(torch.tensor(xs.transpose(1, 3, 0, 2)), torch.tensor(fs.transpose(1, 0, 2)[:, None]), padding="same", groups=4)
     assert [a.name for a in y.axes] == ["H", "N", "W", "channels"]
     np.testing.assert_allclose(compute([y], {x: xs, f: fs})[0].transpose(1, 3, 0, 2), theirs.numpy(), rtol=1e-11)
 
@@ -185,7 +181,11 @@ def five(order=(0, 1, 2, 3, 4), names="KMPQN", open_lengths=False):
     x, xs = hole(c, d, h, w, n)
     f, fs = hole(c, t, r, s, k)
     theirs = torch.conv3d(
-        torch.tensor(xs.transpose(4, 0, 1, 2, 3)), torch.tensor(fs.transpose(4, 0, 1, 2, 3)), stride=(1, 2, 3), padding=(0, 1, 2), dilation=(2, 1, 2)
+        torch.tensor(xs.transpose(4, 0, 1, 2, 3)),
+        torch.tensor(fs.transpose(4, 0, 1, 2, 3)),
+        stride=(1, 2, 3),
+        padding=(0, 1, 2),
+        dilation=(2, 1, 2),
     )
     theirs = theirs.numpy().transpose(1, 2, 3, 4, 0)
     out = [ng.make_axis(None if open_lengths else m, name=name) for m, name in zip(theirs.shape, names, strict=True)]
