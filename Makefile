@@ -27,6 +27,12 @@ check: .venv-dev/installed  ## lint, format and types
 	.venv-dev/bin/ruff format --check .
 	.venv-dev/bin/mypy
 
+goldens: .venv-test/installed  ## rewrite expected texts and pictures; then read the diff
+	$(PYTEST) --update-goldens tests
+
+bench: .venv/installed  ## what the tool itself costs: import, building and simplifying large graphs, a call
+	.venv/bin/python bench/tool.py
+
 map: .venv/installed  ## draw which room imports which into out/rooms.svg, and name any import that goes up
 	@mkdir -p out
 	@.venv/bin/ngraph rooms -o out/rooms.svg

@@ -91,7 +91,12 @@ def plot(losses, path):
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     axes.plot(losses, color="0.8", linewidth=0.6, label="one batch")
     axes.plot(np.arange(window - 1, len(losses)), np.convolve(losses, np.ones(window) / window, "valid"), label=f"mean of {window}")
-    axes.set(xlabel="batch", ylabel="cross-entropy in nats", yscale="log", title=f"784-100-10 on {data.name}" if data.name == "MNIST" else data.name)
+    axes.set(
+        xlabel="batch",
+        ylabel="cross-entropy in nats",
+        yscale="log",
+        title=f"784-100-10 on {data.name}" if data.name == "MNIST" else data.name,
+    )
     axes.legend()
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)

@@ -1,8 +1,8 @@
 """Data sets for the examples: handwritten digits, from a folder, from the npm registry, or the small ones that ship here.
 
-    >>> data = digits()
-    >>> data.name, data.train.images.shape, data.test.images.shape
-    ('8x8 digits', (1437, 8, 8), (360, 8, 8))
+>>> data = digits()
+>>> data.name, data.train.images.shape, data.test.images.shape
+('8x8 digits', (1437, 8, 8), (360, 8, 8))
 """
 
 from ngraph.data.digits import Digits, Part, digits

@@ -105,7 +105,13 @@ def _what(op: Op, written: dict[Op, str]) -> str:
 def _box(op: Op, written: dict[Op, str], number: int, result: bool) -> Box:
     what = "" if op.hint and _kind(op) in ("placeholder", "variable") else _what(op, written)
     lines = [line for line in (op.hint or "", what, _type(op.type)) if line]
-    notes = [op.name, repr(op), *(f"{k} = {_attr(v)}" for k, v in op.attrs.items()), show_line(op.line), f"box {number}"]
+    notes = [
+        *([op.name] if op.hint else []),
+        repr(op),
+        *(f"{k} = {_attr(v)}" for k, v in op.attrs.items()),
+        show_line(op.line),
+        f"box {number}",
+    ]
     return Box(_kind(op), lines, "\n".join(notes), result)
 
 
@@ -133,7 +139,8 @@ def _with_references(whole: Picture) -> Picture:
     far = {(a, b) for a, b in whole.edges if row[b] - row[a] > (1 if a in leaf else FAR)}
     if not far:
         return whole
-    drawn, moved = Picture(), {}
+    drawn = Picture()
+    moved: dict[int, int] = {}
     inputs: dict[int, list[int]] = {}
     named = {a for a, _ in far if a not in leaf}
     for a, b in whole.edges:
@@ -182,16 +189,18 @@ def _curve(points: list[tuple[float, float]]) -> str:
     return " ".join(parts)
 
 
+def _svg_text(line: str, x: float, y: float) -> str:
+    look = ' class="type"' if line.endswith("]") else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}"{look}>{escape(line)}</text>'
+
+
 def _svg_box(box: Box, x: float, y: float) -> str:
     width, height = _size(box)
     style = f'fill="{FILLS[box.kind]}"' + (' stroke-width="2"' if box.result else "") + (' class="far"' if box.kind == "reference" else "")
     top = y - (len(box.lines) - 1) * LINE / 2 + 4
-    text = "".join(
-        f'<text x="{x:.1f}" y="{top + k * LINE:.1f}"{" class=" + chr(34) + "type" + chr(34) if line.endswith("]") else ""}>{escape(line)}</text>'
-        for k, line in enumerate(box.lines)
-    )
+    text = "".join(_svg_text(line, x, top + k * LINE) for k, line in enumerate(box.lines))
     corner = f'x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}"'
-    return f"<g><title>{escape(box.note)}</title><rect {corner} rx=\"5\" {style}/>{text}</g>"
+    return f'<g><title>{escape(box.note)}</title><rect {corner} rx="5" {style}/>{text}</g>'
 
 
 STYLE = """text{font:11px sans-serif;text-anchor:middle;fill:#222}

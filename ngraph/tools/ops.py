@@ -52,7 +52,11 @@ def spec() -> str:
     return "\n".join(["| op(inputs; attrs) | meaning |", "| --- | --- |", *rows])
 
 
-@verb("ops", "print the table of op records", lambda p: p.add_argument("--spec", action="store_true", help="the core ops as the spec has them"))
+@verb(
+    "ops",
+    "print the table of op records",
+    lambda p: p.add_argument("--spec", action="store_true", help="the core ops as the spec has them"),
+)
 def ops(arguments: Any) -> Answer:
     """`ngraph ops` and `ngraph ops --spec`."""
     if arguments.spec:

@@ -154,7 +154,9 @@ def rooms(arguments: Any) -> Answer:
     total, lines = sum(size.values()), []
     for room in sorted(size, key=lambda r: ORDER.index(r) if r in ORDER else -1):
         below = [b for a, b in arrows if a == room]
-        lines.append(f"{room or 'ngraph':16}{size[room]:6} lines {100 * size[room] / total:3.0f}%  {' '.join(sorted(below, key=ORDER.index))}")
+        lines.append(
+            f"{room or 'ngraph':16}{size[room]:6} lines {100 * size[room] / total:3.0f}%  {' '.join(sorted(below, key=ORDER.index))}"
+        )
     lines += [f"{i.file}:{i.line}: {i.room} imports {i.name}, which stands above it" for i in wrong]
     data = {r or "ngraph": {"lines": n, "imports": sorted(b for a, b in arrows if a == r)} for r, n in size.items()}
     return Answer("\n".join(lines), {"rooms": data, "wrong": [i._asdict() for i in wrong]})

@@ -1,9 +1,9 @@
 """`executor`: a transformer and a computation in one call, for programs that need only one.
 
-    >>> import ngraph as ng
-    >>> x = ng.placeholder(())
-    >>> float(executor(x + 1, x)(2))
-    3.0
+>>> import ngraph as ng
+>>> x = ng.placeholder(())
+>>> float(executor(x + 1, x)(2))
+3.0
 """
 
 from __future__ import annotations

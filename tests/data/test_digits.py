@@ -61,7 +61,12 @@ def test_gzipped_files_are_read(folder, files):
         ("train-images-idx3-ubyte", lambda b: b[:-7], "expected 15,680 bytes of data for its 20 x 28 x 28", "found 15,673"),
         ("train-images-idx3-ubyte", lambda b: b + b"more", "expected 15,680 bytes of data", "found 15,684"),
         ("t10k-labels-idx1-ubyte", lambda b: b[:5], "expected an IDX header of 8 bytes", "found 5 bytes in all"),
-        ("t10k-images-idx3-ubyte", lambda b: b"\x00\x00\x08\x01" + b[4:], "with 3 axes (it starts 00000803)", "a file that starts 00000801"),
+        (
+            "t10k-images-idx3-ubyte",
+            lambda b: b"\x00\x00\x08\x01" + b[4:],
+            "with 3 axes (it starts 00000803)",
+            "a file that starts 00000801",
+        ),
         ("t10k-labels-idx1-ubyte", lambda b: idx(np.zeros(9)), "expected 10 labels, one per image", "found 9"),
         ("t10k-labels-idx1-ubyte", lambda b: b[:-1] + b"\x0a", "expected labels from 0 to 9", "found 10"),
     ],
