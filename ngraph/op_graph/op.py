@@ -63,6 +63,17 @@ class Op:
     __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "serial", "backward", "__weakref__")
     __array_ufunc__ = None  # NumPy arrays leave `array + op` to us
 
+    if TYPE_CHECKING:  # the operators, which `ops` hands over
+
+        def _unary(self) -> Op: ...
+        def _binary(self, other: Any) -> Op: ...
+
+        __neg__ = __pos__ = __abs__ = __invert__ = _unary
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
+        __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _binary
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rshift__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = _binary
+
     def __init__(self, opdef: OpDef, inputs: tuple[Op, ...], attrs: dict[str, Any], type: Any, hint: str | None = None):
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
         self.serial = next(_serial)
