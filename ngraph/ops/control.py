@@ -15,7 +15,7 @@ from ngraph.errors import AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, op
+from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import ALL, as_ops, less
 
@@ -57,7 +57,9 @@ def _given(body: Body, values: Sequence[Any], inputs: Sequence[TensorType], more
         labels = _inner(v.type.axes, body, graph)
         missing = [a for a in labels if graph and a not in known]
         if missing:
-            raise AxisError(f"a body gives axis {', '.join(missing)}, which no input of its op has", fix="give a tensor with that axis as an input")
+            raise AxisError(
+                f"a body gives axis {', '.join(missing)}, which no input of its op has", fix="give a tensor with that axis as an input"
+            )
         axes = [known[a] if graph else a for a in labels]
         types.append(TensorType(Axes(axes) if graph else tuple(axes), v.type.dtype))
     return types
@@ -74,9 +76,7 @@ def _ordered(array: Any, have: Sequence[str], want: Sequence[str]) -> Any:
 def _run(call: Call, body: Body, arrays: Sequence[Any], types: Sequence[TensorType], results: Sequence[TensorType]) -> list[Any]:
     """A body run on arrays whose dims are in the order of `types`; its results in the order of `results`."""
     graph = _is_graph((*types, *results))
-    taken = [
-        _ordered(a, _outer(t.axes), _inner(v.type.axes, body, graph)) for a, t, v in zip(arrays, types, body.inputs, strict=True)
-    ]
+    taken = [_ordered(a, _outer(t.axes), _inner(v.type.axes, body, graph)) for a, t, v in zip(arrays, types, body.inputs, strict=True)]
     assert call.run_program is not None
     given = call.run_program(body, taken)
     return [_ordered(a, _inner(v.type.axes, body, graph), _outer(t.axes)) for a, v, t in zip(given, body.outputs, results, strict=True)]
@@ -135,7 +135,9 @@ def _scan_samples(s: Any) -> list[Op]:
     def two(a: Op, b: Op, x: Op, w: Op) -> tuple[Op, ...]:
         return b + w, a + x, a + b * x
 
-    def case(function: Callable[..., Any], axis: Any, carry: Sequence[Op], xs: Sequence[Op], consts: Sequence[Op] = (), reverse: bool = False) -> Op:
+    def case(
+        function: Callable[..., Any], axis: Any, carry: Sequence[Op], xs: Sequence[Op], consts: Sequence[Op] = (), reverse: bool = False
+    ) -> Op:
         slices = [Axes(a for a in x.axes if a != axis) for x in xs]
         body = s.body(function, *carry, *slices, *consts)
         return scan.build(*carry, *xs, *consts, body=body, axis=axis, reverse=reverse, carries=len(carry), xs=len(xs))
@@ -153,7 +155,7 @@ def _scan_samples(s: Any) -> list[Op]:
     ]
 
 
-scan = op(
+scan: OpDef = op(
     "scan",
     "A body once per index of an axis: carries go from one to the next, slices of xs go in, what else it gives is stacked.",
     type=_scan_type,
@@ -202,7 +204,7 @@ def _while_samples(s: Any) -> list[Op]:
     ]
 
 
-while_ = op(
+while_: OpDef = op(
     "while",
     "A body as long as a condition on what it carries holds.",
     type=_while_type,
@@ -245,7 +247,7 @@ def _cond_samples(s: Any) -> list[Op]:
     ]
 
 
-cond = op(
+cond: OpDef = op(
     "cond",
     "One of two bodies, as a bool scalar says; only that one runs.",
     type=_cond_type,
@@ -264,7 +266,9 @@ HOST_CALLS: dict[str, Callable[..., None]] = {"print": lambda text, *arrays: pri
 def _effect_type(inputs: tuple[TensorType, ...], kind: str, text: str = "") -> Any:
     """In an op-graph an effect has no value; lowering puts a token before its inputs, and that is what it gives."""
     if kind not in HOST_CALLS:
-        raise GraphError(f"effect {kind!r} is no registered host call; there are {', '.join(HOST_CALLS)}", fix="put it into HOST_CALLS first")
+        raise GraphError(
+            f"effect {kind!r} is no registered host call; there are {', '.join(HOST_CALLS)}", fix="put it into HOST_CALLS first"
+        )
     return inputs[0] if inputs and inputs[0].dtype is dtypes.token else None
 
 
@@ -273,7 +277,7 @@ def _effect(call: Call, token: Any, *arrays: np.ndarray) -> Any:
     return token
 
 
-effect = op(
+effect: OpDef = op(
     "effect",
     "Something outside happens, such as a line being printed; a token, taken and given, keeps such steps in order.",
     type=_effect_type,

@@ -17,7 +17,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, make_axis
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, op
+from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.op_graph.text import register_function, register_op
 from ngraph.ops.aligned import align
 from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, log, multiply, sqrt
@@ -100,14 +100,17 @@ def _state(s: Any, seed: int = 0x1234567890ABCDEF, step: int = 3) -> Op:
     return s.given(np.array([seed, step], np.uint64), s.axis(2, name="rng"), dtype=dtypes.uint64)
 
 
-random_bits = op(
+random_bits: OpDef = op(
     "random_bits",
     "Random words: Philox 4x32-10 of seed, step, stream and index; trips are the indices of the scans around it.",
     type=_random_bits_type,
     reference=_random_bits,
     grad=lambda op, dy, *inputs: (None,) * len(inputs),
     samples=lambda s: [
-        *(random_bits.build(_state(s), stream=8, axes=Axes(axes)) for axes in ((), (s.N,), (s.I, s.J), (s.J, s.I), (s.Z, s.J), (s.O, s.I - 1))),
+        *(
+            random_bits.build(_state(s), stream=8, axes=Axes(axes))
+            for axes in ((), (s.N,), (s.I, s.J), (s.J, s.I), (s.Z, s.J), (s.O, s.I - 1))
+        ),
         *(random_bits.build(_state(s), s.ints(low=t, high=t), s.ints(low=2, high=2), stream=8, axes=Axes((s.I, s.N))) for t in (0, 1)),
         random_bits.build(_state(s, (1 << 64) - 1, (1 << 64) - 1), stream=_WORD - 3, axes=Axes((s.N,))),
     ],
@@ -145,7 +148,7 @@ def _fraction_reference(call: Call, arrays: Sequence[np.ndarray], dtype: DType, 
     words = [align(_bits(state, trips, stream + k, call.shape(axes)), axes, call.axes).astype(np.uint64) for k in (0, 1)]
     bits = _FRACTION[dtype]
     whole = (words[0] >> np.uint64(5) << np.uint64(26)) + (words[1] >> np.uint64(6)) if bits == 53 else words[0] >> np.uint64(32 - bits)
-    return whole.astype(np.float64) / 2.0**bits
+    return np.asarray(whole.astype(np.float64) / 2.0**bits)
 
 
 def _uniform(op: Op, state: Op, *trips: Op) -> Op:
@@ -156,7 +159,7 @@ def _uniform(op: Op, state: Op, *trips: Op) -> Op:
 
 def _uniform_reference(call: Call, *arrays: np.ndarray) -> np.ndarray:
     u = _fraction_reference(call, arrays, call.dtype, call.attrs["stream"])
-    return (u * (call.attrs["high"] - call.attrs["low"]) + call.attrs["low"]).astype(call.dtype.np)
+    return np.asarray(u * (call.attrs["high"] - call.attrs["low"]) + call.attrs["low"]).astype(call.dtype.np)
 
 
 def _normal(op: Op, state: Op, *trips: Op) -> Op:
@@ -172,15 +175,17 @@ def _normal_reference(call: Call, *arrays: np.ndarray) -> np.ndarray:
     inner = dtypes.float64 if call.dtype is dtypes.float64 else dtypes.float32
     u, v = (_fraction_reference(call, arrays, inner, call.attrs["stream"] + k) for k in (0, 2))
     z = np.sqrt(-2 * np.log1p(-u)) * np.cos(2 * np.pi * v)
-    return (z * call.attrs["scale"] + call.attrs["loc"]).astype(call.dtype.np)
+    return np.asarray(z * call.attrs["scale"] + call.attrs["loc"]).astype(call.dtype.np)
 
 
-def _draws(s: Any, record: Any, cases: Sequence[dict[str, float]]) -> list[Op]:
-    shapes = [Axes(axes) for axes in ((), (s.N,), (s.J, s.I), (s.I, s.J), (s.Z, s.J), (s.O, s.I), (s.I, s.I - 1), (s.axis(64, name="S"), s.N))]
+def _draws(s: Any, record: OpDef, cases: Sequence[dict[str, float]]) -> list[Op]:
+    shapes = [
+        Axes(axes) for axes in ((), (s.N,), (s.J, s.I), (s.I, s.J), (s.Z, s.J), (s.O, s.I), (s.I, s.I - 1), (s.axis(64, name="S"), s.N))
+    ]
     return [record.build(_state(s), axes=axes, dtype=s.dtype, stream=4 * k, **case) for case in cases for k, axes in enumerate(shapes)]
 
 
-uniform_record = op(
+uniform_record: OpDef = op(
     "uniform",
     "Random numbers from low up to, not including, high.",
     type=_draw_type,
@@ -190,7 +195,7 @@ uniform_record = op(
     samples=lambda s: _draws(s, uniform_record, [{"low": 0.0, "high": 1.0}, {"low": -2.0, "high": 3.0}]),
     error=5e-7,
 )
-normal_record = op(
+normal_record: OpDef = op(
     "normal",
     "Random numbers from the bell curve around loc, with standard deviation scale.",
     type=_draw_type,
@@ -203,7 +208,7 @@ normal_record = op(
 )
 
 
-def _drawn(record: Any, x: Any, axes: Any, dtype: Any, **numbers: float) -> Op:
+def _drawn(record: OpDef, x: Any, axes: Any, dtype: Any, **numbers: float) -> Op:
     if (x is None) == (axes is None):
         raise AxisError(f"{record.name} needs axes", fix=f"ng.{record.name}([A, B]), or a tensor that has the axes")
     shape = axes if x is None else x.axes if isinstance(x, Op) else x

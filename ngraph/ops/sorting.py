@@ -16,7 +16,7 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.expr import ExprLike, Run
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, op
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, maximum, where
 from ngraph.ops.rearrange import broadcast, find_axis, iota, product, rename_record
@@ -41,13 +41,15 @@ def _argreduce_type(inputs: tuple[TensorType, ...], kind: str, axes: tuple[Any, 
 
 def _argreduce(call: Call, x: np.ndarray) -> np.ndarray:
     kind, axes = call.attrs["kind"], call.attrs["axes"]
-    rows = align(wide(x), call.inputs[0].axes, (*call.axes, *axes)).reshape(*call.shape(call.axes), int(np.prod(call.shape(axes), dtype=int)))
+    rows = align(wide(x), call.inputs[0].axes, (*call.axes, *axes)).reshape(
+        *call.shape(call.axes), int(np.prod(call.shape(axes), dtype=int))
+    )
     if not rows.shape[-1]:
         return np.zeros(rows.shape[:-1], np.int32)
     return np.asarray({"max": np.argmax, "min": np.argmin}[kind](rows, axis=-1)).astype(np.int32)
 
 
-argreduce = op(
+argreduce: OpDef = op(
     "argreduce",
     "Where the largest or smallest stands: the flat position over the axes in their order; the first of equal ones, NaN before all.",
     type=_argreduce_type,
@@ -165,7 +167,7 @@ def _cumulate_samples(s: Any) -> list[Op]:
     return [*plain, *edges]
 
 
-cumulate = op(
+cumulate: OpDef = op(
     "cumulate",
     "The running sum, product, largest or smallest along an axis; exclusive: without the element itself; reverse: from the end.",
     type=_cumulate_type,
@@ -242,7 +244,7 @@ def _sort_samples(s: Any) -> list[Op]:
     return [sort_record.build(*xs, axis=axis, descending=d) for d in (False, True) for case in cases for xs, axis in [case()]]
 
 
-sort_record = op(
+sort_record: OpDef = op(
     "sort",
     "The first input in order along an axis, and the others moved alike; equal elements keep their order, NaN stands last.",
     type=_sort_type,
@@ -273,7 +275,9 @@ def _compact_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], axis: A
     if c.dtype.kind != "bool":
         raise DTypeError(f"compact of {c.dtype}", fix="compare it with something first")
     if set(axes) != set(c.axes) or axis in c.axes:
-        raise AxisError(f"compact of {list(c.axes)} over {list(axes)} along {axis}", fix="name all of its axes, and a new one for the result")
+        raise AxisError(
+            f"compact of {list(c.axes)} over {list(axes)} along {axis}", fix="name all of its axes, and a new one for the result"
+        )
     one = Axes((axis,)) if type(axis) is Axis else (axis,)
     return TensorType(one, dtypes.int32), TensorType(one[:0], dtypes.int32)
 
@@ -283,7 +287,7 @@ def _compact(call: Call, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found, np.asarray(len(found), np.int32)
 
 
-compact_record = op(
+compact_record: OpDef = op(
     "compact",
     "The flat positions where c holds, along a new axis whose length is known once it has run; and how many.",
     type=_compact_type,

@@ -53,6 +53,7 @@ class Source:
     def x(self, *axes: Axis, low: float = -2, high: float = 2) -> Op:
         """Distinct values between low and high, in no order; integers reach eight times as far."""
         count = math.prod(len(a) for a in axes)
+        values: np.ndarray
         if self.kind == "float":
             steps = self._draw.permutation(count) + self._draw.uniform(0.25, 0.75, count)
             values = (low + (high - low) * steps / max(count, 1)).astype(np.float32)
@@ -69,10 +70,10 @@ class Source:
     def special(self, *axes: Axis) -> Op:
         """Ties, signed zeros, NaN and infinities of floats; the extremes of integers."""
         lowest, highest = self.dtype.lowest, self.dtype.highest
-        values: list[Any] = {
-            "float": [1.0, -0.0, 0.0, 1.0, -np.inf, -1.0, np.inf, 0.5, np.nan, 2.5, -1.0, 1e-30, -3e4],
-            "bool": [True, False, False, True],
-        }.get(self.kind, [1, 0, highest, 1, lowest, 2, highest - 1, lowest + 1, 3])
+        if self.kind == "float":
+            values: list[Any] = [1.0, -0.0, 0.0, 1.0, -np.inf, -1.0, np.inf, 0.5, np.nan, 2.5, -1.0, 1e-30, -3e4]
+        else:
+            values = [True, False, False, True] if self.kind == "bool" else [1, 0, highest, 1, lowest, 2, highest - 1, lowest + 1, 3]
         count = math.prod(len(a) for a in axes)
         start = int(self._draw.integers(len(values)))
         with np.errstate(all="ignore"):
@@ -119,7 +120,12 @@ class Source:
         ]
         plain = [f(self.x(*a, low=low, high=high), self.x(*b, low=low, high=high)) for a, b in pairs]
         n, m = self.axis(26, name="S"), self.axis(13, name="T")
-        return [*plain, f(self.special(n), self.special(m)), f(self.special(i, self.N), self.x(i)), f(self.x(self.N), self.special(self.N, i))]
+        return [
+            *plain,
+            f(self.special(n), self.special(m)),
+            f(self.special(i, self.N), self.x(i)),
+            f(self.x(self.N), self.special(self.N, i)),
+        ]
 
 
 def samples(record: OpDef, dtype: Any, seed: int = 0) -> tuple[Source, list[Op]]:

@@ -84,7 +84,7 @@ class Case:
     # slopes
     @functools.cached_property
     def steep(self) -> dict[int, list[Op]]:
-        """Which float results depend on regular inputs alone, and are computed without rounding to another float type; with those inputs."""
+        """Which float results depend on regular inputs alone, with no rounding to another float type between; and those inputs."""
         found = {}
         rough, regular = set(self.source.rough), {h for h in self.source.smooth if h.dtype.is_float and 0 not in h.axes.lengths}
         for k, t in enumerate(self.tensors):
@@ -109,7 +109,9 @@ class Case:
             weights = self._draw(t).uniform(0.5, 1.5, t.axes.lengths).astype(np.float32).astype(t.dtype.np)
             finite = np.isfinite(exact.expected[0][k])
             kept = t * ng.constant(weights, t.axes)
-            found.append((ng.sum(kept if finite.all() else ng.where(ng.constant(finite, t.axes), kept, 0.0), out_axes=()), self.inputs_of(k)))
+            found.append(
+                (ng.sum(kept if finite.all() else ng.where(ng.constant(finite, t.axes), kept, 0.0), out_axes=()), self.inputs_of(k))
+            )
         return found
 
     def inputs_of(self, k: int) -> list[Op]:
@@ -122,7 +124,11 @@ class Case:
     @functools.cached_property
     def directions(self) -> dict[Op, np.ndarray]:
         """For each regular input a direction, exact in float32."""
-        return {h: self._draw(h).uniform(-1, 1, h.axes.lengths).astype(np.float32).astype(h.dtype.np) for _, inputs in self.slopes for h in inputs}
+        return {
+            h: self._draw(h).uniform(-1, 1, h.axes.lengths).astype(np.float32).astype(h.dtype.np)
+            for _, inputs in self.slopes
+            for h in inputs
+        }
 
     def moved(self, by: float) -> Arrays:
         return [v + by * self.directions[h] if h in self.directions else v for h, v in zip(self.holes, self.values, strict=True)]

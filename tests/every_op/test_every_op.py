@@ -58,7 +58,7 @@ def test_saved(record, dtype, transformer):
     """A graph that was written and read again gives the same bits."""
     c = case(record, dtype)
     again = loads(dumps(c.roots))
-    kept = {h: v for h, v in zip(c.holes, c.values, strict=True)}
+    kept = dict(zip(c.holes, c.values, strict=True))
     before, after = ([o for o in ordered(roots) if o.is_placeholder] for roots in (c.roots, again))
     values = [kept[h] for h in before]
     assert [h.type for h in before] == [h.type for h in after]

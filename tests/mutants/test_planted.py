@@ -75,7 +75,9 @@ def in_numpy(name, wrong):
 
 def takes_any_buffer(self, k, call):
     target = call.targets[0]
-    return next((a for a in call.args if type(a) is numpy_ops.Var and a in self.free and a.dtype is target.dtype and a.shape == target.shape), None)
+    return next(
+        (a for a in call.args if type(a) is numpy_ops.Var and a in self.free and a.dtype is target.dtype and a.shape == target.shape), None
+    )
 
 
 def forgets_duals(m):
@@ -97,7 +99,12 @@ right_fit = autodiff.fit
 
 PLANTED = {
     "a wrong derivative": (record_field("tanh", "grad", lambda op, dy, x: dy * (1.0 - op)), "test_gradient", "tanh", "oracle"),
-    "operands exchanged": (record_field("divide", "grad", lambda op, dy, x, y: (-(dy * op / y), dy / y)), "test_gradient", "divide", "oracle"),
+    "operands exchanged": (
+        record_field("divide", "grad", lambda op, dy, x, y: (-(dy * op / y), dy / y)),
+        "test_gradient",
+        "divide",
+        "oracle",
+    ),
     "a dropped mask": (record_field("where", "grad", lambda op, dy, c, x, y: (None, dy, dy)), "test_gradient", "where", "oracle"),
     "a right first derivative that has none": (
         record_field("exp", "grad", lambda op, dy, x: dy * ng.stop_gradient(op)),
@@ -106,7 +113,12 @@ PLANTED = {
         "oracle",
     ),
     "a broadcast not summed back": (lambda m: m.setattr(autodiff, "fit", largest_contribution), "test_gradient", "add", "oracle"),
-    "a wrong lowering": (record_field("sigmoid", "lower", lambda op, x: 1.0 / (ng.exp(x) + 1.0)), "test_lowered_is_whole", "sigmoid", "oracle"),
+    "a wrong lowering": (
+        record_field("sigmoid", "lower", lambda op, x: 1.0 / (ng.exp(x) + 1.0)),
+        "test_lowered_is_whole",
+        "sigmoid",
+        "oracle",
+    ),
     "axes by position": (lambda m: m.setattr(aligned, "align", by_position), "test_orders", "add", "oracle"),
     "swapped axes": (
         lambda m: m.setattr(numpy_ops.Translator, "permuted", lambda self, ref, dims: numpy_ops.Ref(ref.var, dims)),
@@ -116,14 +128,21 @@ PLANTED = {
     ),
     "a dual lost when saved": (forgets_duals, "test_saved", "add", "oracle"),
     "a wrong identity": (
-        in_numpy("cumulate", lambda f, function, x, dim, exclusive, reverse, start: f(function, x, dim, exclusive, reverse, x.dtype.type(0))),
+        in_numpy(
+            "cumulate", lambda f, function, x, dim, exclusive, reverse, start: f(function, x, dim, exclusive, reverse, x.dtype.type(0))
+        ),
         "test_value",
         "cumulate",
         "direct",
     ),
     "a direction ignored": (in_numpy("scan", lambda f, *args: f(*args[:5], False, *args[6:])), "test_value", "scan", "direct"),
     "wrapping for saturation": (in_numpy("saturate", lambda f, x, dtype: x.astype(dtype)), "test_value", "cast", "direct"),
-    "out of range clipped": (in_numpy("gather", lambda f, x, i, mode, *rest, **k: f(x, i, "clip", *rest, **k)), "test_value", "gather", "direct"),
+    "out of range clipped": (
+        in_numpy("gather", lambda f, x, i, mode, *rest, **k: f(x, i, "clip", *rest, **k)),
+        "test_value",
+        "gather",
+        "direct",
+    ),
     "an unstable sort": (
         in_numpy("sorted_positions", lambda f, key, dim, descending: np.flip(f(np.flip(key, dim), dim, descending), dim)),
         "test_value",

@@ -68,7 +68,9 @@ def test_groups_are_an_axis_of_both(groups, stride, pad):
     flat = torch.tensor(x.reshape(2, -1, 10)), torch.tensor(f.reshape(-1, 2, 3))
     wanted = torch.nn.functional.conv1d(*flat, stride=stride, padding=pad, groups=groups)
     names = [a.name for a in made.axes]
-    np.testing.assert_allclose(np.transpose(got, [names.index(n) for n in "NGKP"]), wanted.numpy().reshape(2, groups, 3, -1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        np.transpose(got, [names.index(n) for n in "NGKP"]), wanted.numpy().reshape(2, groups, 3, -1), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("stride,pad,window", [(1, 0, 2), (2, 1, 3), (3, 1, 3), (2, 0, 4)])
@@ -126,7 +128,9 @@ def test_sort_is_stable_with_nan_last(descending):
     I, J = axes(I=3, J=40)
     x = DRAW.integers(-4, 5, (3, 40)).astype(np.float32)
     keep = DRAW.permutation(120).reshape(3, 40)
-    (key, moved) = run(lambda a, v: sorting.parts(sorting.sort_record.build(a, v, axis=J, descending=descending)), (x, [I, J]), (keep, [I, J]))
+    (key, moved) = run(
+        lambda a, v: sorting.parts(sorting.sort_record.build(a, v, axis=J, descending=descending)), (x, [I, J]), (keep, [I, J])
+    )
     wanted, places = torch.sort(torch.tensor(x), dim=1, descending=descending, stable=True)
     np.testing.assert_array_equal(key, wanted.numpy())
     np.testing.assert_array_equal(moved, np.take_along_axis(keep, places.numpy(), 1))
