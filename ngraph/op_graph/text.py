@@ -284,7 +284,7 @@ def decoding(data: Any, kind: str, decode: Callable[[Any, Decoder], Any], arrays
     try:
         decoder.arrays = {**{name: _unpacked(a) for name, a in data.get("arrays", {}).items()}, **arrays}
         return decode(data, decoder)
-    except (Exception, RecursionError) as e:
+    except Exception as e:
         what = str(e).split("\n")[0] if isinstance(e, NgraphError) else f"{type(e).__name__}: {_short(str(e)[:200])}"
         raise ParseError(f"this {kind} cannot be read, at {decoder.at or 'its start'}: {what}") from e
 
@@ -366,7 +366,9 @@ def _beside(path: str) -> str | None:
 
 
 def _is_ours(name: Any, path: str) -> bool:
-    return type(name) is str and os.path.basename(name) == name and name.endswith(".safetensors") and name.startswith(os.path.basename(path) + ".")
+    if type(name) is not str or os.path.basename(name) != name:
+        return False
+    return name.startswith(os.path.basename(path) + ".") and name.endswith(".safetensors")
 
 
 def read_json(path: str | os.PathLike[str]) -> tuple[Any, dict[str, np.ndarray]]:
@@ -382,7 +384,7 @@ def read_json(path: str | os.PathLike[str]) -> tuple[Any, dict[str, np.ndarray]]
     try:
         with safe_open(os.path.join(os.path.dirname(path), name), framework="np") as tensors:
             types = json_of((tensors.metadata() or {}).get("dtypes", "{}"))
-            return data, {n: _typed_view(tensors.get_tensor(n), types.get(n)) for n in tensors.keys()}  # noqa: SIM118
+            return data, {n: _typed_view(tensors.get_tensor(n), types.get(n)) for n in tensors.keys()}
     except (SafetensorError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as e:
         raise ParseError(f"{name}, the arrays of {os.path.basename(path)}, cannot be read: {_short(str(e))}") from e
 
@@ -485,12 +487,9 @@ def _op_to_json(op: Op, e: Encoder, type_number: Callable[[TensorType], int], no
                 notes[id(op.metadata)] = len(table) - 1
             made["notes"] = notes[id(op.metadata)]
     except (TypeError, KeyError) as error:
-        is_function = what == "initial_value" and callable(op.attrs.get(what))
-        raise GraphError(
-            f"{op.opdef.name} {op.label} cannot be saved: {what} {error}",
-            line=op.line,
-            fix="give its initial value as a number or an array" if is_function else f"ngraph.op_graph.text.register_{'function' if callable(op.attrs.get(what)) else 'codec'} lets it be saved",
-        ) from None
+        register = "register_function" if callable(op.attrs.get(what)) else "register_codec"
+        fix = "give it as a number or an array" if what == "initial_value" else f"ngraph.op_graph.text.{register} lets it be saved"
+        raise GraphError(f"{op.opdef.name} {op.label} cannot be saved: {what} {error}", line=op.line, fix=fix) from None
     if op.type is not None:
         made["type"] = [type_number(t) for t in op.type] if type(op.type) is tuple else type_number(op.type)
     for field, value in (("name", op.hint), ("scope", op.scope), ("line", op.line)):
@@ -596,7 +595,8 @@ def _op_from_json(item: dict[str, Any], d: Decoder, types: list[TensorType], not
     inputs = tuple([d.value(n) for n in item["inputs"]])
     attrs = {typed(k, str): d.decode(v) for k, v in item.get("attrs", {}).items()}
     said = item.get("type")
-    type_ = None if said is None else tuple([types[index(n, len(types))] for n in said]) if type(said) is list else types[index(said, len(types))]
+    several = [types[index(n, len(types))] for n in (said if type(said) is list else () if said is None else (said,))]
+    type_ = tuple(several) if type(said) is list else several[0] if several else None
     found = record.type(tuple([i.type for i in inputs]), **attrs)
     if _plain(found) != _plain(type_):
         raise ValueError(f"{record.name} gives {found}, and the file says {type_}")

@@ -86,7 +86,7 @@ class _Printer:
 
     def __init__(self, origins: bool, strict: bool = True, outer: _Printer | None = None):
         self.origins, self.strict = origins, strict
-        self.depth = outer.depth if outer else 0
+        self.depth: int = outer.depth if outer else 0
         self.names: dict[Value, str] = {}
         self.arrays: dict[str, np.ndarray] = outer.arrays if outer else {}
         self.array_names: dict[ArrayRef, str] = outer.array_names if outer else {}
@@ -139,7 +139,8 @@ class _Printer:
 
     def step(self, s: Step) -> str:
         names = self.names
-        line = f"{', '.join(map(self.defined, s.results))} = {self.word(s.op)}({', '.join([names.get(v) or self.used(v) for v in s.inputs])})"
+        inputs = ", ".join([names.get(v) or self.used(v) for v in s.inputs])
+        line = f"{', '.join(map(self.defined, s.results))} = {self.word(s.op)}({inputs})"
         if s.attrs:
             line += f" {{{', '.join([f'{self.word(k)}: {self.attr(a, s)}' for k, a in s.attrs.items()])}}}"
         return line + self.origin(s.origin) if self.origins else line
@@ -147,12 +148,12 @@ class _Printer:
     def origin(self, origin: tuple[Origin, ...]) -> str:
         shown = self.origin_texts.get(origin)
         if shown is None:
-            each = [
-                self.word(o.name) + (f" in {json.dumps(o.scope)}" if o.scope else "") + (f" at {json.dumps(o.file)}:{o.line}" if o.file or o.line else "")
-                for o in origin
-            ]
-            shown = self.origin_texts[origin] = f"  # {', '.join(each)}"
+            shown = self.origin_texts[origin] = f"  # {', '.join(map(self.one_origin, origin))}"
         return shown
+
+    def one_origin(self, o: Origin) -> str:
+        scope = f" in {json.dumps(o.scope)}" if o.scope else ""
+        return self.word(o.name) + scope + (f" at {json.dumps(o.file)}:{o.line}" if o.file or o.line else "")
 
     def word(self, s: str) -> str:
         """A name: bare where it is a plain one."""
@@ -179,13 +180,13 @@ class _Printer:
             with _Deeper(self, s):
                 return f"[{', '.join([self.attr(x, s) for x in a])}]"
         if kind is DType:
-            return a.name
+            return str(a.name)
         if kind is str:
             return json.dumps(a)
         if kind is float:
             return _float(a)
         if kind is bool or a is None:
-            return {True: "true", False: "false", None: "none"}[a]
+            return "none" if a is None else "true" if a else "false"
         if isinstance(a, Expr):
             return expr.text(a, self.leaf)
         if kind is ArrayRef:
@@ -211,8 +212,10 @@ class _Printer:
                     name = f"{base}_{n}"
                 self.array_names[ref], self.arrays[name] = name, a
             return f"array({json.dumps(name)})"
-        items = a.astype(np.float64).ravel().tolist() if ref.dtype.is_float else a.ravel().tolist()
-        if ref.dtype.is_float and np.array(items, np.float64).astype(a.dtype).tobytes() != a.tobytes():
+        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one, so is written as bytes
+            items = a.astype(np.float64).ravel().tolist() if ref.dtype.is_float else a.ravel().tolist()
+            exact = not ref.dtype.is_float or np.array(items, np.float64).astype(a.dtype).tobytes() == a.tobytes()
+        if not exact:
             return f"array({ref.dtype.name}, {list(a.shape)}, {json.dumps(a.tobytes().hex())})"
         shown = ", ".join([_float(x) if type(x) is float else str(x).lower() for x in items])
         return f"array({ref.dtype.name}, {list(a.shape)}, [{shown}])"
@@ -279,7 +282,7 @@ class _Parser:
 
     def __init__(self, source: str, arrays: Mapping[str, Any]):
         self.source, self.given = source, arrays
-        self.tokens = _TOKEN.findall(source)
+        self.tokens: list[str] = _TOKEN.findall(source)
         self.tokens.append(_END)
         self.k = 0
         self.depth = 0
@@ -308,7 +311,9 @@ class _Parser:
 
     def found(self) -> str:
         token = self.tokens[self.k]
-        return "the end" if token == _END else "the end of the line" if token[0] == "\n" else token if len(token) <= 40 else token[:37] + "..."
+        if token == _END or token[0] == "\n":
+            return "the end" if token == _END else "the end of the line"
+        return token if len(token) <= 40 else token[:37] + "..."
 
     # tokens
     def expect(self, token: str) -> None:
@@ -331,7 +336,7 @@ class _Parser:
 
     def unquoted(self, token: str) -> str:
         try:
-            return json.loads(f'"{token[1:-1]}"') if "\\" in token else _printable(token[1:-1])
+            return str(json.loads(f'"{token[1:-1]}"'))
         except ValueError:
             self.fail(f"this string is not one as JSON has it: {token[:60]}", self.k - 1)
 
@@ -721,12 +726,6 @@ _CONSTANT = {"true": True, "false": False, "none": None}
 _LEAF = {"Len": Len, "Idx": Idx, "Run": Run}
 
 
-def _printable(s: str) -> str:
-    if s.isprintable():
-        return s
-    return json.loads(f'"{s}"')  # refuses control characters
-
-
 # ---- structural equality ----------------------------------------------------------------------------------------------
 
 
@@ -766,7 +765,9 @@ class _Pairing:
         if len(a) != len(b):
             return False
         for v, w in zip(a, b, strict=True):
-            if self.there.setdefault(v, w) is not w or self.back.setdefault(w, v) is not v or v.type != w.type or (self.notes and v.hint != w.hint):
+            if self.there.setdefault(v, w) is not w or self.back.setdefault(w, v) is not v or v.type != w.type:
+                return False
+            if self.notes and v.hint != w.hint:
                 return False
         return True
 
@@ -824,7 +825,9 @@ def to_json(program: Program, arrays: dict[str, np.ndarray] | None = None) -> di
 
 def from_json(data: dict[str, Any] | str, arrays: Mapping[str, Any] | None = None) -> Program:
     """The program that `to_json` was given. Raises ParseError for what is none, or has a newer format."""
-    return decoding(json_of(data) if isinstance(data, (str, bytes)) else data, KIND, lambda d, decoder: _decode(d["program"], decoder), arrays or {})
+    data = json_of(data) if isinstance(data, (str, bytes)) else data
+    program: Program = decoding(data, KIND, lambda d, decoder: _decode(d["program"], decoder), arrays or {})
+    return program
 
 
 def save(program: Program, path: str | os.PathLike[str]) -> None:
@@ -862,7 +865,7 @@ def _encode(p: Program, outer: Encoder) -> dict[str, Any]:
     return {
         "name": p.name,
         "axes": [[str(a), p.hints.get(a, str(a)), e.encode(length)] for a, length in p.axes.items()],
-        "types": [[t.dtype.name, list(t.axes)] for t in types],
+        "types": [[t.dtype.name, list(map(str, t.axes))] for t in types],
         "values": values,
         "inputs": list(map(number, p.inputs)),
         "state_in": [[s.name, number(s.value)] for s in p.state_in],
@@ -898,7 +901,8 @@ def _decode(data: Any, outer: Decoder) -> Program:
         if n in taken:
             raise ValueError(f"value {n} is defined twice")
         taken.add(n)
-        return d.value(n)
+        value: Value = d.value(n)
+        return value
 
     outer.at = "inputs"
     p = Program(axes, {axis(a): typed(hint, str) for a, hint, _ in data["axes"]}, name=typed(data["name"], str))

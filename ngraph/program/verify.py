@@ -281,18 +281,11 @@ def _rule(c: _Check, s: Step) -> Complaint:
     except Exception as e:
         message = str(e).split("\n")[0]
         return f"its record refuses it: {message if isinstance(e, NgraphError) else f'{type(e).__name__}: {message}'}"
-    results = s.results
-    if type(made) is TensorType:
-        if len(results) == 1:
-            t = results[0].type
-            if t is made or (t.dtype is made.dtype and (t.axes == made.axes or (len(t.axes) == len(made.axes) and set(t.axes) == set(made.axes)))):
-                return None
-        made = (made,)
-    made = made or ()
-    if len(made) != len(results):
-        return f"it has {len(results)} results, its record gives {len(made)}: {', '.join(map(repr, made))}"
-    for v, t in zip(results, made, strict=True):
-        if v.type.dtype is not t.dtype or set(v.type.axes) != set(t.axes):
+    made = (made,) if type(made) is TensorType else made or ()
+    if len(made) != len(s.results):
+        return f"it has {len(s.results)} results, its record gives {len(made)}: {', '.join(map(repr, made))}"
+    for v, t in zip(s.results, made, strict=True):
+        if v.type.dtype is not t.dtype or (v.type.axes != t.axes and set(v.type.axes) != set(t.axes)):
             return f"{_show(v)} should be {t!r}"
     return None
 
