@@ -38,13 +38,15 @@ class _Streams:
 
     def __init__(self) -> None:
         self.next = 0
+        self.taken: set[int] = set()  # those of loaded graphs too, so that no later op repeats their numbers
 
     def fresh(self) -> int:
-        return self.next & _WORD
+        while self.next in self.taken:
+            self.next = (self.next + 4) & _WORD
+        return self.next
 
     def seen(self, stream: int) -> None:
-        """Ids of loaded graphs count too, so that no later op repeats their numbers."""
-        self.next = max(self.next, stream // 4 * 4 + 4)
+        self.taken.add(stream // 4 * 4)
 
 
 _streams = _Streams()

@@ -81,9 +81,12 @@ def test_saved_streams_stay_and_are_not_given_again():
     a = ng.normal([N])
     (again,) = loads(dumps([a]))
     np.testing.assert_array_equal(draw(a)[0], draw(again)[0])
-    far = a.attrs["stream"] + 400
-    ops.uniform_record.build(ops.rng, **{**ng.uniform([N]).attrs, "stream": far})  # as loading does
-    assert ng.uniform([N]).attrs["stream"] > far
+    attrs = ng.uniform([N]).attrs
+    loaded = [attrs["stream"] + 4 * k for k in (1, 2, 5)] + [2**32 - 4]
+    for stream in loaded:
+        ops.uniform_record.build(ops.rng, **{**attrs, "stream": stream})  # as loading does
+    made = [ng.uniform([N]).attrs["stream"] for _ in range(8)]
+    assert len({*made, *loaded, attrs["stream"]}) == 8 + 4 + 1 and all(stream % 4 == 0 for stream in made)
 
 
 def test_no_derivative_flows():
