@@ -20,7 +20,8 @@ from ngraph.tools import graph
 
 data = mnist_or_digits()
 random = np.random.default_rng(0)
-BATCH, EPOCHS, RATE, MOMENTUM = 100, int(os.environ.get("EPOCHS", 10)), 0.1, 0.9
+BATCH, RATE, MOMENTUM = 100, 0.1, 0.9
+EPOCHS = int(os.environ.get("EPOCHS", 10 if len(data.train) > 10_000 else 60))
 TEST_BATCH = max(n for n in range(1, 2001) if len(data.test) % n == 0)  # so that no test image is left out
 
 # ---- the axes: an image has rows and columns, a layer has features, a batch has examples
@@ -79,11 +80,11 @@ def progress(steps):
 
 
 def plot(losses, path):
-    """The loss of each batch and its running mean, where matplotlib is installed."""
+    """The loss of each batch and its running mean, where matplotlib is installed; the path, or why there is none."""
     try:
         import matplotlib
     except ImportError:
-        return "no loss plot: matplotlib is not installed"
+        return "(no loss plot, for matplotlib is not installed)"
     matplotlib.use("agg")
     import matplotlib.pyplot as plt
 
@@ -95,7 +96,7 @@ def plot(losses, path):
         xlabel="batch",
         ylabel="cross-entropy in nats",
         yscale="log",
-        title=f"784-100-10 on {data.name}" if data.name == "MNIST" else data.name,
+        title=f"Training on {data.name}",
     )
     axes.legend()
     axes.grid(alpha=0.3)
@@ -122,12 +123,12 @@ def main():
     correct = sum(int(evaluate(images, labels)) for images, labels in data.test.batches(TEST_BATCH))
     transformer.save("out/weights.safetensors")
     graph.save([loss, learn], "out/graph.svg")
-    pictures = plot(losses, "out/loss.png")
+    plotted = plot(losses, "out/loss.png")
     print(
         f"data set     {data.name}: {len(data.train):,} images to train, {len(data.test):,} to test",
         f"accuracy     {correct / len(data.test):.2%} ({correct:,} of {len(data.test):,} test images)",
         f"time         {seconds:.1f} s for {EPOCHS} times through the data, on the transformer {transformer.name!r}",
-        f"left behind  {pictures}, out/graph.svg, out/weights.safetensors",
+        f"left behind  out/graph.svg, out/weights.safetensors, {plotted}",
         sep="\n",
     )
 
