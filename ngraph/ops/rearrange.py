@@ -133,7 +133,8 @@ def broadcast(x: Any, axes: Any) -> Op:
             details=(show_input(x),),
             fix="broadcasting only adds axes; take one away with ng.sum or a slice, or rename it with ng.map_roles",
         )
-    return x if tuple(x.axes) == tuple(axes) else broadcast_record.build(x, axes=axes)
+    same = len(axes) == len(x.axes) and all(a == b and a.size == b.size for a, b in zip(x.axes, axes, strict=True))
+    return x if same else broadcast_record.build(x, axes=axes)
 
 
 def axes_with_order(x: Any, axes: Any) -> Op:
@@ -449,6 +450,20 @@ def _scattered(op: Op, dy: Op, x: Op) -> Op:
     return REGISTRY["scatter"].build(zeros, *indices, dy, axes=places, combine="add", mode="fill")
 
 
+def _reindex_prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    """Axes named in the indices are those of x and of the result, with the lengths that they have there."""
+    x, axes = as_op(inputs[0]), Axes(attrs["axes"])
+    own = {a: a for a in axes}
+
+    def resolved(e: ExprLike) -> ExprLike:
+        return expr.substitute(e, lambda leaf: Idx(own.get(leaf.of, leaf.of)) if isinstance(leaf, Idx) else leaf)
+
+    pairs = attrs["index"].items() if isinstance(attrs["index"], Mapping) else attrs["index"]
+    index = tuple([(find_axis(x, a, "reindex"), resolved(e)) for a, e in pairs])
+    guard = tuple([resolved(g) for g in attrs.get("guard", ())])
+    return (x,), {"axes": axes, "index": index, "guard": guard, "fill": attrs.get("fill", 0)}
+
+
 def _reindex_gradient(op: Op, dy: Op, x: Op) -> Op:
     read = _Solution(op, x).read(op, dy)
     return _scattered(op, dy, x) if read is None else read
@@ -459,6 +474,7 @@ reindex: OpDef = op(
     "x read at indices that are expressions over the result's: slice, reverse, pad, window, flatten, diagonal, dilate, tile.",
     type=_reindex_type,
     reference=_reindex_reference,
+    prepare=_reindex_prepare,
     grad=_reindex_gradient,
     samples=lambda s: _reindex_samples(s),
     kinds=ALL,
