@@ -279,9 +279,9 @@ def convolve(x: Array, f: Array, spatial: Sequence[tuple[int, int, int, int]], o
     b, g, c = x.shape[:3]
     k, size, n = f.shape[1], f.shape[3:], len(out)
     taps, places = int(np.prod(size)), int(np.prod(out))
-    result = np.zeros((b, g, k, *out), x.dtype)
-    if not (result.size and f.size and x.size):
-        return result
+    if not (places and f.size and x.size):
+        return np.zeros((b, g, k, *out), x.dtype)
+    result = np.empty((b, g, k, *out), x.dtype)
     for d, (_, _, gap, _) in enumerate(spatial):
         if gap > 1:
             x = spread(x, 3 + d, gap)
@@ -291,6 +291,7 @@ def convolve(x: Array, f: Array, spatial: Sequence[tuple[int, int, int, int]], o
     outs, filters = range(3, 3 + n), range(3 + n, 3 + 2 * n)
     if c == k == 1 and taps <= places:  # depthwise: too thin for a product of matrices
         part = np.empty_like(result)
+        result[...] = 0
         for at in np.ndindex(*size):
             np.multiply(windows[(..., *at)], f[(slice(None), slice(None), slice(None), *at)].reshape(g, 1, *[1] * n), out=part)
             result += part

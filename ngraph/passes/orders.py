@@ -77,6 +77,21 @@ def _contract(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     return (*shared, *rows, *columns)
 
 
+def _convolve(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
+    """Batch, groups, what only the filter has, then space."""
+    x, f = (v.axes for v in step.inputs)
+    over, spatial = step.attrs["over"], step.attrs["spatial"]
+    x = [a for a in x if a not in over and a not in [s[0] for s in spatial]]
+    f = [a for a in f if a not in over and a not in [s[1] for s in spatial]]
+    return (*[a for a in x if a not in f], *[a for a in x if a in f], *[a for a in f if a not in x], *[s[2] for s in spatial])
+
+
+def _gather(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
+    """The dims of the indices, then the rest of x."""
+    dims = tuple(dict.fromkeys(a for v in step.inputs[1:] for a in chosen[v]))
+    return (*dims, *[a for a in chosen[step.inputs[0]] if a not in step.attrs["axes"] and a not in dims])
+
+
 def _rename(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     new = dict(step.attrs["to"])
     return tuple([new.get(a, a) for a in chosen[step.inputs[0]]])
@@ -88,6 +103,8 @@ def _declared(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
 
 RULES: dict[str, Callable[[Step, dict[Value, Dims], Dims | None], Dims]] = {
     "contract": _contract,
+    "convolve": _convolve,
+    "gather": _gather,
     "rename": _rename,
     "constant": _declared,
     "reindex": _declared,

@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType, float32
@@ -80,7 +78,7 @@ def through(x: Built, a: DType, b: DType) -> bool:
 
 def power_of_two(x: Built, c: Built) -> bool:
     n = c.number
-    return x.dtype.is_float and isinstance(n, (int, float)) and math.isfinite(n) and math.frexp(abs(n))[0] == 0.5 and 2**-13 <= abs(n) <= 2**13
+    return x.dtype.is_float and n is not None and 2**-13 <= abs(n) <= 2**13 and math.frexp(abs(n))[0] == 0.5
 
 
 def is_edge(c: Built, edge: str) -> bool:
@@ -280,17 +278,21 @@ def gather_iota(x: Built, a: AxisId, c: Built, step: Step) -> Any:
 
 def gather_number(x: Built, c: Built, step: Step) -> Any:
     (axis,) = step.attrs["axes"]
-    n, k, mode = x.length(axis), c.number, step.attrs["mode"]
-    if k is None or (mode != "fill" and not n):
+    n, k = x.length(axis), c.number
+    if k is None:
         return None
-    return read_at(x, step, k if mode == "fill" else min(max(k, 0), n - 1) if mode == "clip" else k % n)
+    if step.attrs["mode"] != "fill":
+        if not n:
+            return None
+        k = min(max(k, 0), n - 1) if step.attrs["mode"] == "clip" else k % n
+    return read_at(x, step, k)
 
 
 def concat_without_empty(xs: tuple[Built, ...], step: Step) -> Any:
     parts = [(x, part) for x, part in zip(xs, step.attrs["parts"], strict=True) if x.length(part) != 0]
     if not parts or len(parts) == len(xs):
         return None
-    return parts[0][0].apply("concat", [x for x, _ in parts], {**step.attrs, "parts": tuple([part for _, part in parts])})
+    return parts[0][0].apply("concat", tuple([x for x, _ in parts]), {**step.attrs, "parts": tuple([part for _, part in parts])})
 
 
 def take_branch(p: Built, args: tuple[Built, ...], step: Step, new: Builder) -> Any:
@@ -304,7 +306,7 @@ arithmetic = Rules(
     ("x / 1", x / 1, lambda x: x),
     ("x + -0", x + -0.0, lambda x: x),  # integers have one 0
     ("x - 0", x - 0, lambda x: x),
-    ("-(-x)", -(-x), lambda x: x),
+    ("-(-x)", x * -1 * -1, lambda x: x),
     ("-x * -y", (-x) * (-y), lambda x, y: x * y),
     Rule("-x * number", (-x) * c, lambda x, c: x * negated(c), when=lambda c: c.number is not None),
     Rule("-(x * number)", -(x * c), lambda x, c: x * negated(c), when=lambda c: c.number is not None),
@@ -423,12 +425,17 @@ sums = Rules(
     Rule(
         "sum of repeated, integers",
         reduce(broadcast(x), kind="add"),
-        lambda x, step: reduced_bare(x, step) * wrapped(repeats(x, step), x.dtype),
+        lambda x, step: reduced_bare(x, step) * wrapped(repeats(x, step) or 0, x.dtype),
         when=lambda x, step: x.dtype.is_integer and repeats(x, step) is not None,
     ),
     Rule("sum of number", reduce(broadcast(x), kind="add"), sum_of_number, when=is_float),
     ("contract of broadcast", contract(broadcast(z), y), contract_bare),
-    Rule("contract over nothing", contract(x, y, over=(), accumulate=a), lambda x, y: x * y, when=lambda x, a: is_integer(x) and keeps(x, a)),
+    Rule(
+        "contract over nothing",
+        contract(x, y, over=(), accumulate=a),
+        lambda x, y: x * y,
+        when=lambda x, a: is_integer(x) and keeps(x, a),
+    ),
     Rule(
         "contract with 1",
         contract(x, 1, over=b, accumulate=a),

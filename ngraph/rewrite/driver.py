@@ -148,7 +148,9 @@ class Builder:
 class Rewriting:
     """One program on its way through one table of rules."""
 
-    def __init__(self, program: Program, candidates: Callable[..., tuple[Candidate, ...]], trace: Trace | None, bodies: dict[Program, Program]):
+    def __init__(
+        self, program: Program, candidates: Callable[..., tuple[Candidate, ...]], trace: Trace | None, bodies: dict[Program, Program]
+    ):
         self.program, self.candidates, self.trace, self.bodies = program, candidates, trace, bodies
         self.makers: dict[Value, Step] = {}
         self.replaced: dict[Value, Value] = {}
@@ -198,7 +200,9 @@ class Rewriting:
             rule, made, pairs = fired
             names = (*names[-7:], rule.name)
             if depth == DEPTH:
-                raise ProgramError(f"rules go in circles at {step!r}: {', '.join(names)}", fix="leave one of them out, or give it a condition")
+                raise ProgramError(
+                    f"rules go in circles at {step!r}: {', '.join(names)}", fix="leave one of them out, or give it a condition"
+                )
             work += pairs
             work += [(s, depth + 1, names) for s in reversed(made)]
 

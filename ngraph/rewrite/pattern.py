@@ -35,6 +35,10 @@ def commutes(op: str, attrs: Mapping[str, Any]) -> bool:
     return op in COMMUTATIVE or attrs.get("kind") in COMMUTATIVE_KINDS.get(op, ())
 
 
+def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    return lambda self, other: self.apply(op, (other, self) if swapped else (self, other), {})
+
+
 class Term:
     """What operators and `functions` work on: a part of a pattern, or a value for which steps are built."""
 
@@ -46,14 +50,12 @@ class Term:
     def __neg__(self) -> Any:
         return self.apply("multiply", (self, -1), {})
 
-
-def _operator(op: str, swapped: bool) -> Callable[[Term, Any], Any]:
-    return lambda self, other: self.apply(op, (other, self) if swapped else (self, other), {})
-
-
-for _method, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide"), ("mod", "remainder"), ("pow", "power")):
-    setattr(Term, f"__{_method}__", _operator(_op, False))
-    setattr(Term, f"__r{_method}__", _operator(_op, True))
+    __add__, __radd__ = _operator("add"), _operator("add", True)
+    __sub__, __rsub__ = _operator("subtract"), _operator("subtract", True)
+    __mul__, __rmul__ = _operator("multiply"), _operator("multiply", True)
+    __truediv__, __rtruediv__ = _operator("divide"), _operator("divide", True)
+    __mod__, __rmod__ = _operator("remainder"), _operator("remainder", True)
+    __pow__, __rpow__ = _operator("power"), _operator("power", True)
 
 
 def functions(names: str) -> Any:

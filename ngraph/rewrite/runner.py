@@ -46,16 +46,21 @@ def passes() -> dict[str, Pass]:
     return dict(PASSES)
 
 
+def _function(step: Any) -> Any:
+    """What a `functools.partial` was made of; else the pass itself."""
+    return getattr(step, "func", step)
+
+
 def name_of(step: Any) -> str:
     """What a pass is called: its registered name, else that of its function."""
     for name, function in PASSES.items():
         if function is step:
             return name
-    return getattr(step, "__name__", None) or name_of(step.func) if hasattr(step, "func") else getattr(step, "__name__", repr(step))
+    return str(getattr(_function(step), "__name__", repr(step)))
 
 
 def _notes(step: Any, what: str) -> tuple[str, ...]:
-    return getattr(step, what, None) or getattr(getattr(step, "func", None), what, ())
+    return tuple(getattr(_function(step), what, ()))
 
 
 def run(program: Program, passes: Iterable[Pass], holds: Iterable[str] = ()) -> Program:

@@ -1,8 +1,8 @@
 """What fired where: for DEBUG=5, `explain`, and the message when a pass breaks a program. Costs nothing while nobody asks.
 
-    with tracing() as trace:
-        program = simplify(program)
-    print(trace)
+with tracing() as trace:
+    program = simplify(program)
+print(trace)
 """
 
 from __future__ import annotations

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import ArgumentError, show_line
-from ngraph.op_graph import expr
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.expr import Len
 from ngraph.op_graph.op import Op
 from ngraph.program.program import AxisId, Program, Value
 
@@ -69,24 +68,17 @@ class Binder:
     def fit(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays of the right dtype and shape. Raises ArgumentError naming all that does not fit."""
         arrays = [converted(x, v.dtype, self.label(k)) for k, (x, v) in enumerate(zip(arguments, self.program.inputs, strict=True))]
-        wrong = []
-        for k, (array, value) in enumerate(zip(arrays, self.program.inputs, strict=True)):
-            if array.shape == () and value.axes:
-                continue
-            if array.ndim != len(value.axes):
-                wrong.append((k, f"{self.label(k)} has the axes {show_axes(self.ops[k].axes)}, and got an array of shape {array.shape}"))
-                continue
-            wrong += [(k, w) for a, n in zip(value.axes, array.shape, strict=True) if (w := self._bind(a, n, k))]
-        for k, (array, value) in enumerate(zip(arrays, self.program.inputs, strict=True)):
-            if not wrong and array.shape != () or not value.axes:
-                wrong += [(k, w) for a, n in zip(value.axes, array.shape, strict=True) if (w := self._check(a, n, k))]
+        pairs = list(enumerate(zip(arrays, self.program.inputs, strict=True)))
+        wrong = [(k, self._ranks(k, a)) for k, (a, v) in pairs if a.shape and a.ndim != len(v.axes)]
+        dims = [(k, axis, n) for k, (a, v) in pairs if a.ndim == len(v.axes) for axis, n in zip(v.axes, a.shape, strict=True)]
+        wrong += [(k, said) for compare in (self._bind, self._check) for k, axis, n in dims if (said := compare(axis, n, k))]
         if wrong:
             raise ArgumentError(
                 f"{self.program.name}: {'; '.join(w for _, w in wrong)}",
                 details=tuple(f"{self.ops[k].label}: {show_axes(self.ops[k].axes)}   made at {show_line(self.ops[k].line)}" for k in dict(wrong)),
                 fix="give arrays whose dims are the axes in this order" if len(wrong) > 1 or "shape" in wrong[0][1] else "",
             )
-        return [self._filled(a, v, k) for k, (a, v) in enumerate(zip(arrays, self.program.inputs, strict=True))]
+        return [self._filled(a, v, k) for k, (a, v) in pairs]
 
     def _bind(self, axis: AxisId, n: int, k: int) -> str:
         own = self.program.axes[axis]
@@ -100,10 +92,14 @@ class Binder:
         return ""
 
     def _check(self, axis: AxisId, n: int, k: int) -> str:
-        wanted = self.length(axis)
+        """Lengths that are known, or follow from those that were bound."""
+        wanted = None if isinstance(self.program.axes[axis], Len) else self.length(axis)
         if wanted is None or wanted == n:
             return ""
         return f"axis {self.hint(axis)} of {self.label(k)} has length {wanted}, and got {n}"
+
+    def _ranks(self, k: int, array: np.ndarray) -> str:
+        return f"{self.label(k)} has the axes {show_axes(self.ops[k].axes)}, and got an array of shape {array.shape}"
 
     def hint(self, axis: AxisId) -> str:
         return self.program.hints.get(axis, str(axis))
@@ -144,8 +140,3 @@ def miscounted(count: int, ops: Sequence[Op], name: str) -> ArgumentError:
         details=tuple(missing) or (f"its parameters: {', '.join(op.label for op in ops) or 'none'}",),
         fix="pass one value for each parameter, in order, or feed_dict={op: value}",
     )
-
-
-def symbols_in(length: ExprLike) -> set[AxisId]:
-    """The axes whose lengths an expression needs."""
-    return {leaf.of for leaf in expr.leaves(length) if isinstance(leaf, Len)}

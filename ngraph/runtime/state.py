@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -176,8 +175,8 @@ def initial(variable: Op) -> np.ndarray:
     if isinstance(value, Op):
         value = value.attrs["value"]
     value = getattr(value, "array", value)
-    if variable.dtype.kind != "float" and np.asarray(value).dtype.kind == "f":
-        value = np.asarray(value).astype(variable.dtype.np)
+    if variable.dtype.kind == "bool" or variable.dtype.is_integer and np.asarray(value).dtype.kind == "f":
+        value = np.asarray(value).astype(variable.dtype.np)  # a number made for floats, such as 0.0, is meant for any variable
     return fitted(value, variable)
 
 

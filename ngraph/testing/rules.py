@@ -31,7 +31,7 @@ TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 4e-6, "float64": 1e-1
 
 
 class Steps:
-    """A program written step by step: `s = Steps(H=3)`, `y = s("exp", s.input("H"))`, `s.program(y)`. An axis of length None is a symbol."""
+    """A program written step by step: `s = Steps(H=3)`, `y = s("exp", s.input("H"))`, `s.program(y)`. Axes of length None are symbols."""
 
     def __init__(self, **axes: ExprLike | None):
         self.axes: dict[AxisId, ExprLike] = {}
@@ -145,7 +145,8 @@ class Instance:
             if type(node.inputs[0]) is Var and not node.inputs[0].many:
                 self.bound[node.inputs[0].name] = patterns[0]
             return tuple(patterns)
-        kinds = {"where": [dtypes.bool_, dtype, dtype], "gather": [dtype, dtypes.int32], "cond": [dtypes.bool_, dtype]}.get(op, [dtype] * len(patterns))
+        own = {"where": [dtypes.bool_, dtype, dtype], "gather": [dtype, dtypes.int32], "cond": [dtypes.bool_, dtype]}
+        kinds = own.get(op, [dtype] * len(patterns))
         return tuple([self.value(p, d) for p, d in zip(patterns, kinds, strict=False)])
 
     def arity(self, op: str) -> int:
@@ -165,13 +166,14 @@ class Instance:
         return {"value": ArrayRef(array.astype(dtype.np)), "axes": axes, "dtype": dtype}
 
     def attrs_iota(self, inputs: Any, dtype: DType) -> dict[str, Any]:
-        return {"axis": AxisId(self.pick(["O", "P", "H", "K", "Z"])), "dtype": dtypes.int32 if dtype.kind == "bool" or dtype.is_float else dtype}
+        return {"axis": AxisId(self.pick(["O", "P", "H", "K", "Z"])), "dtype": dtype if dtype.is_integer else dtypes.int32}
 
     def attrs_cast(self, inputs: Any, dtype: DType) -> dict[str, Any]:
         return {"dtype": dtype}
 
     def attrs_bitcast(self, inputs: Any, dtype: DType) -> dict[str, Any]:
-        return {"dtype": self.pick([d for d in dtypes.REGISTRY.values() if d.bits == inputs[0].dtype.bits and d.kind not in ("bool", "token")])}
+        alike = [d for d in dtypes.REGISTRY.values() if d.bits == inputs[0].dtype.bits and d.kind != "bool"]
+        return {"dtype": self.pick(alike)}
 
     def attrs_broadcast(self, inputs: Any, dtype: DType) -> dict[str, Any]:
         axes = [*inputs[0].axes, *self.some([a for a in self.pool if a not in inputs[0].axes])]
@@ -179,7 +181,7 @@ class Instance:
 
     def attrs_rename(self, inputs: Any, dtype: DType) -> dict[str, Any]:
         alike = [("H", "K"), ("K", "H"), ("O", "P"), ("P", "O"), ("H", "H"), ("W", "W")]
-        to = dict([(AxisId(a), AxisId(b)) for a, b in alike if a in inputs[0].axes and self.draw.random() < 0.7])
+        to = {AxisId(a): AxisId(b) for a, b in alike if a in inputs[0].axes and self.draw.random() < 0.7}
         return {"to": tuple(to.items())}
 
     def attrs_reduce(self, inputs: Any, dtype: DType) -> dict[str, Any]:
@@ -202,8 +204,8 @@ class Instance:
             return self.pick([i, i, i, i + k - 1, i * 2 - k, Len(own) - 1 - i, i // 2, (i + k) % 2, i + Idx(self.pick(axes))])
 
         guards = [self.pick([index(AxisId("H")) + -1, 1 - index(AxisId("W"))])] if self.draw.random() < 0.3 else []
-        own = inputs[0].dtype
-        return {"axes": axes, "index": tuple([(a, index(a)) for a in inputs[0].axes]), "guard": tuple(guards), "fill": _held(self.pick([0, 0, 1]), own)}
+        pairs = tuple([(a, index(a)) for a in inputs[0].axes])
+        return {"axes": axes, "index": pairs, "guard": tuple(guards), "fill": _held(self.pick([0, 0, 1]), inputs[0].dtype)}
 
     def attrs_concat(self, inputs: Any, dtype: DType) -> dict[str, Any]:
         parts = tuple([v.axes[0] for v in inputs])
@@ -241,10 +243,14 @@ def instances(rule: Rule, tries: int = 300, seed: int = 0) -> Iterator[Program]:
 
 
 def arrays_for(program: Program, draw: np.random.Generator, special: bool) -> list[np.ndarray]:
-    """Inputs: with `special`, a third of floats are NaN, infinities and zeros of both signs; else all lie between 0.5 and 2. Integers reach everywhere."""
+    """Inputs. With `special`, a third of the floats are NaN, infinities and zeros of both signs; else all lie between 0.5 and 2.
+
+    Integers reach everywhere.
+    """
     made = []
     for v in program.inputs:
         shape = [program.length(a, dict.fromkeys(program.symbols(), SYMBOL)) for a in v.axes]
+        array: np.ndarray
         if not v.dtype.is_float:
             array = draw.integers(*((0, 2) if v.dtype.kind == "bool" else (max(int(v.dtype.lowest), -9), 9)), shape)
             if v.dtype.is_integer:
@@ -323,5 +329,3 @@ def needs_condition(rule: Rule, tries: int = 4000) -> bool:
     """Whether the rule without its condition is wrong somewhere: the test of the test above."""
     bare, draw = rule.without_condition(), np.random.Generator(np.random.PCG64(1))
     return any(differs(bare, program, draw) for program in instances(bare, tries))
-
-

@@ -31,6 +31,7 @@ from ngraph.transformers.base import Transformer
 FUNCTIONS = {name: f for name, f in vars(numpy_functions).items() if inspect.isfunction(f)}
 RESERVED = {*keyword.kwlist, *dir(builtins), *FUNCTIONS, "np", "bfloat16", "ERF", "COLUMNS"}
 POSTFIX = ("[]", ".T()", ".transpose", "scalar", "np.broadcast_to")  # printed where they are used, if that is one place
+VIEWS = (".reshape", ".view", "strided", "[]", ".T()", ".transpose", "np.broadcast_to")  # what they read lives on
 FREED = 1 << 20  # bytes: a variable of this size is deleted once it is dead
 LOOPS = ("scan", "while_loop", "branch")
 
@@ -43,6 +44,12 @@ class NumPyTransformer(Transformer):
     def compile(self, program: Program) -> Executable:
         printed = Printed(translate(program, orders))
         return Executable(printed.compiled(), printed.module, printed.made.memory, printed.in_place)
+
+
+@functools.lru_cache(256)
+def shown(file: str) -> str:
+    """A file as errors show it."""
+    return show_line((file, 0)).removesuffix(":0")
 
 
 class Printed:
@@ -167,8 +174,8 @@ class Printed:
                 comma = "," if len(targets) == 1 and call.fn in LOOPS else ""
                 written_call = f"{', '.join(targets)}{comma} = {written_call}"
             self.out.append(f"{pad}{written_call}{self.comment(call)}")
-            gone = [self.names[v] for v in life.ends(k) if bytes_of(v) >= FREED and self.names[v].isidentifier()]
-            if gone:
+            gone = [self.names[v] for v in life.ends(k) if v is not into and bytes_of(v) >= FREED and self.names[v].isidentifier()]
+            if gone and call.fn not in VIEWS:
                 self.out.append(f"{pad}del {', '.join(gone)}")
         results = [self.text(v) for v in lines.results]
         self.out.append(f"{pad}return {', '.join(results)}{',' * (len(results) == 1)}" if results else f"{pad}return ()")
@@ -176,7 +183,7 @@ class Printed:
     def comment(self, call: Call) -> str:
         """The user's line, where it is another than that of the line before."""
         where = next((o for o in call.origin if o.file), None)
-        said = "" if where is None else show_line((where.file, where.line))
+        said = "" if where is None else f"{shown(where.file)}:{where.line}"
         if said == self.said or not said:
             return ""
         self.said = said
