@@ -329,7 +329,7 @@ class Translation(NamedTuple):
     written: frozenset[Var]
 
     def memory(self) -> dict[str, int]:
-        """Bytes by what they are for; of temporaries, the most that are there at once. Lengths not known yet count as 1."""
+        """Bytes by what they are for; of temporaries, the most there can be at once, no result taking an operand's buffer. Unknown lengths count 1."""
         lines = self.lines
         uses = {v.root: k for k, call in enumerate(lines.calls) for v in used(call)}
         uses.update((v.root, len(lines.calls)) for v in lines.results)
