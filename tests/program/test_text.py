@@ -38,7 +38,7 @@ def refs(draw):
     dtype = draw(DTYPES).np
     size = draw(st.sampled_from([0, 1, 2, 3, 6, 40]))
     data = draw(st.binary(min_size=size * dtype.itemsize, max_size=size * dtype.itemsize))
-    array = np.frombuffer(data, np.uint8) % 2 if dtype == bool else np.frombuffer(data, dtype)
+    array = np.frombuffer(data, np.uint8) % 2 if dtype.kind == "b" else np.frombuffer(data, dtype)
     shape = draw(st.sampled_from([(size,), (1, size), (size, 1, 1)] + [()] * (size == 1) + [(2, 3)] * (size == 6)))
     return ArrayRef(array.astype(dtype).reshape(shape), draw(NAMES))
 
@@ -364,8 +364,9 @@ def test_errors_name_line_column_and_show_the_line(source, where, message):
 
 def test_reading_takes_linear_time():
     """Texts made to be slow: each would take minutes if anything were quadratic."""
-    for junk in ('"' * 200_000, '"\\' * 100_000, "`" * 200_000, "\n" * 200_000, "%" * 200_000, "1" * 200_000, "1e" * 100_000, "'" * 200_000):
-        check_text(HEAD + junk)
+    for junk in ('"', '"\\', "`", "\n", "%", "1", "1e", "'", "0x", "a.1", "[", "("):
+        check_text(HEAD + junk * 100_000)
+        check_text(HEAD + "axis C = " + junk * 100_000)
 
 
 def test_sixty_thousand_steps_in_a_row():
@@ -453,7 +454,8 @@ def test_damaged_files_are_refused(tmp_path):
     (beside,) = tmp_path.glob("*.safetensors")
     tensors = beside.read_bytes()
     chance = random.Random(0)
-    for content in (b"", b"\xff\xfe", b"[" * 100_000, b"{}", b"null", whole[: len(whole) // 2], whole.replace(b'"beside": "', b'"beside": "../')):
+    elsewhere = whole.replace(b'"beside": "', b'"beside": "../')
+    for content in (b"", b"\xff\xfe", b"[" * 100_000, b"{}", b"null", whole[: len(whole) // 2], elsewhere):
         path.write_bytes(content)
         with pytest.raises(ParseError):
             load(path)
