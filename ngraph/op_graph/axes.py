@@ -62,8 +62,8 @@ class Axis:
 
     @property
     def short_name(self) -> str:
-        """The last component: `N` of `ax.N`."""
-        return self.family.name.rsplit(".", 1)[-1]
+        """The last component: `N` of `ax.N`; of a joined axis, that of each part."""
+        return "*".join([part.rsplit(".", 1)[-1] for part in self.family.name.split("*")])
 
     def named(self, name: str) -> Axis:
         self.family.name = name

@@ -170,6 +170,10 @@ def _pool(
                 details=(show_input(x),),
                 fix="all are known numbers of at least 1",
             )
+        if r in x.axes:
+            raise AxisError(
+                f"{name}({x.label}): the window {r!r} is an axis of {x.label} already", details=(show_input(x),), fix="rename it"
+            )
         before, after = padding_of(x, pads[a], a, r, strides[a], dilations[a])
         if max(before, after) > (r.length - 1) * dilations[a] or min(before, after) < 0:
             raise AxisError(

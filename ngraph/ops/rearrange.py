@@ -7,6 +7,7 @@ and `iota`. Axes that change their length keep their name. Lengths may be unknow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index as index_of
 from typing import Any
 
 import numpy as np
@@ -524,9 +525,13 @@ def _ceil_divide(e: ExprLike, by: int) -> ExprLike:
 
 
 def _whole(number: Any) -> int | None:
-    if isinstance(number, (bool, np.bool_)) or not hasattr(number, "__index__"):
+    """The whole number that this is, None where it is none."""
+    if isinstance(number, (bool, np.bool_)):
         return None
-    return int(number.__index__())
+    try:
+        return index_of(number)
+    except TypeError:
+        return None
 
 
 def _slice_range(n: ExprLike, s: slice, complain: Callable[[str], AxisError]) -> tuple[ExprLike, int, ExprLike]:

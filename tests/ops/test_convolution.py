@@ -97,6 +97,28 @@ def test_input_dilation_is_pytorchs_transposed_convolution():
     np.testing.assert_allclose(found[..., : theirs.shape[-1]], theirs.numpy(), rtol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_any_numbers_follow_the_relation_of_the_three_indices(seed):
+    """i * in_dilation = o * stride + r * dilation - pad, by plain loops; gradients by linearity in each operand."""
+    draw = np.random.default_rng(seed)
+    n, c, k, g = axes(N=2, C=2, K=2, G=2)
+    h, r, o = (ng.make_axis(int(draw.integers(1, 7)), name=name) for name in draw.choice(["H", "R", "P"], 3))
+    stride, in_dilation = int(draw.integers(1, 4)), int(draw.integers(1, 4))
+    dilation, pad = int(draw.choice([-3, -2, -1, 1, 2, 3])), int(draw.integers(-4, 5))
+    x, xs = hole(n, h, g, c)
+    f, fs = hole(c, k, r, g)
+    y = convolve(x, f, over=(c,), spatial=((h, r, o, stride, dilation, in_dilation, pad),))
+    reads = np.zeros((len(o), len(r), len(h)))
+    for at in np.ndindex(*reads.shape):
+        reads[at] = at[2] * in_dilation == at[0] * stride + at[1] * dilation - pad
+    error = RNG.normal(size=y.axes.lengths)
+    assert [a.label for a in y.axes] == ["N", o.name, "G", "K"]
+    found = with_gradients(y, x, f, {x: xs, f: fs}, error)
+    np.testing.assert_allclose(found[0], np.einsum("nhgc,ckrg,orh->nogk", xs, fs, reads), atol=1e-12)
+    np.testing.assert_allclose(found[1], np.einsum("nogk,ckrg,orh->nhgc", error, fs, reads), atol=1e-12)
+    np.testing.assert_allclose(found[2], np.einsum("nhgc,nogk,orh->ckrg", xs, error, reads), atol=1e-12)
+
+
 def test_depthwise_and_names_of_channels_do_not_matter():
     n, c, h, w, r, s = axes(N=2, channels=4, H=6, W=5, R=3, S=3)
     x, xs = hole(h, n, w, c)

@@ -147,6 +147,40 @@ def _wheel(a):
     return np.where((i >= 0) & (j < 3), a[np.clip(i, 0, 4), np.clip(j, 0, 2)], -1)
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_adjoints_of_random_reads(seed):
+    """Sums of several indices, the same index in several places, constants, strides of either sign, guards; names met twice."""
+    draw = np.random.default_rng(seed)
+    names = ["A", "B", "C", "D"]
+    axes = [ng.make_axis(int(draw.integers(1, 6)), name=n) for n in draw.permutation(names)[: draw.integers(1, 4)]]
+    result = [ng.make_axis(int(draw.integers(1, 5)), name=n) for n in draw.permutation(names)[: draw.integers(1, 4)]]
+
+    def linear():
+        return [int(draw.integers(-2, 3)) for _ in result], int(draw.integers(-2, 4))
+
+    def at(form, values):
+        return sum((v * c for c, v in zip(form[0], values, strict=True)), form[1])
+
+    forms, guards = [linear() for _ in axes], [linear() for _ in range(draw.integers(0, 2))]
+    shape, out = [len(a) for a in axes], [len(a) for a in result]
+    source = np.full(out, -1)
+    for place in np.ndindex(*out):
+        read = [at(f, place) for f in forms]
+        if all(0 <= i < n for i, n in zip(read, shape, strict=True)) and all(at(g, place) >= 0 for g in guards):
+            source[place] = np.ravel_multi_index(read, shape)
+    x, e = ng.placeholder(axes, dtype="float64"), ng.placeholder(result, dtype="float64")
+    indices = [Idx(a) for a in result]
+    y = reindex(x, axes=result, index={a: at(f, indices) for a, f in zip(axes, forms, strict=True)}, guard=[at(g, indices) for g in guards])
+    xs, es = RNG.normal(size=shape), RNG.normal(size=out)
+    dx = deriv(y, x, error=e)
+    found = compute([y, dx], {x: xs, e: es})
+    np.testing.assert_array_equal(found[0], np.append(xs.ravel(), 0.0)[source])
+    adjoint = np.zeros(xs.size + 1)
+    np.add.at(adjoint, source, es)
+    np.testing.assert_allclose(found[1], adjoint[:-1].reshape(shape), atol=1e-14)
+    assert "scatter" not in kinds_of(dx)
+
+
 def test_guards_and_fill():
     x = ng.placeholder([H], dtype="float64")
     y = reindex(x, axes=[H], index={H: Idx(H)}, guard=(Idx(H) - 1, Len(H) - 2 - Idx(H)), fill=7)
@@ -324,6 +358,8 @@ MISTAKES = [
     (lambda: X[True], "no index"),
     (lambda: X[None], "no index: None"),
     (lambda: X[[0, 1]], "ng.take"),
+    (lambda: X[np.array([0, 1])], "ng.take"),
+    (lambda: X[ng.placeholder([], dtype="int32")], "ng.take"),
     (lambda: X[{C: 1}], "C is no axis of X"),
     (lambda: tensor_slice(X, [0]), "1 slices for [H=5, W=4]"),
     (lambda: slice_along_axis(X, "C", 0), "C is no axis of X"),
