@@ -1,6 +1,12 @@
-"""Drops what nobody needs: steps that reach no output, new state, token or needed length; state only read; axes of neither."""
+"""Drops what nobody needs: steps that reach no output, new state, token or needed length; state that is only read; axes of neither.
+
+Of loops and choices it drops the results that nobody reads, the carries that only serve themselves, and the inputs of those.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Len, Run
@@ -27,10 +33,14 @@ def _dead(program: Program, bodies: dict[Program, Program]) -> Program:
     kept: list[Step] = []
     for step in reversed(program.steps):
         if any(v in need.values for v in step.results):
+            prune = PRUNE.get(step.op)
+            if prune is not None:
+                step = prune(step, [k for k, v in enumerate(step.results) if v in need.values])
             step = map_bodies(step, body)
             kept.append(step)
             need.step(step)
-    state_in = tuple([s for s in program.state_in if s.value in need.values or any(name == s.name for name, _ in program.state_out)])
+    written = {name for name, _ in program.state_out}
+    state_in = tuple([s for s in program.state_in if s.value in need.values or s.name in written])
     for s in state_in:
         need.value(s.value)
     return program.with_(
@@ -83,3 +93,65 @@ class _Needs:
                 for axis in a.axes:
                     if axis in self.program.axes:
                         self.axis(axis)
+
+
+# ---- loops and choices: results that nobody reads, and what only they needed ---------------------------------------------
+
+
+def _used(body: Program, outputs: Iterable[int]) -> set[int]:
+    """Which inputs of a body some of its outputs depend on."""
+    need = _Needs(body)
+    for k in outputs:
+        need.value(body.outputs[k])
+    for step in reversed(body.steps):
+        if any(v in need.values for v in step.results):
+            need.step(step)
+    return {k for k, v in enumerate(body.inputs) if v in need.values}
+
+
+def _closed(wanted: list[int], carries: int, used: Callable[[list[int]], set[int]]) -> tuple[list[int], list[int]]:
+    """The outputs and inputs of a loop's body that are needed: a carry that is read must be carried."""
+    while True:
+        inputs = used(wanted)
+        more = [k for k in sorted(inputs) if k < carries and k not in wanted]
+        if not more:
+            return wanted, sorted({*inputs, *(k for k in wanted if k < carries)})
+        wanted = sorted([*wanted, *more])
+
+
+def _some(body: Program, inputs: list[int], outputs: list[int]) -> Program:
+    return body.with_(inputs=tuple([body.inputs[k] for k in inputs]), outputs=tuple([body.outputs[k] for k in outputs]))
+
+
+def _prune_scan(step: Step, wanted: list[int]) -> Step:
+    body, carries, xs = (step.attrs[name] for name in ("body", "carries", "xs"))
+    outputs, inputs = _closed(wanted, carries, lambda outputs: _used(body, outputs))
+    if len(inputs) == len(step.inputs) and len(outputs) == len(step.results):
+        return step
+    counts = {"carries": sum(k < carries for k in inputs), "xs": sum(carries <= k < carries + xs for k in inputs)}
+    return _with(step, inputs, outputs, {"body": _some(body, inputs, outputs), **counts})
+
+
+def _prune_while(step: Step, wanted: list[int]) -> Step:
+    cond, body, carries = (step.attrs[name] for name in ("cond", "body", "carries"))
+    asked = _used(cond, [0])
+    outputs, inputs = _closed(wanted, carries, lambda outputs: _used(body, outputs) | asked)
+    if len(inputs) == len(step.inputs):
+        return step
+    return _with(step, inputs, outputs, {"cond": _some(cond, inputs, [0]), "body": _some(body, inputs, outputs), "carries": len(outputs)})
+
+
+def _prune_cond(step: Step, wanted: list[int]) -> Step:
+    branches = {name: step.attrs[name] for name in ("then", "else")}
+    inputs = sorted(set().union(*[_used(b, wanted) for b in branches.values()]))
+    if len(inputs) == len(step.inputs) - 1 and len(wanted) == len(step.results):
+        return step
+    return _with(step, [0, *(k + 1 for k in inputs)], wanted, {name: _some(b, inputs, wanted) for name, b in branches.items()})
+
+
+def _with(step: Step, inputs: list[int], results: list[int], attrs: dict[str, Any]) -> Step:
+    made = tuple([step.results[k] for k in results])
+    return Step(made, step.op, tuple([step.inputs[k] for k in inputs]), {**step.attrs, **attrs}, step.origin)
+
+
+PRUNE = {"scan": _prune_scan, "while": _prune_while, "cond": _prune_cond}

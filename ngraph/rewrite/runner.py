@@ -6,6 +6,7 @@ before and what holds after; properties are names that passes agree on, nothing 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -116,9 +117,14 @@ def _run_one(program: Program, step: Pass) -> Program:
 
 
 def show(step: Pass, trace: Trace, after: Program) -> None:
-    """Prints a pass, how often each of its rules fired, and the program after it."""
+    """Prints a pass, how often each of its rules fired, and the program after it; into a file of `config.dump`, where that is set."""
     fired = [f"  {count:6} x {rule}" for rule, count in trace.counts().items()]
-    print("\n".join([f"-- after {name_of(step)}", *fired, text(after)]), file=sys.stderr)
+    lines = "\n".join([f"-- after {name_of(step)}", *fired, text(after)])
+    print(lines, file=sys.stderr)
+    if config.dump:
+        os.makedirs(config.dump, exist_ok=True)
+        with open(os.path.join(config.dump, f"{after.name}.passes.txt"), "a") as file:
+            print(lines, file=file)
 
 
 def _broken(step: Pass, trace: Trace, before: Program, after: Program, error: ProgramError) -> ProgramError:

@@ -155,6 +155,79 @@ def test_bodies_lose_what_is_dead_in_them():
     assert ops(dead(program).steps[0].attrs["body"]) == ["add"]
 
 
+def agree(program, after, arrays):
+    for a, b in zip(interpret(program, arrays)[0], interpret(after, arrays)[0], strict=True):
+        assert np.array_equal(a, b)
+
+
+def loop_of_three_carries():
+    """Carry 0 reads itself and 1; carry 1 reads itself; carry 2 reads itself and an item and a constant that nobody else reads."""
+    body = Steps()
+    a, b, c, item, other, const = (body.input() for _ in range(6))
+    one, two, three = body("add", a, b), body("multiply", b, item), body("add", c, body("multiply", other, const))
+    s = Steps(T=4)
+    starts, items = [s.input() for _ in range(3)], [s.input("T") for _ in range(2)]
+    inner = body.program(one, two, three, one, three)
+    return s, s("scan", *starts, *items, s.input(), body=inner, axis="T", reverse=False, carries=3, xs=2)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "carries", "xs", "inputs", "results"),
+    [
+        ([0], 2, 1, 3, 2),
+        ([1], 1, 1, 2, 1),
+        ([2], 1, 1, 3, 1),
+        ([3], 2, 1, 3, 3),
+        ([4], 1, 1, 3, 2),
+        ([0, 2], 3, 2, 6, 3),
+        ([0, 1, 2, 3, 4], 3, 2, 6, 5),
+    ],
+)
+def test_loops_carry_only_what_is_read(wanted, carries, xs, inputs, results):
+    s, made = loop_of_three_carries()
+    program = s.program(*(made[k] for k in wanted))
+    after = verify(dead(program))
+    (step,) = after.steps
+    assert (step.attrs["carries"], step.attrs["xs"], len(step.inputs), len(step.results)) == (carries, xs, inputs, results)
+    assert len(step.attrs["body"].inputs) == inputs
+    draw = np.random.Generator(np.random.PCG64(0))
+    agree(program, after, [draw.standard_normal(tuple(program.length(a) for a in v.axes)).astype(np.float32) for v in program.inputs])
+
+
+def test_a_while_keeps_what_its_condition_reads():
+    def inner(result):
+        body = Steps()
+        given = [body.input() for _ in range(5)]  # carries: counter, value, idle; constants: limit, idle step
+        counter, value, idle, limit, step = given
+        return body, result(body, counter, value, idle, limit, step)
+
+    body, made = inner(lambda b, n, v, i, limit, step: (b("add", n, b.number(1)), b("multiply", v, b.number(2)), b("add", i, step)))
+    cond, below = inner(lambda b, n, v, i, limit, step: b("compare", n, limit, kind="lt"))
+    s = Steps()
+    results = s("while", *(s.input() for _ in range(5)), cond=cond.program(below), body=body.program(*made), carries=3)
+    program = s.program(results[1])
+    after = verify(dead(program))
+    assert after.steps[0].attrs["carries"] == 2 and after.steps[0].inputs == tuple(program.inputs[k] for k in (0, 1, 3))
+    agree(program, after, [np.float32(k) for k in (0, 1, 0, 5, 1)])
+
+
+def test_a_choice_gives_only_what_is_read():
+    def branch(op):
+        body = Steps(H=3)
+        a, b, c = (body.input("H") for _ in range(3))
+        return body.program(body(op, a, a), body(op, b, c))
+
+    s = Steps(H=3)
+    p, args = s.input(dtype=dtypes.bool_), [s.input("H") for _ in range(3)]
+    results = s("cond", p, *args, **{"then": branch("add"), "else": branch("multiply")})
+    for k, count in ((0, 2), (1, 3)):
+        program = s.program(results[k])
+        after = verify(dead(program))
+        assert len(after.steps[0].inputs) == count and len(after.steps[0].results) == 1
+        for flag in (True, False):
+            agree(program, after, [np.array(flag), *(np.arange(3, dtype=np.float32) + k for k in range(3))])
+
+
 # ---- fold ----
 
 
