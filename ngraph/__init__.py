@@ -44,7 +44,7 @@ from ngraph.op_graph.dtypes import (
 )
 from ngraph.op_graph.names import make_name_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
-from ngraph.ops.control import print_values
+from ngraph.ops.control import cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
 from ngraph.ops.elementwise import (
     absolute,

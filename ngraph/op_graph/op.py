@@ -191,6 +191,21 @@ class Op:
         return f"<{kind}{' ' + self.hint if self.hint else ''}: {what}>"
 
 
+class Body:
+    """A function inside an op: placeholders that it takes, ops that it gives. It depends on nothing else but constants.
+
+    Lowering makes it a program that shares the axes of the program around it.
+    """
+
+    __slots__ = ("inputs", "outputs")
+
+    def __init__(self, inputs: Iterable[Op], outputs: Iterable[Op]):
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+
+    def __repr__(self) -> str:
+        return f"Body({', '.join(repr(i.type) for i in self.inputs)} -> {', '.join(repr(o.type) for o in self.outputs)})"
+
+
 def ordered(roots: Iterable[Op]) -> Iterator[Op]:
     """Inputs before users, each op once, in the order of `roots` and inputs; without recursion."""
     done: set[Op] = set()

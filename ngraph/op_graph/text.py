@@ -26,7 +26,7 @@ from ngraph.op_graph.axes import Axes, Axis, Family, show_axes
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Bin, Expr, Idx, Leaf, Len, Run
-from ngraph.op_graph.op import Op, TensorType, ordered
+from ngraph.op_graph.op import Body, Op, TensorType, ordered
 from ngraph.op_graph.opdef import REGISTRY
 
 FORMAT = 1
@@ -250,6 +250,12 @@ register_codec(type(...), "ellipsis", lambda x, e: None, lambda p, d: ...)
 register_codec(np.ndarray, "array", lambda x, e: e.array(x), lambda p, d: d.array(p))
 register_codec(ArrayRef, "ref", lambda x, e: [x.name, e.array(x.array, x.name)], lambda p, d: d.ref(p))
 register_codec(Op, "op", lambda x, e: e.numbers[x], lambda p, d: d.value(p))
+register_codec(
+    Body,
+    "body",
+    lambda x, e: [[e.numbers[o] for o in ops] for ops in (x.inputs, x.outputs)],
+    lambda p, d: Body(*([d.value(n) for n in typed(numbers, list)] for numbers in p)),
+)
 _DECODE["float"] = lambda p, d: struct.unpack("<d", int(p, 16).to_bytes(8, "little"))[0]
 _DECODE["expr"] = lambda p, d: d.expr(p)
 _DECODE["number"] = lambda p, d: d.array(p)[()]
@@ -405,6 +411,8 @@ def _inside(x: Any) -> Iterator[Op]:
     elif isinstance(x, (tuple, list)):
         for y in x:
             yield from _inside(y)
+    elif type(x) is Body:
+        yield from (*x.inputs, *x.outputs)
     elif isinstance(x, Expr):
         for leaf in expr.leaves(x):
             if isinstance(leaf, Run):

@@ -1,85 +1,53 @@
-"""Loops, choice and effects: core ops whose bodies are closed programs.
+"""Loops, choice and effects: core ops with bodies, and the functions that trace Python functions into them.
 
-A body takes what its op takes and names its axes as the enclosing program does: by id there, by label (`H`, `H'`) in an op-graph.
-This room knows of a program only that it has `inputs` and `outputs` with types, `axes` and `hints`.
+A body is a `Body` of ops in an op-graph and a closed program below it; this room only asks it for `inputs` and `outputs` with types.
+What a traced function uses from around it (weights, say) becomes an input of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from ngraph.errors import AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axes
-from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op
+from ngraph.op_graph.axes import Axes, Axis
+from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
 from ngraph.ops.aligned import axes_like, without
-from ngraph.ops.elementwise import ALL, as_ops, less
+from ngraph.ops.elementwise import ALL, as_op, as_ops, cast, filled, less
+from ngraph.ops.state import parts, placeholder
 
-Body = Any  # a Program: a room above this one
-
-NO_GRADIENT = "a loop or a choice has no derivative yet; write the steps out, or use cumsum and where"
-
-
-# ---- how a body's axes and the op's meet ------------------------------------------------------------------------------
+NO_GRADIENT = "how often it runs is known only when it has run; use ng.scan, whose trips are the length of an axis"
 
 
-def _is_graph(inputs: Iterable[TensorType]) -> bool:
-    return any(type(t.axes) is Axes for t in inputs)
-
-
-def _outer(axes: Iterable[Any]) -> list[str]:
-    return [a if isinstance(a, str) else a.label for a in axes]
-
-
-def _inner(axes: Iterable[Any], body: Body, graph: bool) -> list[str]:
-    return [body.hints.get(a, str(a)) if graph else a for a in axes]
-
-
-def _check(name: str, what: str, body: Body, values: Sequence[Any], wanted: Sequence[TensorType], graph: bool) -> None:
+def _check(name: str, what: str, values: Sequence[Any], wanted: Sequence[TensorType]) -> None:
     """The values of a body are of these types, whatever the order of their axes."""
     if len(values) != len(wanted):
         raise GraphError(f"{name}: the {what} has {len(values)} values where the op has {len(wanted)}")
     for value, t in zip(values, wanted, strict=True):
-        if set(_inner(value.type.axes, body, graph)) != set(_outer(t.axes)) or value.type.dtype is not t.dtype:
+        if set(value.type.axes) != set(t.axes) or value.type.dtype is not t.dtype:
             raise AxisError(f"{name}: {value.type} in the {what} stands where the op has {t}")
-
-
-def _given(body: Body, values: Sequence[Any], inputs: Sequence[TensorType], more: Iterable[Any] = ()) -> list[TensorType]:
-    """The types of a body's results, in the axes of the op."""
-    graph = _is_graph(inputs)
-    known = {label: axis for axes in (*(t.axes for t in inputs), tuple(more)) for label, axis in zip(_outer(axes), axes, strict=True)}
-    types = []
-    for v in values:
-        labels = _inner(v.type.axes, body, graph)
-        missing = [a for a in labels if graph and a not in known]
-        if missing:
-            raise AxisError(
-                f"a body gives axis {', '.join(missing)}, which no input of its op has", fix="give a tensor with that axis as an input"
-            )
-        axes = [known[a] if graph else a for a in labels]
-        types.append(TensorType(Axes(axes) if graph else tuple(axes), v.type.dtype))
-    return types
 
 
 def _one_or_all(types: Sequence[TensorType]) -> Any:
     return types[0] if len(types) == 1 else tuple(types)
 
 
-def _ordered(array: Any, have: Sequence[str], want: Sequence[str]) -> Any:
+def _ordered(array: Any, have: Sequence[Any], want: Sequence[Any]) -> Any:
     return None if array is None else np.transpose(array, [list(have).index(a) for a in want])
 
 
-def _run(call: Call, body: Body, arrays: Sequence[Any], types: Sequence[TensorType], results: Sequence[TensorType]) -> list[Any]:
+def _run(call: Call, body: Any, arrays: Sequence[Any], types: Sequence[TensorType], results: Sequence[TensorType]) -> list[Any]:
     """A body run on arrays whose dims are in the order of `types`; its results in the order of `results`."""
-    graph = _is_graph((*types, *results))
-    taken = [_ordered(a, _outer(t.axes), _inner(v.type.axes, body, graph)) for a, t, v in zip(arrays, types, body.inputs, strict=True)]
+    taken = [_ordered(a, t.axes, v.type.axes) for a, t, v in zip(arrays, types, body.inputs, strict=True)]
     assert call.run_program is not None
     given = call.run_program(body, taken)
-    return [_ordered(a, _inner(v.type.axes, body, graph), _outer(t.axes)) for a, v, t in zip(given, body.outputs, results, strict=True)]
+    return [_ordered(a, v.type.axes, t.axes) for a, v, t in zip(given, body.outputs, results, strict=True)]
 
 
 # ---- scan -------------------------------------------------------------------------------------------------------------
@@ -89,14 +57,13 @@ def _slices(inputs: Sequence[TensorType], axis: Any, carries: int, xs: int) -> l
     return [TensorType(without(t.axes, (axis,)), t.dtype) if carries <= k < carries + xs else t for k, t in enumerate(inputs)]
 
 
-def _scan_type(inputs: tuple[TensorType, ...], body: Body, axis: Any, reverse: bool, carries: int, xs: int) -> Any:
-    graph = _is_graph(inputs) or not isinstance(axis, str)
+def _scan_type(inputs: tuple[TensorType, ...], body: Any, axis: Any, reverse: bool, carries: int, xs: int) -> Any:
     for t in inputs[carries : carries + xs]:
         if axis not in t.axes:
             raise AxisError(f"scan over {axis}: an input to be sliced has the axes {list(t.axes)}")
-    _check("scan", "body's inputs", body, body.inputs, _slices(inputs, axis, carries, xs), graph)
-    _check("scan", "body's first outputs", body, body.outputs[:carries], inputs[:carries], graph)
-    ys = _given(body, body.outputs[carries:], inputs)
+    _check("scan", "body's inputs", body.inputs, _slices(inputs, axis, carries, xs))
+    _check("scan", "body's first outputs", body.outputs[:carries], inputs[:carries])
+    ys = [y.type for y in body.outputs[carries:]]
     stacked = [TensorType(axes_like(y.axes, (axis, *y.axes)), y.dtype) for y in ys]
     return _one_or_all([*inputs[:carries], *stacked])
 
@@ -121,8 +88,8 @@ def _scan(call: Call, *arrays: Any) -> Any:
         whole = np.empty((len(trips), *call.shape(y.axes)), t.dtype.np)
         for trip, value in stack.items():
             whole[trip] = value
-        stacked.append(_ordered(whole, _outer((axis, *y.axes)), _outer(t.axes)))
-    first = [_ordered(c, _outer(i.axes), _outer(r.axes)) for c, i, r in zip(carry, call.inputs, call.results, strict=False)]
+        stacked.append(_ordered(whole, (axis, *y.axes), t.axes))
+    first = [_ordered(c, i.axes, r.axes) for c, i, r in zip(carry, call.inputs, call.results, strict=False)]
     return (*first, *stacked)
 
 
@@ -140,7 +107,7 @@ def _scan_samples(s: Any) -> list[Op]:
     ) -> Op:
         slices = [Axes(a for a in x.axes if a != axis) for x in xs]
         body = s.body(function, *carry, *slices, *consts)
-        return scan.build(*carry, *xs, *consts, body=body, axis=axis, reverse=reverse, carries=len(carry), xs=len(xs))
+        return scan_record.build(*carry, *xs, *consts, body=body, axis=axis, reverse=reverse, carries=len(carry), xs=len(xs))
 
     return [
         case(running, j, [s.x(i)], [s.x(j, i)]),
@@ -155,7 +122,7 @@ def _scan_samples(s: Any) -> list[Op]:
     ]
 
 
-scan: OpDef = op(
+scan_record: OpDef = op(
     "scan",
     "A body once per index of an axis: carries go from one to the next, slices of xs go in, what else it gives is stacked.",
     type=_scan_type,
@@ -167,12 +134,11 @@ scan: OpDef = op(
 # ---- while ------------------------------------------------------------------------------------------------------------
 
 
-def _while_type(inputs: tuple[TensorType, ...], cond: Body, body: Body, carries: int) -> Any:
-    graph = _is_graph(inputs)
+def _while_type(inputs: tuple[TensorType, ...], cond: Any, body: Any, carries: int) -> Any:
     for what, program in (("condition's inputs", cond), ("body's inputs", body)):
-        _check("while", what, program, program.inputs, inputs, graph)
-    _check("while", "condition's outputs", cond, cond.outputs, [TensorType((), dtypes.bool_)], graph)
-    _check("while", "body's outputs", body, body.outputs, inputs[:carries], graph)
+        _check("while", what, program.inputs, inputs)
+    _check("while", "condition's outputs", cond.outputs, [TensorType((), dtypes.bool_)])
+    _check("while", "body's outputs", body.outputs, inputs[:carries])
     return _one_or_all(inputs[:carries])
 
 
@@ -182,7 +148,7 @@ def _while(call: Call, *arrays: Any) -> Any:
     carry, consts = list(arrays[:carries]), arrays[carries:]
     while _run(call, call.attrs["cond"], [*carry, *consts], types, [TensorType((), dtypes.bool_)])[0]:
         carry = _run(call, call.attrs["body"], [*carry, *consts], types, types[:carries])
-    return tuple([_ordered(c, _outer(i.axes), _outer(r.axes)) for c, i, r in zip(carry, types, call.results, strict=False)])
+    return tuple([_ordered(c, i.axes, r.axes) for c, i, r in zip(carry, types, call.results, strict=False)])
 
 
 def _while_samples(s: Any) -> list[Op]:
@@ -191,7 +157,7 @@ def _while_samples(s: Any) -> list[Op]:
         inputs = (count, x, w, limit)
         holds = s.body(lambda n, x, w, limit: less(n, limit), *inputs)
         body = s.body(lambda n, x, w, limit: (n + 1, function(x, w)), *inputs)
-        return while_.build(*inputs, cond=holds, body=body, carries=2)
+        return while_record.build(*inputs, cond=holds, body=body, carries=2)
 
     i, j = s.I, s.J
     return [
@@ -204,7 +170,7 @@ def _while_samples(s: Any) -> list[Op]:
     ]
 
 
-while_: OpDef = op(
+while_record: OpDef = op(
     "while",
     "A body as long as a condition on what it carries holds.",
     type=_while_type,
@@ -216,15 +182,14 @@ while_: OpDef = op(
 # ---- cond -------------------------------------------------------------------------------------------------------------
 
 
-def _cond_type(inputs: tuple[TensorType, ...], **bodies: Body) -> Any:
+def _cond_type(inputs: tuple[TensorType, ...], **bodies: Any) -> Any:
     p, *args = inputs
     if p.dtype.kind != "bool" or p.axes:
         raise DTypeError(f"cond of {p}", fix="its first input is one bool scalar: reduce it, or use ng.where for a choice per element")
-    graph = _is_graph(inputs)
     for branch in ("then", "else"):
-        _check("cond", f"inputs of '{branch}'", bodies[branch], bodies[branch].inputs, args, graph)
-    types = _given(bodies["then"], bodies["then"].outputs, inputs)
-    _check("cond", "outputs of 'else'", bodies["else"], bodies["else"].outputs, types, graph)
+        _check("cond", f"inputs of '{branch}'", bodies[branch].inputs, args)
+    types = [v.type for v in bodies["then"].outputs]
+    _check("cond", "outputs of 'else'", bodies["else"].outputs, types)
     return _one_or_all(types)
 
 
@@ -235,7 +200,7 @@ def _cond(call: Call, p: np.ndarray, *arrays: Any) -> Any:
 def _cond_samples(s: Any) -> list[Op]:
     def case(p: bool, then: Callable[..., Any], other: Callable[..., Any], *args: Op) -> Op:
         bodies = {"then": s.body(then, *args), "else": s.body(other, *args)}
-        return cond.build(s.given(p, dtype=dtypes.bool_), *args, **bodies)
+        return cond_record.build(s.given(p, dtype=dtypes.bool_), *args, **bodies)
 
     i, j = s.I, s.J
     return [
@@ -247,7 +212,7 @@ def _cond_samples(s: Any) -> list[Op]:
     ]
 
 
-cond: OpDef = op(
+cond_record: OpDef = op(
     "cond",
     "One of two bodies, as a bool scalar says; only that one runs.",
     type=_cond_type,
@@ -255,8 +220,7 @@ cond: OpDef = op(
     samples=_cond_samples,
     kinds=("float", "int"),
 )
-for _record in (scan, while_, cond):
-    _record.attrs["no_gradient"] = _record.attrs["no_gradient_check"] = NO_GRADIENT
+while_record.attrs["no_gradient"] = while_record.attrs["no_gradient_check"] = NO_GRADIENT
 
 # ---- effects ----------------------------------------------------------------------------------------------------------
 
@@ -290,3 +254,141 @@ effect: OpDef = op(
 def print_values(*xs: Any, text: str = "") -> Op:
     """An op without a value that prints tensors, after `text`, when it runs: ask for it beside the results, or inside a `sequential`."""
     return effect.build(*as_ops(xs), kind="print", text=text)
+
+
+# ---- tracing ----------------------------------------------------------------------------------------------------------
+
+_trips: ContextVar[tuple[Op, ...]] = ContextVar("ngraph_trips", default=())
+
+
+def open_trips() -> tuple[Op, ...]:
+    """The trip numbers of the loops whose functions are being traced, outermost first: random ops draw anew in each trip."""
+    return _trips.get()
+
+
+@contextmanager
+def _trip(index: Op | None) -> Iterator[None]:
+    token = _trips.set((*_trips.get(), index) if index is not None else _trips.get())
+    try:
+        yield
+    finally:
+        _trips.reset(token)
+
+
+def _flat(x: Any) -> tuple[Op, ...]:
+    return () if x is None else as_ops(x) if isinstance(x, (list, tuple)) else (as_op(x),)
+
+
+def _like(form: Any, ops: Sequence[Op]) -> Any:
+    """The ops in the form in which the user gave theirs: nothing, one, or a tuple."""
+    return None if form is None else tuple(ops) if isinstance(form, (list, tuple)) else ops[0]
+
+
+def _holes(types: Iterable[TensorType]) -> list[Op]:
+    return [placeholder(t.axes, dtype=t.dtype) for t in types]
+
+
+def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None = None) -> tuple[list[Body], tuple[Op, ...]]:
+    """Bodies from (holes, results), and the ops from around them that they use: further inputs of each body.
+
+    Inside is what depends on a hole, so what does not is computed once, outside; with `since`, what was made after that op. Constants
+    stay where they are used.
+    """
+    used: dict[Op, None] = {}
+    for holes, results in bodies:
+        inside = set(holes)
+        if since is None:
+            for o in ordered(results):
+                if any(i in inside for i in o.inputs):
+                    inside.add(o)
+        todo, seen = list(results)[::-1], set(holes)
+        while todo:
+            o = todo.pop()
+            if o in seen or o.is_constant:
+                continue
+            seen.add(o)
+            if o in inside or (since is not None and o.serial > since):
+                todo += o.inputs[::-1]
+            else:
+                used[o] = None
+    made = []
+    for holes, results in bodies:
+        captured = _holes([o.type for o in used])
+        new = copy_graph(results, dict(zip(used, captured, strict=True)))
+        made.append(Body((*holes, *captured), [new[r] for r in results]))
+    return made, tuple(used)
+
+
+def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op]) -> list[Op]:
+    """What a body gives for the next trip, with the axes and dtypes of what it took."""
+    if len(given) != len(carry):
+        raise GraphError(f"{name}: the function gives {len(given)} values to carry and takes {len(carry)}")
+    fitted = []
+    for new, old in zip(given, carry, strict=True):
+        if not set(new.axes) <= set(old.axes) or dtypes.promote(new.dtype, old.dtype) is not old.dtype:
+            raise AxisError(
+                f"{name}: the function takes {old.type} and gives {new.type} to carry",
+                fix="start with a value that has all axes, and the dtype, of what is carried",
+            )
+        fitted.append(new if set(new.axes) == set(old.axes) else REGISTRY["broadcast"].build(new, axes=old.axes))
+    return [cast(new, old.dtype) for new, old in zip(fitted, carry, strict=True)]
+
+
+def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse: bool = False) -> tuple[Any, Any]:
+    """A loop over the indices of `axis`: (the carry after the last trip, what each trip gave, stacked along `axis`).
+
+    function: (carry, slices of xs) -> (next carry, value of this trip). Each of carry, xs and the value is an op, a tuple of ops, or
+    None; carry keeps its axes and dtypes. It may use any op from around it; random ops in it draw anew in each trip.
+    reverse: from the last index to the first. Derivatives flow both ways. Raises AxisError, GraphError.
+    """
+    start, along = _flat(carry), _flat(xs)
+    for x in along:
+        if axis not in x.axes:
+            raise AxisError(f"scan over {axis!r}: {x.label} has no such axis: {list(x.axes)}", fix="use what is the same in each trip inside the function")
+    trip = REGISTRY["iota"].build(axis=axis, dtype=dtypes.int32)
+    holes = _holes([*(c.type for c in start), *_slices([x.type for x in (*along, trip)], axis, 0, len(along) + 1)])
+    with _trip(holes[-1]):
+        given = function(_like(carry, holes[: len(start)]), _like(xs, holes[len(start) : -1]))
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise GraphError(f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none")
+    after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
+    saved = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o not in ys]  # for the way back
+    (body,), captured = close([(holes, [*after, *ys, *holes[: len(start)], *saved])])
+    made = scan_record.build(
+        *start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1
+    )
+    results = parts(made) if type(made.type) is tuple else (made,)
+    return _like(carry, results[: len(start)]), _like(given[1], results[len(start) : len(start) + len(ys)])
+
+
+def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carry: Any) -> Any:
+    """Carries values through `function` as long as `condition` of them holds; the values after that.
+
+    condition: carry -> one bool scalar. function: carry -> next carry, of the same axes and dtypes. carry: an op or a tuple of ops.
+    It has no derivative, since the number of trips is not known beforehand.
+    """
+    start = (filled(0, (), dtypes.int32), *_flat(carry))
+    holes, asked = _holes([c.type for c in start]), _holes([c.type for c in start])
+    holds = as_op(condition(_like(carry, asked[1:])))
+    with _trip(holes[0]):
+        given = [holes[0] + 1, *_flat(function(_like(carry, holes[1:])))]
+    bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start))])
+    made = while_record.build(*start, *captured, cond=bodies[0], body=bodies[1], carries=len(start))
+    return _like(carry, parts(made)[1:])
+
+
+def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    """What `then()` gives where the bool scalar holds, else what `otherwise()` gives.
+
+    Both give an op or a tuple of ops, of equal axes and dtypes. Only one is computed, as far as its ops are made by the function;
+    it may use any op from around it. Derivatives flow through.
+    """
+    predicate = as_op(predicate)
+    since = filled(0, (), dtypes.int32).serial
+    given = [then(), otherwise()]
+    results = [_flat(g) for g in given]
+    if len(results[0]) != len(results[1]):
+        raise GraphError(f"cond: one branch gives {len(results[0])} values, the other {len(results[1])}")
+    bodies, captured = close([((), outputs) for outputs in results], since)
+    made = cond_record.build(predicate, *captured, **{"then": bodies[0], "else": bodies[1]})
+    return _like(given[0], parts(made) if type(made.type) is tuple else (made,))

@@ -20,6 +20,7 @@ from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.op_graph.text import register_function, register_op
 from ngraph.ops.aligned import align
+from ngraph.ops.control import open_trips
 from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, log, multiply, sqrt
 from ngraph.ops.state import persistent_tensor
 
@@ -215,7 +216,7 @@ def _drawn(record: OpDef, x: Any, axes: Any, dtype: Any, **numbers: float) -> Op
         raise AxisError(f"{record.name} needs axes", fix=f"ng.{record.name}([A, B]), or a tensor that has the axes")
     shape = axes if x is None else x.axes if isinstance(x, Op) else x
     d = as_dtype(dtype) if dtype is not None else dtypes.float32
-    return record.build(rng, axes=Axes(shape), dtype=d, stream=_streams.fresh(), **{k: float(v) for k, v in numbers.items()})
+    return record.build(rng, *open_trips(), axes=Axes(shape), dtype=d, stream=_streams.fresh(), **{k: float(v) for k, v in numbers.items()})
 
 
 def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = None, axes: Any = None) -> Op:

@@ -79,10 +79,8 @@ def _contract(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
 
 def _convolve(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     """Batch, groups, what only the filter has, then space."""
-    x, f = (v.axes for v in step.inputs)
     over, spatial = step.attrs["over"], step.attrs["spatial"]
-    x = [a for a in x if a not in over and a not in [s[0] for s in spatial]]
-    f = [a for a in f if a not in over and a not in [s[1] for s in spatial]]
+    x, f = ([a for a in v.axes if a not in over and a not in [s[k] for s in spatial]] for k, v in enumerate(step.inputs))
     return (*[a for a in x if a not in f], *[a for a in x if a in f], *[a for a in f if a not in x], *[s[2] for s in spatial])
 
 

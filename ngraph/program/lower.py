@@ -16,9 +16,9 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axis, show_axes, show_made
 from ngraph.op_graph.dtypes import token as token_dtype
 from ngraph.op_graph.expr import ExprLike, Len
-from ngraph.op_graph.op import Op, Origin, TensorType, made_for, ordered
+from ngraph.op_graph.op import Body, Op, Origin, TensorType, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, show_input
-from ngraph.program.program import AxisId, Program, State, Step, Value, map_attr
+from ngraph.program.program import AxisId, Program, State, Step, Value, attr_axes, map_attr
 
 
 @dataclass
@@ -95,8 +95,9 @@ class Scope:
 class Lowering:
     """One program in the making."""
 
-    def __init__(self, results: Sequence[Op], parameters: Sequence[Op]):
+    def __init__(self, results: Sequence[Op], parameters: Sequence[Op], ids: Ids | None = None):
         self.roots = list(results)
+        self.bodies: dict[Body, Program] = {}
         reached = list(ordered([*results, *parameters]))
         known: dict[tuple[str, int], set[int]] = {}
         for op in reached:
@@ -105,7 +106,7 @@ class Lowering:
                     f = axis.family
                     if isinstance(f.length, int):
                         known.setdefault((f.name, 0), set()).add(f.length)
-        self.ids = Ids({k: next(iter(v)) for k, v in known.items() if len(v) == 1})
+        self.ids = ids or Ids({k: next(iter(v)) for k, v in known.items() if len(v) == 1})
         self.parameters = tuple(parameters)
         self.steps: list[Step] = []
         self.values: dict[Op, tuple[Value, ...]] = {}
@@ -235,7 +236,7 @@ class Lowering:
         if o.opdef.name not in REGISTRY:
             raise GraphError(f"{o.opdef.name} is no registered op", line=o.line)
         attrs = {
-            k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self._known(of, scope)[0])  # type: ignore[index]
+            k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self._known(of, scope)[0], self._body)  # type: ignore[index]
             for k, a in o.attrs.items()
         }
         if o.opdef.name == "effect":
@@ -253,6 +254,23 @@ class Lowering:
         if o.opdef.name == "effect":
             self.token = results[0]
         return results
+
+    def _body(self, body: Body | Program) -> Program:
+        """A body as a closed program over the ids of this one."""
+        if isinstance(body, Program):
+            return body
+        if body not in self.bodies:
+            inner = Lowering(body.outputs, body.inputs, self.ids)
+            made = inner.run("body")
+            held = [v.label for v in made.states.values()]
+            if held or made.program.token_in is not None:
+                raise GraphError(
+                    f"a body {'reads or assigns ' + ', '.join(held) if held else 'has effects'}",
+                    line=body.outputs[0].line,
+                    fix="pass a variable's value in, carry what changes, and assign or print what the loop gives",
+                )
+            self.bodies[body] = made.program.with_(**_own_axes(made.program))
+        return self.bodies[body]
 
     def _late_clash(self, o: Op) -> AxisError:
         """Lengths that were unknown when the op was built, and do not fit now."""
@@ -429,6 +447,25 @@ def lower(results: Sequence[Op], parameters: Sequence[Op] = (), name: str = "pro
     for lengths that came after the graph and do not fit.
     """
     return Lowering(results, parameters).run(name)
+
+
+def _own_axes(program: Program) -> dict[str, Any]:
+    """The `axes` and `hints` that a body needs: those of its values and attributes, and those that their lengths name."""
+    todo: list[AxisId] = [a for v in program.sources() for a in v.axes]
+    for step in program.steps:
+        for v in step.results:
+            todo += v.axes
+        for a in step.attrs.values():
+            todo += attr_axes(a)
+            todo += a.axes if type(a) is Program else ()
+    needed: set[AxisId] = set()
+    while todo:
+        axis = todo.pop()
+        if axis not in needed:
+            needed.add(axis)
+            todo += attr_axes(program.axes[axis])
+    kept = {a: length for a, length in program.axes.items() if a in needed}
+    return {"axes": kept, "hints": {a: program.hints[a] for a in kept}}
 
 
 def no_origin(program: Program) -> tuple[Origin, ...]:

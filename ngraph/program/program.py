@@ -18,7 +18,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Len
-from ngraph.op_graph.op import Origin, TensorType
+from ngraph.op_graph.op import Body, Origin, TensorType
 
 __all__ = ["ArrayRef", "AxisId", "Origin", "Program", "State", "Step", "TensorType", "Value", "attr_axes", "map_attr", "run_values"]
 
@@ -150,7 +150,7 @@ def map_attr(a: Any, axis: Callable[[Any], Any], value: Callable[[Any], Any], bo
         return tuple([map_attr(x, axis, value, body) for x in a])
     if isinstance(a, Expr):
         return expr.substitute(a, lambda e: type(e)(value(e.of) if isinstance(e, expr.Run) else axis(e.of)))
-    if kind is Program:
+    if kind is Program or kind is Body:
         return body(a)
     return axis(a)
 

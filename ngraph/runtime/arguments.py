@@ -75,7 +75,9 @@ class Binder:
         if wrong:
             raise ArgumentError(
                 f"{self.program.name}: {'; '.join(w for _, w in wrong)}",
-                details=tuple(f"{self.ops[k].label}: {show_axes(self.ops[k].axes)}   made at {show_line(self.ops[k].line)}" for k in dict(wrong)),
+                details=tuple(
+                    f"{self.ops[k].label}: {show_axes(self.ops[k].axes)}   made at {show_line(self.ops[k].line)}" for k in dict(wrong)
+                ),
                 fix="give arrays whose dims are the axes in this order" if len(wrong) > 1 or "shape" in wrong[0][1] else "",
             )
         return [self._filled(a, v, k) for k, (a, v) in pairs]
@@ -113,10 +115,11 @@ class Binder:
     def _filled(self, array: np.ndarray, value: Value, k: int) -> np.ndarray:
         if array.shape or not value.axes:
             return array
-        shape = [self.length(a) for a in value.axes]
-        if None in shape:
+        shape = [n for a in value.axes if (n := self.length(a)) is not None]
+        if len(shape) < len(value.axes):
             raise ArgumentError(
-                f"{self.label(k)} got the number {array[()]}, and the length of {show_axes(self.ops[k].axes)} is not known", fix="pass an array"
+                f"{self.label(k)} got the number {array[()]}, and the length of {show_axes(self.ops[k].axes)} is not known",
+                fix="pass an array",
             )
         return np.full(shape, array, array.dtype)
 

@@ -19,7 +19,7 @@ from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.program.lower import Lowered, no_origin
-from ngraph.program.program import Program, Step, Value
+from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.runner import watching
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.state import State
@@ -227,7 +227,8 @@ class Computation:
         """def entry(x, y): if x and y are right as they are, run them, else convert them first."""
         program, executable = self._lowered.program, self.executable
         names = [f"a{k}" for k in range(self._count)]
-        tests, lengths = [], {}
+        tests: list[str] = []
+        lengths: dict[AxisId, str] = {}
         known: dict[str, Any] = {"ndarray": np.ndarray, "convert": lambda *args: Binder(program, self.parameters).fit(args)}
         for name, value in zip(names, program.inputs, strict=True):
             known[f"{name}_dtype"] = value.dtype.np
@@ -256,7 +257,7 @@ class Computation:
         simple = self.results.single and self.results.plain
         lines.append(f"    return run({arguments})[0]" if simple else f"    return packed(run({arguments}))")
         exec(compile("\n".join(lines), inside(f"<entry of {self.name}>"), "exec"), known)
-        return known["entry"]  # type: ignore[no-any-return]
+        return known["entry"]
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
         """The executable with state lent to it: alone if it writes, beside other readers if not."""

@@ -53,7 +53,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     with open(path, "rb") as file:
         data = file.read()
     try:
-        entries = deserialize(data)
+        entries: Any = deserialize(data)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ParseError(f"{os.fspath(path)} is no safetensors file: {error}") from None
     arrays = {}

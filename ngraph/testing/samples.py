@@ -15,11 +15,9 @@ import numpy as np
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis, make_axis
 from ngraph.op_graph.dtypes import DType, as_dtype
-from ngraph.op_graph.op import Op
+from ngraph.op_graph.op import Body, Op
 from ngraph.op_graph.opdef import OpDef
 from ngraph.ops.state import parts, placeholder
-from ngraph.program.lower import lower
-from ngraph.program.program import Program
 
 
 class Source:
@@ -88,11 +86,11 @@ class Source:
     def bools(self, *axes: Axis) -> Op:
         return self.given(self._draw.integers(0, 2, [len(a) for a in axes]), *axes, dtype=dtypes.bool_)
 
-    def body(self, function: Callable[..., Any], *inputs: Any) -> Program:
-        """A closed program for scan, while and cond: `function` of one placeholder per input (an op whose type it has, or axes)."""
+    def body(self, function: Callable[..., Any], *inputs: Any) -> Body:
+        """A body for scan, while and cond: `function` of one placeholder per input (an op whose type it has, or axes)."""
         holes = [placeholder(i.axes, dtype=i.dtype) if isinstance(i, Op) else placeholder(i, dtype=self.dtype) for i in inputs]
         results = function(*holes)
-        return lower(results if isinstance(results, (list, tuple)) else (results,), holes, "body").program
+        return Body(holes, results if isinstance(results, (list, tuple)) else (results,))
 
     # standard lists
     def shapes(self) -> list[tuple[Axis, ...]]:

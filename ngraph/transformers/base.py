@@ -197,14 +197,16 @@ def _identifier(name: str) -> str:
 def _check_parameters(results: Iterable[Op], parameters: list[Any]) -> None:
     for p in parameters:
         if not isinstance(p, Op) or not (p.is_placeholder or p.is_persistent):
-            raise GraphError(f"parameter {getattr(p, 'label', repr(p))} is no placeholder", fix="pass what ng.placeholder or ng.variable made")
+            raise GraphError(
+                f"parameter {getattr(p, 'label', repr(p))} is no placeholder", fix="pass what ng.placeholder or ng.variable made"
+            )
     twice = [p.label for k, p in enumerate(parameters) if p in parameters[:k]]
     if twice:
         raise GraphError(f"{', '.join(twice)} stands twice among the parameters")
     missing = [o for o in ordered(results) if o.is_placeholder and type(o.type) is TensorType and o not in parameters]
     if missing:
         raise GraphError(
-            f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is no parameter of this computation",
+            f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is no parameter here",
             line=missing[0].line,
             fix="name it among the computation's parameters",
         )

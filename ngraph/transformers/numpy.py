@@ -19,7 +19,7 @@ import numpy as np
 
 from ngraph import numpy_functions
 from ngraph.errors import show_line
-from ngraph.numpy_ops import Call, Lines, Name, Translation, Var, bytes_of, function, translate, used
+from ngraph.numpy_ops import SEVERAL, Call, Lines, Name, Translation, Var, bytes_of, function, translate, used
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
@@ -33,7 +33,6 @@ RESERVED = {*keyword.kwlist, *dir(builtins), *FUNCTIONS, "np", "bfloat16", "ERF"
 POSTFIX = ("[]", ".T()", ".transpose", "scalar", "np.broadcast_to")  # printed where they are used, if that is one place
 VIEWS = (".reshape", ".view", "strided", "[]", ".T()", ".transpose", "np.broadcast_to")  # what they read lives on
 FREED = 1 << 20  # bytes: a variable of this size is deleted once it is dead
-LOOPS = ("scan", "while_loop", "branch")
 
 
 class NumPyTransformer(Transformer):
@@ -57,7 +56,7 @@ class Printed:
 
     def __init__(self, made: Translation):
         self.made = made
-        self.names: dict[Var, str] = {}
+        self.names: dict[Var | Lines, str] = {}
         self.taken = set(RESERVED)
         self.counts: dict[str, int] = {}
         self.helpers: dict[str, None] = {}
@@ -103,8 +102,10 @@ class Printed:
             return ":".join(parts) + ("" if a.step is None else f":{self.text(a.step)}")
         if kind is DType:
             return self.dtype(a)
-        if kind is Name or kind is Lines:
-            return self.names[a] if kind is Lines else str(a)  # type: ignore[index]
+        if kind is Lines:
+            return self.names[a]
+        if kind is Name:
+            return str(a)
         if isinstance(a, Expr):
             written = expr.text(a, lambda leaf: self.text(leaf.of))
             arrays = any(leaf.of.dtype is not None for leaf in expr.leaves(a))
@@ -162,8 +163,8 @@ class Printed:
                 continue
             for a in call.args:
                 if type(a) is Lines:
-                    self.names[a] = self.fresh("body")  # type: ignore[index]
-                    self.function(a, self.names[a], (), depth + 1)  # type: ignore[index]
+                    self.names[a] = self.fresh("body")
+                    self.function(a, self.names[a], (), depth + 1)
             into = life.buffer(k, call)
             if into is not None and into.holds == "state":
                 self.in_place = True
@@ -171,7 +172,7 @@ class Printed:
             targets = [self.name_of(v) for v in call.targets if v in life.uses or v in life.results]
             if targets:
                 targets = [self.name_of(v) for v in call.targets]
-                comma = "," if len(targets) == 1 and call.fn in LOOPS else ""
+                comma = "," if len(targets) == 1 and call.fn in SEVERAL else ""
                 written_call = f"{', '.join(targets)}{comma} = {written_call}"
             self.out.append(f"{pad}{written_call}{self.comment(call)}")
             gone = [self.names[v] for v in life.ends(k) if v is not into and bytes_of(v) >= FREED and self.names[v].isidentifier()]
@@ -268,11 +269,11 @@ class Life:
                 self.last[v.root] = self.own[v] = k
                 if call.fn in POSTFIX and v in views:
                     self.own[views[v]] = k
-                if call.fn in LOOPS:
+                if call.fn in SEVERAL:
                     escaped.add(v.root)
             if call.fn in POSTFIX and type(call.args[0]) is Var:
                 views[call.targets[0]] = call.args[0]
-            if call.fn not in LOOPS:
+            if call.fn not in SEVERAL:
                 self.free.update(v for v in call.targets if v.root is v)
         for k, call in enumerate(lines.calls):  # an inlined view is read where its text stands
             for v in used(call):

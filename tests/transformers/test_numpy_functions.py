@@ -52,7 +52,10 @@ def test_casts_saturate(dtype):
     x = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, -0.9, 0.9, 1.5, 100.7, float(limits.max), float(limits.min)])
     with np.errstate(all="ignore"):
         got = nf.saturate(x, np.dtype(dtype))
-    whole = [0 if v != v else limits.max if v == np.inf else limits.min if v == -np.inf else max(limits.min, min(limits.max, math.trunc(v))) for v in x]
+    whole = [
+        0 if v != v else limits.max if v == np.inf else limits.min if v == -np.inf else max(limits.min, min(limits.max, math.trunc(v)))
+        for v in x
+    ]
     assert got.dtype == dtype and got.tolist() == whole
 
 
@@ -75,10 +78,10 @@ def slow_convolve(x, f, spatial, out):
     result = np.zeros((b, g, k, *out))
     for places in itertools.product(*map(range, out)):
         for taps in itertools.product(*map(range, f.shape[3:])):
-            at = [o * stride + r * dilation - pad for o, r, (stride, dilation, _, pad) in zip(places, taps, spatial)]
-            if any(p % s[2] or not 0 <= p // s[2] < x.shape[3 + d] for d, (p, s) in enumerate(zip(at, spatial))):
+            at = [o * stride + r * dilation - pad for o, r, (stride, dilation, _, pad) in zip(places, taps, spatial, strict=True)]
+            if any(p % s[2] or not 0 <= p // s[2] < x.shape[3 + d] for d, (p, s) in enumerate(zip(at, spatial, strict=True))):
                 continue
-            here = tuple(p // s[2] for p, s in zip(at, spatial))
+            here = tuple(p // s[2] for p, s in zip(at, spatial, strict=True))
             result[(..., *places)] += np.einsum("bgc,gkc->bgk", x[(..., *here)], f[(..., *taps)])
     assert n == len(spatial)
     return result

@@ -9,7 +9,9 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.control import HOST_CALLS
+from ngraph.testing.samples import Source
 
 N, I, H, O = (ng.make_axis(n, name=name) for n, name in ((6, "N"), (5, "I"), (4, "H"), (3, "O")))
 
@@ -148,13 +150,10 @@ def test_helpers_come_along(tmp_path):
 
 
 def test_loops_are_functions_inside(tmp_path):
-    from ngraph.ops.control import scan
-    from ngraph.testing.samples import Source
-
     s = Source("float32")
     c, xs, k = ng.placeholder([H]).named("c"), ng.placeholder([N, H]).named("xs"), ng.placeholder([H]).named("k")
     body = s.body(lambda c, x, k: (c * k + x, c * c), [H], [H], [H])
-    looped = scan.build(c, xs, k, body=body, axis=N, reverse=False, carries=1, xs=1)
+    looped = REGISTRY["scan"].build(c, xs, k, body=body, axis=N, reverse=False, carries=1, xs=1)
     last, squares = ng.ops.state.parts(looped)
     after = c + 1  # c is read after the loop that starts with it: its memory must not be taken before
     with ngt.allocate_transformer("numpy") as transformer:
@@ -176,14 +175,11 @@ def test_loops_are_functions_inside(tmp_path):
 
 def test_what_a_loop_was_given_is_not_overwritten():
     """A loop of no trips gives back what it was given: that memory has two names."""
-    from ngraph.ops.control import scan
-    from ngraph.testing.samples import Source
-
     Z = ng.make_axis(name="Z")
     c, xs = ng.placeholder([H]), ng.placeholder([Z, H])
     start = c * 3
     body = Source("float32").body(lambda c, x: (c + x,), [H], [H])
-    last = scan.build(start, xs, body=body, axis=Z, reverse=False, carries=1, xs=1)
+    last = REGISTRY["scan"].build(start, xs, body=body, axis=Z, reverse=False, carries=1, xs=1)
     with ngt.allocate_transformer("numpy") as transformer:
         run = transformer.computation([ng.exp(start + last), last], c, xs)
         given = run(np.ones(4), np.zeros((0, 4)))

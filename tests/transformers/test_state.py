@@ -232,7 +232,7 @@ def test_save_and_restore(transformer, tmp_path):
     for a, b in zip(before, run(), strict=True):
         assert a.dtype == b.dtype and a.tobytes() == b.tobytes()
     assert transformer.get(many[3]).dtype == ml_dtypes.bfloat16
-    assert [f for f in os.listdir(tmp_path)] == ["weights.safetensors"]
+    assert os.listdir(tmp_path) == ["weights.safetensors"]
 
 
 def test_names_in_files_are_unique(transformer, tmp_path):

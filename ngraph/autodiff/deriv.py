@@ -1,4 +1,4 @@
-"""Derivatives of op-graphs, from the gradients in the op records.
+"""The derivative of an op: one walk back over all that it depends on.
 
 The result is ordinary graph, so gradients of gradients work, and every transformer has them.
 """

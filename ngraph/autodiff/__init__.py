@@ -1,0 +1,9 @@
+"""Derivatives of op-graphs, from the gradients in the op records: `deriv`, and of loops and choices, `control`.
+
+The result is ordinary graph, so gradients of gradients work, and every transformer has them.
+"""
+
+from ngraph.autodiff import control as _control  # gives the records of scan and cond their gradients
+from ngraph.autodiff.deriv import deriv, fit
+
+__all__ = ["deriv", "fit"]

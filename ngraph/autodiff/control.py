@@ -1,0 +1,138 @@
+"""The gradients of `scan` and `cond`: their bodies are differentiated, and a loop goes back over what the first one saved."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ngraph.autodiff.deriv import deriv
+from ngraph.op_graph.op import Body, Op, TensorType, copy_graph
+from ngraph.ops.control import close, cond_record, scan_record
+from ngraph.ops.elementwise import filled
+from ngraph.ops.reduce import reduce
+from ngraph.ops.state import parts, placeholder
+
+
+def _hole(t: TensorType) -> Op:
+    return placeholder(t.axes, dtype=t.dtype)
+
+
+def _is_float(x: Any) -> bool:
+    return bool(x.type.dtype.is_float)
+
+
+def _zero(dy: Op | None) -> bool:
+    return dy is None or (dy.is_constant and dy.attrs["value"] == 0)
+
+
+def _slopes(outputs: Sequence[Op], errors: Sequence[Op], inputs: Sequence[Op]) -> list[Op]:
+    """The vector-Jacobian product of a body: the derivative of the sum of outputs times errors."""
+    total: Op | None = None
+    for o, e in zip(outputs, errors, strict=True):
+        product = o * e
+        summed = reduce.build(product, kind="add", axes=product.axes) if product.axes else product
+        total = summed if total is None else total + summed
+    if total is None:
+        return [filled(0, i.axes, i.dtype) for i in inputs]
+    return [deriv(total, i) for i in inputs]
+
+
+def _results(op: Op) -> tuple[Op, ...]:
+    return parts(op) if type(op.type) is tuple else (op,)
+
+
+def _with_carries(op: Op, inputs: Sequence[Op]) -> tuple[Op, dict[Op, Op]]:
+    """The loop with the carries of each trip among its results, and the stack of each value that its body gives."""
+    body, carries = op.attrs["body"], op.attrs["carries"]
+    holes = body.inputs[:carries]
+    missing = [h for h in holes if h not in body.outputs[carries:]]
+    if missing:
+        attrs = {**op.attrs, "body": Body(body.inputs, (*body.outputs, *missing))}
+        op = scan_record.build(*inputs, **attrs)
+    stacks = _results(op)[carries:]
+    return op, dict(zip((*body.outputs[carries:], *missing), stacks, strict=True))
+
+
+def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
+    """A loop in the other direction: carries are the slopes of the carries and the sums for what is the same in each trip.
+
+    What the body gave for each trip (its carries, its contractions) is read; other values are computed again.
+    """
+    dys = dys if isinstance(dys, tuple) else (dys,)
+    body, axis, carries, xs = (op.attrs[k] for k in ("body", "axis", "carries", "xs"))
+    loop, stacks = _with_carries(op, inputs)
+    holes, along, shared = body.inputs[:carries], body.inputs[carries : carries + xs], body.inputs[carries + xs :]
+    moving, kept = [h for h in holes if _is_float(h)], [s for s in shared if _is_float(s)]
+    sliced = [a for a in along if _is_float(a)]
+
+    # the slopes of one trip, in terms of the body's own ops, which are then exchanged for what was saved
+    outputs: list[Op] = []
+    errors: list[Op] = []
+    d_carry = {h: _hole(h.type) for h in moving}
+    for h, after in zip(holes, body.outputs[:carries], strict=True):
+        if h in d_carry:
+            outputs.append(after)
+            errors.append(d_carry[h])
+    d_ys: list[tuple[Op, Op]] = []  # hole, what comes in from outside
+    for y, dy in zip(body.outputs[carries:], dys[carries:], strict=True):
+        if _is_float(y) and not _zero(dy):
+            d_ys.append((_hole(y.type), dy))
+            outputs.append(y)
+            errors.append(d_ys[-1][0])
+    wanted = [*moving, *kept, *sliced]
+    slopes = _slopes(outputs, errors, wanted)
+    total = {s: _hole(s.type) for s in kept}
+    given = dict(zip(wanted, slopes, strict=True))
+    results = [*(given[h] for h in moving), *(total[s] + given[s] for s in kept), *(given[a] for a in sliced)]
+
+    saved = {value: _hole(value.type) for value in stacks}
+    fresh = {h: _hole(h.type) for h in (*along, *shared)}
+    new = copy_graph(results, {**fresh, **saved})
+    back_holes = [
+        *(d_carry[h] for h in moving),
+        *(total[s] for s in kept),
+        *saved.values(),
+        *(fresh[a] for a in along),
+        *(h for h, _ in d_ys),
+        *(fresh[s] for s in shared),
+    ]
+    (back,), captured = close([(back_holes, [new[r] for r in results])])
+    by_hole = dict(zip(holes, dys, strict=False))
+    start = [by_hole[h] if by_hole[h] is not None else filled(0, h.axes, h.dtype) for h in moving]
+    made = scan_record.build(
+        *start,
+        *(filled(0, s.axes, s.dtype) for s in kept),
+        *stacks.values(),
+        *inputs[carries : carries + xs],
+        *(dy for _, dy in d_ys),
+        *inputs[carries + xs :],
+        *captured,
+        body=back,
+        axis=axis,
+        reverse=not op.attrs["reverse"],
+        carries=len(moving) + len(kept),
+        xs=len(stacks) + xs + len(d_ys),
+    )
+    slopes_of = dict(zip((*moving, *kept, *sliced), _results(made), strict=True))
+    return tuple([slopes_of.get(i) for i in body.inputs])
+
+
+def _cond_gradient(op: Op, dys: Any, predicate: Op, *inputs: Op) -> tuple[Op | None, ...]:
+    """The same choice between the slopes of the branches."""
+    dys = dys if isinstance(dys, tuple) else (dys,)
+    errors = [dy for dy in dys if dy is not None and dy.dtype.is_float]
+    bodies = {}
+    for branch in ("then", "else"):
+        body = op.attrs[branch]
+        holes = [_hole(dy.type) for dy in errors]
+        outputs = [o for o, dy in zip(body.outputs, dys, strict=True) if dy is not None and dy.dtype.is_float]
+        slopes = _slopes(outputs, holes, [i for i in body.inputs if _is_float(i)])
+        bodies[branch] = Body((*body.inputs, *holes), slopes)
+    if not bodies["then"].outputs:
+        return (None,) * (1 + len(inputs))
+    made = iter(_results(cond_record.build(predicate, *inputs, *errors, **bodies)))
+    return (None, *(next(made) if _is_float(i) else None for i in inputs))
+
+
+scan_record.grad = _scan_gradient
+cond_record.grad = _cond_gradient

@@ -1,0 +1,35 @@
+"""Core op → NumPy: one table, read by `direct` (which calls it), `numpy` (which prints it) and the pass that folds constants.
+
+`lines` what programs become · `translate` how · `table`, `reindex` the calls that each core op is · `walk` lines as a callable.
+
+Lengths may be known only at the call: they stand in the lines as expressions over variables. A tensor may lack dims that its value
+has; it then is the same along them, and no broadcast is ever carried out before somebody needs it.
+"""
+
+from ngraph.numpy_ops import reindex, table
+from ngraph.numpy_ops.lines import SEVERAL, Call, Lines, Name, Ref, Use, Var, bytes_of, used
+from ngraph.numpy_ops.translate import TABLE, Translation, Translator, entry, translate
+from ngraph.numpy_ops.walk import Walk, evaluate, function, walk
+
+__all__ = [
+    "SEVERAL",
+    "TABLE",
+    "Call",
+    "Lines",
+    "Name",
+    "Ref",
+    "Translation",
+    "Translator",
+    "Use",
+    "Var",
+    "Walk",
+    "bytes_of",
+    "entry",
+    "evaluate",
+    "function",
+    "reindex",
+    "table",
+    "translate",
+    "used",
+    "walk",
+]

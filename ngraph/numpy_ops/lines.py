@@ -1,0 +1,121 @@
+"""What programs become for NumPy: lines, each one call that makes a variable; nothing here knows an op."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Expr, ExprLike, Leaf
+from ngraph.op_graph.op import Origin
+from ngraph.program.program import AxisId
+
+Dims = tuple[AxisId, ...]
+
+
+SEVERAL = ("scan", "while_loop", "branch")  # functions that give a tuple, one part for each target
+
+
+class Var:
+    """One name in the lines. `root` is whose memory it is: itself, or what it is a view of.
+
+    holds    what a root is: fresh (made by a line), argument, state, constant, shared (others may hold it too)
+    literal  a Python number that stands for it: it has no line
+    """
+
+    __slots__ = ("hint", "dtype", "shape", "root", "holds", "literal", "array", "windows")
+
+    def __init__(
+        self, hint: str, dtype: Any, shape: tuple[ExprLike, ...], root: Var | None = None, holds: str = "fresh", literal: Any = None
+    ):
+        self.hint, self.dtype, self.shape, self.holds, self.literal = hint, dtype, shape, holds, literal
+        self.root = root or self
+        self.array: np.ndarray | None = None
+        self.windows: frozenset[AxisId] = frozenset()  # axes along which a view overlaps itself
+
+    def __repr__(self) -> str:
+        return f"<{self.hint} {self.dtype}{list(self.shape)}>"
+
+
+class Ref(NamedTuple):
+    """A variable and which axis each of its dims is."""
+
+    var: Var
+    dims: Dims
+
+
+class Use(Leaf):
+    """A variable in an expression."""
+
+    __slots__ = ()
+
+
+class Name(str):
+    """An argument that is itself a function."""
+
+    __slots__ = ()
+
+
+class Call:
+    """One line: targets = fn(args, kwargs). `fits`: an elementwise ufunc, which may write into an operand of its own shape.
+
+    fn: a dotted NumPy name, a function of `numpy_functions`, `.method`, `.property()`, `[]`, `len`, `int`, or `=`.
+    """
+
+    __slots__ = ("targets", "fn", "args", "kwargs", "fits", "origin")
+
+    def __init__(
+        self, targets: tuple[Var, ...], fn: str, args: tuple[Any, ...], kwargs: dict[str, Any], fits: bool, origin: tuple[Origin, ...]
+    ):
+        self.targets, self.fn, self.args, self.kwargs, self.fits, self.origin = targets, fn, args, kwargs, fits, origin
+
+
+class Lines:
+    """A program, or the body of a loop, as lines."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.params: list[Var] = []
+        self.calls: list[Call] = []
+        self.results: list[Var] = []
+        self.constants: list[Var] = []
+        self.captures: list[Var] = []  # what a body takes from around it
+        self.quiet = False  # whether some call can warn about floats
+
+    def find_captures(self) -> None:
+        own = set(self.params) | set(self.constants)
+        found: dict[Var, None] = {}
+        for call in self.calls:
+            found.update(dict.fromkeys(v for v in used(call) if v not in own and v.literal is None))
+            own.update(call.targets)
+        found.update(dict.fromkeys(v for v in self.results if v not in own and v.literal is None))
+        self.captures = list(found)
+
+
+def used(call: Call) -> Iterable[Var]:
+    """Every variable that a line reads, repeats included."""
+    todo: list[Any] = [*call.args, *call.kwargs.values()]
+    while todo:
+        a = todo.pop()
+        kind = type(a)
+        if kind is Var:
+            yield a
+        elif kind is tuple:
+            todo += a
+        elif kind is slice:
+            todo += (a.start, a.stop, a.step)
+        elif kind is Lines:
+            yield from a.captures
+        elif isinstance(a, Expr):
+            for leaf in expr.leaves(a):
+                yield leaf.of
+
+
+def bytes_of(v: Var) -> int:
+    """The size of a variable's array; unknown lengths count as 1."""
+    if v.dtype is None or v.literal is not None:
+        return 0
+    return math.prod(n if type(n) is int else 1 for n in v.shape) * v.dtype.np.itemsize

@@ -1,0 +1,423 @@
+"""The table: which NumPy calls each core op is. Reads by index stand in `reindex`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ngraph.numpy_ops.lines import Call, Dims, Name, Ref, Use, Var
+from ngraph.numpy_ops.translate import Translator, entry, exact
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import REGISTRY as DTYPES
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Expr
+from ngraph.program.program import AxisId, Program, Step, Value
+
+# ---- element by element ------------------------------------------------------------------------------------
+
+
+def elementwise(
+    t: Translator, step: Step, fn: str, inputs: Sequence[Ref] | None = None, fits: bool = True, dtype: DType | None = None
+) -> Ref:
+    """One ufunc on aligned operands; 16-bit floats go through float32."""
+    result = step.results[0]
+    refs = [t.wide(r) for r in (t.inputs(step) if inputs is None else inputs)]
+    if all(r.var.literal is not None for r in refs):
+        refs[-1] = t.typed(refs[-1])
+    dims = t.order(result, [a for r in refs for a in r.dims])
+    args = [r.var.literal if r.var.literal is not None else t.aligned(r, dims).var for r in refs]
+    made = t.make(fn, *args, dims=dims, dtype=dtype or refs[-1].var.dtype, fits=fits)
+    return t.astype(made, result.dtype)
+
+
+UFUNCS = {
+    "add": "np.add", "subtract": "np.subtract", "multiply": "np.multiply", "divide": "np.divide", "remainder": "np.remainder",
+    "power": "np.power", "maximum": "np.maximum", "minimum": "np.minimum", "abs": "np.abs", "exp": "np.exp", "expm1": "np.expm1",
+    "log": "np.log", "log1p": "np.log1p", "sqrt": "np.sqrt", "sin": "np.sin", "cos": "np.cos", "tanh": "np.tanh", "atan": "np.arctan",
+    "floor": "np.floor", "round": "np.rint",
+}  # fmt: skip
+COMPARE = {"eq": "np.equal", "lt": "np.less", "le": "np.less_equal"}
+BITWISE = {"and": "np.bitwise_and", "or": "np.bitwise_or", "xor": "np.bitwise_xor", "shl": "np.left_shift", "shr": "np.right_shift"}
+
+
+@entry(*UFUNCS)
+def _ufunc(t: Translator, step: Step) -> Ref:
+    op, refs = step.op, t.inputs(step)
+    if not step.results[0].dtype.is_float:
+        if op in ("floor", "round"):
+            return refs[0]
+        if op == "power":
+            return elementwise(t, step, "integer_power", [t.typed(r) for r in refs], fits=False)
+        if op == "divide":
+            return elementwise(t, step, "np.floor_divide")
+    if op == "power" and refs[1].var.literal == 2:
+        return elementwise(t, step, "np.square", refs[:1])
+    return elementwise(t, step, UFUNCS[op])
+
+
+@entry("compare")
+def _compare(t: Translator, step: Step, kind: str) -> Ref:
+    return elementwise(t, step, COMPARE[kind], fits=False, dtype=DTYPES["bool"])
+
+
+@entry("bitwise")
+def _bitwise(t: Translator, step: Step, kind: str) -> Ref:
+    return elementwise(t, step, BITWISE[kind])
+
+
+@entry("where")
+def _where(t: Translator, step: Step) -> Ref:
+    c, x, y = t.inputs(step)
+    if x.var.dtype.bits == 16 and x.var.dtype.is_float:
+        x, y = t.typed(x), t.typed(y)
+        dims = t.order(step.result, [a for r in (c, x, y) for a in r.dims])
+        args = [t.operand(t.aligned(r, dims)) for r in (c, x, y)]
+        return t.make("np.where", *args, dims=dims, dtype=x.var.dtype)
+    if x.var.literal is not None and y.var.literal is not None:
+        y = t.typed(y)
+    return elementwise(t, step, "np.where", [t.typed(c), x, y], fits=False, dtype=x.var.dtype)
+
+
+@entry("erf")
+def _erf(t: Translator, step: Step) -> Ref:
+    return elementwise(t, step, "erf", fits=False)
+
+
+@entry("cast")
+def _cast(t: Translator, step: Step, dtype: DType) -> Ref:
+    (x,) = t.inputs(step)
+    if x.var.dtype is dtype:
+        return x
+    x = t.typed(x)
+    if dtype.kind == "bool":
+        x = t.wide(x)
+        return t.make("np.not_equal", x.var, 0, dims=x.dims, dtype=dtype)
+    if dtype.is_integer and x.var.dtype.is_float:
+        return t.make("saturate", x.var, dtype, dims=x.dims, dtype=dtype)
+    return t.astype(x, dtype)
+
+
+@entry("bitcast")
+def _bitcast(t: Translator, step: Step, dtype: DType) -> Ref:
+    x = t.typed(t.input(step, 0))
+    return t.view(x, ".view", dtype, dims=x.dims, dtype=dtype)
+
+
+# ---- sources and names --------------------------------------------------------------------------------------
+
+
+@entry("constant")
+def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -> Ref:
+    if type(value) is not ArrayRef:
+        if isinstance(value, Expr):
+            return t.make("scalar", t.settle(value), dtype, dims=(), dtype=dtype)
+        return t.literal(exact(value, dtype), dtype)
+    if value.array.ndim == 0 and not (dtype.is_float and dtype.bits == 16):
+        return t.literal(exact(value.array[()].item(), dtype), dtype)
+    array = value.array
+    var = Var(value.name or t.hint, dtype, array.shape, holds="constant")
+    var.array = array
+    t.lines.constants.append(var)
+    return Ref(var, tuple(axes))
+
+
+@entry("iota")
+def _iota(t: Translator, step: Step, axis: AxisId, dtype: DType) -> Ref:
+    n = t.length(axis)
+    if dtype.bits >= 32 and dtype.kind != "bool":
+        return t.make("np.arange", n, dims=(axis,), dtype=dtype, dtype_=dtype)
+    return t.astype(t.make("np.arange", n, dims=(axis,), dtype=DTYPES["int64"]), dtype)
+
+
+@entry("random_bits")
+def _random_bits(t: Translator, step: Step, stream: int, axes: Dims) -> Ref:
+    state, *trips = t.inputs(step)
+    trip = t.emit("mix_trips", tuple([t.typed(r).var for r in trips]), Var("trip", None, ())) if trips else 0
+    return t.make("philox", state.var, stream, trip, t.shape(axes), dims=tuple(axes), dtype=step.result.dtype)
+
+
+@entry("broadcast")
+def _broadcast(t: Translator, step: Step, axes: Dims) -> Ref:
+    return t.input(step, 0)
+
+
+@entry("rename")
+def _rename(t: Translator, step: Step, to: tuple[tuple[AxisId, AxisId], ...]) -> Ref:
+    (x,), new = t.inputs(step), dict(to)
+    return Ref(x.var, tuple([new.get(a, a) for a in x.dims]))
+
+
+# ---- joining, reading and writing by index ----
+
+
+@entry("concat")
+def _concat(t: Translator, step: Step, parts: Dims, axis: AxisId) -> Ref:
+    dims = t.order(step.result, step.type.axes)
+    arrays = tuple([t.full(r, tuple([part if a == axis else a for a in dims])).var for r, part in zip(t.inputs(step), parts, strict=True)])
+    return t.make("np.concatenate", arrays, dims=dims, dtype=step.result.dtype, axis=dims.index(axis))
+
+
+def _indices(t: Translator, refs: Sequence[Ref], x_axes: Dims, axes: Dims) -> tuple[tuple[Var, ...], Dims, Dims]:
+    """The index tensors lined up, their dims, and the axes that x shares with them."""
+    refs = [t.typed(r) for r in refs]
+    dims = tuple(dict.fromkeys(a for r in refs for a in r.dims))
+    shared = tuple([a for a in x_axes if a in dims and a not in axes])
+    return tuple([t.aligned(r, dims).var for r in refs]), dims, shared
+
+
+def _index_axes(step: Step, values: Sequence[Value]) -> set[AxisId]:
+    return {a for v in values for a in v.axes}
+
+
+@entry("gather")
+def _gather(t: Translator, step: Step, axes: Dims, mode: str) -> Ref:
+    x, *found = t.inputs(step)
+    indices, dims, shared = _indices(t, found, x.dims, axes)
+    rest = tuple([a for a in x.dims if a not in axes and a not in shared])
+    x = t.full(x, (*axes, *shared, *rest))
+    return t.make("gather", x.var, indices, mode, tuple([dims.index(a) for a in shared]), dims=(*dims, *rest), dtype=x.var.dtype)
+
+
+COMBINE = {"add": "np.add", "multiply": "np.multiply", "max": "np.maximum", "min": "np.minimum"}
+OF_BOOL = {"add": "np.logical_or", "multiply": "np.logical_and", "max": "np.logical_or", "min": "np.logical_and"}
+
+
+def combiner(kind: str, dtype: DType) -> str:
+    return (OF_BOOL if dtype.kind == "bool" else COMBINE)[kind]
+
+
+@entry("scatter")
+def _scatter(t: Translator, step: Step, axes: Dims, combine: str, mode: str) -> Ref:
+    x, *found, u = t.inputs(step)
+    x_axes = step.inputs[0].axes
+    refs = [t.typed(r) for r in found]
+    every = _index_axes(step, step.inputs[1:-1])
+    dims = tuple([a for a in step.inputs[-1].axes if a in every])
+    shared = tuple([a for a in x_axes if a in every and a not in axes])
+    indices = tuple([t.full(r, dims).var for r in refs])
+    rest = tuple([a for a in x_axes if a not in axes and a not in shared])
+    x = t.full(t.wide(x), (*axes, *shared, *rest))
+    u = t.full(t.wide(u), (*dims, *rest))
+    fn = None if combine == "set" else Name(combiner(combine, x.var.dtype))
+    made = t.make("scatter", fn, x.var, indices, u.var, mode, tuple([dims.index(a) for a in shared]), dims=x.dims, dtype=x.var.dtype)
+    return t.astype(made, step.result.dtype)
+
+
+# ---- across axes -------------------------------------------------------------------------------------------
+
+
+@entry("reduce")
+def _reduce(t: Translator, step: Step, kind: str, axes: Dims) -> Ref:
+    if not axes:
+        return t.input(step, 0)
+    x = t.wide(t.input(step, 0))
+    x = t.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
+    made = _reduced(t, x, kind, axes)
+    return t.astype(made, step.result.dtype)
+
+
+def _reduced(t: Translator, x: Ref, kind: str, axes: Sequence[AxisId]) -> Ref:
+    dtype = x.var.dtype
+    dims = tuple([a for a in x.dims if a not in axes])
+    count = t.size(axes)
+    known = isinstance(count, int) and count > 0
+    if isinstance(count, int) and 0 < count <= 64 and x.var.windows.issuperset(axes):
+        moved = t.permuted(x, (*dims, *axes))
+        return t.make("reduce_windows", Name(combiner(kind, dtype)), moved.var, len(axes), dims=dims, dtype=dtype)
+    kwargs: dict[str, Any] = {}
+    if kind in ("max", "min") and not known and dtype.kind != "bool":
+        kwargs["initial"] = dtype.lowest if kind == "max" else dtype.highest
+    if kind in ("add", "multiply") and not dtype.is_float:
+        kwargs["dtype_"] = dtype
+    where = tuple([x.dims.index(a) for a in axes])
+    return t.make(
+        f"{combiner(kind, dtype)}.reduce",
+        x.var,
+        dims=dims,
+        dtype=dtype,
+        axis=None if not dims else where[0] if len(where) == 1 else where,
+        **kwargs,
+    )
+
+
+@entry("argreduce")
+def _argreduce(t: Translator, step: Step, kind: str, axes: Dims) -> Ref:
+    x = t.wide(t.input(step, 0))
+    dims = tuple([a for a in x.dims if a not in axes])
+    x = t.full(x, (*dims, *axes))
+    return t.make("arg_reduce", Name("np.argmax" if kind == "max" else "np.argmin"), x.var, len(axes), dims=dims, dtype=step.result.dtype)
+
+
+def merged(t: Translator, ref: Ref, *groups: Sequence[AxisId]) -> Ref:
+    """The tensor with one dim for each group of axes, in this order."""
+    dims = tuple([a for g in groups for a in g])
+    ref = t.permuted(ref, dims)
+    if all(len(g) == 1 for g in groups):
+        return ref
+    sizes = tuple([t.size(g) for g in groups])
+    return t.view(ref, ".reshape", *sizes, dims=dims, shape=sizes)
+
+
+def unmerged(t: Translator, ref: Ref, dims: Dims, whole: bool) -> Ref:
+    """A made array whose dims stand for groups of axes, with one dim for each axis; nobody else holds its memory."""
+    return Ref(ref.var, dims) if whole else t.make(".reshape", ref.var, *t.shape(dims), dims=dims, dtype=ref.var.dtype)
+
+
+@entry("contract")
+def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> Ref:
+    x, y = [t.typed(t.astype(r, accumulate)) for r in t.inputs(step)]
+    lost = tuple([a for a in over if a not in x.dims and a not in y.dims])
+    x = t.full(x, x.dims + lost) if lost else x
+    x, y = _alone(t, x, y, over), _alone(t, y, x, over)
+    sums = [a for a in x.dims if a in over]
+    batch = [a for a in x.dims if a in y.dims and a not in over]
+    rows = [a for a in x.dims if a not in y.dims]
+    columns = [a for a in y.dims if a not in x.dims]
+    wanted = t.order(step.result, (*batch, *rows, *columns))
+    if not sums:
+        made = t.make("np.multiply", t.aligned(x, wanted).var, t.aligned(y, wanted).var, dims=wanted, dtype=accumulate, fits=True)
+    else:
+        batch.sort(key=wanted.index)
+        if columns and wanted == (*batch, *columns, *rows):
+            x, y, rows, columns = y, x, columns, rows
+        made = _matmul(t, x, y, batch, rows, sums, columns, accumulate)
+    return t.astype(made, step.result.dtype)
+
+
+def _alone(t: Translator, x: Ref, other: Ref, over: Dims) -> Ref:
+    """x summed over the axes that only x has."""
+    mine = [a for a in x.dims if a in over and a not in other.dims]
+    return _reduced(t, x, "add", mine) if mine else x
+
+
+def _matmul(
+    t: Translator, x: Ref, y: Ref, batch: list[AxisId], rows: list[AxisId], sums: list[AxisId], columns: list[AxisId], dtype: DType
+) -> Ref:
+    dims = (*batch, *rows, *columns)
+    single = [[a] for a in batch]
+    if not rows and not columns and batch:
+        a, b = merged(t, x, *single, sums), merged(t, y, *single, sums)
+        return t.make("np.einsum", "...k,...k->...", a.var, b.var, dims=dims, dtype=dtype)
+    keep_rows, keep_columns = bool(rows or batch), bool(columns or batch)
+    a = merged(t, x, *single, *([rows] if keep_rows else []), sums)
+    b = merged(t, y, *single, sums, *([columns] if keep_columns else []))
+    whole = (len(rows) == 1 or not keep_rows) and (len(columns) == 1 or not keep_columns)
+    shape = (*t.shape(batch), *([t.size(rows)] if keep_rows else []), *([t.size(columns)] if keep_columns else []))
+    var = t.emit("np.matmul", (a.var, b.var), Var(t.hint, dtype, shape))
+    return unmerged(t, Ref(var, dims), dims, whole)
+
+
+@entry("convolve")
+def _convolve(t: Translator, step: Step, over: Dims, spatial: tuple[Any, ...], accumulate: DType) -> Ref:
+    x, f = [t.typed(t.astype(r, accumulate)) for r in t.inputs(step)]
+    x_axes, f_axes = step.inputs[0].axes, step.inputs[1].axes
+    ins, taps, outs = (tuple([s[k] for s in spatial]) for k in range(3))
+    x, f = t.full(x, tuple(x_axes)), t.full(f, tuple(f_axes))
+    x_rest, f_rest = [a for a in x_axes if a not in ins], [a for a in f_axes if a not in taps]  # a name may be spatial in one only
+    lone_x = [a for a in x_rest if a in over and a not in f_rest]
+    lone_f = [a for a in f_rest if a in over and a not in x_rest]
+    x = _reduced(t, x, "add", lone_x) if lone_x else x
+    f = _reduced(t, f, "add", lone_f) if lone_f else f
+    inner = [a for a in x_rest if a in f_rest and a in over]
+    groups = [a for a in x_rest if a in f_rest and a not in over]
+    batch = [a for a in x_rest if a not in f_rest and a not in over]
+    outer = [a for a in f_rest if a not in x_rest and a not in over]
+    a = merged(t, x, batch, groups, inner, *[[i] for i in ins])
+    b = merged(t, f, groups, outer, inner, *[[i] for i in taps])
+    numbers = tuple([tuple(map(t.settle, s[3:])) for s in spatial])
+    dims = (*batch, *groups, *outer, *outs)
+    shape = (t.size(batch), t.size(groups), t.size(outer), *t.shape(outs))
+    var = t.emit("convolve", (a.var, b.var, numbers, t.shape(outs)), Var(t.hint, accumulate, shape))
+    made = unmerged(t, Ref(var, dims), dims, len(batch) == len(groups) == len(outer) == 1)
+    return t.astype(made, step.result.dtype)
+
+
+@entry("cumulate")
+def _cumulate(t: Translator, step: Step, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> Ref:
+    x = t.wide(t.input(step, 0))
+    x = t.full(x, x.dims if axis in x.dims else (*x.dims, axis))
+    dtype = x.var.dtype
+    start = {"add": 0, "multiply": 1, "max": dtype.lowest, "min": dtype.highest}[kind]
+    fn = Name(combiner(kind, dtype))
+    made = t.make("cumulate", fn, x.var, x.dims.index(axis), exclusive, reverse, start, dims=x.dims, dtype=dtype)
+    return t.astype(made, step.result.dtype)
+
+
+@entry("sort")
+def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[Ref, ...]:
+    dims = t.order(step.results[0], step.inputs[0].axes)
+    arrays = [t.full(r, dims) for r in t.inputs(step)]
+    key, dim = t.wide(arrays[0]), dims.index(axis)
+    order = t.make("sorted_positions", key.var, dim, descending, dims=dims, dtype=DTYPES["int64"], hint="order")
+    return tuple([t.make("np.take_along_axis", a.var, order.var, dim, dims=dims, dtype=a.var.dtype) for a in arrays])
+
+
+@entry("compact")
+def _compact(t: Translator, step: Step, axes: Dims, axis: AxisId) -> tuple[Ref, Ref]:
+    c = t.full(t.input(step, 0), tuple(axes))
+    found, count = step.results
+    places = t.emit("true_positions", (c.var,), Var(t.hint, found.dtype, ()))
+    length = t.emit("len", (places, 0), Var("count", None, ()))
+    number = t.make("scalar", Use(length), count.dtype, dims=(), dtype=count.dtype, hint="count")
+    t.refs[count], t.numbers[count] = number, length
+    kept = t.length(axis)
+    places.shape = (Use(length),)
+    if kept == Use(length):
+        return Ref(places, (axis,)), number
+    return t.view(Ref(places, (axis,)), "[]", (slice(None, kept),), dims=(axis,)), number
+
+
+# ---- control flow and effects ------------------------------------------------------------------------------
+
+
+def _several(t: Translator, step: Step, fn: str, args: tuple[Any, ...], dims: Sequence[Dims]) -> tuple[Ref, ...]:
+    made = [Var(v.hint or step.op, v.dtype, t.shape(d), holds="shared") for v, d in zip(step.results, dims, strict=True)]
+    t.lines.calls.append(Call(tuple(made), fn, args, {}, False, t.origin))
+    return tuple([Ref(v, d) for v, d in zip(made, dims, strict=True)])
+
+
+@entry("scan")
+def _scan(t: Translator, step: Step, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[Ref, ...]:
+    dims = [tuple(v.axes) for v in body.inputs]
+    given = [
+        t.full(r, (axis, *d) if carries <= k < carries + xs else d).var for k, (r, d) in enumerate(zip(t.inputs(step), dims, strict=True))
+    ]
+    each = [tuple(v.axes) for v in body.outputs[carries:]]
+    inner = t.body(body, dims, [*dims[:carries], *each])
+    stacked = tuple([(t.shape(d), v.dtype) for v, d in zip(body.outputs[carries:], each, strict=True)])
+    args = (
+        inner,
+        tuple(given[:carries]),
+        tuple(given[carries : carries + xs]),
+        tuple(given[carries + xs :]),
+        t.length(axis),
+        reverse,
+        stacked,
+    )
+    return _several(t, step, "scan", args, [*dims[:carries], *[(axis, *d) for d in each]])
+
+
+@entry("while")
+def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int) -> tuple[Ref, ...]:
+    dims = [tuple(v.axes) for v in body.inputs]
+    given = [t.full(r, d).var for r, d in zip(t.inputs(step), dims, strict=True)]
+    args = (t.body(cond, dims, [()]), t.body(body, dims, dims[:carries]), tuple(given[:carries]), tuple(given[carries:]))
+    return _several(t, step, "while_loop", args, dims[:carries])
+
+
+@entry("cond")
+def _cond(t: Translator, step: Step, **branches: Program) -> tuple[Ref, ...]:
+    then, otherwise = branches["then"], branches["else"]
+    p, *args = t.inputs(step)
+    dims = [tuple(v.axes) for v in then.inputs]
+    results = [tuple(v.axes) for v in then.outputs]
+    given = tuple([t.full(r, d).var for r, d in zip(args, dims, strict=True)])
+    return _several(t, step, "branch", (t.typed(p).var, t.body(then, dims, results), t.body(otherwise, dims, results), given), results)
+
+
+@entry("effect")
+def _effect(t: Translator, step: Step, kind: str, text: str) -> Ref:
+    arrays = [t.full(r, tuple(v.axes)) for r, v in zip(t.inputs(step)[1:], step.inputs[1:], strict=True)]
+    if kind != "print":  # who knows how long it keeps them
+        arrays = [t.make("np.array", r.var, dims=r.dims, dtype=r.var.dtype, order="C") for r in arrays]
+    return Ref(t.emit(f"host:{kind}", (text, *[r.var for r in arrays]), Var("token", None, ())), ())
