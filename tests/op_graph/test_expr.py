@@ -1,0 +1,143 @@
+"""Integer expressions: what is simplified means the same, for numbers and arrays, and reads back as Python."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from ngraph.op_graph.expr import APPLY, Bin, Idx, Len, Run, combine, evaluate, leaves, maximum, minimum, substitute, text
+
+LEAVES = [Len("N"), Idx("N"), Idx("H"), Run("n")]
+PYTHON = {**APPLY, "min": min, "max": max}
+NUMPY = {"+": np.add, "-": np.subtract, "*": np.multiply, "//": np.floor_divide, "%": np.remainder, "min": np.minimum, "max": np.maximum}
+
+# a tree that nothing has simplified: a number, the index of a leaf, or (operator, tree, tree)
+trees = st.recursive(
+    st.one_of(st.integers(-3, 3), st.sampled_from(LEAVES)),
+    lambda inner: st.tuples(st.sampled_from(list(APPLY)), inner, inner),
+    max_leaves=12,
+)
+
+
+def built(tree):
+    return combine(tree[0], built(tree[1]), built(tree[2])) if isinstance(tree, tuple) else tree
+
+
+def value(tree, values, table):
+    """What the tree is, by a table of operators; shares nothing with the code under test."""
+    if isinstance(tree, tuple):
+        return table[tree[0]](value(tree[1], values, table), value(tree[2], values, table))
+    return tree if isinstance(tree, int) else values[LEAVES.index(tree)]
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees, st.lists(st.integers(-7, 7), min_size=4, max_size=4))
+def test_simplified_is_equal_for_numbers(tree, values):
+    try:
+        wanted = value(tree, values, PYTHON)
+        e = built(tree)
+    except ZeroDivisionError:
+        assume(False)
+    of = dict(zip(LEAVES, values, strict=True))
+    assert evaluate(e, of.__getitem__) == wanted
+    assert evaluate(substitute(e, of.__getitem__), of.__getitem__) == wanted
+    assert isinstance(substitute(e, of.__getitem__), int)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees, st.integers(0, 2**32))
+def test_simplified_is_equal_for_arrays_that_broadcast(tree, seed):
+    chance = np.random.default_rng(seed)
+    values = [int(chance.integers(-7, 8)), chance.integers(-7, 8, (5, 1)), chance.integers(-7, 8, (1, 4)), chance.integers(-7, 8, (5, 4))]
+    with np.errstate(divide="raise"):
+        try:
+            wanted = value(tree, values, NUMPY)
+            e = built(tree)
+        except (FloatingPointError, ZeroDivisionError):
+            assume(False)
+        of = dict(zip(LEAVES, values, strict=True))
+        got = evaluate(e, of.__getitem__)
+    assert np.array_equal(np.broadcast_to(got, (5, 4)), np.broadcast_to(wanted, (5, 4)))
+
+
+@settings(max_examples=300, deadline=None)
+@given(trees)
+def test_text_means_the_expression(tree):
+    try:
+        e = built(tree)
+    except ZeroDivisionError:
+        assume(False)
+    scope = {"Len": Len, "Idx": Idx, "Run": Run, "min": minimum, "max": maximum, "N": "N", "H": "H", "n": "n"}
+    again = eval(text(e), {"__builtins__": {}}, scope)
+    assert again == e and hash(again) == hash(e)
+
+
+@settings(max_examples=200, deadline=None)
+@given(trees)
+def test_leaves_stand_in_order_and_nothing_is_lost_by_substituting_themselves(tree):
+    try:
+        e = built(tree)
+    except ZeroDivisionError:
+        assume(False)
+    assert substitute(e, lambda leaf: leaf) == e
+    shown = text(e, lambda leaf: f"<{LEAVES.index(leaf)}>")
+    assert [f"<{LEAVES.index(leaf)}>" for leaf in leaves(e)] == [shown[i : i + 3] for i in range(len(shown)) if shown[i] == "<"]
+
+
+N, H = LEAVES[0], LEAVES[2]
+
+
+@pytest.mark.parametrize(
+    ("simplified", "plain"),
+    [
+        (N + 0, N),
+        (0 + N, N),
+        (N - 0, N),
+        (N - N, 0),
+        (N * 1, N),
+        (1 * N, N),
+        (N * 0, 0),
+        (N // 1, N),
+        (N % 1, 0),
+        (N + 2 + 3, N + 5),
+        (N + 2 - 2, N),
+        (2 + N, N + 2),
+        (minimum(N, N), N),
+        (maximum(N + 1, N + 1), N + 1),
+        (combine("//", -7, 2), -4),
+        (combine("%", -7, 2), 1),
+        (-N, N * -1),
+    ],
+)
+def test_identities(simplified, plain):
+    assert simplified == plain and type(simplified) is type(plain)
+
+
+def test_equality_is_by_kind_and_name():
+    assert Len("N") == Len("N") and Len("N") != Idx("N") and Len("N") != Len("M") and Len("N") != "N"
+    assert len({Len("N"), Idx("N"), Run("N"), Len("N") + 1, 1 + Len("N"), Len("N") * 2}) == 5
+    assert Bin("+", N, 1) == N + 1 and Bin("-", N, H) != Bin("-", H, N)
+
+
+def test_division_by_zero_is_an_error_when_it_is_written():
+    for op in ("//", "%"):
+        with pytest.raises(ZeroDivisionError, match="expression divides by zero"):
+            combine(op, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("e", "shown"),
+    [
+        (N + 1, "Len(N) + 1"),
+        (N - 1, "Len(N) - 1"),
+        ((N - 1) * 2, "(Len(N) - 1) * 2"),
+        (N - (H - 1), "Len(N) - (Idx(H) - 1)"),
+        (3 - N, "3 - Len(N)"),
+        (N * -1, "Len(N) * (-1)"),
+        (N // (H * 2), "Len(N) // (Idx(H) * 2)"),
+        (N // H % 3, "Len(N) // Idx(H) % 3"),
+        (minimum(N + 1, -3), "min(Len(N) + 1, -3)"),
+    ],
+)
+def test_text_reads_as_python_writes_it(e, shown):
+    assert text(e) == shown
