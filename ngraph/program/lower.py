@@ -392,6 +392,7 @@ class Lowering:
             elif type(r.type) is TensorType:
                 outputs.append(self.values[r][0] if r in self.values else self.value(r, top)[0])
         states: dict[str, Op] = {}
+        tried: dict[str, int] = {}
         state_in, state_out = [], []
         for variable in list(self.start):
             if variable.attrs.get("advance") is not None and variable not in self.written:
@@ -399,7 +400,7 @@ class Lowering:
                     after = variable.attrs["advance"](variable)
                 self.written[variable] = (after, self.value(after, top)[0])
         for variable, value in self.start.items():
-            label = unique(variable.name if variable.hint else variable.opdef.name, states)
+            label = unique(variable.name if variable.hint else variable.opdef.name, states, tried)
             states[label] = variable
             state_in.append(State(label, value))
             if variable in self.written:
@@ -430,13 +431,15 @@ def _union(sets: list[frozenset[Op]], own: Op | None) -> frozenset[Op]:
     return big.union(*sets, () if own is None else (own,))
 
 
-def unique(name: str, taken: Iterable[str]) -> str:
-    """`name`, or with the first number that makes it free."""
+def unique(name: str, taken: Iterable[str], tried: dict[str, int] | None = None) -> str:
+    """`name`, or with the first number that makes it free. `tried` remembers up to which numbers are taken."""
     if name not in taken:
         return name
-    n = 2
+    n = 2 if tried is None else tried.get(name, 2)
     while f"{name}_{n}" in taken:
         n += 1
+    if tried is not None:
+        tried[name] = n
     return f"{name}_{n}"
 
 

@@ -102,13 +102,14 @@ class State:
         self.version = 0
         self.torn: set[Op] = set()
         self._known: set[Op] = set()
+        self._tried: dict[str, int] = {}
         self._making = threading.Lock()
 
     def add(self, name: str, variable: Op) -> None:
         """Makes a variable known; its name in files is the first free one."""
         if variable not in self._known:
             self._known.add(variable)
-            self.names[unique(name, self.names)] = variable
+            self.names[unique(name, self.names, self._tried)] = variable
 
     def ensure(self, variables: Iterable[Op]) -> None:
         """Gives those variables that have none yet their initial values."""
