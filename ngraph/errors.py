@@ -18,7 +18,7 @@ def user_line() -> Line | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((_HOME, "<ngraph")):  # generated code counts as ours
+        if not file.startswith((_HOME, "<ngraph", "<frozen ")):  # generated code and the import machinery count as ours
             return (file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None
