@@ -4,6 +4,6 @@ The result is ordinary graph, so gradients of gradients work, and every transfor
 """
 
 from ngraph.autodiff import control as _control  # gives the records of scan and cond their gradients
-from ngraph.autodiff.deriv import deriv, fit
+from ngraph.autodiff.backward import deriv, fit
 
 __all__ = ["deriv", "fit"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ngraph.autodiff.deriv import deriv
+from ngraph.autodiff.backward import deriv
 from ngraph.op_graph.op import Body, Op, TensorType, copy_graph
 from ngraph.ops.control import close, cond_record, scan_record
 from ngraph.ops.elementwise import filled

@@ -25,13 +25,30 @@ _fresh = itertools.count()
 class Family:
     """What an axis shares with its duals: name, length, flags, and the line that made it."""
 
-    __slots__ = ("name", "length", "flags", "roles", "parts", "line", "members", "doc")
+    __slots__ = ("name", "length", "flags", "roles", "parts", "line", "members", "doc", "met")
 
     def __init__(self, name: str, length: ExprLike | None, flags: dict[str, bool | None], roles: frozenset[str], doc: str | None):
         self.name, self.length, self.flags, self.roles, self.doc = name, length, flags, roles, doc
         self.parts: tuple[Axis, ...] | None = None  # the axes that `flatten` joined into this one
         self.line: Line | None = user_line()
         self.members: dict[int, Axis] = {}
+        self.met: list[Family] = []  # those of the same name that stood at one index with this, one of the two without a length
+
+    def found_length(self) -> ExprLike | None:
+        """The length; where it has none, the one known length among all that it met, directly or not."""
+        if self.length is not None or not self.met:
+            return self.length
+        seen, todo, known = {self}, [self], {}
+        while todo:
+            family = todo.pop()
+            if family.length is not None:
+                known[family.length] = None
+                continue
+            for other in family.met:
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+        return next(iter(known)) if len(known) == 1 else None
 
 
 class Axis:
@@ -228,8 +245,6 @@ class Clash(Exception):
 
 
 def _unlike(a: Axis, b: Axis) -> bool:
-    if a.family is b.family:
-        return False
     la, lb = a.length, b.length
     return (la is not None and lb is not None and la != lb) or (a.is_batch, a.is_recurrent) != (b.is_batch, b.is_recurrent)
 
@@ -247,8 +262,12 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
     for group in groups:
         for axis in group:
             other = seen.setdefault(axis, axis)
-            if other is not axis and type(axis) is Axis and _unlike(other, axis):
-                clashes.append((other, axis))
+            if other is not axis and type(axis) is Axis and other.family is not axis.family:
+                if _unlike(other, axis):
+                    clashes.append((other, axis))
+                elif other.family.length is None or axis.family.length is None:
+                    other.family.met.append(axis.family)
+                    axis.family.met.append(other.family)
     if clashes:
         raise Clash(clashes)
     return tuple(seen)

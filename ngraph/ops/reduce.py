@@ -117,7 +117,13 @@ def reduced_axes(x: Op, reduction_axes: Any = None, out_axes: Any = None, name: 
 
 def ordered_as(x: Op, axes: Axes) -> Op:
     """`x` with its axes declared in this order."""
-    return x if tuple(x.axes) == tuple(axes) else REGISTRY["broadcast"].build(x, axes=axes)
+    if len(x.axes) == len(axes) and all(a == b and _as_long(a, b) for a, b in zip(x.axes, axes, strict=True)):
+        return x
+    return REGISTRY["broadcast"].build(x, axes=axes)  # which also compares lengths, and notes unknown ones that meet
+
+
+def _as_long(a: Axis, b: Axis) -> bool:
+    return a.family is b.family or (a.length is not None and a.length == b.length)
 
 
 def in_order(x: Op, axes: Any) -> Op:

@@ -33,8 +33,7 @@ class Lowered:
 class Ids:
     """The id of each (name, level, length)."""
 
-    def __init__(self, known: dict[tuple[str, int], int]):
-        self.known = known  # the single known length of a name, for axes that have none yet
+    def __init__(self) -> None:
         self.by_key: dict[tuple[str, int, ExprLike | None], AxisId] = {}
         self.by_axis: dict[int, tuple[Axis, AxisId]] = {}
         self.axes: dict[AxisId, ExprLike] = {}
@@ -48,11 +47,8 @@ class Ids:
             return cached[1]
         length = axis.length
         if length is None:
-            own = axis.family.length
-            if own is None:
-                length = self.known.get((axis.name, 0))
-            else:
-                length = expr.substitute(own, self._leaf)
+            own = axis.family.found_length()
+            length = own if own is None or isinstance(own, int) else expr.substitute(own, self._leaf)
         key = (axis.name, axis.dual, length)
         found = self.by_key.get(key)
         if found is None:
@@ -65,8 +61,8 @@ class Ids:
             return leaf
         length = leaf.of.length
         if length is None:
-            length = self.known.get((leaf.of.name, 0))
-        return Len(self(leaf.of)) if length is None else length
+            length = leaf.of.family.found_length()
+        return length if isinstance(length, int) else Len(self(leaf.of))
 
     def _new(self, axis: Axis, length: ExprLike | None) -> AxisId:
         base = re.sub(r"\W", "_", axis.short_name) or "axis"
@@ -98,15 +94,7 @@ class Lowering:
     def __init__(self, results: Sequence[Op], parameters: Sequence[Op], ids: Ids | None = None):
         self.roots = list(results)
         self.bodies: dict[Body, Program] = {}
-        reached = list(ordered([*results, *parameters]))
-        known: dict[tuple[str, int], set[int]] = {}
-        for op in reached:
-            for t in op.type if type(op.type) is tuple else (op.type,):
-                for axis in t.axes if type(t) is TensorType else ():
-                    f = axis.family
-                    if isinstance(f.length, int):
-                        known.setdefault((f.name, 0), set()).add(f.length)
-        self.ids = ids or Ids({k: next(iter(v)) for k, v in known.items() if len(v) == 1})
+        self.ids = ids or Ids()
         self.parameters = tuple(parameters)
         self.steps: list[Step] = []
         self.values: dict[Op, tuple[Value, ...]] = {}

@@ -1,7 +1,4 @@
-"""The derivative of an op: one walk back over all that it depends on.
-
-The result is ordinary graph, so gradients of gradients work, and every transformer has them.
-"""
+"""The derivative of an op: one walk back over all that it depends on."""
 
 from __future__ import annotations
 

@@ -1,0 +1,52 @@
+"""Lengths that come late: which unknown axes are one, and which are not, although they have the same name."""
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.errors import AxisError
+
+
+def executor(results, *parameters):
+    return ngt.make_transformer().computation(results, *parameters)
+
+
+def axis(length, name="H"):
+    return ng.make_axis(length, name=name)
+
+
+def test_an_unknown_length_that_meets_a_known_one_takes_it():
+    x, y = ng.placeholder([axis(None)]), ng.placeholder([axis(3)])
+    f = executor(ng.sum(x * 1.0, out_axes=()) + ng.sum(x + y, out_axes=()), x, y)
+    assert f([1, 2, 3], [1, 1, 1]) == 15
+    assert f.program.symbols() == []
+
+
+def test_meeting_goes_through_others():
+    x, y, z = (ng.placeholder([axis(n)]) for n in (None, None, 3))
+    assert executor([x + y, y + z], x, y, z).program.symbols() == []
+
+
+def test_an_unknown_length_that_never_meets_a_known_one_stays_open():
+    x, f = ng.placeholder([axis(None)]), ng.placeholder([axis(3)])
+    run = executor(ng.conv(x, f, {"H": "H"}), x, f)
+    assert run(np.ones(7), np.ones(3)).tolist() == [3] * 5 and run(np.ones(4), np.ones(3)).tolist() == [3] * 2
+    past, new = ng.placeholder([axis(None, "REC")]), ng.placeholder([axis(1, "REC")])
+    joined = executor(ng.concat_along_axis([past, new], past.axes[0]), past, new)
+    assert joined([1, 2, 3], [4]).tolist() == [1, 2, 3, 4] and joined([], [4]).tolist() == [4]
+
+
+def test_an_assigned_value_of_unknown_length_takes_the_variables():
+    v, x = ng.variable([axis(2)], initial_value=0), ng.placeholder([axis(None)])
+    f = executor([ng.assign(v, x), v], x)
+    assert f([5, 6])[1].tolist() == [5, 6] and f.program.symbols() == []
+
+
+def test_lengths_set_after_the_graph_are_checked_when_it_is_lowered():
+    a, b = axis(None), axis(None)
+    x, y = ng.placeholder([a]).named("x"), ng.placeholder([b]).named("y")
+    z = x + y
+    a.length, b.length = 3, 4
+    with pytest.raises(AxisError, match=r"lengths given since"):
+        executor(z, x, y)
