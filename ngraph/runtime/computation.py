@@ -219,6 +219,11 @@ class Computation:
         self._entry = self._made_entry()
         return self._entry(*arguments)
 
+    def compile(self) -> Computation:
+        """Compiles now, rather than with the first call."""
+        self.executable  # noqa: B018  compiled here
+        return self
+
     def close(self) -> None:
         """Calls from now on are errors."""
         self._entry = self._first
