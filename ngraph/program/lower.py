@@ -16,6 +16,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axis, show_axes, show_made
 from ngraph.op_graph.dtypes import token as token_dtype
 from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.memory import no_collection
 from ngraph.op_graph.op import Body, Op, Origin, TensorType, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, show_input
 from ngraph.program.program import AxisId, Program, State, Step, Value, attr_axes, map_attr
@@ -437,7 +438,8 @@ def lower(results: Sequence[Op], parameters: Sequence[Op] = (), name: str = "pro
     Raises GraphError for an unfed placeholder, unordered assigns, an op in two sequentials at different states; AxisError
     for lengths that came after the graph and do not fit.
     """
-    return Lowering(results, parameters).run(name)
+    with no_collection():
+        return Lowering(results, parameters).run(name)
 
 
 def _own_axes(program: Program) -> dict[str, Any]:

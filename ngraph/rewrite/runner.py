@@ -15,6 +15,7 @@ from typing import Any
 
 from ngraph.config import config
 from ngraph.errors import ProgramError
+from ngraph.op_graph.memory import no_collection
 from ngraph.program.program import Program
 from ngraph.program.text import text
 from ngraph.program.verify import verify
@@ -80,7 +81,8 @@ def run(program: Program, passes: Iterable[Pass], holds: Iterable[str] = ()) -> 
                     details=(f"passes before it: {', '.join(have) or 'none that give anything'}",),
                     fix=f"put {' or '.join(givers)} before it" if givers else "no registered pass gives it",
                 )
-        program = _run_one(program, step)
+        with no_collection():
+            program = _run_one(program, step)
         if (seen := _watched.get()) is not None:
             seen.append((name_of(step), program))
         have += _notes(step, "gives")
