@@ -52,7 +52,9 @@ def median(f, times=5):
 
 
 def import_cost():
-    rows = [subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True).stdout.split(" ", 2) for _ in range(9)]
+    rows = [
+        subprocess.run([sys.executable, "-c", _IMPORT], capture_output=True, text=True, check=True).stdout.split(" ", 2) for _ in range(9)
+    ]
     assert all(r[2].strip() == "[]" for r in rows), rows[0][2]
     return statistics.median(float(r[0]) for r in rows), statistics.median(float(r[1]) for r in rows)
 
@@ -64,7 +66,7 @@ def chain(count):
     z = x
     for k in range(count // 6):
         z = ng.tanh(z * 1.0 + y) - y
-        z = -(-z) if k % 2 else z / 1.0 + x
+        z = ng.negative(-z) if k % 2 else z / 1.0 + x
     return z, [x, y]
 
 

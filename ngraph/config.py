@@ -1,12 +1,12 @@
 """Settings: from the environment, or for the length of a `with ng.config(...)` block. Nothing else is global.
 
-    exact       no rewrite that differs at NaN, infinity or signed zero        (NGRAPH_EXACT, on)
-    strict      refuse what would only warn, such as a dot over the batch axis (NGRAPH_STRICT, off)
-    winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
-    check       verify programs after each pass                                (CHECK, off)
-    debug       1 computations and times .. 5 programs after each pass         (DEBUG, 0)
-    dump        a folder for all that DEBUG would print                        (DUMP, none)
-    transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
+exact       no rewrite that differs at NaN, infinity or signed zero        (NGRAPH_EXACT, on)
+strict      refuse what would only warn, such as a dot over the batch axis (NGRAPH_STRICT, off)
+winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
+check       verify programs after each pass                                (CHECK, off)
+debug       1 computations and times .. 5 programs after each pass         (DEBUG, 0)
+dump        a folder for all that DEBUG would print                        (DUMP, none)
+transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 
@@ -33,15 +34,17 @@ class Config:
     def __init__(self) -> None:
         self._values: ContextVar[Mapping[str, Any]] = ContextVar(
             "ngraph_config",
-            default={
-                "exact": _switch("NGRAPH_EXACT", True),
-                "strict": _switch("NGRAPH_STRICT", False),
-                "winograd": _switch("NGRAPH_WINOGRAD", True),
-                "check": _switch("CHECK", False),
-                "debug": _number("DEBUG"),
-                "dump": os.environ.get("DUMP", ""),
-                "transformer": os.environ.get("NGRAPH_TRANSFORMER", ""),
-            },
+            default=MappingProxyType(
+                {
+                    "exact": _switch("NGRAPH_EXACT", True),
+                    "strict": _switch("NGRAPH_STRICT", False),
+                    "winograd": _switch("NGRAPH_WINOGRAD", True),
+                    "check": _switch("CHECK", False),
+                    "debug": _number("DEBUG"),
+                    "dump": os.environ.get("DUMP", ""),
+                    "transformer": os.environ.get("NGRAPH_TRANSFORMER", ""),
+                }
+            ),
         )
 
     def __getattr__(self, name: str) -> Any:

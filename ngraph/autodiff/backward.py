@@ -63,7 +63,7 @@ def _adjoints(dependent: Op, error: Op | None) -> dict[Op, Op]:
             continue
         with made_for(o):
             if o in expanded:
-                pairs = [(expanded[o], found[o])]
+                pairs: list[tuple[Op, Op | None]] = [(expanded[o], found[o])]
             elif o.opdef.name == "part":
                 several.setdefault(o.inputs[0], {})[o.attrs["index"]] = found[o]
                 continue
@@ -112,7 +112,9 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
     if isinstance(independent, (list, tuple)):
         return [deriv(dependent, i, error) for i in independent]
     if not _is_float(independent.type):
-        raise DTypeError(f"the derivative with respect to {independent.label}, which is no float tensor", details=(show_input(independent),))
+        raise DTypeError(
+            f"the derivative with respect to {independent.label}, which is no float tensor", details=(show_input(independent),)
+        )
     error = None if error is None else as_op(error)
     found = _adjoints(dependent, error).get(independent)
     if found is None:

@@ -38,7 +38,8 @@ class Family:
         """The length; where it has none, the one known length among all that it met, directly or not."""
         if self.length is not None or not self.met:
             return self.length
-        seen, todo, known = {self}, [self], {}
+        seen, todo = {self}, [self]
+        known: dict[ExprLike, None] = {}
         while todo:
             family = todo.pop()
             if family.length is not None:
@@ -109,7 +110,7 @@ class Axis:
         if length is not None:
             return length
         own = self.family.length
-        return Len(self.primary) if own is None else own  # type: ignore[return-value]
+        return Len(self.primary) if own is None else own
 
     def resized(self, length: ExprLike) -> Axis:
         """An axis of the same name and flags with another length (slice, pad, concat, convolution, pooling)."""
@@ -273,7 +274,7 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(seen)
 
 
-class Axes(tuple):
+class Axes(tuple[Axis, ...]):
     """An ordered tuple of distinct axes with set algebra. `+` joins (an overlap is an error), `|` is the union, `-` the
     difference or, with an int, the duals, `&` the intersection, `.T` the duals that `dot` pairs."""
 
@@ -296,11 +297,12 @@ class Axes(tuple):
         if len(axes) > 1 and len(set(axes)) != len(axes):
             twice = sorted({a.label for a in axes if axes.count(a) > 1})
             raise AxisError(
-                f"{', '.join(twice)} stands twice in {show_axes(axes)}", fix="use the dual of one of them, as in [H, H - 1], or another name"
+                f"{', '.join(twice)} stands twice in {show_axes(axes)}",
+                fix="use the dual of one of them, as in [H, H - 1], or another name",
             )
         return super().__new__(cls, axes)
 
-    def __add__(self, other: Any) -> Axes:  # type: ignore[override]
+    def __add__(self, other: Any) -> Axes:
         if isinstance(other, int):
             return Axes(a + other for a in self)
         other = Axes(other)

@@ -66,7 +66,7 @@ class Leaf(Expr):
         self.of = of
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.of == self.of  # type: ignore[attr-defined]
+        return type(other) is type(self) and other.of == self.of
 
     def __hash__(self) -> int:
         return hash((type(self).__name__, self.of))
@@ -210,4 +210,4 @@ def text(e: ExprLike, leaf: Callable[[Leaf], str] | None = None, level: int = 0)
         else:
             inner = f"{text(e.a, leaf, mine)} {e.op} {text(e.b, leaf, mine + 1)}"
         return f"({inner})" if level > mine else inner
-    return str(e) if e >= 0 or level == 0 else f"({e})"
+    return str(e) if not isinstance(e, int) or e >= 0 or level == 0 else f"({e})"

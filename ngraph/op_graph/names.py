@@ -1,10 +1,10 @@
 """Names for people: scopes that prefix the names of ops made inside, and name scopes that name what is assigned to them.
 
-    >>> from ngraph.op_graph.axes import make_axis
-    >>> ax = make_name_scope("ax")
-    >>> ax.N = make_axis(128)
-    >>> ax.N.name
-    'ax.N'
+>>> from ngraph.op_graph.axes import make_axis
+>>> ax = make_name_scope("ax")
+>>> ax.N = make_axis(128)
+>>> ax.N.name
+'ax.N'
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from contextvars import ContextVar
 from typing import Any
 
 _scope: ContextVar[str] = ContextVar("ngraph_scope", default="")
-_metadata: ContextVar[dict[str, Any]] = ContextVar("ngraph_metadata", default={})  # never changed in place
+_NONE: dict[str, Any] = {}  # never changed in place
+_metadata: ContextVar[dict[str, Any]] = ContextVar("ngraph_metadata")
 
 
 def current_scope() -> str:
@@ -25,7 +26,7 @@ def current_scope() -> str:
 
 def current_metadata() -> dict[str, Any]:
     """What the open `metadata` blocks say, inner ones winning."""
-    return _metadata.get()
+    return _metadata.get(_NONE)
 
 
 @contextmanager
@@ -43,7 +44,7 @@ def name_scope(name: str) -> Iterator[str]:
 @contextmanager
 def metadata(**notes: Any) -> Iterator[None]:
     """Ops made in this block carry these notes in `op.metadata`; nested blocks add up."""
-    token = _metadata.set({**_metadata.get(), **notes})
+    token = _metadata.set({**_metadata.get(_NONE), **notes})
     try:
         yield
     finally:
@@ -52,6 +53,8 @@ def metadata(**notes: Any) -> Iterator[None]:
 
 class NameScope:
     """Names what is assigned to its attributes: after `ax.N = make_axis(...)` the axis is called `ax.N`."""
+
+    name: str
 
     def __init__(self, name: str):
         object.__setattr__(self, "name", name)

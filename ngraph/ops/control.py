@@ -344,19 +344,22 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
     start, along = _flat(carry), _flat(xs)
     for x in along:
         if axis not in x.axes:
-            raise AxisError(f"scan over {axis!r}: {x.label} has no such axis: {list(x.axes)}", fix="use what is the same in each trip inside the function")
+            raise AxisError(
+                f"scan over {axis!r}: {x.label} has no such axis: {list(x.axes)}",
+                fix="use what is the same in each trip inside the function",
+            )
     trip = REGISTRY["iota"].build(axis=axis, dtype=dtypes.int32)
     holes = _holes([*(c.type for c in start), *_slices([x.type for x in (*along, trip)], axis, 0, len(along) + 1)])
     with _trip(holes[-1]):
         given = function(_like(carry, holes[: len(start)]), _like(xs, holes[len(start) : -1]))
     if not isinstance(given, tuple) or len(given) != 2:
-        raise GraphError(f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none")
+        raise GraphError(
+            f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
+        )
     after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
     saved = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o not in ys]  # for the way back
     (body,), captured = close([(holes, [*after, *ys, *holes[: len(start)], *saved])])
-    made = scan_record.build(
-        *start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1
-    )
+    made = scan_record.build(*start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1)
     results = parts(made) if type(made.type) is tuple else (made,)
     return _like(carry, results[: len(start)]), _like(given[1], results[len(start) : len(start) + len(ys)])
 

@@ -7,7 +7,7 @@ The first half is core; the second half is made of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import reduce as fold_left
 from typing import Any
 
@@ -20,7 +20,7 @@ from ngraph.op_graph.axes import Axes, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Expr, evaluate
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, register
+from ngraph.op_graph.opdef import Call, OpDef, op, register
 from ngraph.ops.aligned import elementwise_reference, union
 
 NUMERIC = ("float", "int", "uint")
@@ -39,7 +39,7 @@ def _constant_reference(call: Call) -> np.ndarray:
     return np.full(call.shape(call.axes), value).astype(call.dtype.np)
 
 
-constant_record = op(
+constant_record: OpDef = op(
     "constant",
     "A number filled over axes, or an array.",
     type=lambda inputs, value, axes, dtype: TensorType(axes, dtype),
@@ -105,7 +105,9 @@ def like(x: Any, other: Op) -> Op:
     if type(x) is Op:
         return x
     if isinstance(x, (bool, int, float)):
-        return constant(x if not isinstance(x, np.generic) else x.item(), dtype=dtypes.weak(type(x) if type(x) in (bool, int) else float, other.dtype))
+        return constant(
+            x if not isinstance(x, np.generic) else x.item(), dtype=dtypes.weak(type(x) if type(x) in (bool, int) else float, other.dtype)
+        )
     array = np.asarray(x)
     if array.shape == ():
         return constant(array, ())
@@ -135,14 +137,17 @@ def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         if d.is_integer and x.dtype.kind not in "iub":
             low, high = int(d.lowest), int(d.highest)
-            exact = [0 if v != v else max(low, min(high, math.trunc(v) if math.isfinite(v) else (high if v > 0 else low))) for v in map(float, x.ravel())]
+            exact = [
+                0 if v != v else max(low, min(high, math.trunc(v) if math.isfinite(v) else (high if v > 0 else low)))
+                for v in map(float, x.ravel())
+            ]
             return np.array(exact, dtype=object).astype(d.np).reshape(x.shape) if exact else np.zeros(x.shape, d.np)
         if d.kind == "bool":
             return np.asarray(x != 0)
         return x.astype(d.np)
 
 
-cast_record = op(
+cast_record: OpDef = op(
     "cast",
     "The nearest value of another element type; floats to integers truncate toward zero and saturate, NaN gives 0.",
     type=lambda inputs, dtype: TensorType(inputs[0].axes, dtype),
@@ -151,13 +156,23 @@ cast_record = op(
     samples=lambda s: [
         cast_record.build(x, dtype=d)
         for x in (s.x(s.I, s.J), s.x(), s.special(s.K))
-        for d in (dtypes.float32, dtypes.float64, dtypes.int8, dtypes.int32, dtypes.uint16, dtypes.int64, dtypes.bool_, dtypes.bfloat16, dtypes.float16)
+        for d in (
+            dtypes.float32,
+            dtypes.float64,
+            dtypes.int8,
+            dtypes.int32,
+            dtypes.uint16,
+            dtypes.int64,
+            dtypes.bool_,
+            dtypes.bfloat16,
+            dtypes.float16,
+        )
     ],
     kinds=ALL,
     onnx="Cast",
 )
 
-bitcast = op(
+bitcast: OpDef = op(
     "bitcast",
     "The same bits as another element type of the same width.",
     type=lambda inputs, dtype: _same_bits(inputs[0], as_dtype(dtype)),
@@ -225,8 +240,10 @@ def floating(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, 
 # ---- how elementwise records are declared -----------------------------------------------------------------------------
 
 
-def _typed(name: str, kinds: tuple[str, ...], result: DType | None) -> Callable[..., TensorType]:
+def _typed(name: str, kinds: tuple[str, ...], result: DType | None, choices: Iterable[str]) -> Callable[..., TensorType]:
     def type_rule(inputs: tuple[TensorType, ...], **attrs: Any) -> TensorType:
+        if attrs and (set(attrs) != {"kind"} or attrs["kind"] not in choices):
+            raise TypeError(f"{name} takes {'kind: ' + ', '.join(choices) if choices else 'no attribute'}, not {attrs}")
         first = inputs[0].dtype
         if first.kind not in kinds:
             raise DTypeError(f"{name} of {first}", fix=f"cast first: ng.cast(x, 'float32'); {name} takes {', '.join(kinds)}")
@@ -250,6 +267,7 @@ def elementwise(
     kinds: tuple[str, ...] = ("float",),
     result: DType | None = None,
     prepare: Callable[..., Any] | None = None,
+    choices: Iterable[str] = (),
     low: float = -2,
     high: float = 2,
     **fields: Any,
@@ -258,8 +276,15 @@ def elementwise(
     if prepare is None:
         prepare = floating if kinds == ("float",) else arithmetic if "bool" not in kinds else any_kind
     fields.setdefault("samples", lambda s: (s.unary if arity == 1 else s.binary)(record, low, high))
-    record = OpDef(
-        name, doc, _typed(name, kinds, result), reference=elementwise_reference(function), prepare=prepare, grad=grad, kinds=kinds, **fields
+    record: OpDef = OpDef(
+        name,
+        doc,
+        _typed(name, kinds, result, choices),
+        reference=elementwise_reference(function),
+        prepare=prepare,
+        grad=grad,
+        kinds=kinds,
+        **fields,
     )
     return register(record)
 
@@ -302,10 +327,10 @@ def _ties(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
     return left, dy - left
 
 
-add = elementwise("add", "x + y.", np.add, lambda op, dy, x, y: (dy, dy), arity=2, kinds=NUMERIC, onnx="Add", torch="aten.add")
-subtract = elementwise("subtract", "x - y.", np.subtract, lambda op, dy, x, y: (dy, -dy), arity=2, kinds=NUMERIC, onnx="Sub")
-multiply = elementwise("multiply", "x * y.", np.multiply, lambda op, dy, x, y: (dy * y, dy * x), arity=2, kinds=NUMERIC, onnx="Mul")
-divide = elementwise(
+add: OpDef = elementwise("add", "x + y.", np.add, lambda op, dy, x, y: (dy, dy), arity=2, kinds=NUMERIC, onnx="Add", torch="aten.add")
+subtract: OpDef = elementwise("subtract", "x - y.", np.subtract, lambda op, dy, x, y: (dy, -dy), arity=2, kinds=NUMERIC, onnx="Sub")
+multiply: OpDef = elementwise("multiply", "x * y.", np.multiply, lambda op, dy, x, y: (dy * y, dy * x), arity=2, kinds=NUMERIC, onnx="Mul")
+divide: OpDef = elementwise(
     "divide",
     "x / y for floats; the floor of it for integers, 0 where y is 0.",
     _divide,
@@ -318,7 +343,7 @@ divide = elementwise(
     samples=lambda s: s.binary(divide.build, 0.5, 3),
     onnx="Div",
 )
-remainder = elementwise(
+remainder: OpDef = elementwise(
     "remainder",
     "x - floor(x / y) * y: the sign of y, as in Python; integers by 0 give 0.",
     _remainder,
@@ -329,7 +354,7 @@ remainder = elementwise(
     high=3,
     smooth=False,
 )
-power = elementwise(
+power: OpDef = elementwise(
     "power",
     "x to the y.",
     _power,
@@ -341,17 +366,18 @@ power = elementwise(
     ulp=16,
     onnx="Pow",
 )
-maximum = elementwise("maximum", "The larger; NaN propagates.", np.maximum, _ties, arity=2, kinds=ALL, smooth=False)
-minimum = elementwise("minimum", "The smaller; NaN propagates.", np.minimum, _ties, arity=2, kinds=ALL, smooth=False)
+maximum: OpDef = elementwise("maximum", "The larger; NaN propagates.", np.maximum, _ties, arity=2, kinds=ALL, smooth=False)
+minimum: OpDef = elementwise("minimum", "The smaller; NaN propagates.", np.minimum, _ties, arity=2, kinds=ALL, smooth=False)
 
 _COMPARE = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
-compare = elementwise(
+compare: OpDef = elementwise(
     "compare",
     "x = y (eq), x < y (lt) or x <= y (le), as bool.",
     lambda x, y, kind: _COMPARE[kind](x, y),
     arity=2,
     kinds=ALL,
     result=dtypes.bool_,
+    choices=_COMPARE,
     samples=lambda s: [x for kind in _COMPARE for x in s.binary(lambda a, b, k=kind: compare(a, b, kind=k), -2, 2)],
 )
 
@@ -393,12 +419,13 @@ _BITWISE: dict[str, Callable[[Any, Any], Any]] = {
     "shl": lambda x, y: _shift(x, y, True),
     "shr": lambda x, y: _shift(x, y, False),
 }
-bitwise = elementwise(
+bitwise: OpDef = elementwise(
     "bitwise",
     "Bits of integers, truth of bool: and, or, xor; shl, shr (arithmetic for signed integers).",
     lambda x, y, kind: _BITWISE[kind](x, y),
     arity=2,
     kinds=WHOLE,
+    choices=_BITWISE,
     samples=lambda s: [
         x
         for kind in (("and", "or", "xor") if s.dtype.kind == "bool" else _BITWISE)
@@ -421,7 +448,7 @@ def _where_prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tupl
     return (cast(c, dtypes.bool_), *common(inputs[1:])), attrs
 
 
-where = op(
+where: OpDef = op(
     "where",
     "x where c holds, else y.",
     type=_where_type,
@@ -437,21 +464,29 @@ where = op(
     onnx="Where",
 )
 
-absolute = elementwise("abs", "The distance from 0.", np.abs, lambda op, dy, x: dy * sign(x), kinds=NUMERIC, smooth=False, onnx="Abs")
-floor = elementwise("floor", "The whole number at or below.", lambda x: x if x.dtype.kind in "iu" else np.floor(x), kinds=NUMERIC, onnx="Floor")
-rounded = elementwise(
-    "round", "The nearest whole number, halves to the even one.", lambda x: x if x.dtype.kind in "iu" else np.rint(x), kinds=NUMERIC, onnx="Round"
+absolute: OpDef = elementwise(
+    "abs", "The distance from 0.", np.abs, lambda op, dy, x: dy * sign(x), kinds=NUMERIC, smooth=False, onnx="Abs"
 )
-exp = elementwise("exp", "e to the x.", np.exp, lambda op, dy, x: dy * op, onnx="Exp")
-expm1 = elementwise("expm1", "e to the x, less 1, exact near 0.", np.expm1, lambda op, dy, x: dy * (op + 1.0))
-log = elementwise("log", "The natural logarithm.", np.log, lambda op, dy, x: dy / x, low=0.1, high=4, onnx="Log")
-log1p = elementwise("log1p", "log(1 + x), exact near 0.", np.log1p, lambda op, dy, x: dy / (x + 1.0), low=-0.5, high=4)
-sqrt = elementwise("sqrt", "The square root.", np.sqrt, lambda op, dy, x: dy * 0.5 / op, low=0.1, high=4, onnx="Sqrt")
-sin = elementwise("sin", "Sine of an angle in radians.", np.sin, lambda op, dy, x: dy * cos(x), onnx="Sin")
-cos = elementwise("cos", "Cosine of an angle in radians.", np.cos, lambda op, dy, x: -(dy * sin(x)), onnx="Cos")
-tanh = elementwise("tanh", "Hyperbolic tangent.", np.tanh, lambda op, dy, x: dy * (1.0 - op * op), error=2e-7, onnx="Tanh")
-atan = elementwise("atan", "The angle in radians whose tangent is x.", np.arctan, lambda op, dy, x: dy / (x * x + 1.0), onnx="Atan")
-erf = elementwise(
+floor: OpDef = elementwise(
+    "floor", "The whole number at or below.", lambda x: x if x.dtype.kind in "iu" else np.floor(x), kinds=NUMERIC, onnx="Floor"
+)
+rounded: OpDef = elementwise(
+    "round",
+    "The nearest whole number, halves to the even one.",
+    lambda x: x if x.dtype.kind in "iu" else np.rint(x),
+    kinds=NUMERIC,
+    onnx="Round",
+)
+exp: OpDef = elementwise("exp", "e to the x.", np.exp, lambda op, dy, x: dy * op, onnx="Exp")
+expm1: OpDef = elementwise("expm1", "e to the x, less 1, exact near 0.", np.expm1, lambda op, dy, x: dy * (op + 1.0))
+log: OpDef = elementwise("log", "The natural logarithm.", np.log, lambda op, dy, x: dy / x, low=0.1, high=4, onnx="Log")
+log1p: OpDef = elementwise("log1p", "log(1 + x), exact near 0.", np.log1p, lambda op, dy, x: dy / (x + 1.0), low=-0.5, high=4)
+sqrt: OpDef = elementwise("sqrt", "The square root.", np.sqrt, lambda op, dy, x: dy * 0.5 / op, low=0.1, high=4, onnx="Sqrt")
+sin: OpDef = elementwise("sin", "Sine of an angle in radians.", np.sin, lambda op, dy, x: dy * cos(x), onnx="Sin")
+cos: OpDef = elementwise("cos", "Cosine of an angle in radians.", np.cos, lambda op, dy, x: -(dy * sin(x)), onnx="Cos")
+tanh: OpDef = elementwise("tanh", "Hyperbolic tangent.", np.tanh, lambda op, dy, x: dy * (1.0 - op * op), error=2e-7, onnx="Tanh")
+atan: OpDef = elementwise("atan", "The angle in radians whose tangent is x.", np.arctan, lambda op, dy, x: dy / (x * x + 1.0), onnx="Atan")
+erf: OpDef = elementwise(
     "erf",
     "The error function: 2/sqrt(pi) times the integral of e to the -t*t from 0 to x.",
     lambda x: np.vectorize(math.erf, otypes=[np.float64])(x),
@@ -470,12 +505,14 @@ def composite(
     return elementwise(name, doc, function, grad, lower=lambda op, *inputs: lower(*inputs), **fields)
 
 
-negative = composite("negative", "0 less x.", np.negative, lambda x: x * -1, lambda op, dy, x: -dy, kinds=("float", "int"), onnx="Neg")
-reciprocal = composite(
+negative: OpDef = composite(
+    "negative", "0 less x.", np.negative, lambda x: x * -1, lambda op, dy, x: -dy, kinds=("float", "int"), onnx="Neg"
+)
+reciprocal: OpDef = composite(
     "reciprocal", "1 / x.", lambda x: 1 / x, lambda x: 1.0 / x, lambda op, dy, x: -(dy * op * op), low=0.5, high=3, onnx="Reciprocal"
 )
-square = composite("square", "x * x.", np.square, lambda x: x * x, lambda op, dy, x: dy * (x * 2.0), kinds=NUMERIC)
-sign = composite(
+square: OpDef = composite("square", "x * x.", np.square, lambda x: x * x, lambda op, dy, x: dy * (x * 2.0), kinds=NUMERIC)
+sign: OpDef = composite(
     "sign",
     "1, 0 or -1; NaN stays.",
     np.sign,
@@ -484,7 +521,7 @@ sign = composite(
     smooth=False,
     onnx="Sign",
 )
-sigmoid = composite(
+sigmoid: OpDef = composite(
     "sigmoid",
     "1 / (1 + e to the -x).",
     lambda x: 1 / (1 + np.exp(-x)),
@@ -493,7 +530,7 @@ sigmoid = composite(
     error=2e-7,
     onnx="Sigmoid",
 )
-relu = composite(
+relu: OpDef = composite(
     "relu",
     "x where it is above 0, else 0; its derivative at 0 is 0.",
     lambda x: np.maximum(x, 0),
@@ -503,12 +540,20 @@ relu = composite(
     smooth=False,
     onnx="Relu",
 )
-not_equal = composite(
+not_equal: OpDef = composite(
     "not_equal", "x differs from y, as bool.", np.not_equal, lambda x, y: logical_not(equal(x, y)), arity=2, kinds=ALL, result=dtypes.bool_
 )
-logical_not = composite("logical_not", "True where x is False.", np.logical_not, lambda x: bitwise(x, True, kind="xor"), kinds=("bool",), onnx="Not")
-stop_gradient = elementwise(
-    "stop_gradient", "x, through which no derivative flows.", lambda x: x, lambda op, dy, x: None, kinds=ALL, lower=lambda op, x: x, smooth=False
+logical_not: OpDef = composite(
+    "logical_not", "True where x is False.", np.logical_not, lambda x: bitwise(x, True, kind="xor"), kinds=("bool",), onnx="Not"
+)
+stop_gradient: OpDef = elementwise(
+    "stop_gradient",
+    "x, through which no derivative flows.",
+    lambda x: x,
+    lambda op, dy, x: None,
+    kinds=ALL,
+    lower=lambda op, x: x,
+    smooth=False,
 )
 stop_gradient.attrs["no_gradient_check"] = "its gradient is 0 by definition, not the slope"
 
@@ -567,9 +612,11 @@ for _name, _function in (
     setattr(Op, f"__r{_name}__", _flipped(_function))
 for _name, _function in (("lt", less), ("le", less_equal), ("gt", greater), ("ge", greater_equal)):
     setattr(Op, f"__{_name}__", (lambda f: lambda x, y: f(x, y))(_function))
-setattr(Op, "__neg__", lambda x: negative(x))
-setattr(Op, "__pos__", lambda x: x)
-setattr(Op, "__abs__", lambda x: absolute(x))
-setattr(Op, "__invert__", lambda x: logical_not(x) if x.dtype.kind == "bool" else bitwise(x, -1, kind="xor"))
-
-assert "constant" in REGISTRY
+_unary: tuple[tuple[str, Callable[[Op], Op]], ...] = (
+    ("neg", lambda x: negative(x)),
+    ("pos", lambda x: x),
+    ("abs", lambda x: absolute(x)),
+    ("invert", lambda x: logical_not(x) if x.dtype.kind == "bool" else bitwise(x, -1, kind="xor")),
+)
+for _name, _one in _unary:
+    setattr(Op, f"__{_name}__", _one)

@@ -13,7 +13,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic
 
@@ -60,7 +60,7 @@ def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, 
     return ops, {"over": tuple(attrs["over"]), "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
 
 
-contract = op(
+contract: OpDef = op(
     "contract",
     "The sum over `over` of x times y; other axes that both have are the same index.",
     type=_type,
@@ -103,7 +103,7 @@ def _meeting_axis(a: Axis, taken: set[Axis]) -> Axis:
         name += "_"
     met = make_axis(a.length, name=name, batch=False, recurrent=False)
     if a.length is None:
-        met.family.length = a.size  # type: ignore[assignment]
+        met.family.length = a.size
     return met
 
 

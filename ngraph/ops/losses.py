@@ -10,7 +10,7 @@ import numpy as np
 from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import wide, without
 from ngraph.ops.elementwise import (
     absolute,
@@ -52,7 +52,7 @@ def _softmax_reference(call: Call, x: np.ndarray) -> np.ndarray:
         return (e / e.sum(axis=_dims(call), keepdims=True)).astype(call.dtype.np)
 
 
-softmax_record = op(
+softmax_record: OpDef = op(
     "softmax",
     "e to the x, divided by its sum along axes.",
     type=lambda inputs, axes: inputs[0],
@@ -111,7 +111,7 @@ def _logits_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...]) -> Tenso
     return TensorType(without(inputs[0].axes, axes), inputs[0].dtype)
 
 
-cross_entropy_of_logits = op(
+cross_entropy_of_logits: OpDef = op(
     "cross_entropy_of_logits",
     "Minus the sum along axes of t times the logarithm of softmax(x).",
     type=_logits_type,
@@ -131,7 +131,7 @@ cross_entropy_of_logits = op(
     error=1e-5,
 )
 
-cross_entropy_binary_of_logits = composite(
+cross_entropy_binary_of_logits: OpDef = composite(
     "cross_entropy_binary_of_logits",
     "-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))), exact for large x.",
     lambda x, t: np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))),

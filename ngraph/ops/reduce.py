@@ -15,7 +15,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, show_axes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import wide, without
 from ngraph.ops.elementwise import ALL, as_op, cast, constant_record, equal, filled
 
@@ -68,7 +68,7 @@ def _gradient(op: Op, dy: Op, x: Op) -> Op:
     return dy * best / reduce.build(best, kind="add", axes=axes)
 
 
-reduce = op(
+reduce: OpDef = op(
     "reduce",
     "Sum, product, largest or smallest along axes.",
     type=_type,

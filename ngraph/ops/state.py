@@ -15,24 +15,24 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import op, show_input
+from ngraph.op_graph.opdef import OpDef, op, show_input
 from ngraph.ops.elementwise import ALL, as_op, cast, constant
 from ngraph.ops.reduce import ordered_as
 
 _leaf = {"type": lambda inputs, axes, dtype, **attrs: TensorType(axes, dtype), "core": False}
-placeholder_record = op("placeholder", "A value that the caller gives with each call.", **_leaf)
-variable_record = op("variable", "A value that stays from call to call.", **_leaf)
-part = op("part", "One result of an op that has several.", type=lambda inputs, index: inputs[0][index], core=False)
-assign_record = op("assign", "The second input becomes the value of the first, a variable.", type=lambda inputs: None, core=False)
-doall_record = op("doall", "All inputs happen, in no order; no value.", type=lambda inputs: None, core=False)
-sequential_record = op(
+placeholder_record: OpDef = op("placeholder", "A value that the caller gives with each call.", **_leaf)
+variable_record: OpDef = op("variable", "A value that stays from call to call.", **_leaf)
+part: OpDef = op("part", "One result of an op that has several.", type=lambda inputs, index: inputs[0][index], core=False)
+assign_record: OpDef = op("assign", "The second input becomes the value of the first, a variable.", type=lambda inputs: None, core=False)
+doall_record: OpDef = op("doall", "All inputs happen, in no order; no value.", type=lambda inputs: None, core=False)
+sequential_record: OpDef = op(
     "sequential",
     "The inputs one after another; the value is the last one's.",
     type=lambda inputs: inputs[-1],
     grad=lambda op, dy, *inputs: (*(None for _ in inputs[1:]), dy),
     core=False,
 )
-value_of_record = op(
+value_of_record: OpDef = op(
     "value_of",
     "The value at this place.",
     type=lambda inputs: inputs[0],
@@ -126,7 +126,9 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
         array = np.asarray(rvalue)
         value = constant(array if array.ndim else array[()].item(), lvalue.axes if array.ndim else (), dtype=lvalue.dtype)
     if value.type is None:
-        raise GraphError(f"assign({lvalue.label}, {value.label}): {value.label} has no value", details=(f"made at {show_line(value.line)}",))
+        raise GraphError(
+            f"assign({lvalue.label}, {value.label}): {value.label} has no value", details=(f"made at {show_line(value.line)}",)
+        )
     extra = [a.label for a in value.axes if a not in lvalue.axes]
     if extra:
         raise AxisError(
@@ -138,7 +140,8 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
         mine = lvalue.axes[lvalue.axes.index(a)]
         if a.length is not None and mine.length is not None and a.length != mine.length:
             raise AxisError(
-                f"assign({lvalue.label}, {value.label}): axis {a.label} has length {mine.length} in {lvalue.label} and {a.length} in {value.label}",
+                f"assign({lvalue.label}, {value.label}): axis {a.label} has length {mine.length} in {lvalue.label}"
+                f" and {a.length} in {value.label}",
                 details=(show_input(lvalue), show_input(value)),
             )
     if value.dtype.is_float and not lvalue.dtype.is_float:

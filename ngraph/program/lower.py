@@ -292,7 +292,9 @@ class Lowering:
         (value,) = self.value(new, scope)
         if variable in self.fed:
             raise GraphError(
-                f"{variable.label} is assigned in a computation that takes it as an argument", line=o.line, fix="leave it out of the parameters"
+                f"{variable.label} is assigned in a computation that takes it as an argument",
+                line=o.line,
+                fix="leave it out of the parameters",
             )
         self.initial(variable)
         before = self.written.get(variable)
@@ -314,7 +316,8 @@ class Lowering:
             for part in o.inputs:
                 self.value(part, scope)
         else:
-            before, parts = dict(scope.state), []
+            before = dict(scope.state)
+            parts: list[Scope] = []
             for part in o.inputs:
                 inner = Scope(scope.sequential, dict(before))
                 inner.assigns = {}
@@ -395,7 +398,8 @@ class Lowering:
             if variable in self.written:
                 state_out.append((label, self.written[variable][1]))
         axes = {
-            a: expr.substitute(n, lambda e: expr.Run(self.value(e.of, top)[0]) if isinstance(e, expr.Run) else e) for a, n in self.ids.axes.items()
+            a: expr.substitute(n, lambda e: expr.Run(self.value(e.of, top)[0]) if isinstance(e, expr.Run) else e)
+            for a, n in self.ids.axes.items()
         }
         program = Program(
             axes=axes,

@@ -22,6 +22,7 @@ from ngraph.op_graph.op import Body, Origin, TensorType
 
 __all__ = ["ArrayRef", "AxisId", "Origin", "Program", "State", "Step", "TensorType", "Value", "attr_axes", "map_attr", "run_values"]
 
+
 class AxisId(str):
     """The identity of an axis below the op-graph; prints as itself."""
 
@@ -123,7 +124,7 @@ class Program:
         """The axes whose length is known only at the call, in order."""
         return [a for a, length in self.axes.items() if isinstance(length, Len) and length.of == a]
 
-    def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Value], int] | None = None) -> int:  # noqa: B006
+    def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Value], int] | None = None) -> int:
         """The number of elements of an axis, given the lengths of the symbols and what run-time values are."""
 
         def leaf(e: expr.Leaf) -> int:

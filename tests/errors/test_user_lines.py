@@ -55,9 +55,17 @@ CASES = {
         "AxisError",
         ["assign(v, x)", "N is no axis of v"],
     ),
-    "assign float to integer": ('v = ng.variable((), dtype="int32").named("v")\nng.assign(v, 1.5 * v)', "DTypeError", ["float32 into int32", "ng.cast"]),
+    "assign float to integer": (
+        'v = ng.variable((), dtype="int32").named("v")\nng.assign(v, 1.5 * v)',
+        "DTypeError",
+        ["float32 into int32", "ng.cast"],
+    ),
     "initial value": ("ng.variable([C], initial_value=np.ones(3))", "AxisError", ["shape (3,)", "[C=4]"]),
-    "reduce over a stranger": ('x = ng.placeholder([C]).named("x")\nng.sum(x, reduction_axes=[H])', "AxisError", ["sum(x)", "H is no axis of x"]),
+    "reduce over a stranger": (
+        'x = ng.placeholder([C]).named("x")\nng.sum(x, reduction_axes=[H])',
+        "AxisError",
+        ["sum(x)", "H is no axis of x"],
+    ),
     "reduction split": (
         'x = ng.placeholder([C, N]).named("x")\nng.sum(x, reduction_axes=[C], out_axes=[C])',
         "AxisError",
@@ -119,7 +127,7 @@ def test_error(name, tmp_path):
 
 def test_a_dot_over_the_batch_axis_warns_at_the_users_line(tmp_path):
     script = tmp_path / "model.py"
-    script.write_text(SETUP + 'x, y = ng.placeholder([C, N]), ng.placeholder([H, N])\nprint(ng.dot(x, y).axes)\n')
+    script.write_text(SETUP + "x, y = ng.placeholder([C, N]), ng.placeholder([H, N])\nprint(ng.dot(x, y).axes)\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "model.py:7: UserWarning: dot(placeholder, placeholder) sums over the batch axis [N=8]" in done.stderr
