@@ -16,15 +16,17 @@ import ngraph.transformers as ngt
 class Model:
     """A workload's graph as ops, and the variables of its parameters by name."""
 
-    def __init__(self, g, parameters, training=False):
+    def __init__(self, g, parameters, training=False, state=()):
         self.g, self.parameters, self.training, self.made = g, parameters, training, {}
+        self.state, self.updates = dict(state), []
         self.names = itertools.count()
         self.variables = {}
         self.inputs = {}
-        batch = next(iter(g.inputs.values()))[0][:1]
-        self.batch = ng.make_axis(batch[0], name="N", batch=True) if batch else None
+        outer = ("T", "N") if any(node.op == "lstm" for node in g.nodes) else ("N",)
+        shape = next(iter(g.inputs.values()))[0]
+        self.outer = [self.axis(n, name) for n, name in zip(shape, outer, strict=False)]  # what all inputs have in front
         for name, (shape, dtype) in g.inputs.items():
-            axes = [self.batch, *(self.axis(n) for n in shape[1:])] if shape else []
+            axes = [*self.outer, *(self.axis(n) for n in shape[len(self.outer) :])] if shape else []
             self.inputs[name] = self.made[name] = ng.placeholder(axes, dtype=dtype).named(name)
         for node in g.nodes:
             build = getattr(self, node.op, None)
@@ -102,6 +104,45 @@ class Model:
         y = ng.contract(ng.softmax(score, [past]), v, over=[past])
         return ng.unflatten(ng.flatten(ng.axes_with_order(y, [n, s, heads, size]), [heads, size]), [n, s, width])
 
+    def attn_cache(self, a, q, k, v, kc, vc):
+        """One new token: its key and value go to their place in the caches, its query looks at all up to there."""
+        n, s, width = self.made[q].axes
+        heads, past, size = (self.axis(length) for length in self.g.shape[kc][1:])
+        q, k, v = (ng.unflatten(ng.cast_axes(self.made[x], [n, s, width]), [n, s, heads, size])[{s: 0}] for x in (q, k, v))
+        caches = []
+        for name, new in ((kc, k), (vc, v)):
+            cache = ng.persistent_tensor([n, heads, past, size], initial_value=self.state[name]).named(name)
+            caches.append(ng.put(cache, ng.constant(a["pos"], dtype="int32"), new, past))
+            self.updates.append(ng.assign(cache, caches[-1]))
+        keys, values = (c[{past: slice(0, a["pos"] + 1)}] for c in caches)
+        seen = keys.axes[2]
+        score = ng.contract(q, keys, over=[size]) * (1 / len(size) ** 0.5)
+        y = ng.contract(ng.softmax(score, [seen]), values, over=[seen])
+        return ng.unflatten(ng.flatten(ng.axes_with_order(ng.expand_dims(y, s, 1), [n, s, heads, size]), [heads, size]), [n, s, width])
+
+    def lstm(self, a, x, wx, wh, b):
+        """Gates i, f, g, o stand along an axis of their own."""
+        x = self.made[x]
+        time, n, features = x.axes
+        gates, hidden = self.axis(4), self.axis(a["hidden"])
+        weights, bias = self.parameter(wx, [features, gates, hidden]), self.parameter(b, [gates, hidden])
+        inner = self.parameter(wh, [hidden - 1, gates, hidden])
+
+        def step(state, x):
+            h, c = state
+            i, f, g, o = (z[{gates: k}] for z in [x + ng.dot(inner, h)] for k in range(4))
+            c = ng.sigmoid(f) * c + ng.sigmoid(i) * ng.tanh(g)
+            h = ng.sigmoid(o) * ng.tanh(c)
+            return (h, c), h
+
+        zero = ng.constant(0.0, [n, hidden])
+        _, y = ng.scan(step, (zero, zero), ng.dot(x, weights) + bias, time)
+        return ng.axes_with_order(y, [time, n, hidden])
+
+    def last(self, a, x):
+        x = self.made[x]
+        return x[{x.axes[0]: -1}]
+
     def names_like(self, axis):
         return axis.name + "_past"
 
@@ -159,13 +200,14 @@ class Infer:
 
     def __init__(self, w):
         g = w.graph()
-        model = Model(g, w.params_cache)
+        model = Model(g, w.params_cache, state=w.state(g))
         self.feeds = [w.batches(g)[0][0][name] for name in model.inputs]
-        self.run = ngt.make_transformer().computation(model.output, *model.inputs.values())
-        self.out = None if not w.resident else np.asarray(self.run(*self.feeds))
+        results = ng.sequential([*model.updates, model.output]) if model.updates else model.output
+        self.run = ngt.make_transformer().computation(results, *model.inputs.values())
+        self.out = self.run(*self.feeds) if w.resident else None
 
     def call(self, i):
-        return self.run(*self.feeds) if self.out is None else self.run(*self.feeds, out=self.out)
+        return self.run(*self.feeds, out=self.out)
 
     def output(self):
         return np.array(self.call(0))
