@@ -23,7 +23,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     testing, util    names that users import
 """
 
-from ngraph.autodiff import deriv
+from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
 from ngraph.errors import NgraphError
 from ngraph.op_graph.axes import Axes, Axis, make_axes, make_axis
@@ -44,6 +44,7 @@ from ngraph.op_graph.dtypes import (
 )
 from ngraph.op_graph.names import make_name_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
+from ngraph.ops.checkpoint import checkpoint
 from ngraph.ops.control import cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
 from ngraph.ops.elementwise import (

@@ -1,15 +1,15 @@
-"""The derivative of an op: one walk back over all that it depends on."""
+"""The derivative of an op: one walk back over all that it depends on; and the products with a Jacobian that are made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ngraph.errors import DTypeError, GraphError
+from ngraph.errors import AxisError, DTypeError, GraphError
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.op import Op, TensorType, made_for
 from ngraph.op_graph.opdef import REGISTRY, show_input
-from ngraph.ops.elementwise import as_op, cast, filled
+from ngraph.ops.elementwise import as_op, cast, filled, stop_gradient
 from ngraph.ops.reduce import ordered_as, reduce
 
 
@@ -62,6 +62,9 @@ def _adjoints(dependent: Op, error: Op | None) -> dict[Op, Op]:
         if o not in found and o not in several:
             continue
         with made_for(o):
+            if o in expanded and o in several:
+                several[expanded[o]] = several[o]
+                continue
             if o in expanded:
                 pairs: list[tuple[Op, Op | None]] = [(expanded[o], found[o])]
             elif o.opdef.name == "part":
@@ -120,3 +123,58 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
     if found is None:
         return filled(0, independent.axes, independent.dtype)
     return ordered_as(found, independent.axes)
+
+
+def _listed(name: str, given: Any, number: int | None = None) -> list[Op]:
+    """One op or several as a list of float tensors; `number` is how many there should be."""
+    found = [as_op(x) for x in (given if isinstance(given, (list, tuple)) else [given])]
+    if number is not None and len(found) != number:
+        raise GraphError(f"{name}: {len(found)} given where {number} belong", fix="give one for each, in the same order")
+    wrong = [x for x in found if not _is_float(x.type)]
+    if wrong:
+        raise DTypeError(f"{name}: {', '.join(x.label for x in wrong)} is no float tensor", details=tuple(show_input(x) for x in wrong))
+    return found
+
+
+def _paired(name: str, values: Sequence[Op], weights: Sequence[Op]) -> Op:
+    """The sum of all values times their weights: its derivative is linear in the weights."""
+    total: Op | None = None
+    for value, weight in zip(values, weights, strict=True):
+        extra = [a.label for a in weight.axes if a not in value.axes]
+        if extra:
+            raise AxisError(
+                f"{name}: {weight.label} has {', '.join(extra)}, which {value.label} has not",
+                details=(show_input(value), show_input(weight)),
+                fix="give it the axes of what it stands beside",
+            )
+        each = value * cast(weight, value.dtype)
+        each = reduce.build(each, kind="add", axes=each.axes) if each.axes else each
+        total = each if total is None else total + each
+    if total is None:
+        raise GraphError(f"{name}: nothing to differentiate", fix="give at least one output")
+    return total
+
+
+def vjp(outputs: Any, inputs: Any, errors: Any) -> Any:
+    """The vector-Jacobian product: for each input the sum over outputs of error times the output's derivative, in one walk back.
+
+    outputs, inputs: a float tensor or several. errors: one for each output, of its axes or fewer (then the same along the others).
+    One op for one input, a list for several, with their axes and dtypes. Raises GraphError, AxisError, DTypeError.
+    """
+    results = _listed("vjp, outputs", outputs)
+    total = _paired("vjp", results, _listed("vjp, errors", errors, len(results)))
+    return deriv(total, inputs)
+
+
+def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
+    """The Jacobian-vector product: for each output how it changes as the inputs move along `tangents`, by two walks back.
+
+    outputs, inputs: a float tensor or several. tangents: one for each input, of its axes or fewer (then the same along the others).
+    One op for one output, a list for several, with their axes and dtypes. Source: J. Townsend, "A new trick for calculating Jacobian
+    vector products" (2017): the vector-Jacobian product is linear in its errors, and its derivative in their direction is this one.
+    """
+    results, moved = _listed("jvp, outputs", outputs), _listed("jvp, inputs", inputs)
+    along = _listed("jvp, tangents", tangents, len(moved))
+    errors = [stop_gradient(filled(0, o.axes, o.dtype)) for o in results]  # any values would do
+    found = deriv(_paired("jvp", vjp(results, moved, errors), along), errors)
+    return found if isinstance(outputs, (list, tuple)) else found[0]

@@ -17,7 +17,7 @@ def _hole(t: TensorType) -> Op:
     return placeholder(t.axes, dtype=t.dtype)
 
 
-def _is_float(x: Any) -> bool:
+def is_float(x: Any) -> bool:
     return bool(x.type.dtype.is_float)
 
 
@@ -25,7 +25,7 @@ def _zero(dy: Op | None) -> bool:
     return dy is None or (dy.is_constant and dy.attrs["value"] == 0)
 
 
-def _slopes(outputs: Sequence[Op], errors: Sequence[Op], inputs: Sequence[Op]) -> list[Op]:
+def slopes_of(outputs: Sequence[Op], errors: Sequence[Op], inputs: Sequence[Op]) -> list[Op]:
     """The vector-Jacobian product of a body: the derivative of the sum of outputs times errors."""
     total: Op | None = None
     for o, e in zip(outputs, errors, strict=True):
@@ -62,8 +62,8 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
     body, axis, carries, xs = (op.attrs[k] for k in ("body", "axis", "carries", "xs"))
     loop, stacks = _with_carries(op, inputs)
     holes, along, shared = body.inputs[:carries], body.inputs[carries : carries + xs], body.inputs[carries + xs :]
-    moving, kept = [h for h in holes if _is_float(h)], [s for s in shared if _is_float(s)]
-    sliced = [a for a in along if _is_float(a)]
+    moving, kept = [h for h in holes if is_float(h)], [s for s in shared if is_float(s)]
+    sliced = [a for a in along if is_float(a)]
 
     # the slopes of one trip, in terms of the body's own ops, which are then exchanged for what was saved
     outputs: list[Op] = []
@@ -75,12 +75,12 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
             errors.append(d_carry[h])
     d_ys: list[tuple[Op, Op]] = []  # hole, what comes in from outside
     for y, dy in zip(body.outputs[carries:], dys[carries:], strict=True):
-        if _is_float(y) and not _zero(dy):
+        if is_float(y) and not _zero(dy):
             d_ys.append((_hole(y.type), dy))
             outputs.append(y)
             errors.append(d_ys[-1][0])
     wanted = [*moving, *kept, *sliced]
-    slopes = _slopes(outputs, errors, wanted)
+    slopes = slopes_of(outputs, errors, wanted)
     total = {s: _hole(s.type) for s in kept}
     given = dict(zip(wanted, slopes, strict=True))
     results = [*(given[h] for h in moving), *(total[s] + given[s] for s in kept), *(given[a] for a in sliced)]
@@ -113,8 +113,8 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
         carries=len(moving) + len(kept),
         xs=len(stacks) + xs + len(d_ys),
     )
-    slopes_of = dict(zip((*moving, *kept, *sliced), _results(made), strict=True))
-    return tuple([slopes_of.get(i) for i in body.inputs])
+    found = dict(zip((*moving, *kept, *sliced), _results(made), strict=True))
+    return tuple([found.get(i) for i in body.inputs])
 
 
 def _cond_gradient(op: Op, dys: Any, predicate: Op, *inputs: Op) -> tuple[Op | None, ...]:
@@ -126,12 +126,12 @@ def _cond_gradient(op: Op, dys: Any, predicate: Op, *inputs: Op) -> tuple[Op | N
         body = op.attrs[branch]
         holes = [_hole(dy.type) for dy in errors]
         outputs = [o for o, dy in zip(body.outputs, dys, strict=True) if dy is not None and dy.dtype.is_float]
-        slopes = _slopes(outputs, holes, [i for i in body.inputs if _is_float(i)])
+        slopes = slopes_of(outputs, holes, [i for i in body.inputs if is_float(i)])
         bodies[branch] = Body((*body.inputs, *holes), slopes)
     if not bodies["then"].outputs:
         return (None,) * (1 + len(inputs))
     made = iter(_results(cond_record.build(predicate, *inputs, *errors, **bodies)))
-    return (None, *(next(made) if _is_float(i) else None for i in inputs))
+    return (None, *(next(made) if is_float(i) else None for i in inputs))
 
 
 scan_record.grad = _scan_gradient

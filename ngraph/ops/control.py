@@ -25,7 +25,7 @@ from ngraph.ops.state import parts, placeholder
 NO_GRADIENT = "how often it runs is known only when it has run; use ng.scan, whose trips are the length of an axis"
 
 
-def _check(name: str, what: str, values: Sequence[Any], wanted: Sequence[TensorType]) -> None:
+def check_values(name: str, what: str, values: Sequence[Any], wanted: Sequence[TensorType]) -> None:
     """The values of a body are of these types, whatever the order of their axes."""
     if len(values) != len(wanted):
         raise GraphError(f"{name}: the {what} has {len(values)} values where the op has {len(wanted)}")
@@ -42,7 +42,7 @@ def _ordered(array: Any, have: Sequence[Any], want: Sequence[Any]) -> Any:
     return None if array is None else np.transpose(array, [list(have).index(a) for a in want])
 
 
-def _run(call: Call, body: Any, arrays: Sequence[Any], types: Sequence[TensorType], results: Sequence[TensorType]) -> list[Any]:
+def run_body(call: Call, body: Any, arrays: Sequence[Any], types: Sequence[TensorType], results: Sequence[TensorType]) -> list[Any]:
     """A body run on arrays whose dims are in the order of `types`; its results in the order of `results`."""
     taken = [_ordered(a, t.axes, v.type.axes) for a, t, v in zip(arrays, types, body.inputs, strict=True)]
     assert call.run_program is not None
@@ -61,8 +61,8 @@ def _scan_type(inputs: tuple[TensorType, ...], body: Any, axis: Any, reverse: bo
     for t in inputs[carries : carries + xs]:
         if axis not in t.axes:
             raise AxisError(f"scan over {axis}: an input to be sliced has the axes {list(t.axes)}")
-    _check("scan", "body's inputs", body.inputs, _slices(inputs, axis, carries, xs))
-    _check("scan", "body's first outputs", body.outputs[:carries], inputs[:carries])
+    check_values("scan", "body's inputs", body.inputs, _slices(inputs, axis, carries, xs))
+    check_values("scan", "body's first outputs", body.outputs[:carries], inputs[:carries])
     ys = [y.type for y in body.outputs[carries:]]
     stacked = [TensorType(axes_like(y.axes, (axis, *y.axes)), y.dtype) for y in ys]
     return _one_or_all([*inputs[:carries], *stacked])
@@ -79,7 +79,7 @@ def _scan(call: Call, *arrays: Any) -> Any:
     stacks: list[dict[int, np.ndarray]] = [{} for _ in ys_types]
     for trip in reversed(trips) if call.attrs["reverse"] else trips:
         now = [np.take(x, trip, axis=d) for x, d in zip(sliced, dims, strict=True)]
-        given = _run(call, body, [*carry, *now, *consts], types, out_types)
+        given = run_body(call, body, [*carry, *now, *consts], types, out_types)
         carry = given[:carries]
         for stack, y in zip(stacks, given[carries:], strict=True):
             stack[trip] = y
@@ -136,9 +136,9 @@ scan_record: OpDef = op(
 
 def _while_type(inputs: tuple[TensorType, ...], cond: Any, body: Any, carries: int) -> Any:
     for what, program in (("condition's inputs", cond), ("body's inputs", body)):
-        _check("while", what, program.inputs, inputs)
-    _check("while", "condition's outputs", cond.outputs, [TensorType((), dtypes.bool_)])
-    _check("while", "body's outputs", body.outputs, inputs[:carries])
+        check_values("while", what, program.inputs, inputs)
+    check_values("while", "condition's outputs", cond.outputs, [TensorType((), dtypes.bool_)])
+    check_values("while", "body's outputs", body.outputs, inputs[:carries])
     return _one_or_all(inputs[:carries])
 
 
@@ -146,8 +146,8 @@ def _while(call: Call, *arrays: Any) -> Any:
     carries = call.attrs["carries"]
     types = call.inputs
     carry, consts = list(arrays[:carries]), arrays[carries:]
-    while _run(call, call.attrs["cond"], [*carry, *consts], types, [TensorType((), dtypes.bool_)])[0]:
-        carry = _run(call, call.attrs["body"], [*carry, *consts], types, types[:carries])
+    while run_body(call, call.attrs["cond"], [*carry, *consts], types, [TensorType((), dtypes.bool_)])[0]:
+        carry = run_body(call, call.attrs["body"], [*carry, *consts], types, types[:carries])
     return tuple([_ordered(c, i.axes, r.axes) for c, i, r in zip(carry, types, call.results, strict=False)])
 
 
@@ -187,14 +187,14 @@ def _cond_type(inputs: tuple[TensorType, ...], **bodies: Any) -> Any:
     if p.dtype.kind != "bool" or p.axes:
         raise DTypeError(f"cond of {p}", fix="its first input is one bool scalar: reduce it, or use ng.where for a choice per element")
     for branch in ("then", "else"):
-        _check("cond", f"inputs of '{branch}'", bodies[branch].inputs, args)
+        check_values("cond", f"inputs of '{branch}'", bodies[branch].inputs, args)
     types = [v.type for v in bodies["then"].outputs]
-    _check("cond", "outputs of 'else'", bodies["else"].outputs, types)
+    check_values("cond", "outputs of 'else'", bodies["else"].outputs, types)
     return _one_or_all(types)
 
 
 def _cond(call: Call, p: np.ndarray, *arrays: Any) -> Any:
-    return tuple(_run(call, call.attrs["then" if p else "else"], arrays, call.inputs[1:], call.results))
+    return tuple(run_body(call, call.attrs["then" if p else "else"], arrays, call.inputs[1:], call.results))
 
 
 def _cond_samples(s: Any) -> list[Op]:
@@ -279,7 +279,7 @@ def _flat(x: Any) -> tuple[Op, ...]:
     return () if x is None else as_ops(x) if isinstance(x, (list, tuple)) else (as_op(x),)
 
 
-def _like(form: Any, ops: Sequence[Op]) -> Any:
+def in_form(form: Any, ops: Sequence[Op]) -> Any:
     """The ops in the form in which the user gave theirs: nothing, one, or a tuple."""
     return None if form is None else tuple(ops) if isinstance(form, (list, tuple)) else ops[0]
 
@@ -307,7 +307,8 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
             if o in seen or o.is_constant:
                 continue
             seen.add(o)
-            if o in inside or (since is not None and o.serial > since):
+            leaf = o.opdef.name in ("variable", "placeholder")  # a layer may make its weights in the function
+            if o in inside or (since is not None and o.serial > since and not leaf):
                 todo += o.inputs[::-1]
             else:
                 used[o] = None
@@ -351,7 +352,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
     trip = REGISTRY["iota"].build(axis=axis, dtype=dtypes.int32)
     holes = _holes([*(c.type for c in start), *_slices([x.type for x in (*along, trip)], axis, 0, len(along) + 1)])
     with _trip(holes[-1]):
-        given = function(_like(carry, holes[: len(start)]), _like(xs, holes[len(start) : -1]))
+        given = function(in_form(carry, holes[: len(start)]), in_form(xs, holes[len(start) : -1]))
     if not isinstance(given, tuple) or len(given) != 2:
         raise GraphError(
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
@@ -361,7 +362,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
     (body,), captured = close([(holes, [*after, *ys, *holes[: len(start)], *saved])])
     made = scan_record.build(*start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1)
     results = parts(made) if type(made.type) is tuple else (made,)
-    return _like(carry, results[: len(start)]), _like(given[1], results[len(start) : len(start) + len(ys)])
+    return in_form(carry, results[: len(start)]), in_form(given[1], results[len(start) : len(start) + len(ys)])
 
 
 def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carry: Any) -> Any:
@@ -372,12 +373,12 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
     """
     start = (filled(0, (), dtypes.int32), *_flat(carry))
     holes, asked = _holes([c.type for c in start]), _holes([c.type for c in start])
-    holds = as_op(condition(_like(carry, asked[1:])))
+    holds = as_op(condition(in_form(carry, asked[1:])))
     with _trip(holes[0]):
-        given = [holes[0] + 1, *_flat(function(_like(carry, holes[1:])))]
+        given = [holes[0] + 1, *_flat(function(in_form(carry, holes[1:])))]
     bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start))])
     made = while_record.build(*start, *captured, cond=bodies[0], body=bodies[1], carries=len(start))
-    return _like(carry, parts(made)[1:])
+    return in_form(carry, parts(made)[1:])
 
 
 def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
@@ -394,4 +395,4 @@ def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) 
         raise GraphError(f"cond: one branch gives {len(results[0])} values, the other {len(results[1])}")
     bodies, captured = close([((), outputs) for outputs in results], since)
     made = cond_record.build(predicate, *captured, **{"then": bodies[0], "else": bodies[1]})
-    return _like(given[0], parts(made) if type(made.type) is tuple else (made,))
+    return in_form(given[0], parts(made) if type(made.type) is tuple else (made,))

@@ -222,6 +222,8 @@ class Lowering:
         inputs = tuple([v for i in o.inputs for v in self._known(i, scope)])  # type: ignore[union-attr]
         if o.opdef.name == "part":
             return (inputs[o.attrs["index"]],)
+        if o.opdef.name == "together":
+            return inputs
         if o.opdef.name not in REGISTRY:
             raise GraphError(f"{o.opdef.name} is no registered op", line=o.line)
         attrs = {

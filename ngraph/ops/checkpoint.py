@@ -1,0 +1,75 @@
+"""Recomputation: what a function computes on the way forward is not kept for the way back, but computed again there.
+
+Forward, the op is the function's own ops. Its gradient (`ngraph.autodiff.checkpoint`) computes them again in the body of a loop of one
+trip, which no pass merges with what stands around it. Source: T. Chen and others, "Training deep nets with sublinear memory cost" (2016).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.op import Body, Op, TensorType, copy_graph
+from ngraph.op_graph.opdef import Call, OpDef, op
+from ngraph.ops.control import check_values, close, in_form, run_body
+from ngraph.ops.elementwise import as_op, filled, sin
+from ngraph.ops.state import parts, placeholder, together
+
+
+def _type(inputs: tuple[TensorType, ...], body: Any) -> tuple[TensorType, ...]:
+    check_values("checkpoint", "body's inputs", body.inputs, inputs)
+    return tuple([o.type for o in body.outputs])
+
+
+def inlined(body: Body, inputs: tuple[Op, ...]) -> list[Op]:
+    """The body's results as ops of the inputs."""
+    new = copy_graph(body.outputs, dict(zip(body.inputs, inputs, strict=True)))
+    return [new[o] for o in body.outputs]
+
+
+def _reference(call: Call, *arrays: Any) -> Any:
+    return tuple(run_body(call, call.attrs["body"], arrays, call.inputs, call.results))
+
+
+def _samples(s: Any) -> list[Op]:
+    def case(function: Callable[..., Any], *inputs: Op) -> Op:
+        return checkpoint_record.build(*inputs, body=s.body(function, *inputs))
+
+    i, j = s.I, s.J
+    return [
+        case(lambda x: sin(sin(x) * x), s.x(i, j)),
+        case(lambda x, y: (x * y, sin(x) + y), s.x(i, j), s.x(j, i)),
+        case(lambda x, y: (x, y + y), s.x(i), s.x()),
+        case(lambda x: x * x, s.special(i, s.N)),
+        case(lambda x, y: x + y, s.x(s.Z, i), s.x(i)),
+        case(lambda x, y: x * sin(y), s.x(i, i - 1), s.x(s.O, i)),
+    ]
+
+
+checkpoint_record: OpDef = op(
+    "checkpoint",
+    "What a body gives; its gradient computes the body again instead of keeping what it computed.",
+    type=_type,
+    reference=_reference,
+    lower=lambda op, *inputs: together.build(*inlined(op.attrs["body"], inputs)),
+    samples=_samples,
+    ulp=16,
+    error=1e-6,
+)
+
+
+def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
+    """`function(*inputs)`, of which nothing but the inputs is kept for derivatives: they compute it again.
+
+    function: of as many ops as there are inputs; gives an op or a tuple of ops, and so does this. It may use any op from around it:
+    what it takes from there is kept too. Random ops inside draw the same numbers again. Raises GraphError where it has effects and
+    is differentiated.
+    """
+    given = [as_op(x) for x in inputs]
+    since = filled(0, (), dtypes.int32).serial
+    holes = [placeholder(x.axes, dtype=x.dtype) for x in given]
+    results = function(*holes)
+    outputs = [as_op(o) for o in results] if isinstance(results, (list, tuple)) else [as_op(results)]
+    (body,), captured = close([(holes, outputs)], since)
+    return in_form(results, parts(checkpoint_record.build(*given, *captured, body=body)))
