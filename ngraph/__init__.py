@@ -47,6 +47,7 @@ from ngraph.op_graph.op import Op
 from ngraph.ops.checkpoint import checkpoint
 from ngraph.ops.control import cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
+from ngraph.ops.ctc import ctc
 from ngraph.ops.elementwise import (
     absolute,
     add,
