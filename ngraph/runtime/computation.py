@@ -22,7 +22,8 @@ from ngraph.program.lower import Lowered, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.runner import watching
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
-from ngraph.runtime.state import State
+from ngraph.runtime.interrupts import interrupts
+from ngraph.runtime.state import Alone, State
 
 
 def inside(name: str) -> str:
@@ -104,7 +105,7 @@ def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
     return program.with_(outputs=tuple(outputs), steps=tuple(steps))
 
 
-class Computation:
+class Computation(Alone):
     """A callable that computes its results from values for its parameters and from its transformer's state.
 
     Call it with one value per parameter, in order, or with `feed_dict={op: value}`; `out=` takes arrays of the results' shapes and
@@ -119,11 +120,10 @@ class Computation:
         state: State,
         passes: Callable[[Program], Program],
         compile: Callable[[Program], Executable],
-        is_open: Callable[[], bool],
     ):
         self.results, self.state, self.name = results, state, lowered.program.name
         self.parameters = lowered.inputs
-        self._lowered, self._passes, self._compile, self._is_open = lowered, passes, compile, is_open
+        self._lowered, self._passes, self._compile = lowered, passes, compile
         self._program: Program | None = None
         self._executable: Executable | None = None
         self._count = len(lowered.inputs)
@@ -152,13 +152,14 @@ class Computation:
 
     @property
     def executable(self) -> Executable:
-        if self._executable is None:
-            start = time.perf_counter()
-            program = self.program
-            between = time.perf_counter()
-            self._executable = self._compile(program)
-            self._report(len(program.steps), between - start, time.perf_counter() - between)
-        return self._executable
+        with self.state.compiling:
+            if self._executable is None:
+                start = time.perf_counter()
+                program = self.program
+                between = time.perf_counter()
+                self._executable = self._compile(program)
+                self._report(len(program.steps), between - start, time.perf_counter() - between)
+            return self._executable
 
     @property
     def compiled(self) -> bool:
@@ -213,24 +214,29 @@ class Computation:
 
     def _first(self, *arguments: Any) -> Any:
         """The first call: compiles, and writes the entry that later calls use."""
-        if not self._is_open():
-            raise StateError(f"{self.name}: its transformer is closed", fix="make a new transformer, and its computations again")
-        self.executable  # noqa: B018  compiled here
-        self._entry = self._made_entry()
-        return self._entry(*arguments)
+        self._open()
+        executable = self.executable
+        if self.variables:
+            with self.state.lock.reading():
+                self.state.ensure(self.variables)
+        entry = self._made_entry(executable)
+        with self.state.compiling:
+            self._open()
+            self._entry = entry
+        return entry(*arguments)
 
-    def compile(self) -> Computation:
-        """Compiles now, rather than with the first call."""
-        self.executable  # noqa: B018  compiled here
-        return self
+    def _open(self) -> None:
+        if self.state.closed:
+            raise StateError(f"{self.name}: its transformer is closed", fix="make a new transformer, and its computations again")
 
     def close(self) -> None:
         """Calls from now on are errors."""
-        self._entry = self._first
+        with self.state.compiling:
+            self._entry = self._first
 
-    def _made_entry(self) -> Callable[..., Any]:
+    def _made_entry(self, executable: Executable) -> Callable[..., Any]:
         """def entry(x, y): if x and y are right as they are, run them, else convert them first."""
-        program, executable = self._lowered.program, self.executable
+        program = self._lowered.program
         names = [f"a{k}" for k in range(self._count)]
         tests: list[str] = []
         lengths: dict[AxisId, str] = {}
@@ -265,34 +271,10 @@ class Computation:
         return known["entry"]
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
-        """The executable with state lent to it: alone if it writes, beside other readers if not."""
+        """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
         state, variables, call = self.state, self.variables, executable.call
         arrays, lock, count = state.arrays, state.lock, len(self.program.outputs)
         written = [self._lowered.states[name] for name, _ in self.program.state_out]
-
-        def reading(*arguments: Any) -> tuple[Any, ...]:
-            lock.start_reading()
-            try:
-                return call(*arguments, *lent())
-            finally:
-                lock.stop_reading()
-
-        def writing(*arguments: Any) -> tuple[Any, ...]:
-            lock.start_writing()
-            try:
-                states = lent()
-                try:
-                    results = call(*arguments, *states)
-                    for v, array in zip(written, results[count:], strict=True):
-                        arrays[v] = array
-                except BaseException:
-                    if executable.in_place:
-                        state.torn.update(written)
-                    raise
-                state.version += 1
-                return results[:count]
-            finally:
-                lock.stop_writing()
 
         def lent() -> list[Any]:
             try:
@@ -300,6 +282,37 @@ class Computation:
             except KeyError:
                 state.ensure(variables)
                 return [arrays[v] for v in variables]
+
+        def reading(*arguments: Any) -> tuple[Any, ...]:
+            with lock.reading():
+                return call(*arguments, *lent())
+
+        def writing(*arguments: Any) -> tuple[Any, ...]:
+            held = interrupts.hold()
+            try:
+                lock.start_writing(held)
+                try:
+                    states = lent()
+                    try:
+                        if held:
+                            interrupts.running = True
+                        results = call(*arguments, *states)
+                        if held:
+                            interrupts.running = False
+                    except BaseException:
+                        if held:
+                            interrupts.running = False
+                        if executable.in_place:
+                            state.torn.update(written)
+                        raise
+                    state.version += 1
+                    arrays.update(zip(written, results[count:], strict=True))  # one step, that nothing can cut
+                    return results[:count]
+                finally:
+                    lock.stop_writing()
+            finally:
+                if held:
+                    interrupts.release()
 
         return writing if written else reading
 

@@ -1,12 +1,13 @@
-"""State: one array per variable, shared by the computations of a transformer; and the lock that keeps writers alone."""
+"""State: one array per variable, shared by the computations of a transformer."""
 
 from __future__ import annotations
 
 import inspect
+import os
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,61 +16,18 @@ from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.op import Op
 from ngraph.program.lower import unique
 from ngraph.runtime.arguments import converted
+from ngraph.runtime.lock import ReadersWriter
+
+_STATES: weakref.WeakSet[State] = weakref.WeakSet()
 
 
-class ReadersWriter:
-    """Many readers or one writer; who waits to write is let in before later readers."""
+def _forked() -> None:
+    for state in list(_STATES):
+        state.forked()
 
-    def __init__(self) -> None:
-        self._turn, self._count, self._free = threading.Lock(), threading.Lock(), threading.Lock()
-        self._readers = 0
-        self._writer: int | None = None
 
-    def _not_inside(self) -> None:
-        if self._writer == threading.get_ident():
-            raise StateError(
-                "a computation was called from inside one that writes the same transformer's state",
-                fix="call it after the other has returned, or on another transformer",
-            )
-
-    def start_reading(self) -> None:
-        self._not_inside()
-        with self._turn, self._count:
-            self._readers += 1
-            if self._readers == 1:
-                self._free.acquire()
-
-    def stop_reading(self) -> None:
-        with self._count:
-            self._readers -= 1
-            if not self._readers:
-                self._free.release()
-
-    def start_writing(self) -> None:
-        self._not_inside()
-        with self._turn:
-            self._free.acquire()
-        self._writer = threading.get_ident()
-
-    def stop_writing(self) -> None:
-        self._writer = None
-        self._free.release()
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        self.start_reading()
-        try:
-            yield
-        finally:
-            self.stop_reading()
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        self.start_writing()
-        try:
-            yield
-        finally:
-            self.stop_writing()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Device:
@@ -88,10 +46,20 @@ class Device:
         return np.array(buffer, order="C")
 
 
-class State:
+class Alone:
+    """What belongs to this process: neither copied nor pickled."""
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError(
+            f"{self!r} can be neither copied nor pickled: its state and its code belong to this process",
+            fix="make another transformer, and carry state over with save() and restore(), or graphs with ng.save",
+        )
+
+
+class State(Alone):
     """The arrays of variables, made from their initial values when first needed.
 
-    version  raised by each write         torn   variables whose update was cut off
+    version  raised by each write         torn   variables whose update was cut off         closed   no more to be had
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -101,19 +69,34 @@ class State:
         self.lock = ReadersWriter()
         self.version = 0
         self.torn: set[Op] = set()
+        self.closed = False
         self._known: set[Op] = set()
         self._tried: dict[str, int] = {}
-        self._making = threading.Lock()
+        self._start()
+        _STATES.add(self)
+
+    def _start(self) -> None:
+        self.making = threading.RLock()  # initial values and names; asked for last
+        self.compiling = threading.RLock()  # one at a time; asked for first
+
+    def forked(self) -> None:
+        """In a child process: what a thread was writing that is no longer there is torn."""
+        if self.lock.forked():
+            self.torn.update(self.arrays)
+        self._start()
 
     def add(self, name: str, variable: Op) -> None:
         """Makes a variable known; its name in files is the first free one."""
-        if variable not in self._known:
-            self._known.add(variable)
-            self.names[unique(name, self.names, self._tried)] = variable
+        with self.making:
+            if variable not in self._known:
+                self._known.add(variable)
+                self.names[unique(name, self.names, self._tried)] = variable
 
     def ensure(self, variables: Iterable[Op]) -> None:
-        """Gives those variables that have none yet their initial values."""
-        with self._making:
+        """Gives those variables that have none yet their initial values; the lock is held. Raises StateError after the end."""
+        with self.making:
+            if self.closed:
+                raise StateError("this transformer is closed", fix="make a new one")
             for v in variables:
                 if v not in self.arrays:
                     self.arrays[v] = self.device.put(initial(v))
@@ -128,11 +111,21 @@ class State:
     def set(self, variable: Op, value: Any) -> None:
         """Gives a variable a value. Raises ArgumentError where shape or dtype do not fit."""
         self._check(variable)
-        array = fitted(value, variable)
+        self.put({variable: fitted(value, variable)})
+
+    def put(self, arrays: Mapping[Op, np.ndarray]) -> None:
+        """Gives variables values that fit: all of them or, where something fails, none."""
+        buffers = {v: self.device.put(a) for v, a in arrays.items()}
         with self.lock.writing():
-            self.arrays[variable] = self.device.put(array)
-            self.torn.discard(variable)
             self.version += 1
+            self.arrays.update(buffers)
+            self.torn.difference_update(buffers)
+
+    def close(self) -> None:
+        """Lets go of the arrays, once nobody reads or writes them."""
+        with self.lock.writing():
+            self.closed = True
+            self.arrays.clear()
 
     def _check(self, variable: Any) -> None:
         if not isinstance(variable, Op) or not variable.is_persistent:

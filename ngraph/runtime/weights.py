@@ -66,7 +66,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 def kept(state: State) -> dict[str, Op]:
     """The variables that a file holds, by name."""
-    return {name: v for name, v in state.names.items() if v.attrs.get("saved", True)}
+    return {name: v for name, v in list(state.names.items()) if v.attrs.get("saved", True)}
 
 
 def save(state: State, path: str | os.PathLike[str]) -> None:
@@ -98,11 +98,7 @@ def restore(state: State, path: str | os.PathLike[str], partial: bool = False) -
         wrong += _differences(name, arrays[name], variables[name])
     if wrong:
         raise StateError(f"{os.fspath(path)} does not fit: {len(wrong)} difference{'s' * (len(wrong) != 1)}", details=tuple(wrong))
-    with state.lock.writing():
-        for name in both:
-            state.arrays[variables[name]] = state.device.put(arrays[name])
-            state.torn.discard(variables[name])
-        state.version += 1
+    state.put({variables[name]: arrays[name] for name in both})
 
 
 def _differences(name: str, array: np.ndarray, variable: Op) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
@@ -25,14 +26,14 @@ from ngraph.program.program import Program, Step
 from ngraph.rewrite.runner import run as run_passes
 from ngraph.runtime import weights
 from ngraph.runtime.computation import Computation, Executable, Results
-from ngraph.runtime.state import Device, State
+from ngraph.runtime.state import Alone, Device, State
 
 TRANSFORMERS: dict[str, type[Transformer]] = {}
 PREFERRED = ("cpu", "numpy", "direct")
 GROUP = "ngraph.transformers"
 
 
-class Transformer:
+class Transformer(Alone):
     """Makes computations, which share its state.
 
     name    how it is chosen; giving one registers the class      passes   what a program goes through before `compile`
@@ -53,8 +54,10 @@ class Transformer:
         self.device = self.make_device()
         self.state = State(self.device)
         self.graph_passes = list(self.passes)
-        self.computations: list[Computation] = []
-        self.finalized = self.closed = False
+        self._made: list[weakref.ref[Computation]] = []
+        self._names: set[str] = set()
+        self._tried: dict[str, int] = {}
+        self.finalized = False
         self._seed: int | None = None
 
     # what a transformer of its own kind writes
@@ -93,13 +96,28 @@ class Transformer:
         form = Results(results)
         flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
         _check_parameters(form.ops, flat)
-        taken = [c.name for c in self.computations]
-        label = unique(_identifier(name or f"computation_{len(taken)}"), taken)
-        lowered = lower(form.ops, flat, label)
-        made = Computation(form, lowered, self.state, self._run_passes, self.compile, lambda: not self.closed)
+        with self.state.making:
+            label = unique(_identifier(name or f"computation_{len(self._names)}"), self._names, self._tried)
+            self._names.add(label)
+        try:
+            lowered = lower(form.ops, flat, label)
+        except BaseException:
+            self._names.discard(label)
+            raise
+        made = Computation(form, lowered, self.state, self._run_passes, self.compile)
         self._apply_seed()
-        self.computations.append(made)
+        self._made.append(weakref.ref(made))
         return made
+
+    @property
+    def computations(self) -> list[Computation]:
+        """Those that somebody still holds, in the order in which they were made."""
+        self._made = [ref for ref in self._made if ref() is not None]
+        return [c for ref in self._made if (c := ref()) is not None]
+
+    @property
+    def closed(self) -> bool:
+        return self.state.closed
 
     def _run_passes(self, program: Program) -> Program:
         return run_passes(program, self.graph_passes)
@@ -116,8 +134,8 @@ class Transformer:
         self._open()
         for c in self.computations:
             c.executable  # noqa: B018  compiled here
-        with self.state.lock.writing():
-            self.state.ensure(self.state.names.values())
+        with self.state.lock.reading():
+            self.state.ensure(list(self.state.names.values()))
 
     def initialize(self) -> None:
         """Allocates, and ends the making of computations. Calls do what is needed by themselves, so this is seldom of use."""
@@ -139,7 +157,7 @@ class Transformer:
         """Starts the random numbers of this transformer anew, from this seed."""
         self._open()
         self._seed = int(seed) % (1 << 64)
-        for v in self.state.names.values():
+        for v in list(self.state.names.values()):
             if _is_random(v):
                 self.state.set(v, np.array([self._seed, 0], np.uint64))
 
@@ -165,11 +183,10 @@ class Transformer:
 
     # the end
     def close(self) -> None:
-        """Lets go of state; computations can no longer be called."""
-        self.closed = True
+        """Lets go of state, once calls on other threads have ended; computations can no longer be called."""
+        self.state.close()
         for c in self.computations:
             c.close()
-        self.state.arrays.clear()
 
     def _open(self) -> None:
         if self.closed:

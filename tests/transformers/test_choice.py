@@ -144,6 +144,6 @@ def test_memory_is_reported(transformer):
 
 def test_names_of_computations(transformer):
     x = ng.placeholder([C])
-    names = [transformer.computation(x, x, name=n).name for n in (None, "train", "train", "a-b", "1st")]
-    assert names == ["computation_0", "train", "train_2", "a_b", "c_1st"]
+    made = [transformer.computation(x, x, name=n) for n in (None, "train", "train", "a-b", "1st")]
+    assert transformer.computations == made and [c.name for c in made] == ["computation_0", "train", "train_2", "a_b", "c_1st"]
     assert "train" in repr(transformer.computations[1]) and "C=3" in repr(transformer.computations[1])

@@ -13,7 +13,7 @@ from ngraph.errors import ArgumentError, ParseError, StateError
 from ngraph.ops.control import HOST_CALLS
 from ngraph.ops.random import rng
 from ngraph.runtime import weights
-from ngraph.runtime.state import ReadersWriter
+from ngraph.runtime.lock import ReadersWriter
 
 C, K = ng.make_axis(3, name="C"), ng.make_axis(2, name="K")
 
