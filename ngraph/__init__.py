@@ -48,6 +48,7 @@ from ngraph.ops.checkpoint import checkpoint
 from ngraph.ops.control import cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
 from ngraph.ops.ctc import ctc
+from ngraph.ops.deconvolution import deconv, deconvolution
 from ngraph.ops.elementwise import (
     absolute,
     add,

@@ -10,7 +10,7 @@ not flipped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -225,10 +225,14 @@ def conv(
         size = window_size(a.size, r.size, strides[a], (before, after), dilations[a])
         made = checked_out(x, outs[a], size, "conv") if a in outs else a.resized(size)
         numbers.append((a, r, made, strides[a], dilations[a], 1, before))
-    rest, others = _rests(x.type, f.type, numbers)
+    return convolve(x, f, over=contracted(x, f, numbers, groups), spatial=tuple(numbers), accumulate=accumulate)
+
+
+def contracted(x: Op, f: Op, spatial: Sequence[Spatial], groups: Any) -> tuple[Axis, ...]:
+    """The axes that are summed beside the filter's spatial ones: those that both have, but groups and a batch axis."""
+    rest, others = _rests(x.type, f.type, spatial)
     stay = {find_axis(f, find_axis(x, g, "conv groups"), "conv groups") for g in ([groups] if isinstance(groups, (str, Axis)) else groups)}
-    over = tuple(a for a in rest if a in others and a not in stay and not a.is_batch)
-    return convolve(x, f, over=over, spatial=tuple(numbers), accumulate=accumulate)
+    return tuple(a for a in rest if a in others and a not in stay and not a.is_batch)
 
 
 _SIDES = ("d", "h", "w")
@@ -256,15 +260,20 @@ def convolution(conv_params: Mapping[str, int], inputs: Any, filters: Any, axes:
     conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them. Lengths of `axes` that are open are filled in.
     Raises AxisError for missing parameters, other numbers of axes, lengths that the parameters do not give. `conv` is the form by name.
     """
+    return by_position(conv, "convolution", conv_params, inputs, filters, axes)
+
+
+def by_position(function: Callable[..., Op], name: str, conv_params: Mapping[str, int], inputs: Any, filters: Any, axes: Any) -> Op:
+    """`function`, which takes axes by name, of five-axis tensors whose axes are known by position."""
     x, f, axes = as_op(inputs), as_op(filters), Axes(axes)
-    needed(conv_params, [f"{what}_{side}" for what in ("pad", "str", "dil") for side in _SIDES], "convolution")
-    five_axes(x, "C D H W N", "convolution")
-    five_axes(f, "C T R S K", "convolution")
+    needed(conv_params, [f"{what}_{side}" for what in ("pad", "str", "dil") for side in _SIDES], name)
+    five_axes(x, "C D H W N", name)
+    five_axes(f, "C T R S K", name)
     if len(axes) != 5:
-        raise AxisError(f"convolution({x.label}, {f.label}): the result's axes {show_axes(axes)} are not five: K M P Q N")
+        raise AxisError(f"{name}({x.label}, {f.label}): the result's axes {show_axes(axes)} are not five: K M P Q N")
     if x.axes[0] != f.axes[0]:
         raise AxisError(
-            f"convolution({x.label}, {f.label}): the first axes {x.axes[0]!r} and {f.axes[0]!r} differ",
+            f"{name}({x.label}, {f.label}): the first axes {x.axes[0]!r} and {f.axes[0]!r} differ",
             details=(show_input(x), show_input(f)),
             fix=f"rename one: ng.map_roles(filters, {{{f.axes[0].label!r}: '{x.axes[0].name}'}})",
         )
@@ -272,7 +281,7 @@ def convolution(conv_params: Mapping[str, int], inputs: Any, filters: Any, axes:
     named = all(a in axes for a in stay)  # then their places are known by name, in any order
     places = [a for a in axes if a not in stay] if named else axes[1:4]
     settings = {k: {a: conv_params[f"{k}_{side}"] for a, side in zip(x.axes[1:4], _SIDES, strict=True)} for k in ("str", "pad", "dil")}
-    result = conv(
+    result = function(
         x,
         f,
         dict(zip(x.axes[1:4], f.axes[1:4], strict=True)),

@@ -1,0 +1,89 @@
+"""Deconvolution (transposed convolution): each element of x adds the filter, times itself, to the result.
+
+It is `convolve` with the relation of `ngraph.ops.convolution` read the other way round: output index o, filter index r and input index i
+meet where
+
+    o = i * stride + r * dilation - pad
+
+so the stride becomes the dilation of the input. The filter is not flipped; without padding, stride n keeps what convolution with
+stride n takes away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ngraph.errors import AxisError
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import show_input
+from ngraph.ops.convolution import Spatial, by_position, contracted, convolve
+from ngraph.ops.elementwise import arithmetic
+from ngraph.ops.rearrange import at_least_zero, both_sides, find_axis, per_axis
+
+
+def spread_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, int], dilation: int) -> ExprLike:
+    """How far `n` windows reach that stand `stride` apart, less what the padding takes off."""
+    return at_least_zero((n - 1) * stride + (window - 1) * dilation + 1 - sum(padding))
+
+
+def _out(x: Op, given: Axis | None, axis: Axis, size: ExprLike, stride: int) -> Axis:
+    """The result's axis: longer than `size` by less than a stride, if the user says so (those lengths convolve to the same one)."""
+    if given is None:
+        return axis.resized(size)
+    if given.family.length is None:
+        given.family.length = size
+    elif isinstance(size, int) and given.length is not None and not size <= given.length < size + stride:
+        lengths = str(size) if stride == 1 else f"{size} to {size + stride - 1}"
+        raise AxisError(
+            f"deconv({x.label}): the result's axis {given!r} would have length {lengths}",
+            details=(show_input(x),),
+            fix=f"ng.make_axis({size}, name={given.name!r}), or leave its length open",
+        )
+    return given
+
+
+def deconv(
+    x: Any,
+    filters: Any,
+    spatial: Any,
+    *,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = (),
+    out: Mapping[Any, Axis] | None = None,
+    accumulate: Any = None,
+) -> Op:
+    """Deconvolution along named axes: the adjoint, with respect to its input, of `conv` with these numbers.
+
+    Arguments are those of `conv`; padding is what is taken off at either end (a number, (before, after), "valid", or a dict of those).
+    out: axes for the result; where their lengths are known they may be longer by less than a stride. Raises AxisError.
+    Source: M. Zeiler, D. Krishnan, G. Taylor, R. Fergus, "Deconvolutional networks" (CVPR 2010).
+    """
+    (x, f), _ = arithmetic((x, filters), {})
+    pairs = spatial if isinstance(spatial, Mapping) else {a: a for a in spatial}
+    along = {find_axis(x, a, "deconv"): find_axis(f, r, "deconv") for a, r in pairs.items()}
+    strides, dilations, pads = (per_axis(x, along, setting, "deconv") for setting in (stride, dilation, padding))
+    wrong = [f"stride {strides[a]}, dilation {dilations[a]} along {a!r}" for a in along if strides[a] < 1 or dilations[a] < 1]
+    if wrong:
+        raise AxisError(f"deconv({x.label}, {f.label}): {'; '.join(wrong)}", details=(show_input(x),), fix="both are at least 1")
+    outs = {find_axis(x, a, "deconv"): o for a, o in (out or {}).items()}
+    numbers: list[Spatial] = []
+    for a, r in along.items():
+        before, after = both_sides(0 if pads[a] == "valid" else pads[a])
+        size = spread_size(a.size, r.size, strides[a], (before, after), dilations[a])
+        numbers.append((a, r, _out(x, outs.get(a), a, size, strides[a]), 1, -dilations[a], strides[a], -before))
+    return convolve(x, f, over=contracted(x, f, numbers, groups), spatial=tuple(numbers), accumulate=accumulate)
+
+
+def deconvolution(conv_params: Mapping[str, int], inputs: Any, filters: Any, axes: Any, docstring: str | None = None) -> Op:
+    """Deconvolution of five-axis tensors by position: inputs C D H W N with filters C T R S K gives `axes` K M P Q N.
+
+    conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them, of the convolution that this turns round. Lengths of
+    `axes` that are open are filled in: (length - 1) * stride + (window - 1) * dilation + 1 - 2 * pad; given ones may be longer by less
+    than a stride. Raises AxisError for missing parameters, other numbers of axes, other lengths. `deconv` is the form by name.
+    """
+    return by_position(deconv, "deconvolution", conv_params, inputs, filters, axes)
