@@ -8,7 +8,7 @@ PYTEST = .venv-test/bin/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens bench map clean
+.PHONY: help run tour test check goldens docs bench map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ check: .venv-dev/installed  ## lint, format and types
 
 goldens: .venv-test/installed  ## rewrite expected texts and pictures; then read the diff
 	$(PYTEST) --update-goldens tests
+
+docs: .venv-test/installed  ## print the op reference and the spec's core ops from the records
+	.venv-test/bin/ngraph ops --docs docs
 
 bench: .venv/installed  ## what the tool itself costs: import, building and simplifying large graphs, a call
 	.venv/bin/python bench/tool.py

@@ -21,6 +21,7 @@ Types = tuple[Any, ...]
 class OpDef:
     """All that is known about one op.
 
+    doc, form   the meaning; how it is written, `(x, i…; axes, mode) → int32`: inputs, attributes, dtypes that are not the first input's
     type        (types of the inputs, **attrs) -> TensorType, a tuple of them, or None. Works on `Axis` and on a program's ids alike
     reference   (call, *arrays) -> array(s): the meaning, in NumPy as plain as possible. `call`: see `Call`
     samples     (source) -> ops on which every generated test runs. `source` makes inputs (`ngraph.testing.samples`)
@@ -41,6 +42,7 @@ class OpDef:
     grad: Callable[..., Any] | None = None
     lower: Callable[..., Any] | None = None
     core: bool = True
+    form: str = ""
     kinds: tuple[str, ...] = ("float",)
     ulp: float = 4
     error: float = 0.0

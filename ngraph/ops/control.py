@@ -124,7 +124,9 @@ def _scan_samples(s: Any) -> list[Op]:
 
 scan_record: OpDef = op(
     "scan",
-    "A body once per index of an axis: carries go from one to the next, slices of xs go in, what else it gives is stacked.",
+    "A body once per index of `axis`, which takes carries, slices of xs, consts and gives carries, ys. Results: carries, then ys "
+    "stacked along `axis`. `carries`, `xs` count them.",
+    form="(carry…, xs…, consts…; body, axis, reverse, carries, xs)",
     type=_scan_type,
     reference=_scan,
     samples=_scan_samples,
@@ -172,7 +174,8 @@ def _while_samples(s: Any) -> list[Op]:
 
 while_record: OpDef = op(
     "while",
-    "A body as long as a condition on what it carries holds.",
+    "A body while the one bool scalar of `cond` holds; both take carries, consts, and the body gives carries.",
+    form="(carry…, consts…; cond, body, carries)",
     type=_while_type,
     reference=_while,
     samples=_while_samples,
@@ -214,7 +217,8 @@ def _cond_samples(s: Any) -> list[Op]:
 
 cond_record: OpDef = op(
     "cond",
-    "One of two bodies, as a bool scalar says; only that one runs.",
+    "One of two bodies with equal result types, as p, a bool scalar, says; only that one runs.",
+    form="(p, args…; then, else)",
     type=_cond_type,
     reference=_cond,
     samples=_cond_samples,
@@ -243,7 +247,8 @@ def _effect(call: Call, token: Any, *arrays: np.ndarray) -> Any:
 
 effect: OpDef = op(
     "effect",
-    "Something outside happens, such as a line being printed; a token, taken and given, keeps such steps in order.",
+    "Something outside happens: `kind` is `print`, or a registered host call; the token, taken and given, keeps such steps in order.",
+    form="(token, x…; kind, text) → token",
     type=_effect_type,
     reference=_effect,
     samples=lambda s: [effect.build(s.x(s.I, s.J), kind="print", text="x"), effect.build(s.x(), s.special(s.K), kind="print", text="")],

@@ -153,7 +153,11 @@ def _samples(s: Any) -> list[Op]:
 
 convolve: OpDef = op(
     "convolve",
-    "Sums of products of the filter and each window of x; strides, dilations of either operand, padding along each spatial axis.",
+    "The sum over `over` (axes of x or f or both) and over each spatial filter axis of x*f, added up as dtype "
+    "`accumulate`. `spatial`: (in, filter, out, stride, dilation, in_dilation, pad) each: out index o and filter index r read x at "
+    "(o*stride + r*dilation - pad) / in_dilation where that divides and lies inside, else 0. dilation may be negative, out's length is "
+    "free: so both gradients are convolve again. Other shared axes (groups) are the same index and stay.",
+    form="(x, f; over, spatial, accumulate)",
     type=_type,
     reference=_reference,
     prepare=_prepare,

@@ -41,7 +41,8 @@ def _constant_reference(call: Call) -> np.ndarray:
 
 constant_record: OpDef = op(
     "constant",
-    "A number filled over axes, or an array.",
+    "`value` is a Python number or an Expr over `Len`, filled over `axes`; or an ArrayRef whose dims are `axes` in order.",
+    form="(; value, axes, dtype)",
     type=lambda inputs, value, axes, dtype: TensorType(axes, dtype),
     reference=_constant_reference,
     samples=lambda s: [
@@ -149,7 +150,9 @@ def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
 
 cast_record: OpDef = op(
     "cast",
-    "The nearest value of another element type; floats to integers truncate toward zero and saturate, NaN gives 0.",
+    "The nearest value of another element type: floats to integers truncate toward zero and saturate, NaN gives 0; integers to integers "
+    "wrap; to bool: not zero.",
+    form="(x; dtype)",
     type=lambda inputs, dtype: TensorType(inputs[0].axes, dtype),
     reference=_reference_cast,
     grad=lambda op, dy, x: cast(dy, x.dtype) if op.dtype.is_float else None,
@@ -174,7 +177,8 @@ cast_record: OpDef = op(
 
 bitcast: OpDef = op(
     "bitcast",
-    "The same bits as another element type of the same width.",
+    "The same bits as another element type of equal width.",
+    form="(x; dtype)",
     type=lambda inputs, dtype: _same_bits(inputs[0], as_dtype(dtype)),
     reference=lambda call, x: np.ascontiguousarray(x).view(call.dtype.np).reshape(x.shape),
     prepare=lambda inputs, attrs: ((as_op(inputs[0]),), {"dtype": as_dtype(attrs["dtype"])}),
@@ -275,6 +279,7 @@ def elementwise(
     """A record for an op on aligned elements: type, promotion, reference and samples follow from the NumPy function."""
     if prepare is None:
         prepare = floating if kinds == ("float",) else arithmetic if "bool" not in kinds else any_kind
+    fields.setdefault("form", f"({'x, y'[: 3 * arity - 2]}{'; kind' if choices else ''}){f' → {result}' if result else ''}")
     fields.setdefault("samples", lambda s: (s.unary if arity == 1 else s.binary)(record, low, high))
     record: OpDef = OpDef(
         name,
@@ -327,12 +332,18 @@ def _ties(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
     return left, dy - left
 
 
-add: OpDef = elementwise("add", "x + y.", np.add, lambda op, dy, x, y: (dy, dy), arity=2, kinds=NUMERIC, onnx="Add", torch="aten.add")
-subtract: OpDef = elementwise("subtract", "x - y.", np.subtract, lambda op, dy, x, y: (dy, -dy), arity=2, kinds=NUMERIC, onnx="Sub")
-multiply: OpDef = elementwise("multiply", "x * y.", np.multiply, lambda op, dy, x, y: (dy * y, dy * x), arity=2, kinds=NUMERIC, onnx="Mul")
+add: OpDef = elementwise(
+    "add", "x + y; integers wrap.", np.add, lambda op, dy, x, y: (dy, dy), arity=2, kinds=NUMERIC, onnx="Add", torch="aten.add"
+)
+subtract: OpDef = elementwise(
+    "subtract", "x - y; integers wrap.", np.subtract, lambda op, dy, x, y: (dy, -dy), arity=2, kinds=NUMERIC, onnx="Sub"
+)
+multiply: OpDef = elementwise(
+    "multiply", "x * y; integers wrap.", np.multiply, lambda op, dy, x, y: (dy * y, dy * x), arity=2, kinds=NUMERIC, onnx="Mul"
+)
 divide: OpDef = elementwise(
     "divide",
-    "x / y for floats; the floor of it for integers, 0 where y is 0.",
+    "x / y for floats; the floor of it for integers, which is 0 where y is 0.",
     _divide,
     lambda op, dy, x, y: (dy / y, -(dy * op / y)),
     arity=2,
@@ -356,7 +367,7 @@ remainder: OpDef = elementwise(
 )
 power: OpDef = elementwise(
     "power",
-    "x to the y.",
+    "x to the y; integers wrap, and a negative exponent gives the whole part of the reciprocal, 0 for x = 0.",
     _power,
     lambda op, dy, x, y: (dy * y * power(x, y - 1.0), dy * op * log(where(less(0.0, x), x, 1.0))),
     arity=2,
@@ -372,7 +383,7 @@ minimum: OpDef = elementwise("minimum", "The smaller; NaN propagates.", np.minim
 _COMPARE = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
 compare: OpDef = elementwise(
     "compare",
-    "x = y (eq), x < y (lt) or x <= y (le), as bool.",
+    "`kind`: x = y (`eq`), x < y (`lt`) or x <= y (`le`).",
     lambda x, y, kind: _COMPARE[kind](x, y),
     arity=2,
     kinds=ALL,
@@ -421,7 +432,8 @@ _BITWISE: dict[str, Callable[[Any, Any], Any]] = {
 }
 bitwise: OpDef = elementwise(
     "bitwise",
-    "Bits of integers, truth of bool: and, or, xor; shl, shr (arithmetic for signed integers).",
+    "`kind`: `and or xor shl shr`, of the bits of integers, or the truth of bool (no shifts). shr is arithmetic for signed integers; "
+    "counts outside 0..bits-1 give 0 (shr of negatives: -1).",
     lambda x, y, kind: _BITWISE[kind](x, y),
     arity=2,
     kinds=WHOLE,
@@ -450,7 +462,8 @@ def _where_prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tupl
 
 where: OpDef = op(
     "where",
-    "x where c holds, else y.",
+    "x where c, a bool, holds, else y.",
+    form="(c, x, y)",
     type=_where_type,
     reference=elementwise_reference(lambda c, x, y: np.where(c, x, y)),
     prepare=_where_prepare,
@@ -465,14 +478,24 @@ where: OpDef = op(
 )
 
 absolute: OpDef = elementwise(
-    "abs", "The distance from 0.", np.abs, lambda op, dy, x: dy * sign(x), kinds=NUMERIC, smooth=False, onnx="Abs"
+    "abs",
+    "The distance from 0; also of integers, whose lowest stays.",
+    np.abs,
+    lambda op, dy, x: dy * sign(x),
+    kinds=NUMERIC,
+    smooth=False,
+    onnx="Abs",
 )
 floor: OpDef = elementwise(
-    "floor", "The whole number at or below.", lambda x: x if x.dtype.kind in "iu" else np.floor(x), kinds=NUMERIC, onnx="Floor"
+    "floor",
+    "The whole number at or below; integers stay.",
+    lambda x: x if x.dtype.kind in "iu" else np.floor(x),
+    kinds=NUMERIC,
+    onnx="Floor",
 )
 rounded: OpDef = elementwise(
     "round",
-    "The nearest whole number, halves to the even one.",
+    "The nearest whole number, halves to the even one; integers stay.",
     lambda x: x if x.dtype.kind in "iu" else np.rint(x),
     kinds=NUMERIC,
     onnx="Round",

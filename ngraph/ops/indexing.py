@@ -97,7 +97,8 @@ def _gather_gradient(op: Op, dy: Op, x: Op, *indices: Op) -> tuple[Op | None, ..
 
 gather: OpDef = op(
     "gather",
-    "x at computed positions along some axes; other axes that x and the indices share are the same index.",
+    "x at `axes[k]` = i_k; other shared axes are the same index; mode `clip`, `fill` (0), `wrap`.",
+    form="(x, i…; axes, mode)",
     type=_gather_type,
     reference=_gather_reference,
     grad=_gather_gradient,
@@ -195,7 +196,9 @@ def _scatter_samples(s: Any) -> list[Op]:
 
 scatter: OpDef = op(
     "scatter",
-    "A copy of x into which values are set, added, multiplied, or combined by min or max at computed positions.",
+    "A copy of x into which u is combined (`set add multiply min max`) at `axes[k]` = i_k; u has i's axes and x's other axes. `set` "
+    "with equal targets: unspecified. mode `clip`, `fill` (dropped), `wrap`.",
+    form="(x, i…, u; axes, combine, mode)",
     type=_scatter_type,
     reference=_scatter_reference,
     grad=_scatter_gradient,

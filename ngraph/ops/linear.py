@@ -62,7 +62,9 @@ def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, 
 
 contract: OpDef = op(
     "contract",
-    "The sum over `over` of x times y; other axes that both have are the same index.",
+    "The sum over `over` of x*y, added up as dtype `accumulate`, the result in x's; `over` axes are in x or y or both, other axes that "
+    "both have are the same index.",
+    form="(x, y; over, accumulate)",
     type=_type,
     reference=_reference,
     prepare=_prepare,

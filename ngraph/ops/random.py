@@ -14,15 +14,17 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axes, make_axis
+from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.op_graph.text import register_function, register_op
 from ngraph.ops.aligned import align
 from ngraph.ops.control import open_trips
-from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, log, multiply, sqrt
-from ngraph.ops.state import persistent_tensor
+from ngraph.ops.elementwise import add, bitwise, cast, constant, cos, less, log, multiply, sqrt
+from ngraph.ops.rearrange import iota
+from ngraph.ops.sorting import sort_record
+from ngraph.ops.state import parts, persistent_tensor
 
 _MULTIPLIERS, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
@@ -99,13 +101,19 @@ def _random_bits(call: Call, state: np.ndarray, *trips: np.ndarray) -> np.ndarra
     return align(_bits(state, trips, call.attrs["stream"], call.shape(axes)), axes, call.axes)
 
 
+SEEDED = _WORD - 3  # the stream of draws that name their own seed
+_streams.seen(SEEDED)
+
+
 def _state(s: Any, seed: int = 0x1234567890ABCDEF, step: int = 3) -> Op:
     return s.given(np.array([seed, step], np.uint64), s.axis(2, name="rng"), dtype=dtypes.uint64)
 
 
 random_bits: OpDef = op(
     "random_bits",
-    "Random words: Philox 4x32-10 of seed, step, stream and index; trips are the indices of the scans around it.",
+    "Random words, Philox 4x32-10: key = state[0] (seed) as two words, counter = (index // 4, step, stream, trip mix), see section 6 of "
+    "the spec; trips are the indices of the scans around it.",
+    form="(state, trips…; stream, axes) → uint32",
     type=_random_bits_type,
     reference=_random_bits,
     grad=lambda op, dy, *inputs: (None,) * len(inputs),
@@ -191,6 +199,7 @@ def _draws(s: Any, record: OpDef, cases: Sequence[dict[str, float]]) -> list[Op]
 uniform_record: OpDef = op(
     "uniform",
     "Random numbers from low up to, not including, high.",
+    form="(state, trips…; axes, dtype, stream, low, high)",
     type=_draw_type,
     reference=_uniform_reference,
     lower=_uniform,
@@ -201,6 +210,7 @@ uniform_record: OpDef = op(
 normal_record: OpDef = op(
     "normal",
     "Random numbers from the bell curve around loc, with standard deviation scale.",
+    form="(state, trips…; axes, dtype, stream, loc, scale)",
     type=_draw_type,
     reference=_normal_reference,
     lower=_normal,
@@ -211,25 +221,107 @@ normal_record: OpDef = op(
 )
 
 
-def _drawn(record: OpDef, x: Any, axes: Any, dtype: Any, **numbers: float) -> Op:
+def _whole_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], dtype: DType, stream: int, low: int, high: int) -> TensorType:
+    if not dtype.is_integer:
+        raise DTypeError(f"random whole numbers as {dtype}", fix="take an integer dtype, or ng.uniform for floats")
+    if not dtype.lowest <= low < high <= min(dtype.highest + 1, low + (1 << 32), 1 << 63):
+        raise ValueError(f"random whole numbers from {low} up to {high} as {dtype}: low < high, at most 2**32 of them, and all in its range")
+    _state_type("a random op", inputs, stream)
+    return TensorType(axes, dtype)
+
+
+def _randint(op: Op, state: Op, *trips: Op) -> Op:
+    """The upper half of a word times how many numbers there are."""
+    axes, dtype, stream, low, high = (op.attrs[k] for k in ("axes", "dtype", "stream", "low", "high"))
+    bits = cast(random_bits.build(state, *trips, stream=stream, axes=axes), dtypes.uint64)
+    return cast(add(cast(_shifted(multiply(bits, high - low), 32), dtypes.int64), low), dtype)
+
+
+def _randint_reference(call: Call, state: np.ndarray, *trips: np.ndarray) -> np.ndarray:
+    axes, low, high = (call.attrs[k] for k in ("axes", "low", "high"))
+    words = align(_bits(state, trips, call.attrs["stream"], call.shape(axes)), axes, call.axes)
+    return np.array([(int(w) * (high - low) >> 32) + low for w in words.ravel()], call.dtype.np).reshape(words.shape)
+
+
+randint_record: OpDef = op(
+    "randint",
+    "Random whole numbers from low up to, not including, high.",
+    type=_whole_type,
+    reference=_randint_reference,
+    lower=_randint,
+    grad=lambda op, dy, *inputs: (None,) * len(inputs),
+    samples=lambda s: [
+        randint_record.build(_state(s), axes=Axes(axes), dtype=s.dtype, stream=4 * k, low=low, high=high)
+        for low, high in ((0, 2), (3, 100), (s.dtype.lowest, min(s.dtype.highest, s.dtype.lowest + (1 << 32) - 1)))
+        for k, axes in enumerate(((), (s.N,), (s.J, s.I), (s.Z, s.J), (s.O, s.I - 1), (s.axis(64, name="S"), s.N)))
+    ],
+    kinds=("int", "uint"),
+    ulp=0,
+)
+
+
+def _source(seed: int | None) -> tuple[tuple[Op, ...], int]:
+    """The state and trips that a draw reads, and its stream: an own one, or the one of all draws that name their seed."""
+    if seed is None:
+        return (rng, *open_trips()), _streams.fresh()
+    own = np.array([int(seed) % (1 << 64), 0], np.uint64)
+    state = add(multiply(rng, constant(np.array([0, 1], np.uint64), rng.axes)), constant(own, rng.axes))
+    return (state, *open_trips()), SEEDED
+
+
+def _shape(name: str, x: Any, axes: Any) -> Axes:
     if (x is None) == (axes is None):
-        raise AxisError(f"{record.name} needs axes", fix=f"ng.{record.name}([A, B]), or a tensor that has the axes")
-    shape = axes if x is None else x.axes if isinstance(x, Op) else x
-    d = as_dtype(dtype) if dtype is not None else dtypes.float32
-    return record.build(rng, *open_trips(), axes=Axes(shape), dtype=d, stream=_streams.fresh(), **{k: float(v) for k, v in numbers.items()})
+        raise AxisError(f"{name} needs axes", fix=f"ng.{name}([A, B]), or a tensor that has the axes")
+    return Axes(axes if x is None else x.axes if isinstance(x, Op) else x)
 
 
-def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = None, axes: Any = None) -> Op:
+def _drawn(record: OpDef, x: Any, axes: Any, dtype: DType, seed: int | None, **numbers: Any) -> Op:
+    shape = _shape(record.name, x, axes)
+    inputs, stream = _source(seed)
+    return record.build(*inputs, axes=shape, dtype=dtype, stream=stream, **numbers)
+
+
+def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
     """Random numbers in [low, high), new in each call of a computation; equal bit for bit on every transformer for 0 and 1.
 
     x: axes, or a tensor taken for its axes only (or give `axes=`). dtype: a float dtype, float32 by default. No derivative flows.
+    seed: then the numbers depend on it, the count of the call and the index alone: not on the transformer's seed, nor on which other
+    random ops there are. Two draws with one seed and equal axes are equal.
     """
-    return _drawn(uniform_record, x, axes, dtype, low=low, high=high)
+    return _drawn(uniform_record, x, axes, as_dtype(dtype or dtypes.float32), seed, low=float(low), high=float(high))
 
 
-def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = None, axes: Any = None) -> Op:
+def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
     """Random numbers from the normal distribution with this mean and standard deviation; all else as in `uniform`.
 
     Source: G. Box and M. Muller, "A note on the generation of random normal deviates" (1958).
     """
-    return _drawn(normal_record, x, axes, dtype, loc=loc, scale=scale)
+    return _drawn(normal_record, x, axes, as_dtype(dtype or dtypes.float32), seed, loc=float(loc), scale=float(scale))
+
+
+def bernoulli(x: Any = None, p: Any = 0.5, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
+    """True with probability `p`, a number or a tensor; as `dtype`, bool by default; all else as in `uniform`.
+
+    A dropout mask that keeps the mean: `ng.bernoulli(x, keep, dtype=x.dtype) / keep`.
+    """
+    drawn = less(uniform(x, axes=axes, seed=seed), p)
+    return drawn if dtype is None else cast(drawn, dtype)
+
+
+def randint(x: Any = None, low: int = 0, high: int = 2, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
+    """Random whole numbers from low up to, not including, high; equal bit for bit on every transformer; all else as in `uniform`.
+
+    dtype: an integer dtype that holds them, int32 by default. A number is drawn too often by at most (high - low) / 2**32 of its share.
+    Raises DTypeError, and ValueError unless low < high <= low + 2**32.
+    """
+    return _drawn(randint_record, x, axes, as_dtype(dtype or dtypes.int32), seed, low=int(low), high=int(high))
+
+
+def permutation(axis: Axis, seed: int | None = None) -> Op:
+    """The indices of `axis` in random order, int32, along it; new in each call. `ng.take(x, ng.permutation(H), H)` shuffles x.
+
+    They are sorted by random words, of which two are equal with a probability of 2**-32: then the smaller index stands first.
+    """
+    inputs, stream = _source(seed)
+    keys = random_bits.build(*inputs, stream=stream, axes=Axes(axis))
+    return parts(sort_record.build(keys, iota(axis), axis=axis, descending=False))[1]

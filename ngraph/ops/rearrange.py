@@ -75,7 +75,8 @@ def digits(position: ExprLike, sizes: Sequence[ExprLike]) -> list[ExprLike]:
 
 iota_record: OpDef = op(
     "iota",
-    "0, 1, 2 and so on along an axis.",
+    "0, 1, 2 … along an axis.",
+    form="(; axis, dtype)",
     type=lambda inputs, axis, dtype: TensorType(Axes((axis,)) if type(axis) is Axis else (axis,), dtype),
     reference=lambda call: np.arange(call.length(call.attrs["axis"])).astype(call.dtype.np),
     samples=lambda s: [iota(axis, s.dtype) for axis in (s.I, s.O, s.Z, s.I - 1)],
@@ -106,7 +107,8 @@ def _broadcast_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...]) -> Te
 
 broadcast_record: OpDef = op(
     "broadcast",
-    "x repeated along the axes that it has not; also how the declared order of axes is changed.",
+    "All of x's axes and more, x repeated along the new ones; also how the declared order of axes is changed.",
+    form="(x; axes)",
     type=_broadcast_type,
     reference=lambda call, x: np.array(np.broadcast_to(align(x, call.inputs[0].axes, call.axes), call.shape(call.axes))),
     grad=lambda op, dy, x: dy,
@@ -176,7 +178,8 @@ def _rename_type(inputs: tuple[TensorType, ...], to: tuple[Any, ...]) -> TensorT
 
 rename_record: OpDef = op(
     "rename",
-    "x with other names for some of its axes.",
+    "x with other names for some of its axes; `to` is pairs (old, new); costs nothing.",
+    form="(x; to)",
     type=_rename_type,
     reference=lambda call, x: x,
     grad=lambda op, dy, x: rename_record.build(dy, to=tuple([(b, a) for a, b in op.attrs["to"]])),
@@ -472,7 +475,10 @@ def _reindex_gradient(op: Op, dy: Op, x: Op) -> Op:
 
 reindex: OpDef = op(
     "reindex",
-    "x read at indices that are expressions over the result's: slice, reverse, pad, window, flatten, diagonal, dilate, tile.",
+    "result[axes] = x[index], where `index` is pairs (axis of x, Expr over Idx of result axes), every axis of x named once. Where an "
+    "index lies outside its axis or a `guard` Expr is negative: `fill` (a number). Slice, reverse, pad, window, flatten, diagonal, "
+    "dilate, tile.",
+    form="(x; axes, index, guard, fill)",
     type=_reindex_type,
     reference=_reindex_reference,
     prepare=_reindex_prepare,
@@ -887,7 +893,8 @@ def _concat_gradient(op: Op, dy: Op, *inputs: Op) -> tuple[Op, ...]:
 
 concat: OpDef = op(
     "concat",
-    "Tensors one after another along an axis.",
+    "Tensors one after another: `parts[k]` is x_k's axis; all other axes agree; `axis` has the sum of their lengths.",
+    form="(x…; parts, axis)",
     type=_concat_type,
     reference=_concat_reference,
     prepare=lambda inputs, attrs: (common(as_ops(inputs)), attrs),

@@ -70,7 +70,9 @@ def _gradient(op: Op, dy: Op, x: Op) -> Op:
 
 reduce: OpDef = op(
     "reduce",
-    "Sum, product, largest or smallest along axes.",
+    "`kind` along `axes`: `add multiply max min`. Of nothing: 0, 1, the lowest, the highest (floats: -inf, inf); bool: or, and for max, "
+    "min; 16-bit floats accumulate in float32.",
+    form="(x; kind, axes)",
     type=_type,
     reference=_reference,
     grad=_gradient,

@@ -51,7 +51,9 @@ def _argreduce(call: Call, x: np.ndarray) -> np.ndarray:
 
 argreduce: OpDef = op(
     "argreduce",
-    "Where the largest or smallest stands: the flat position over the axes in their order; the first of equal ones, NaN before all.",
+    "Where the largest or smallest (`kind`: `max min`) stands: the flat position over `axes` in that order; the first of equal ones, "
+    "the first NaN before all.",
+    form="(x; kind, axes) → int32",
     type=_argreduce_type,
     reference=_argreduce,
     samples=lambda s: [
@@ -169,7 +171,8 @@ def _cumulate_samples(s: Any) -> list[Op]:
 
 cumulate: OpDef = op(
     "cumulate",
-    "The running sum, product, largest or smallest along an axis; exclusive: without the element itself; reverse: from the end.",
+    "The running `kind`, `add multiply max min`, along `axis`; exclusive: without the element itself; reverse: from the end.",
+    form="(x; kind, axis, exclusive, reverse)",
     type=_cumulate_type,
     reference=_cumulate,
     grad=_cumulate_grad,
@@ -246,7 +249,8 @@ def _sort_samples(s: Any) -> list[Op]:
 
 sort_record: OpDef = op(
     "sort",
-    "The first input in order along an axis, and the others moved alike; equal elements keep their order, NaN stands last.",
+    "The key in order along `axis`, then the values moved alike; stable; NaN stands last.",
+    form="(key, values…; axis, descending)",
     type=_sort_type,
     reference=_sort,
     grad=_sort_grad,
@@ -289,7 +293,9 @@ def _compact(call: Call, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 compact_record: OpDef = op(
     "compact",
-    "The flat positions where c holds, along a new axis whose length is known once it has run; and how many.",
+    "The flat positions (over `axes`, in that order) where c holds, along the new `axis`, of length Run of the second result; and their "
+    "count.",
+    form="(c; axes, axis) → int32, int32",
     type=_compact_type,
     reference=_compact,
     samples=lambda s: [

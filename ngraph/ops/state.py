@@ -22,19 +22,25 @@ from ngraph.ops.reduce import ordered_as
 _leaf = {"type": lambda inputs, axes, dtype, **attrs: TensorType(axes, dtype), "core": False}
 placeholder_record: OpDef = op("placeholder", "A value that the caller gives with each call.", **_leaf)
 variable_record: OpDef = op("variable", "A value that stays from call to call.", **_leaf)
-part: OpDef = op("part", "One result of an op that has several.", type=lambda inputs, index: inputs[0][index], core=False)
+part: OpDef = op(
+    "part", "One result of an op that has several.", form="(x; index)", type=lambda inputs, index: inputs[0][index], core=False
+)
 together: OpDef = op(
     "together",
     "Several tensors as the results of one op: what an op with several results lowers to.",
+    form="(x…)",
     type=lambda inputs: inputs,
     grad=lambda op, dys, *inputs: tuple([None if dy is None or (dy.is_constant and dy.attrs["value"] == 0) else dy for dy in dys]),
     core=False,
 )
-assign_record: OpDef = op("assign", "The second input becomes the value of the first, a variable.", type=lambda inputs: None, core=False)
-doall_record: OpDef = op("doall", "All inputs happen, in no order; no value.", type=lambda inputs: None, core=False)
+assign_record: OpDef = op(
+    "assign", "The second input becomes the value of the first, a variable.", form="(variable, x)", type=lambda inputs: None, core=False
+)
+doall_record: OpDef = op("doall", "All inputs happen, in no order; no value.", form="(x…)", type=lambda inputs: None, core=False)
 sequential_record: OpDef = op(
     "sequential",
     "The inputs one after another; the value is the last one's.",
+    form="(x…)",
     type=lambda inputs: inputs[-1],
     grad=lambda op, dy, *inputs: (*(None for _ in inputs[1:]), dy),
     core=False,

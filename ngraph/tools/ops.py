@@ -1,26 +1,55 @@
-"""Tables printed from the op records: who has a gradient, who is core, what it is called elsewhere; and the core ops of the spec."""
+"""What the op records say, printed: the table of aspects, the core ops as the spec has them, and the reference page of all ops.
+
+`ngraph ops --docs docs` writes the last two: `docs/ops.md`, and the table of `docs/spec.md` between its two marks.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, signature
 from typing import Any
 
-import ngraph  # noqa: F401  all records are registered
+import ngraph
 from ngraph.op_graph.opdef import REGISTRY, OpDef, core_ops
-from ngraph.verbs import Answer, verb
+from ngraph.program.program import Step
+from ngraph.transformers.base import TRANSFORMERS
+from ngraph.verbs import Answer, UsageError, verb
 
-HEADINGS = ("op", "core", "gradient", "kinds", "onnx", "meaning")
+HEADINGS = ("op", "is", "gradient", "taken whole by", "kinds", "onnx", "torch", "tf", "meaning")
+MARKS = ("<!-- the core ops, printed by `ngraph ops --docs docs` -->", "<!-- the end of the core ops -->")
+GROUPS = {
+    "core": "The core ops, into which lowering takes every program apart. Each transformer runs all of them.",
+    "made of others": "Lowering takes these apart into core ops, where no transformer takes them whole.",
+    "leaf or effect": "What a graph starts from and what it does to state; lowering turns these into a program's two ends.",
+}
 
 
-def aspects(record: OpDef) -> tuple[str, ...]:
+def group(record: OpDef) -> str:
+    """Which of GROUPS a record belongs to."""
+    return "core" if record.core and record.reference else "made of others" if record.lower else "leaf or effect"
+
+
+def takers() -> dict[str, set[str]]:
+    """The ops that each transformer here takes whole, asked about a step of that op with nothing in it."""
+    made = {name: cls() for name, cls in TRANSFORMERS.items() if not cls.unavailable()}
+    taken = {name: {r.name for r in REGISTRY.values() if t.takes(Step((), r.name, (), {}))} for name, t in made.items()}
+    for t in made.values():
+        t.close()
+    return taken
+
+
+def aspects(record: OpDef, taken: dict[str, set[str]]) -> tuple[str, ...]:
     """One row of the aspect table."""
     return (
         record.name,
-        "core" if record.core and record.reference else "made of others" if record.lower else "leaf or effect",
-        "yes" if record.grad else "-",
+        group(record),
+        "yes" if record.grad else "of what it is made of" if record.lower else "-",
+        " ".join(name for name, ops in taken.items() if record.name in ops) or "-",
         " ".join(record.kinds) if record.samples else "-",
         record.onnx or "-",
+        record.torch or "-",
+        record.tf or "-",
         record.doc,
     )
 
@@ -32,18 +61,19 @@ def columns(rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table)
 
 
-def _parameters(function: Callable[..., Any] | None) -> list[Parameter]:
-    return list(signature(function).parameters.values()) if function else []
+def _parameters(function: Callable[..., Any] | None, skip: int) -> list[Parameter]:
+    return list(signature(function).parameters.values())[skip:] if function else []
 
 
 def form(record: OpDef) -> str:
-    """`gather(x, indices…; axes, mode)`: inputs as the record's functions name them, then attributes."""
-    named = [_parameters(record.grad)[2:], _parameters(record.lower)[1:], _parameters(record.reference)[1:]]
+    """`gather(x, i…; axes, mode)`: as the record says it; else inputs as its functions name them, then what its type asks for."""
+    if record.form:
+        return record.name + record.form
+    named = [_parameters(record.grad, 2), _parameters(record.lower, 1), _parameters(record.reference, 1)]
     best = next((p for p in named if p and not any(i.kind is Parameter.VAR_POSITIONAL for i in p)), named[2])
     inputs = ", ".join(p.name + ("…" if p.kind is Parameter.VAR_POSITIONAL else "") for p in best)
-    attrs = ", ".join(p.name for p in _parameters(record.type)[1:] if p.kind is not Parameter.VAR_KEYWORD)
-    said = record.attrs.get("form")
-    return f"{record.name}({said if said is not None else inputs + (f'; {attrs}' if attrs else '')})"
+    attrs = ", ".join(p.name for p in _parameters(record.type, 1) if p.kind is not Parameter.VAR_KEYWORD)
+    return f"{record.name}({inputs}{f'; {attrs}' if attrs else ''})"
 
 
 def spec() -> str:
@@ -52,14 +82,82 @@ def spec() -> str:
     return "\n".join(["| op(inputs; attrs) | meaning |", "| --- | --- |", *rows])
 
 
-@verb(
-    "ops",
-    "print the table of op records",
-    lambda p: p.add_argument("--spec", action="store_true", help="the core ops as the spec has them"),
-)
+def _bound(record: OpDef) -> str:
+    return f"{record.ulp:g} units in the last place" + (f", or {record.error:g}" if record.error else "")
+
+
+def _gradient(record: OpDef) -> str:
+    if not record.grad:
+        return "that of the ops that it is made of" if record.lower else "none"
+    return "yes" if record.smooth else "yes, where there is one"
+
+
+def section(record: OpDef, taken: dict[str, set[str]]) -> str:
+    """All that a reader wants to know of one op, in Markdown."""
+    facts = {"in Python": f"`ng.{record.name}`" if record.name in vars(ngraph) else ""}
+    if record.samples:
+        facts |= {"kinds of elements": ", ".join(record.kinds), "error bound": _bound(record)}
+    facts["gradient"] = _gradient(record)
+    if group(record) != "core":
+        facts["taken whole by"] = ", ".join(name for name, ops in taken.items() if record.name in ops)
+    foreign = {"ONNX": record.onnx, "PyTorch": record.torch, "TensorFlow": record.tf}
+    facts["elsewhere"] = ", ".join(f"{where} `{name}`" for where, name in foreign.items() if name)
+    said = [f"- {what}: {fact}" for what, fact in facts.items() if fact]
+    return "\n".join([f"### {record.name}", "", f"`{form(record)}`", "", record.doc, "", *said])
+
+
+def reference() -> str:
+    """`docs/ops.md`: every op in a section of its own."""
+    taken = takers()
+    parts = [
+        "# The ops",
+        "Printed from the op records by `make docs`. An op is written `name(inputs; attributes)`; `…` stands for any number of inputs, "
+        "`→` for the dtype of the result where it is not that of the first input. *Kinds of elements* are those that its tests run on; "
+        "the *error bound* is what a transformer may differ by from the exact value; *elsewhere* is the name of its counterpart.",
+    ]
+    for name, about in GROUPS.items():
+        records = [r for r in REGISTRY.values() if group(r) == name]
+        links = " · ".join(f"[{r.name}](#{r.name})" for r in records)
+        parts += [f"## {name[0].upper()}{name[1:]}", about, links, *(section(r, taken) for r in records)]
+    return "\n\n".join(parts) + "\n"
+
+
+def with_table(page: str) -> str:
+    """The spec with today's table between its marks. Raises UsageError where the marks are not there."""
+    before, first, rest = page.partition(MARKS[0])
+    _, second, after = rest.partition(MARKS[1])
+    if not first or not second:
+        raise UsageError(f"spec.md has no lines {MARKS[0]!r} and {MARKS[1]!r}, between which the table stands")
+    return f"{before}{first}\n\n{spec()}\n\n{second}{after}"
+
+
+def _write(folder: str) -> list[str]:
+    page = os.path.join(folder, "spec.md")
+    with open(page, encoding="utf-8") as file:
+        pages = {page: with_table(file.read()), os.path.join(folder, "ops.md"): reference()}
+    for path, text in pages.items():
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+    return list(pages)
+
+
+def _arguments(parser: Any) -> None:
+    parser.add_argument("--spec", action="store_true", help="the core ops as the spec has them")
+    parser.add_argument("--reference", action="store_true", help="every op in a section of its own, as Markdown")
+    parser.add_argument("--docs", metavar="FOLDER", help="write the reference into FOLDER/ops.md, the core ops into FOLDER/spec.md")
+
+
+@verb("ops", "print the table of op records", _arguments)
 def ops(arguments: Any) -> Answer:
-    """`ngraph ops` and `ngraph ops --spec`."""
+    """`ngraph ops`, and what it prints from the records for the docs."""
+    if arguments.docs:
+        written = _write(arguments.docs)
+        return Answer("\n".join(written), written)
     if arguments.spec:
         return Answer(spec(), [{"op": r.name, "form": form(r), "meaning": r.doc} for r in core_ops() if r.reference])
-    rows = [aspects(r) for r in REGISTRY.values()]
+    if arguments.reference:
+        page = reference()
+        return Answer(page.rstrip("\n"), page)
+    taken = takers()
+    rows = [aspects(r, taken) for r in REGISTRY.values()]
     return Answer(columns([HEADINGS, *rows]), [dict(zip(HEADINGS, row, strict=True)) for row in rows])
