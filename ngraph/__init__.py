@@ -25,8 +25,8 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
 
 from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
-from ngraph.errors import NgraphError
-from ngraph.op_graph.axes import Axes, Axis, make_axes, make_axis
+from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, UnmatchedAxesError
+from ngraph.op_graph.axes import Axes, AxesMap, Axis, AxisRole, FlattenedAxis, make_axes, make_axis, make_axis_role, spatial_axis
 from ngraph.op_graph.dtypes import (
     bfloat16,
     bool_,

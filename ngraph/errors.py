@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -51,6 +53,28 @@ class AxisError(NgraphError, ValueError):
     Wrong: `ng.dot(W, X)` where `C` has length 4 in `W` and 5 in `X`. Right: give both tensors one axis `C`, or rename
     one of them with `ng.cast_axes(X, [...])` so that they are different axes.
     """
+
+
+class IncompatibleAxesError(AxisError):
+    """Axes that cannot be broadcast, flattened or unflattened into others.
+
+    Right: broadcasting only adds axes, flattening joins axes that stand side by side in the order given.
+    """
+
+
+class UnmatchedAxesError(AxisError):
+    """Two operands of which neither has all axes of the other, where one must have them, as in a cross-entropy.
+
+    Right: rename an axis of one of them with `ng.map_roles(x, {old: new})`.
+    """
+
+
+class DuplicateAxisNames(AxisError):
+    """A map of axis names that sends two names to one; `duplicate_axis_names` are those that would stand twice."""
+
+    def __init__(self, message: str, duplicate_axis_names: Iterable[str] = (), **about: Any):
+        super().__init__(message, **about)
+        self.duplicate_axis_names = frozenset(duplicate_axis_names)
 
 
 class DTypeError(NgraphError, TypeError):

@@ -12,10 +12,10 @@ Two axes are equal when name and dual level are; lengths are compared where two 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ngraph.errors import AxisError, Line, show_line, user_line
+from ngraph.errors import AxisError, DuplicateAxisNames, IncompatibleAxesError, Line, show_line, user_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
 
@@ -52,14 +52,28 @@ class Family:
         return next(iter(known)) if len(known) == 1 else None
 
 
+class AxisRole(str):
+    """A mark on axes, such as "height": a name, with what it is for. Make one with `make_axis_role`."""
+
+    docstring: str | None = None
+
+
+def make_axis_role(name: str | None = None, docstring: str | None = None) -> AxisRole:
+    """A role for `make_axis(roles=[...])`; roles are their names, so "height" and a role called that are the same."""
+    role = AxisRole(f"role_{next(_fresh)}" if name is None else name)
+    role.docstring = docstring
+    return role
+
+
 class Axis:
     """A named axis. Make one with `make_axis`; `axis - 1` and `axis + 1` are its duals, `axis.T` the dual that `dot` pairs."""
 
     __slots__ = ("family", "dual")
 
-    def __init__(self, family: Family, dual: int = 0):
-        self.family, self.dual = family, dual
-        family.members[dual] = self
+    def __init__(self, length: Family | int | None = None, dual: int = 0, *, name: str | None = None):
+        self.family: Family = length if isinstance(length, Family) else make_axis(length, name).family
+        self.dual = dual
+        self.family.members[dual] = self
 
     # identity: name and level
     def __eq__(self, other: object) -> bool:
@@ -172,7 +186,11 @@ class Axis:
         return frozenset() if self.dual else self.family.roles
 
     def has_role(self, role: str) -> bool:
-        return role in self.roles
+        """Whether it was made with this role, or is called so."""
+        return role in self.roles or (not self.dual and role == self.short_name)
+
+    def add_role(self, role: str) -> None:
+        self.family.roles |= {str(role)}
 
     @property
     def axes(self) -> Axes:
@@ -274,6 +292,21 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(seen)
 
 
+def joined_axis(parts: Iterable[Axis]) -> Axis:
+    """The axis that flattening `parts` gives: the same parts give equal axes. It is no batch axis, and remembers its parts."""
+    parts = tuple(parts)
+    flags: dict[str, bool | None] = dict.fromkeys(("batch", "recurrent", "channel"), False)
+    size: ExprLike = 1
+    for a in parts:
+        size = size * a.size
+    family = Family("*".join(a.label for a in parts), size, flags, frozenset(), None)
+    family.parts = parts
+    return Axis(family)
+
+
+FlattenedAxis = joined_axis
+
+
 class Axes(tuple[Axis, ...]):
     """An ordered tuple of distinct axes with set algebra. `+` joins (an overlap is an error), `|` is the union, `-` the
     difference or, with an int, the duals, `&` the intersection, `.T` the duals that `dot` pairs."""
@@ -290,7 +323,7 @@ class Axes(tuple[Axis, ...]):
         elif isinstance(axes, dict):
             axes = tuple(make_axis(length, name=name) for name, length in axes.items())
         else:
-            axes = tuple(axes)
+            axes = tuple([joined_axis(Axes(a)) if isinstance(a, (list, tuple)) else a for a in axes])
         for a in axes:
             if type(a) is not Axis:
                 raise AxisError(f"{a!r} is no axis", fix="make one with ng.make_axis(length, name=...)")
@@ -418,13 +451,149 @@ class Axes(tuple[Axis, ...]):
         for axis, length in zip(self, shape, strict=True):
             axis.length = length
 
+    def find_axis(self, axis: Axis | str) -> Axis | None:
+        """The axis of this that equals, or is called, `axis`; None where there is none."""
+        return next((a for a in self if a == axis or axis in (a.label, a.name, a.short_name)), None)
+
+    @staticmethod
+    def find(subaxes: Any, axes: Any) -> int:
+        """Where `subaxes` stand one after another in `axes`; -1 where they do not."""
+        part, whole = Axes(subaxes), Axes(axes)
+        return next((k for k in range(len(whole) - len(part) + 1) if whole[k : k + len(part)] == part), -1)
+
+    def shape_dict(self) -> dict[Axis, int | None]:
+        return {a: a.length for a in self}
+
+    def append(self, axis: Axis) -> Axes:
+        """These and one more; axes never change themselves."""
+        return self + axis
+
+    def insert(self, index: int, axis: Axis) -> Axes:
+        """These and one more that stands at `index`."""
+        return Axes([*self[:index], axis, *self[index:]])
+
+    @staticmethod
+    def linear_map_axes(in_axes: Any, out_axes: Any) -> Axes:
+        """The axes of weights that `dot(W, x)` takes from `in_axes` to `out_axes`: out, and the duals of in."""
+        return Axes(out_axes) + (Axes(in_axes) - 1)
+
+    # flattening
+    @property
+    def full_lengths(self) -> tuple[Any, ...]:
+        """The lengths, with a tuple of them for each joined axis."""
+        return tuple(Axes(a.family.parts).full_lengths if a.family.parts else a.length for a in self)
+
+    @staticmethod
+    def as_nested_list(axes: Any) -> list[Any]:
+        """The axes, with a list of its parts for each joined one."""
+        return [Axes.as_nested_list(a.family.parts) if a.family.parts else a for a in Axes(axes)]
+
+    @staticmethod
+    def as_flattened_list(axes: Any) -> list[Axis]:
+        """The axes, with its parts in place of each joined one."""
+        return [part for a in Axes(axes) for part in (Axes.as_flattened_list(a.family.parts) if a.family.parts else [a])]
+
+    def flatten(self, force: bool = False) -> Axis:
+        """One axis in place of these: a single one as it is, unless `force` is set."""
+        return self[0] if len(self) == 1 and not force else joined_axis(self)
+
+    @staticmethod
+    def check_broadcast(axes: Any, new_axes: Any) -> bool:
+        """Whether a tensor of `axes` can be broadcast to `new_axes`, which have all of them, as long, in any order."""
+        new = {a: a.length for a in Axes(new_axes)}
+        return all(a in new and (a.length is None or new[a] is None or a.length == new[a]) for a in Axes(axes))
+
+    @staticmethod
+    def is_valid_flatten_or_unflatten(src_axes: Any, dst_axes: Any) -> bool:
+        """Whether both are the same axes in the same order, once joined ones are taken apart."""
+        return Axes.as_flattened_list(src_axes) == Axes.as_flattened_list(dst_axes)
+
+    check_flatten = check_unflatten = is_valid_flatten_or_unflatten
+
+    @staticmethod
+    def assert_valid_broadcast(axes: Any, new_axes: Any) -> None:
+        """Raises IncompatibleAxesError unless `check_broadcast` holds."""
+        _incompatible(Axes.check_broadcast, "broadcast", axes, new_axes)
+
+    @staticmethod
+    def assert_valid_flatten(unflattened_axes: Any, flattened_axes: Any) -> None:
+        """Raises IncompatibleAxesError unless the second are the first, some of them joined."""
+        _incompatible(Axes.check_flatten, "flattened", unflattened_axes, flattened_axes)
+
+    @staticmethod
+    def assert_valid_unflatten(flattened_axes: Any, unflattened_axes: Any) -> None:
+        """Raises IncompatibleAxesError unless the second are the first, some of them taken apart."""
+        _incompatible(Axes.check_unflatten, "unflattened", flattened_axes, unflattened_axes)
+
     def __repr__(self) -> str:
         return f"Axes({', '.join(map(repr, self))})"
 
 
+def _incompatible(check: Any, done: str, axes: Any, new_axes: Any) -> None:
+    if not check(axes, new_axes):
+        raise IncompatibleAxesError(f"{show_axes(Axes(axes))} cannot be {done} to {show_axes(Axes(new_axes))}")
+
+
+class AxesMap(Mapping[str, str]):
+    """Names for axes in place of others: {old: new}, both names or axes. Raises DuplicateAxisNames where two become one."""
+
+    def __init__(self, axes: Mapping[Any, Any] = {}, **names: str):
+        self._names = {_name_of(old): _name_of(new) for old, new in {**dict(axes), **names}.items()}
+        _distinct(list(self._names.values()), "a map of axes")
+
+    def __getitem__(self, name: Any) -> str:
+        return self._names[_name_of(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._names.items()))
+
+    def map_axes(self, axes: Any) -> Axes:
+        """The axes with their new names, and the same lengths; those that it does not name stay."""
+        old = Axes(axes)
+        _distinct([self._names.get(a.name, a.name) for a in old if not a.dual], show_axes(old))
+        return Axes(Axis(Family(self[a.name], a.size, {}, frozenset(), None), a.dual) if a.name in self._names else a for a in old)
+
+    def invert(self) -> AxesMap:
+        return AxesMap({new: old for old, new in self._names.items()})
+
+    def __repr__(self) -> str:
+        return f"AxesMap({self._names})"
+
+
+def _name_of(axis: Axis | str) -> str:
+    return axis.name if isinstance(axis, Axis) else str(axis)
+
+
+def _distinct(names: Sequence[str], what: str) -> None:
+    twice = {n for n in names if names.count(n) > 1}
+    if twice:
+        raise DuplicateAxisNames(f"{what}: {', '.join(sorted(twice))} would stand twice", twice, fix="give each its own new name")
+
+
 def make_axes(axes: Any = ()) -> Axes:
-    """Axes from an axis, an iterable of them, or a dict {name: length}."""
+    """Axes from an axis, an iterable of them, or a dict {name: length}; a list among them is joined into one."""
     return Axes(axes)
+
+
+def spatial_axis(axes: Any, kernel_size: int, padding: Any = 0, stride: int = 1, role: str = "") -> Axis:
+    """The axis that a convolution or pooling gives along the axis with this role (or name); of length 1 where there is none.
+
+    kernel_size: the window's length; padding: for both sides, or (before, after). Raises AxisError where the window does not fit.
+    """
+    found = Axes(axes).role_axes(role)
+    if not found:
+        return make_axis(1, name=str(role), roles=[role])
+    before, after = padding if isinstance(padding, (tuple, list)) else (padding, padding)
+    length = (len(found[0]) + before + after - kernel_size) // stride + 1
+    if length < 1:
+        raise AxisError(f"a window of {kernel_size} does not fit into {found[0]!r} with padding {padding}")
+    return found[0].resized(length)
 
 
 def show_axes(axes: Iterable[Axis]) -> str:

@@ -173,4 +173,4 @@ for _name, _function in (("__matmul__", lambda x, y: dot(x, y)), ("__rmatmul__",
 
 def linear_map_axes(in_axes: Any, out_axes: Any) -> Axes:
     """The axes of weights that `dot(W, x)` takes from `in_axes` to `out_axes`: out, and the duals of in."""
-    return Axes(out_axes) + (Axes(in_axes) - 1)
+    return Axes.linear_map_axes(in_axes, out_axes)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError
+from ngraph.errors import UnmatchedAxesError
 from ngraph.op_graph.axes import Axes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
@@ -145,7 +145,7 @@ cross_entropy_binary_of_logits: OpDef = composite(
 
 def _same_axes(name: str, y: Op, t: Op) -> None:
     if not (set(t.axes) <= set(y.axes) or set(y.axes) <= set(t.axes)):
-        raise AxisError(
+        raise UnmatchedAxesError(
             f"{name}({y.label}, {t.label}): neither has all axes of the other",
             details=(show_input(y), show_input(t)),
             fix="rename an axis of one of them: ng.map_roles(x, {old: new})",

@@ -14,7 +14,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
-from ngraph.op_graph.axes import Axes, Axis, Family, merge, show_axes
+from ngraph.op_graph.axes import Axes, Axis, Family, joined_axis, merge, show_axes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
 from ngraph.op_graph.op import Op, TensorType
@@ -757,15 +757,6 @@ def checked_out(x: Op, axis: Axis, size: ExprLike, name: str) -> Axis:
 
 
 # ---- joining and splitting --------------------------------------------------------------------------------------------
-
-
-def joined_axis(parts: Iterable[Axis]) -> Axis:
-    """The axis that flattening `parts` gives: the same parts give equal axes. It is no batch axis, and remembers its parts."""
-    parts = tuple(parts)
-    flags: dict[str, bool | None] = dict.fromkeys(("batch", "recurrent", "channel"), False)
-    family = Family("*".join(a.label for a in parts), product(a.size for a in parts), flags, frozenset(), None)
-    family.parts = parts
-    return Axis(family)
 
 
 def _join(x: Op, groups: Sequence[Sequence[Axis]], order: Sequence[Axis] | None = None) -> Op:
