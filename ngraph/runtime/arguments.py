@@ -11,6 +11,7 @@ from ngraph.errors import ArgumentError, show_line
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Len
+from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
 from ngraph.program.program import AxisId, Program, Value
 
@@ -67,7 +68,8 @@ class Binder:
 
     def fit(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays of the right dtype and shape. Raises ArgumentError naming all that does not fit."""
-        arrays = [converted(x, v.dtype, self.label(k)) for k, (x, v) in enumerate(zip(arguments, self.program.inputs, strict=True))]
+        given = [arranged(x, p.axes, self.label(k), ArgumentError) for k, (x, p) in enumerate(zip(arguments, self.ops, strict=True))]
+        arrays = [converted(x, v.dtype, self.label(k)) for k, (x, v) in enumerate(zip(given, self.program.inputs, strict=True))]
         pairs = list(enumerate(zip(arrays, self.program.inputs, strict=True)))
         wrong = [(k, self._ranks(k, a)) for k, (a, v) in pairs if a.shape and a.ndim != len(v.axes)]
         dims = [(k, axis, n) for k, (a, v) in pairs if a.ndim == len(v.axes) for axis, n in zip(v.axes, a.shape, strict=True)]

@@ -63,9 +63,10 @@ class Interrupts:
             self._previous(*arguments)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        again, self.pending = self.pending is not None, (number, frame)
-        if again and self.running:
-            self.deliver()
+        first, self.pending = self.pending, None
+        if first is not None and self.running:
+            self._previous(number, frame)  # raises, as a rule: then there is no more to deliver
+        self.pending = first or (number, frame)
 
     def forked(self) -> None:
         """In a child, the thread that forked is the main one."""

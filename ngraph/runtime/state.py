@@ -13,6 +13,7 @@ import numpy as np
 
 from ngraph.errors import ArgumentError, StateError, show_line
 from ngraph.op_graph.axes import show_axes
+from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
 from ngraph.program.lower import unique
 from ngraph.runtime.arguments import converted
@@ -148,7 +149,9 @@ def shape_of(variable: Op) -> tuple[int, ...]:
 def fitted(value: Any, variable: Op) -> np.ndarray:
     """A value as an array of the variable's dtype and shape; it may broadcast to it."""
     shape = shape_of(variable)
-    array = converted(value, variable.dtype, f"variable {variable.label}")
+    array = converted(
+        arranged(value, variable.axes, f"variable {variable.label}", ArgumentError), variable.dtype, f"variable {variable.label}"
+    )
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
