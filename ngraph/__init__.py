@@ -44,7 +44,10 @@ from ngraph.op_graph.dtypes import (
 )
 from ngraph.op_graph.names import make_name_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
+from ngraph.ops.activations import clip, elu, gelu, silu, softplus
+from ngraph.ops.attention import attention, log_softmax, logsumexp
 from ngraph.ops.checkpoint import checkpoint
+from ngraph.ops.collective import all_gather, all_reduce, broadcast_from, reduce_scatter
 from ngraph.ops.control import cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
 from ngraph.ops.ctc import ctc
@@ -96,11 +99,12 @@ from ngraph.ops.elementwise import (
     tanh,
     where,
 )
-from ngraph.ops.indexing import gather, lookuptable, one_hot, put, scatter, take
+from ngraph.ops.indexing import gather, lookuptable, one_hot, put, scatter, scatter_add, take
 from ngraph.ops.linear import contract, dot, linear_map_axes
 from ngraph.ops.losses import cross_entropy_binary, cross_entropy_binary_inner, cross_entropy_multi, softmax
+from ngraph.ops.notation import einsum, rearrange
 from ngraph.ops.pooling import avg_pool, max_pool, pooling
-from ngraph.ops.random import normal, uniform
+from ngraph.ops.random import bernoulli, normal, permutation, randint, uniform
 from ngraph.ops.rearrange import (
     axes_with_order,
     broadcast,
@@ -121,6 +125,7 @@ from ngraph.ops.rearrange import (
     unflatten,
 )
 from ngraph.ops.reduce import batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, variance
+from ngraph.ops.selection import nonzero, top_k
 from ngraph.ops.sorting import argmax, argmin, cumsum, sort
 from ngraph.ops.state import assign, doall, persistent_tensor, placeholder, sequential, temporary, value_of, variable
 

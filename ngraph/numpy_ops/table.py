@@ -367,6 +367,30 @@ def _compact(t: Translator, step: Step, axes: Dims, axis: AxisId) -> tuple[Ref, 
     return t.view(Ref(places, (axis,)), "[]", (slice(None, kept),), dims=(axis,)), number
 
 
+# ---- between processes, of which there is one ----------------------------------------------------------------
+
+
+@entry("all_reduce")
+def _all_reduce(t: Translator, step: Step, kind: str, group: str) -> Ref:
+    return t.input(step, 0)
+
+
+@entry("all_gather")
+def _all_gather(t: Translator, step: Step, axis: AxisId, out: AxisId, group: str) -> Ref:
+    x = t.input(step, 0)
+    return Ref(x.var, tuple([out if a == axis else a for a in x.dims]))
+
+
+@entry("reduce_scatter")
+def _reduce_scatter(t: Translator, step: Step, kind: str, axis: AxisId, out: AxisId, group: str) -> Ref:
+    return _all_gather(t, step, axis, out, group)
+
+
+@entry("broadcast_from")
+def _broadcast_from(t: Translator, step: Step, root: int, group: str) -> Ref:
+    return t.input(step, 0)
+
+
 # ---- control flow and effects ------------------------------------------------------------------------------
 
 

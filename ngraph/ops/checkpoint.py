@@ -14,6 +14,7 @@ from ngraph.op_graph.op import Body, Op, TensorType, copy_graph
 from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.ops.control import check_values, close, in_form, run_body
 from ngraph.ops.elementwise import as_op, filled, sin
+from ngraph.ops.reduce import ordered_as
 from ngraph.ops.state import parts, placeholder, together
 
 
@@ -25,7 +26,7 @@ def _type(inputs: tuple[TensorType, ...], body: Any) -> tuple[TensorType, ...]:
 def inlined(body: Body, inputs: tuple[Op, ...]) -> list[Op]:
     """The body's results as ops of the inputs."""
     new = copy_graph(body.outputs, dict(zip(body.inputs, inputs, strict=True)))
-    return [new[o] for o in body.outputs]
+    return [ordered_as(new[o], o.axes) for o in body.outputs]
 
 
 def _reference(call: Call, *arrays: Any) -> Any:

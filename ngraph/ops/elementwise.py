@@ -19,6 +19,7 @@ from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.axes import Axes, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Expr, evaluate
+from ngraph.op_graph.labelled import arranged, axes_of
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, register
 from ngraph.ops.aligned import elementwise_reference, union
@@ -59,6 +60,7 @@ def constant(const: Any, axes: Any = None, dtype: Any = None) -> Op:
     """A tensor that never changes.
 
     const: a number, filled over `axes`; or an array, whose shape must be the lengths of `axes`. An array alone makes fresh axes.
+    An array that names its dims, as those of xarray do, meets `axes` by name, or makes axes of these names.
     dtype: default: the array's own, float32 for Python numbers. Raises AxisError where shape and axes disagree.
     """
     if isinstance(const, Op):
@@ -66,7 +68,8 @@ def constant(const: Any, axes: Any = None, dtype: Any = None) -> Op:
     if isinstance(const, (bool, int, float)) and not isinstance(const, np.generic):
         d = as_dtype(dtype) if dtype is not None else dtypes.bool_ if isinstance(const, bool) else dtypes.float32
         return filled(const, axes, d)
-    array = np.asarray(const)
+    axes = axes_of(const, Axes()) if axes is None else axes
+    array = np.asarray(const if axes is None else arranged(const, Axes(axes), "a constant"))
     if array.dtype == object:
         raise DTypeError(f"a constant of {type(const).__name__} {const!r} is no array of numbers")
     d = as_dtype(dtype if dtype is not None else array.dtype)
@@ -109,6 +112,9 @@ def like(x: Any, other: Op) -> Op:
         return constant(
             x if not isinstance(x, np.generic) else x.item(), dtype=dtypes.weak(type(x) if type(x) in (bool, int) else float, other.dtype)
         )
+    named = axes_of(x, other.axes)
+    if named is not None:
+        return constant(x, named)
     array = np.asarray(x)
     if array.shape == ():
         return constant(array, ())

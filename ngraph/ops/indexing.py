@@ -19,7 +19,7 @@ from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
 from ngraph.ops.elementwise import ALL, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
-from ngraph.ops.rearrange import broadcast, find_axis, iota
+from ngraph.ops.rearrange import axes_with_order, broadcast, find_axis, iota
 
 MODES = ("clip", "fill", "wrap")
 COMBINE = {"set": None, "add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -219,13 +219,15 @@ def _whole_index(x: Op, name: str) -> Op:
     return x
 
 
-def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill") -> Op:
+def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill", out_axes: Any = None) -> Op:
     """`x` at the positions `idx` along `axis`, in whose place the axes of `idx` stand; axes that both have are the same index.
 
-    mode: what an index outside means, see the module. Raises AxisError, DTypeError for an index that is not whole.
+    mode: what an index outside means, see the module. out_axes: the result's axes in another order.
+    Raises AxisError, DTypeError for an index that is not whole.
     """
     x, idx = as_op(x), _whole_index(as_op(idx), "take")
-    return gather(x, idx, axes=(find_axis(x, axis, "take"),), mode=mode)
+    result = gather(x, idx, axes=(find_axis(x, axis, "take"),), mode=mode)
+    return result if out_axes is None else axes_with_order(result, out_axes)
 
 
 def put(x: Any, idx: Any, values: Any, axis: Axis | str, combine: str = "set", mode: str = "fill") -> Op:
@@ -238,6 +240,11 @@ def put(x: Any, idx: Any, values: Any, axis: Axis | str, combine: str = "set", m
     along = find_axis(x, axis, "put")
     wanted = axes_like(x.axes, union(idx.axes, x.axes - Axes(along)))
     return scatter(x, idx, broadcast(values, wanted), axes=(along,), combine=combine, mode=mode)
+
+
+def scatter_add(x: Any, idx: Any, values: Any, axis: Axis | str, mode: str = "fill") -> Op:
+    """A copy of `x` to which `values` are added at the positions `idx` along `axis`; of equal positions all. Otherwise as `put`."""
+    return put(x, idx, values, axis, combine="add", mode=mode)
 
 
 def _lookup_lower(op: Op, lut: Op, idx: Op) -> Op:

@@ -16,6 +16,7 @@ from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic
+from ngraph.ops.rearrange import axes_with_order
 
 
 def accumulator(dtype: DType) -> DType:
@@ -109,12 +110,12 @@ def _meeting_axis(a: Axis, taken: set[Axis]) -> Axis:
     return met
 
 
-def dot(x: Any, y: Any) -> Op:
+def dot(x: Any, y: Any, out_axes: Any = None) -> Op:
     """The sum of products over paired axes.
 
     First duals pair: an axis at level n in x with the same axis at level n + 1 in y, as `W[C - 1]` with `X[C]`. Then axes that
     both still carry. The result has x's remaining axes, then y's. A batch axis contracted by the second rule warns;
-    `ng.config(strict=True)` refuses it. Raises AxisError for unlike lengths.
+    `ng.config(strict=True)` refuses it. out_axes: the result's axes in another order. Raises AxisError for unlike lengths.
     """
     (x, y), _ = arithmetic((x, y), {})
     pairs = [(a, a + 1) for a in x.axes if a + 1 in y.axes]
@@ -138,7 +139,8 @@ def dot(x: Any, y: Any) -> Op:
         else:
             in_y.append((b, a))
             over.append(a)
-    return contract(_renamed(x, in_x), _renamed(y, in_y), over=(*over, *both))
+    result = contract(_renamed(x, in_x), _renamed(y, in_y), over=(*over, *both))
+    return result if out_axes is None else axes_with_order(result, out_axes)
 
 
 def _check_lengths(x: Op, y: Op, pairs: list[tuple[Axis, Axis]]) -> None:

@@ -225,7 +225,9 @@ def _whole_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], dtype: DT
     if not dtype.is_integer:
         raise DTypeError(f"random whole numbers as {dtype}", fix="take an integer dtype, or ng.uniform for floats")
     if not dtype.lowest <= low < high <= min(dtype.highest + 1, low + (1 << 32), 1 << 63):
-        raise ValueError(f"random whole numbers from {low} up to {high} as {dtype}: low < high, at most 2**32 of them, and all in its range")
+        raise ValueError(
+            f"random whole numbers from {low} up to {high} as {dtype}: low < high, at most 2**32 of them, and all in its range"
+        )
     _state_type("a random op", inputs, stream)
     return TensorType(axes, dtype)
 

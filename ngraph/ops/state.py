@@ -14,6 +14,7 @@ from ngraph.errors import AxisError, DTypeError, GraphError, show_line
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import OpDef, op, show_input
 from ngraph.ops.elementwise import ALL, as_op, cast, constant
@@ -89,6 +90,7 @@ def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved:
         value = value.attrs["value"]
         value = getattr(value, "array", value)
     if value is not None and not callable(value):
+        value = arranged(value, axes, "an initial value")
         array = np.asarray(value)
         try:
             known = tuple(a.length for a in axes)
@@ -136,7 +138,7 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
     if isinstance(rvalue, Op):
         value = rvalue
     else:
-        array = np.asarray(rvalue)
+        array = np.asarray(arranged(rvalue, lvalue.axes, f"assign: {lvalue.label}"))
         value = constant(array if array.ndim else array[()].item(), lvalue.axes if array.ndim else (), dtype=lvalue.dtype)
     if value.type is None:
         raise GraphError(

@@ -11,6 +11,7 @@ from ngraph.errors import UnsupportedError
 from ngraph.numpy_ops import evaluate
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr
+from ngraph.op_graph.opdef import REGISTRY
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
 from ngraph.rewrite.runner import pass_
@@ -67,7 +68,7 @@ class _Folding:
             steps.append(step)
             if step.op == "constant":
                 self.constant(step, known, held, length)
-            elif step.inputs and all(v in known for v in step.inputs):
+            elif step.inputs and all(v in known for v in step.inputs) and not between_processes(step):
                 step = Step(step.results, step.op, step.inputs, step.attrs, merge_origins([step, *(makers[v] for v in step.inputs)]))
                 steps[-1:] = self.computed(program, step, known, held, length)
             makers.update((v, s) for s in steps[-len(step.results) :] for v in s.results if v in known)
@@ -111,6 +112,12 @@ class _Folding:
             known[s.result] = np.asarray(array)
             held[s.result] = known[s.result].nbytes
         return made
+
+
+def between_processes(step: Step) -> bool:
+    """Whether other processes have a say in the value."""
+    record = REGISTRY.get(step.op)
+    return record is not None and "processes" in record.attrs
 
 
 def _shape(axes: tuple[AxisId, ...], length: Callable[[AxisId], int]) -> tuple[int, ...] | None:

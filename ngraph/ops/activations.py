@@ -1,0 +1,134 @@
+"""Elementwise functions of neural networks beyond relu, sigmoid and tanh; and `clip`. All are made of smaller ops."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import OpDef
+from ngraph.ops.elementwise import (
+    NUMERIC,
+    absolute,
+    as_op,
+    cast,
+    common,
+    composite,
+    elementwise,
+    erf,
+    exp,
+    expm1,
+    filled,
+    floating,
+    less,
+    less_equal,
+    log1p,
+    logical_and,
+    maximum,
+    minimum,
+    sigmoid,
+    tanh,
+    where,
+)
+
+
+def _normal_cdf(x: np.ndarray) -> np.ndarray:
+    return np.vectorize(lambda t: 0.5 * math.erfc(-t / math.sqrt(2)), otypes=[np.float64])(x)
+
+
+def _density(x: Op) -> Op:
+    return exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+gelu_record: OpDef = composite(
+    "gelu",
+    "x times the share of the bell curve below x.",
+    lambda x: x * _normal_cdf(x),
+    lambda x: x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0),
+    lambda op, dy, x: dy * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * _density(x)),
+    error=1e-6,
+    onnx="Gelu",
+    torch="aten.gelu",
+)
+silu: OpDef = composite(
+    "silu",
+    "x times its sigmoid, also called swish.",
+    lambda x: x / (1 + np.exp(-x)),
+    lambda x: x * sigmoid(x),
+    lambda op, dy, x: dy * (sigmoid(x) * (x * (1.0 - sigmoid(x)) + 1.0)),
+    error=5e-7,
+    torch="aten.silu",
+)
+softplus: OpDef = composite(
+    "softplus",
+    "log(1 + e to the x), a smooth relu; exact for large x.",
+    lambda x: np.logaddexp(x, np.zeros((), x.dtype)),
+    lambda x: maximum(x, 0.0) + log1p(exp(-absolute(x))),
+    lambda op, dy, x: dy * sigmoid(x),
+    error=5e-7,
+    onnx="Softplus",
+    torch="aten.softplus",
+)
+
+
+def gelu(x: Any, approximate: bool = False) -> Op:
+    """x times the share of the bell curve below x; `approximate`: with a tanh in place of the error function.
+
+    Integers and bool become float32. Source: D. Hendrycks, K. Gimpel, "Gaussian error linear units" (2016).
+    """
+    if not approximate:
+        return gelu_record(x)
+    (x,), _ = floating((as_op(x),), {})
+    return x * 0.5 * (tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1.0)
+
+
+def elu(x: Any, alpha: float = 1.0) -> Op:
+    """x where it is above 0, else alpha * (e to the x, less 1). Source: D. Clevert and others, "Exponential linear units" (2015)."""
+    (x,), _ = floating((as_op(x),), {})
+    return where(less(0.0, x), x, expm1(minimum(x, 0.0)) * alpha)
+
+
+# ---- clip -------------------------------------------------------------------------------------------------------------
+
+
+def _clip_gradient(op: Op, dy: Op, x: Op, low: Op, high: Op) -> tuple[Op, Op, Op]:
+    """x has it where it lies between, the bounds included; else the bound that is taken."""
+    inside = logical_and(less_equal(low, x), less_equal(x, high))
+    above = less(high, maximum(x, low))
+    return where(inside, dy, 0.0), where(logical_and(less(x, low), less_equal(low, high)), dy, 0.0), where(above, dy, 0.0)
+
+
+clip_record: OpDef = elementwise(
+    "clip",
+    "x, or the bound beyond which it lies; of crossed bounds the upper one.",
+    lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    _clip_gradient,
+    lower=lambda op, x, low, high: minimum(maximum(x, low), high),
+    kinds=NUMERIC,
+    smooth=False,
+    samples=lambda s: [
+        *(clip_record.build(s.x(*axes), *(s.given(b, dtype=s.dtype) for b in (1, 2))) for axes in s.shapes()),
+        clip_record.build(s.x(s.I, s.J), s.x(s.J, low=-1, high=0), s.x(s.I, low=0.5, high=1)),
+        clip_record.build(s.x(s.J), s.x(s.I, s.J, low=0, high=1), s.given(0, dtype=s.dtype)),
+        clip_record.build(s.special(s.N), s.given(1, dtype=s.dtype), s.given(2, dtype=s.dtype)),
+        clip_record.build(s.x(s.N), s.special(s.N), s.special(s.N)),
+    ],
+    onnx="Clip",
+    torch="aten.clamp",
+)
+
+
+def clip(x: Any, low: Any = None, high: Any = None) -> Op:
+    """`x`, nowhere below `low` nor above `high`: numbers, tensors, or None for no bound. NaN stays.
+
+    The derivative with respect to x is 1 on the bounds too. Numbers take the dtype of x as in arithmetic; bool becomes float32.
+    """
+    x = as_op(x)
+    bounds = [b for b in (low, high) if b is not None]
+    x, *given = common((x, *bounds)) if bounds else (x,)
+    x, *given = (cast(o, "float32") if o.dtype.kind == "bool" else o for o in (x, *given))
+    rest = iter(given)
+    edges = (filled(edge, (), x.dtype) if b is None else next(rest) for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest)))
+    return clip_record(x, *edges)

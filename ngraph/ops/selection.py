@@ -1,0 +1,109 @@
+"""Picking elements by what they are: the largest few along an axis, and where a tensor is not 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axis, merge
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import Call, OpDef, op, show_input
+from ngraph.ops.aligned import align, axes_like, wide
+from ngraph.ops.elementwise import ALL, as_op, cast, floordivide, mod, not_equal
+from ngraph.ops.rearrange import broadcast, cast_axes, find_axis, iota, slice_along_axis
+from ngraph.ops.reduce import count, ordered_as
+from ngraph.ops.sorting import compact, sort_record
+from ngraph.ops.state import parts, together
+
+
+def _top_k_type(inputs: tuple[TensorType, ...], axis: Any, out: Any, largest: bool) -> tuple[TensorType, TensorType]:
+    (x,) = inputs
+    axes = axes_like(x.axes, [out if a == axis else a for a in x.axes])
+    merge(axes)
+    return TensorType(axes, x.dtype), TensorType(axes, dtypes.int32)
+
+
+def _top_k_lower(op: Op, x: Op) -> Op:
+    axis, out, largest = (op.attrs[name] for name in ("axis", "out", "largest"))
+    both = parts(sort_record.build(x, broadcast(iota(axis), x.axes), axis=axis, descending=largest))
+    return together.build(
+        *(ordered_as(cast_axes(slice_along_axis(t, axis, slice(len(out))), op.type[0].axes), op.type[0].axes) for t in both)
+    )
+
+
+def _top_k_reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    axes, axis = call.inputs[0].axes, call.attrs["axis"]
+    rows = np.moveaxis(wide(x), axes.index(axis), -1)
+    nan = np.isnan(rows) if rows.dtype.kind == "f" else np.zeros(rows.shape, bool)
+    rank = np.unique(np.where(nan, np.zeros((), rows.dtype), rows), return_inverse=True)[1].reshape(rows.shape)
+    rank = np.where(nan, x.size, -rank if call.attrs["largest"] else rank)
+    chosen = np.argsort(rank, axis=-1, kind="stable")[..., : call.length(call.attrs["out"])]
+    found = np.moveaxis(np.take_along_axis(rows, chosen, axis=-1), -1, axes.index(axis))
+    placed = [call.attrs["out"] if a == axis else a for a in axes]
+    where = np.moveaxis(chosen, -1, axes.index(axis))
+    return align(found, placed, call.results[0].axes).astype(call.dtype.np), align(where, placed, call.results[1].axes).astype(np.int32)
+
+
+top_k_record: OpDef = op(
+    "top_k",
+    "The largest (or smallest) few along an axis, in order, and where they stand; of equal ones the first, NaN last.",
+    type=_top_k_type,
+    reference=_top_k_reference,
+    lower=_top_k_lower,
+    samples=lambda s: [
+        top_k_record.build(x, axis=axis, out=axis.resized(k), largest=largest)
+        for largest in (True, False)
+        for x, axis, k in (
+            (s.x(s.I, s.J), s.J, 2),
+            (s.x(s.J, s.I), s.J, 4),
+            (s.x(s.N), s.N, 1),
+            (s.x(s.N, s.I), s.N, 0),
+            (s.x(s.O, s.J), s.O, 1),
+            (s.x(s.Z, s.J), s.J, 3),
+            (s.x(s.I, s.I - 1), s.I - 1, 2),
+            (s.special(s.N, s.I), s.N, 4),
+        )
+    ],
+    kinds=ALL,
+    onnx="TopK",
+    torch="aten.topk",
+)
+
+
+def top_k(x: Any, axis: Axis | str, k: int | Axis, largest: bool = True) -> tuple[Op, Op]:
+    """(values, indices) of the `k` largest, or smallest, elements along `axis`, in order; of equal ones the first. NaN stands last.
+
+    k: how many, and then the axis keeps its name; or an axis of that length for the results. Indices are int32. The derivative goes
+    to the elements that were chosen. Raises AxisError.
+    """
+    x = as_op(x)
+    mine = find_axis(x, axis, "top_k")
+    number = k.length if isinstance(k, Axis) else int(k)
+    if number is None or number < 0 or (mine.length is not None and number > mine.length):
+        raise AxisError(f"top_k({x.label}): {k!r} of {mine!r}", details=(show_input(x),), fix="ask for at most as many as there are")
+    out = k if isinstance(k, Axis) else mine.resized(number)
+    if out in x.axes and out != mine:
+        raise AxisError(f"top_k({x.label}): {out!r} is an axis of {x.label} already", details=(show_input(x),), fix="take another name")
+    values, indices = parts(top_k_record.build(x, axis=mine, out=out, largest=bool(largest)))
+    return values, indices
+
+
+def nonzero(x: Any, name: str | None = None) -> tuple[Op, ...]:
+    """Where `x` is not 0: one int32 index for each axis of x, in the order of its elements.
+
+    They stand along one new axis, called `name`, whose length is known once the computation has run. NaN is not 0.
+    Raises AxisError for a tensor without axes.
+    """
+    x = as_op(x)
+    if not x.axes:
+        raise AxisError(f"nonzero({x.label}) of a tensor without axes", details=(show_input(x),), fix="compare it with 0")
+    flat, _ = compact(x if x.dtype.kind == "bool" else not_equal(x, 0), name=name)
+    found = []
+    for k, a in enumerate(x.axes):
+        rest = x.axes[k + 1 :]
+        position = floordivide(flat, count(rest, dtypes.int32)) if rest else flat
+        found.append(cast(mod(position, count((a,), dtypes.int32)) if k else position, dtypes.int32))
+    return tuple(found)
