@@ -26,6 +26,7 @@ from ngraph.op_graph.axes import Axes, Axis, Family, show_axes
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Bin, Expr, Idx, Leaf, Len, Run
+from ngraph.op_graph.files import saving, write_whole
 from ngraph.op_graph.op import Body, Op, TensorType, ordered
 from ngraph.op_graph.opdef import REGISTRY
 
@@ -323,42 +324,20 @@ def _unpacked(payload: Any) -> np.ndarray:
     return np.frombuffer(data, DTYPES[dtype].np).reshape([index(n, 1 << 62) for n in shape])
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Writes a file so that a crash leaves the old one: a temporary name, fsync, rename."""
-    path = os.path.abspath(path)
-    temporary = f"{path}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
-    try:
-        with open(temporary, "xb") as f:
-            f.write(content)
-            f.flush()
-            os.fsync(f.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
-    if os.name == "posix":
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
 def write_json(path: str | os.PathLike[str], data: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Writes `path`, and beside it a safetensors file of a fresh name that it tells. The old pair is whole until the new one is."""
-    path = os.path.abspath(path)
-    old = _beside(path)
-    if arrays:
-        data = {**data, "beside": f"{os.path.basename(path)}.{os.urandom(6).hex()}.safetensors"}
-        # types that NumPy has not stand there as integers of their width; the JSON says what they are
-        plain = {n: a if a.dtype.isbuiltin == 1 else a.view(f"u{a.dtype.itemsize}") for n, a in arrays.items()}
-        ready = {n: np.ascontiguousarray(a).reshape(a.shape) for n, a in plain.items()}
-        types = {n: as_dtype(a.dtype).name for n, a in arrays.items()}
-        write_whole(os.path.join(os.path.dirname(path), data["beside"]), safetensors_bytes(ready, metadata={"dtypes": json.dumps(types)}))
-    write_whole(path, json.dumps(data, allow_nan=False).encode())
-    if old is not None and os.path.exists(old):
-        os.unlink(old)
+    with saving(path) as place:
+        old = _beside(place)
+        if arrays:
+            data = {**data, "beside": f"{os.path.basename(place)}.{os.urandom(6).hex()}.safetensors"}
+            # types that NumPy has not stand there as integers of their width; the JSON says what they are
+            plain = {n: a if a.dtype.isbuiltin == 1 else a.view(f"u{a.dtype.itemsize}") for n, a in arrays.items()}
+            ready = {n: np.ascontiguousarray(a).reshape(a.shape) for n, a in plain.items()}
+            types = json.dumps({n: as_dtype(a.dtype).name for n, a in arrays.items()})
+            write_whole(os.path.join(os.path.dirname(place), data["beside"]), safetensors_bytes(ready, metadata={"dtypes": types}))
+        write_whole(place, json.dumps(data, allow_nan=False).encode())
+        if old is not None and os.path.exists(old):
+            os.unlink(old)
 
 
 def _beside(path: str) -> str | None:
@@ -379,7 +358,7 @@ def _is_ours(name: Any, path: str) -> bool:
 
 def read_json(path: str | os.PathLike[str]) -> tuple[Any, dict[str, np.ndarray]]:
     """What `write_json` wrote. Raises ParseError for what is not that, OSError where there is no file."""
-    path = os.path.abspath(path)
+    path = os.path.realpath(path)
     with open(path, "rb") as f:
         data = json_of(f.read())
     name = data.get("beside") if type(data) is dict else None

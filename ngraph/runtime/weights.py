@@ -12,6 +12,7 @@ from safetensors.numpy import save as serialized
 
 from ngraph.errors import ParseError, StateError
 from ngraph.op_graph.dtypes import REGISTRY
+from ngraph.op_graph.files import write_whole
 from ngraph.op_graph.op import Op
 from ngraph.runtime.state import State, shape_of
 
@@ -20,32 +21,9 @@ NAMES = {"BOOL": "bool", "F64": "float64", "F32": "float32", "F16": "float16", "
 }
 
 
-def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """The file at `path` becomes `data`, or stays as it was."""
-    path = os.path.abspath(os.fspath(path))
-    folder = os.path.dirname(path)
-    temporary = os.path.join(folder, f".{os.path.basename(path)}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.remove(temporary)
-        raise
-    if hasattr(os, "O_DIRECTORY"):
-        handle = os.open(folder, os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
     """Arrays by name as one safetensors file."""
-    write_file(path, serialized({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, metadata={"format": "np"}))
+    write_whole(path, serialized({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, metadata={"format": "np"}))
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
