@@ -42,13 +42,14 @@ from ngraph.op_graph.dtypes import (
     uint32,
     uint64,
 )
-from ngraph.op_graph.names import make_name_scope, metadata, name_scope
+from ngraph.op_graph.names import NameScope, make_name_scope, metadata, name_scope, with_name_scope, with_op_metadata
 from ngraph.op_graph.op import Op
 from ngraph.ops.activations import clip, elu, gelu, silu, softplus
 from ngraph.ops.attention import attention, log_softmax, logsumexp
 from ngraph.ops.checkpoint import checkpoint
 from ngraph.ops.collective import all_gather, all_reduce, broadcast_from, reduce_scatter
-from ngraph.ops.control import cond, print_values, scan, while_loop
+from ngraph.ops.computation import ComputationOp, computation
+from ngraph.ops.control import PrintOp, cond, print_values, scan, while_loop
 from ngraph.ops.convolution import conv, convolution
 from ngraph.ops.ctc import ctc
 from ngraph.ops.deconvolution import deconv, deconvolution
@@ -124,9 +125,20 @@ from ngraph.ops.rearrange import (
     tensor_slice,
     unflatten,
 )
-from ngraph.ops.reduce import batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, variance
+from ngraph.ops.reduce import L1_norm, L2_norm, batch_size, max, mean, min, prod, squared_L2, sum, tensor_size, variance
 from ngraph.ops.selection import nonzero, top_k
 from ngraph.ops.sorting import argmax, argmin, cumsum, sort
+from ngraph.ops.spellings import (
+    compute_reduction_axes,
+    constant_storage,
+    constant_value,
+    dualed_axes,
+    is_constant,
+    is_constant_scalar,
+    sigmoidAtomic,
+    slice_axis,
+)
 from ngraph.ops.state import assign, doall, persistent_tensor, placeholder, sequential, temporary, value_of, variable
+from ngraph.ops.writing import fill, init_tensor, set_item
 
 __version__ = "0.1.0"

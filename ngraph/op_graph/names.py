@@ -9,11 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+_fresh = itertools.count()
+_entered: set[str] = set()  # the scopes that there have been
 _scope: ContextVar[str] = ContextVar("ngraph_scope", default="")
 _NONE: dict[str, Any] = {}  # never changed in place
 _metadata: ContextVar[dict[str, Any]] = ContextVar("ngraph_metadata")
@@ -30,10 +34,17 @@ def current_metadata() -> dict[str, Any]:
 
 
 @contextmanager
-def name_scope(name: str) -> Iterator[str]:
-    """Ops made in this block carry `name` in front of theirs: `with ng.name_scope("encoder"): ...`"""
+def name_scope(name: str | NameScope | None = None, reuse_scope: bool = True) -> Iterator[str]:
+    """Ops made in this block carry `name` in front of theirs: `with ng.name_scope("encoder"): ...`; also a decorator.
+
+    Without a name it gets a fresh one. reuse_scope: False adds a number to a name that was entered before.
+    """
     outer = _scope.get()
-    full = f"{outer}/{name}" if outer else name
+    base = name.name if isinstance(name, NameScope) else name or f"scope_{next(_fresh)}"
+    full = f"{outer}/{base}" if outer else base
+    if not reuse_scope and full in _entered:
+        full = next(numbered for n in itertools.count(1) if (numbered := f"{full}_{n}") not in _entered)
+    _entered.add(full)
     token = _scope.set(full)
     try:
         yield full
@@ -49,6 +60,23 @@ def metadata(**notes: Any) -> Iterator[None]:
         yield
     finally:
         _metadata.reset(token)
+
+
+with_name_scope = name_scope
+_noted = metadata
+
+
+def with_op_metadata(function: Callable[..., Any], metadata: Mapping[str, Any] | None = None) -> Callable[..., Any]:
+    """A decorator: ops made inside the function carry these notes, and those in a `metadata` dict of the object whose method it is."""
+    notes = dict(metadata or {})
+
+    @functools.wraps(function)
+    def noted(*args: Any, **options: Any) -> Any:
+        own = getattr(type(args[0]), "metadata", None) if args else None
+        with _noted(**{**notes, **(own if isinstance(own, dict) else {})}):
+            return function(*args, **options)
+
+    return noted
 
 
 class NameScope:
@@ -69,6 +97,6 @@ class NameScope:
         return f"NameScope({self.name}: {inside})"
 
 
-def make_name_scope(name: str) -> NameScope:
-    """A scope that names axes (or ops) by the attribute they are assigned to."""
-    return NameScope(name)
+def make_name_scope(name: str | None = None) -> NameScope:
+    """A scope that names axes (or ops) by the attribute they are assigned to; without a name it gets a fresh one."""
+    return NameScope(f"scope_{next(_fresh)}" if name is None else name)

@@ -38,6 +38,15 @@ class Origin(NamedTuple):
     line: int
 
 
+# the lists that `Op.all_ops` blocks are filling
+_collecting: ContextVar[tuple[list[Op], ...]] = ContextVar("ngraph_collecting", default=())
+
+
+def collecting() -> bool:
+    """Whether an `Op.all_ops` block keeps the ops made now."""
+    return bool(_collecting.get())
+
+
 # inside the lowering of an op, or its gradient, new ops come from where that op came from
 _made_for: ContextVar[Op | None] = ContextVar("ngraph_made_for", default=None)
 
@@ -78,6 +87,8 @@ class Op:
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
         self.serial = next(_serial)
         self.backward: dict[Op | None, dict[Op, Op]] | None = None  # what autodiff found for this op as the dependent
+        for kept in _collecting.get():
+            kept.append(self)
         parent = _made_for.get()
         if parent is None:
             self.line: Line | None = user_line()
@@ -105,6 +116,18 @@ class Op:
         return self.name.rsplit("/", 1)[-1]
 
     @property
+    def safe_name(self) -> str:
+        """The name as an identifier."""
+        clean = "".join(c if c.isalnum() else "_" for c in self.name)
+        return clean if clean[0].isalpha() else f"_{clean}"
+
+    @property
+    def graph_label(self) -> str:
+        """How pictures call it: the short name, and the record's where that is another."""
+        kind = self.opdef.name
+        return self.short_name if self.short_name.startswith(kind) else f"{self.short_name}[{kind}]"
+
+    @property
     def origin(self) -> Origin:
         file, line = self.line or ("", 0)
         return Origin(self.hint or self.opdef.name, self.scope, file, line)
@@ -130,6 +153,31 @@ class Op:
         return self.inputs
 
     @property
+    def control_deps(self) -> tuple[Op, ...]:
+        """Inputs that have to happen, whose value is not asked for: of a `doall` all, of a `sequential` all but the last."""
+        kind = self.opdef.name
+        return self.inputs if kind == "doall" else self.inputs[:-1] if kind == "sequential" else ()
+
+    @property
+    def all_deps(self) -> tuple[Op, ...]:
+        """All that has to happen first, each once."""
+        return tuple(dict.fromkeys(self.inputs))
+
+    @property
+    def const(self) -> Any:
+        """The number or array of a constant; None for other ops."""
+        value = self.attrs["value"] if self.is_constant else None
+        return getattr(value, "array", value)
+
+    @property
+    def tensor(self) -> Op:
+        """The op whose value this is: of a `sequential` that of its last part."""
+        op = self
+        while op.opdef.name == "sequential":
+            op = op.inputs[-1]
+        return op
+
+    @property
     def is_tensor_op(self) -> bool:
         return type(self.type) is TensorType
 
@@ -150,8 +198,38 @@ class Op:
         return bool(self.attrs.get("trainable"))
 
     @property
-    def is_persistent(self) -> bool:
+    def is_variable(self) -> bool:
+        """Whether it is state of any kind: what `variable`, `persistent_tensor` and `temporary` make."""
         return self.opdef.name == "variable"
+
+    @property
+    def is_persistent(self) -> bool:
+        """Whether its value outlives a call, and is not computed."""
+        return self.is_constant or self.is_placeholder or (self.is_variable and bool(self.attrs.get("saved")))
+
+    @property
+    def is_input(self) -> bool:
+        """Whether the caller may give its value."""
+        return self.is_persistent and not self.is_constant
+
+    @property
+    def is_state_op(self) -> bool:
+        return self.is_placeholder or self.is_variable
+
+    @property
+    def is_device_op(self) -> bool:
+        """Whether a transformer computes it; leaves, and what only orders others, are not computed."""
+        return not (self.is_state_op or self.opdef.name in ("part", "assign", "doall", "sequential"))
+
+    @property
+    def is_commutative(self) -> bool:
+        """Whether exchanging its two inputs gives the same value."""
+        kind = self.attrs.get("kind")
+        return self.opdef.name in _COMMUTATIVE or (self.opdef.name, kind) in _COMMUTATIVE
+
+    @property
+    def has_side_effects(self) -> bool:
+        return self.opdef.name in ("assign", "doall", "effect", "print") or any(o.has_side_effects for o in self.control_deps)
 
     @property
     def label(self) -> str:
@@ -173,6 +251,38 @@ class Op:
         """Every op that the roots depend on, inputs before users."""
         return list(ordered(roots))
 
+    @staticmethod
+    def visit_input_closure(roots: Iterable[Op], fun: Callable[[Op], Any]) -> None:
+        """Calls `fun` with every op that the roots depend on, inputs before users."""
+        for op in ordered(roots):
+            fun(op)
+
+    @staticmethod
+    def all_op_references(ops: Iterable[Op]) -> list[Op]:
+        """Every op that these refer to: what they depend on, and what stands in their attributes, such as bodies of loops."""
+        found: dict[Op, None] = {}
+        todo = list(ops)
+        while todo:
+            for op in ordered(todo):
+                found.setdefault(op)
+            referred = [o for op in ordered(todo) for o in _referred(op.attrs.values())]
+            todo = [o for o in dict.fromkeys(referred) if o not in found]
+        return list(found)
+
+    @staticmethod
+    @contextmanager
+    def all_ops(ops: list[Op] | None = None, isolate: bool = False) -> Iterator[list[Op]]:
+        """Collects the ops made in this block, in order: `with ng.Op.all_ops() as made: ...`
+
+        ops: a list to be filled instead of a new one. isolate: blocks around this one do not see them.
+        """
+        made: list[Op] = [] if ops is None else ops
+        token = _collecting.set((made,) if isolate else (*_collecting.get(), made))
+        try:
+            yield made
+        finally:
+            _collecting.reset(token)
+
     def __bool__(self) -> bool:
         raise GraphError(
             f"{self.label} has no value while the graph is built, so it is neither true nor false",
@@ -189,6 +299,23 @@ class Op:
         else:
             what = "no value" if self.type is None else ", ".join(map(repr, self.type))
         return f"<{kind}{' ' + self.hint if self.hint else ''}: {what}>"
+
+
+_COMMUTATIVE = {
+    *("add", "multiply", "maximum", "minimum", "not_equal"),
+    *(("compare", "eq"), ("bitwise", "and"), ("bitwise", "or"), ("bitwise", "xor")),
+}
+
+
+def _referred(attrs: Iterable[Any]) -> Iterator[Op]:
+    """The ops that stand in attributes."""
+    for a in attrs:
+        if isinstance(a, Op):
+            yield a
+        elif isinstance(a, Body):
+            yield from (*a.inputs, *a.outputs)
+        elif isinstance(a, tuple):
+            yield from _referred(a)
 
 
 class Body:

@@ -20,7 +20,7 @@ from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import ALL, as_op, as_ops, cast, filled, less
-from ngraph.ops.state import parts, placeholder
+from ngraph.ops.state import parts, placeholder, sequential_record
 
 NO_GRADIENT = "how often it runs is known only when it has run; use ng.scan, whose trips are the length of an axis"
 
@@ -259,6 +259,28 @@ effect: OpDef = op(
 def print_values(*xs: Any, text: str = "") -> Op:
     """An op without a value that prints tensors, after `text`, when it runs: ask for it beside the results, or inside a `sequential`."""
     return effect.build(*as_ops(xs), kind="print", text=text)
+
+
+print_record: OpDef = op(
+    "print",
+    "x, which is printed whenever it is computed.",
+    type=lambda inputs, text: inputs[0],
+    reference=lambda call, x: x,
+    lower=lambda op, x: sequential_record.build(effect.build(x, kind="print", text=op.attrs["text"]), x),
+    grad=lambda op, dy, x: dy,
+    samples=lambda s: [
+        PrintOp(s.x(s.I, s.J), "x ="),
+        PrintOp(s.x(s.J)),
+        PrintOp(PrintOp(s.special(s.K), "a"), "b"),
+        PrintOp(s.x(s.Z)),
+    ],
+    kinds=ALL,
+)
+
+
+def PrintOp(x: Any, prefix: str | None = None) -> Op:
+    """`x`, printed after `prefix` each time a computation needs its value; gradients pass through, and print nothing."""
+    return print_record.build(as_op(x), text=prefix or "")
 
 
 # ---- tracing ----------------------------------------------------------------------------------------------------------

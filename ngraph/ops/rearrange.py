@@ -540,7 +540,7 @@ def _whole(number: Any) -> int | None:
         return None
 
 
-def _slice_range(n: ExprLike, s: slice, complain: Callable[[str], AxisError]) -> tuple[ExprLike, int, ExprLike]:
+def slice_range(n: ExprLike, s: slice, complain: Callable[[str], AxisError]) -> tuple[ExprLike, int, ExprLike]:
     """The first index, the step and the length of a slice of `n` elements, as Python has it."""
     bounds = [None if b is None else _whole(b) for b in (s.start, s.stop, s.step)]
     if any(given is not None and b is None for given, b in zip((s.start, s.stop, s.step), bounds, strict=True)):
@@ -572,7 +572,7 @@ def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
             )
 
         if isinstance(item, slice):
-            first, step, length = _slice_range(n, item, complain)
+            first, step, length = slice_range(n, item, complain)
             kept = axis.resized(length)
             axes.append(kept)
             if (first, step) != (0, 1) or kept is not axis:

@@ -17,7 +17,7 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import wide, without
-from ngraph.ops.elementwise import ALL, as_op, cast, constant_record, equal, filled
+from ngraph.ops.elementwise import ALL, absolute, as_op, cast, constant_record, equal, filled, sqrt
 
 KINDS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -200,6 +200,16 @@ def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
     gone = reduced_axes(x, reduction_axes, out_axes, "variance")
     distance = x - mean(x, reduction_axes=gone)
     return mean(distance * distance, reduction_axes, out_axes)
+
+
+def L2_norm(x: Any, eps: float = 1e-08, out_axes: Any = None, reduction_axes: Any = None) -> Op:
+    """The square root of `squared_L2` plus `eps`, which keeps its derivative finite at 0."""
+    return sqrt(squared_L2(x, out_axes, reduction_axes) + eps)
+
+
+def L1_norm(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
+    """The sum of absolute values; keeps the batch axis by default."""
+    return sum(absolute(x), reduction_axes, out_axes)
 
 
 def squared_L2(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:

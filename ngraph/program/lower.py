@@ -352,7 +352,7 @@ class Lowering:
         values: tuple[Value, ...] = ()
         for part in o.inputs:
             values = self.value(part, inner)
-            for a in sorted(self.writes[part], key=lambda op: op.serial):  # those that another sequential has run already count here too
+            for a in sorted(self.writes.get(part, ()), key=lambda op: op.serial):  # those that another sequential has run already count here too
                 if a.inputs[0] not in inner.assigns:
                     inner.assigns[a.inputs[0]], inner.state[a.inputs[0]] = self.written[a.inputs[0]]
         if scope.sequential is not None:

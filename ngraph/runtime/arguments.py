@@ -64,7 +64,7 @@ class Binder:
         self.given_by: dict[AxisId, int] = {}
 
     def label(self, k: int) -> str:
-        return f"{'variable' if self.ops[k].is_persistent else 'placeholder'} {self.ops[k].label}"
+        return f"{'variable' if self.ops[k].is_variable else 'placeholder'} {self.ops[k].label}"
 
     def fit(self, arguments: Sequence[Any]) -> list[np.ndarray]:
         """The arguments as arrays of the right dtype and shape. Raises ArgumentError naming all that does not fit."""

@@ -129,7 +129,7 @@ class State(Alone):
             self.arrays.clear()
 
     def _check(self, variable: Any) -> None:
-        if not isinstance(variable, Op) or not variable.is_persistent:
+        if not isinstance(variable, Op) or not variable.is_variable:
             raise StateError(f"{getattr(variable, 'label', repr(variable))} is no variable, so has no state")
         self.add(variable.hint or variable.opdef.name, variable)
 

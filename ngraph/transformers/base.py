@@ -9,17 +9,17 @@ import importlib
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from ngraph.config import config
-from ngraph.errors import GraphError, StateError, UnsupportedError
-from ngraph.op_graph.axes import show_axes
-from ngraph.op_graph.op import Op, TensorType, ordered
+from ngraph.errors import StateError, UnsupportedError
+from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
+from ngraph.ops.computation import ComputationOp, check_parameters
 from ngraph.passes import default_passes
 from ngraph.program.lower import lower, unique
 from ngraph.program.program import Program, Step
@@ -95,7 +95,7 @@ class Transformer(Alone):
             )
         form = Results(results)
         flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
-        _check_parameters(form.ops, flat)
+        check_parameters(form.ops, flat)
         with self.state.making:
             label = unique(_identifier(name or f"computation_{len(self._names)}"), self._names, self._tried)
             self._names.add(label)
@@ -108,6 +108,10 @@ class Transformer(Alone):
         self._apply_seed()
         self._made.append(weakref.ref(made))
         return made
+
+    def add_computation(self, computation: ComputationOp) -> Computation:
+        """A callable for what `ng.computation` describes; all else as in `computation`."""
+        return self.computation(computation.returns, *computation.parameters, name=computation.name)
 
     @property
     def computations(self) -> list[Computation]:
@@ -209,24 +213,6 @@ def _is_random(variable: Op) -> bool:
 def _identifier(name: str) -> str:
     clean = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return clean if clean and not clean[0].isdigit() else f"c_{clean}"
-
-
-def _check_parameters(results: Iterable[Op], parameters: list[Any]) -> None:
-    for p in parameters:
-        if not isinstance(p, Op) or not (p.is_placeholder or p.is_persistent):
-            raise GraphError(
-                f"parameter {getattr(p, 'label', repr(p))} is no placeholder", fix="pass what ng.placeholder or ng.variable made"
-            )
-    twice = [p.label for k, p in enumerate(parameters) if p in parameters[:k]]
-    if twice:
-        raise GraphError(f"{', '.join(twice)} stands twice among the parameters")
-    missing = [o for o in ordered(results) if o.is_placeholder and type(o.type) is TensorType and o not in parameters]
-    if missing:
-        raise GraphError(
-            f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is no parameter here",
-            line=missing[0].line,
-            fix="name it among the computation's parameters",
-        )
 
 
 # ---- choosing one -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+"""Names that earlier versions had for what has another name here, and small questions about constants and axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ngraph.errors import AxisError, GraphError
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.axes import Axes, Axis
+from ngraph.op_graph.op import Op
+from ngraph.ops.elementwise import as_op, constant, sigmoid
+from ngraph.ops.rearrange import cast_axes, slice_range
+from ngraph.ops.reduce import reduced_axes
+
+sigmoidAtomic = sigmoid  # its own gradient is exact, so nothing needs the form that optimizers left alone
+
+
+def is_constant(x: Any) -> bool:
+    """Whether this is a tensor that never changes."""
+    return isinstance(x, Op) and x.is_constant
+
+
+def is_constant_scalar(x: Any) -> bool:
+    """Whether this is a tensor without axes, or filled with one number, that never changes."""
+    return is_constant(x) and (not x.axes or type(x.attrs["value"]) is not ArrayRef)
+
+
+def constant_value(x: Any) -> Any:
+    """The number or array of a constant. Raises GraphError for other tensors."""
+    if not is_constant(x):
+        raise GraphError(f"{getattr(x, 'label', repr(x))} is no constant", fix="compute it: ngt.make_transformer().computation(x)()")
+    value = x.attrs["value"]
+    return value.array if type(value) is ArrayRef else value
+
+
+def constant_storage(axes: Any, dtype: Any = None, initial_value: Any = 0) -> Op:
+    """A constant, its value named as that of a variable is."""
+    return constant(constant_value(initial_value) if is_constant(initial_value) else initial_value, axes, dtype)
+
+
+def slice_axis(axis: Axis, s: slice) -> Axis:
+    """The axis that slicing `axis` gives: its name and flags, another length."""
+    _, _, length = slice_range(axis.size, s, lambda what: AxisError(f"slice_axis({axis!r}): {what}: {s!r}"))
+    return axis.resized(length)
+
+
+def dualed_axes(x: Any, filter: Callable[[Axis], bool], in_dual_offset: int, out_dual_offset: int) -> Op:
+    """`x` with its axes at other levels: those that `filter` picks `in_dual_offset` away, the others `out_dual_offset`."""
+    x = as_op(x)
+    return cast_axes(x, [a + (in_dual_offset if filter(a) else out_dual_offset) for a in x.axes])
+
+
+def compute_reduction_axes(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Axes:
+    """The axes that a reduction of `x` with these arguments takes away."""
+    return reduced_axes(as_op(x), reduction_axes, out_axes)
