@@ -8,7 +8,7 @@ PYTEST = .venv-test/bin/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens docs bench map clean
+.PHONY: help run tour test check goldens same docs bench map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,13 @@ goldens: .venv-test/installed  ## rewrite expected texts and pictures; then read
 
 docs: .venv-test/installed  ## print the op reference and the spec's core ops from the records
 	.venv-test/bin/ngraph ops --docs docs
+
+same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
+	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }
+	@rm -rf out/same && mkdir -p out/same/source && git archive $(REV) ngraph | tar -x -C out/same/source
+	@PYTHONPATH=out/same/source .venv-test/bin/python tests/goldens/texts.py out/same/was
+	@PYTHONPATH=. .venv-test/bin/python tests/goldens/texts.py out/same/is
+	@diff -ru out/same/was out/same/is && echo "the same as at $(REV)"
 
 bench: .venv/installed  ## what the tool itself costs: import, building and simplifying large graphs, a call
 	.venv/bin/python bench/tool.py

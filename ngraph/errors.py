@@ -85,23 +85,44 @@ class DTypeError(NgraphError, TypeError):
 
 
 class GraphError(NgraphError, ValueError):
-    """An op-graph that means nothing: a derivative of something that is not scalar, two unordered assigns to one variable."""
+    """An op-graph that means nothing: a derivative of something that is not scalar, two unordered assigns to one variable.
+
+    Wrong: `ng.deriv(y, w)` where `y` has axes. Right: sum it first, `ng.deriv(ng.sum(y, out_axes=()), w)`, or give `error=`.
+    Wrong: a computation of `[ng.assign(w, 1), ng.assign(w, 2)]`. Right: `ng.sequential([ng.assign(w, 1), ng.assign(w, 2)])`.
+    Wrong: a placeholder that the result needs and the computation does not name. Right: `transformer.computation(y, x)`.
+    """
 
 
 class StateError(NgraphError, RuntimeError):
-    """State used at the wrong time: a computation added after `initialize()`, a save of torn or missing state."""
+    """State used at the wrong time: a computation added after `initialize()`, a save of torn or missing state.
+
+    State is torn where a call that writes it in place failed half way: `restore` it, or `set` the variables that are named.
+    A restore that does not fit lists every variable that is missing, left over, or of another shape, and changes nothing;
+    `restore(path, partial=True)` leaves alone what only one side has.
+    """
 
 
 class ArgumentError(NgraphError, ValueError):
-    """A computation called with arguments that do not fit its placeholders: number, shape, or element type."""
+    """A computation called with arguments that do not fit its placeholders: number, shape, or element type.
+
+    Right: one value for each parameter, in the order in which the computation names them, dims in the order of the placeholder's
+    axes; or `feed_dict={x: value}`. Floats are converted to narrower floats; floats are not cut to integers.
+    """
 
 
 class ProgramError(NgraphError, ValueError):
-    """A program that breaks the law of `docs/spec.md`, found by `verify`; names the step and the rule."""
+    """A program that breaks the law of `docs/spec.md`, found by `verify`; names the step and the rule.
+
+    Also passes in an order that their needs do not allow, and rules that go in circles. It points at a pass or a rule, seldom at
+    the user's graph: `CHECK=1` names the pass after which it first happens, with the program before and after.
+    """
 
 
 class ParseError(NgraphError, ValueError):
-    """A text, JSON or weights file that is not in its format. `position` is the offset, line and column are in the message."""
+    """A text, JSON or weights file that is not in its format. `position` is the offset, line and column are in the message.
+
+    A file of a newer format than this version knows is refused with both numbers: read it with the version that wrote it.
+    """
 
     def __init__(self, message: str, *, position: int = 0, fix: str = "", details: tuple[str, ...] = ()):
         super().__init__(message, fix=fix, details=details)
@@ -109,4 +130,8 @@ class ParseError(NgraphError, ValueError):
 
 
 class UnsupportedError(NgraphError, NotImplementedError):
-    """Something that this transformer or frontend does not do; the message says who does, where someone does."""
+    """Something that this transformer or frontend does not do; the message says who does, where someone does.
+
+    Right: choose another by `ngt.make_transformer_factory(name)` or `NGRAPH_TRANSFORMER=name`; `ngt.transformer_choices()` lists
+    those that can be had here.
+    """

@@ -18,7 +18,7 @@ from ngraph import __version__
 from ngraph.errors import NgraphError
 from ngraph.verbs import REGISTRY, UsageError
 
-MODULES = ("ngraph.tools.explain", "ngraph.tools.graph", "ngraph.tools.ops", "ngraph.tools.rooms")  # each registers its verbs when imported
+MODULES = tuple(f"ngraph.tools.{m}" for m in ("errors", "explain", "graph", "ops", "rooms"))  # each registers its verbs when imported
 
 
 def load_verbs() -> None:

@@ -1,0 +1,72 @@
+"""The documentation says what is so: its code runs and prints what the page shows, its links lead somewhere, its index lists every page."""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ngraph.tools import errors
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RUN = os.path.join("tests", "docs", "pages.py")
+PAGES = sorted(["README.md", *(os.path.relpath(f, ROOT) for f in glob.glob(os.path.join(ROOT, "docs", "**", "*.md"), recursive=True))])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([ROOT, os.path.join(ROOT, "examples")]), "PYTHONIOENCODING": "utf-8"}
+SETTINGS = ("DEBUG", "DUMP", "CHECK", "NGRAPH_TRANSFORMER", "NGRAPH_EXACT", "NGRAPH_STRICT", "NGRAPH_SEED")
+
+
+def read(page):
+    with open(os.path.join(ROOT, page), encoding="utf-8") as file:
+        return file.read()
+
+
+def rerun(path):
+    """The page at `path` (from the root of the repository) with its outputs as they are now."""
+    plain = {k: v for k, v in ENVIRONMENT.items() if k not in SETTINGS}
+    done = subprocess.run([sys.executable, RUN, path], cwd=ROOT, env=plain, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "```python" in read(p)])
+def test_code_prints_what_the_page_shows(page, golden):
+    golden(page, rerun(page))
+
+
+def test_an_output_that_is_wrong_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n\n```python\nprint(x + 1)\n```\n\n```text\n3\n```\n")
+    assert rerun(str(page)) == page.read_text().replace("3", "2")
+
+
+def test_every_output_stands_behind_code_that_prints():
+    for page in PAGES:
+        kinds = re.findall(r"^```(python|text)$", read(page), re.M)
+        assert all(k == "python" or before == "python" for before, k in zip([None, *kinds], kinds, strict=False)), page
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(page))
+    folder = os.path.join(ROOT, os.path.dirname(page))
+    assert [link for link in links if not os.path.exists(os.path.join(folder, link))] == []
+
+
+def test_the_index_lists_every_page():
+    listed = set(re.findall(r"\]\(([^)#:]+)\)", read("docs/README.md")))
+    there = {os.path.basename(p) for p in PAGES if os.path.dirname(p) == "docs"} - {"README.md"}
+    assert there <= listed
+    assert {f"decisions/{os.path.basename(p)}" for p in PAGES if os.path.dirname(p) == "docs/decisions"} <= listed
+
+
+def test_the_error_reference_is_what_the_command_prints(golden):
+    command = [sys.executable, "-m", "ngraph.tools", "errors", "--docs"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True, env=ENVIRONMENT)
+    golden("docs/errors.md", done.stdout)
+
+
+def test_every_error_says_how_to_mend_it():
+    for c in errors.classes():
+        assert c.__doc__ and len(c.__doc__) > 60, c
