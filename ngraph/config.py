@@ -5,7 +5,7 @@ strict      refuse what would only warn, such as a dot over the batch axis (NGRA
 winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
 check       verify programs after each pass                                (CHECK, off)
 debug       1 computations and times .. 5 programs after each pass         (DEBUG, 0)
-dump        a folder for all that DEBUG would print                        (DUMP, none)
+dump        a folder for every stage of every computation, as files       (DUMP, none)
 transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
 """
 

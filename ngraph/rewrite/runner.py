@@ -6,12 +6,11 @@ before and what holds after; properties are names that passes agree on, nothing 
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 from ngraph.config import config
 from ngraph.errors import ProgramError
@@ -83,19 +82,25 @@ def run(program: Program, passes: Iterable[Pass], holds: Iterable[str] = ()) -> 
                 )
         with no_collection():
             program = _run_one(program, step)
-        if (seen := _watched.get()) is not None:
-            seen.append((name_of(step), program))
         have += _notes(step, "gives")
     return program
 
 
-_watched: ContextVar[list[tuple[str, Program]] | None] = ContextVar("ngraph_watched", default=None)
+class Ran(NamedTuple):
+    """A pass that has run: its name, the program after it, and the rules that fired."""
+
+    name: str
+    program: Program
+    trace: Trace
+
+
+_watched: ContextVar[list[Ran] | None] = ContextVar("ngraph_watched", default=None)
 
 
 @contextmanager
-def watching() -> Iterator[list[tuple[str, Program]]]:
-    """A list that `run` fills in this block: each pass by name, with the program after it."""
-    seen: list[tuple[str, Program]] = []
+def watching() -> Iterator[list[Ran]]:
+    """A list that `run` fills in this block with each pass that it runs."""
+    seen: list[Ran] = []
     token = _watched.set(seen)
     try:
         yield seen
@@ -104,10 +109,13 @@ def watching() -> Iterator[list[tuple[str, Program]]]:
 
 
 def _run_one(program: Program, step: Pass) -> Program:
-    if not (config.check or config.debug >= 5):
+    seen = _watched.get()
+    if not (config.check or config.debug >= 5 or seen is not None):
         return step(program)
     with tracing() as trace:
         after = step(program)
+    if seen is not None:
+        seen.append(Ran(name_of(step), after, trace))
     if config.debug >= 5:
         show(step, trace, after)
     if config.check:
@@ -119,14 +127,9 @@ def _run_one(program: Program, step: Pass) -> Program:
 
 
 def show(step: Pass, trace: Trace, after: Program) -> None:
-    """Prints a pass, how often each of its rules fired, and the program after it; into a file of `config.dump`, where that is set."""
+    """Prints a pass, how often each of its rules fired, and the program after it."""
     fired = [f"  {count:6} x {rule}" for rule, count in trace.counts().items()]
-    lines = "\n".join([f"-- after {name_of(step)}", *fired, text(after)])
-    print(lines, file=sys.stderr)
-    if config.dump:
-        os.makedirs(config.dump, exist_ok=True)
-        with open(os.path.join(config.dump, f"{after.name}.passes.txt"), "a") as file:
-            print(lines, file=file)
+    print("\n".join([f"-- after {name_of(step)}", *fired, text(after)]), file=sys.stderr)
 
 
 def _broken(step: Pass, trace: Trace, before: Program, after: Program, error: ProgramError) -> ProgramError:

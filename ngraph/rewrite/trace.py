@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ngraph.errors import show_line
 from ngraph.op_graph.op import Origin
 from ngraph.program.program import Step
 
@@ -30,7 +31,7 @@ class Firing(NamedTuple):
 
     def __str__(self) -> str:
         hint = self.step.results[0].hint if self.step.results else ""
-        where = ", ".join(f"{o.file}:{o.line}" for o in self.origin[:2] if o.file)
+        where = ", ".join(show_line((o.file, o.line)) for o in self.origin[:2] if o.file)
         return f"{self.rule}   at {self.step.op}{f' {hint}' if hint else ''}{f'   {where}' if where else ''}"
 
 

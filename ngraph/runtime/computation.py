@@ -20,7 +20,8 @@ from ngraph.op_graph.expr import Len
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.program.lower import Lowered, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
-from ngraph.rewrite.runner import watching
+from ngraph.rewrite.runner import Ran, watching
+from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.state import Alone, State
@@ -144,11 +145,15 @@ class Computation(Alone):
             self._program = self._passes(self.lowered)
         return self._program
 
-    def stages(self) -> list[tuple[str, Program]]:
-        """The program as it was lowered, then after each pass, with their names; runs the passes anew."""
+    def history(self) -> list[Ran]:
+        """Each pass by name, the program after it, and the rules that fired; runs the passes anew."""
         with watching() as seen:
             self._passes(self.lowered)
-        return [("lower", self.lowered), *seen]
+        return seen
+
+    def stages(self) -> list[tuple[str, Program]]:
+        """The program as it was lowered, then after each pass, with their names; runs the passes anew."""
+        return [("lower", self.lowered), *((ran.name, ran.program) for ran in self.history())]
 
     @property
     def executable(self) -> Executable:
@@ -179,9 +184,9 @@ class Computation(Alone):
         if config.debug >= 4 and self.source:
             print(self.source, file=sys.stderr)
         if config.dump:
-            os.makedirs(config.dump, exist_ok=True)
-            with open(os.path.join(config.dump, f"{self.name}.py"), "w") as file:
-                file.write(self.source)
+            with config(debug=0):  # what DEBUG=5 says was said when the passes ran for the call
+                stages = dump.stages(self.results.ops, self.lowered, self.history(), self.source)
+            dump.write(config.dump, self.name, stages, {"passes": passes, "compile": compile})
 
     # calling
     def __call__(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None) -> Any:

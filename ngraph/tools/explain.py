@@ -1,19 +1,21 @@
-"""`ngraph explain prog.py:train --after simplify`: a computation of a user's program at any stage, as text.
+"""`ngraph explain prog.py:train --after simplify`: a computation of a user's program at any stage, as text or as a page.
 
-Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time), `source`.
+Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time), `source`. Behind `#` stand the
+rules that fired to reach one. `ngraph explain folder --html -o pages` makes pages of what `DUMP=folder` wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Sequence
 from typing import Any
 
-from ngraph.op_graph import text as graph_text
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.program import text as program_text
-from ngraph.program.program import Program
+from ngraph.runtime import dump
 from ngraph.runtime.computation import Computation
+from ngraph.runtime.dump import Stage
 from ngraph.tools.load import find
+from ngraph.tools.pages import contents, page
 from ngraph.transformers import make_transformer
 from ngraph.verbs import Answer, UsageError, verb
 
@@ -30,37 +32,88 @@ def computation_of(x: Any) -> Computation:
     return x if isinstance(x, Computation) else x.computation
 
 
-def stages(computation: Computation) -> dict[str, Callable[[], str]]:
-    """What prints each stage, by name, in order."""
-    found: dict[str, Callable[[], str]] = {"op-graph": lambda: graph_text.text(computation.results.ops)}
-    times: dict[str, int] = {}
-    for name, program in computation.stages():
-        times[name] = times.get(name, 0) + 1
-        found[name if times[name] == 1 else f"{name}.{times[name]}"] = _printer(program)
-    if computation.source:
-        found["source"] = lambda: computation.source
-    return found
+def stages(computation: Computation) -> list[Stage]:
+    """Every stage, in order."""
+    return dump.stages(computation.results.ops, computation.lowered, computation.history(), computation.source)
 
 
-def _printer(program: Program) -> Callable[[], str]:
-    return lambda: program_text.text(program)
+def listing(found: Sequence[Stage]) -> str:
+    """`--list`: each stage, its size, and how many rules fired to reach it."""
+    width = max(len(s.name) for s in found)
+    unit = {"op-graph": "ops", "source": "lines"}
+    fired = [sum(s.rules.values()) for s in found]
+    lines = [
+        f"{s.name:{width}}  {s.size:6} {unit.get(s.name, 'steps')}" + (f"  {n} rule{'s' * (n != 1)} fired" if n else "")
+        for s, n in zip(found, fired, strict=True)
+    ]
+    return "\n".join(lines)
+
+
+def fired(stage: Stage, every: bool = False) -> str:
+    """The rules that fired, as comments: each with its count, or every one where it fired."""
+    lines = stage.fired.splitlines() if every else [f"{count:5} x  {rule}" for rule, count in stage.rules.items()]
+    return "".join(f"# {line}\n" for line in lines) if stage.rules else ""
 
 
 def _arguments(parser: Any) -> None:
-    parser.add_argument("target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it a computation, executor or op")
+    parser.add_argument(
+        "target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it a computation, executor or op; or a DUMP folder"
+    )
     parser.add_argument("--after", metavar="STAGE", help="op-graph, lower, a pass, or source; all of them without this")
+    parser.add_argument("--list", action="store_true", help="only the names of the stages, their sizes and how many rules fired")
+    parser.add_argument("--rules", action="store_true", help="every rule that fired, with the line of yours that it fired on")
+    parser.add_argument("--html", action="store_true", help="a page, into FILE; of a DUMP folder, pages beside what it holds")
+    parser.add_argument("-o", "--output", metavar="FILE", help="where the page goes, or the text")
 
 
 @verb("explain", "print a computation of a program at any stage", _arguments)
 def explain(arguments: Any) -> Answer:
-    """`ngraph explain`: one stage, or all under headings."""
+    """`ngraph explain`: one stage, or all under headings, as text or as a page."""
+    if os.path.isdir(arguments.target):
+        return _explain_folder(arguments)
     computation = computation_of(find(arguments.target, is_explainable, "computation", lambda x: not isinstance(x, Op)))
-    there = stages(computation)
+    found = stages(computation)
+    there = [s.name for s in found]
     if arguments.after and arguments.after not in there:
         raise UsageError(f"{computation.name} has no stage {arguments.after!r}; it has {', '.join(there)}")
-    chosen = {arguments.after: there[arguments.after]} if arguments.after else there
-    texts = {name: show().rstrip("\n") for name, show in chosen.items()}
-    data = [{"computation": computation.name, "stage": name, "text": text} for name, text in texts.items()]
-    if arguments.after:
-        return Answer(texts[arguments.after], data)
-    return Answer("\n\n".join(f"---- {name}\n{text}" for name, text in texts.items()), data)
+    chosen = [s for s in found if arguments.after in (None, s.name)]
+    data = [
+        {"computation": computation.name, "stage": s.name, "size": s.size, "rules": dict(s.rules), "text": s.text.rstrip("\n")}
+        for s in chosen
+    ]
+    if arguments.list:
+        return Answer(listing(chosen), [{k: v for k, v in d.items() if k != "text"} for d in data])
+    if arguments.html:
+        path = arguments.output or f"{computation.name}.html"
+        return _written(path, page(computation.name, found, arguments.after), data)
+    texts = [fired(s, arguments.rules) + s.text.rstrip("\n") for s in chosen]
+    text = texts[0] if arguments.after else "\n\n".join(f"---- {s.name}\n{t}" for s, t in zip(chosen, texts, strict=True))
+    return _written(arguments.output, text + "\n", data) if arguments.output else Answer(text, data)
+
+
+def _written(path: str, text: str, data: Any) -> Answer:
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(text)
+    return Answer(path, data)
+
+
+# ---- what DUMP wrote ----------------------------------------------------------------------------------------------------
+
+
+def _explain_folder(arguments: Any) -> Answer:
+    """The list of what a DUMP folder holds; or its pages, and one that leads to them."""
+    found = dump.read(arguments.target)
+    if not found:
+        raise UsageError(f"{arguments.target} holds no computation's stages; run your program with DUMP={arguments.target}")
+    if not arguments.html:
+        listed = "\n\n".join(f"---- {name}\n{listing(there)}" for name, (_, there) in found.items())
+        return Answer(listed, {name: [s.name for s in there] for name, (_, there) in found.items()})
+    place = arguments.output or arguments.target
+    os.makedirs(place, exist_ok=True)
+    pages = {f"{name}.html": page(name, there, None) for name, (_, there) in found.items()}
+    pages["index.html"] = contents(arguments.target, found)
+    for file, text in pages.items():
+        with open(os.path.join(place, file), "w", encoding="utf-8") as out:
+            out.write(text)
+    paths = [os.path.join(place, file) for file in pages]
+    return Answer("\n".join(paths), paths)

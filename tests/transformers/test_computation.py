@@ -265,4 +265,4 @@ def test_debug_prints_what_is_compiled(capsys, tmp_path):
         ngt.allocate_transformer("numpy").computation(x + 1, x, name="plus one")(0)
     said = capsys.readouterr().err
     assert "plus_one: " in said and "def plus_one(" in said
-    assert "def plus_one(" in (tmp_path / "plus_one.py").read_text()
+    assert "def plus_one(" in (tmp_path / "plus_one" / "8-source.py").read_text()

@@ -1,0 +1,95 @@
+"""A computation's stages as texts, for `ngraph explain` and for `DUMP=folder`, which gives each computation a folder of its own:
+
+DUMP/train/0-op-graph.txt  1-lower.txt  2-share.txt  3-simplify.txt  3-simplify.rules.txt …  9-source.py  stages.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ngraph.op_graph import text as graph_text
+from ngraph.op_graph.op import Op
+from ngraph.program import text as program_text
+from ngraph.program.program import Program
+from ngraph.rewrite.runner import Ran
+
+INDEX = "stages.json"
+_taken: dict[str, int] = {}  # folders that this process has written, and how often: two computations may have one name
+
+
+class Stage(NamedTuple):
+    """One stage: its name (`simplify.2` where a pass runs again), its text, how many ops, steps or lines it has, how often each rule
+    fired to reach it, and a line for each time."""
+
+    name: str
+    text: str
+    size: int
+    rules: Mapping[str, int]
+    fired: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.name}.py" if self.name == "source" else f"{self.name}.txt"
+
+
+def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], source: str) -> list[Stage]:
+    """Every stage of a computation, from the op-graph to the generated code."""
+    found = [
+        Stage("op-graph", graph_text.text(results), len(Op.ordered_ops(results)), {}, ""),
+        Stage("lower", program_text.text(lowered), len(lowered.steps), {}, ""),
+    ]
+    times: dict[str, int] = {}
+    for ran in history:
+        times[ran.name] = times.get(ran.name, 0) + 1
+        name = ran.name if times[ran.name] == 1 else f"{ran.name}.{times[ran.name]}"
+        found.append(Stage(name, program_text.text(ran.program), len(ran.program.steps), ran.trace.counts(), str(ran.trace)))
+    if source:
+        found.append(Stage("source", source, source.count("\n"), {}, ""))
+    return found
+
+
+def write(folder: str, name: str, stages: Sequence[Stage], seconds: Mapping[str, float]) -> str:
+    """Writes the stages into a folder of their own inside `folder`, which it gives; over those of an earlier process."""
+    place = os.path.join(folder, name)
+    _taken[place] = _taken.get(place, 0) + 1
+    if _taken[place] > 1:
+        place = f"{place}.{_taken[place]}"
+    os.makedirs(place, exist_ok=True)
+    listed: list[dict[str, Any]] = []
+    for k, stage in enumerate(stages):
+        file = f"{k}-{stage.file}"
+        _write(os.path.join(place, file), stage.text)
+        if stage.rules:
+            _write(os.path.join(place, f"{k}-{stage.name}.rules.txt"), stage.fired + "\n")
+        listed.append({"stage": stage.name, "file": file, "size": stage.size, "rules": dict(stage.rules)})
+    _write(os.path.join(place, INDEX), json.dumps({"computation": name, "seconds": dict(seconds), "stages": listed}, indent=1) + "\n")
+    return place
+
+
+def read(folder: str) -> dict[str, tuple[dict[str, float], list[Stage]]]:
+    """What `write` wrote into a folder: the seconds and stages of each computation, by the name of its folder."""
+    found = {}
+    for name in sorted(os.listdir(folder)):
+        place = os.path.join(folder, name)
+        if os.path.isfile(os.path.join(place, INDEX)):
+            index = json.loads(_read(os.path.join(place, INDEX)))
+            listed = []
+            for k, s in enumerate(index["stages"]):
+                rules = os.path.join(place, f"{k}-{s['stage']}.rules.txt")
+                fired = _read(rules).rstrip("\n") if s["rules"] else ""
+                listed.append(Stage(s["stage"], _read(os.path.join(place, s["file"])), s["size"], s["rules"], fired))
+            found[name] = (index["seconds"], listed)
+    return found
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
