@@ -208,7 +208,12 @@ class Axis:
     @property
     def label(self) -> str:
         """The name with its level: `H`, `H'` (-1), `H''` (-2), `H+1`."""
-        return self.family.name + ("'" * -self.dual if self.dual < 0 else f"+{self.dual}" if self.dual else "")
+        return self.family.name + self.mark
+
+    @property
+    def mark(self) -> str:
+        """What follows the name of a dual: `'` for each level below 0, `+1` above."""
+        return "'" * -self.dual if self.dual < 0 else f"+{self.dual}" if self.dual else ""
 
     def __repr__(self) -> str:
         length = self.length

@@ -265,7 +265,14 @@ def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
     """The axis of `x` that `axis`, an Axis or a name, means, with the length that it has there. Raises AxisError."""
     found: list[Axis]
     if isinstance(axis, str):
-        found = [a for a in x.axes if axis in (a.label, a.name)] or [a for a in x.axes if a.short_name == axis]
+        calls = (
+            [a.label for a in x.axes],
+            [f"{a.short_name}{a.mark}" for a in x.axes],
+            [a.name for a in x.axes],
+            [a.short_name for a in x.axes],
+        )
+        names = next((c for c in calls if axis in c), [])  # the exact ones first
+        found = [a for a, n in zip(x.axes, names, strict=False) if n == axis]
     else:
         found = [a for a in x.axes if a == axis]
     if len(found) != 1:
