@@ -61,6 +61,15 @@ def test_the_index_lists_every_page():
     assert {f"decisions/{os.path.basename(p)}" for p in PAGES if os.path.dirname(p) == "docs/decisions"} <= listed
 
 
+def test_pages_that_the_source_points_to_are_there():
+    missing = []
+    for file in glob.glob(os.path.join(ROOT, "ngraph", "**", "*.py"), recursive=True):
+        for name in re.findall(r"docs/[\w/.-]*\w", read(file)):
+            if not glob.glob(os.path.join(ROOT, name + "*")):
+                missing.append((file, name))
+    assert missing == []
+
+
 def test_the_error_reference_is_what_the_command_prints(golden):
     command = [sys.executable, "-m", "ngraph.tools", "errors", "--docs"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True, env=ENVIRONMENT)
