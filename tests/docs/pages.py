@@ -28,5 +28,4 @@ def rerun(path, page):
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8") as file:
-        sys.stdout.write(rerun(sys.argv[1], file.read()))
+    sys.stdout.write(rerun(sys.argv[1], sys.stdin.read()))  # the page comes in, its name is an argument
