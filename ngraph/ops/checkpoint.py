@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ngraph.errors import GraphError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.op import Body, Op, TensorType, copy_graph
+from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
 from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.ops.control import check_values, close, in_form, run_body
 from ngraph.ops.elementwise import as_op, filled, sin
@@ -64,8 +65,7 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     """`function(*inputs)`, of which nothing but the inputs is kept for derivatives: they compute it again.
 
     function: of as many ops as there are inputs; gives an op or a tuple of ops, and so does this. It may use any op from around it:
-    what it takes from there is kept too. Random ops inside draw the same numbers again. Raises GraphError where it has effects and
-    is differentiated.
+    what it takes from there is kept too. Random ops inside draw the same numbers again. Raises GraphError where it assigns or prints.
     """
     given = [as_op(x) for x in inputs]
     since = filled(0, (), dtypes.int32).serial
@@ -73,4 +73,11 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     results = function(*holes)
     outputs = [as_op(o) for o in results] if isinstance(results, (list, tuple)) else [as_op(results)]
     (body,), captured = close([(holes, outputs)], since)
+    effects = [o for o in ordered(body.outputs) if o.opdef.name in ("assign", "effect")]
+    if effects:
+        raise GraphError(
+            f"checkpoint: the function has effects: {', '.join(o.label for o in effects)}, which would happen twice",
+            line=effects[0].line,
+            fix="give the value as one more result, and assign or print it outside",
+        )
     return in_form(results, parts(checkpoint_record.build(*given, *captured, body=body)))

@@ -79,6 +79,8 @@ def _operands(pattern: str, ops: Sequence[Op]) -> tuple[list[Op], Axes]:
         others = others | rest
     unknown = [n for n in right if n != "..." and n not in meant]
     _once(right, pattern, "einsum")
+    if others and "..." not in right:
+        raise AxisError(f"einsum: {pattern!r} has ... on the left only, for {show_axes(others)}", fix="name what is to be summed")
     if unknown:
         raise AxisError(f"einsum: {', '.join(unknown)} on the right of {pattern!r} is on the left of no operand", fix="name it there")
     return renamed, Axes(a for n in right for a in (others if n == "..." else (meant[n],)))
@@ -237,7 +239,7 @@ def rearrange(x: Any, pattern: str, **lengths: Any) -> Op:
             f"rearrange: {', '.join(sorted(unlike))} stands on one side of {pattern!r} only",
             fix="ng.sum, a slice or ng.einsum take axes away, ng.broadcast adds them",
         )
-    unused = [n for n in lengths if n not in now]
+    unused = [n for n in lengths if not any(n in g for g in split)]
     if unused:
         raise AxisError(f"rearrange: {', '.join(unused)} is in no bracket of {pattern!r}")
     x = axes_with_order(x, [a for n in _flat(right) for a in (others if n == "..." else (now[n],))])

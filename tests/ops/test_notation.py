@@ -90,6 +90,7 @@ def test_einsum_by_duals_and_scopes(compute):
         ("H K, K N -> (H N)", "brackets"),
         ("H K, K Q -> H", "Q is no axis"),
         ("H K, K N -> H & N", "'& N'"),
+        ("... K, K N -> N", "... on the left only, for [H=3]"),
     ],
 )
 def test_einsum_says_what_is_wrong(pattern, said):
@@ -159,6 +160,7 @@ def test_rearrange_takes_axes_for_lengths_and_lengths_that_come_later(compute):
         ("N C Z -> N C Z", {}, "Z is no axis"),
         ("N (C -> N C", {}, "brackets"),
         ("N C -> C N", {"A": 3}, "in no bracket"),
+        ("N C -> C N", {"N": 4}, "in no bracket"),
         ("N, C -> C N", {}, "more than one tensor"),
         ("N N -> N", {}, "N stands twice"),
     ],

@@ -271,6 +271,12 @@ def test_checkpoints_in_checkpoints_and_their_second_derivatives(compute):
         np.testing.assert_allclose(g, want.detach(), rtol=1e-10)
 
 
+def test_what_would_happen_twice_is_refused():
+    x, seen = ng.placeholder([K]), ng.persistent_tensor([K])
+    with pytest.raises(GraphError, match="has effects: assign"):
+        ng.checkpoint(lambda x: ng.sequential([ng.assign(seen, x), x * 2]), x)
+
+
 def test_checkpoints_in_a_loop(compute):
     w, h = ng.placeholder([H, H - 1], dtype="float64"), ng.placeholder([H], dtype="float64")
     values = [R.normal(size=(3, 3)), R.normal(size=3)]
