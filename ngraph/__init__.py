@@ -23,6 +23,9 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     testing, util    names that users import
 """
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
 from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, UnmatchedAxesError
@@ -142,3 +145,11 @@ from ngraph.ops.state import assign, doall, persistent_tensor, placeholder, sequ
 from ngraph.ops.writing import fill, init_tensor, set_item
 
 __version__ = "0.1.0"
+
+_LATER = ("frontends", "testing", "transformers", "types")  # rooms that `ng.testing` and the like load when they are first named
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LATER:
+        return _importlib.import_module(f"ngraph.{name}")
+    raise AttributeError(f"module 'ngraph' has no attribute {name!r}")

@@ -182,7 +182,7 @@ def doall(all: Iterable[Op]) -> Op:
     return doall_record.build(*_ops_of(all))
 
 
-def sequential(ops: Iterable[Op]) -> Op:
+def sequential(ops: Iterable[Op] = ()) -> Op:
     """These one after another, each seeing what earlier ones assigned; the value is the last one's.
 
     An op runs at most once in a computation, at its place here, wherever else it is asked for.

@@ -1,0 +1,39 @@
+"""Names for `isinstance` and annotations. There is one class of ops; what kind an op is of, its record and flags say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ngraph.op_graph.axes import Axes, Axis
+from ngraph.op_graph.names import NameScope
+from ngraph.op_graph.op import Op
+from ngraph.runtime.computation import Computation
+from ngraph.transformers import Transformer
+
+
+class _Kind(type):
+    """Classes whose instances are told by a question, not by how they were made."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return bool(cls.holds(x))  # type: ignore[attr-defined]
+
+
+class TensorOp(metaclass=_Kind):
+    """Ops that have one value with axes and a dtype."""
+
+    holds = staticmethod(lambda x: isinstance(x, Op) and x.is_tensor_op)
+
+
+class AssignableTensorOp(metaclass=_Kind):
+    """Ops that hold a value: constants, placeholders, variables of all kinds."""
+
+    holds = staticmethod(lambda x: isinstance(x, Op) and (x.is_constant or x.is_state_op))
+
+
+class NameableValue(metaclass=_Kind):
+    """What `named` gives a name: ops and axes."""
+
+    holds = staticmethod(lambda x: isinstance(x, (Op, Axis)))
+
+
+__all__ = ["AssignableTensorOp", "Axes", "Axis", "Computation", "NameScope", "NameableValue", "Op", "TensorOp", "Transformer"]
