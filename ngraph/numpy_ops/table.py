@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ngraph.errors import UnsupportedError
 from ngraph.numpy_ops.lines import Call, Dims, Name, Ref, Use, Var
 from ngraph.numpy_ops.translate import Translator, entry, exact
 from ngraph.op_graph.arrays import ArrayRef
@@ -377,7 +378,12 @@ def _all_reduce(t: Translator, step: Step, kind: str, group: str) -> Ref:
 
 @entry("all_gather")
 def _all_gather(t: Translator, step: Step, axis: AxisId, out: AxisId, group: str) -> Ref:
-    x = t.input(step, 0)
+    x, here, there = t.input(step, 0), t.length(axis), t.length(out)
+    if isinstance(here, int) and isinstance(there, int) and here != there:
+        raise UnsupportedError(
+            f"{step.op} from {axis}={here} to {out}={there}: there is one process, which has all of it",
+            fix=f"give {out} the length of {axis}, or run on several processes",
+        )
     return Ref(x.var, tuple([out if a == axis else a for a in x.dims]))
 
 

@@ -204,6 +204,7 @@ def conv(
     dilation: Any = 1,
     groups: Any = (),
     out: Mapping[Any, Axis] | None = None,
+    out_axes: Any = None,
     accumulate: Any = None,
 ) -> Op:
     """Convolution along named axes; the filter is not flipped.
@@ -213,7 +214,8 @@ def conv(
     groups: axes of both that are the same index, as the channels of a depthwise convolution. All other axes of both are summed,
     but a batch axis. What only the filters have stands in the place of what is summed.
     out: other axes for the result, {axis of x: axis}; by default the spatial axes keep their names, with another length.
-    accumulate: the dtype of the sums. Raises AxisError. Source: the relation in the module's first lines.
+    out_axes: the result's axes in another order. accumulate: the dtype of the sums. Raises AxisError.
+    Source: the relation in the module's first lines.
     """
     (x, f), _ = arithmetic((x, filters), {})
     pairs = spatial if isinstance(spatial, Mapping) else {a: a for a in spatial}
@@ -229,7 +231,8 @@ def conv(
         size = window_size(a.size, r.size, strides[a], (before, after), dilations[a])
         made = checked_out(x, outs[a], size, "conv") if a in outs else a.resized(size)
         numbers.append((a, r, made, strides[a], dilations[a], 1, before))
-    return convolve(x, f, over=contracted(x, f, numbers, groups), spatial=tuple(numbers), accumulate=accumulate)
+    result = convolve(x, f, over=contracted(x, f, numbers, groups), spatial=tuple(numbers), accumulate=accumulate)
+    return result if out_axes is None else axes_with_order(result, out_axes)
 
 
 def contracted(x: Op, f: Op, spatial: Sequence[Spatial], groups: Any) -> tuple[Axis, ...]:

@@ -346,9 +346,10 @@ one_hot_record: OpDef = op(
 )
 
 
-def one_hot(x: Any, axis: Axis) -> Op:
+def one_hot(x: Any, axis: Axis, out_axes: Any = None) -> Op:
     """float32: 1 where the index along `axis`, which stands first, is the value of `x`, else 0; a value outside gives zeros.
 
-    Raises AxisError where `x` has the axis already.
+    out_axes: the result's axes in another order. Raises AxisError where `x` has the axis already.
     """
-    return one_hot_record(x, axis=axis)
+    result = one_hot_record(x, axis=axis)
+    return result if out_axes is None else axes_with_order(result, out_axes)

@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import AxisError, DTypeError
+from ngraph.errors import AxisError, DTypeError, UnsupportedError
 from ngraph.passes import default_passes
 from ngraph.program.lower import lower
 from ngraph.rewrite.runner import run
@@ -50,6 +50,13 @@ def test_constants_are_not_folded_through_them():
     """Twice two on two processes is four: only the processes together know."""
     program = run(lower([ng.all_reduce(ng.constant(2.0, [H]) * 3.0)]).program, default_passes)
     assert [s.op for s in program.steps][-1] == "all_reduce"
+
+
+@pytest.mark.parametrize("name", ["direct", "numpy"])
+def test_one_process_cannot_have_parts_of_others(name):
+    x, whole = ng.placeholder([H, N]), ng.make_axis(8, name="whole")
+    with ngt.make_transformer_factory(name)() as transformer, pytest.raises(UnsupportedError, match="N=4 to whole=8: there is one process"):
+        transformer.computation(ng.all_gather(x, N, whole), x)(np.zeros((3, 4)))
 
 
 def test_what_is_wrong():

@@ -179,5 +179,12 @@ def test_out_axes_choose_the_order_of_results(compute):
     assert [m.axes for m in made] == [(N, H), (B, H), (K,), (K,)]
     for g, e in zip(got, [(v @ w).T, v[:, [2, 0]].T, v.sum(0), np.log(np.exp(v).sum(0))], strict=True):
         np.testing.assert_allclose(g, e, rtol=1e-12)
+    f = ng.placeholder([ng.make_axis(2, name="K"), P])
+    image, taps = R.normal(size=(3, 4)), R.normal(size=(2, 6))
+    hot, filtered = ng.one_hot(index, H, out_axes=[B, H]), ng.conv(x, f, {"K": "K"}, out_axes=[P, K, H])
+    got = compute([hot, filtered], index, x, f, values=[[2, 0], image, taps])
+    np.testing.assert_array_equal(got[0], np.eye(3)[[2, 0]])
+    windows = np.lib.stride_tricks.sliding_window_view(image, 2, axis=1)
+    np.testing.assert_allclose(got[1], np.einsum("hkw,wp->pkh", windows, taps), rtol=1e-5)
     with pytest.raises(AxisError, match="no order of"):
         ng.dot(x, y, out_axes=[H])
