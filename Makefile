@@ -30,8 +30,9 @@ check: .venv-dev/installed  ## lint, format and types
 goldens: .venv-test/installed  ## rewrite expected texts and pictures; then read the diff
 	$(PYTEST) --update-goldens tests
 
-docs: .venv-test/installed  ## print the op reference and the spec's core ops from the records
+docs: .venv-test/installed  ## print the op reference, the spec's core ops and the error reference from the source
 	.venv-test/bin/ngraph ops --docs docs
+	.venv-test/bin/ngraph errors --docs > docs/errors.md
 
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }

@@ -158,6 +158,8 @@ class Printed:
         self.out.append(f"{'    ' * depth}def {name}({', '.join(map(self.name_of, lines.params))}):")
         life = Life(lines, set(written))
         for k, call in enumerate(lines.calls):
+            if call.fn == "len" and call.targets[0] not in life.uses:
+                continue  # a length that no line needs
             if call.fn in POSTFIX and life.uses.get(call.targets[0]) == 1 and call.targets[0] not in lines.results:
                 self.names[call.targets[0]] = self.call(call)
                 continue
