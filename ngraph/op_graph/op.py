@@ -229,7 +229,9 @@ class Op:
 
     @property
     def has_side_effects(self) -> bool:
-        return self.opdef.name in ("assign", "doall", "effect", "print") or any(o.has_side_effects for o in self.control_deps)
+        """Whether computing it does more than give a value; of a `sequential`, whether anything in it does."""
+        within = ordered(self.inputs) if self.opdef.name == "sequential" else ()
+        return self.opdef.name in _EFFECTS or any(o.opdef.name in _EFFECTS for o in within)
 
     @property
     def label(self) -> str:
@@ -301,6 +303,7 @@ class Op:
         return f"<{kind}{' ' + self.hint if self.hint else ''}: {what}>"
 
 
+_EFFECTS = {"assign", "doall", "effect", "print"}
 _COMMUTATIVE = {
     *("add", "multiply", "maximum", "minimum", "not_equal"),
     *(("compare", "eq"), ("bitwise", "and"), ("bitwise", "or"), ("bitwise", "xor")),

@@ -49,9 +49,9 @@ I, J = given(i_, A, B, dtype="int32"), given(j_, A, B, dtype="int32")
 # ---- what is exported -------------------------------------------------------------------------------------------------
 
 EXPORTED = """
-    absolute add as_op as_ops axes_with_order batch_size broadcast cast_axes computation constant convolution cos ctc deconvolution exp fill log
-    lookuptable make_axes make_axis negative one_hot pad persistent_tensor placeholder pooling reciprocal safelog sequential sigmoid sign sin
-    slice_along_axis sqrt square squared_L2 stack tanh temporary tensor_size tensor_slice testing value_of variable variance
+    absolute add as_op as_ops axes_with_order batch_size broadcast cast_axes computation constant convolution cos ctc deconvolution exp fill
+    log lookuptable make_axes make_axis negative one_hot pad persistent_tensor placeholder pooling reciprocal safelog sequential sigmoid
+    sign sin slice_along_axis sqrt square squared_L2 stack tanh temporary tensor_size tensor_slice testing value_of variable variance
     dot deriv sum mean max min prod argmax argmin softmax cross_entropy_multi cross_entropy_binary cross_entropy_binary_inner assign doall
     multiply subtract divide maximum minimum equal uniform normal flatten expand_dims metadata concat_along_axis map_roles cast_role
     floordivide mod power not_equal greater less greater_equal less_equal sigmoidAtomic stop_gradient L2_norm L1_norm compute_reduction_axes
