@@ -9,12 +9,13 @@ import numpy as np
 from ngraph.errors import AxisError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis, merge
+from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.elementwise import ALL, as_op, cast, floordivide, mod, not_equal
-from ngraph.ops.rearrange import broadcast, cast_axes, find_axis, iota, slice_along_axis
-from ngraph.ops.reduce import count, ordered_as
+from ngraph.ops.rearrange import broadcast, find_axis, iota, reindex
+from ngraph.ops.reduce import count
 from ngraph.ops.sorting import compact, sort_record
 from ngraph.ops.state import parts, together
 
@@ -29,9 +30,8 @@ def _top_k_type(inputs: tuple[TensorType, ...], axis: Any, out: Any, largest: bo
 def _top_k_lower(op: Op, x: Op) -> Op:
     axis, out, largest = (op.attrs[name] for name in ("axis", "out", "largest"))
     both = parts(sort_record.build(x, broadcast(iota(axis), x.axes), axis=axis, descending=largest))
-    return together.build(
-        *(ordered_as(cast_axes(slice_along_axis(t, axis, slice(len(out))), op.type[0].axes), op.type[0].axes) for t in both)
-    )
+    first = tuple([(a, Idx(out if a == axis else a)) for a in x.axes])
+    return together.build(*(reindex.build(t, axes=op.type[0].axes, index=first, guard=(), fill=0) for t in both))
 
 
 def _top_k_reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ def top_k(x: Any, axis: Axis | str, k: int | Axis, largest: bool = True) -> tupl
     """(values, indices) of the `k` largest, or smallest, elements along `axis`, in order; of equal ones the first. NaN stands last.
 
     k: how many, and then the axis keeps its name; or an axis of that length for the results. Indices are int32. The derivative goes
-    to the elements that were chosen. Raises AxisError.
+    to the elements that were chosen. Raises AxisError; a length that is still unknown is not checked: beyond it there are zeros.
     """
     x = as_op(x)
     mine = find_axis(x, axis, "top_k")

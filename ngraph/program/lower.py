@@ -96,6 +96,7 @@ class Lowering:
         self.roots = list(results)
         self.bodies: dict[Body, Program] = {}
         self.ids = ids or Ids()
+        self.is_body = ids is not None
         self.parameters = tuple(parameters)
         self.steps: list[Step] = []
         self.values: dict[Op, tuple[Value, ...]] = {}
@@ -352,13 +353,24 @@ class Lowering:
         values: tuple[Value, ...] = ()
         for part in o.inputs:
             values = self.value(part, inner)
-            for a in sorted(self.writes.get(part, ()), key=lambda op: op.serial):  # those that another sequential has run already count here too
+            for a in sorted(
+                self.writes.get(part, ()), key=lambda op: op.serial
+            ):  # those that another sequential has run already count here too
                 if a.inputs[0] not in inner.assigns:
                     inner.assigns[a.inputs[0]], inner.state[a.inputs[0]] = self.written[a.inputs[0]]
         if scope.sequential is not None:
             scope.state.update(inner.state)
             scope.assigns.update(inner.assigns)
         self.values[o] = values if o.type is not None else ()
+
+    # lengths
+    def _length(self, axis: AxisId, length: ExprLike, scope: Scope) -> ExprLike:
+        """A length over values of this program; in a body, what the program around it computes is just the length that the axis has."""
+        if not any(isinstance(leaf, expr.Run) for leaf in expr.leaves(length)):
+            return length
+        if self.is_body:
+            return Len(axis)
+        return expr.substitute(length, lambda e: expr.Run(self.value(e.of, scope)[0]) if isinstance(e, expr.Run) else e)
 
     # the whole
     def run(self, name: str) -> Lowered:
@@ -399,10 +411,7 @@ class Lowering:
             state_in.append(State(label, value))
             if variable in self.written:
                 state_out.append((label, self.written[variable][1]))
-        axes = {
-            a: expr.substitute(n, lambda e: expr.Run(self.value(e.of, top)[0]) if isinstance(e, expr.Run) else e)
-            for a, n in self.ids.axes.items()
-        }
+        axes = {a: self._length(a, n, top) for a, n in self.ids.axes.items()}
         program = Program(
             axes=axes,
             hints=self.ids.hints,

@@ -172,6 +172,41 @@ def test_top_k_and_its_gradient(compute, largest):
         ng.top_k(x, S, 7)
 
 
+def test_lengths_may_come_with_the_call(compute):
+    L, v = ng.make_axis(name="L"), np.array([3.0, 1, 0, 2])
+    x = ng.placeholder([L], dtype="float64")
+    (values, where), (found,) = ng.top_k(x, L, 2), ng.nonzero(x)
+    slope = ng.deriv(ng.sum(values * values, out_axes=()), x)
+    again = ng.checkpoint(lambda x: ng.sin(x) * x, x)
+    back = ng.deriv(ng.sum(again, out_axes=()), x)
+    got = compute([values, where, slope, found, again, back], [x], [v])
+    for g, e in zip(got, ([3, 2], [0, 3], [6, 0, 0, 4], [0, 1, 3], np.sin(v) * v, np.sin(v) + v * np.cos(v)), strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-12)
+    q = ng.placeholder([L, D], dtype="float64")
+    made = ng.attention(q, q, q, features=D, queries=L, causal=True)
+    for n in (2, 6):
+        w = R.normal(size=(n, 4))
+        expected = F.scaled_dot_product_attention(*[torch.tensor(w)] * 3, is_causal=True)
+        np.testing.assert_allclose(compute(made, [q], [w]), expected, rtol=1e-12)
+
+
+def test_what_was_found_may_be_computed_with_in_a_loop(compute):
+    """A body may have an axis whose length the program around it computes."""
+    x, v = ng.placeholder([T, S], dtype="float64"), R.normal(size=(5, 6))
+    i, j = ng.nonzero(ng.greater(x, 0.0), name="P")
+    chosen = ng.gather(x, i, j, axes=(T, S), mode="clip")
+    trips = ng.make_axis(3, name="trips")
+    last, _ = ng.scan(lambda c, _: (c * chosen, None), chosen, None, trips)
+    again = ng.checkpoint(lambda c: ng.sin(c) * c, chosen)
+    slopes = [ng.deriv(ng.sum(y, out_axes=()), x) for y in (last, again)]
+    got = compute([last, again, *slopes], [x], [v])
+    p = v[v > 0]
+    for g, e in zip(got[:2], (p**4, np.sin(p) * p), strict=True):
+        np.testing.assert_allclose(g, e, rtol=1e-12)
+    for g, e in zip(got[2:], (4 * v**3, np.sin(v) + v * np.cos(v)), strict=True):
+        np.testing.assert_allclose(g, np.where(v > 0, e, 0), rtol=1e-12)
+
+
 def test_of_equal_elements_top_k_takes_the_first():
     x = ng.placeholder([S])
     with ngt.make_transformer() as t:
