@@ -1,0 +1,3 @@
+"""Program → plan."""
+from ngraph.plan.interpret import interpret
+from ngraph.plan.planner import plan

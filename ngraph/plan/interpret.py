@@ -1,0 +1,276 @@
+"""Runs a plan on NumPy arrays, line by line: as slow and as plain as can be, so that what a plan means can be held against the oracle.
+
+Memory is what the plan says: one arena of bytes, filled with garbage, into which buffers are cut. Turns run in no good order. What a
+stage has not stored cannot be read, and what lies outside of an array cannot be read or written: ProgramError says which stage did.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import ProgramError
+from ngraph.op_graph import expr
+from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
+from ngraph.op_graph.op import TensorType
+from ngraph.op_graph.opdef import REGISTRY, Call
+from ngraph.ops.random import philox
+from ngraph.plan.kernels import Buffer, Kernel, Line, Load, Local, Plan, Read, Routine, Stage, Store, extent
+from ngraph.program.program import AxisId
+
+COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
+GARBAGE = 0xA5
+FLAT = AxisId("flat")
+TRIP, WORD = 0x9E3779B1, 0xFFFFFFFF  # docs/spec.md 6
+
+
+def interpret(
+    plan: Plan,
+    inputs: Sequence[Any],
+    state: Mapping[str, Any] | None = None,
+    lengths: Mapping[AxisId, int] | None = None,
+) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """The outputs, and the state afterwards; arguments as those of `ngraph.program.interpret`, which it never calls."""
+    run = _Run(plan, dict(lengths or {}))
+    for b, array in zip(plan.inputs, inputs, strict=True):
+        run.take(b, array)
+    given = dict(state or {})
+    for name, before, _ in plan.state:
+        run.take(before, np.array(given[name]))
+    if plan.token_in is not None:
+        run.arrays[plan.token_in] = None
+    for step in plan.steps:
+        if type(step) is Kernel:
+            run.kernel(step)
+        elif type(step) is Routine:
+            run.routine(step)
+    given.update({name: run.arrays[after] for name, _, after in plan.state})
+    return [run.arrays[b] for b in plan.outputs], given
+
+
+class _Run:
+    """The arrays so far, and the lengths of the symbols."""
+
+    def __init__(self, plan: Plan, lengths: dict[AxisId, int]):
+        self.plan, self.lengths = plan, lengths
+        self.arena = np.full(plan.arena, GARBAGE, np.uint8)
+        self.arrays: dict[Buffer, Any] = {}
+        for b in plan.buffers:
+            if b.value is not None:
+                self.arrays[b] = b.value.array
+
+    def take(self, b: Buffer, array: Any) -> None:
+        array = np.asarray(array)
+        for a, n in zip(b.axes, array.shape, strict=True):
+            if self.plan.axes[a] == Len(a):
+                self.lengths.setdefault(a, n)
+        self.arrays[b] = array
+
+    def length(self, axis: AxisId) -> int:
+        return self.plan.length(axis, self.lengths, lambda b: int(self.arrays[b]))
+
+    def shape(self, b: Buffer) -> tuple[int, ...]:
+        return tuple([extent(d, self.length(d[0])) for d in b.dims])
+
+    def place(self, b: Buffer) -> np.ndarray:
+        """The memory of a buffer that is about to be filled."""
+        if b.shares is not None:
+            self.arrays[b] = self.arrays[b.shares]
+        elif b.offset is not None:
+            n = int(np.prod(self.shape(b), dtype=np.int64)) * b.dtype.np.itemsize
+            self.arrays[b] = self.arena[b.offset : b.offset + n].view(b.dtype.np).reshape(self.shape(b))
+        else:
+            self.arrays[b] = np.full(self.shape(b), GARBAGE, np.uint8).astype(b.dtype.np)
+        return self.arrays[b]
+
+    # routines
+    def routine(self, step: Routine) -> None:
+        """A core op by its record, with results that lie where the plan says; bodies are plans."""
+        record = REGISTRY[step.op]
+        attrs = {k: self.settled(a) for k, a in step.attrs.items()}
+        types = tuple([TensorType(b.axes, b.dtype) for b in step.inputs])
+        results = tuple([TensorType(b.axes, b.dtype) for b in step.results])
+        if record.reference is None:
+            raise ProgramError(f"{step.op} has no reference to run")
+        arrays = [None if self.arrays[b] is None else np.array(self.arrays[b]) for b in step.inputs]
+        got = record.reference(Call(attrs, types, results, self.length, self.body), *arrays)
+        for b, array in zip(step.results, got if type(got) in (tuple, list) else (got,), strict=True):
+            self.arrays[b] = None if b.dtype.np is None else np.asarray(array)
+        for b in step.results:
+            array = self.arrays[b]
+            if array is not None:
+                array = array[tuple([slice(self.length(a)) for a in b.axes])]
+                self.place(b)[...] = array
+
+    def body(self, plan: Plan, arrays: Sequence[Any]) -> list[Any]:
+        known = {a: self.length(a) for a, n in plan.axes.items() if n == Len(a) and a in self.plan.axes}
+        return interpret(plan, arrays, lengths=known)[0]
+
+    def settled(self, a: Any) -> Any:
+        if isinstance(a, tuple):
+            return tuple([self.settled(x) for x in a])
+        if isinstance(a, Expr):
+            return expr.substitute(a, lambda x: int(self.arrays[x.of]) if type(x) is Load else x)
+        return a
+
+    # kernels
+    def kernel(self, kernel: Kernel) -> None:
+        stored: set[Buffer] = set()
+        for b in kernel.targets:
+            self.place(b)
+        counts = [-(-self.length(a) // b) for a, b in kernel.loops]
+        turns = list(itertools.product(*map(range, counts)))
+        turns = turns[1::2] + turns[0::2][::-1]  # they are parallel: no order may matter
+        targets = {s.target for stage in kernel.stages for s in stage.to}
+        for turn in turns:
+            stored.clear()
+            for k, stage in enumerate(kernel.stages):
+                for r in stage.reads():
+                    if r.source in targets and r.source not in stored:
+                        raise ProgramError(f"stage {k} reads {r.source.name}, which no stage before it stores")
+                _Turn(self, kernel, turn).stage(stage)
+                stored.update([s.target for s in stage.to])
+
+
+class _Turn:
+    """One stage in one turn: where it starts along each axis, and how far it goes."""
+
+    def __init__(self, run: _Run, kernel: Kernel, turn: tuple[int, ...]):
+        self.run = run
+        self.start = {a: t * b for (a, b), t in zip(kernel.loops, turn, strict=True)}
+        self.block = dict(kernel.loops)
+
+    def extent(self, a: AxisId) -> int:
+        n = self.run.length(a)
+        return min(self.block[a], n - self.start[a]) if a in self.block else n
+
+    def stage(self, stage: Stage) -> None:
+        axes = (*stage.free, *stage.reduced)
+        shape = tuple([self.extent(a) for a in axes])
+        lines: dict[int, np.ndarray] = {}
+        for k, line in enumerate(stage.before):
+            lines[k] = self.line(line, axes, shape, lines)
+        ends = shape[: len(stage.free)]
+        dims = tuple(range(len(ends), len(shape)))
+        for k, c in enumerate(stage.combine, len(stage.before)):
+            lines[k] = _combined(c.kind, lines[c.line], dims, c.dtype)
+        after: dict[int, np.ndarray] = {k: v for k, v in lines.items() if k >= len(stage.before)}
+        for k, line in enumerate(stage.after, len(stage.before) + len(stage.combine)):
+            after[k] = self.line(line, stage.free, ends, after)
+        for s in stage.to:
+            early = s.line < len(stage.before)
+            self.store(s, axes if early else stage.free, shape if early else ends, lines if early else after)
+
+    def line(self, line: Line, axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]) -> np.ndarray:
+        if line.op == "number":
+            return np.broadcast_to(np.array(line.attrs["value"]).astype(line.dtype.np), shape)
+        if line.op == "index":
+            return np.broadcast_to(self.whole(line.attrs["value"], axes, lines), shape).astype(line.dtype.np)
+        if line.op == "guard":
+            return self.holds(line.attrs["guard"], axes, shape, lines)
+        if line.op == "read":
+            assert line.read is not None
+            return self.read(line.read, axes, shape, lines)
+        args = [np.ascontiguousarray(lines[k]).ravel() for k in line.args]
+        n = int(np.prod(shape, dtype=np.int64))
+        if line.op == "random_bits":
+            return _random(line, args).reshape(shape)
+        types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
+        attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
+        call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)
+        reference = REGISTRY[line.op].reference
+        assert reference is not None
+        made = np.asarray(reference(call, *args))
+        if made.dtype != line.dtype.np:
+            raise ProgramError(f"a line {line.op} gives {made.dtype} where the plan says {line.dtype}")
+        return made.reshape(shape)
+
+    # indices
+    def whole(self, e: ExprLike, axes: tuple[AxisId, ...], lines: dict[int, np.ndarray]) -> Any:
+        """An expression at every index, as something that broadcasts."""
+
+        def leaf(x: Leaf) -> Any:
+            if type(x) is Idx:
+                if x.of in axes:
+                    along = np.arange(self.extent(x.of), dtype=np.int64) + self.start.get(x.of, 0)
+                    return along.reshape([-1 if a == x.of else 1 for a in axes])
+                if self.block.get(x.of) != 1:
+                    raise ProgramError(f"index {x.of} is neither an axis of the stage nor a loop")
+                return self.start[x.of]
+            if type(x) is Load:
+                return lines[x.of].astype(np.int64) if type(x.of) is int else int(self.run.arrays[x.of])
+            return self.run.length(x.of)
+
+        return expr.evaluate(e, leaf)
+
+    def holds(
+        self, guard: tuple[ExprLike, ...], axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]
+    ) -> np.ndarray:
+        ok = np.ones(shape, bool)
+        for e in guard:
+            ok = ok & (self.whole(e, axes, lines) >= 0)
+        return ok
+
+    def places(
+        self, b: Buffer, index: Mapping[AxisId, ExprLike], ok: np.ndarray, axes: tuple[AxisId, ...], lines: dict[int, np.ndarray]
+    ) -> tuple[np.ndarray, ...]:
+        """The position along each dim, where `ok`."""
+        found = []
+        for (a, div, mod), n in zip(b.dims, self.run.arrays[b].shape, strict=True):
+            at = np.broadcast_to(self.whole(index[a], axes, lines), ok.shape)[ok]
+            if type(b) is Local:  # counts from the start of the turn
+                at = at - (self.start.get(a, 0) if self.block.get(a, 1) > 1 else 0)
+            at = at // div if mod is None else at // div % mod
+            if at.size and (at.min() < 0 or at.max() >= n):
+                raise ProgramError(f"{b.name} has {n} places along {a}, and is asked for {at.min()} to {at.max()}")
+            found.append(at)
+        return tuple(found)
+
+    def read(self, r: Read, axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]) -> np.ndarray:
+        ok = self.holds(r.guard, axes, shape, lines)
+        made = np.full(shape, np.array(r.fill).astype(r.source.dtype.np) if r.guard else 0, r.source.dtype.np)
+        made[ok] = self.run.arrays[r.source][self.places(r.source, r.index, ok, axes, lines)]
+        return made
+
+    def store(self, s: Store, axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]) -> None:
+        b = s.target
+        if type(b) is Local and s.combine == "set":
+            old = self.run.arrays.get(b)
+            size = tuple([extent(d, self.extent(d[0])) for d in b.dims])
+            if old is None or old.shape != size or not s.guard:
+                self.run.arrays[b] = np.full(size, GARBAGE, np.uint8).astype(b.dtype.np) if old is None or old.shape != size else old
+        ok = self.holds(s.guard, axes, shape, lines)
+        at, array, value = self.places(b, s.index, ok, axes, lines), self.run.arrays[b], np.broadcast_to(lines[s.line], shape)[ok]
+        if not at:  # a scalar as an array of one
+            array, at = array.reshape(1), (np.zeros(value.size, np.int64),)
+        if s.combine == "set":
+            array[at] = value
+        else:
+            with np.errstate(all="ignore"):
+                COMBINE[s.combine].at(array, at, value)
+
+
+def _combined(kind: str, x: np.ndarray, dims: tuple[int, ...], dtype: DType) -> np.ndarray:
+    """A reduction; nothing gives 0, 1, the lowest, the highest."""
+    with np.errstate(all="ignore"):
+        if kind in ("add", "multiply"):
+            return np.asarray(COMBINE[kind].reduce(x, axis=dims, dtype=dtype.np))
+        edge = np.array(dtype.lowest if kind == "max" else dtype.highest).astype(dtype.np)
+        return np.asarray(COMBINE[kind].reduce(x, axis=dims, initial=edge[()])).astype(dtype.np)
+
+
+def _random(line: Line, args: Sequence[np.ndarray]) -> np.ndarray:
+    """Words of Philox, one at each place; seed, step and trips are the same at all of them."""
+    if not args[-1].size:
+        return np.zeros(0, np.uint32)
+    seed, step, *trips = [int(a[0]) for a in args[:-1]]
+    mixed = 0
+    for t in trips:
+        mixed = (mixed * TRIP + t + 1) & WORD
+    at = args[-1]
+    words = philox(((at // 4).astype(np.uint64), step & WORD, line.attrs["stream"], mixed), (seed & WORD, seed >> 32))
+    return np.stack(np.broadcast_arrays(*words))[at % 4, np.arange(at.size)]

@@ -1,0 +1,351 @@
+"""The nouns of a plan: what a kernel, a stage, a read and a buffer are.
+
+    Plan   = axes · buffers · steps (Kernel | Routine …) · inputs · state · outputs · arena
+    Kernel = loops ((axis, block) …) · stages (Stage …) · origin
+    Stage  = free axes · reduced axes · before (Line …) · combine (Combine …) · after (Line …) · to (Store …) · depth
+    Read   = source Buffer | Local · {axis: Expr} · guard (Expr …) · fill
+
+A stage's lines, then its accumulators, then the lines of `after` are numbered through; a line names others by number. An index is an
+Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one turn for each combination of blocks.
+A block of 1 removes the axis from the stages; a larger one leaves an axis of that length in them, the last one cut off at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
+from ngraph.op_graph.op import Origin, TensorType
+from ngraph.program.program import AxisId
+
+Dim = tuple[AxisId, int, int | None]  # the digit `index // div % mod` of an axis
+
+
+class Load(Leaf):
+    """The whole number that a line has at this index; in a graph of nodes, that a read gives."""
+
+    __slots__ = ()
+
+
+class Buffer:
+    """Memory that kernels share: what comes in, goes out, is kept, or lies in the arena.
+
+    home      "input", "state", "output", "constant", "arena" (at `offset`), "run" (its size is known at run time only)
+    dims      which digits of which axes, outermost first; strides in elements
+    shares    the buffer whose memory this one takes over: a state's new value in the place of the old
+    """
+
+    __slots__ = ("name", "dims", "dtype", "home", "offset", "strides", "bytes", "value", "shares")
+
+    def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, home: str, value: ArrayRef | None = None):
+        self.name, self.dims, self.dtype, self.home, self.value = name, dims, dtype, home, value
+        self.offset: int | None = None
+        self.strides: tuple[int, ...] | None = None
+        self.bytes: int | None = None
+        self.shares: Buffer | None = None
+
+    @property
+    def axes(self) -> tuple[AxisId, ...]:
+        return tuple(dict.fromkeys([a for a, _, _ in self.dims]))
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(self.axes, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}: {self.dtype.name}[{', '.join(self.axes)}]>"
+
+
+class Local(Buffer):
+    """Memory of one turn: a register, a row, a panel. Lives until the stage that fills it runs again. Indices count from the turn's start."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType):
+        super().__init__(name, dims, dtype, "local")
+
+
+class Read:
+    """One element of a source at each index; `fill` where a guard is negative."""
+
+    __slots__ = ("source", "index", "guard", "fill", "_axes", "_straight")
+
+    def __init__(self, source: Any, index: dict[AxisId, ExprLike], guard: tuple[ExprLike, ...] = (), fill: Any = 0):
+        self.source, self.index, self.guard, self.fill = source, index, guard, fill
+        self._axes: frozenset[AxisId] | None = None
+        self._straight: frozenset[AxisId] | None = None
+
+    @property
+    def axes(self) -> frozenset[AxisId]:
+        """The axes that it moves along."""
+        if self._axes is None:
+            self._axes = frozenset(a for e in (*self.index.values(), *self.guard) for a in moving(e))
+        return self._axes
+
+    @property
+    def straight(self) -> frozenset[AxisId]:
+        """The axes of the source that are read at the reader's own index of that name."""
+        if self._straight is None:
+            self._straight = frozenset(a for a, e in self.index.items() if type(e) is Idx and e.of == a)
+        return self._straight
+
+    def at(self, index: Mapping[AxisId, ExprLike]) -> Read:
+        """The same read where each `Idx` of an axis in `index` is that expression."""
+        moved = {a: placed(e, index) for a, e in self.index.items()}
+        return Read(self.source, moved, tuple([placed(g, index) for g in self.guard]), self.fill)
+
+
+def moving(e: ExprLike) -> Iterable[AxisId]:
+    """The axes along which an expression moves, those of reads inside it too."""
+    for leaf in expr.leaves(e):
+        if type(leaf) is Idx:
+            yield leaf.of
+        elif type(leaf) is Load and type(leaf.of) is Read:
+            yield from leaf.of.axes
+
+
+def loads(e: ExprLike) -> Iterable[Any]:
+    """What an expression loads."""
+    return (leaf.of for leaf in expr.leaves(e) if type(leaf) is Load)
+
+
+def placed(e: ExprLike, index: Mapping[AxisId, ExprLike]) -> ExprLike:
+    """An expression at another index."""
+
+    def leaf(x: Leaf) -> ExprLike:
+        if type(x) is Idx:
+            return index.get(x.of, x)
+        if type(x) is Load and type(x.of) is Read:
+            return Load(x.of.at(index))
+        return x
+
+    return expr.substitute(e, leaf)
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One scalar operation on lines before it: an elementwise op, or `read`, `number`, `index`, `copy`, `random_bits`."""
+
+    op: str
+    args: tuple[int, ...]
+    dtype: DType
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    read: Read | None = None
+
+
+@dataclass(frozen=True)
+class Combine:
+    """An accumulator: a line's values over the reduced axes, under `add multiply max min`."""
+
+    kind: str
+    line: int
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """Where a line's value goes; `combine` other than "set" folds it into what is there. Nothing is stored where a guard is negative."""
+
+    line: int
+    target: Buffer
+    index: dict[AxisId, ExprLike]
+    guard: tuple[ExprLike, ...] = ()
+    combine: str = "set"
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """One loop nest. It runs when one of the first `depth` loops has moved."""
+
+    free: tuple[AxisId, ...]
+    reduced: tuple[AxisId, ...]
+    before: tuple[Line, ...]
+    combine: tuple[Combine, ...]
+    after: tuple[Line, ...]
+    to: tuple[Store, ...]
+    depth: int
+
+    def lines(self) -> Iterable[tuple[int, Line]]:
+        """All lines with their numbers."""
+        yield from enumerate(self.before)
+        yield from enumerate(self.after, len(self.before) + len(self.combine))
+
+    def reads(self) -> Iterable[Read]:
+        return (line.read for _, line in self.lines() if line.read is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Stages that run one after another in every turn of the loops."""
+
+    loops: tuple[tuple[AxisId, int], ...]
+    stages: tuple[Stage, ...]
+    origin: tuple[Origin, ...] = ()
+    seconds: float = field(default=0.0, compare=False)  # predicted
+
+    @property
+    def sources(self) -> tuple[Buffer, ...]:
+        """The buffers that it reads and that were there before."""
+        stored = {s.target for stage in self.stages for s in stage.to}
+        return tuple(dict.fromkeys([r.source for s in self.stages for r in s.reads() if r.source not in stored]))
+
+    @property
+    def targets(self) -> tuple[Buffer, ...]:
+        """The buffers that it fills, Locals left out."""
+        return tuple(dict.fromkeys([t.target for s in self.stages for t in s.to if type(t.target) is Buffer]))
+
+
+@dataclass(frozen=True, eq=False)
+class Routine:
+    """A core op that is no loop nest, or not one yet: control flow over sub-plans, sorting, running totals, effects."""
+
+    op: str
+    inputs: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    attrs: Mapping[str, Any]
+    origin: tuple[Origin, ...] = ()
+
+
+PlanStep = Kernel | Routine
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a plan needs beside its arguments, in bytes."""
+
+    arena: int
+    constants: int
+    state: int
+    outputs: int
+
+
+@dataclass(eq=False)
+class Plan:
+    """Kernels over buffers, in the order in which they run. `state`: (name, buffer before, buffer after), the same one where in place."""
+
+    axes: dict[AxisId, ExprLike]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[PlanStep, ...]
+    inputs: tuple[Buffer, ...]
+    state: tuple[tuple[str, Buffer, Buffer], ...]
+    outputs: tuple[Buffer, ...]
+    token_in: Buffer | None = None
+    token_out: Buffer | None = None
+    arena: int = 0
+    name: str = "program"
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple([s for s in self.steps if type(s) is Kernel])
+
+    @property
+    def memory(self) -> Memory:
+        """Bytes of the arena, of constants, of state, of results; buffers of unknown size do not count."""
+
+        def total(buffers: Iterable[Buffer]) -> int:
+            return sum(b.bytes or 0 for b in dict.fromkeys(buffers) if b.shares is None)
+
+        state = total(b for _, before, after in self.state for b in (before, after))
+        return Memory(self.arena, total(b for b in self.buffers if b.home == "constant"), state, total(self.outputs))
+
+    def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Any], int] | None = None) -> int:
+        """The number of elements of an axis, given those of the symbols and what buffers hold. Raises LookupError where that is not enough."""
+
+        def leaf(e: Leaf) -> int:
+            if type(e) is Len:
+                own = self.axes[e.of]
+                if isinstance(own, int):
+                    return own
+                if e.of in lengths:
+                    return lengths[e.of]
+                if own != e:
+                    return int(expr.evaluate(own, leaf))
+            if type(e) is Load and run is not None:
+                return run(e.of)
+            raise LookupError(f"{e!r} has no value here")
+
+        return leaf(Len(axis))
+
+
+def dims_of(axes: Iterable[AxisId]) -> tuple[Dim, ...]:
+    """One dim for each axis, in order."""
+    return tuple([(a, 1, None) for a in axes])
+
+
+def extent(dim: Dim, length: int) -> int:
+    """How many places a dim has."""
+    _, div, mod = dim
+    n = -(-length // div)
+    return n if mod is None else min(n, mod)
+
+
+def straight(axes: Iterable[AxisId]) -> dict[AxisId, ExprLike]:
+    """Every axis at its own index."""
+    return {a: Idx(a) for a in axes}
+
+
+def affine(e: ExprLike) -> tuple[dict[AxisId, int], int] | None:
+    """({axis: coefficient}, constant); None for what is not a sum of multiples of indices."""
+    if isinstance(e, int):
+        return {}, e
+    if type(e) is Idx:
+        return {e.of: 1}, 0
+    if type(e) is not expr.Bin or e.op not in ("+", "-", "*"):
+        return None
+    a, b = affine(e.a), affine(e.b)
+    if a is None or b is None:
+        return None
+    if e.op == "*":
+        if a[0] and b[0]:
+            return None
+        (moves, start), factor = (a, b[1]) if a[0] else (b, a[1])
+        return {k: c * factor for k, c in moves.items() if c * factor}, start * factor
+    sign = 1 if e.op == "+" else -1
+    moves = dict(a[0])
+    for k, c in b[0].items():
+        moves[k] = moves.get(k, 0) + c * sign
+    return {k: c for k, c in moves.items() if c}, a[1] + b[1] * sign
+
+
+def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, float]:
+    """The least and the greatest value of an expression; infinite where that is not known."""
+    unknown = (-math.inf, math.inf)
+    if isinstance(e, int):
+        return e, e
+    if type(e) in (Idx, Len):
+        n = length(e.of)  # type: ignore[union-attr]
+        top = math.inf if n is None else n
+        return (0, max(top - 1, 0)) if type(e) is Idx else ((0, top) if n is None else (n, n))
+    form = affine(e)
+    if form is not None:  # an index that stands twice counts once
+        low = high = float(form[1])
+        for a, c in form[0].items():
+            n = length(a)
+            far = c * (math.inf if n is None else max(n - 1, 0)) if n != 1 else 0
+            low, high = low + min(0, far), high + max(0, far)
+        return low, high
+    if type(e) is not expr.Bin:
+        return unknown
+    (a, b), (c, d) = bounds(e.a, length), bounds(e.b, length)
+    if e.op == "+":
+        return a + c, b + d
+    if e.op == "-":
+        return a - d, b - c
+    if e.op in ("min", "max"):
+        f = min if e.op == "min" else max
+        return f(a, c), f(b, d)
+    if math.inf in (abs(a), abs(b), abs(c), abs(d)):
+        return (0, d - 1) if e.op == "%" and c == d > 0 else unknown
+    if e.op == "*":
+        corners = (a * c, a * d, b * c, b * d)
+        return min(corners), max(corners)
+    if c != d or c <= 0:
+        return unknown
+    return (a // c, b // c) if e.op == "//" else ((a, b) if 0 <= a and b < c else (0, c - 1))
+

@@ -1,0 +1,478 @@
+"""Program → nodes: scalar operations over spaces of axes, with reads at indices. What moves data becomes the index of a read.
+
+    elem     one scalar operation at every index of `axes`
+    reduce   its one argument over `axes` and `reduced`, combined
+    join     one array from parts, each written at an index of its own: concat, scatter
+    routine  a core op that is no loop nest; its results are nodes `part`
+
+Rules stand in a table by core op; only those that are no elementwise operation need one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
+from ngraph.op_graph.op import Origin
+from ngraph.op_graph.opdef import REGISTRY
+from ngraph.plan.kernels import Load, Read, bounds, placed, straight
+from ngraph.program.program import AxisId, Program, Step, Value
+
+ELEMENTS = frozenset(
+    (
+        "cast bitcast add subtract multiply divide remainder power maximum minimum compare bitwise where abs floor round exp expm1 log "
+        "log1p sqrt sin cos tanh atan erf"
+    ).split()
+)
+# what one element costs, in vector instructions; what is not here costs one
+WEIGHT = {"exp": 9, "expm1": 14, "tanh": 14, "erf": 18, "log": 12, "log1p": 14, "divide": 5, "remainder": 8, "sqrt": 6, "power": 25}
+WEIGHT |= {"sin": 14, "cos": 14, "atan": 18, "random_bits": 30, "copy": 0}
+GUESS = 64  # elements along an axis whose length nobody knows
+
+
+class Number(NamedTuple):
+    """The same everywhere."""
+
+    value: Any
+    dtype: DType
+
+    def at(self, index: Any) -> Number:
+        return self
+
+
+class Index(NamedTuple):
+    """A whole number that follows from the index."""
+
+    value: ExprLike
+    dtype: DType
+
+    def at(self, index: Any) -> Index:
+        return Index(placed(self.value, index), self.dtype)
+
+
+Arg = Read | Number | Index
+
+
+class Part(NamedTuple):
+    """A part of a join: over which axes, what, where to, and how it meets what is there."""
+
+    axes: tuple[AxisId, ...]
+    arg: Arg
+    index: dict[AxisId, ExprLike]
+    guard: tuple[ExprLike, ...] = ()
+    combine: str = "set"
+
+
+class Node:
+    """See the module. `number` orders nodes as their steps stand in the program; `buffer` is where others find a result."""
+
+    __slots__ = (
+        "number kind op args axes reduced dtype attrs parts origin users result state space loopable size bytes weight reads hint"
+    ).split()
+
+    number: int
+    size: int
+    bytes: int
+
+    def __init__(
+        self,
+        kind: str,
+        op: str,
+        args: Sequence[Arg],
+        axes: tuple[AxisId, ...],
+        dtype: DType,
+        reduced: tuple[AxisId, ...] = (),
+        attrs: dict[str, Any] | None = None,
+        parts: tuple[Part, ...] = (),
+    ):
+        self.kind, self.op, self.args, self.axes, self.dtype, self.reduced = kind, op, tuple(args), axes, dtype, reduced
+        self.attrs, self.parts = attrs or {}, parts
+        self.origin: tuple[Origin, ...] = ()
+        self.users: list[Node] = []
+        self.result = False  # leaves the program
+        self.state = ""  # the state that it becomes
+        self.hint = ""
+        self.space = frozenset((*axes, *reduced))
+        self.loopable = self.space
+        for p in parts:  # turns may share what every part writes at its own index
+            self.loopable &= {a for a, e in p.index.items() if type(e) is Idx and e.of == a}
+        self.reads = tuple(_reads([*args, *(p.arg for p in parts)], [e for p in parts for e in (*p.index.values(), *p.guard)]))
+        self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.op} {self.number}: {self.dtype.name}[{', '.join(self.axes)}]>"
+
+
+def _reads(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
+    """All reads of arguments and expressions, those inside indices too."""
+    found: list[Read] = []
+    todo: list[Any] = [*args]
+    exprs = list(exprs)
+    while todo or exprs:
+        for e in exprs:
+            todo += [leaf.of for leaf in expr.leaves(e) if type(leaf) is Load]
+        exprs = []
+        for a in todo:
+            if type(a) is Read:
+                found.append(a)
+                exprs += [e for e in (*a.index.values(), *a.guard) if type(e) is not int and type(e) is not Idx]
+            elif type(a) is Index:
+                exprs.append(a.value)
+        todo = []
+    return found
+
+
+class Graph:
+    """The nodes of a program, in order, and what its values are made of."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.nodes: list[Node] = []
+        self.at: dict[Value, Arg] = {}
+        self.sources: list[Value] = list(program.sources())
+        self.origin: tuple[Origin, ...] = ()
+        self.lengths: dict[AxisId, int | None] = {}
+        self.outputs: list[Any] = []
+        self.state: list[tuple[str, Value, Any]] = []
+        self.token: Any = None
+        for v in self.sources:
+            self.at[v] = Read(v, straight(v.axes))
+        for step in program.steps:
+            self.origin = step.origin
+            RULES.get(step.op, _element if step.op in ELEMENTS else _routine)(self, step)
+        self._finish()
+
+    # lengths
+    def known(self, a: AxisId) -> int | None:
+        """The length of an axis, if the plan knows it."""
+        if a not in self.lengths:
+            try:
+                self.lengths[a] = self.program.length(a)
+            except LookupError:
+                self.lengths[a] = None
+        return self.lengths[a]
+
+    def length(self, a: AxisId) -> ExprLike:
+        n = self.known(a)
+        return Len(a) if n is None else n
+
+    def guess(self, a: AxisId) -> int:
+        n = self.known(a)
+        return GUESS if n is None else n
+
+    # making nodes
+    def node(self, kind: str, op: str, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType, **fields: Any) -> Read:
+        """A new node, as a read of it at its own index."""
+        n = Node(kind, op, args, axes, dtype, **fields)
+        n.number, n.origin = len(self.nodes), self.origin
+        self.nodes.append(n)
+        return Read(n, straight(axes))
+
+    def elem(self, op: str, *args: Arg, axes: tuple[AxisId, ...], dtype: DType, **attrs: Any) -> Read:
+        return self.node("elem", op, args, axes, dtype, attrs=attrs)
+
+    def cast(self, x: Arg, axes: tuple[AxisId, ...], dtype: DType) -> Arg:
+        return x if dtype_of(x) is dtype else self.elem("cast", x, axes=axes, dtype=dtype)
+
+    def reduce(self, kind: str, x: Arg, axes: tuple[AxisId, ...], over: tuple[AxisId, ...], dtype: DType) -> Arg:
+        """`x`, as `dtype`, over `over`, which may be no axes."""
+        x = self.cast(x, (*axes, *over), dtype)
+        return self.node("reduce", kind, [x], axes, dtype, reduced=over) if over else x
+
+    def whole(self, x: Arg, axes: tuple[AxisId, ...]) -> Read:
+        """A read of a value that lies somewhere, whole, in this order of axes."""
+        if type(x) is Read and not x.guard and x.source.axes == axes and x.straight.issuperset(axes):
+            return x
+        return self.elem("copy", x, axes=axes, dtype=dtype_of(x))
+
+    def guarded(self, x: Arg, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], guard: Iterable[ExprLike], fill: Any) -> Arg:
+        """`x`, whose axes are `axes`, at another index; `fill` where a guard is negative."""
+        guards = tuple([g for g in dict.fromkeys(guard) if not bounds(g, self.known)[0] >= 0])
+        if guards and (type(x) is not Read or (x.guard and repr(x.fill) != repr(fill))):
+            x = self.elem("copy", x, axes=axes, dtype=dtype_of(x))
+        made = x.at(index)
+        return Read(made.source, made.index, made.guard + guards, fill) if guards and type(made) is Read else made
+
+    def moved(self, x: Arg, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], guard: Iterable[ExprLike], fill: Any) -> Arg:
+        """The same, with `fill` also where an index lies outside."""
+        guards = [*guard]
+        for a, e in index.items():
+            guards += (e, self.length(a) - 1 - e)
+        return self.guarded(x, axes, index, guards, fill)
+
+    def number(self, x: Arg, axes: tuple[AxisId, ...]) -> ExprLike:
+        """An argument of whole numbers as an expression."""
+        if type(x) is Number:
+            return int(x.value)
+        if type(x) is Index and x.dtype.bits >= 32:
+            return x.value
+        return Load(x if type(x) is Read else self.elem("copy", x, axes=axes, dtype=dtype_of(x)))
+
+    def settled(self, e: Any) -> Any:
+        """An expression with its run-time numbers as loads."""
+        return expr.substitute(e, lambda x: self.number(self.at[x.of], ()) if type(x) is Run else x) if isinstance(e, Expr) else e
+
+    # the end
+    def _finish(self) -> None:
+        p, taken = self.program, set()
+        self.origin = p.steps[-1].origin if p.steps else ()
+        kept: dict[Value, Read] = {}
+        for v in p.outputs:
+            if v not in kept:
+                r = self.whole(self.at[v], v.axes)
+                if not isinstance(r.source, Node) or r.source in taken:
+                    r = self.elem("copy", r, axes=v.axes, dtype=v.dtype)
+                kept[v] = r
+                taken.add(r.source)
+                r.source.result, r.source.hint = True, v.hint or r.source.hint
+            self.outputs.append(kept[v].source)
+        before = {s.name: s.value for s in p.state_in}
+        for name, v in p.state_out:
+            old = before[name]
+            if v is old:
+                continue
+            r = self.whole(self.at[v], old.axes)
+            if not isinstance(r.source, Node) or r.source in taken:
+                r = self.elem("copy", self.at[v], axes=old.axes, dtype=old.dtype)
+            taken.add(r.source)
+            r.source.result, r.source.state, r.source.hint = True, name, r.source.hint or name
+            self.state.append((name, old, r.source))
+        if p.token_out is not None:
+            self.token = self.at[p.token_out].source  # type: ignore[union-attr]
+        for a, length in p.axes.items():
+            if isinstance(length, Expr) and self.known(a) is None:  # lengths that steps find
+                for leaf in expr.leaves(length):
+                    if type(leaf) is Run:
+                        self.run_length(leaf.of)
+        self._drop()
+
+    def run_length(self, v: Value) -> None:
+        """A number that a length needs has to lie in memory."""
+        x = self.whole(self.at[v], ())
+        if isinstance(x.source, Node):
+            x.source.result = True
+        self.at[v] = x
+
+    def _drop(self) -> None:
+        """Keeps what somebody needs, and says who reads what."""
+        needed: set[Node] = set()
+        todo = [n for n in self.nodes if n.result or n.kind in ("routine", "part")]
+        while todo:
+            n = todo.pop()
+            if n not in needed:
+                needed.add(n)
+                todo += [r.source for r in n.reads if isinstance(r.source, Node)]
+        self.nodes = [n for n in self.nodes if n in needed]
+        for k, n in enumerate(self.nodes):
+            n.number, n.users = k, []
+            n.size = math.prod([self.guess(a) for a in (*n.axes, *n.reduced)])
+            n.bytes = math.prod([self.guess(a) for a in n.axes]) * (n.dtype.bits // 8)
+            for r in n.reads:
+                if isinstance(r.source, Node) and (not r.source.users or r.source.users[-1] is not n):
+                    r.source.users.append(n)
+
+
+def dtype_of(x: Arg) -> DType:
+    return x.source.dtype if type(x) is Read else x.dtype  # type: ignore[union-attr]
+
+
+# ---- one rule for each core op that is no scalar operation ----------------------------------------------------------------
+
+
+def _element(g: Graph, s: Step) -> None:
+    attrs = {k: a for k, a in s.attrs.items() if k != "dtype"}
+    g.at[s.result] = r = g.elem(s.op, *[g.at[v] for v in s.inputs], axes=s.result.axes, dtype=s.result.dtype, **attrs)
+    r.source.hint = s.result.hint
+
+
+def _constant(g: Graph, s: Step) -> None:
+    value, axes, dtype = s.attrs["value"], s.attrs["axes"], s.attrs["dtype"]
+    if type(value) is ArrayRef:
+        g.at[s.result] = Read(Constant(value, axes, dtype), straight(axes))
+    elif isinstance(value, Expr):
+        g.at[s.result] = g.cast(Index(g.settled(value), dtypes.int64), (), dtype)
+    else:
+        g.at[s.result] = Number(value, dtype)
+
+
+class Constant:
+    """An array by reference, as a source of reads; the same array with the same axes is the same constant."""
+
+    __slots__ = ("value", "axes", "dtype")
+
+    def __init__(self, value: ArrayRef, axes: tuple[AxisId, ...], dtype: DType):
+        self.value, self.axes, self.dtype = value, axes, dtype
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Constant and other.value == self.value and other.axes == self.axes
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.axes))
+
+
+def _iota(g: Graph, s: Step) -> None:
+    x, dtype = Index(Idx(s.attrs["axis"]), dtypes.int64), s.attrs["dtype"]
+    n = g.known(s.attrs["axis"])
+    fits = dtype.is_integer and dtype.bits >= 32 and n is not None and n < 1 << 31
+    g.at[s.result] = Index(x.value, dtype) if fits else g.cast(x, s.result.axes, dtype)
+
+
+def _random_bits(g: Graph, s: Step) -> None:
+    state, *trips = s.inputs
+    flat: ExprLike = 0
+    for a in s.attrs["axes"]:
+        flat = flat * g.length(a) + Idx(a)
+    (axis,) = state.axes
+    words = [g.at[state].at({axis: k}) for k in (0, 1)]
+    args = [*words, *[g.at[t] for t in trips], Index(flat, dtypes.int64)]
+    g.at[s.result] = g.elem("random_bits", *args, axes=s.result.axes, dtype=s.result.dtype, stream=s.attrs["stream"])
+
+
+def _broadcast(g: Graph, s: Step) -> None:
+    g.at[s.result] = g.at[s.inputs[0]]
+
+
+def _rename(g: Graph, s: Step) -> None:
+    g.at[s.result] = g.at[s.inputs[0]].at({old: Idx(new) for old, new in s.attrs["to"]})
+
+
+def _reindex(g: Graph, s: Step) -> None:
+    index = {a: g.settled(e) for a, e in s.attrs["index"]}
+    guard = [g.settled(e) for e in s.attrs["guard"]]
+    (x,) = s.inputs
+    g.at[s.result] = g.moved(g.at[x], x.axes, index, guard, s.attrs["fill"])
+
+
+def _place(g: Graph, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple[ExprLike, ...]]:
+    """Where an index points along an axis, and what must not be negative for that to hold."""
+    n, x = g.length(axis), g.at[i]
+    if i.dtype.bits == 64 and i.dtype.kind == "uint" and isinstance(n, int):  # into the range of int64 first
+        limit = Number(max(n, 1), i.dtype)
+        x = g.elem("remainder" if mode == "wrap" else "minimum", x, limit, axes=i.axes, dtype=i.dtype)
+    e = g.number(x, i.axes)
+    some = () if isinstance(n, int) and n > 0 else (n - 1,)
+    if mode == "wrap":
+        return (e % maximum(n, 1), some)
+    if mode == "clip":
+        return maximum(minimum(e, n - 1), 0), some
+    return e, (e, n - 1 - e)
+
+
+def _gather(g: Graph, s: Step) -> None:
+    x, *indices = s.inputs
+    index = straight(x.axes)
+    guards: list[ExprLike] = []
+    for a, i in zip(s.attrs["axes"], indices, strict=True):
+        index[a], more = _place(g, i, a, s.attrs["mode"])
+        guards += more
+    g.at[s.result] = g.guarded(g.at[x], x.axes, index, guards, 0)
+
+
+def _scatter(g: Graph, s: Step) -> None:
+    x, *indices, u = s.inputs
+    index = straight(x.axes)
+    guards: list[ExprLike] = []
+    for a, i in zip(s.attrs["axes"], indices, strict=True):
+        index[a], more = _place(g, i, a, s.attrs["mode"])
+        guards += more
+    how = s.attrs["combine"]
+    wide = _accumulator(x.dtype) if how in ("add", "multiply") else x.dtype
+    first, update = g.cast(g.at[x], x.axes, wide), g.cast(g.at[u], u.axes, wide)
+    parts = (Part(x.axes, first, straight(x.axes)), Part(u.axes, update, index, tuple(guards), how))
+    g.at[s.result] = g.cast(g.node("join", "join", [], x.axes, wide, parts=parts), x.axes, x.dtype)
+
+
+def _concat(g: Graph, s: Step) -> None:
+    axis, start, parts = s.attrs["axis"], 0, []
+    for own, v in zip(s.attrs["parts"], s.inputs, strict=True):
+        index = {a: Idx(own) + start if a == axis else Idx(a) for a in s.result.axes}
+        parts.append(Part(tuple([own if a == axis else a for a in s.result.axes]), g.at[v], index))
+        start = start + g.length(own)
+    g.at[s.result] = g.node("join", "join", [], s.result.axes, s.result.dtype, parts=tuple(parts))
+
+
+def _accumulator(dtype: DType) -> DType:
+    return dtypes.float32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
+def _reduce(g: Graph, s: Step) -> None:
+    v, axes, over = s.result, s.result.axes, tuple(s.attrs["axes"])
+    made = g.reduce(s.attrs["kind"], g.at[s.inputs[0]], axes, over, _accumulator(v.dtype))
+    g.at[v] = g.cast(made, axes, v.dtype)
+
+
+def _argreduce(g: Graph, s: Step) -> None:
+    """The best, then the first place that holds it; a NaN is the best, and unequal to itself."""
+    (x,), axes, over = s.inputs, s.result.axes, tuple(s.attrs["axes"])
+    space, flag, whole = (*axes, *over), dtypes.bool_, dtypes.int32
+    value = g.at[x]
+    best = g.reduce(s.attrs["kind"], value, axes, over, x.dtype)
+    hit: Arg = g.elem("compare", value, best, axes=space, dtype=flag, kind="eq")
+    if x.dtype.is_float:
+        same = g.elem("compare", value, value, axes=space, dtype=flag, kind="eq")
+        hit = g.elem("where", same, hit, Number(True, flag), axes=space, dtype=flag)
+    flat: ExprLike = 0
+    for a in over:
+        flat = flat * g.length(a) + Idx(a)
+    place = g.elem("where", hit, Index(flat, whole), Number((1 << 31) - 1, whole), axes=space, dtype=whole)
+    g.at[s.result] = g.reduce("min", place, axes, over, whole)
+
+
+def _product(g: Graph, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> None:
+    """The sum of products, kept as `accumulate`."""
+    v, kind = s.result, s.attrs["accumulate"]
+    space = (*v.axes, *over)
+    made = g.elem("multiply", g.cast(x, s.inputs[0].axes, kind), g.cast(y, s.inputs[1].axes, kind), axes=space, dtype=kind)
+    g.at[v] = g.cast(g.reduce("add", made, v.axes, over, kind), v.axes, v.dtype)
+
+
+def _contract(g: Graph, s: Step) -> None:
+    x, y = (g.at[v] for v in s.inputs)
+    _product(g, s, x, y, tuple(s.attrs["over"]))
+
+
+def _convolve(g: Graph, s: Step) -> None:
+    x, f = s.inputs
+    index = straight(x.axes)
+    guards: list[ExprLike] = []
+    for inner, window, out, stride, dilation, spread, pad in s.attrs["spatial"]:
+        at = Idx(out) * stride + Idx(window) * dilation - pad
+        if spread != 1:
+            guards.append(0 - at % spread)
+        index[inner] = at // spread
+    kind = s.attrs["accumulate"]
+    moved = g.moved(g.cast(g.at[x], x.axes, kind), x.axes, index, guards, 0)
+    _product(g, s, moved, g.at[f], (*s.attrs["over"], *[t[1] for t in s.attrs["spatial"]]))
+
+
+def _routine(g: Graph, s: Step) -> None:
+    args = [g.at[v] if v.dtype.kind == "token" else g.whole(g.at[v], v.axes) for v in s.inputs]
+    attrs = {k: tuple(map(g.settled, a)) if type(a) is tuple else g.settled(a) for k, a in s.attrs.items()}
+    call = g.node("routine", s.op, args, (), dtypes.token, attrs=attrs).source
+    made = REGISTRY[s.op].type(tuple([v.type for v in s.inputs]), **s.attrs)
+    for k, (v, own) in enumerate(zip(s.results, made if type(made) is tuple else (made,), strict=True)):
+        axes = own.axes if set(own.axes) == set(v.axes) else v.axes
+        g.at[v] = part = g.node("part", "part", [Read(call, {})], axes, v.dtype, attrs={"k": k})
+        part.source.hint = v.hint
+
+
+RULES: dict[str, Callable[[Graph, Step], None]] = {
+    "constant": _constant,
+    "iota": _iota,
+    "random_bits": _random_bits,
+    "broadcast": _broadcast,
+    "rename": _rename,
+    "reindex": _reindex,
+    "gather": _gather,
+    "scatter": _scatter,
+    "concat": _concat,
+    "reduce": _reduce,
+    "argreduce": _argreduce,
+    "contract": _contract,
+    "convolve": _convolve,
+}

@@ -1,0 +1,106 @@
+"""Program → plan: nodes, groups, kernels over buffers, places in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Expr, ExprLike, Run
+from ngraph.passes.specialise import specialise
+from ngraph.plan.fuse import fuse
+from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
+from ngraph.plan.memory import lay_out, may_replace
+from ngraph.plan.nodes import Constant, Graph, Node
+from ngraph.plan.price import Group, Machine
+from ngraph.plan.stages import kernel_of
+from ngraph.program.program import AxisId, Program, Value, map_attr
+
+
+def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Machine | None = None) -> Plan:
+    """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices."""
+    return _Planner(specialise(program, lengths) if lengths else program, machine or Machine()).plan()
+
+
+class _Planner:
+    def __init__(self, program: Program, machine: Machine):
+        self.program, self.machine = program, machine
+        self.graph = Graph(program)
+        self.buffers: dict[Any, Buffer] = {}
+        self.every: list[Buffer] = []
+
+    def buffer(self, key: Any, name: str, axes: Iterable[AxisId], dtype: Any, home: str, **fields: Any) -> Buffer:
+        made = self.buffers[key] = Buffer(name, dims_of(axes), dtype, home, **fields)
+        self.every.append(made)
+        return made
+
+    def plan(self) -> Plan:
+        p, g = self.program, self.graph
+        inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
+        before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
+        token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
+        groups = fuse(g, self.machine)
+        for group in groups:
+            self.results(group)
+        steps = tuple([self.step(group) for group in groups])
+        axes = {a: self.length(e) for a, e in p.axes.items()}
+        written = {name: self.buffers[n] for name, _, n in g.state}
+        state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
+        made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
+        made.token_out = None if g.token is None else self.buffers[g.token]
+        _in_place(made)
+        return lay_out(made)
+
+    def length(self, e: ExprLike) -> ExprLike:
+        if not isinstance(e, Expr):
+            return e
+        return expr.substitute(e, lambda x: Load(self.buffers[self.graph.at[x.of].source]) if type(x) is Run else x)  # type: ignore[union-attr]
+
+    def results(self, group: Group) -> None:
+        """Buffers for what leaves a group, and for the constants it reads."""
+        for n in group.nodes if group.nodes[0].kind == "routine" else group.results:
+            if n.kind == "routine":
+                continue
+            home = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
+            self.buffer(n, n.hint, n.axes, n.dtype, home)
+        for _, r in group.outer:
+            if type(r.source) is Constant and r.source not in self.buffers:
+                c = r.source
+                self.buffer(c, c.value.name, c.axes, c.dtype, "constant", value=c.value)
+
+    def step(self, group: Group) -> PlanStep:
+        call = group.nodes[0]
+        if call.kind != "routine":
+            return kernel_of(group, self.buffers)
+        results = tuple([self.buffers[n] for n in group.nodes[1:]])
+        inputs = tuple([self.buffers[a.source] for a in call.args if type(a) is Read])
+        attrs = {k: map_attr(a, _same, self.run_buffer, self.body) for k, a in call.attrs.items() if not isinstance(a, Expr)}
+        attrs |= {k: a for k, a in call.attrs.items() if isinstance(a, Expr)}
+        return Routine(call.op, inputs, results, attrs, call.origin)
+
+    def run_buffer(self, v: Value) -> Buffer:
+        return self.buffers[v]
+
+    def body(self, body: Program) -> Plan:
+        known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
+        open_ = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
+        return plan(body, open_, self.machine)
+
+
+def _same(a: Any) -> Any:
+    return a
+
+
+def _in_place(plan: Plan) -> None:
+    """A state's new value takes the place of the old one where nobody reads the old one later."""
+    last: dict[Buffer, int] = {}
+    writer: dict[Buffer, int] = {}
+    for k, step in enumerate(plan.steps):
+        for b in step.sources if type(step) is Kernel else step.inputs:
+            last[b] = k
+        for b in step.targets if type(step) is Kernel else step.results:
+            writer[b] = k
+    for _, before, after in plan.state:
+        step = plan.steps[writer[after]] if before is not after else None
+        if type(step) is Kernel and last.get(before, -1) <= writer[after] and may_replace(step, before, after):
+            after.shares = before

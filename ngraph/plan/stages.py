@@ -1,0 +1,276 @@
+"""A group of nodes → the stages of its kernel: what is computed when, what is kept for later stages, what is computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.op import Origin
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, straight
+from ngraph.plan.nodes import Arg, Index, Node, Number, Part
+from ngraph.plan.price import DEAR, Group
+from ngraph.program.program import AxisId
+
+Key = tuple[Any, ...]
+MOST_ORIGINS = 16
+
+
+def kernel_of(g: Group, buffers: Mapping[Any, Buffer]) -> Kernel:
+    """The kernel of a group; `buffers` holds where each source and each result lies."""
+    return _Stages(g, buffers).kernel()
+
+
+class _Draft:
+    """A stage that is being made: what it reduces, what it stores."""
+
+    def __init__(self, level: int, number: int, free: tuple[AxisId, ...], reduced: tuple[AxisId, ...] = ()):
+        self.level, self.number, self.free, self.reduced = level, number, free, reduced
+        self.reduces: list[Node] = []
+        self.stores: list[Node] = []
+        self.part: tuple[Node, Part] | None = None
+
+    @property
+    def space(self) -> frozenset[AxisId]:
+        return frozenset((*self.free, *self.reduced))
+
+
+class _Stages:
+    def __init__(self, g: Group, buffers: Mapping[Any, Buffer]):
+        self.g, self.buffers = g, buffers
+        self.fixed = {a for a, b in g.loops if b == 1}
+        self.home: dict[Node, Buffer] = {}  # what stages so far have stored
+        self.drafts: list[_Draft] = []
+        self.locals = 0
+
+    def inner(self, axes: Iterable[AxisId]) -> tuple[AxisId, ...]:
+        return tuple([a for a in axes if a not in self.fixed])
+
+    def kernel(self) -> Kernel:
+        g = self.g
+        self.draft()
+        for n in self.dear():
+            self.store(n)
+        self.drafts.sort(key=lambda d: (d.level, d.number))
+        stages = [_Lines(self, d).stage() for d in self.drafts]
+        return Kernel(g.loops, tuple(stages), origin_of(g.nodes), g.seconds)
+
+    def draft(self) -> None:
+        """The stages that reductions and joins need, and a place for all that has to be stored."""
+        g = self.g
+        by_key: dict[Any, _Draft] = {}
+        results = set(g.results)
+        for n in g.nodes:
+            if n.kind == "reduce":
+                key = g.stage_of[n]
+                if key not in by_key:
+                    by_key[key] = _Draft(g.level[n], n.number, self.inner(n.axes), self.inner(n.reduced))
+                    self.drafts.append(by_key[key])
+                by_key[key].reduces.append(n)
+            elif n.kind == "join":
+                for part in n.parts:
+                    d = _Draft(g.level[n], n.number, self.inner(part.axes))
+                    d.part = (n, part)
+                    self.drafts.append(d)
+        for n in g.nodes:
+            if n.kind == "join" or (n not in results and n not in g.kept):
+                continue
+            if g.level[n] % 2:
+                by_key[g.stage_of[n]].stores.append(n)
+            else:
+                self.store(n)
+
+    def store(self, n: Node) -> None:
+        """Puts an elementwise value into a stage over its space, at its time; a new one where there is none."""
+        level, space = self.g.level[n], frozenset(self.inner(n.axes))
+        for d in self.drafts:
+            if d.part is None and d.level in (level, level + 1) and d.space == space:
+                if n not in d.stores:
+                    d.stores.append(n)
+                return
+        d = _Draft(level, n.number, self.inner(n.axes))
+        d.stores.append(n)
+        self.drafts.append(d)
+
+    def dear(self) -> list[Node]:
+        """Values that several stages need and that are dear to compute: they are stored by the first."""
+        g, stored = self.g, {n for d in self.drafts for n in d.stores}
+        uses: dict[Node, set[int]] = {}
+        for k, d in enumerate(self.drafts):
+            roots = [r.source for n in d.reduces for r in n.reads] + [n for n in d.stores if not g.level[n] % 2]
+            roots += [r.source for n in d.stores if g.level[n] % 2 and n.kind == "elem" for r in n.reads]
+            if d.part is not None:
+                roots += [r.source for r in d.part[0].reads]
+            seen: set[Node] = set()
+            while roots:
+                n = roots.pop()
+                if type(n) is not Node or n not in g.set or n in seen or n.kind != "elem":
+                    continue
+                seen.add(n)
+                if not g.level[n] % 2:
+                    uses.setdefault(n, set()).add(k)
+                if n not in stored or n in d.stores:
+                    roots += [r.source for r in n.reads]
+        cost: dict[Node, float] = {}
+        found = []
+        for n in g.nodes:
+            if n.kind != "elem" or g.level[n] % 2:
+                continue
+            cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
+            if n in stored or (n not in g.riders and cost[n] > DEAR and len(uses.get(n, ())) > 1):
+                cost[n] = 1
+                if n not in stored:
+                    found.append(n)
+        return found
+
+    def target(self, n: Node) -> Buffer:
+        """Where a node's value goes."""
+        if n in self.buffers:
+            return self.buffers[n]
+        made = Local(f"l{self.locals}", dims_of(self.inner(n.axes)), n.dtype)
+        self.locals += 1
+        return made
+
+
+class _Lines:
+    """The lines of one stage, made by demand: a value at an index is one line, however often it is asked for."""
+
+    def __init__(self, owner: _Stages, d: _Draft):
+        self.owner, self.d = owner, d
+        self.lines: list[Line] = []
+        self.first = 0  # the number of the first of `lines`
+        self.memo: dict[Key, int] = {}
+
+    def stage(self) -> Stage:
+        d, owner = self.d, self.owner
+        stores: list[Store] = []
+        early = [n for n in d.stores if not owner.g.level[n] % 2]
+        late = [n for n in d.stores if owner.g.level[n] % 2]
+        written: dict[Node, Buffer] = {}
+        inputs = [self.line(n.args[0]) for n in d.reduces]
+        for n in early:
+            stores.append(self.put(n, self.node_line(n), written))
+        if d.part is not None:
+            stores.append(self.put_part(*d.part, written))
+        combine = tuple([Combine(n.op, k, n.dtype) for n, k in zip(d.reduces, inputs, strict=True)])
+        before, self.first = tuple(self.lines), len(self.lines) + len(combine)
+        self.memo = {self.node_key(n): len(before) + k for k, n in enumerate(d.reduces)}
+        self.lines = []
+        for n in late:
+            stores.append(self.put(n, self.node_line(n), written))
+        owner.home.update(written)
+        return Stage(d.free, d.reduced, before, combine, tuple(self.lines), tuple(stores), len(owner.g.loops))
+
+    def put(self, n: Node, line: int, written: dict[Node, Buffer]) -> Store:
+        written[n] = target = self.owner.target(n)
+        return Store(line, target, straight(target.axes))
+
+    def put_part(self, n: Node, part: Part, written: dict[Node, Buffer]) -> Store:
+        target = self.owner.home.get(n) or self.owner.target(n)
+        written[n] = target
+        value = self.line(part.arg)
+        index = {a: self.resolved(part.index[a], ()) for a in target.axes}
+        return Store(value, target, index, tuple([self.resolved(e, ()) for e in part.guard]), part.combine)
+
+    # values
+    def node_key(self, n: Node) -> Key:
+        return ("node", n, tuple([Idx(a) for a in n.axes]), ())
+
+    def node_line(self, n: Node) -> int:
+        return self.ask(self.node_key(n))
+
+    def line(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None = None, guard: tuple[ExprLike, ...] = ()) -> int:
+        return self.ask(self.key(arg, index, guard))
+
+    def key(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None, guard: tuple[ExprLike, ...]) -> Key:
+        """What a value is known by. `index` is where the reader of `arg` stands, None at its own place; `guard` what must hold there."""
+        if index is not None:
+            arg = arg.at(index)
+        if type(arg) is Number:
+            return ("number", repr(arg.value), arg.dtype, arg.value)
+        if type(arg) is Index:
+            return ("index", arg.value, arg.dtype, guard)
+        assert type(arg) is Read
+        source = arg.source
+        at = tuple([arg.index[a] for a in source.axes])
+        if type(source) is Node and source in self.owner.g.set and source not in self.owner.home and not arg.guard:
+            return ("node", source, at, guard)
+        return ("read", source, at, arg.guard, repr(arg.fill), guard, arg.fill)
+
+    def ask(self, key: Key) -> int:
+        """The line of a value; those that it needs come first, without recursion."""
+        todo = [key]
+        made: dict[Key, tuple[list[Key], Callable[[list[int]], int]]] = {}
+        while todo:
+            k = todo[-1]
+            if k in self.memo:
+                todo.pop()
+                continue
+            if k not in made:
+                made[k] = self.expand(k)
+            needs, make = made[k]
+            missing = [n for n in needs if n not in self.memo]
+            if missing:
+                todo += missing
+            else:
+                self.memo[k] = make([self.memo[n] for n in needs])
+        return self.memo[key]
+
+    def emit(self, op: str, args: Iterable[int], dtype: DType, attrs: Mapping[str, Any] | None = None, read: Read | None = None) -> int:
+        self.lines.append(Line(op, tuple(args), dtype, attrs or {}, read))
+        return self.first + len(self.lines) - 1
+
+    def expand(self, key: Key) -> tuple[list[Key], Callable[[list[int]], int]]:
+        """The values that a value needs, and what makes its line of theirs."""
+        kind = key[0]
+        if kind == "number":
+            return [], lambda _: self.emit("number", (), key[2], {"value": key[3]})
+        if kind == "index":
+            return self.inside([key[1]], key[3]), lambda _: self.emit("index", (), key[2], {"value": self.resolved(key[1], key[3])})
+        if kind == "guard":
+            return self.inside(key[1], key[2]), lambda _: self.emit(
+                "guard", (), dtypes.bool_, {"guard": tuple([self.resolved(e, key[2]) for e in key[1]])}
+            )
+        if kind == "node":
+            return self.expand_node(*key[1:])
+        return self.expand_read(*key[1:])
+
+    def expand_node(self, n: Node, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]) -> tuple[list[Key], Callable[[list[int]], int]]:
+        assert n.kind == "elem", f"{n} is asked for before it is there"
+        own = all(type(e) is Idx and e.of == a for a, e in zip(n.axes, at, strict=True))
+        index = None if own else dict(zip(n.axes, at, strict=True))
+        needs = [self.key(a, index, guard) for a in n.args]
+        if n.op == "copy":
+            return needs, lambda args: args[0]
+        return needs, lambda args: self.emit(n.op, args, n.dtype, n.attrs)
+
+    def expand_read(
+        self, source: Any, at: tuple[ExprLike, ...], mine: tuple[ExprLike, ...], _: str, guard: tuple[ExprLike, ...], fill: Any
+    ) -> tuple[list[Key], Callable[[list[int]], int]]:
+        every = tuple(dict.fromkeys((*mine, *guard)))
+        here = self.owner.home.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
+        if here is None:  # computed on the spot, where the guards hold
+            wanted: list[Key] = [("guard", mine, guard), ("node", source, at, every), ("number", repr(fill), source.dtype, fill)]
+            return wanted, lambda args: self.emit("where", args, source.dtype)
+
+        def make(_: list[int]) -> int:
+            index = {a: self.resolved(e, every) for a, e in zip(source.axes, at, strict=True) if a in here.axes}
+            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, guard) for e in every]), fill))
+
+        return self.inside([*at, *every], guard), make
+
+    # whole numbers inside indices
+    def inside(self, exprs: Iterable[ExprLike], guard: tuple[ExprLike, ...]) -> list[Key]:
+        """The values that expressions load."""
+        return [self.key(leaf.of, None, guard) for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
+
+    def resolved(self, e: ExprLike, guard: tuple[ExprLike, ...]) -> ExprLike:
+        """An expression whose loads name lines."""
+        return expr.substitute(e, lambda x: Load(self.ask(self.key(x.of, None, guard))) if type(x) is Load else x)
+
+
+def origin_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:
+    """Where all of these come from, in order, as many as there is room for."""
+    return tuple(dict.fromkeys([o for n in nodes for o in n.origin]))[:MOST_ORIGINS]
