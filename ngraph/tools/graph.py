@@ -1,4 +1,4 @@
-"""Pictures of op-graphs: a plain SVG that any browser opens, and DOT text for graphviz.
+"""Pictures of op-graphs: a plain SVG that any browser opens, a page to move around in for large ones, and DOT text for graphviz.
 
     >>> import ngraph as ng
     >>> x = ng.placeholder([ng.make_axis(3, name="H")]).named("x")
@@ -16,19 +16,20 @@ source's name stands at its end, so that the picture of a training step stays a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from ngraph.errors import show_line
+from ngraph.errors import Line, show_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.axes import Axis
-from ngraph.op_graph.dtypes import float32
+from ngraph.op_graph.dtypes import DType, float32
 from ngraph.op_graph.op import Op, TensorType, ordered
 from ngraph.runtime.computation import Computation
-from ngraph.tools import layout
+from ngraph.tools import layout, viewer
 from ngraph.tools.load import find
 from ngraph.verbs import Answer, verb
 
@@ -47,12 +48,16 @@ FAR = 3  # rows that an arrow may pass in the SVG
 
 @dataclass
 class Box:
-    """One box: its kind (a key of FILLS), lines of text, what a pointer resting on it shows."""
+    """One box: its kind (a key of FILLS), lines of text, what a pointer resting on it shows; and of an op its type, the last of the
+    lines, its scope, and the user's line."""
 
     kind: str
     lines: list[str]
     note: str
     result: bool = False
+    type: str = ""
+    scope: str = ""
+    line: Line | None = None
 
 
 @dataclass
@@ -76,6 +81,8 @@ def _type(t: Any) -> str:
 def _attr(a: Any) -> str:
     if isinstance(a, Axis):
         return _axis(a)
+    if isinstance(a, DType):
+        return a.name
     if isinstance(a, tuple | list):
         return f"({', '.join(map(_attr, a))})"
     return repr(a) if isinstance(a, bool | int | float | str | None.__class__) else f"<{type(a).__name__}>"
@@ -112,7 +119,7 @@ def _box(op: Op, written: dict[Op, str], number: int, result: bool) -> Box:
         show_line(op.line),
         f"box {number}",
     ]
-    return Box(_kind(op), lines, "\n".join(notes), result)
+    return Box(_kind(op), lines, "\n".join(notes), result, _type(op.type), op.scope, op.line)
 
 
 def picture(roots: Op | Iterable[Op]) -> Picture:
@@ -236,10 +243,17 @@ def draw(whole: Picture) -> str:
     )
 
 
+def html(roots: Op | Iterable[Op], title: str) -> str:
+    """A page to move around in: scopes fold, boxes are found by name, the pointer shows the user's line. It needs nothing else."""
+    return viewer.page(picture(roots), FILLS, title)
+
+
 def save(roots: Op | Iterable[Op], path: str) -> None:
-    """Writes a picture of the op-graph: DOT text where the path ends in `.dot`, else SVG."""
+    """Writes a picture of the op-graph: DOT text where the path ends in `.dot`, a page where it ends in `.html`, else SVG."""
+    name = os.path.splitext(os.path.basename(path))[0]
+    text = dot(roots) if path.endswith(".dot") else html(roots, name) if path.endswith(".html") else svg(roots)
     with open(path, "w", encoding="utf-8") as out:
-        out.write((dot if path.endswith(".dot") else svg)(roots) + "\n")
+        out.write(text + "\n")
 
 
 def is_drawable(x: Any) -> bool:
@@ -251,7 +265,12 @@ def is_drawable(x: Any) -> bool:
 
 def _arguments(parser: Any) -> None:
     parser.add_argument("target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it an op, a list of ops or a computation")
-    parser.add_argument("-o", "--output", metavar="FILE", help="where to: .dot for DOT text, else SVG; DOT to the screen without this")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to: .html for a page to move around in, .dot for DOT text, else SVG; DOT to the screen without this",
+    )
 
 
 @verb("graph", "draw the op-graph of an op or a computation", _arguments)
