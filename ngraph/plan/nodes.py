@@ -420,7 +420,8 @@ def _argreduce(g: Graph, s: Step) -> None:
     for a in over:
         flat = flat * g.length(a) + Idx(a)
     place = g.elem("where", hit, Index(flat, whole), Number((1 << 31) - 1, whole), axes=space, dtype=whole)
-    g.at[s.result] = g.reduce("min", place, axes, over, whole)
+    empty = any(g.known(a) == 0 for a in over)
+    g.at[s.result] = Number(0, whole) if empty else g.reduce("min", place, axes, over, whole)
 
 
 def _product(g: Graph, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> None:

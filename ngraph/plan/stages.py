@@ -9,7 +9,7 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, straight
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, loads, straight
 from ngraph.plan.nodes import Arg, Index, Node, Number, Part
 from ngraph.plan.price import DEAR, Group
 from ngraph.program.program import AxisId
@@ -201,6 +201,8 @@ class _Lines:
 
     def ask(self, key: Key) -> int:
         """The line of a value; those that it needs come first, without recursion."""
+        if key in self.memo:
+            return self.memo[key]
         todo = [key]
         made: dict[Key, tuple[list[Key], Callable[[list[int]], int]]] = {}
         while todo:
@@ -252,14 +254,16 @@ class _Lines:
         every = tuple(dict.fromkeys((*mine, *guard)))
         here = self.owner.home.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
         if here is None:  # computed on the spot, where the guards hold
-            wanted: list[Key] = [("guard", mine, guard), ("node", source, at, every), ("number", repr(fill), source.dtype, fill)]
+            wanted: list[Key] = [("guard", mine, tuple([e for e in every if not any(loads(e))])), ("node", source, at, every), ("number", repr(fill), source.dtype, fill)]
             return wanted, lambda args: self.emit("where", args, source.dtype)
 
-        def make(_: list[int]) -> int:
-            index = {a: self.resolved(e, every) for a, e in zip(source.axes, at, strict=True) if a in here.axes}
-            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, guard) for e in every]), fill))
+        plain = tuple([e for e in every if not any(loads(e))])  # hold before a number inside an index is read
 
-        return self.inside([*at, *every], guard), make
+        def make(_: list[int]) -> int:
+            index = {a: self.resolved(e, plain) for a, e in zip(source.axes, at, strict=True) if a in here.axes}
+            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, plain) for e in every]), fill))
+
+        return self.inside([*at, *every], plain), make
 
     # whole numbers inside indices
     def inside(self, exprs: Iterable[ExprLike], guard: tuple[ExprLike, ...]) -> list[Key]:
