@@ -18,6 +18,7 @@ from typing import Any
 from ngraph.errors import AxisError, DuplicateAxisNames, IncompatibleAxesError, Line, show_line, user_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.html import table
 
 _fresh = itertools.count()
 
@@ -218,6 +219,15 @@ class Axis:
     def __repr__(self) -> str:
         length = self.length
         return f"{self.label}={'?' if length is None else length}"
+
+    def _repr_html_(self) -> str:
+        return Axes([self])._repr_html_()
+
+    def _described(self) -> tuple[str, str, str, str]:
+        """Name, length, flags and roles, and the line that made it."""
+        length = self.length
+        flags = [f for f in ("batch", "recurrent", "channel") if getattr(self, f"is_{f}")]
+        return self.label, "?" if length is None else str(length), " ".join([*flags, *sorted(self.roles)]), show_line(self.family.line)
 
 
 def _known(leaf: expr.Leaf) -> int:
@@ -532,6 +542,9 @@ class Axes(tuple[Axis, ...]):
 
     def __repr__(self) -> str:
         return f"Axes({', '.join(map(repr, self))})"
+
+    def _repr_html_(self) -> str:
+        return table("", [a._described() for a in self], ("axis", "length", "", "made at")) if self else "no axes"
 
 
 def _incompatible(check: Any, done: str, axes: Any, new_axes: Any) -> None:

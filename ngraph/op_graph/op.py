@@ -12,6 +12,7 @@ from ngraph.errors import GraphError, Line, show_line, user_line
 from ngraph.op_graph import names
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.html import shortened, table
 
 if TYPE_CHECKING:
     from ngraph.op_graph.opdef import OpDef
@@ -301,6 +302,16 @@ class Op:
         else:
             what = "no value" if self.type is None else ", ".join(map(repr, self.type))
         return f"<{kind}{' ' + self.hint if self.hint else ''}: {what}>"
+
+    def _repr_html_(self) -> str:
+        values = [self.type] if type(self.type) is TensorType else list(self.type or ())
+        rows = [
+            *(("gives", f"{t.dtype}{show_axes(t.axes)}") for t in values),
+            *(("takes", i) for i in self.inputs),
+            *((name, shortened(repr(a))) for name, a in self.attrs.items()),
+            ("written at", show_line(self.line)),
+        ]
+        return table(f"{self.opdef.name} {self.name}" if self.hint else self.opdef.name, rows)
 
 
 _EFFECTS = {"assign", "doall", "effect", "print"}

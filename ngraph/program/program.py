@@ -18,6 +18,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Len
+from ngraph.op_graph.html import some, table
 from ngraph.op_graph.op import Body, Origin, TensorType
 
 __all__ = ["ArrayRef", "AxisId", "Origin", "Program", "State", "Step", "TensorType", "Value", "attr_axes", "map_attr", "run_values"]
@@ -85,7 +86,7 @@ class State:
     value: Value
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Program:
     """See the module. `state_out` pairs a state's name with the value it has at the end; states not in it keep theirs."""
 
@@ -99,6 +100,19 @@ class Program:
     token_in: Value | None = None
     token_out: Value | None = None
     name: str = "program"
+
+    def __repr__(self) -> str:
+        given = some([f"{v.hint + ': ' if v.hint else ''}{v.type!r}" for v in self.inputs])
+        gives = some([*(v.type for v in self.outputs), *(f"{name} ←" for name, _ in self.state_out)])
+        return f"<Program {self.name}({given}) -> {gives or 'nothing'}: {len(self.steps)} step{'s' * (len(self.steps) != 1)}>"
+
+    def _repr_html_(self) -> str:
+        names = {v: f"%{k} {v.hint}".rstrip() for k, v in enumerate([*self.sources(), *(v for s in self.steps for v in s.results)])}
+        rows = [(names[v], repr(v.type), "", "") for v in self.sources()]
+        for s in self.steps:
+            given, types = ", ".join(names[v] for v in s.results), ", ".join(repr(v.type) for v in s.results)
+            rows.append((given, types, s.op, ", ".join(names.get(v, "?") for v in s.inputs)))
+        return table(repr(self)[1:-1], rows, ("value", "type", "op", "of"))
 
     def with_(self, **changes: Any) -> Program:
         """A copy in which these fields differ."""

@@ -17,9 +17,11 @@ from ngraph.config import config
 from ngraph.errors import ArgumentError, GraphError, StateError
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len
+from ngraph.op_graph.html import folded, some, table
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.program.lower import Lowered, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
+from ngraph.program.text import text
 from ngraph.rewrite.runner import Ran, watching
 from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
@@ -322,5 +324,16 @@ class Computation(Alone):
         return writing if written else reading
 
     def __repr__(self) -> str:
-        given = ", ".join(f"{p.label}{show_axes(p.axes)}" for p in self.parameters)
-        return f"<Computation {self.name}({given})>"
+        given = some([f"{p.label}{show_axes(p.axes)}" for p in self.parameters])
+        gives = some([f"{r.label}{show_axes(r.axes) if r.is_tensor_op else ''}" for r in self.results.ops])
+        return f"<Computation {self.name}({given}) -> {gives or 'nothing'}>"
+
+    def _repr_html_(self) -> str:
+        writes = {name for name, _ in self._lowered.program.state_out}
+        rows = [
+            *(("takes", p.label, p) for p in self.parameters),
+            *(("gives", r.label, r) for r in self.results.ops),
+            *(("writes" if s.name in writes else "reads", s.name, self._lowered.states[s.name]) for s in self._lowered.program.state_in),
+        ]
+        program = self.program
+        return table(self.name, rows) + folded(f"the program that runs: {len(program.steps)} steps", text(program, origins=False))

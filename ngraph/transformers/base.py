@@ -17,6 +17,7 @@ import numpy as np
 
 from ngraph.config import config
 from ngraph.errors import StateError, UnsupportedError
+from ngraph.op_graph.html import some, table
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.computation import ComputationOp, check_parameters
@@ -203,7 +204,15 @@ class Transformer(Alone):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<transformer {self.name}: {len(self.computations)} computations>"
+        made = some([c.name for c in self.computations])
+        return f"<transformer {self.name}{' (closed)' if self.closed else ''}: {made or 'no computations'}>"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            *(("computation", c.name, c) for c in self.computations),
+            *(("state", name, v) for name, v in self.state.names.items()),
+        ]
+        return table(f"transformer {self.name}{' (closed)' if self.closed else ''}", rows)
 
 
 def _is_random(variable: Op) -> bool:
