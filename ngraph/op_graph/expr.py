@@ -12,6 +12,8 @@ from typing import Any, Union
 
 import numpy as np
 
+from ngraph.errors import GraphError
+
 ExprLike = Union["Expr", int]
 
 
@@ -90,13 +92,25 @@ class Run(Leaf):
     __slots__ = ()
 
 
-class Bin(Expr):
-    """Two expressions under one of + - * // % min max."""
+DEEPEST = 256  # operators within each other: what fits where such expressions are walked by recursion
+LARGEST = 4096  # operators in all, repeated ones counted as often as they stand
 
-    __slots__ = ("op", "a", "b", "_hash")
+
+class Bin(Expr):
+    """Two expressions under one of + - * // % min max. Raises GraphError where they would be too large to be walked."""
+
+    __slots__ = ("op", "a", "b", "depth", "size", "_hash")
 
     def __init__(self, op: str, a: ExprLike, b: ExprLike):
         self.op, self.a, self.b = op, a, b
+        self.depth = 1 + max(getattr(a, "depth", 0), getattr(b, "depth", 0))
+        self.size = 1 + getattr(a, "size", 0) + getattr(b, "size", 0)
+        if self.depth > DEEPEST or self.size > LARGEST:
+            raise GraphError(
+                f"a length or an index is an expression of {self.size} operators, {self.depth} within each other,"
+                f" and there may be {LARGEST} and {DEEPEST}",
+                fix="give an axis that it is made of a known length",
+            )
         self._hash = hash((op, a, b))
 
     def __eq__(self, other: object) -> bool:

@@ -272,13 +272,13 @@ def check_format(data: Any, kind: str) -> None:
     check_version(data.get("format"), kind)
 
 
-def check_version(number: Any, kind: str, position: int = 0) -> None:
+def check_version(number: Any, kind: str, position: int = 0, where: str = "") -> None:
     """Raises ParseError for a format that this version does not read, with both numbers."""
     if type(number) is not int or number < 1:
-        raise ParseError(f"the format of a {kind} is a number, not {_short(number)}", position=position)
+        raise ParseError(f"{where}the format of a {kind} is a number, not {_short(number)}", position=position)
     if number > FORMAT:
         raise ParseError(
-            f"this {kind} has format {number}, and this version of ngraph reads formats up to {FORMAT}",
+            f"{where}this {kind} has format {number}, and this version of ngraph reads formats up to {FORMAT}",
             position=position,
             fix="install a newer ngraph, or save it again with an older one",
         )

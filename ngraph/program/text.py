@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ngraph.errors import ParseError, ProgramError
+from ngraph.errors import GraphError, ParseError, ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import SMALL, ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
@@ -49,7 +49,6 @@ from ngraph.program.program import AxisId, Program, State, Step, Value
 
 KIND = "program"
 MAX_DEPTH = 48  # of bodies, tuples and parentheses within each other
-MAX_CHAIN = 256  # operators within each other in one expression
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _AXIS = re.compile(r"[^\W\d]\w*(?:\.\d+)?['^]*")
@@ -294,17 +293,16 @@ class _Parser:
         self.waiting: dict[str, int] = {}  # values used before they are defined, and by which token
 
     # errors
+    def place(self, k: int) -> tuple[int, int, int]:
+        """Position, line and column of a token."""
+        start = (match.start() for n, match in enumerate(_TOKEN.finditer(self.source)) if n == k)
+        position = next(start, len(self.source))
+        return position, self.source.count("\n", 0, position) + 1, position - self.source.rfind("\n", 0, position)
+
     def fail(self, message: str, k: int | None = None) -> NoReturn:
-        k = self.k if k is None else k
-        position = len(self.source)
-        for n, match in enumerate(_TOKEN.finditer(self.source)):
-            if n == k:
-                position = match.start()
-                break
-        start = self.source.rfind("\n", 0, position) + 1
+        position, line, column = self.place(self.k if k is None else k)
         end = self.source.find("\n", position)
-        line, column = self.source.count("\n", 0, position) + 1, position - start + 1
-        first = max(start, position - 80)
+        first = max(position - column + 1, position - 80)
         shown = self.source[first : min(len(self.source) if end < 0 else end, position + 60)]
         caret = "".join(["\t" if c == "\t" else " " for c in self.source[first:position]]) + "^"
         raise ParseError(f"line {line}, column {column}: {message}", position=position, details=(shown, caret))
@@ -441,8 +439,8 @@ class _Parser:
         at = self.k
         number = self.integer("the number of the format")
         if number < 1 or number > FORMAT:
-            position = next((m.start() for n, m in enumerate(_TOKEN.finditer(self.source)) if n == at), 0)
-            check_version(number, KIND, position)
+            position, line, column = self.place(at)
+            check_version(number, KIND, position, f"line {line}, column {column}: ")
         name = self.title()
         self.end_of_line()
         return self.program(name, _END)
@@ -674,27 +672,24 @@ class _Parser:
     # expressions
     def expr(self, bare: bool = False) -> Any:
         """A whole number or an expression; with `bare`, the id of an axis stands for its `Len`."""
-        return self.operation(0, bare)[0]
+        return self.operation(0, bare)
 
-    def operation(self, level: int, bare: bool) -> tuple[Any, int]:
-        """Operators that bind more than `level`; gives the expression and how deep it is."""
-        a, depth = self.operand(bare)
+    def operation(self, level: int, bare: bool) -> Any:
+        """Operators that bind more than `level`."""
+        a = self.operand(bare)
         while (mine := _LEVEL.get(op := self.tokens[self.k], 0)) > level:
             at = self.k
             self.k += 1
-            b, more = self.operation(mine, bare)
-            a, depth = self.combined(op, a, b, max(depth, more) + 1, at)
-        return a, depth
+            a = self.combined(op, a, self.operation(mine, bare), at)
+        return a
 
-    def combined(self, op: str, a: Any, b: Any, depth: int, at: int) -> tuple[Any, int]:
-        if depth > MAX_CHAIN:
-            self.fail(f"more than {MAX_CHAIN} operators stand within each other", at)
+    def combined(self, op: str, a: Any, b: Any, at: int) -> Any:
         try:
-            return expr.combine(op, a, b), depth
-        except ZeroDivisionError as e:
-            self.fail(str(e), at)
+            return expr.combine(op, a, b)
+        except (ZeroDivisionError, GraphError) as e:
+            self.fail(str(e).split("\n")[0], at)
 
-    def operand(self, bare: bool) -> tuple[Any, int]:
+    def operand(self, bare: bool) -> Any:
         at = self.k
         token = self.tokens[at]
         called = self.tokens[at + 1] == "(" if token in _WORDS else False
@@ -707,19 +702,19 @@ class _Parser:
         if called and token in ("min", "max"):
             self.k += 2
             with _Deeper(self):
-                a, first = self.operation(0, bare)
+                a = self.operation(0, bare)
                 self.expect(",")
-                b, second = self.operation(0, bare)
+                b = self.operation(0, bare)
             self.expect(")")
-            return self.combined(token, a, b, max(first, second) + 1, at)
+            return self.combined(token, a, b, at)
         if called and token in _LEAF:
             self.k += 2
             leaf = _LEAF[token](self.used() if token == "Run" else self.axis())
             self.expect(")")
-            return leaf, 0
+            return leaf
         if bare and (token[:1] == "`" or (token not in _WORDS and _AXIS.fullmatch(token))):
-            return Len(self.axis()), 0
-        return self.integer("a number, an attribute or an expression" if not bare else "a number or an expression"), 0
+            return Len(self.axis())
+        return self.integer("a number, an attribute or an expression" if not bare else "a number or an expression")
 
 
 _CONSTANT = {"true": True, "false": False, "none": None}

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ngraph.op_graph.expr import APPLY, Bin, Idx, Len, Run, combine, evaluate, leaves, maximum, minimum, substitute, text
+from ngraph.errors import GraphError
+from ngraph.op_graph.expr import APPLY, DEEPEST, Bin, Idx, Len, Run, combine, evaluate, leaves, maximum, minimum, substitute, text
 
 LEAVES = [Len("N"), Idx("N"), Idx("H"), Run("n")]
 PYTHON = {**APPLY, "min": min, "max": max}
@@ -141,3 +142,26 @@ def test_division_by_zero_is_an_error_when_it_is_written():
 )
 def test_text_reads_as_python_writes_it(e, shown):
     assert text(e) == shown
+
+
+def halved(times):
+    e = Len("N")
+    for _ in range(times):
+        e = e // 2 + 1
+    return e
+
+
+def test_depth_has_a_limit_that_all_walks_bear():
+    deep, same = halved(DEEPEST // 2), halved(DEEPEST // 2)
+    assert deep.depth == DEEPEST and deep == same and hash(deep) == hash(same) and deep != halved(DEEPEST // 2 - 1)
+    assert evaluate(deep, lambda leaf: 1000) == 2 and eval(text(deep, lambda leaf: "1000")) == 2
+    assert (
+        substitute(deep, lambda leaf: leaf) is deep and substitute(deep, lambda leaf: Len("N")) == deep and list(leaves(deep)) == [Len("N")]
+    )
+    with pytest.raises(GraphError, match="257 within each other"):
+        halved(DEEPEST)
+    with pytest.raises(GraphError, match="of 8191 operators, 13 within"):
+        repeated = Len("N")
+        for _ in range(DEEPEST):
+            repeated = combine("//", repeated, repeated)
+    assert combine("+", deep - 1, 0) == deep - 1  # what does not grow is no matter

@@ -16,7 +16,7 @@ import ngraph as ng
 from ngraph.errors import ParseError, ProgramError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.arrays import ArrayRef
-from ngraph.op_graph.expr import Idx, Len, Run
+from ngraph.op_graph.expr import DEEPEST, Idx, Len, Run
 from ngraph.op_graph.op import Origin, TensorType
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
@@ -342,7 +342,7 @@ HEAD = "ngraph program 1\n"
         (HEAD + "%0 : int8[] = f() {a: " + "[" * 99, (2, 24 + MAX_DEPTH), "deep in each other"),
         (HEAD + "axis C = " + "(" * 99, (2, 11 + MAX_DEPTH), "deep in each other"),
         (HEAD + "axis C = " + "min(" * 99, (2, 11 + 2 * MAX_DEPTH), "deep in each other"),
-        (HEAD + "axis C = " + "+".join(["N"] * 999), (2, 523), "operators stand within each other"),
+        (HEAD + "axis C = " + "+".join(["N"] * 999), (2, 11 + 2 * DEEPEST), "257 within each other"),
         (HEAD + "token_in %0 : token[]\ntoken_in %1 : token[]", (3, 1), "a second token_in"),
         (HEAD + "nonsense", (2, 1), "a statement is expected, and here is nonsense"),
         (HEAD + "axis C = 4 axis N", (2, 12), "the end of the line is expected"),
