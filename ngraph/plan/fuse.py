@@ -162,4 +162,3 @@ class _Merge:
                 if not waits[u]:
                     heapq.heappush(ready, (u.nodes[0].number, u))
         return line
-

@@ -348,4 +348,3 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
     if c != d or c <= 0:
         return unknown
     return (a // c, b // c) if e.op == "//" else ((a, b) if 0 <= a and b < c else (0, c - 1))
-

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from ngraph.op_graph.expr import Idx
-from ngraph.plan.kernels import Buffer, Kernel, Plan, Read, extent
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.plan.kernels import Buffer, Kernel, Plan, extent
+from ngraph.program.program import AxisId
 
 ALIGN = 64  # bytes: a line of the cache
 
@@ -56,7 +57,7 @@ def _place(plan: Plan) -> None:
     """Linear scan: the lowest gap that is large enough. A result may take the place of a value that ends here and is read as it is."""
     last = last_uses(plan)
     live: list[tuple[int, int, Buffer]] = []
-    top = 0
+    top = max([b.offset + -(-b.bytes // ALIGN) * ALIGN for b in plan.buffers if b.offset is not None and b.bytes is not None], default=0)
     for k, step in enumerate(plan.steps):
         live = [x for x in live if last.get(x[2], -1) >= k]
         for b in step.targets if type(step) is Kernel else step.results:
@@ -108,5 +109,5 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     return True
 
 
-def _own(index: dict[str, object] | Read) -> bool:
-    return all(type(e) is Idx and e.of == a for a, e in index.items())  # type: ignore[union-attr]
+def _own(index: Mapping[AxisId, ExprLike]) -> bool:
+    return all(type(e) is Idx and e.of == a for a, e in index.items())

@@ -254,7 +254,11 @@ class _Lines:
         every = tuple(dict.fromkeys((*mine, *guard)))
         here = self.owner.home.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
         if here is None:  # computed on the spot, where the guards hold
-            wanted: list[Key] = [("guard", mine, tuple([e for e in every if not any(loads(e))])), ("node", source, at, every), ("number", repr(fill), source.dtype, fill)]
+            wanted: list[Key] = [
+                ("guard", mine, tuple([e for e in every if not any(loads(e))])),
+                ("node", source, at, every),
+                ("number", repr(fill), source.dtype, fill),
+            ]
             return wanted, lambda args: self.emit("where", args, source.dtype)
 
         plain = tuple([e for e in every if not any(loads(e))])  # hold before a number inside an index is read

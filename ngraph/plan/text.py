@@ -1,0 +1,382 @@
+"""Plans as text that can be read and parsed back: `text`, `parse`, `arrays`.
+
+    ngraph plan 1
+    axis N = 4
+    buffer %b0 x : float32[N] input
+    buffer %b1 : float32[] output
+    kernel N by 1, H by 32  # sum at "net.py":7
+    stage [] over [N] depth 0
+    %0 : float32 = read %b0[N: Idx(N)]
+    %1 : float32 = combine add(%0)
+    store %1 in %b1[]
+    routine sort(%b0) gives %b1 {axis: N}
+    inputs %b0
+    outputs %b1
+
+Axes, numbers, expressions, arrays and origins stand as they do in programs; a sub-plan stands in braces, as a body does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Leaf, Len
+from ngraph.op_graph.text import FORMAT
+from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Load, Local, Plan, Read, Routine, Stage, Store
+from ngraph.plan.memory import lay_out
+from ngraph.program.program import AxisId
+from ngraph.program.text import _END, _Parser, _Printer
+
+HOMES = ("input", "state", "output", "constant", "arena", "run")
+
+
+def text(plan: Plan, origins: bool = True) -> str:
+    """The plan as text. `origins=False` leaves out where kernels come from."""
+    return f"ngraph plan {FORMAT}{_title(plan)}\n" + _PlanPrinter(origins).plan(plan)
+
+
+def arrays(plan: Plan) -> dict[str, np.ndarray]:
+    """The large constants of a plan and its sub-plans, by the names that `text` gives them."""
+    printer = _PlanPrinter(False)
+    printer.plan(plan)
+    return printer.arrays
+
+
+def _title(plan: Plan) -> str:
+    return "" if plan.name == "program" else f" {json.dumps(plan.name)}"
+
+
+class _PlanPrinter(_Printer):
+    """Numbers buffers and locals as they come, and prints line by line."""
+
+    def plan(self, p: Plan) -> str:
+        self.buffers: dict[Buffer, str] = {b: f"%b{k}" for k, b in enumerate(p.buffers)}
+        out = [f"axis {self.axis(a)}" + ("" if n == Len(a) else f" = {self.whole_number(n)}") for a, n in p.axes.items()]
+        out += [self.buffer(b) for b in p.buffers]
+        for step in p.steps:
+            out += self.kernel(step) if type(step) is Kernel else [self.routine(step)]  # type: ignore[arg-type]
+        out += [f"{what} {self.names_of(which)}" for what, which in (("inputs", p.inputs), ("outputs", p.outputs)) if which]
+        out += [f"state {json.dumps(name)} {self.buffers[a]} becomes {self.buffers[b]}" for name, a, b in p.state]
+        tokens = (("token_in", p.token_in), ("token_out", p.token_out))
+        out += [f"{what} {self.buffers[b]}" for what, b in tokens if b is not None]
+        return "".join([line + "\n" for line in out])
+
+    def names_of(self, buffers: Iterable[Buffer]) -> str:
+        return ", ".join([self.buffers[b] for b in buffers])
+
+    def leaf(self, leaf: Leaf) -> str:
+        if type(leaf) is Load:
+            return f"Load(%{leaf.of})" if type(leaf.of) is int else f"Load({self.buffers[leaf.of]})"
+        return super().leaf(leaf)
+
+    def whole_number(self, e: ExprLike) -> str:
+        return expr.text(e, self.leaf)
+
+    def type_of(self, b: Buffer) -> str:
+        return f"{b.dtype.name}[{', '.join(map(self.dim, b.dims))}]"
+
+    def dim(self, d: Dim) -> str:
+        axis, div, mod = d
+        return self.axis(axis) + (f" // {div}" if div != 1 else "") + (f" % {mod}" if mod is not None else "")
+
+    def buffer(self, b: Buffer) -> str:
+        line = f"buffer {self.buffers[b]} {self.word(b.name) + ' ' if b.name else ''}: {self.type_of(b)} {b.home}"
+        line += "" if b.value is None else f" = {self.array(b.value)}"
+        line += "" if b.shares is None else f" shares {self.buffers[b.shares]}"
+        return line + ("" if b.offset is None else f" at {b.offset}")
+
+    def kernel(self, k: Kernel) -> list[str]:
+        loops = ", ".join([f"{self.axis(a)} by {b}" for a, b in k.loops])
+        out = [f"kernel{' ' + loops if loops else ''}{self.origin(k.origin) if self.origins else ''}"]
+        locals_ = dict.fromkeys(s.target for stage in k.stages for s in stage.to if type(s.target) is Local)
+        for n, b in enumerate(locals_):
+            self.buffers[b] = f"%l{n}"
+            out.append(f"local %l{n} : {self.type_of(b)}")
+        for s in k.stages:
+            out += self.stage(s)
+        return out
+
+    def stage(self, s: Stage) -> list[str]:
+        listed = [", ".join(map(self.axis, axes)) for axes in (s.free, s.reduced)]
+        out = [f"stage [{listed[0]}] over [{listed[1]}] depth {s.depth}"]
+        sums = [f"%{n} : {c.dtype.name} = combine {c.kind}(%{c.line})" for n, c in enumerate(s.combine, len(s.before))]
+        lines = [f"%{n} : {line.dtype.name} = {self.line(line)}" for n, line in s.lines()]
+        out += [*lines[: len(s.before)], *sums, *lines[len(s.before) :]]
+        for t in s.to:
+            by = "" if t.combine == "set" else f" by {t.combine}"
+            out.append(f"store %{t.line} in {self.at(t.target, t.index)}{self.where(t.guard)}{by}")
+        return out
+
+    def line(self, line: Line) -> str:
+        if line.read is not None:
+            r = line.read
+            return f"read {self.at(r.source, r.index)}{self.where(r.guard)}" + (f" fill {self.attr(r.fill, _NOWHERE)}" if r.guard else "")
+        return f"{line.op}({', '.join([f'%{k}' for k in line.args])}){self.attributes(line.attrs)}"
+
+    def at(self, b: Buffer, index: Mapping[AxisId, ExprLike]) -> str:
+        return f"{self.buffers[b]}[{', '.join([f'{self.axis(a)}: {self.whole_number(e)}' for a, e in index.items()])}]"
+
+    def where(self, guard: tuple[ExprLike, ...]) -> str:
+        return f" where [{', '.join(map(self.whole_number, guard))}]" if guard else ""
+
+    def attributes(self, attrs: Mapping[str, Any]) -> str:
+        return f" {{{', '.join([f'{self.word(k)}: {self.attr(a, _NOWHERE)}' for k, a in attrs.items()])}}}" if attrs else ""
+
+    def attr(self, a: Any, s: Any) -> str:
+        if type(a) is not Plan:
+            return super().attr(a, s)
+        inner = _PlanPrinter(self.origins, self.strict, self)
+        return f"plan{_title(a)} {{\n{inner.plan(a)}}}"
+
+    def routine(self, r: Routine) -> str:
+        line = f"routine {self.word(r.op)}({self.names_of(r.inputs)}) gives {self.names_of(r.results)}{self.attributes(r.attrs)}"
+        return line + (self.origin(r.origin) if self.origins else "")
+
+
+class _Nowhere:
+    op, origin = "a line", ()
+
+
+_NOWHERE: Any = _Nowhere()
+
+
+def parse(source: str, arrays: Mapping[str, Any] | None = None) -> Plan:
+    """The plan that `text` printed; `arrays` are its large constants. Raises ParseError with line and column for anything else."""
+    return _PlanParser(source, arrays or {}).whole_plan()
+
+
+class _PlanParser(_Parser):
+    """One reading; `buffers` are those of the plan in turn."""
+
+    def whole_plan(self) -> Plan:
+        while self.tokens[self.k][:1] == "\n":
+            self.k += 1
+        for word in ("ngraph", "plan"):
+            self.expect(word)
+        self.integer("the number of the format")
+        name = self.title()
+        self.end_of_line()
+        return self.plan(name, _END)
+
+    def plan(self, name: str, end: str) -> Plan:
+        p = Plan({}, (), (), (), (), (), name=name)
+        buffers: list[Buffer] = []
+        steps: list[Any] = []
+        outer, self.buffers = getattr(self, "buffers", {}), {}
+        late: list[tuple[AxisId, int]] = []
+        while (token := self.tokens[self.k]) != end:
+            self.k += 1
+            if token == "axis":
+                self.length(p, late)
+            elif token == "buffer":
+                buffers.append(self.buffer())
+            elif token == "kernel":
+                steps.append(self.kernel())
+                continue
+            elif token == "routine":
+                steps.append(self.routine())
+            elif token in ("inputs", "outputs"):
+                setattr(p, token, tuple(self.some()))
+            elif token in ("token_in", "token_out"):
+                setattr(p, token, self.one())
+            elif token == "state":
+                called, before = self.string(), self.one()
+                self.expect("becomes")
+                p.state += ((called, before, self.one()),)
+            else:
+                self.k -= 1
+                self.fail(f"a statement of a plan is expected, and here is {self.found()}")
+            self.end_of_line()
+        here = self.k
+        for a, self.k in late:
+            p.axes[a] = self.expr(bare=False)
+        self.k, self.buffers = here, outer
+        p.buffers, p.steps = tuple(buffers), tuple(steps)
+        return lay_out(p)
+
+    def length(self, p: Plan, late: list[tuple[AxisId, int]]) -> None:
+        """A length may load from a buffer, which stands below: it is read at the end."""
+        a = self.axis()
+        p.axes[a] = Len(a)
+        if self.accept("="):
+            late.append((a, self.k))
+            while self.tokens[self.k] != _END and self.tokens[self.k][0] != "\n":
+                self.k += 1
+
+    def one(self) -> Buffer:
+        found = self.buffers.get(self.tokens[self.k])
+        if found is None:
+            self.fail(f"a buffer is expected, and here is {self.found()}")
+        self.k += 1
+        return found
+
+    def some(self) -> list[Buffer]:
+        found = []
+        while self.tokens[self.k][:1] == "%":
+            found.append(self.one())
+            if not self.accept(","):
+                break
+        return found
+
+    def dims(self) -> tuple[Any, tuple[Dim, ...]]:
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("[")
+        return dtype, tuple(self.listed(self.dim))
+
+    def dim(self) -> Dim:
+        a = self.axis()
+        div = self.integer() if self.accept("//") else 1
+        return a, div, self.integer() if self.accept("%") else None
+
+    def buffer(self) -> Buffer:
+        token = self.tokens[self.k]
+        self.k += 1
+        name = "" if self.tokens[self.k] == ":" else self.word("a name or :")
+        dtype, dims = self.dims()
+        home = self.word("where the buffer lies")
+        if home not in HOMES:
+            self.fail(f"a buffer lies in one of {', '.join(HOMES)}, not in {home}", self.k - 1)
+        made = self.buffers[token] = Buffer(name, dims, dtype, home)
+        if self.accept("="):
+            made.value = self.array()
+        if self.accept("shares"):
+            made.shares = self.one()
+        if self.accept("at"):
+            made.offset = self.integer()
+        return made
+
+    def kernel(self) -> Kernel:
+        loops = []
+        while self.tokens[self.k] not in ("#", _END) and self.tokens[self.k][0] != "\n":
+            a = self.axis()
+            self.expect("by")
+            loops.append((a, self.integer()))
+            self.accept(",")
+        origin = self.origin() if self.tokens[self.k] == "#" else ()
+        self.end_of_line()
+        while self.accept("local"):
+            token = self.tokens[self.k]
+            self.k += 1
+            dtype, dims = self.dims()
+            self.buffers[token] = Local(token[1:], dims, dtype)
+            self.end_of_line()
+        stages = []
+        while self.accept("stage"):
+            stages.append(self.stage())
+        return Kernel(tuple(loops), tuple(stages), origin)
+
+    def stage(self) -> Stage:
+        self.expect("[")
+        free = tuple(self.listed(self.axis))
+        self.expect("over")
+        self.expect("[")
+        reduced = tuple(self.listed(self.axis))
+        self.expect("depth")
+        depth = self.integer()
+        self.end_of_line()
+        before: list[Line] = []
+        after: list[Line] = []
+        combine: list[Combine] = []
+        to = []
+        while self.tokens[self.k][:1] == "%":
+            self.numbered()
+            self.expect(":")
+            dtype = self.dtype()
+            self.expect("=")
+            if self.accept("combine"):
+                kind = self.word("how to combine")
+                self.expect("(")
+                combine.append(Combine(kind, self.numbered(), dtype))
+                self.expect(")")
+            else:
+                (after if combine else before).append(self.line(dtype))
+            self.end_of_line()
+        while self.accept("store"):
+            line = self.numbered()
+            self.expect("in")
+            target, index = self.at()
+            guard = self.where()
+            to.append(Store(line, target, index, guard, self.word("how to combine") if self.accept("by") else "set"))
+            self.end_of_line()
+        return Stage(free, reduced, tuple(before), tuple(combine), tuple(after), tuple(to), depth)
+
+    def numbered(self) -> int:
+        token = self.tokens[self.k]
+        if token[:1] != "%" or not token[1:].isdigit():
+            self.fail(f"the number of a line is expected, and here is {self.found()}")
+        self.k += 1
+        return int(token[1:])
+
+    def line(self, dtype: Any) -> Line:
+        if self.accept("read"):
+            source, index = self.at()
+            guard = self.where()
+            fill: Any = self.attr() if self.accept("fill") else 0
+            return Line("read", (), dtype, {}, Read(source, index, guard, fill))
+        op = self.word("an operation")
+        self.expect("(")
+        args = tuple(self.listed(self.numbered, ")"))
+        return Line(op, args, dtype, self.attributes())
+
+    def at(self) -> tuple[Buffer, dict[AxisId, ExprLike]]:
+        source = self.one()
+        self.expect("[")
+        return source, dict(self.listed(self.entry))
+
+    def entry(self) -> tuple[AxisId, ExprLike]:
+        a = self.axis()
+        self.expect(":")
+        return a, self.expr()
+
+    def where(self) -> tuple[ExprLike, ...]:
+        if not self.accept("where"):
+            return ()
+        self.expect("[")
+        return tuple(self.listed(self.expr))
+
+    def attributes(self) -> dict[str, Any]:
+        attrs: dict[str, Any] = {}
+        if self.accept("{") and not self.accept("}"):
+            self.attribute(attrs)
+            while self.accept(","):
+                self.attribute(attrs)
+            self.expect("}")
+        return attrs
+
+    def attr(self) -> Any:
+        if self.tokens[self.k] == "Load":
+            return self.expr()
+        if self.tokens[self.k] != "plan" or self.tokens[self.k + 1] == ",":
+            return super().attr()
+        self.k += 1
+        name = self.title()
+        self.expect("{")
+        self.end_of_line()
+        made = self.plan(name, "}")
+        self.k += 1
+        return made
+
+    def operand(self, bare: bool) -> Any:
+        if self.tokens[self.k] != "Load":
+            return super().operand(bare)
+        self.k += 1
+        self.expect("(")
+        of: Any = self.numbered() if self.tokens[self.k][1:].isdigit() else self.one()
+        self.expect(")")
+        return Load(of)
+
+    def routine(self) -> Routine:
+        op = self.word("the name of an op")
+        self.expect("(")
+        inputs = tuple(self.some())
+        self.expect(")")
+        self.expect("gives")
+        results = tuple(self.some())
+        attrs = self.attributes()
+        return Routine(op, inputs, results, attrs, self.origin() if self.tokens[self.k] == "#" else ())

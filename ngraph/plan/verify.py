@@ -1,0 +1,115 @@
+"""The law of plans: `verify` says which step breaks which rule. The compiled code would not notice; it would be wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ngraph.errors import ProgramError
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, Stage
+from ngraph.plan.memory import ALIGN, last_uses
+from ngraph.program.program import AxisId
+
+
+def verify(plan: Plan) -> Plan:
+    """The plan itself, if it is lawful. Raises ProgramError that names the step and the rule."""
+    filled = {*plan.inputs, *[before for _, before, _ in plan.state], *[b for b in plan.buffers if b.home == "constant"]}
+    if plan.token_in is not None:
+        filled.add(plan.token_in)
+    for k, step in enumerate(plan.steps):
+        complaint = next(_kernel(plan, step, filled) if type(step) is Kernel else _missing(step.inputs, filled), None)
+        if complaint is not None:
+            raise ProgramError(f"plan {plan.name}, step {k}: {complaint}")
+        made = step.targets if type(step) is Kernel else step.results
+        twice = [b.name for b in made if b in filled]
+        if twice:
+            raise ProgramError(f"plan {plan.name}, step {k}: it fills {', '.join(twice)}, which was filled before")
+        filled.update(made)
+        for b in made:
+            if b.shares is not None:
+                filled.discard(b.shares)
+    complaint = next(_missing([*plan.outputs, *[after for _, _, after in plan.state]], filled), None) or _overlap(plan)
+    if complaint is not None:
+        raise ProgramError(f"plan {plan.name}: {complaint}")
+    return plan
+
+
+def _missing(buffers: Iterable[Buffer], filled: set[Buffer]) -> Iterable[str]:
+    return (f"{b!r} is read and nothing has filled it" for b in buffers if b not in filled)
+
+
+def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterable[str]:
+    fixed = {a for a, block in kernel.loops if block == 1}
+    stored: set[Buffer] = set()
+    own = {s.target for stage in kernel.stages for s in stage.to}
+    for k, stage in enumerate(kernel.stages):
+        space = {*stage.free, *stage.reduced}
+        for r in stage.reads():
+            if r.source in own and r.source not in stored:
+                yield f"stage {k} reads {r.source!r} of its own kernel, and no stage before it stores it"
+            if r.source not in own and r.source not in filled:
+                yield f"stage {k} reads {r.source!r}, which nothing has filled"
+            if {a for a, _, _ in r.source.dims} - set(r.index):
+                yield f"stage {k} reads {r.source!r} without an index for each axis"
+        for a in space & fixed:
+            yield f"stage {k} has the axis {a}, which is a loop"
+        yield from (f"stage {k}: {c}" for c in _lines(stage, fixed))
+        for s in stage.to:
+            if s.target.home in ("input", "constant"):
+                yield f"stage {k} stores into {s.target!r}"
+            if type(s.target) is not Local and any(a not in _moving(s.index.values()) for a, _ in kernel.loops):
+                yield f"stage {k} stores {s.target!r} at the same place in several turns"
+        stored.update([s.target for s in stage.to])
+        if not 0 <= stage.depth <= len(kernel.loops):
+            yield f"stage {k} has depth {stage.depth} of {len(kernel.loops)} loops"
+
+
+def _lines(stage: Stage, fixed: set[AxisId]) -> Iterable[str]:
+    """Lines use lines before them, of their own side of the reduction; indices move along the axes there are."""
+    border = len(stage.before)
+    for n, line in stage.lines():
+        late = n >= border
+        used = [*line.args]
+        exprs: list[ExprLike] = [*line.read.index.values(), *line.read.guard] if line.read is not None else []
+        exprs += [line.attrs["value"]] if line.op == "index" else [*line.attrs["guard"]] if line.op == "guard" else []
+        used += [leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load and type(leaf.of) is int]
+        if any(u >= n or (late and u < border) for u in used):
+            yield f"line {n} uses a line that is not there yet, or no longer"
+        yield from _outside(f"line {n}", exprs, fixed | {*stage.free, *(() if late else stage.reduced)})
+    for c in stage.combine:
+        if not 0 <= c.line < border:
+            yield f"an accumulator combines line {c.line}, which is none of those before"
+    for s in stage.to:
+        reach = fixed | {*stage.free, *(stage.reduced if s.line < border else ())}
+        yield from _outside(f"the store into {s.target.name}", [*s.index.values(), *s.guard], reach)
+
+
+def _moving(exprs: Iterable[ExprLike]) -> set[AxisId]:
+    return {leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Idx}
+
+
+def _outside(what: str, exprs: Iterable[ExprLike], there: set[AxisId]) -> Iterable[str]:
+    lost = sorted(_moving(exprs) - there)
+    if lost:
+        yield f"{what} moves along {', '.join(lost)}, which is neither an axis of the stage nor a loop of single steps"
+
+
+def _overlap(plan: Plan) -> str | None:
+    """Two buffers that live at the same time share no byte of the arena, but where one takes the other's place in the step between."""
+    last = last_uses(plan)
+    live: list[tuple[int, Buffer]] = []
+    for k, step in enumerate(plan.steps):
+        live = [x for x in live if x[0] >= k]
+        for b in step.targets if type(step) is Kernel else step.results:
+            if b.offset is None or b.bytes is None:
+                continue
+            if b.offset % ALIGN or b.offset + b.bytes > plan.arena:
+                return f"{b!r} lies at {b.offset} of an arena of {plan.arena} bytes"
+            for end, other in live:
+                assert other.offset is not None and other.bytes is not None
+                apart = other.offset + other.bytes <= b.offset or b.offset + b.bytes <= other.offset
+                if not apart and b.bytes and other.bytes and not (end == k and other.offset == b.offset):
+                    return f"{b!r} and {other!r} lie on each other in step {k}"
+            live.append((last.get(b, k), b))
+    return None

@@ -1,0 +1,194 @@
+"""What becomes one kernel, without being known by name; and what a plan's text does not depend on."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from plan_programs import agree, axis, hole, program
+
+import ngraph as ng
+from ngraph.plan import Kernel, plan, text, verify
+from ngraph.program.lower import lower
+
+N, H, W, C = axis(64, "N"), axis(96, "H"), axis(5, "W"), axis(8, "C")
+
+
+def norm(x, g, b, over):
+    m = ng.mean(x, reduction_axes=over)
+    d = x - m
+    v = ng.mean(d * d, reduction_axes=over)
+    return d / ng.sqrt(v + 1e-5) * g + b, m, v
+
+
+def gelu(x):
+    return 0.5 * x * (1 + ng.erf(x * 0.70710678))
+
+
+def softmax():
+    x = hole(N, H)
+    return [ng.softmax(x, normalization_axes=[H])], [x]
+
+
+def layer_norm_gelu():
+    x, g, b = hole(N, H), hole(H), hole(H)
+    return [gelu(norm(x, g, b, [H])[0]) + x], [x, g, b]
+
+
+def layer_norm_backward():
+    x, g, b = hole(N, H), hole(H), hole(H)
+    y = norm(x, g, b, [H])[0]
+    return [ng.deriv(ng.sum(y * y, out_axes=()), x)], [x, g, b]
+
+
+def batch_norm():
+    x, g, b = hole(N, C, W), hole(C), hole(C)
+    return list(norm(x, g, b, [N, W])), [x, g, b]
+
+
+def batch_norm_backward():
+    x, g, b, dy = hole(N, C, W), hole(C), hole(C), hole(N, C, W)
+    loss = ng.sum(norm(x, g, b, [N, W])[0] * dy, out_axes=())
+    return [ng.deriv(loss, v) for v in (x, g, b)], [x, g, b, dy]
+
+
+def attention():
+    q, k, v = (axis(n, name) for n, name in ((32, "Q"), (32, "K"), (16, "V")))
+    d, heads = axis(16, "D"), axis(4, "E")
+    x, y, z = hole(heads, q, d), hole(heads, k, d), hole(heads, k, v)
+    scores = ng.dot(x, y, reduction_axes=[d]) if False else ng.sum(x * y, reduction_axes=[d]) * 0.25
+    return [ng.sum(ng.softmax(scores, normalization_axes=[k]) * z, reduction_axes=[k])], [x, y, z]
+
+
+def lstm_gates():
+    gates = [hole(N, H) for _ in range(4)]
+    c = hole(N, H)
+    i, f, o = (ng.sigmoid(x) for x in gates[:3])
+    new = f * c + i * ng.tanh(gates[3])
+    return [new, o * ng.tanh(new)], [*gates, c]
+
+
+def cross_entropy():
+    x, y = hole(N, H), hole(N, H)
+    p = ng.softmax(x, normalization_axes=[H])
+    return [ng.sum(ng.log(p) * y, reduction_axes=[H]) * -1.0, p - y], [x, y]
+
+
+ONE = [softmax, layer_norm_gelu, layer_norm_backward, batch_norm, batch_norm_backward, attention, lstm_gates, cross_entropy]
+
+
+@pytest.mark.parametrize("make", ONE, ids=[f.__name__ for f in ONE])
+def test_one_kernel(make):
+    made = verify(agree(program(*_flat(make()))))
+    assert len(made.kernels) == len(made.steps) == 1
+    assert made.arena == 0  # nothing but inputs and outputs is moved
+    assert all(len(k.loops) for k in made.kernels)
+
+
+def _flat(made):
+    results, holes = made
+    return results, *holes
+
+
+def test_momentum_update_is_one_kernel_in_place():
+    w = ng.variable([N, H], initial_value=1.0)
+    m = ng.variable([N, H], initial_value=0.0)
+    g = hole(N, H)
+    new = m * 0.9 - g * 0.1
+    made = agree(program([ng.doall([ng.assign(m, new), ng.assign(w, w + new)])], g))
+    assert len(made.kernels) == len(made.steps) == 1
+    assert all(after.shares is before for _, before, after in made.state)
+
+
+def test_state_that_is_read_elsewhere_is_not_in_place():
+    w = ng.variable([N, H], initial_value=1.0)
+    total = ng.sum(w, reduction_axes=[N])
+    made = agree(program([ng.assign(w, w + total)]))
+    assert [before.axes for _, before, _ in made.state]
+
+
+def test_dropout_is_one_kernel():
+    x = hole(N, H)
+    kept = ng.cast(ng.uniform([N, H]) < 0.5, np.float32)
+    made = agree(program([x * kept * 2.0], x))
+    words = [s for s in made.steps if isinstance(s, Kernel) and any(t.target in made.outputs for g in s.stages for t in g.to)]
+    assert len(words) == 1
+    assert made.arena == 0
+
+
+def test_epilogue_joins_its_contraction():
+    k = axis(48, "K")
+    x, w, b = hole(N, k), hole(k, H), hole(H)
+    made = agree(program([ng.relu(ng.dot(x, w) + b)], x, w, b), rtol=1e-4, atol=1e-4)
+    (kernel,) = made.kernels
+    (stage,) = kernel.stages
+    assert stage.reduced and stage.after and made.arena == 0
+
+
+STEPS = ("exp", "tanh", "add", "multiply", "subtract", "max", "sum", "mean", "relu", "square")
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sampled_from(STEPS), min_size=2, max_size=10), st.integers(2, 40), st.integers(33, 100))
+def test_chains_of_elements_and_rows_are_one_kernel(steps, rows, width):
+    n, h = axis(rows * 8, "N"), axis(width, "H")
+    x, y = hole(n, h), hole(n, h)
+    v = x * 0.5
+    for s in steps:
+        if s == "exp":
+            v = ng.exp(ng.tanh(v))
+        elif s in ("tanh", "relu"):
+            v = getattr(ng, s)(v)
+        elif s in ("add", "multiply", "subtract"):
+            v = {"add": v + y, "multiply": v * y, "subtract": v - y}[s]
+        elif s == "square":
+            v = ng.tanh(v) * ng.tanh(v)
+        else:
+            v = v - {"max": ng.max, "sum": ng.mean, "mean": ng.mean}[s](v, reduction_axes=[h])
+    made = agree(program([v], x, y), rtol=1e-3, atol=1e-3)
+    assert len(made.kernels) == len(made.steps) == 1
+    assert made.arena == 0
+    assert set(made.kernels[0].targets) == set(made.outputs)
+
+
+def network():
+    k, o = axis(40, "K"), axis(10, "O")
+    x, y = hole(N, H), hole(N, o)
+    w, v = ng.variable([H, k], initial_value=0.1), ng.variable([k, o], initial_value=0.1)
+    p = ng.softmax(ng.dot(ng.relu(ng.dot(x, w)), v), normalization_axes=[o])
+    loss = ng.sum(ng.log(p + 1e-3) * y, out_axes=()) * (-1 / 64)
+    updates = [ng.assign(a, a - 0.1 * ng.deriv(loss, a)) for a in (w, v)]
+    return lower([loss, ng.doall(updates)], [x, y]).program
+
+
+def test_training_step():
+    p = network()
+    made = verify(agree(p, rtol=1e-3, atol=1e-3))
+    assert len(made.kernels) <= 8 < len(p.steps)
+    assert any(after.shares is before for _, before, after in made.state)
+    assert made.memory.arena == made.arena and made.memory.state > 0
+    assert all(b.offset % 64 == 0 for b in made.buffers if b.offset is not None)
+
+
+def test_same_plan_in_every_process():
+    script = "import sys; sys.path[:0] = sys.argv[1:]; import test_kernels as t; print(t.text(t.plan(t.network())))"
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(here))
+    texts = set()
+    for seed in ("0", "1", "77"):
+        env = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run([sys.executable, "-c", script, here, root], capture_output=True, text=True, check=True, env=env)
+        texts.add(done.stdout)
+    assert len(texts) == 1 and "kernel" in texts.pop()
+
+
+def test_names_change_nothing():
+    def make(n, h):
+        x = hole(n, h)
+        return text(plan(program([ng.softmax(x, normalization_axes=[h]) + x], x)), origins=False)
+
+    a, b = axis(64, "Zeta"), axis(96, "Alpha")
+    assert make(a, b).replace("Zeta", "N").replace("Alpha", "H") == make(N, H)
