@@ -232,6 +232,11 @@ class Computation(Alone):
             self._entry = entry
         return entry(*arguments)
 
+    def compile(self) -> Computation:
+        """Compiles now, rather than with the first call."""
+        self.executable  # noqa: B018  compiled here
+        return self
+
     def _open(self) -> None:
         if self.state.closed:
             raise StateError(f"{self.name}: its transformer is closed", fix="make a new transformer, and its computations again")
