@@ -20,7 +20,7 @@ from typing import Any
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
+from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len
 from ngraph.op_graph.op import Origin, TensorType
 from ngraph.program.program import AxisId
 
@@ -63,7 +63,7 @@ class Buffer:
 
 
 class Local(Buffer):
-    """Memory of one turn: a register, a row, a panel. Lives until the stage that fills it runs again. Indices count from the turn's start."""
+    """Memory of one turn: a register, a row, a panel. Lives until its stage runs again; indices count from the turn's start."""
 
     __slots__ = ()
 
@@ -211,6 +211,14 @@ class Routine:
     attrs: Mapping[str, Any]
     origin: tuple[Origin, ...] = ()
 
+    @property
+    def sources(self) -> tuple[Buffer, ...]:
+        return self.inputs
+
+    @property
+    def targets(self) -> tuple[Buffer, ...]:
+        return self.results
+
 
 PlanStep = Kernel | Routine
 
@@ -255,7 +263,7 @@ class Plan:
         return Memory(self.arena, total(b for b in self.buffers if b.home == "constant"), state, total(self.outputs))
 
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Any], int] | None = None) -> int:
-        """The number of elements of an axis, given those of the symbols and what buffers hold. Raises LookupError where that is not enough."""
+        """The number of elements of an axis, given those of the symbols and what buffers hold; LookupError if that is not enough."""
 
         def leaf(e: Leaf) -> int:
             if type(e) is Len:
@@ -318,28 +326,29 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
     unknown = (-math.inf, math.inf)
     if isinstance(e, int):
         return e, e
-    if type(e) in (Idx, Len):
-        n = length(e.of)  # type: ignore[union-attr]
+    if isinstance(e, Idx | Len):
+        n = length(e.of)
         top = math.inf if n is None else n
         return (0, max(top - 1, 0)) if type(e) is Idx else ((0, top) if n is None else (n, n))
     form = affine(e)
     if form is not None:  # an index that stands twice counts once
-        low = high = float(form[1])
-        for a, c in form[0].items():
-            n = length(a)
+        low: float = form[1]
+        high: float = form[1]
+        for axis, c in form[0].items():
+            n = length(axis)
             far = c * (math.inf if n is None else max(n - 1, 0)) if n != 1 else 0
             low, high = low + min(0, far), high + max(0, far)
         return low, high
     if type(e) is not expr.Bin:
         return unknown
-    (a, b), (c, d) = bounds(e.a, length), bounds(e.b, length)
+    a, b = bounds(e.a, length)
+    c, d = bounds(e.b, length)
     if e.op == "+":
         return a + c, b + d
     if e.op == "-":
         return a - d, b - c
     if e.op in ("min", "max"):
-        f = min if e.op == "min" else max
-        return f(a, c), f(b, d)
+        return (min(a, c), min(b, d)) if e.op == "min" else (max(a, c), max(b, d))
     if math.inf in (abs(a), abs(b), abs(c), abs(d)):
         return (0, d - 1) if e.op == "%" and c == d > 0 else unknown
     if e.op == "*":

@@ -35,7 +35,7 @@ def last_uses(plan: Plan) -> dict[Buffer, int]:
     """The last step that reads each buffer."""
     last: dict[Buffer, int] = {}
     for k, step in enumerate(plan.steps):
-        for b in step.sources if type(step) is Kernel else step.inputs:
+        for b in step.sources:
             last[b] = k
     for a in plan.axes.values():  # what lengths need lives to the end
         for b in loaded(a):
@@ -60,7 +60,7 @@ def _place(plan: Plan) -> None:
     top = max([b.offset + -(-b.bytes // ALIGN) * ALIGN for b in plan.buffers if b.offset is not None and b.bytes is not None], default=0)
     for k, step in enumerate(plan.steps):
         live = [x for x in live if last.get(x[2], -1) >= k]
-        for b in step.targets if type(step) is Kernel else step.results:
+        for b in step.targets:
             if b.home != "arena" or b.bytes is None or b.offset is not None:
                 continue
             size = -(-b.bytes // ALIGN) * ALIGN

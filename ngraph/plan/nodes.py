@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
     axes: tuple[AxisId, ...]
     arg: Arg
-    index: dict[AxisId, ExprLike]
+    place: dict[AxisId, ExprLike]
     guard: tuple[ExprLike, ...] = ()
     combine: str = "set"
 
@@ -100,8 +100,8 @@ class Node:
         self.space = frozenset((*axes, *reduced))
         self.loopable = self.space
         for p in parts:  # turns may share what every part writes at its own index
-            self.loopable &= {a for a, e in p.index.items() if type(e) is Idx and e.of == a}
-        self.reads = tuple(_reads([*args, *(p.arg for p in parts)], [e for p in parts for e in (*p.index.values(), *p.guard)]))
+            self.loopable &= {a for a, e in p.place.items() if type(e) is Idx and e.of == a}
+        self.reads = tuple(_reads([*args, *(p.arg for p in parts)], [e for p in parts for e in (*p.place.values(), *p.guard)]))
         self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
 
     def __repr__(self) -> str:
@@ -388,7 +388,8 @@ def _scatter(g: Graph, s: Step) -> None:
 
 
 def _concat(g: Graph, s: Step) -> None:
-    axis, start, parts = s.attrs["axis"], 0, []
+    axis, parts = s.attrs["axis"], []
+    start: ExprLike = 0
     for own, v in zip(s.attrs["parts"], s.inputs, strict=True):
         index = {a: Idx(own) + start if a == axis else Idx(a) for a in s.result.axes}
         parts.append(Part(tuple([own if a == axis else a for a in s.result.axes]), g.at[v], index))

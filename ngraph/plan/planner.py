@@ -11,7 +11,7 @@ from ngraph.passes.specialise import specialise
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
 from ngraph.plan.memory import lay_out, may_replace
-from ngraph.plan.nodes import Constant, Graph, Node
+from ngraph.plan.nodes import Constant, Graph
 from ngraph.plan.price import Group, Machine
 from ngraph.plan.stages import kernel_of
 from ngraph.program.program import AxisId, Program, Value, map_attr
@@ -83,7 +83,7 @@ class _Planner:
 
     def body(self, body: Program) -> Plan:
         known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
-        open_ = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
+        open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
         return plan(body, open_, self.machine)
 
 
@@ -96,11 +96,11 @@ def _in_place(plan: Plan) -> None:
     last: dict[Buffer, int] = {}
     writer: dict[Buffer, int] = {}
     for k, step in enumerate(plan.steps):
-        for b in step.sources if type(step) is Kernel else step.inputs:
+        for b in step.sources:
             last[b] = k
-        for b in step.targets if type(step) is Kernel else step.results:
+        for b in step.targets:
             writer[b] = k
     for _, before, after in plan.state:
-        step = plan.steps[writer[after]] if before is not after else None
-        if type(step) is Kernel and last.get(before, -1) <= writer[after] and may_replace(step, before, after):
+        maker = plan.steps[writer[after]] if before is not after else None
+        if type(maker) is Kernel and last.get(before, -1) <= writer[after] and may_replace(maker, before, after):
             after.shares = before

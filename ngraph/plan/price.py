@@ -135,7 +135,7 @@ class Group:
         self.level, self.stage_of, self.kept = level, stage_of, kept
 
     def _rereads(self, n: Node, shared: frozenset[AxisId]) -> bool:
-        """Whether an operand of a reduction is read again for each index of a free axis: it then wants registers, and a stage, for itself."""
+        """Whether an operand of a reduction is read again for each index of a free axis: it then wants a stage for itself."""
         (arg,) = n.args
         p = arg.source if type(arg) is Read else None
         if p not in self.set:
@@ -216,7 +216,8 @@ def choose_loops(g: Group, m: Machine) -> tuple[Loops, int]:
 
 def block(length: int, pieces: int, of: int) -> int:
     """The length of one of about so many pieces, a multiple of `of`."""
-    return max(-(-(-(-length // pieces)) // of) * of, 1)
+    each = -(-length // pieces)
+    return max(-(-each // of) * of, 1)
 
 
 def size_of(g: Group, r: Read) -> int:

@@ -171,7 +171,7 @@ class _Lines:
         target = self.owner.home.get(n) or self.owner.target(n)
         written[n] = target
         value = self.line(part.arg)
-        index = {a: self.resolved(part.index[a], ()) for a in target.axes}
+        index = {a: self.resolved(part.place[a], ()) for a in target.axes}
         return Store(value, target, index, tuple([self.resolved(e, ()) for e in part.guard]), part.combine)
 
     # values

@@ -167,7 +167,8 @@ class _PlanParser(_Parser):
         p = Plan({}, (), (), (), (), (), name=name)
         buffers: list[Buffer] = []
         steps: list[Any] = []
-        outer, self.buffers = getattr(self, "buffers", {}), {}
+        outer: dict[str, Buffer] = getattr(self, "buffers", {})
+        self.buffers: dict[str, Buffer] = {}
         late: list[tuple[AxisId, int]] = []
         while (token := self.tokens[self.k]) != end:
             self.k += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
@@ -18,10 +18,10 @@ def verify(plan: Plan) -> Plan:
     if plan.token_in is not None:
         filled.add(plan.token_in)
     for k, step in enumerate(plan.steps):
-        complaint = next(_kernel(plan, step, filled) if type(step) is Kernel else _missing(step.inputs, filled), None)
+        complaint = next(_kernel(plan, step, filled) if type(step) is Kernel else _missing(step.sources, filled), None)
         if complaint is not None:
             raise ProgramError(f"plan {plan.name}, step {k}: {complaint}")
-        made = step.targets if type(step) is Kernel else step.results
+        made = step.targets
         twice = [b.name for b in made if b in filled]
         if twice:
             raise ProgramError(f"plan {plan.name}, step {k}: it fills {', '.join(twice)}, which was filled before")
@@ -35,11 +35,11 @@ def verify(plan: Plan) -> Plan:
     return plan
 
 
-def _missing(buffers: Iterable[Buffer], filled: set[Buffer]) -> Iterable[str]:
+def _missing(buffers: Iterable[Buffer], filled: set[Buffer]) -> Iterator[str]:
     return (f"{b!r} is read and nothing has filled it" for b in buffers if b not in filled)
 
 
-def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterable[str]:
+def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
     fixed = {a for a, block in kernel.loops if block == 1}
     stored: set[Buffer] = set()
     own = {s.target for stage in kernel.stages for s in stage.to}
@@ -65,7 +65,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterable[str]:
             yield f"stage {k} has depth {stage.depth} of {len(kernel.loops)} loops"
 
 
-def _lines(stage: Stage, fixed: set[AxisId]) -> Iterable[str]:
+def _lines(stage: Stage, fixed: set[AxisId]) -> Iterator[str]:
     """Lines use lines before them, of their own side of the reduction; indices move along the axes there are."""
     border = len(stage.before)
     for n, line in stage.lines():
@@ -89,7 +89,7 @@ def _moving(exprs: Iterable[ExprLike]) -> set[AxisId]:
     return {leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Idx}
 
 
-def _outside(what: str, exprs: Iterable[ExprLike], there: set[AxisId]) -> Iterable[str]:
+def _outside(what: str, exprs: Iterable[ExprLike], there: set[AxisId]) -> Iterator[str]:
     lost = sorted(_moving(exprs) - there)
     if lost:
         yield f"{what} moves along {', '.join(lost)}, which is neither an axis of the stage nor a loop of single steps"
@@ -101,7 +101,7 @@ def _overlap(plan: Plan) -> str | None:
     live: list[tuple[int, Buffer]] = []
     for k, step in enumerate(plan.steps):
         live = [x for x in live if x[0] >= k]
-        for b in step.targets if type(step) is Kernel else step.results:
+        for b in step.targets:
             if b.offset is None or b.bytes is None:
                 continue
             if b.offset % ALIGN or b.offset + b.bytes > plan.arena:
