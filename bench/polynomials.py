@@ -1,0 +1,106 @@
+"""Where the coefficients of generated code come from: `python bench/polynomials.py` rewrites ngraph/codegen/coefficients.py.
+
+Each is the interpolation of a smooth remainder at Chebyshev nodes, in 60 digits, which is within a small factor of the best
+polynomial of its length. The remainder is what is left of the function after its exact leading terms, divided by the next power,
+so that the error of the polynomial stays far below the last bit of the result. Needs mpmath.
+"""
+
+import os
+
+import mpmath as mp
+
+mp.mp.dps = 80
+EXP = mp.log(2) / 2 * mp.mpf("1.0005")  # rounding to the nearest multiple of ln 2 leaves a little more than its half
+TINY = mp.mpf(10) ** -16
+
+
+def even(f):
+    """`f` of x as a function of x squared; its value at 0 by continuity."""
+    return lambda z: f(mp.sqrt(max(z, TINY)))
+
+
+def at_zero(f):
+    return lambda x: f(x if abs(x) > TINY else TINY)
+
+
+# name: (function, interval, centre of the powers, terms)
+TABLE = {
+    "exp32": (at_zero(lambda r: (mp.exp(r) - 1 - r) / r**2), (-EXP, EXP), 0, 5),
+    "exp64": (at_zero(lambda r: (mp.exp(r) - 1 - r) / r**2), (-EXP, EXP), 0, 11),
+    "log32": (at_zero(lambda f: (mp.log1p(f) - f + f * f / 2) / f**3), (mp.sqrt(0.5) - 1, mp.sqrt(2) - 1), 0, 9),
+    "log64": (even(lambda s: (2 * mp.atanh(s) / s - 2) / s**2), (0, (3 - 2 * mp.sqrt(2)) ** 2), 0, 8),
+    "power": (even(lambda s: (2 * mp.atanh(s) / s - 2 - 2 * s**2 / 3 - 2 * s**4 / 5) / s**6), (0, (3 - 2 * mp.sqrt(2)) ** 2), 0, 8),
+    "sin32": (even(lambda s: (mp.sin(s) / s - 1) / s**2), (0, (mp.pi / 4) ** 2), 0, 4),
+    "sin64": (even(lambda s: (mp.sin(s) / s - 1) / s**2), (0, (mp.pi / 4) ** 2), 0, 7),
+    "cos32": (even(lambda s: (mp.cos(s) - 1 + s**2 / 2) / s**4), (0, (mp.pi / 4) ** 2), 0, 3),
+    "cos64": (even(lambda s: (mp.cos(s) - 1 + s**2 / 2) / s**4), (0, (mp.pi / 4) ** 2), 0, 6),
+    "tanh32": (even(lambda s: (mp.tanh(s) / s - 1) / s**2), (0, mp.mpf(0.625) ** 2), 0, 6),
+    "tanh64": (even(lambda s: (mp.tanh(s) / s - 1) / s**2), (0, mp.mpf(0.625) ** 2), 0, 12),
+    "atan32": (even(lambda s: (mp.atan(s) / s - 1) / s**2), (0, (mp.sqrt(2) - 1) ** 2), 0, 5),
+    "atan64": (even(lambda s: (mp.atan(s) / s - 1) / s**2), (0, (mp.sqrt(2) - 1) ** 2), 0, 11),
+    "erf32": (even(lambda s: mp.erf(s) / s - 1), (0, 1), 0, 7),
+    "erf64": (even(lambda s: mp.erf(s) / s - 1), (0, 1), 0, 13),
+    "erfc32": (lambda x: -mp.log(mp.erfc(x)), (1, 4), 2.5, 9),
+    "erfc64": (lambda x: -mp.log(mp.erfc(x)), (1, 2.5), 1.75, 17),
+    "erfc64_far": (lambda x: -mp.log(mp.erfc(x)), (2.5, 6), 4.25, 17),
+}
+
+
+def coefficients(name):
+    """The coefficients, of the power 0 first, and the largest error of the polynomial itself."""
+    function, (low, high), centre, terms = TABLE[name]
+    found, error = mp.chebyfit(lambda t: function(t + centre), [low - centre, high - centre], terms, error=True)
+    return [float(c) for c in reversed(found)], float(error)
+
+
+def pieces(x, bits, count):
+    """`x` as a sum of `count` numbers of so many bits each, but for the last, which is a full float64."""
+    out = []
+    for k in range(count):
+        if k == count - 1:
+            out.append(float(x))
+        else:
+            scale = mp.mpf(2) ** (bits - 1 - mp.floor(mp.log(x, 2)))
+            out.append(float(mp.floor(x * scale) / scale))
+        x -= mp.mpf(out[-1])
+    return out
+
+
+def two_over_pi():
+    """Words of 64 bits of 2 / pi behind the binary point, as many as the largest float64 needs."""
+    with mp.workdps(500):
+        whole = int(mp.floor(2 / mp.pi * mp.mpf(2) ** (64 * 22)))
+    return [0, *[(whole >> 64 * (21 - k)) & (1 << 64) - 1 for k in range(22)]]
+
+
+def source():
+    lines = [
+        '"""Coefficients of the functions in `math.py`. Written by `bench/polynomials.py`; do not edit."""',
+        "",
+        "# of the power 0 first; the comment is the largest error of the polynomial itself",
+        "POLYNOMIALS: dict[str, tuple[float, ...]] = {",
+    ]
+    for name in TABLE:
+        numbers, error = coefficients(name)
+        lines += [f'    "{name}": (  # {error:.1e}', *[f"        {c!r}," for c in numbers], "    ),"]
+    lines += ["}", "", "# numbers as sums whose first terms have trailing zeros, so that small multiples of them are exact"]
+    for name, x, bits, count in (
+        ("HALF_PI", mp.pi / 2, 33, 4),
+        ("HALF_PI_2", mp.pi / 2, 53, 2),
+        ("LN2_64", mp.log(2), 42, 2),
+        ("LN2_32", mp.log(2), 15, 2),
+        ("LN2_2", mp.log(2), 53, 2),
+    ):
+        lines.append(f"{name} = {tuple(pieces(x, bits, count))!r}")
+    lines += ["", "# 2 / pi in words of 64 bits behind the binary point, one word of zeros ahead", "TWO_OVER_PI = ("]
+    return "\n".join([*lines, *[f"    0x{word:016X}," for word in two_over_pi()], ")"]) + "\n"
+
+
+def main():
+    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ngraph", "codegen", "coefficients.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,353 @@
+"""The writer of final LLVM IR text. What it writes LLVM only has to select instructions for: no pass follows.
+
+An instruction without effects that is written twice where the first still holds is one instruction: each loop body and branch
+has a table of what is known in it. That gives common subexpressions and loop-invariant operands without a pass.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
+from ngraph.targets import Target
+
+# how a dtype is held in a register; 16-bit floats are their bits, for no instruction works on them
+REGISTER = {"bool": "i1", "float16": "i16", "bfloat16": "i16", "float32": "float", "float64": "double"}
+REGISTER |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+STORAGE = {**REGISTER, "bool": "i8"}
+_MANGLED = {"half": "f16", "float": "f32", "double": "f64"}
+
+
+@cache
+def type_name(dtype: DType, lanes: int = 1) -> str:
+    """The type of a register that holds so many elements."""
+    return REGISTER[dtype.name] if lanes == 1 else f"<{lanes} x {REGISTER[dtype.name]}>"
+
+
+@cache
+def storage_name(dtype: DType, lanes: int = 1) -> str:
+    """The type of so many elements in memory."""
+    return STORAGE[dtype.name] if lanes == 1 else f"<{lanes} x {STORAGE[dtype.name]}>"
+
+
+@cache
+def mangled(type_: str) -> str:
+    """A type as it stands in the name of an intrinsic."""
+    if type_[0] == "<":
+        lanes, _, element = type_[1:-1].split(" ")
+        return f"v{lanes}{mangled(element)}"
+    return "p0" if type_ == "ptr" else _MANGLED.get(type_, type_)
+
+
+class Value(NamedTuple):
+    """A register or constant: its name in the text, its element type, and how many elements it holds (1: a scalar)."""
+
+    name: str
+    dtype: DType
+    lanes: int = 1
+
+    @property
+    def type(self) -> str:
+        return type_name(self.dtype, self.lanes)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+
+def constant(number: Any, dtype: DType, lanes: int = 1) -> Value:
+    """A constant of a dtype, exact: floats are rounded once and written by their bits."""
+    if dtype.is_float:
+        return _literal(struct.pack("<d", float(number)), dtype, lanes)
+    return _literal(int(number), dtype, lanes)
+
+
+@cache
+def _literal(number: int | bytes, dtype: DType, lanes: int = 1) -> Value:
+    """Floats come by the bits of a float64, so that equal keys are equal constants, and are rounded once."""
+    one = _digits(number, dtype)
+    return Value(one if lanes == 1 else f"splat ({REGISTER[dtype.name]} {one})", dtype, lanes)
+
+
+def _digits(number: int | bytes, dtype: DType) -> str:
+    if type(number) is not bytes:
+        return ("true" if number else "false") if dtype.kind == "bool" else str(number)
+    (x,) = struct.unpack("<d", number)
+    if dtype.name == "float64":
+        return f"0x{int.from_bytes(number, 'little'):016X}"
+    rounded = dtype.np.type(x)
+    bits = int.from_bytes(rounded.tobytes(), "little")
+    if dtype.bits == 16:
+        return str(bits)
+    return f"0x{struct.unpack('<Q', struct.pack('<d', float(rounded)))[0]:016X}"
+
+
+def counting(dtype: DType, lanes: int) -> Value:
+    """0, 1, 2 … as a constant vector of integers."""
+    element = REGISTER[dtype.name]
+    return Value("<" + ", ".join(f"{element} {k}" for k in range(lanes)) + ">", dtype, lanes)
+
+
+Index: TypeAlias = int | Value
+
+
+def _int64(index: Index) -> Value:
+    return index if isinstance(index, Value) else constant(index, dtypes.int64)
+
+
+Body = Callable[..., Sequence[Value]]
+
+
+class Writer:
+    """One module under construction. Instructions go to the current block of the current function."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.functions: list[str] = []
+        self.declared: dict[str, str] = {}
+        self.globals: dict[str, str] = {}
+        self.lines: list[str] = []
+        self.entry: list[str] = []  # slots on the stack
+        self.known: list[dict[str, str]] = [{}]  # text of an instruction -> its result, for each open body
+        self.count = 0
+        self.block = "entry"
+
+    # ---- the module
+
+    def function(self, name: str, parameters: Sequence[str], body: Callable[..., None]) -> None:
+        """`define void @name(…)`: `parameters` are types, with attributes if wished ("ptr noalias", "i64"); `body` takes their names."""
+        names = [f"%p{k}" for k in range(len(parameters))]
+        self.lines, self.entry, self.known, self.block, self.count = [], [], [{}], "entry", 0
+        body(*names)
+        head = ", ".join(f"{p} {n}" for p, n in zip(parameters, names, strict=True))
+        self.functions.append(
+            "\n".join([f"define void @{name}({head}) nounwind {{", "entry:", *self.entry, *self.lines, "  ret void", "}"])
+        )
+
+    def text(self) -> str:
+        """The module."""
+        head = f'target triple = "{self.target.triple}"'
+        return "\n".join([head, *self.globals.values(), *self.functions, *self.declared.values()]) + "\n"
+
+    def table(self, numbers: Sequence[Any], dtype: DType, align: int = 64) -> str:
+        """A constant array in the module; equal ones are one. The result is its address."""
+        element = STORAGE[dtype.name]
+        held = ", ".join(f"{element} {constant(n, dtype).name}" for n in numbers)
+        text = f"internal unnamed_addr constant [{len(numbers)} x {element}] [{held}], align {align}"
+        name = f"@table{len(self.globals)}"
+        if text in self.globals:
+            return self.globals[text].split(" ", 1)[0]
+        self.globals[text] = f"{name} = {text}"
+        return name
+
+    # ---- instructions
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%v{self.count}"
+
+    def do(self, instruction: str) -> None:
+        """An instruction without result."""
+        self.lines.append("  " + instruction)
+
+    def effect(self, instruction: str) -> str:
+        """An instruction with a result that must run each time: a load, an atomic."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def pure(self, instruction: str) -> str:
+        """An instruction whose result depends on its operands alone; at most once in a body."""
+        for known in self.known:
+            if instruction in known:
+                return known[instruction]
+        self.known[-1][instruction] = name = self.fresh()
+        self.lines.append(f"  {name} = {instruction}")
+        return name
+
+    def op(self, name: str, x: Value, *more: Value, dtype: DType | None = None) -> Value:
+        """`name type x, y …`: arithmetic and comparisons, which give bool with `dtype` so."""
+        operands = "".join([f", {v.name}" for v in more])
+        return Value(self.pure(f"{name} {x.type} {x.name}{operands}"), dtype or x.dtype, x.lanes)
+
+    def convert(self, name: str, x: Value, dtype: DType) -> Value:
+        """`name type x to type`; nothing where the types are the same."""
+        to = type_name(dtype, x.lanes)
+        return Value(x.name if to == x.type else self.pure(f"{name} {x} to {to}"), dtype, x.lanes)
+
+    def select(self, c: Value, x: Value, y: Value) -> Value:
+        return Value(self.pure(f"select {c}, {x}, {y}"), x.dtype, x.lanes)
+
+    def intrinsic(self, name: str, result: DType, lanes: int, *operands: Value | str, types: Sequence[str] | None = None) -> Value:
+        """A call of @llvm.name, declared as used; mangled with `types`, the first operand's by default. Strings are "type name"."""
+        signature = [o.type if type(o) is Value else str(o).split(" ")[0] for o in operands]
+        suffix = types if types is not None else signature[:1]
+        full = ".".join([f"@llvm.{name}", *map(mangled, suffix)])
+        to = type_name(result, lanes)
+        self.declared.setdefault(full, f"declare {to} {full}({', '.join(signature)})")
+        return Value(self.pure(f"call {to} {full}({', '.join(map(str, operands))})"), result, lanes)
+
+    def splat(self, x: Value, lanes: int) -> Value:
+        """A scalar in every lane."""
+        if lanes == 1 or x.lanes == lanes:
+            return x
+        if x.name[0] not in "%@":
+            return Value(f"splat ({x})", x.dtype, lanes)
+        wide = type_name(x.dtype, lanes)
+        one = self.pure(f"insertelement {wide} poison, {x}, i32 0")
+        return Value(self.pure(f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer"), x.dtype, lanes)
+
+    def constant(self, number: Any, like: Value) -> Value:
+        """A number as `like` is: its dtype and lanes."""
+        return constant(number, like.dtype, like.lanes)
+
+    def any(self, mask: Value) -> Value:
+        """Whether any lane of a bool holds."""
+        return mask if mask.lanes == 1 else self.intrinsic("vector.reduce.or", dtypes.bool_, 1, mask)
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        """x * y + z: rounded once where the target can, else twice."""
+        if self.target.fma:
+            return self.intrinsic("fma", x.dtype, x.lanes, x, y, z)
+        return self.op("fadd", self.op("fmul", x, y), z)
+
+    # ---- memory
+
+    def at(self, pointer: str, index: Index, dtype: DType) -> str:
+        """The address of an element, counted in elements of the dtype."""
+        if index == 0:
+            return pointer
+        where = f"i64 {index}" if type(index) is int else str(index)
+        return self.pure(f"getelementptr {STORAGE[dtype.name]}, ptr {pointer}, {where}")
+
+    def slot(self, dtype: DType, count: int) -> str:
+        """Room for so many elements on the stack."""
+        name = self.fresh()
+        self.entry.append(f"  {name} = alloca [{count} x {STORAGE[dtype.name]}], align 64")
+        return name
+
+    def load(self, pointer: str, dtype: DType, lanes: int = 1, align: int = 0, mask: Value | None = None) -> Value:
+        """Elements from memory; where `mask` is false nothing is read and the lane is 0. `align` in bytes, by default an element's."""
+        kind, align = storage_name(dtype, lanes), align or dtype.bits // 8
+        if mask is None:
+            name = self.effect(f"load {kind}, ptr {pointer}, align {align}")
+        else:
+            full = f"@llvm.masked.load.{mangled(kind)}.p0"
+            self.declared.setdefault(full, f"declare {kind} {full}(ptr, i32, {mask.type}, {kind})")
+            name = self.effect(f"call {kind} {full}(ptr {pointer}, i32 {align}, {mask}, {kind} zeroinitializer)")
+        return self._from_memory(name, dtype, lanes)
+
+    def _from_memory(self, name: str, dtype: DType, lanes: int) -> Value:
+        if dtype.kind != "bool":
+            return Value(name, dtype, lanes)
+        zero = "0" if lanes == 1 else "zeroinitializer"
+        return Value(self.pure(f"icmp ne {storage_name(dtype, lanes)} {name}, {zero}"), dtype, lanes)
+
+    def store(self, x: Value, pointer: str, align: int = 0, mask: Value | None = None) -> None:
+        """Elements to memory; where `mask` is false nothing is written."""
+        kind, align = storage_name(x.dtype, x.lanes), align or x.dtype.bits // 8
+        name = self.pure(f"zext {x} to {kind}") if x.dtype.kind == "bool" else x.name
+        if mask is None:
+            self.do(f"store {kind} {name}, ptr {pointer}, align {align}")
+        else:
+            full = f"@llvm.masked.store.{mangled(kind)}.p0"
+            self.declared.setdefault(full, f"declare void {full}({kind}, ptr, i32, {mask.type})")
+            self.do(f"call void {full}({kind} {name}, ptr {pointer}, i32 {align}, {mask})")
+
+    def tail(self, count: Value, lanes: int) -> Value:
+        """The mask of the first `count` lanes; count is an int64."""
+        if lanes == 1:
+            return self.op("icmp sgt", count, constant(0, dtypes.int64), dtype=dtypes.bool_)
+        return self.op("icmp sgt", self.splat(count, lanes), counting(dtypes.int64, lanes), dtype=dtypes.bool_)
+
+    def prefetch(self, pointer: str, write: bool = False, locality: int = 3) -> None:
+        """Asks for a line of memory ahead of its use."""
+        self.declared.setdefault("@llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.do(f"call void @llvm.prefetch.p0(ptr {pointer}, i32 {int(write)}, i32 {locality}, i32 1)")
+
+    # ---- control
+
+    def label(self) -> str:
+        self.count += 1
+        return f"b{self.count}"
+
+    def start(self, block: str) -> None:
+        self.lines.append(f"{block}:")
+        self.block = block
+
+    def _inside(self, body: Body, *values: Value) -> tuple[Value, ...]:
+        self.known.append({})
+        try:
+            return tuple(body(*values))
+        finally:
+            self.known.pop()
+
+    def _phis(self, carried: Sequence[Value]) -> tuple[int, tuple[Value, ...]]:
+        """Slots for the phis of these values, and their names; `_fill` writes them once the last block is known."""
+        at = len(self.lines)
+        self.lines += [""] * len(carried)
+        return at, tuple([Value(self.fresh(), v.dtype, v.lanes) for v in carried])
+
+    def _fill(self, at: int, phis: Sequence[Value], *comings: tuple[str, Sequence[Value]]) -> None:
+        for k, phi in enumerate(phis):
+            pairs = ", ".join(f"[ {values[k].name}, %{block} ]" for block, values in comings)
+            self.lines[at + k] = f"  {phi.name} = phi {phi.type} {pairs}"
+
+    def loop(self, start: Index, stop: Index, step: int, carried: Sequence[Value], body: Body) -> tuple[Value, ...]:
+        """`for i in range(start, stop, step): carried = body(i, *carried)`, step above 0; what is carried afterwards."""
+        first, last = _int64(start), _int64(stop)
+        fixed = isinstance(start, int) and isinstance(stop, int)
+        if isinstance(start, int) and isinstance(stop, int) and start + step >= stop:
+            return self._inside(body, first, *carried) if start < stop else tuple(carried)
+        before, inside, after = self.block, self.label(), self.label()
+        if fixed:
+            self.do(f"br label %{inside}")
+        else:
+            some = self.pure(f"icmp slt {first}, {last.name}")
+            self.do(f"br i1 {some}, label %{inside}, label %{after}")
+        self.start(inside)
+        at, phis = self._phis([first, *carried])
+        results = self._inside(body, *phis)
+        following = Value(self.effect(f"add nsw {phis[0]}, {step}"), dtypes.int64)
+        more = self.effect(f"icmp slt {following}, {last.name}")
+        self.do(f"br i1 {more}, label %{inside}, label %{after}")
+        self._fill(at, phis, (before, [first, *carried]), (self.block, [following, *results]))
+        end = self.block
+        self.start(after)
+        if fixed:
+            return results
+        at, merged = self._phis(carried)
+        self._fill(at, merged, (before, carried), (end, results))
+        return merged
+
+    def loop_while(self, carried: Sequence[Value], test: Callable[..., Value], body: Body) -> tuple[Value, ...]:
+        """`while test(*carried): carried = body(*carried)`; the test gives a scalar bool."""
+        before, head, inside, after = self.block, self.label(), self.label(), self.label()
+        self.do(f"br label %{head}")
+        self.start(head)
+        at, phis = self._phis(carried)
+        (more,) = self._inside(lambda *values: (test(*values),), *phis)
+        self.do(f"br {more}, label %{inside}, label %{after}")
+        self.start(inside)
+        results = self._inside(body, *phis)
+        self.do(f"br label %{head}")
+        self._fill(at, phis, (before, carried), (self.block, results))
+        self.start(after)
+        return phis
+
+    def when(self, condition: Value, otherwise: Sequence[Value], body: Body) -> tuple[Value, ...]:
+        """`body()` where the scalar condition holds, which is thought rare; else `otherwise`."""
+        before, inside, after = self.block, self.label(), self.label()
+        self.do(f"br {condition}, label %{inside}, label %{after}, !prof !0")
+        self.globals["prof"] = '!0 = !{!"branch_weights", i32 1, i32 1000}'
+        self.start(inside)
+        results = self._inside(body)
+        end = self.block
+        self.do(f"br label %{after}")
+        self.start(after)
+        at, merged = self._phis(otherwise)
+        self._fill(at, merged, (before, otherwise), (end, results))
+        return merged

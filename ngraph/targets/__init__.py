@@ -1,0 +1,149 @@
+"""Machine descriptions as data: what the plan and the code generator need to know of a processor. A new machine is a table entry.
+
+`host()` is this machine, `chosen()` what NGRAPH_TARGET asks for (default: the host), `TARGETS` all that have a name.
+Nothing here loads LLVM, so that a warm start need not.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+
+from ngraph.errors import NgraphError
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor. Sizes are in bytes; `features` and `cpu` are LLVM's words."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: str = ""
+    vector_bits: int = 128
+    vector_registers: int = 16
+    mask_registers: bool = False  # masked loads and stores cost what plain ones do
+    fma: bool = False  # without it a fused multiply-add is two roundings
+    half: bool = False  # converts float16 to float32 and back
+    scale: bool = False  # multiplies by a power of two, given as a float, in one instruction
+    l1: int = 32 << 10
+    l2: int = 512 << 10
+    l3: int = 8 << 20
+    line: int = 64
+    cores: int = 1
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of so many bits one register holds."""
+        return max(1, self.vector_bits // bits)
+
+
+_X86 = "x86_64-unknown-linux-gnu"
+TARGETS: dict[str, Target] = {
+    t.name: t
+    for t in (
+        Target("x86-64-v2", _X86, "x86-64-v2"),
+        Target("x86-64-v3", _X86, "x86-64-v3", vector_bits=256, fma=True, half=True),
+        Target(
+            "x86-64-v4",
+            _X86,
+            "x86-64-v4",
+            "-prefer-256-bit",  # LLVM's default splits vectors of 512 bits
+            vector_bits=512,
+            vector_registers=32,
+            mask_registers=True,
+            fma=True,
+            half=True,
+            scale=True,
+            l2=1 << 20,
+        ),
+        Target(
+            "aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon", vector_registers=32, fma=True, half=True, l1=64 << 10, l2=1 << 20
+        ),
+    )
+}
+
+# flags of /proc/cpuinfo that make a processor of a level, best first
+_LEVELS = (
+    ("x86-64-v4", "avx512f avx512bw avx512cd avx512dq avx512vl avx2 fma f16c bmi1 bmi2 movbe abm"),
+    ("x86-64-v3", "avx2 fma f16c bmi1 bmi2 movbe abm"),
+    ("x86-64-v2", "sse4_1 sse4_2 ssse3 popcnt cx16"),
+)
+
+
+def level(flags: Iterable[str]) -> Target:
+    """The best x86-64 target that a processor with these flags of /proc/cpuinfo runs. Raises NgraphError where it runs none."""
+    have = set(flags)
+    for name, needed in _LEVELS:
+        if have.issuperset(needed.split()):
+            return TARGETS[name]
+    raise NgraphError(
+        "this x86-64 processor lacks SSE 4.2", fix="use the transformer that compiles nothing: ngt.make_transformer('direct')"
+    )
+
+
+@cache
+def host() -> Target:
+    """This machine: its instruction set, caches and the cores that this process may use."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        base = level(_flags())
+    elif machine in ("aarch64", "arm64"):
+        base = TARGETS["aarch64"]
+    else:
+        raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
+    found = caches()
+    sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
+    return replace(base, name="host", cores=_cores(), l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
+
+
+def chosen() -> Target:
+    """The target that NGRAPH_TARGET names; the host where it is unset. Raises NgraphError naming what there is."""
+    name = os.environ.get("NGRAPH_TARGET", "") or "host"
+    if name == "host":
+        return host()
+    if name not in TARGETS:
+        raise NgraphError(f"NGRAPH_TARGET is {name!r}", fix=f"there are host, {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+def _flags() -> list[str]:
+    found = re.search(r"^flags\s*:(.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    if found:
+        return found[1].split()
+    try:
+        from llvmlite import binding  # where there is no /proc
+    except ImportError:
+        return []
+    renamed = {"sse4.1": "sse4_1", "sse4.2": "sse4_2", "bmi": "bmi1", "lzcnt": "abm"}
+    return [renamed.get(name, name) for name, there in binding.get_host_cpu_features().items() if there]
+
+
+def _cores() -> int:
+    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
+
+
+def caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> dict[str, int]:
+    """Sizes of the data caches and of their line, as far as `folder` tells: keys l1, l2, l3, line."""
+    found: dict[str, int] = {}
+    for index in sorted(glob.glob(os.path.join(folder, "index*"))):
+        kind, depth, size, line = (_read(os.path.join(index, f)).strip() for f in ("type", "level", "size", "coherency_line_size"))
+        amount = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if kind in ("Data", "Unified") and depth in ("1", "2", "3") and amount:
+            found[f"l{depth}"] = int(amount[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[amount[2]]
+            if line.isdigit():
+                found["line"] = int(line)
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -1,0 +1,141 @@
+"""Every elementwise core op of every dtype, as scalars and as vectors, gives what the oracle gives."""
+
+import numpy as np
+import pytest
+from kernels import HOST, RUNNABLE, run, single
+
+from ngraph.codegen import jit
+from ngraph.codegen.math import FUNCTIONS
+from ngraph.errors import NgraphError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.opdef import REGISTRY
+from ngraph.program.interpret import interpret
+from ngraph.targets import TARGETS
+from ngraph.testing.rules import Steps
+
+ALL = [d for d in dtypes.REGISTRY.values() if d.np is not None]
+ATTRS = {
+    "compare": [{"kind": k} for k in ("eq", "lt", "le")],
+    "bitwise": [{"kind": k} for k in ("and", "or", "xor", "shl", "shr")],
+    "cast": [{"dtype": d} for d in ALL],
+    "bitcast": [{"dtype": d} for d in ALL],
+}
+BINARY = set("add subtract multiply divide remainder power maximum minimum compare bitwise".split())
+INEXACT = set("exp expm1 log log1p sin cos tanh atan erf power".split())
+ULP = {"float16": 1, "bfloat16": 1, "float32": 5, "float64": 8}  # NumPy's own functions err too
+
+
+def cases():
+    """(op, dtype, attrs, result dtype) of every op on every dtype that its record's type allows."""
+    for op in FUNCTIONS:
+        for d in ALL:
+            for attrs in ATTRS.get(op, [{}]):
+                s = Steps(A=3)
+                try:
+                    result = s(op, *[s.input("A", dtype=t) for t in inputs_of(op, d)], **attrs)
+                except (NgraphError, TypeError):
+                    continue
+                if (
+                    op == "bitwise"
+                    and d.kind == "bool"
+                    and attrs["kind"] in ("shl", "shr")
+                    or op == "bitcast"
+                    and "bool" in (d.kind, attrs["dtype"].kind)
+                ):
+                    continue
+                yield op, d, attrs, result.dtype
+
+
+def inputs_of(op, d):
+    return [dtypes.bool_, d, d] if op == "where" else [d, d] if op in BINARY else [d]
+
+
+CASES = list(cases())
+
+
+def pool(d, draw, n):
+    """Extremes, small numbers and any bits."""
+    if d.kind == "bool":
+        return draw.integers(0, 2, n).astype(bool)
+    raw = draw.integers(0, 256, n * d.bits // 8, dtype=np.uint8).view(d.np)
+    if d.is_float:
+        edges = np.array([0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, 3, np.nan, np.inf, -np.inf, 1e-8, 300, -300, 65504, 1e5], np.float64)
+        with np.errstate(all="ignore"):
+            smooth = draw.normal(size=n) * 10.0 ** draw.integers(-3, 6, n)
+            some = [edges.astype(d.np), smooth.astype(d.np)]
+    else:
+        edges = [0, 1, 2, 3, 7, d.bits - 1, d.bits, d.lowest, d.lowest + 1, d.highest, d.highest - 1]
+        if d.kind == "int":
+            edges += [-1, -2, -3, -7]
+        some = [np.array(edges, d.np), draw.integers(0, 12, n).astype(d.np)]
+    values = np.concatenate([*some, raw, raw])
+    return values[draw.integers(0, len(values), n)]
+
+
+def oracle(op, d, attrs, arrays):
+    s = Steps(A=len(arrays[0]))
+    result = s(op, *[s.input("A", dtype=t) for t in inputs_of(op, d)], **attrs)
+    with np.errstate(all="ignore"):
+        return interpret(s.program(result), arrays)[0][0]
+
+
+def compare(op, got, want):
+    """Equal bits; functions within a few ulp of NumPy's; NaN is NaN; maximum and minimum of zeros may take either."""
+    assert got.dtype == want.dtype
+    if got.dtype.kind in "biu":
+        np.testing.assert_array_equal(got, want)
+        return
+    d = dtypes.as_dtype(got.dtype)
+    g, w = got.astype(np.float64), want.astype(np.float64)
+    if op in INEXACT:
+        with np.errstate(all="ignore"):
+            eps, tiny = (
+                (2.0**-10, 2.0**-24)
+                if d.name == "float16"
+                else (2.0**-7, 2.0**-133)
+                if d.name == "bfloat16"
+                else (np.finfo(d.np).eps, float(np.finfo(d.np).smallest_subnormal))
+            )
+            near = np.abs(g - w) <= ULP[d.name] * np.maximum(np.abs(w) * eps, tiny)
+        np.testing.assert_array_equal(np.where(near, w, g), w)
+        return
+    np.testing.assert_array_equal(g, w)
+    if op not in ("maximum", "minimum"):
+        real = ~np.isnan(w)
+        np.testing.assert_array_equal(np.signbit(g)[real], np.signbit(w)[real])
+
+
+@pytest.mark.parametrize("op, d, attrs, result", CASES, ids=lambda c: str(c) if not isinstance(c, dict) else "-".join(map(str, c.values())))
+def test_an_op_is_what_the_oracle_says(op, d, attrs, result):
+    draw = np.random.default_rng(len(op) * 100 + d.bits)
+    n = 403 if op != "power" or d.is_float else 150
+    arrays = [pool(t, draw, n) for t in inputs_of(op, d)]
+    want = oracle(op, d, attrs, arrays)
+    for target, lanes in [(HOST, 1), (HOST, 8), *((t, 4) for t in RUNNABLE)]:
+        code = jit.load(single(target, op, inputs_of(op, d), result, attrs, lanes), target)
+        compare(op, run(code, arrays, [result])[0], want)
+
+
+def test_every_elementwise_core_op_has_code():
+    missing = {"broadcast", "rename", "constant", "iota"}
+    wanted = {
+        n for n, r in REGISTRY.items() if r.core and getattr(r.reference, "__qualname__", "").startswith("elementwise_reference")
+    } - missing
+    assert wanted and wanted <= set(FUNCTIONS)
+    assert {op for op, *_ in CASES} == set(FUNCTIONS)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize("op", FUNCTIONS)
+def test_objects_of_every_target_want_no_symbol(op, target):
+    for name, d, attrs, result in CASES:
+        if name == op and (op != "cast" or attrs["dtype"].bits != 8):
+            for lanes in (1, target.lanes(32)):
+                wanted = jit.undefined_symbols(jit.compile_object(single(target, op, inputs_of(op, d), result, attrs, lanes), target))
+                assert wanted <= {"_GLOBAL_OFFSET_TABLE_"}, (d, attrs, lanes)
+
+
+def test_a_call_of_a_library_would_be_seen():
+    text = "define double @f(double %x) {\n %y = call double @llvm.exp.f64(double %x)\n ret double %y\n}\n"
+    text += "declare double @llvm.exp.f64(double)\n"
+    assert jit.undefined_symbols(jit.compile_object(text, HOST)) == {"exp"}
