@@ -31,6 +31,7 @@ from ngraph.op_graph.op import Body, Op, TensorType, ordered
 from ngraph.op_graph.opdef import REGISTRY
 
 FORMAT = 1
+DUALS = 100  # levels that a file may name
 
 # ---- codecs: how one value stands in JSON -----------------------------------------------------------------------------
 
@@ -135,7 +136,13 @@ class Encoder:
 
 
 class Decoder:
-    """JSON to values. `values` are what numbers stand for; `at` says where in the file reading is, for errors."""
+    """JSON to values. `values` are what numbers stand for; `at` says where in the file reading is, for errors.
+
+    axes, scalar   what expressions name: of op-graphs Axis and Op
+    """
+
+    axes: type = Axis
+    scalar: type = Op
 
     def __init__(self, arrays: Mapping[str, Any]):
         self.arrays = arrays
@@ -146,7 +153,7 @@ class Decoder:
 
     def inner(self) -> Decoder:
         """For a body: values of its own, the same arrays."""
-        made = Decoder(self.arrays)
+        made = type(self)(self.arrays)
         made.refs = self.refs
         return made
 
@@ -174,7 +181,7 @@ class Decoder:
                 stack.append(expr.combine(item, a, b))
             elif type(item) is dict:
                 ((tag, of),) = item.items()
-                stack.append({"Len": Len, "Idx": Idx, "Run": Run}[tag](self.decode(of)))
+                stack.append({"Len": Len, "Idx": Idx, "Run": Run}[tag](typed(self.decode(of), self.scalar if tag == "Run" else self.axes)))
             else:
                 stack.append(typed(item, int))
         (result,) = stack
@@ -208,7 +215,9 @@ class Decoder:
     def axis(self, payload: Any) -> Axis:
         number, dual = payload
         family = self.families[index(number, len(self.families))]
-        return family.members.get(typed(dual, int)) or Axis(family, dual)
+        if not -DUALS <= typed(dual, int) <= DUALS:
+            raise ValueError(f"{_short(dual)} is no dual level")
+        return family.members.get(dual) or Axis(family, dual)
 
     def value(self, number: Any) -> Any:
         return self.values[index(number, len(self.values))]

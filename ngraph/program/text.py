@@ -875,6 +875,7 @@ def _encode(p: Program, outer: Encoder) -> dict[str, Any]:
 
 def _decode(data: Any, outer: Decoder) -> Program:
     d = outer.inner()
+    d.axes, d.scalar = AxisId, Value
     ids: dict[str, AxisId] = {}
 
     def axis(a: Any) -> AxisId:

@@ -276,18 +276,19 @@ def _rule(c: _Check, s: Step) -> Complaint:
     """The results have the types that the record gives for these inputs and attributes."""
     try:
         made = REGISTRY[s.op].type(tuple([v.type for v in s.inputs]), **s.attrs)
+        made = (made,) if type(made) is TensorType else made or ()
+        same = [
+            v.type.dtype is t.dtype and (v.type.axes == t.axes or set(v.type.axes) == set(t.axes))
+            for v, t in zip(s.results, made, strict=False)
+        ]
     except Clash as clash:
         return f"its inputs disagree on {', '.join(f'{a!r} and {b!r}' for a, b in clash.pairs)}"
     except Exception as e:
         message = str(e).split("\n")[0]
         return f"its record refuses it: {message if isinstance(e, NgraphError) else f'{type(e).__name__}: {message}'}"
-    made = (made,) if type(made) is TensorType else made or ()
     if len(made) != len(s.results):
         return f"it has {len(s.results)} results, its record gives {len(made)}: {', '.join(map(repr, made))}"
-    for v, t in zip(s.results, made, strict=True):
-        if v.type.dtype is not t.dtype or (v.type.axes != t.axes and set(v.type.axes) != set(t.axes)):
-            return f"{_show(v)} should be {t!r}"
-    return None
+    return _first(None if ok else f"{_show(v)} should be {t!r}" for ok, v, t in zip(same, s.results, made, strict=True))
 
 
 # ---- laws of what leaves ----------------------------------------------------------------------------------------------
