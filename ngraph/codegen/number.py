@@ -171,7 +171,7 @@ def quick_two_sum(x: Number, y: Number) -> tuple[Number, Number]:
 
 
 def two_product(x: Number, y: Number) -> tuple[Number, Number]:
-    """x * y, and what its rounding lost. Without a fused multiply-add float64 is cut in halves of 26 and 27 bits; so is the last bit of that."""
+    """x * y, and what its rounding lost. Without a fused multiply-add float64 is cut in halves of 26 and 27 bits."""
     product = x * y
     if x.w.target.fma:
         return product, fma(x, y, -product)

@@ -28,7 +28,9 @@ class _Merge:
 
     def __init__(self, graph: Graph, machine: Machine):
         self.graph, self.machine = graph, machine
+        self.length = graph.guesses().__getitem__
         self.of: dict[Node, Group] = {}
+        self.after: dict[Group, dict[Group, None]] = {}  # who reads from whom
         self.rank: dict[Group, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
         self.walls: set[Group] = set()
@@ -68,12 +70,12 @@ class _Merge:
             if n.kind in ("routine", "part"):
                 call = n if n.kind == "routine" else n.reads[0].source
                 if call not in self.of:
-                    g = Group([call, *call.users], self.graph.guess)  # its parts are all that reads it
+                    g = Group([call, *call.users], self.length)  # its parts are all that reads it
                     self.walls.add(g)
                     self.add(g)
             else:
                 seen.add(id(chain[n]))
-                self.add(price(Group(chain[n], self.graph.guess), self.machine))
+                self.add(price(Group(chain[n], self.length), self.machine))
 
     # the merge
     def best_first(self) -> None:
@@ -89,7 +91,7 @@ class _Merge:
                 tried.add(pair)
                 if not self.promising(a, b):
                     continue
-                merged = price(Group([*a.nodes, *b.nodes], self.graph.guess), self.machine)
+                merged = price(Group([*a.nodes, *b.nodes], self.length), self.machine)
                 gain = a.seconds + b.seconds - merged.seconds
                 if gain > 0:
                     first = min(a.nodes[0].number, b.nodes[0].number)
@@ -129,8 +131,11 @@ class _Merge:
         return sorted(near - self.walls, key=lambda h: self.rank[h])
 
     def successors(self, g: Group) -> Iterable[Group]:
-        found = {self.of[u]: None for n in g.nodes for u in n.users}
-        found.pop(g, None)
+        """The groups that read from this one."""
+        found = self.after.get(g)
+        if found is None or any(h not in self.rank for h in found):
+            found = self.after[g] = {self.of[u]: None for n in g.nodes for u in n.users}
+            found.pop(g, None)
         return found
 
     def path(self, a: Group, b: Group) -> bool:

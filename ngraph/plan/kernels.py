@@ -74,12 +74,13 @@ class Local(Buffer):
 class Read:
     """One element of a source at each index; `fill` where a guard is negative."""
 
-    __slots__ = ("source", "index", "guard", "fill", "_axes", "_straight")
+    __slots__ = ("source", "index", "guard", "fill", "_axes", "_straight", "flow")
 
     def __init__(self, source: Any, index: dict[AxisId, ExprLike], guard: tuple[ExprLike, ...] = (), fill: Any = 0):
         self.source, self.index, self.guard, self.fill = source, index, guard, fill
         self._axes: frozenset[AxisId] | None = None
         self._straight: frozenset[AxisId] | None = None
+        self.flow: tuple[tuple[AxisId, float], ...] | None = None  # what `price` found: how many elements run on along which axis
 
     @property
     def axes(self) -> frozenset[AxisId]:
@@ -327,16 +328,16 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
     if isinstance(e, int):
         return e, e
     if isinstance(e, Idx | Len):
-        n = length(e.of)
-        top = math.inf if n is None else n
-        return (0, max(top - 1, 0)) if type(e) is Idx else ((0, top) if n is None else (n, n))
+        size = length(e.of)
+        top = math.inf if size is None else size
+        return (0, max(top - 1, 0)) if isinstance(e, Idx) else (0 if size is None else top, top)
     form = affine(e)
     if form is not None:  # an index that stands twice counts once
         low: float = form[1]
         high: float = form[1]
-        for axis, c in form[0].items():
+        for axis, k in form[0].items():
             n = length(axis)
-            far = c * (math.inf if n is None else max(n - 1, 0)) if n != 1 else 0
+            far = k * (math.inf if n is None else max(n - 1, 0)) if n != 1 else 0
             low, high = low + min(0, far), high + max(0, far)
         return low, high
     if type(e) is not expr.Bin:

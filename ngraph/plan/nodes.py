@@ -161,9 +161,9 @@ class Graph:
         n = self.known(a)
         return Len(a) if n is None else n
 
-    def guess(self, a: AxisId) -> int:
-        n = self.known(a)
-        return GUESS if n is None else n
+    def guesses(self) -> dict[AxisId, int]:
+        """The length of each axis, of those too that nobody knows."""
+        return {a: GUESS if (n := self.known(a)) is None else n for a in self.program.axes}
 
     # making nodes
     def node(self, kind: str, op: str, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType, **fields: Any) -> Read:
@@ -267,11 +267,11 @@ class Graph:
             if n not in needed:
                 needed.add(n)
                 todo += [r.source for r in n.reads if isinstance(r.source, Node)]
-        self.nodes = [n for n in self.nodes if n in needed]
+        self.nodes, guess = [n for n in self.nodes if n in needed], self.guesses()
         for k, n in enumerate(self.nodes):
             n.number, n.users = k, []
-            n.size = math.prod([self.guess(a) for a in (*n.axes, *n.reduced)])
-            n.bytes = math.prod([self.guess(a) for a in n.axes]) * (n.dtype.bits // 8)
+            n.size = math.prod([guess[a] for a in (*n.axes, *n.reduced)])
+            n.bytes = math.prod([guess[a] for a in n.axes]) * (n.dtype.bits // 8)
             for r in n.reads:
                 if isinstance(r.source, Node) and (not r.source.users or r.source.users[-1] is not n):
                     r.source.users.append(n)

@@ -21,13 +21,13 @@ class Machine(NamedTuple):
     l1: int = 24 << 10
     l2: int = 600 << 10
     l3: int = 16 << 20
-    lanes: int = 16
     memory: float = 18e9
     cache: float = 60e9
     speed: float = 40e9
     launch: float = 1e-6
 
 
+LANES = 16  # elements below which an axis is too short for a vector
 DEAR = 5  # vector instructions above which a value is kept, not computed again
 REREAD = 8  # times that a value must be asked for again to be kept, however cheap
 SMALL = 4096  # bytes or elements that are not worth a thought
@@ -155,22 +155,25 @@ class Group:
 def vector_axis(g: Group) -> AxisId | None:
     """The axis along which most bytes are contiguous."""
     score: dict[AxisId, float] = {}
-
-    def add(a: AxisId, elements: float, step: int) -> None:
-        score[a] = score.get(a, 0) + elements * min(1.0, g.length(a) / 16) / step
-
     for _, r in g.outer:
-        axes = r.source.axes
-        if axes and axes[-1] in r.index:
-            e = r.index[axes[-1]]
-            form = ({axes[-1]: 1}, 0) if axes[-1] in r.straight else affine(e)
-            for a, k in form[0].items() if form else ():
-                if 0 < k <= 4:
-                    add(a, g.part(r.axes, {}), k)
+        if r.flow is None:
+            r.flow = tuple(_flow(g, r))
+        for a, elements in r.flow:
+            score[a] = score.get(a, 0) + elements
     for n in g.results:
         if n.axes:
-            add(n.axes[-1], g.part(n.axes, {}), 1)
-    return max(score, key=lambda a: (score[a], a)) if score else None
+            a = n.axes[-1]
+            score[a] = score.get(a, 0) + g.part(n.axes, {}) * min(1.0, g.length(a) / LANES)
+    return max(score, key=lambda a: score[a]) if score else None
+
+
+def _flow(g: Group, r: Read) -> Iterable[tuple[AxisId, float]]:
+    """The axes along which a read walks its source's last one, and how many elements; a step of k counts as the k-th part of it."""
+    axes = r.source.axes
+    form = affine(r.index[axes[-1]]) if axes and axes[-1] in r.index else None
+    for a, k in form[0].items() if form else ():
+        if 0 < k <= 4:
+            yield a, g.part(r.axes, {}) * min(1.0, g.length(a) / LANES) / k
 
 
 def choose_loops(g: Group, m: Machine) -> tuple[Loops, int]:

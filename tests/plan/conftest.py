@@ -1,6 +1,7 @@
-"""Lets the tests of plans import what they share."""
+"""Lets the tests of plans import what they share, and the random programs of the passes' tests."""
 
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "passes")]

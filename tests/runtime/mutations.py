@@ -34,7 +34,10 @@ def perceptron():
     N, C, H, Y = ng.make_axis(8, name="N"), ng.make_axis(20, name="C"), ng.make_axis(6, name="H"), ng.make_axis(3, name="Y")
     x, y = ng.placeholder([C, N]).named("x"), ng.placeholder([Y, N]).named("y")
     draw = np.random.default_rng(0)
-    weights = [ng.variable(a, initial_value=draw.normal(size=a.lengths).astype("f")).named(n) for n, a in (("W1", ng.make_axes([H, C])), ("W2", ng.make_axes([Y, H])))]
+    weights = [
+        ng.variable(a, initial_value=draw.normal(size=a.lengths).astype("f")).named(n)
+        for n, a in (("W1", ng.make_axes([H, C])), ("W2", ng.make_axes([Y, H])))
+    ]
     mask = ng.constant(draw.integers(0, 2, (20, 8)).astype(bool), [C, N])
     h = ng.tanh(ng.dot(weights[0], ng.where(mask, x, x * 0.5)))
     loss = ng.mean(ng.cross_entropy_multi(ng.softmax(ng.dot(weights[1], h), [Y]), y), out_axes=())

@@ -1,0 +1,84 @@
+"""What `verify` and the plan's interpreter catch: plans that are broken by hand."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from plan_programs import axis, hole, program
+
+import ngraph as ng
+from ngraph.errors import ParseError, ProgramError
+from ngraph.plan import interpret, parse, plan, text, verify
+
+N, H = axis(64, "N"), axis(96, "H")
+
+
+@pytest.fixture
+def softmax():
+    x = hole(N, H)
+    return plan(program([ng.softmax(x, normalization_axes=[H])], x))
+
+
+def broken(made, change):
+    (kernel,) = made.steps
+    return replace(made, steps=(replace(kernel, stages=change(kernel.stages)),))
+
+
+def test_a_stage_reads_what_an_earlier_one_stores(softmax):
+    wrong = broken(softmax, lambda stages: stages[::-1])
+    with pytest.raises(ProgramError, match="no stage before it stores it"):
+        verify(wrong)
+    with pytest.raises(ProgramError, match="no stage before it stores"):
+        interpret(wrong, [np.zeros((64, 96), np.float32)])
+
+
+def test_lines_come_before_their_use(softmax):
+    def change(stages):
+        last = stages[-1]
+        return (*stages[:-1], replace(last, before=last.before[::-1]))
+
+    with pytest.raises(ProgramError, match="not there yet"):
+        verify(broken(softmax, change))
+
+
+def test_a_result_is_stored(softmax):
+    with pytest.raises(ProgramError, match="nothing has filled it"):
+        verify(broken(softmax, lambda stages: tuple([replace(s, to=s.to[1:]) if s is stages[-1] else s for s in stages])))
+
+
+def test_turns_store_apart(softmax):
+    (kernel,) = softmax.steps
+    (store,) = kernel.stages[-1].to
+    wrong = replace(store, index={a: 0 if a == "N" else e for a, e in store.index.items()})
+    with pytest.raises(ProgramError, match="same place in several turns"):
+        verify(broken(softmax, lambda stages: (*stages[:-1], replace(stages[-1], to=(wrong,)))))
+
+
+def test_buffers_that_live_together_lie_apart():
+    k = axis(300, "K")
+    x, w, v = hole(N, k), hole(k, H), hole(H, k)
+    made = plan(program([ng.dot(ng.dot(ng.tanh(ng.dot(x, w)), v), w)], x, w, v))
+    inside = [b for b in made.buffers if b.home == "arena"]
+    assert len(inside) >= 2
+    verify(made)
+    for b in inside:
+        b.offset = 0
+    made.arena = max(b.bytes for b in inside)
+    with pytest.raises(ProgramError, match="lie on each other"):
+        verify(made)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["ngraph plan 1\nkernels\n", "ngraph plan 1\nrun %b0\n", "ngraph program 1\n", "ngraph plan 1\ninputs 3\n"]
+)
+def test_what_is_no_plan_says_where(wrong):
+    with pytest.raises(ParseError, match="line [12]"):
+        parse(wrong)
+
+
+def test_text_is_read_back(softmax):
+    shown = text(softmax)
+    again = parse(shown)
+    assert text(again) == shown and again.memory == softmax.memory
+    x = np.random.default_rng(0).normal(size=(64, 96)).astype(np.float32)
+    assert interpret(again, [x])[0][0].tobytes() == interpret(softmax, [x])[0][0].tobytes()
