@@ -5,6 +5,7 @@ import pytest
 from kernels import HOST, RUNNABLE, run, single
 
 from ngraph.codegen import jit
+from ngraph.codegen.loader import undefined_symbols
 from ngraph.codegen.math import FUNCTIONS
 from ngraph.errors import NgraphError
 from ngraph.op_graph import dtypes
@@ -131,11 +132,11 @@ def test_objects_of_every_target_want_no_symbol(op, target):
     for name, d, attrs, result in CASES:
         if name == op and (op != "cast" or attrs["dtype"].bits != 8):
             for lanes in (1, target.lanes(32)):
-                wanted = jit.undefined_symbols(jit.compile_object(single(target, op, inputs_of(op, d), result, attrs, lanes), target))
+                wanted = undefined_symbols(jit.compile_object(single(target, op, inputs_of(op, d), result, attrs, lanes), target))
                 assert wanted <= {"_GLOBAL_OFFSET_TABLE_"}, (d, attrs, lanes)
 
 
 def test_a_call_of_a_library_would_be_seen():
     text = "define double @f(double %x) {\n %y = call double @llvm.exp.f64(double %x)\n ret double %y\n}\n"
     text += "declare double @llvm.exp.f64(double)\n"
-    assert jit.undefined_symbols(jit.compile_object(text, HOST)) == {"exp"}
+    assert undefined_symbols(jit.compile_object(text, HOST)) == {"exp"}
