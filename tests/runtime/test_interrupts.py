@@ -192,9 +192,9 @@ def test_at_random_moments_each_one_arrives_once_and_nothing_is_torn_or_stuck(ch
             assert transformer.state.lock.writer is None
             return int(now)
 
-        say("ready")
         while caught < 500:
             try:
+                say(caught or "ready")  # in here, for the next one may come before this has returned
                 while True:
                     write()
                     done += 1
@@ -207,7 +207,7 @@ def test_at_random_moments_each_one_arrives_once_and_nothing_is_torn_or_stuck(ch
             except KeyboardInterrupt:
                 caught += 1
                 done = check()
-                say(caught)
+        say(caught)
         threading.Thread(target=write).start()
         transformer.save(path)
         say("calls", k)
