@@ -109,6 +109,7 @@ def executable():
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="the system shows no mappings")
 def test_nothing_is_writable_and_executable_and_all_is_given_back():
+    gc.collect()
     before = executable()
     code = Code(compile_object(EVERYTHING, HOST), symbols={"elsewhere": 0})
     (new,) = executable() - before
