@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ngraph.autodiff.control import is_float, slopes_of
+from ngraph.autodiff.control import is_float, quiet, slopes_of
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.op import Body, Op
 from ngraph.ops.checkpoint import checkpoint_record
@@ -18,7 +18,7 @@ from ngraph.ops.state import parts, placeholder
 
 
 def _gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
-    body = op.attrs["body"]
+    body, _ = quiet(op.attrs["body"])
     errors = [(o, dy) for o, dy in zip(body.outputs, dys, strict=True) if dy is not None and is_float(o)]
     moving = [i for i in body.inputs if is_float(i)]
     if not moving or not errors:

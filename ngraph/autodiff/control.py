@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngraph.autodiff.backward import deriv
-from ngraph.op_graph.op import Body, Op, TensorType, copy_graph
-from ngraph.ops.control import close, cond_record, scan_record
+from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, made_for, ordered
+from ngraph.ops.control import close, cond_record, print_record, scan_record
 from ngraph.ops.elementwise import filled
 from ngraph.ops.reduce import reduce
 from ngraph.ops.state import parts, placeholder
@@ -23,6 +23,25 @@ def is_float(x: Any) -> bool:
 
 def _zero(dy: Op | None) -> bool:
     return dy is None or (dy.is_constant and dy.attrs["value"] == 0)
+
+
+def quiet(body: Body) -> tuple[Body, dict[Op, Op]]:
+    """The body without what it prints, for its way back computes it again; and what stands there for each of its ops."""
+    new: dict[Op, Op] = {}
+    for o in ordered(body.outputs):
+        kind = o.opdef.name
+        if o.opdef is print_record:
+            new[o] = new[o.inputs[0]]
+        elif kind == "sequential" and all(i.opdef.name == "effect" for i in o.control_deps):
+            new[o] = new[o.inputs[-1]]
+        else:
+            attrs = {k: quiet(a)[0] if type(a) is Body else a for k, a in o.attrs.items()}
+            inputs = tuple([new[i] for i in o.inputs])
+            same = all(a is b for a, b in zip((*inputs, *attrs.values()), (*o.inputs, *o.attrs.values()), strict=True))
+            with made_for(o):
+                new[o] = o if same else o.opdef.build(*inputs, **attrs)
+    outputs = [new[o] for o in body.outputs]
+    return (body if outputs == list(body.outputs) else Body(body.inputs, outputs)), new
 
 
 def slopes_of(outputs: Sequence[Op], errors: Sequence[Op], inputs: Sequence[Op]) -> list[Op]:
@@ -61,6 +80,8 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
     dys = dys if isinstance(dys, tuple) else (dys,)
     body, axis, carries, xs = (op.attrs[k] for k in ("body", "axis", "carries", "xs"))
     loop, stacks = _with_carries(op, inputs)
+    body, new = quiet(body)
+    stacks = {new.get(value, value): stack for value, stack in stacks.items()}
     holes, along, shared = body.inputs[:carries], body.inputs[carries : carries + xs], body.inputs[carries + xs :]
     moving, kept = [h for h in holes if is_float(h)], [s for s in shared if is_float(s)]
     sliced = [a for a in along if is_float(a)]
@@ -87,7 +108,7 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
 
     saved = {value: _hole(value.type) for value in stacks}
     fresh = {h: _hole(h.type) for h in (*along, *shared)}
-    new = copy_graph(results, {**fresh, **saved})
+    copied = copy_graph(results, {**fresh, **saved})
     back_holes = [
         *(d_carry[h] for h in moving),
         *(total[s] for s in kept),
@@ -96,7 +117,7 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
         *(h for h, _ in d_ys),
         *(fresh[s] for s in shared),
     ]
-    (back,), captured = close([(back_holes, [new[r] for r in results])])
+    (back,), captured = close([(back_holes, [copied[r] for r in results])])
     by_hole = dict(zip(holes, dys, strict=False))
     start = [by_hole[h] if by_hole[h] is not None else filled(0, h.axes, h.dtype) for h in moving]
     made = scan_record.build(
@@ -123,7 +144,7 @@ def _cond_gradient(op: Op, dys: Any, predicate: Op, *inputs: Op) -> tuple[Op | N
     errors = [dy for dy in dys if dy is not None and dy.dtype.is_float]
     bodies = {}
     for branch in ("then", "else"):
-        body = op.attrs[branch]
+        body, _ = quiet(op.attrs[branch])
         holes = [_hole(dy.type) for dy in errors]
         outputs = [o for o, dy in zip(body.outputs, dys, strict=True) if dy is not None and dy.dtype.is_float]
         slopes = slopes_of(outputs, holes, [i for i in body.inputs if is_float(i)])

@@ -7,7 +7,7 @@ from typing import Any
 
 from ngraph.errors import UnsupportedError
 from ngraph.numpy_ops.lines import Call, Dims, Name, Ref, Use, Var
-from ngraph.numpy_ops.translate import Translator, entry, exact
+from ngraph.numpy_ops.translate import Translator, entry, exact, real
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
@@ -401,36 +401,39 @@ def _broadcast_from(t: Translator, step: Step, root: int, group: str) -> Ref:
 
 
 def _several(t: Translator, step: Step, fn: str, args: tuple[Any, ...], dims: Sequence[Dims]) -> tuple[Ref, ...]:
-    made = [Var(v.hint or step.op, v.dtype, t.shape(d), holds="shared") for v, d in zip(step.results, dims, strict=True)]
+    made = [Var(v.hint or step.op, v.dtype, t.shape(d), holds="shared") for v, d in zip(real(step.results), dims, strict=True)]
     t.lines.calls.append(Call(tuple(made), fn, args, {}, False, t.origin))
-    return tuple([Ref(v, d) for v, d in zip(made, dims, strict=True)])
+    refs = iter([Ref(v, d) for v, d in zip(made, dims, strict=True)])
+    return tuple([t.token if v.dtype.kind == "token" else next(refs) for v in step.results])
 
 
 @entry("scan")
 def _scan(t: Translator, step: Step, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[Ref, ...]:
-    dims = [tuple(v.axes) for v in body.inputs]
+    carries = len(real(body.inputs[:carries]))
+    dims = [tuple(v.axes) for v in real(body.inputs)]
     given = [
-        t.full(r, (axis, *d) if carries <= k < carries + xs else d).var for k, (r, d) in enumerate(zip(t.inputs(step), dims, strict=True))
+        t.full(t.refs[v], (axis, *d) if carries <= k < carries + xs else d).var
+        for k, (v, d) in enumerate(zip(real(step.inputs), dims, strict=True))
     ]
-    each = [tuple(v.axes) for v in body.outputs[carries:]]
-    inner = t.body(body, dims, [*dims[:carries], *each])
-    stacked = tuple([(t.shape(d), v.dtype) for v, d in zip(body.outputs[carries:], each, strict=True)])
+    ys = real(body.outputs)[carries:]
+    each = [tuple(v.axes) for v in ys]
     args = (
-        inner,
+        t.body(body, dims, [*dims[:carries], *each]),
         tuple(given[:carries]),
         tuple(given[carries : carries + xs]),
         tuple(given[carries + xs :]),
         t.length(axis),
         reverse,
-        stacked,
+        tuple([(t.shape(d), v.dtype) for v, d in zip(ys, each, strict=True)]),
     )
     return _several(t, step, "scan", args, [*dims[:carries], *[(axis, *d) for d in each]])
 
 
 @entry("while")
 def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int) -> tuple[Ref, ...]:
-    dims = [tuple(v.axes) for v in body.inputs]
-    given = [t.full(r, d).var for r, d in zip(t.inputs(step), dims, strict=True)]
+    carries = len(real(body.inputs[:carries]))
+    dims = [tuple(v.axes) for v in real(body.inputs)]
+    given = [t.full(t.refs[v], d).var for v, d in zip(real(step.inputs), dims, strict=True)]
     args = (t.body(cond, dims, [()]), t.body(body, dims, dims[:carries]), tuple(given[:carries]), tuple(given[carries:]))
     return _several(t, step, "while_loop", args, dims[:carries])
 
@@ -438,16 +441,19 @@ def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int
 @entry("cond")
 def _cond(t: Translator, step: Step, **branches: Program) -> tuple[Ref, ...]:
     then, otherwise = branches["then"], branches["else"]
-    p, *args = t.inputs(step)
-    dims = [tuple(v.axes) for v in then.inputs]
-    results = [tuple(v.axes) for v in then.outputs]
-    given = tuple([t.full(r, d).var for r, d in zip(args, dims, strict=True)])
-    return _several(t, step, "branch", (t.typed(p).var, t.body(then, dims, results), t.body(otherwise, dims, results), given), results)
+    dims = [tuple(v.axes) for v in real(then.inputs)]
+    results = [tuple(v.axes) for v in real(then.outputs)]
+    given = tuple([t.full(t.refs[v], d).var for v, d in zip(real(step.inputs[1:]), dims, strict=True)])
+    chosen = t.typed(t.input(step, 0)).var
+    return _several(t, step, "branch", (chosen, t.body(then, dims, results), t.body(otherwise, dims, results), given), results)
 
 
 @entry("effect")
 def _effect(t: Translator, step: Step, kind: str, text: str) -> Ref:
+    if kind == "nothing":
+        return t.token
     arrays = [t.full(r, tuple(v.axes)) for r, v in zip(t.inputs(step)[1:], step.inputs[1:], strict=True)]
     if kind != "print":  # who knows how long it keeps them
         arrays = [t.make("np.array", r.var, dims=r.dims, dtype=r.var.dtype, order="C") for r in arrays]
-    return Ref(t.emit(f"host:{kind}", (text, *[r.var for r in arrays]), Var("token", None, ())), ())
+    t.emit(f"host:{kind}", (text, *[r.var for r in arrays]), Var("token", None, ()))
+    return t.token

@@ -21,6 +21,11 @@ Entry = Callable[..., Any]
 TABLE: dict[str, Entry] = {}
 
 
+def real(values: Iterable[Value]) -> list[Value]:
+    """Those that are no token: in Python, lines happen one after another."""
+    return [v for v in values if v.dtype.kind != "token"]
+
+
 def entry(*names: str) -> Callable[[Entry], Entry]:
     def put(function: Entry) -> Entry:
         for name in names:
@@ -42,6 +47,7 @@ class Translator:
         self.symbols: dict[AxisId, Var] = {}
         self.numbers: dict[Value, Var] = {}
         self.origin: tuple[Origin, ...] = ()
+        self.token = Ref(Var("token", None, (), literal=0), ())
 
     # lengths
     def length(self, axis: AxisId) -> ExprLike:
@@ -181,11 +187,11 @@ class Translator:
     def run(self, inputs: Sequence[Ref], states: Sequence[Ref]) -> None:
         program, lines = self.program, self.lines
         self.hint = ""
-        for value, ref in zip([*program.inputs, *(s.value for s in program.state_in)], [*inputs, *states], strict=True):
+        given = real(program.inputs)
+        for value, ref in zip([*given, *(s.value for s in program.state_in)], [*inputs, *states], strict=True):
             self.refs[value] = ref
             lines.params.append(ref.var)
-        if program.token_in is not None:
-            self.refs[program.token_in] = Ref(Var("token", None, (), literal=0), ())
+        self.refs.update((v, self.token) for v in (program.token_in, *program.inputs) if v is not None and v.dtype.kind == "token")
         for step in program.steps:
             self.origin = step.origin
             self.hint = step.results[0].hint or step.op
@@ -221,10 +227,11 @@ class Translator:
     def body(self, program: Program, inputs: Sequence[Dims], results: Sequence[Dims]) -> Lines:
         """A sub-program as a function that takes and gives arrays with these dims."""
         inner = Translator(program, self.all_orders, self)
-        pairs = list(zip(program.inputs, inputs, strict=True))
+        pairs = list(zip(real(program.inputs), inputs, strict=True))
         params = [Ref(Var(v.hint or f"x{k}", v.dtype, inner.shape(d), holds="shared"), d) for k, (v, d) in enumerate(pairs)]
         inner.run(params, ())
-        inner.lines.results = [inner.full(inner.refs[v], dims).var for v, dims in zip(program.outputs, results, strict=True)]
+        given = real(program.outputs)
+        inner.lines.results = [inner.full(inner.refs[v], dims).var for v, dims in zip(given, results, strict=True)]
         inner.lines.find_captures()
         self.lines.quiet |= inner.lines.quiet
         return inner.lines

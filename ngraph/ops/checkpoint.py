@@ -65,7 +65,8 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     """`function(*inputs)`, of which nothing but the inputs is kept for derivatives: they compute it again.
 
     function: of as many ops as there are inputs; gives an op or a tuple of ops, and so does this. It may use any op from around it:
-    what it takes from there is kept too. Random ops inside draw the same numbers again. Raises GraphError where it assigns or prints.
+    what it takes from there is kept too. Random ops inside draw the same numbers again; what it prints is
+    printed once. Raises GraphError where it assigns.
     """
     given = [as_op(x) for x in inputs]
     since = filled(0, (), dtypes.int32).serial

@@ -119,6 +119,7 @@ def _scan_samples(s: Any) -> list[Op]:
         case(lambda c: (c + c, c), j, [s.x(i)], []),
         case(lambda x, w: (x * w,), j, [], [s.x(j, i)], [s.x(i)]),
         case(running, s.N, [s.special(i)], [s.special(s.N, i)]),
+        case(lambda c, x: (PrintOp(PrintOp(c, "c =") + x), c * x), j, [s.x(i)], [s.x(j, i)]),
     ]
 
 
@@ -169,6 +170,7 @@ def _while_samples(s: Any) -> list[Op]:
         case(4, lambda x, w: x * w, s.special(s.N, i), s.special(i)),
         case(2, lambda x, w: w - x, s.x(i, i - 1), s.x(i - 1, i)),
         case(2, lambda x, w: x + w, s.x(s.Z, i), s.x(i)),
+        case(3, lambda x, w: PrintOp(x + w, "x ="), s.x(i), s.x(i)),
     ]
 
 
@@ -212,6 +214,7 @@ def _cond_samples(s: Any) -> list[Op]:
         *(case(p, lambda x, y: x * y, lambda x, y: y + x, s.special(i, s.N), s.special(s.N)) for p in (True, False)),
         case(True, lambda x: x, lambda x: x * x, s.x(s.Z, i)),
         case(False, lambda x, y: x + y, lambda x, y: x * y, s.x(i, i - 1), s.x(i - 1, i)),
+        *(case(p, lambda x: PrintOp(x + x, "then"), lambda x: x * x, s.x(i)) for p in (True, False)),
     ]
 
 
@@ -228,7 +231,10 @@ while_record.attrs["no_gradient"] = while_record.attrs["no_gradient_check"] = NO
 
 # ---- effects ----------------------------------------------------------------------------------------------------------
 
-HOST_CALLS: dict[str, Callable[..., None]] = {"print": lambda text, *arrays: print(text, *arrays)}  # kind -> (text, *arrays)
+HOST_CALLS: dict[str, Callable[..., None]] = {  # kind -> (text, *arrays)
+    "print": lambda text, *arrays: print(text, *arrays),
+    "nothing": lambda text, *arrays: None,  # in a branch beside one in which something happens
+}
 
 
 def _effect_type(inputs: tuple[TensorType, ...], kind: str, text: str = "") -> Any:
@@ -366,7 +372,8 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
     """A loop over the indices of `axis`: (the carry after the last trip, what each trip gave, stacked along `axis`).
 
     function: (carry, slices of xs) -> (next carry, value of this trip). Each of carry, xs and the value is an op, a tuple of ops, or
-    None; carry keeps its axes and dtypes. It may use any op from around it; random ops in it draw anew in each trip.
+    None; carry keeps its axes and dtypes. It may use any op from around it; random ops in it draw anew in each trip; what it prints
+    is printed in each trip, going forward. It assigns nothing.
     reverse: from the last index to the first. Derivatives flow both ways. Raises AxisError, GraphError.
     """
     start, along = _flat(carry), _flat(xs)

@@ -231,21 +231,36 @@ class Lowering:
             k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self._known(of, scope)[0], self._body)  # type: ignore[index]
             for k, a in o.attrs.items()
         }
-        if o.opdef.name == "effect":
-            if self.token is None:
-                self.token = self.token_in = Value(TensorType((), token_dtype), "token")
-            inputs = (self.token, *inputs)
+        happens = o.opdef.name == "effect" or any(type(a) is Program and _has_token(a) for a in attrs.values())
+        if happens:
+            inputs, attrs = self._with_token(o, inputs, attrs)
         made = o.opdef.type(tuple([v.type for v in inputs]), **attrs)
         types = made if type(made) is tuple else (made,)
         declared = () if o.type is None else o.type if type(o.type) is tuple else (o.type,)
-        for t, d in zip(types, declared, strict=False):
+        for t, d in zip(types[1:] if happens else types, declared, strict=False):
             if set(t.axes) != set(self.type(d).axes):
                 raise self._late_clash(o)
         results = tuple([Value(t, o.hint or "") for t in types])
         self.steps.append(Step(results, o.opdef.name, inputs, attrs, (o.origin,)))
-        if o.opdef.name == "effect":
-            self.token = results[0]
-        return results
+        if not happens:
+            return results
+        self.token = results[0]
+        return results[1:]
+
+    def _with_token(self, o: Op, inputs: tuple[Value, ...], attrs: dict[str, Any]) -> tuple[tuple[Value, ...], dict[str, Any]]:
+        """An effect takes the token and gives the next one; so does a loop or choice in whose bodies effects happen: it carries it."""
+        if self.token is None:
+            self.token = self.token_in = Value(TensorType((), token_dtype), "token")
+        place = 1 if o.opdef.name == "cond" else 0
+        inputs = (*inputs[:place], self.token, *inputs[place:])
+        if "carries" in attrs:
+            attrs = {**attrs, "carries": attrs["carries"] + 1}
+        asked = attrs.get("cond")
+        if type(asked) is Program:
+            if _has_token(asked):
+                raise GraphError("the condition of a loop has effects", line=o.line, fix="print in the loop's function")
+            attrs["cond"] = asked.with_(inputs=(Value(self.token.type, "token"), *asked.inputs))
+        return inputs, {k: _token_first(a) if type(a) is Program and a is not attrs.get("cond") else a for k, a in attrs.items()}
 
     def _body(self, body: Body | Program) -> Program:
         """A body as a closed program over the ids of this one."""
@@ -255,13 +270,14 @@ class Lowering:
             inner = Lowering(body.outputs, body.inputs, self.ids)
             made = inner.run("body")
             held = [v.label for v in made.states.values()]
-            if held or made.program.token_in is not None:
+            if held:
                 raise GraphError(
-                    f"a body {'reads or assigns ' + ', '.join(held) if held else 'has effects'}",
+                    f"a body reads or assigns {', '.join(held)}",
                     line=body.outputs[0].line,
-                    fix="pass a variable's value in, carry what changes, and assign or print what the loop gives",
+                    fix="pass a variable's value in, carry what changes, and assign what the loop gives",
                 )
-            self.bodies[body] = made.program.with_(**_own_axes(made.program))
+            program = made.program.with_(**_own_axes(made.program))
+            self.bodies[body] = _token_first(program) if program.token_in is not None else program
         return self.bodies[body]
 
     def _late_clash(self, o: Op) -> AxisError:
@@ -293,6 +309,12 @@ class Lowering:
     def _assign(self, o: Op, scope: Scope) -> None:
         variable, new = o.inputs
         (value,) = self.value(new, scope)
+        if variable in self.fed and self.is_body:
+            raise GraphError(
+                "a variable is assigned in the function of a loop or choice",
+                line=o.line,
+                fix="carry the value, and assign what the loop gives",
+            )
         if variable in self.fed:
             raise GraphError(
                 f"{variable.label} is assigned in a computation that takes it as an argument",
@@ -425,6 +447,22 @@ class Lowering:
             name=name,
         )
         return Lowered(program, self.parameters, states)
+
+
+def _has_token(body: Program) -> bool:
+    return bool(body.inputs) and body.inputs[0].dtype is token_dtype
+
+
+def _token_first(body: Program) -> Program:
+    """A body that takes a token before its inputs and gives one before its outputs; where no effect happens, a call that does nothing."""
+    if _has_token(body):
+        return body
+    first, last, steps = body.token_in, body.token_out, body.steps
+    if first is None or last is None:
+        first, last = (Value(TensorType((), token_dtype), "token") for _ in range(2))
+        origin = steps[0].origin if steps else no_origin(body)
+        steps = (Step((last,), "effect", (first,), {"kind": "nothing", "text": ""}, origin), *steps)
+    return body.with_(inputs=(first, *body.inputs), outputs=(last, *body.outputs), steps=steps, token_in=None, token_out=None)
 
 
 def _union(sets: list[frozenset[Op]], own: Op | None) -> frozenset[Op]:

@@ -139,7 +139,7 @@ def _sources(c: _Check) -> Complaint:
         complaint = c.type_complaint(v)
         if complaint:
             return complaint
-    for v in (*p.inputs, *(s.value for s in p.state_in)):
+    for v in (*(p.inputs if c.outer is None else ()), *(s.value for s in p.state_in)):  # bodies of loops carry it
         if v.dtype.kind == "token":
             return f"{_show(v)} is a token among inputs and state"
     if p.token_in is not None and p.token_in.dtype.kind != "token":
@@ -312,6 +312,9 @@ def _lengths_run(c: _Check) -> Complaint:
 
 def _token_leaves(c: _Check) -> Complaint:
     p = c.program
+    for v in p.outputs:
+        if v.dtype.kind == "token" and v in c.spent:
+            return f"{_show(v)} leaves the body, and is not the last token"
     if p.token_out is None:
         return "token_in comes in, and no token leaves" if p.token_in is not None else None
     if p.token_in is None:

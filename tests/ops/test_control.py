@@ -165,3 +165,66 @@ def test_bodies_that_do_not_fit_are_refused():
         ng.scan(lambda c, v: (c, None), 0.0, x, H)
     with pytest.raises(GraphError, match="not a pair"):
         ng.scan(lambda c, v: c, 0.0, x, T)
+
+
+# ---- what happens in a body -----------------------------------------------------------------------------------------------
+
+
+def test_what_a_body_prints_is_printed_in_order_and_once(compute, capsys):
+    """In each trip, in order with what stands around the loop; and the way back prints nothing."""
+    x = ng.placeholder([T])
+
+    def step(c, s):
+        c = ng.PrintOp(ng.tanh(ng.PrintOp(c + s, "in")), "out")
+        return c, c
+
+    last, every = ng.scan(step, ng.constant(0.0), x, T)
+    slope = ng.deriv(last + ng.sum(every, out_axes=()), x)
+    data = np.linspace(0.1, 0.6, 6, dtype=np.float32)
+    c, wanted = 0.0, []
+    for s in data:
+        wanted += [c + s, np.tanh(c + s)]
+        c = np.tanh(c + s)
+    got = compute([last, slope], [x], [data])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["in", "out"] * 6
+    np.testing.assert_allclose([float(line.split()[1]) for line in lines], wanted, rtol=1e-5)
+    quiet, all_quiet = ng.scan(lambda c, s: (ng.tanh(c + s),) * 2, ng.constant(0.0), x, T)
+    plain = compute([quiet, ng.deriv(quiet + ng.sum(all_quiet, out_axes=()), x)], [x], [data])
+    for a, b in zip(got, plain, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_only_the_branch_that_runs_prints(compute, capsys):
+    x = ng.placeholder([I])
+    chosen = ng.cond(x[0] > 0.0, lambda: ng.PrintOp(x * 2.0, "then"), lambda: x * 3.0)
+    results = [chosen, ng.deriv(ng.sum(chosen, out_axes=()), x)]
+    around = ng.sequential([ng.print_values(x, text="before"), chosen, ng.print_values(x, text="after"), chosen])
+    for start, said in ((1.0, ["before", "then", "after"]), (-1.0, ["before", "after"])):
+        value, slope = compute([around, results[1]], [x], [[start, 5.0]])
+        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == said
+        factor = 2.0 if start > 0 else 3.0
+        assert value.tolist() == [start * factor, 5 * factor] and slope.tolist() == [factor] * 2
+
+
+def test_loops_inside_loops_print_in_order(compute, capsys):
+    x = ng.placeholder([I])
+
+    def outer(c, s):
+        inner, _ = ng.scan(lambda d, u: (ng.PrintOp(d + u * s, "inner"), None), c, x, I)
+        return ng.while_loop(lambda v: v < 3.0, lambda v: ng.PrintOp(v * 2.0, "doubled"), inner), None
+
+    last, _ = ng.scan(outer, ng.constant(0.0), x, I)
+    assert float(compute(last, [x], [[0.5, 0.25]])) == 3.1875
+    wanted = "inner 0.25 inner 0.375 doubled 0.75 doubled 1.5 doubled 3.0 inner 3.125 inner 3.1875"
+    assert capsys.readouterr().out.split() == wanted.split()
+
+
+def test_effects_that_no_body_may_have_are_refused_at_their_line():
+    x, v = ng.placeholder([I]), ng.variable(())
+    condition = ng.while_loop(lambda c: ng.PrintOp(c) < 3.0, lambda c: c + 1.0, ng.constant(0.0))
+    with pytest.raises(GraphError, match=r"test_control.py:\d+: the condition of a loop has effects"):
+        ngt.make_transformer().computation(condition)
+    assigned, _ = ng.scan(lambda c, s: (ng.sequential([ng.assign(v, c), c + s]), None), ng.constant(0.0), x, I)
+    with pytest.raises(GraphError, match=r"test_control.py:\d+: a variable is assigned in the function of a loop"):
+        ngt.make_transformer().computation(assigned, x)
