@@ -97,15 +97,51 @@ class Node:
         self.result = False  # leaves the program
         self.state = ""  # the state that it becomes
         self.hint = ""
-        self.space = frozenset((*axes, *reduced))
-        self.loopable = self.space
-        for p in parts:  # turns may share what every part writes at its own index
-            self.loopable &= {a for a, e in p.place.items() if type(e) is Idx and e.of == a}
-        self.reads = tuple(_reads([*args, *(p.arg for p in parts)], [e for p in parts for e in (*p.place.values(), *p.guard)]))
         self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
+        self._settle()
+
+    def _settle(self) -> None:
+        self.space = frozenset((*self.axes, *self.reduced))
+        self.loopable = self.space
+        for p in self.parts:  # turns may share what every part writes at its own index
+            self.loopable &= {a for a, e in p.place.items() if type(e) is Idx and e.of == a}
+        exprs = [e for p in self.parts for e in (*p.place.values(), *p.guard)]
+        self.reads = tuple(_reads([*self.args, *(p.arg for p in self.parts)], exprs))
+
+    def moved(self, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike]) -> None:
+        """Makes it along other axes."""
+        self.axes, self.args = axes, tuple([a.at(index) for a in self.args])
+        self._settle()
+
+    def rekey(self, names: dict[Node, dict[AxisId, AxisId]]) -> None:
+        """Its reads once what they read has other names for its axes."""
+        if any(r.source in names for r in self.reads):
+            self.args = tuple([_rekeyed(a, names) for a in self.args])
+            parts = []
+            for p in self.parts:
+                place, guard = ({a: _rekeyed_expr(e, names) for a, e in p.place.items()}, [_rekeyed_expr(e, names) for e in p.guard])
+                parts.append(Part(p.axes, _rekeyed(p.arg, names), place, tuple(guard), p.combine))
+            self.parts = tuple(parts)
+            self._settle()
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.op} {self.number}: {self.dtype.name}[{', '.join(self.axes)}]>"
+
+
+def _rekeyed(a: Arg, names: dict[Node, dict[AxisId, AxisId]]) -> Arg:
+    if type(a) is Index:
+        return Index(_rekeyed_expr(a.value, names), a.dtype)
+    if type(a) is not Read:
+        return a
+    known = names.get(a.source, {}) if type(a.source) is Node else {}
+    index = {known.get(k, k): _rekeyed_expr(e, names) for k, e in a.index.items()}
+    return Read(a.source, index, tuple([_rekeyed_expr(e, names) for e in a.guard]), a.fill)
+
+
+def _rekeyed_expr(e: ExprLike, names: dict[Node, dict[AxisId, AxisId]]) -> ExprLike:
+    if type(e) is int or type(e) is Idx:
+        return e
+    return expr.substitute(e, lambda x: Load(_rekeyed(x.of, names)) if type(x) is Load and type(x.of) is Read else x)
 
 
 def _reads(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
@@ -250,6 +286,8 @@ class Graph:
                     if type(leaf) is Run:
                         self.run_length(leaf.of)
         self._drop()
+        self._rename()
+        self._link()
 
     def run_length(self, v: Value) -> None:
         """A number that a length needs has to lie in memory."""
@@ -267,7 +305,46 @@ class Graph:
             if n not in needed:
                 needed.add(n)
                 todo += [r.source for r in n.reads if isinstance(r.source, Node)]
-        self.nodes, guess = [n for n in self.nodes if n in needed], self.guesses()
+        self.nodes = [n for n in self.nodes if n in needed]
+        for n in self.nodes:
+            for r in n.reads:
+                if isinstance(r.source, Node) and (not r.source.users or r.source.users[-1] is not n):
+                    r.source.users.append(n)
+
+    def _rename(self) -> None:
+        """A value whose readers all stand at `Idx(b)` of an axis a is made along b, so that it can be made where it is read.
+
+        Not where that would part it from what it is made of: from a value that others read as well.
+        """
+        names: dict[Node, dict[AxisId, AxisId]] = {}
+        at: dict[Node, list[Read]] = {}
+        for n in reversed(self.nodes):
+            if n.kind in ("elem", "reduce") and not n.result:
+                found = {a: b for a in n.axes if (b := self._asked(a, at.get(n, []))) is not None and self._free(n, a, b)}
+                new = [found.get(a, a) for a in n.axes]
+                if found and len({*new, *n.reduced}) == len(n.space):
+                    names[n] = found
+                    n.moved(tuple(new), {a: Idx(b) for a, b in found.items()})
+            for r in n.reads:
+                if isinstance(r.source, Node):
+                    at.setdefault(r.source, []).append(r)
+        if names:
+            for n in self.nodes:
+                n.rekey(names)
+
+    def _asked(self, a: AxisId, reads: list[Read]) -> AxisId | None:
+        """The axis at whose own index all these reads stand along a, if it is another one of the same length."""
+        wanted = {e.of if type(e) is Idx else None for r in reads for e in [r.index[a]]}
+        b = wanted.pop() if len(wanted) == 1 else None
+        return b if b is not None and b != a and self.known(a) == self.known(b) is not None else None
+
+    def _free(self, n: Node, a: AxisId, b: AxisId) -> bool:
+        """Whether nothing that n is made of is held at a by other readers."""
+        return not any(isinstance(r.source, Node) and len(r.source.users) > 1 and a in r.straight for r in n.reads)
+
+    def _link(self) -> None:
+        """Numbers, sizes, and who reads what."""
+        guess = self.guesses()
         for k, n in enumerate(self.nodes):
             n.number, n.users = k, []
             n.size = math.prod([guess[a] for a in (*n.axes, *n.reduced)])

@@ -55,9 +55,10 @@ def test_turns_store_apart(softmax):
 
 
 def test_buffers_that_live_together_lie_apart():
-    k = axis(300, "K")
-    x, w, v = hole(N, k), hole(k, H), hole(H, k)
-    made = plan(program([ng.dot(ng.dot(ng.tanh(ng.dot(x, w)), v), w)], x, w, v))
+    n, k, h = axis(512, "N"), axis(3000, "K"), axis(1000, "H")
+    x, w, v = hole(n, k), hole(k, h), hole(h, k)
+    first = ng.tanh(ng.dot(x, w))
+    made = plan(program([ng.dot(ng.dot(first, v), w) + first], x, w, v))
     inside = [b for b in made.buffers if b.home == "arena"]
     assert len(inside) >= 2
     verify(made)
