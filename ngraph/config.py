@@ -7,6 +7,7 @@ check       verify programs after each pass                                (CHEC
 debug       1 computations and times .. 5 programs after each pass         (DEBUG, 0)
 dump        a folder for every stage of every computation, as files       (DUMP, none)
 transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
+num_threads how many threads a program may run on; 0: all there are        (NGRAPH_NUM_THREADS, 0)
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Config:
                     "debug": _number("DEBUG"),
                     "dump": os.environ.get("DUMP", ""),
                     "transformer": os.environ.get("NGRAPH_TRANSFORMER", ""),
+                    "num_threads": _number("NGRAPH_NUM_THREADS"),
                 }
             ),
         )

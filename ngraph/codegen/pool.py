@@ -1,0 +1,733 @@
+"""Threads that run programs: their code, generated as IR text, and the one pool of this process.
+
+A program is a table of records that `walk` runs from one to the next without returning to Python. A kernel's turns are cut into ranges.
+Each thread takes those of its own share first, then what others have left, by a counter: so a thread that sleeps or was robbed of its
+core holds nobody up, and since no result depends on who runs a range, neither do bits. Workers spin while a program runs and a moment
+after it, then sleep on a futex. One program at a time has the pool: another caller meanwhile runs alone, on its own thread.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ngraph.config import config
+from ngraph.targets import Target, host
+
+MOST = 256  # threads
+END, KERNEL, HOST, SET, ADD, MOVE, JUMP, UNLESS, LOOP = range(9)  # kinds of records; what each does stands in `WALK`
+DONE, HOST_STEP, INTERRUPTED = range(3)  # what `run` says
+WORDS = 8  # in a record
+
+# where fields lie, in bytes; what different threads write lies on cache lines of its own
+FIELDS: dict[str, dict[str, int]] = {
+    "pool": {"generation": 0, "finished": 64}
+    | {name: 128 + 8 * k for k, name in enumerate("fn args turns grain grains ways scratch stride".split())}
+    | {"sleepers": 192, "lock": 256, "active": 320, "stop": 324}
+    | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals".split())}
+    | {"slots": 512},
+    "slot": {"taken": 0, "pool": 8, "me": 16},
+    "frame": {
+        name: 8 * k
+        for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano busy".split())
+    },
+    "rec": {"kind": 0, "fn": 8, "args": 16, "turns": 24, "grain": 32, "ways": 40, "long": 48, "a": 8, "b": 16, "c": 24},
+}
+FRAME = len(FIELDS["frame"])  # words
+
+PAUSE = {
+    "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
+    "aarch64": ("declare void @llvm.aarch64.isb(i32)", "call void @llvm.aarch64.isb(i32 15)"),
+}
+SYSTEM = {"x86_64": {"futex": 202, "yield": 24}, "aarch64": {"futex": 98, "yield": 124}}
+
+# In these texts `%x = get TYPE %frame.pc` loads a field, `put TYPE %x, %frame.pc` stores one, `%x = ref %frame.pc` is its address.
+WORK = """
+define internal i32 @work(ptr %pool, i32 %g, i64 %me, ptr %frame) nounwind { ; takes ranges; 1: the caller was interrupted
+entry:
+  %fn = get ptr %pool.fn
+  %args = get ptr %pool.args
+  %turns = get i64 %pool.turns
+  %grain = get i64 %pool.grain
+  %grains = get i64 %pool.grains
+  %ways = get i64 %pool.ways
+  %scratch = get ptr %pool.scratch
+  %stride = get i64 %pool.stride
+  %off = mul i64 %me, %stride
+  %mine = getelementptr i8, ptr %scratch, i64 %off
+  %slots = ref %pool.slots
+  %tag = zext i32 %g to i64
+  %in = icmp ult i64 %me, %ways
+  %caller = icmp ne ptr %frame, null
+  br i1 %in, label %share, label %out
+share:                                            ; one thread's share of the ranges after the other, from its own on
+  %k = phi i64 [ 0, %entry ], [ %k1, %empty ]
+  %done = phi i64 [ 0, %entry ], [ %d, %empty ]
+  %v0 = add i64 %me, %k
+  %v = urem i64 %v0, %ways
+  %lo0 = mul i64 %v, %grains
+  %lo = udiv i64 %lo0, %ways
+  %hi0 = add i64 %lo0, %grains
+  %hi = udiv i64 %hi0, %ways
+  %slot0 = shl i64 %v, 6
+  %slot = getelementptr i8, ptr %slots, i64 %slot0
+  br label %claim
+claim:                                            ; the counter carries the job's generation: who comes late takes nothing
+  %d = phi i64 [ %done, %share ], [ %d, %try ], [ %d1, %ran ], [ %d1, %looked ]
+  %c = load atomic i64, ptr %slot acquire, align 8
+  %ctag = lshr i64 %c, 32
+  %same = icmp eq i64 %ctag, %tag
+  br i1 %same, label %rest, label %report
+rest:
+  %n = and i64 %c, 4294967295
+  %at = add i64 %lo, %n
+  %some = icmp ult i64 %at, %hi
+  br i1 %some, label %try, label %empty
+try:
+  %c1 = add i64 %c, 1
+  %pair = cmpxchg ptr %slot, i64 %c, i64 %c1 acq_rel acquire, align 8
+  %won = extractvalue { i64, i1 } %pair, 1
+  br i1 %won, label %take, label %claim
+take:
+  %first = mul i64 %at, %grain
+  %last0 = add i64 %first, %grain
+  %over = icmp ult i64 %last0, %turns
+  %last = select i1 %over, i64 %last0, i64 %turns
+  call void %fn(ptr %args, i64 %first, i64 %last, ptr %mine)
+  br label %ran
+ran:
+  %d1 = add i64 %d, 1
+  br i1 %caller, label %looked, label %claim
+looked:
+  %stopped = call i32 @look(ptr %pool, ptr %frame)
+  %is = icmp eq i32 %stopped, 0
+  br i1 %is, label %claim, label %abort
+empty:
+  %k1 = add i64 %k, 1
+  %more = icmp ult i64 %k1, %ways
+  br i1 %more, label %share, label %report
+abort:                                            ; takes all that is left, and runs none of it
+  %j = phi i64 [ 0, %looked ], [ %j1, %abort ]
+  %left = phi i64 [ %d1, %looked ], [ %left1, %abort ]
+  %aslot0 = shl i64 %j, 6
+  %aslot = getelementptr i8, ptr %slots, i64 %aslot0
+  %tag32 = shl i64 %tag, 32
+  %full = or i64 %tag32, 2147483647
+  %old0 = atomicrmw xchg ptr %aslot, i64 %full acq_rel, align 8
+  %old = and i64 %old0, 4294967295
+  %alo0 = mul i64 %j, %grains
+  %alo = udiv i64 %alo0, %ways
+  %ahi0 = add i64 %alo0, %grains
+  %ahi = udiv i64 %ahi0, %ways
+  %size = sub i64 %ahi, %alo
+  %rest0 = sub i64 %size, %old
+  %any0 = icmp sgt i64 %rest0, 0
+  %rest1 = select i1 %any0, i64 %rest0, i64 0
+  %left1 = add i64 %left, %rest1
+  %j1 = add i64 %j, 1
+  %jmore = icmp ult i64 %j1, %ways
+  br i1 %jmore, label %abort, label %report
+report:
+  %sum = phi i64 [ %d, %claim ], [ %d, %empty ], [ %left1, %abort ]
+  %code = phi i32 [ 0, %claim ], [ 0, %empty ], [ 1, %abort ]
+  %something = icmp ne i64 %sum, 0
+  br i1 %something, label %add, label %end
+add:
+  %finished = ref %pool.finished
+  %f = atomicrmw add ptr %finished, i64 %sum acq_rel, align 8
+  br label %end
+end:
+  ret i32 %code
+out:
+  ret i32 0
+}
+
+define ptr @worker(ptr %slot) nounwind {               ; what a thread of the pool does all its life
+entry:
+  %pool = get ptr %slot.pool
+  %me = get i64 %slot.me
+  %gen = ref %pool.generation
+  %sleepers = ref %pool.sleepers
+  %active = ref %pool.active
+  %spins = get i64 %pool.spins
+  %g0 = load atomic i32, ptr %gen acquire, align 4
+  br label %wait
+wait:
+  %last = phi i32 [ %g0, %entry ], [ %last, %spin ], [ %last, %awake ], [ %g, %go ]
+  %n = phi i64 [ 0, %entry ], [ %n1, %spin ], [ 0, %awake ], [ 0, %go ]
+  %g = load atomic i32, ptr %gen acquire, align 4
+  %new = icmp ne i32 %g, %last
+  br i1 %new, label %check, label %spin
+check:
+  %stop = get i32 %pool.stop
+  %leave = icmp ne i32 %stop, 0
+  br i1 %leave, label %end, label %go
+go:
+  %w = call i32 @work(ptr %pool, i32 %g, i64 %me, ptr null)
+  br label %wait
+spin:
+  PAUSE
+  %n1 = add i64 %n, 1
+  %a = load atomic i32, ptr %active monotonic, align 4
+  %busy = icmp ne i32 %a, 0
+  %longer = shl i64 %spins, 5
+  %limit = select i1 %busy, i64 %longer, i64 %spins
+  %more = icmp ult i64 %n1, %limit
+  br i1 %more, label %wait, label %sleep
+sleep:
+  %s0 = atomicrmw add ptr %sleepers, i32 1 seq_cst, align 4
+  %syscall = get ptr %pool.syscall
+  %l64 = zext i32 %last to i64
+  %r = call i64 (i64, ...) %syscall(i64 FUTEX, ptr %gen, i64 128, i64 %l64, i64 0, i64 0, i64 0)
+  br label %awake
+awake:
+  %s1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst, align 4
+  br label %wait
+end:
+  ret ptr null
+}
+
+define internal void @wake(ptr %pool) nounwind {       ; those asleep, if any
+entry:
+  %sleepers = ref %pool.sleepers
+  %s = load atomic i32, ptr %sleepers seq_cst, align 4
+  %any = icmp ne i32 %s, 0
+  br i1 %any, label %call, label %out
+call:
+  %gen = ref %pool.generation
+  %syscall = get ptr %pool.syscall
+  %r = call i64 (i64, ...) %syscall(i64 FUTEX, ptr %gen, i64 129, i64 1048576, i64 0, i64 0, i64 0)
+  br label %out
+out:
+  ret void
+}
+
+define void @stop(ptr %pool) nounwind {                ; workers end
+entry:
+  put i32 1, %pool.stop
+  %gen = ref %pool.generation
+  %g = atomicrmw add ptr %gen, i32 1 seq_cst, align 4
+  call void @wake(ptr %pool)
+  ret void
+}
+"""
+
+FORK = """
+define internal i32 @fork(ptr %pool, ptr %frame, ptr %rec, i64 %ways) nounwind { ; a kernel on several threads; 1: interrupted
+entry:
+  %fn = get ptr %rec.fn
+  %args = get ptr %rec.args
+  %turns = get i64 %rec.turns
+  %grain = get i64 %rec.grain
+  %long = get i64 %rec.long
+  %scratch = get ptr %frame.scratch
+  %stride = get i64 %frame.stride
+  %up0 = add i64 %turns, %grain
+  %up = sub i64 %up0, 1
+  %grains = udiv i64 %up, %grain
+  put ptr %fn, %pool.fn
+  put ptr %args, %pool.args
+  put i64 %turns, %pool.turns
+  put i64 %grain, %pool.grain
+  put i64 %grains, %pool.grains
+  put i64 %ways, %pool.ways
+  put ptr %scratch, %pool.scratch
+  put i64 %stride, %pool.stride
+  %finished = ref %pool.finished
+  store atomic i64 0, ptr %finished monotonic, align 8
+  %gen = ref %pool.generation
+  %g = load atomic i32, ptr %gen monotonic, align 4
+  %g1 = add i32 %g, 1
+  %tag = zext i32 %g1 to i64
+  %tag32 = shl i64 %tag, 32
+  %slots = ref %pool.slots
+  br label %deal
+deal:
+  %v = phi i64 [ 0, %entry ], [ %v1, %deal ]
+  %slot0 = shl i64 %v, 6
+  %slot = getelementptr i8, ptr %slots, i64 %slot0
+  store atomic i64 %tag32, ptr %slot release, align 8
+  %v1 = add i64 %v, 1
+  %more = icmp ult i64 %v1, %ways
+  br i1 %more, label %deal, label %go
+go:
+  %old = atomicrmw xchg ptr %gen, i32 %g1 seq_cst, align 4
+  %is = icmp ne i64 %long, 0
+  br i1 %is, label %rouse, label %work
+rouse:
+  call void @wake(ptr %pool)
+  br label %work
+work:
+  %watch = select i1 %is, ptr %frame, ptr null
+  %code = call i32 @work(ptr %pool, i32 %g1, i64 0, ptr %watch)
+  br label %join
+join:
+  %k = phi i64 [ 0, %work ], [ %k1, %pause ], [ %k1, %yield ]
+  %f = load atomic i64, ptr %finished acquire, align 8
+  %all = icmp eq i64 %f, %grains
+  br i1 %all, label %out, label %pause
+pause:
+  PAUSE
+  %k1 = add i64 %k, 1
+  %spins = get i64 %pool.spins
+  %wait = icmp ult i64 %k1, %spins
+  br i1 %wait, label %join, label %yield
+yield:
+  %syscall = get ptr %pool.syscall
+  %y = call i64 (i64, ...) %syscall(i64 YIELD)
+  br label %join
+out:
+  ret i32 %code
+}
+
+define internal i64 @clock(ptr %pool, ptr %frame) nounwind { ; nanoseconds
+entry:
+  %clock = get ptr %pool.clock
+  %spec = ref %frame.second
+  %r = call i32 %clock(i32 1, ptr %spec)
+  %s = get i64 %frame.second
+  %n = get i64 %frame.nano
+  %s9 = mul i64 %s, 1000000000
+  %t = add i64 %s9, %n
+  ret i64 %t
+}
+
+define internal i32 @look(ptr %pool, ptr %frame) nounwind { ; now and then: whether a signal's handler raised
+entry:
+  %t = call i64 @clock(ptr %pool, ptr %frame)
+  %last = get i64 %frame.looked
+  %since = sub i64 %t, %last
+  %late = icmp ugt i64 %since, 50000000
+  br i1 %late, label %ask, label %no
+ask:
+  put i64 %t, %frame.looked
+  %signals = get ptr %pool.signals
+  %saved = get ptr %frame.saved
+  %held = icmp eq ptr %saved, null
+  br i1 %held, label %direct, label %take
+direct:
+  %r0 = call i32 %signals()
+  ret i32 %r0
+take:
+  %restore = get ptr %pool.restore
+  call void %restore(ptr %saved)
+  %r1 = call i32 %signals()
+  %save = get ptr %pool.save
+  %again = call ptr %save()
+  put ptr %again, %frame.saved
+  ret i32 %r1
+no:
+  ret i32 0
+}
+"""
+
+WALK = """
+define internal i64 @walk(ptr %pool, ptr %frame) nounwind { ; runs records from frame.pc on
+entry:
+  %table = get ptr %frame.table
+  %scratch = get ptr %frame.scratch
+  %now = get i64 %frame.now
+  %times = get ptr %frame.times
+  %timed = icmp ne ptr %times, null
+  br label %next
+next:
+  %count = get i64 %frame.count
+  %count1 = add i64 %count, 1
+  put i64 %count1, %frame.count
+  %some64 = and i64 %count1, 63
+  %due = icmp eq i64 %some64, 0
+  br i1 %due, label %glance, label %fetch
+glance:
+  %stopped = call i32 @look(ptr %pool, ptr %frame)
+  %stop = icmp ne i32 %stopped, 0
+  br i1 %stop, label %cut, label %fetch
+fetch:
+  %pc = get i64 %frame.pc
+  %at = shl i64 %pc, 6
+  %rec = getelementptr i8, ptr %table, i64 %at
+  %kind = get i64 %rec.kind
+  %pc1 = add i64 %pc, 1
+  %a = get i64 %rec.a
+  %b = get i64 %rec.b
+  %c = get i64 %rec.c
+  %pa = inttoptr i64 %a to ptr
+  switch i64 %kind, label %end [ i64 1, label %kernel
+    i64 2, label %host
+    i64 3, label %set
+    i64 4, label %add
+    i64 5, label %move
+    i64 6, label %jump
+    i64 7, label %unless
+    i64 8, label %loop ]
+step:
+  put i64 %pc1, %frame.pc
+  br label %next
+kernel:                                           ; fn(args, turns), on at most `ways` threads, `grain` turns at a time
+  br i1 %timed, label %start, label %kernel1
+start:
+  %t0 = call i64 @clock(ptr %pool, ptr %frame)
+  br label %kernel1
+kernel1:
+  %t = phi i64 [ 0, %kernel ], [ %t0, %start ]
+  %turns = get i64 %rec.turns
+  %grain = get i64 %rec.grain
+  %ways0 = get i64 %rec.ways
+  %long = get i64 %rec.long
+  %fn = get ptr %rec.fn
+  %args = get ptr %rec.args
+  %few = icmp slt i64 %ways0, %now
+  %ways = select i1 %few, i64 %ways0, i64 %now
+  %wide = icmp sgt i64 %ways, 1
+  %several = icmp sgt i64 %turns, %grain
+  %both = and i1 %wide, %several
+  br i1 %both, label %fork, label %alone
+fork:
+  %code = call i32 @fork(ptr %pool, ptr %frame, ptr %rec, i64 %ways)
+  %bad = icmp ne i32 %code, 0
+  br i1 %bad, label %cut, label %ran
+alone:
+  %some = icmp sgt i64 %turns, 0
+  br i1 %some, label %alone1, label %ran
+alone1:
+  %slow = icmp ne i64 %long, 0
+  br i1 %slow, label %pieces, label %once
+once:
+  call void %fn(ptr %args, i64 0, i64 %turns, ptr %scratch)
+  br label %ran
+pieces:
+  %i = phi i64 [ 0, %alone1 ], [ %j, %pieces1 ]
+  %j0 = add i64 %i, %grain
+  %in = icmp slt i64 %j0, %turns
+  %j = select i1 %in, i64 %j0, i64 %turns
+  call void %fn(ptr %args, i64 %i, i64 %j, ptr %scratch)
+  %code1 = call i32 @look(ptr %pool, ptr %frame)
+  %bad1 = icmp ne i32 %code1, 0
+  br i1 %bad1, label %cut, label %pieces1
+pieces1:
+  %left = icmp slt i64 %j, %turns
+  br i1 %left, label %pieces, label %ran
+ran:
+  br i1 %timed, label %stamp, label %step
+stamp:
+  %t1 = call i64 @clock(ptr %pool, ptr %frame)
+  %dt = sub i64 %t1, %t
+  %cell = getelementptr i64, ptr %times, i64 %pc
+  %so = load i64, ptr %cell
+  %far = add i64 %so, %dt
+  store i64 %far, ptr %cell
+  br label %step
+set:                                              ; the word at a becomes b
+  store i64 %b, ptr %pa
+  br label %step
+add:                                              ; b is added to the word at a
+  %w0 = load i64, ptr %pa
+  %w1 = add i64 %w0, %b
+  store i64 %w1, ptr %pa
+  br label %step
+move:                                             ; the word at b goes to a
+  %pb = inttoptr i64 %b to ptr
+  %w = load i64, ptr %pb
+  store i64 %w, ptr %pa
+  br label %step
+jump:                                             ; to record a
+  put i64 %a, %frame.pc
+  br label %next
+unless:                                           ; to record b where the byte at a is 0
+  %byte = load i8, ptr %pa
+  %zero = icmp eq i8 %byte, 0
+  br i1 %zero, label %unless1, label %step
+unless1:
+  put i64 %b, %frame.pc
+  br label %next
+loop:                                             ; counts the word at a up; to record c while it is below b
+  %n0 = load i64, ptr %pa
+  %n1 = add i64 %n0, 1
+  store i64 %n1, ptr %pa
+  %again = icmp slt i64 %n1, %b
+  br i1 %again, label %loop1, label %step
+loop1:
+  put i64 %c, %frame.pc
+  br label %next
+host:                                             ; back to Python, which goes on behind it
+  ret i64 1
+end:
+  ret i64 0
+cut:
+  ret i64 2
+}
+
+define i64 @run(ptr %pool, ptr %frame) nounwind {      ; the GIL is held, and let go of where the frame says so
+entry:
+  %asked = get i64 %frame.threads
+  %clocked = call i64 @clock(ptr %pool, ptr %frame)
+  put i64 %clocked, %frame.looked
+  %release = get i64 %frame.release
+  %free = icmp ne i64 %release, 0
+  br i1 %free, label %let, label %pooled
+let:
+  %save = get ptr %pool.save
+  %saved = call ptr %save()
+  put ptr %saved, %frame.saved
+  br label %pooled
+pooled:
+  put i64 1, %frame.now
+  %wide = icmp sgt i64 %asked, 1
+  br i1 %wide, label %try, label %alone
+try:
+  %lock = ref %pool.lock
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acq_rel monotonic, align 4
+  %won = extractvalue { i32, i1 } %pair, 1
+  br i1 %won, label %mine, label %alone
+mine:
+  put i64 %asked, %frame.now
+  %active = ref %pool.active
+  store atomic i32 1, ptr %active seq_cst, align 4
+  call void @wake(ptr %pool)
+  %s1 = call i64 @walk(ptr %pool, ptr %frame)
+  store atomic i32 0, ptr %active monotonic, align 4
+  store atomic i32 0, ptr %lock release, align 4
+  br label %done
+alone:
+  %s2 = call i64 @walk(ptr %pool, ptr %frame)
+  br label %done
+done:
+  %status = phi i64 [ %s1, %mine ], [ %s2, %alone ]
+  br i1 %free, label %take, label %out
+take:
+  %own = get ptr %frame.saved
+  %restore = get ptr %pool.restore
+  call void %restore(ptr %own)
+  put ptr null, %frame.saved
+  br label %out
+out:
+  ret i64 %status
+}
+
+define void @pauses(i64 %n) nounwind {                 ; to measure how long one lasts
+entry:
+  br label %again
+again:
+  %i = phi i64 [ 0, %entry ], [ %i1, %again ]
+  PAUSE
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, %n
+  br i1 %more, label %again, label %out
+out:
+  ret void
+}
+"""
+
+
+def expanded(text: str, target: Target) -> str:
+    """IR with fields and what the machine calls things spelled out."""
+    machine = target.triple.split("-")[0]
+    declared, pause = PAUSE[machine]
+
+    def address(name: str, field: str) -> str:
+        return f"getelementptr i8, ptr %{name}, i64 {FIELDS[name][field]}"
+
+    text = re.sub(r"(%\w+) = ref %(\w+)\.(\w+)", lambda m: f"{m[1]} = {address(m[2], m[3])}", text)
+    text = re.sub(
+        r"(%\w+) = get (\w+) %(\w+)\.(\w+)", lambda m: f"{m[1]}.at = {address(m[3], m[4])}\n  {m[1]} = load {m[2]}, ptr {m[1]}.at", text
+    )
+    count = iter(range(1 << 20))
+
+    def put(m: re.Match[str]) -> str:
+        at = f"%to.{next(count)}"
+        return f"{at} = {address(m[3], m[4])}\n  store {m[1]} {m[2]}, ptr {at}"
+
+    text = re.sub(r"put (\w+) (\S+), %(\w+)\.(\w+)", put, text)
+    for word, number in SYSTEM[machine].items():
+        text = re.sub(rf"\b{word.upper()}\b", str(number), text)
+    return f'target triple = "{target.triple}"\n{text.replace("PAUSE", pause)}\n{declared}\n'
+
+
+def text(target: Target) -> str:
+    """The module: `run`, `worker`, `stop`, `pauses`."""
+    return expanded(WORK + FORK + WALK, target)
+
+
+# ---- how many threads -----------------------------------------------------------------------------------------------
+
+
+def cores(root: str = "/") -> int:
+    """How many processors this process may use at once: by affinity and by the limits of its control groups, both versions."""
+    allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
+    here = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return max(1, min([here, *(int(limit) for limit in _limits(root))]))
+
+
+def _limits(root: str) -> list[float]:
+    """Processors' worth of time that control groups grant, this process's own and those around it."""
+    found = []
+    for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
+        _, _, rest = line.partition(":")
+        kinds, _, path = rest.partition(":")
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        mounts = [f"sys/fs/cgroup/{m}" for m in dict.fromkeys((kinds, "cpu", "cpu,cpuacct"))] if kinds else ["sys/fs/cgroup"]
+        for mount in mounts:
+            parts = [p for p in path.split("/") if p and p != ".."]
+            for k in range(len(parts) + 1):
+                folder = os.path.join(root, mount, *parts[:k])
+                pair = _read(os.path.join(folder, "cpu.max")).split()
+                if not pair:
+                    pair = [_read(os.path.join(folder, f"cpu.cfs_{what}_us")).strip() for what in ("quota", "period")]
+                if len(pair) == 2 and all(p.isdigit() and int(p) for p in pair):
+                    found.append(int(pair[0]) / int(pair[1]))
+    return found
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def threads() -> int:
+    """How many threads a program may run on: NGRAPH_NUM_THREADS, else all processors there are for this process."""
+    return max(1, min(config.num_threads or _cores(), MOST))
+
+
+_cores_found: list[int] = []
+
+
+def _cores() -> int:
+    if not _cores_found:
+        _cores_found.append(cores())
+    return _cores_found[0]
+
+
+# ---- the pool -------------------------------------------------------------------------------------------------------
+
+IDLE = 200e-6  # seconds that a worker spins after a program; within one, 32 times as long
+
+
+class Pool:
+    """The threads of this process, started when first asked for. `address` is what `run` takes."""
+
+    def __init__(self, code: Any):
+        self.code = code
+        for kept in (self, code):  # for good: threads run in it until the process ends
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        self.memory, self.address = aligned(FIELDS["pool"]["slots"] + 64 * MOST)
+        self.run: Callable[[int, int], int] = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("run"))
+        self._stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("stop"))
+        self.starting = threading.Lock()
+        self.started: list[ctypes.c_ulong] = []
+        libc = ctypes.CDLL(None)
+        self.put("syscall", _address(libc.syscall))
+        self.put("clock", _address(libc.clock_gettime))
+        for field, name in (("save", "PyEval_SaveThread"), ("restore", "PyEval_RestoreThread"), ("signals", "PyErr_CheckSignals")):
+            self.put(field, _address(getattr(ctypes.pythonapi, name)))
+        self.put("spins", self._spins())
+
+    def word(self, field: str) -> Any:
+        return ctypes.c_int64.from_address(self.address + FIELDS["pool"][field])
+
+    def put(self, field: str, value: int) -> None:
+        self.word(field).value = value
+
+    def _spins(self) -> int:
+        """How many pauses last as long as a worker spins."""
+        pauses = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.code.address("pauses"))
+        best = min(_timed(lambda: pauses(1000)) for _ in range(5))
+        return max(100, int(IDLE / (best / 1000)))
+
+    def ensure(self, count: int) -> int:
+        """Starts workers until there are `count` threads, the caller's own being one; says how many there are."""
+        if len(self.started) + 1 < count and sys.platform == "linux":
+            with self.starting:
+                create = ctypes.CDLL(None).pthread_create
+                before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # signals are for Python's own threads
+                try:
+                    while len(self.started) + 1 < min(count, MOST):
+                        me = len(self.started) + 1
+                        slot = self.address + FIELDS["pool"]["slots"] + 64 * me
+                        ctypes.c_int64.from_address(slot + FIELDS["slot"]["pool"]).value = self.address
+                        ctypes.c_int64.from_address(slot + FIELDS["slot"]["me"]).value = me
+                        thread = ctypes.c_ulong()
+                        if create(ctypes.byref(thread), None, ctypes.c_void_p(self.code.address("worker")), ctypes.c_void_p(slot)):
+                            break  # the system gives no more: fewer do
+                        self.started.append(thread)
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return min(count, len(self.started) + 1)
+
+    def stop(self) -> None:
+        """Ends the workers, unless a program is running."""
+        with self.starting:
+            if self.started and not ctypes.c_int32.from_address(self.address + FIELDS["pool"]["lock"]).value:
+                self._stop(self.address)
+                join = ctypes.CDLL(None).pthread_join
+                while self.started:
+                    join(self.started.pop(), None)
+                ctypes.c_int32.from_address(self.address + FIELDS["pool"]["stop"]).value = 0
+
+    def forked(self) -> None:
+        """In a child process there are no workers, and nobody runs a program."""
+        spins = self.word("spins").value
+        kept = {f: self.word(f).value for f in ("syscall", "clock", "save", "restore", "signals")}
+        self.memory[:] = 0
+        for field, value in kept.items():
+            self.put(field, value)
+        self.put("spins", spins)
+        self.started, self.starting = [], threading.Lock()
+        _cores_found.clear()
+
+
+def aligned(size: int, alignment: int = 64) -> tuple[np.ndarray, int]:
+    """Zeroed memory of so many bytes, and its address, a multiple of `alignment`."""
+    raw = np.zeros(size + alignment, np.uint8)
+    off = -raw.ctypes.data % alignment
+    return raw[off : off + size], raw.ctypes.data + off
+
+
+def _address(function: Any) -> int:
+    found = ctypes.cast(function, ctypes.c_void_p).value
+    assert found is not None
+    return found
+
+
+def _timed(f: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    f()
+    return time.perf_counter() - start
+
+
+_pool: Pool | None = None
+_making = threading.Lock()
+
+
+def pool(load: Callable[[str, Target], Any]) -> Pool:
+    """The pool of this process; `load` makes loaded code of IR text, and is asked once."""
+    global _pool
+    if _pool is None:
+        with _making:
+            if _pool is None:
+                _pool = Pool(load(text(host()), host()))
+                atexit.register(_pool.stop)
+    return _pool
+
+
+def _forked() -> None:
+    global _making
+    _making = threading.Lock()
+    if _pool is not None:
+        _pool.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
