@@ -19,7 +19,7 @@ from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call
 from ngraph.ops.random import philox
-from ngraph.plan.kernels import Buffer, Kernel, Line, Load, Local, Plan, Read, Routine, Stage, Store, extent
+from ngraph.plan.kernels import Buffer, Kernel, Line, Load, Local, Plan, Read, Routine, Stage, Store, extent, places
 from ngraph.program.program import AxisId
 
 COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -43,7 +43,7 @@ def interpret(
         run.take(before, np.array(given[name]))
     if plan.token_in is not None:
         run.arrays[plan.token_in] = None
-    for step in plan.steps:
+    for step in plan.every:
         if type(step) is Kernel:
             run.kernel(step)
         elif type(step) is Routine:
@@ -57,7 +57,7 @@ class _Run:
 
     def __init__(self, plan: Plan, lengths: dict[AxisId, int]):
         self.plan, self.lengths = plan, lengths
-        self.arena = np.full(plan.arena, GARBAGE, np.uint8)
+        self.memory = {home: np.full(size, GARBAGE, np.uint8) for home, size in (("arena", plan.arena), ("once", plan.kept))}
         self.arrays: dict[Buffer, Any] = {}
         for b in plan.buffers:
             if b.value is not None:
@@ -74,15 +74,18 @@ class _Run:
         return self.plan.length(axis, self.lengths, lambda b: int(self.arrays[b]))
 
     def shape(self, b: Buffer) -> tuple[int, ...]:
-        return tuple([extent(d, self.length(d[0])) for d in b.dims])
+        return tuple([places(b, d, self.length(d[0])) for d in b.dims])
 
     def place(self, b: Buffer) -> np.ndarray:
         """The memory of a buffer that is about to be filled."""
         if b.shares is not None:
             self.arrays[b] = self.arrays[b.shares]
         elif b.offset is not None:
-            n = int(np.prod(self.shape(b), dtype=np.int64)) * b.dtype.np.itemsize
-            self.arrays[b] = self.arena[b.offset : b.offset + n].view(b.dtype.np).reshape(self.shape(b))
+            shape = self.shape(b)
+            full = (*shape[:-1], *[-(-n // b.pad) * b.pad for n in shape[-1:]])
+            n = int(np.prod(full, dtype=np.int64)) * b.dtype.np.itemsize
+            flat = self.memory[b.home][b.offset : b.offset + n].view(b.dtype.np)
+            self.arrays[b] = flat.reshape(full)[(..., *[slice(n) for n in shape])]
         else:
             self.arrays[b] = np.full(self.shape(b), GARBAGE, np.uint8).astype(b.dtype.np)
         return self.arrays[b]
@@ -225,6 +228,7 @@ class _Turn:
             if type(b) is Local:  # counts from the start of the turn
                 at = at - (self.start.get(a, 0) if self.block.get(a, 1) > 1 else 0)
             at = at // div if mod is None else at // div % mod
+            at = at + b.border[a][0] if a in b.border else at
             if at.size and (at.min() < 0 or at.max() >= n):
                 raise ProgramError(f"{b.name} has {n} places along {a}, and is asked for {at.min()} to {at.max()}")
             found.append(at)

@@ -1,6 +1,6 @@
 """The nouns of a plan: what a kernel, a stage, a read and a buffer are.
 
-    Plan   = axes · buffers · steps (Kernel | Routine …) · inputs · state · outputs · arena
+    Plan   = axes · buffers · once, start, steps (Kernel | Routine …) · inputs · state · outputs · arena
     Kernel = loops ((axis, block) …) · stages (Stage …) · origin
     Stage  = free axes · reduced axes · before (Line …) · combine (Combine …) · after (Line …) · to (Store …) · depth
     Read   = source Buffer | Local · {axis: Expr} · guard (Expr …) · fill
@@ -36,19 +36,26 @@ class Load(Leaf):
 class Buffer:
     """Memory that kernels share: what comes in, goes out, is kept, or lies in the arena.
 
-    home      "input", "state", "output", "constant", "arena" (at `offset`), "run" (its size is known at run time only)
-    dims      which digits of which axes, outermost first; strides in elements
+    home      "input", "state", "output", "constant", "arena" (at `offset`), "once" (at `offset` of memory that outlasts the call),
+              "run" (its size is known at run time only)
+    dims      which digits of which axes, outermost first; strides in elements; `first`: the place of index 0 of every axis
+    border    {axis: (places before index 0, places behind the last)}: they hold `fill`, from when the arena was made
+    pad       the last dim has a multiple of so many places
     shares    the buffer whose memory this one takes over: a state's new value in the place of the old
     """
 
-    __slots__ = ("name", "dims", "dtype", "home", "offset", "strides", "bytes", "value", "shares")
+    __slots__ = ("name", "dims", "dtype", "home", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "pad")
 
     def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, home: str, value: ArrayRef | None = None):
         self.name, self.dims, self.dtype, self.home, self.value = name, dims, dtype, home, value
         self.offset: int | None = None
         self.strides: tuple[int, ...] | None = None
+        self.first = 0
         self.bytes: int | None = None
         self.shares: Buffer | None = None
+        self.border: dict[AxisId, tuple[int, int]] = {}
+        self.fill: Any = 0
+        self.pad = 1
 
     @property
     def axes(self) -> tuple[AxisId, ...]:
@@ -232,11 +239,16 @@ class Memory:
     constants: int
     state: int
     outputs: int
+    once: int = 0
 
 
 @dataclass(eq=False)
 class Plan:
-    """Kernels over buffers, in the order in which they run. `state`: (name, buffer before, buffer after), the same one where in place."""
+    """Kernels over buffers, in the order in which they run. `state`: (name, buffer before, buffer after), the same one where in place.
+
+    once    steps that depend on nothing but constants and state that is only read: they run when that state has changed, before a call
+    start   steps that fill borders: they run when an arena has been made
+    """
 
     axes: dict[AxisId, ExprLike]
     buffers: tuple[Buffer, ...]
@@ -248,10 +260,18 @@ class Plan:
     token_out: Buffer | None = None
     arena: int = 0
     name: str = "program"
+    once: tuple[PlanStep, ...] = ()
+    start: tuple[PlanStep, ...] = ()
+    kept: int = 0  # bytes that outlast the call
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple([s for s in self.steps if type(s) is Kernel])
+
+    @property
+    def every(self) -> tuple[PlanStep, ...]:
+        """All steps, in the order of a first call."""
+        return (*self.once, *self.start, *self.steps)
 
     @property
     def memory(self) -> Memory:
@@ -261,7 +281,7 @@ class Plan:
             return sum(b.bytes or 0 for b in dict.fromkeys(buffers) if b.shares is None)
 
         state = total(b for _, before, after in self.state for b in (before, after))
-        return Memory(self.arena, total(b for b in self.buffers if b.home == "constant"), state, total(self.outputs))
+        return Memory(self.arena, total(b for b in self.buffers if b.home == "constant"), state, total(self.outputs), self.kept)
 
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Any], int] | None = None) -> int:
         """The number of elements of an axis, given those of the symbols and what buffers hold; LookupError if that is not enough."""
@@ -292,6 +312,11 @@ def extent(dim: Dim, length: int) -> int:
     _, div, mod = dim
     n = -(-length // div)
     return n if mod is None else min(n, mod)
+
+
+def places(b: Buffer, dim: Dim, length: int) -> int:
+    """How many places a buffer has along one of its dims, those of the border included."""
+    return extent(dim, length) + sum(b.border.get(dim[0], ()))
 
 
 def straight(axes: Iterable[AxisId]) -> dict[AxisId, ExprLike]:

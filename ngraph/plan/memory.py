@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Buffer, Kernel, Plan, extent
+from ngraph.plan.kernels import Buffer, Kernel, Plan, places
 from ngraph.program.program import AxisId
 
 ALIGN = 64  # bytes: a line of the cache
@@ -22,24 +22,30 @@ def lay_out(plan: Plan) -> Plan:
 
 def _size(plan: Plan, b: Buffer) -> None:
     try:
-        shape = [extent(d, plan.length(d[0])) for d in b.dims]
+        shape = [places(b, d, plan.length(d[0])) for d in b.dims]
     except LookupError:
         b.home = "run" if b.home == "arena" else b.home
         return
+    shape[-1:] = [-(-n // b.pad) * b.pad for n in shape[-1:]]
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     b.strides = tuple(strides)
+    b.first = sum([s * b.border[a][0] for s, (a, _, _) in zip(strides, b.dims, strict=True) if a in b.border])
     b.bytes = math.prod(shape) * (b.dtype.bits // 8)
 
 
 def last_uses(plan: Plan) -> dict[Buffer, int]:
-    """The last step that reads each buffer."""
+    """The last of all steps that reads each buffer."""
     last: dict[Buffer, int] = {}
-    for k, step in enumerate(plan.steps):
+    for k, step in enumerate(plan.every):
         for b in step.sources:
             last[b] = k
+    end = len(plan.every)
     for a in plan.axes.values():  # what lengths need lives to the end
         for b in loaded(a):
-            last[b] = len(plan.steps)
+            last[b] = end
+    for b in plan.buffers:  # and so do borders, and what outlasts the call
+        if b.border or b.home == "once":
+            last[b] = end
     return last
 
 
@@ -56,25 +62,39 @@ def loaded(e: object) -> Iterable[Buffer]:
 def _place(plan: Plan) -> None:
     """Linear scan: the lowest gap that is large enough. A result may take the place of a value that ends here and is read as it is."""
     last = last_uses(plan)
+    top = {home: max([_end(b) for b in plan.buffers if b.home == home], default=0) for home in ("arena", "once")}
     live: list[tuple[int, int, Buffer]] = []
-    top = max([b.offset + -(-b.bytes // ALIGN) * ALIGN for b in plan.buffers if b.offset is not None and b.bytes is not None], default=0)
-    for k, step in enumerate(plan.steps):
+
+    def put(b: Buffer, at: int) -> None:
+        b.offset = at
+        top[b.home] = max(top[b.home], _end(b))
+
+    for b in plan.buffers:  # these have their places for themselves
+        if b.offset is None and b.bytes is not None and (b.home == "once" or (b.home == "arena" and b.border)):
+            put(b, top[b.home])
+            if b.home == "arena":
+                live.append((_end(b) - _size_of(b), _size_of(b), b))
+    for k, step in enumerate(plan.every):
         live = [x for x in live if last.get(x[2], -1) >= k]
         for b in step.targets:
             if b.home != "arena" or b.bytes is None or b.offset is not None:
                 continue
-            size = -(-b.bytes // ALIGN) * ALIGN
+            size = _size_of(b)
             heir = next((x for x in live if last[x[2]] == k and x[1] >= size and type(step) is Kernel and may_replace(step, x[2], b)), None)
             if heir is not None:
                 live.remove(heir)
-                at = heir[0]
-            else:
-                at = _gap(live, size)
-            b.offset = at
+            put(b, heir[0] if heir is not None else _gap(live, size))
             last.setdefault(b, k)
-            live.append((at, size, b))
-            top = max(top, at + size)
-    plan.arena = top
+            live.append((b.offset or 0, size, b))
+    plan.arena, plan.kept = top["arena"], top["once"]
+
+
+def _size_of(b: Buffer) -> int:
+    return -(-(b.bytes or 0) // ALIGN) * ALIGN
+
+
+def _end(b: Buffer) -> int:
+    return 0 if b.offset is None or b.bytes is None else b.offset + _size_of(b)
 
 
 def _gap(live: list[tuple[int, int, Buffer]], size: int) -> int:
@@ -92,6 +112,8 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     Both have the same dims; every read of old is at the index itself, in the storing stage or one before it; and it is written once.
     """
     if old.dims != new.dims or old.dtype.bits != new.dtype.bits or any(a not in old.axes for a, _ in kernel.loops):
+        return False
+    if old.border or new.border or old.pad != new.pad:
         return False
     stored = [(k, s) for k, stage in enumerate(kernel.stages) for s in stage.to if s.target is new]
     if len(stored) != 1 or stored[0][1].guard or not _own(stored[0][1].index):

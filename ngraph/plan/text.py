@@ -4,6 +4,7 @@
     axis N = 4
     buffer %b0 x : float32[N] input
     buffer %b1 : float32[] output
+    buffer %b2 : float32[C // 16, 1 + H + 1, W, C % 16] arena fill -inf pad 16
     kernel N by 1, H by 32  # sum at "net.py":7
     stage [] over [N] depth 0
     %0 : float32 = read %b0[N: Idx(N)]
@@ -13,7 +14,8 @@
     inputs %b0
     outputs %b1
 
-Axes, numbers, expressions, arrays and origins stand as they do in programs; a sub-plan stands in braces, as a body does.
+Axes, numbers, expressions, arrays and origins stand as they do in programs; a sub-plan stands in braces, as a body does. Where there
+are steps that do not run in every call, lines `once`, `start` and `call` stand above those that run once, at the start, and always.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ from ngraph.plan.memory import lay_out
 from ngraph.program.program import AxisId
 from ngraph.program.text import _END, _Parser, _Printer
 
-HOMES = ("input", "state", "output", "constant", "arena", "run")
+HOMES = ("input", "state", "output", "constant", "arena", "once", "run")
+WHEN = {"once": "once", "start": "start", "call": "steps"}
 
 
 def text(plan: Plan, origins: bool = True) -> str:
@@ -58,8 +61,10 @@ class _PlanPrinter(_Printer):
         self.buffers: dict[Buffer, str] = {b: f"%b{k}" for k, b in enumerate(p.buffers)}
         out = [f"axis {self.axis(a)}" + ("" if n == Len(a) else f" = {self.whole_number(n)}") for a, n in p.axes.items()]
         out += [self.buffer(b) for b in p.buffers]
-        for step in p.steps:
-            out += self.kernel(step) if type(step) is Kernel else [self.routine(step)]  # type: ignore[arg-type]
+        for when, of in WHEN.items():
+            out += [when] if p.once or p.start else []
+            for step in getattr(p, of):
+                out += self.kernel(step) if type(step) is Kernel else [self.routine(step)]
         out += [f"{what} {self.names_of(which)}" for what, which in (("inputs", p.inputs), ("outputs", p.outputs)) if which]
         out += [f"state {json.dumps(name)} {self.buffers[a]} becomes {self.buffers[b]}" for name, a, b in p.state]
         tokens = (("token_in", p.token_in), ("token_out", p.token_out))
@@ -78,16 +83,20 @@ class _PlanPrinter(_Printer):
         return expr.text(e, self.leaf)
 
     def type_of(self, b: Buffer) -> str:
-        return f"{b.dtype.name}[{', '.join(map(self.dim, b.dims))}]"
+        return f"{b.dtype.name}[{', '.join([self.dim(d, b.border.get(d[0])) for d in b.dims])}]"
 
-    def dim(self, d: Dim) -> str:
+    def dim(self, d: Dim, border: tuple[int, int] | None) -> str:
         axis, div, mod = d
+        if border is not None:
+            return f"{border[0]} + {self.axis(axis)} + {border[1]}"
         return self.axis(axis) + (f" // {div}" if div != 1 else "") + (f" % {mod}" if mod is not None else "")
 
     def buffer(self, b: Buffer) -> str:
         line = f"buffer {self.buffers[b]} {self.word(b.name) + ' ' if b.name else ''}: {self.type_of(b)} {b.home}"
         line += "" if b.value is None else f" = {self.array(b.value)}"
         line += "" if b.shares is None else f" shares {self.buffers[b.shares]}"
+        line += f" fill {self.attr(b.fill, _NOWHERE)}" if b.border else ""
+        line += "" if b.pad == 1 else f" pad {b.pad}"
         return line + ("" if b.offset is None else f" at {b.offset}")
 
     def kernel(self, k: Kernel) -> list[str]:
@@ -166,7 +175,8 @@ class _PlanParser(_Parser):
     def plan(self, name: str, end: str) -> Plan:
         p = Plan({}, (), (), (), (), (), name=name)
         buffers: list[Buffer] = []
-        steps: list[Any] = []
+        when: dict[str, list[Any]] = {"once": [], "start": [], "call": []}
+        steps = when["call"]
         outer: dict[str, Buffer] = getattr(self, "buffers", {})
         self.buffers: dict[str, Buffer] = {}
         late: list[tuple[AxisId, int]] = []
@@ -181,6 +191,8 @@ class _PlanParser(_Parser):
                 continue
             elif token == "routine":
                 steps.append(self.routine())
+            elif token in when:
+                steps = when[token]
             elif token in ("inputs", "outputs"):
                 setattr(p, token, tuple(self.some()))
             elif token in ("token_in", "token_out"):
@@ -197,7 +209,7 @@ class _PlanParser(_Parser):
         for a, self.k in late:
             p.axes[a] = self.expr(bare=False)
         self.k, self.buffers = here, outer
-        p.buffers, p.steps = tuple(buffers), tuple(steps)
+        p.buffers, p.once, p.start, p.steps = tuple(buffers), *[tuple(s) for s in when.values()]
         return lay_out(p)
 
     def length(self, p: Plan, late: list[tuple[AxisId, int]]) -> None:
@@ -224,14 +236,21 @@ class _PlanParser(_Parser):
                 break
         return found
 
-    def dims(self) -> tuple[Any, tuple[Dim, ...]]:
+    def dims(self) -> tuple[Any, tuple[Dim, ...], dict[AxisId, tuple[int, int]]]:
         self.expect(":")
         dtype = self.dtype()
         self.expect("[")
-        return dtype, tuple(self.listed(self.dim))
+        border: dict[AxisId, tuple[int, int]] = {}
+        return dtype, tuple(self.listed(lambda: self.dim(border))), border
 
-    def dim(self) -> Dim:
+    def dim(self, border: dict[AxisId, tuple[int, int]]) -> Dim:
+        before = self.integer() if self.tokens[self.k].isdigit() else None
+        if before is not None:
+            self.expect("+")
         a = self.axis()
+        if before is not None:
+            self.expect("+")
+            border[a] = (before, self.integer())
         div = self.integer() if self.accept("//") else 1
         return a, div, self.integer() if self.accept("%") else None
 
@@ -239,7 +258,7 @@ class _PlanParser(_Parser):
         token = self.tokens[self.k]
         self.k += 1
         name = "" if self.tokens[self.k] == ":" else self.word("a name or :")
-        dtype, dims = self.dims()
+        dtype, dims, border = self.dims()
         home = self.word("where the buffer lies")
         if home not in HOMES:
             self.fail(f"a buffer lies in one of {', '.join(HOMES)}, not in {home}", self.k - 1)
@@ -248,6 +267,11 @@ class _PlanParser(_Parser):
             made.value = self.array()
         if self.accept("shares"):
             made.shares = self.one()
+        made.border = border
+        if self.accept("fill"):
+            made.fill = self.attr()
+        if self.accept("pad"):
+            made.pad = self.integer()
         if self.accept("at"):
             made.offset = self.integer()
         return made
@@ -264,7 +288,7 @@ class _PlanParser(_Parser):
         while self.accept("local"):
             token = self.tokens[self.k]
             self.k += 1
-            dtype, dims = self.dims()
+            dtype, dims, _ = self.dims()
             self.buffers[token] = Local(token[1:], dims, dtype)
             self.end_of_line()
         stages = []

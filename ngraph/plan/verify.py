@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, Stage
+from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, PlanStep, Stage
 from ngraph.plan.memory import ALIGN, last_uses
 from ngraph.program.program import AxisId
 
@@ -17,14 +17,21 @@ def verify(plan: Plan) -> Plan:
     filled = {*plan.inputs, *[before for _, before, _ in plan.state], *[b for b in plan.buffers if b.home == "constant"]}
     if plan.token_in is not None:
         filled.add(plan.token_in)
-    for k, step in enumerate(plan.steps):
+    steps = [("once ", k, s) for k, s in enumerate(plan.once)] + [("", k, s) for k, s in enumerate(plan.steps)]
+    written = {before for _, before, after in plan.state if before is not after}
+    complaint = next((c for s in plan.start if type(s) is Kernel for c in _kernel(plan, s, filled)), None)
+    if complaint is not None:
+        raise ProgramError(f"plan {plan.name}, at the start: {complaint}")
+    for when, k, step in steps:
         complaint = next(_kernel(plan, step, filled) if type(step) is Kernel else _missing(step.sources, filled), None)
+        if when and complaint is None:
+            complaint = next(_changing(step, plan.inputs, written), None)
         if complaint is not None:
-            raise ProgramError(f"plan {plan.name}, step {k}: {complaint}")
+            raise ProgramError(f"plan {plan.name}, {when}step {k}: {complaint}")
         made = step.targets
         twice = [b.name for b in made if b in filled]
         if twice:
-            raise ProgramError(f"plan {plan.name}, step {k}: it fills {', '.join(twice)}, which was filled before")
+            raise ProgramError(f"plan {plan.name}, {when}step {k}: it fills {', '.join(twice)}, which was filled before")
         filled.update(made)
         for b in made:
             if b.shares is not None:
@@ -65,6 +72,13 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
             yield f"stage {k} has depth {stage.depth} of {len(kernel.loops)} loops"
 
 
+def _changing(step: PlanStep, inputs: Iterable[Buffer], written: set[Buffer]) -> Iterator[str]:
+    """What a step that runs once may not read or fill."""
+    given = {*inputs, *written}
+    yield from (f"{b!r} changes from call to call" for b in step.sources if b in given)
+    yield from (f"it fills {b!r}" for b in step.targets if b.home not in ("arena", "once", "run"))
+
+
 def _lines(stage: Stage, fixed: set[AxisId]) -> Iterator[str]:
     """Lines use lines before them, of their own side of the reduction; indices move along the axes there are."""
     border = len(stage.before)
@@ -98,18 +112,19 @@ def _outside(what: str, exprs: Iterable[ExprLike], there: set[AxisId]) -> Iterat
 def _overlap(plan: Plan) -> str | None:
     """Two buffers that live at the same time share no byte of the arena, but where one takes the other's place in the step between."""
     last = last_uses(plan)
-    live: list[tuple[int, Buffer]] = []
-    for k, step in enumerate(plan.steps):
+    live: list[tuple[int, Buffer]] = [(last[b], b) for b in plan.buffers if b.home == "arena" and b.border and b.offset is not None]
+    for k, step in enumerate(plan.every):
         live = [x for x in live if x[0] >= k]
         for b in step.targets:
-            if b.offset is None or b.bytes is None:
+            if b.offset is None or b.bytes is None or any(b is x for _, x in live):
                 continue
-            if b.offset % ALIGN or b.offset + b.bytes > plan.arena:
-                return f"{b!r} lies at {b.offset} of an arena of {plan.arena} bytes"
+            size = plan.kept if b.home == "once" else plan.arena
+            if b.offset % ALIGN or b.offset + b.bytes > size:
+                return f"{b!r} lies at {b.offset} of an arena of {size} bytes"
             for end, other in live:
                 assert other.offset is not None and other.bytes is not None
                 apart = other.offset + other.bytes <= b.offset or b.offset + b.bytes <= other.offset
-                if not apart and b.bytes and other.bytes and not (end == k and other.offset == b.offset):
+                if not apart and b.home == other.home and b.bytes and other.bytes and not (end == k and other.offset == b.offset):
                     return f"{b!r} and {other!r} lie on each other in step {k}"
             live.append((last.get(b, k), b))
     return None
