@@ -257,6 +257,36 @@ class Writer:
             self.declared.setdefault(full, f"declare void {full}({kind}, ptr, i32, {mask.type})")
             self.do(f"call void {full}({kind} {name}, ptr {pointer}, i32 {align}, {mask})")
 
+    def gather(self, pointer: str, offsets: Value, dtype: DType, mask: Value | None = None) -> Value:
+        """Elements that lie apart: `offsets` from the pointer, in elements. Where `mask` is false nothing is read and the lane is 0."""
+        lanes, kind = offsets.lanes, storage_name(dtype, offsets.lanes)
+        places = self.pure(f"getelementptr {STORAGE[dtype.name]}, ptr {pointer}, {offsets}")
+        where = mask or constant(True, dtypes.bool_, lanes)
+        full = f"@llvm.masked.gather.{mangled(kind)}.v{lanes}p0"
+        self.declared.setdefault(full, f"declare {kind} {full}(<{lanes} x ptr>, i32, {where.type}, {kind})")
+        call = f"call {kind} {full}(<{lanes} x ptr> {places}, i32 {dtype.bits // 8}, {where}, {kind} zeroinitializer)"
+        return self._from_memory(self.effect(call), dtype, lanes)
+
+    def scatter(self, x: Value, pointer: str, offsets: Value, mask: Value | None = None) -> None:
+        """Elements to places apart; where two meet, the last lane stays."""
+        lanes, kind = x.lanes, storage_name(x.dtype, x.lanes)
+        places = self.pure(f"getelementptr {STORAGE[x.dtype.name]}, ptr {pointer}, {offsets}")
+        name = self.pure(f"zext {x} to {kind}") if x.dtype.kind == "bool" else x.name
+        where = mask or constant(True, dtypes.bool_, lanes)
+        full = f"@llvm.masked.scatter.{mangled(kind)}.v{lanes}p0"
+        self.declared.setdefault(full, f"declare void {full}({kind}, <{lanes} x ptr>, i32, {where.type})")
+        self.do(f"call void {full}({kind} {name}, <{lanes} x ptr> {places}, i32 {x.dtype.bits // 8}, {where})")
+
+    def shuffle(self, x: Value, lanes: Sequence[int], y: Value | None = None) -> Value:
+        """These lanes of x, or of x and y one after the other."""
+        picked = ", ".join(f"i32 {k}" for k in lanes)
+        other = f"{x.type} poison" if y is None else str(y)
+        return Value(self.pure(f"shufflevector {x}, {other}, <{len(lanes)} x i32> <{picked}>"), x.dtype, len(lanes))
+
+    def lane(self, x: Value, k: int) -> Value:
+        """One element of a vector."""
+        return x if x.lanes == 1 else Value(self.pure(f"extractelement {x}, i32 {k}"), x.dtype)
+
     def tail(self, count: Value, lanes: int) -> Value:
         """The mask of the first `count` lanes; count is an int64."""
         if lanes == 1:
@@ -338,11 +368,12 @@ class Writer:
         self.start(after)
         return phis
 
-    def when(self, condition: Value, otherwise: Sequence[Value], body: Body) -> tuple[Value, ...]:
-        """`body()` where the scalar condition holds, which is thought rare; else `otherwise`."""
+    def when(self, condition: Value, otherwise: Sequence[Value], body: Body, rare: bool = True) -> tuple[Value, ...]:
+        """`body()` where the scalar condition holds, which is thought rare unless told; else `otherwise`."""
         before, inside, after = self.block, self.label(), self.label()
-        self.do(f"br {condition}, label %{inside}, label %{after}, !prof !0")
-        self.globals["prof"] = '!0 = !{!"branch_weights", i32 1, i32 1000}'
+        self.do(f"br {condition}, label %{inside}, label %{after}{', !prof !0' if rare else ''}")
+        if rare:
+            self.globals["prof"] = '!0 = !{!"branch_weights", i32 1, i32 1000}'
         self.start(inside)
         results = self._inside(body)
         end = self.block

@@ -1,6 +1,7 @@
-"""Makes `kernels` importable for the tests of this room."""
+"""Makes what the tests of this room share importable, and the programs of other rooms' tests."""
 
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(__file__))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, *[os.path.join(os.path.dirname(HERE), room) for room in ("plan", "passes", "every_op")]]

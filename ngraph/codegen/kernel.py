@@ -1,0 +1,234 @@
+"""A kernel of a plan → LLVM IR of one function that runs a range of its turns.
+
+    void kernel(ptr args, i64 first, i64 last, ptr scratch)
+
+`args`: the addresses of `KernelCode.buffers`, then `KernelCode.lengths`, 8 bytes each. `scratch`: memory of the calling thread,
+aligned to 64 bytes. The text names nothing of the user's, so that kernels that do the same are equal texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngraph.codegen.forms import Dim, Form, Whole, apply, plus, register, times
+from ngraph.codegen.nest import Nest
+from ngraph.codegen.text import Value, Writer, constant
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage, extent
+from ngraph.program.program import AxisId
+from ngraph.targets import Target
+
+STACK = 32 << 10  # bytes of Locals that lie on the stack; more lie in the thread's scratch
+ALIGN = 64
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """What is needed to compile and to call a kernel. `turns` and `scratch` (bytes) are over `Len` of `lengths`."""
+
+    text: str
+    buffers: tuple[Buffer, ...]
+    lengths: tuple[AxisId, ...]
+    turns: ExprLike
+    scratch: ExprLike
+    notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+
+def emit(plan: Plan, kernel: Kernel, target: Target) -> KernelCode:
+    """The code of a kernel. Lengths that the plan does not know are arguments."""
+    return KernelText(plan, kernel, target).code()
+
+
+class KernelText:
+    """A kernel that is being written: arguments, Locals, turns."""
+
+    def __init__(self, plan: Plan, kernel: Kernel, target: Target):
+        self.plan, self.kernel, self.target = plan, kernel, target
+        self.w = Writer(target)
+        self.buffers = tuple([b for b in dict.fromkeys((*kernel.sources, *kernel.targets)) if type(b) is not Local])
+        self.slots = {b: k for k, b in enumerate(self.buffers)}
+        self.lengths: list[AxisId] = []
+        self.known: dict[AxisId, Whole] = {}
+        self.pointers: dict[Buffer, str] = {}
+        self.walks: dict[Buffer, tuple[Whole, ...]] = {}
+        self.block = dict(kernel.loops)
+        self.counters: dict[AxisId, Dim] = {}  # one for each loop: its index is the number of the block
+        self.at: dict[Dim, Whole] = {}  # where the turn stands
+        self.scratch: ExprLike = 0
+        self.notes: dict[str, Any] = {}
+
+    def code(self) -> KernelCode:
+        self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), self.body)
+        turns: ExprLike = 1
+        for a, b in self.kernel.loops:
+            turns = turns * ((self.open(a) + (b - 1)) // b)
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, self.scratch, self.notes)
+
+    def body(self, args: str, first: str, last: str, scratch: str) -> None:
+        self.args = args
+        self.first = Value(first, dtypes.int64)
+        self.locals(scratch)
+        counts: list[Whole] = []
+        for a, b in self.kernel.loops:
+            n = self.length(a)
+            counts.append(apply(self.w, "//", plus(self.w, n, b - 1), b, small=type(n) is int))
+            most = counts[-1] if type(counts[-1]) is int else None
+            self.counters[a] = Dim(counts[-1], most)
+        for outside in self.buffers:
+            self.pointer(outside)
+        self.w.loop(self.first, Value(last, dtypes.int64), 1, [], lambda t: self.turn(t, counts))
+
+    def turn(self, t: Value, counts: list[Whole]) -> list[Value]:
+        """All stages once. Turns are numbered row by row."""
+        w, rest = self.w, t
+        for k, (a, _) in reversed(list(enumerate(self.kernel.loops))):
+            q = rest
+            if k:
+                n = register(counts[k])
+                q, rest = w.op("urem", rest, n), w.op("udiv", rest, n)
+            self.at[self.counters[a]] = q
+        for stage in self.kernel.stages:
+            moved = self.moved(t, stage)
+            if moved is None:
+                Nest(self, stage).write()
+            else:
+                w.when(moved, [], Nest(self, stage).write, rare=False)
+        return []
+
+    def moved(self, t: Value, stage: Stage) -> Value | None:
+        """Whether one of the first `depth` loops has moved; None where one always has."""
+        w, inner = self.w, self.kernel.loops[stage.depth :]
+        if not inner:
+            return None
+        zero, still = constant(0, dtypes.int64), constant(True, dtypes.bool_)
+        for a, _ in inner:
+            same = w.op("icmp eq", register(self.at[self.counters[a]]), zero, dtype=dtypes.bool_)
+            still = same if still.name == "true" else w.op("and", still, same)
+        return w.op("or", still, w.op("icmp eq", t, self.first, dtype=dtypes.bool_))
+
+    # ---- lengths
+
+    def open(self, a: AxisId) -> ExprLike:
+        """The length of an axis as an expression over arguments."""
+        n = self.length(a)
+        return n if type(n) is int else Len(a)
+
+    def length(self, a: AxisId) -> Whole:
+        """The length of an axis: a number, else an argument."""
+        if a not in self.known:
+            try:
+                self.known[a] = self.plan.length(a)
+            except LookupError:
+                self.lengths.append(a)
+                self.known[a] = Value(self.argument(len(self.buffers) + len(self.lengths) - 1, "i64"), dtypes.int64)
+        return self.known[a]
+
+    def argument(self, k: int, kind: str) -> str:
+        w = self.w
+        place, name = w.fresh(), w.fresh()
+        w.entry.append(f"  {place} = getelementptr i64, ptr {self.args}, i64 {k}")
+        w.entry.append(f"  {name} = load {kind}, ptr {place}, align 8")
+        return name
+
+    # ---- memory
+
+    def pointer(self, b: Buffer) -> str:
+        """The address of a buffer."""
+        if b not in self.pointers:
+            self.pointers[b] = self.argument(self.slots[b], "ptr")
+        return self.pointers[b]
+
+    def nothing(self) -> str:
+        """An address from which anything may be loaded."""
+        return self.w.table([0] * ALIGN, dtypes.uint8)
+
+    def strides(self, b: Buffer) -> tuple[Whole, ...]:
+        """Elements from one place to the next along each dim."""
+        if b not in self.walks:
+            if b.strides is not None:
+                self.walks[b] = b.strides
+            else:
+                shape = [plus(self.w, self.extent(d, self.length(d[0])), sum(b.border.get(d[0], ()))) for d in b.dims]
+                if b.pad > 1:
+                    shape[-1:] = [times(self.w, apply(self.w, "//", plus(self.w, n, b.pad - 1), b.pad), b.pad) for n in shape[-1:]]
+                self.walks[b] = self.dense(shape)
+        return self.walks[b]
+
+    def dense(self, shape: list[Whole]) -> tuple[Whole, ...]:
+        made: list[Whole] = []
+        step: Whole = 1
+        for n in reversed(shape):
+            made.append(step)
+            step = times(self.w, step, n)
+        return tuple(made[::-1])
+
+    def extent(self, dim: Any, n: Whole) -> Whole:
+        if type(n) is int:
+            return extent(dim, n)
+        _, div, mod = dim
+        n = apply(self.w, "//", plus(self.w, n, div - 1), div)
+        return n if mod is None else apply(self.w, "min", n, mod)
+
+    def locals(self, scratch: str) -> None:
+        """Places for the Locals: on the stack if all of them fit there, else in scratch."""
+        every = dict.fromkeys([s.target for stage in self.kernel.stages for s in stage.to if type(s.target) is Local])
+        sizes: dict[Buffer, ExprLike] = {}
+        for b in every:
+            shape = [self.room(d) for d in b.dims]
+            if len(shape) > 1 and type(shape[-1]) is int:  # rows start at whole vectors
+                whole = self.target.lanes(b.dtype.bits)
+                shape[-1] = -(-shape[-1] // whole) * whole
+            size: ExprLike = 1
+            for n in shape:
+                size = size * n
+            sizes[b] = size
+            if all(type(n) is int for n in shape):
+                self.walks[b] = self.dense(list(shape))  # type: ignore[arg-type]
+            else:
+                self.walks[b] = self.dense([self.number(n) for n in shape])
+        known = {b: n for b, n in sizes.items() if isinstance(n, int)}
+        if len(known) == len(sizes) and sum(k * x.dtype.bits // 8 for x, k in known.items()) <= STACK:
+            for x, k in known.items():
+                self.pointers[x] = self.w.slot(x.dtype, max(k, 1))
+            return
+        for x, n in sizes.items():
+            self.pointers[x] = self.w.at(scratch, self.number(self.scratch), dtypes.uint8)
+            self.scratch = self.scratch + (n * (x.dtype.bits // 8) + (ALIGN - 1)) // ALIGN * ALIGN
+
+    def room(self, dim: Any) -> ExprLike:
+        """How many places a dim of a Local needs in any turn."""
+        a, div, mod = dim
+        n, block = self.open(a), self.block.get(a, 1)
+        n = n if block == 1 else min(n, block) if type(n) is int else block
+        n = (n + (div - 1)) // div
+        return n if mod is None else mod if type(n) is not int else min(n, mod)
+
+    def number(self, e: ExprLike) -> Whole:
+        """An expression over lengths, in the function's first block."""
+        if isinstance(e, expr.Bin):
+            return apply(self.w, e.op, self.number(e.a), self.number(e.b))
+        return self.length(e.of) if isinstance(e, Len) else e  # type: ignore[return-value]
+
+    # ---- indices
+
+    def place(self, a: AxisId, d: Dim | None) -> Form:
+        """The index along an axis: its block's start, and a place in the block."""
+        coef: dict[Dim, Whole] = {}
+        if a in self.block:
+            coef[self.counters[a]] = self.block[a]
+        if d is not None:
+            coef[d] = 1
+        return Form(coef, 0)
+
+    def dim(self, a: AxisId) -> Dim:
+        """The loop of a stage along an axis."""
+        n, block = self.length(a), self.block.get(a)
+        if block is None:
+            return Dim(n, n if type(n) is int else None)
+        if type(n) is int and n % block == 0:
+            return Dim(block, block)
+        left = apply(self.w, "-", n, times(self.w, self.at[self.counters[a]], block))
+        return Dim(apply(self.w, "min", left, block), block)

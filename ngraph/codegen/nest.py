@@ -1,0 +1,558 @@
+"""One stage of a kernel as loops: a vector axis, a register tile, values by demand.
+
+A value is known by (line, place in the tile); tables of what is known are opened and closed with the loops. That one device gives
+common values, register tiles, scalars beside vectors and values taken out of loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ngraph.codegen import math as scalar
+from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, meet, plus, register, times
+from ngraph.codegen.philox import random_bits
+from ngraph.codegen.text import Body, Value, Writer, constant, counting
+from ngraph.errors import ProgramError
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
+from ngraph.plan.kernels import Buffer, Line, Load, Local, Stage, bounds
+from ngraph.plan.schedule import Schedule, View, Walk, schedule
+from ngraph.program.program import AxisId
+
+if TYPE_CHECKING:
+    from ngraph.codegen.kernel import KernelText
+
+SMALL = 1 << 31
+FOLD = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
+FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
+
+
+class Access:
+    """One read or store: an address that moves with loops, what else is added to it, and where it is allowed."""
+
+    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps")
+
+    def __init__(self, source: Buffer, pointer: str, guard: tuple[ExprLike, ...], fill: Any):
+        self.source, self.dtype, self.pointer, self.guard, self.fill = source, source.dtype, pointer, guard, fill
+        self.coef: dict[Dim, Whole] = {}
+        self.const = 0
+        self.rest: list[tuple[Whole, ExprLike]] = []  # (elements, times what)
+        self.deps: frozenset[Dim] = frozenset()
+
+
+class Open(NamedTuple):
+    """Where an open loop stands: at `base` + `offset`, so many units of the tile from there; `left` places in the last one if that is cut."""
+
+    base: Value | None
+    offset: int
+    units: int = 1
+    left: Whole | None = None
+
+
+class Nest:
+    """The loops of one stage in one turn."""
+
+    def __init__(self, kernel: KernelText, stage: Stage):
+        self.kernel, self.stage, self.w = kernel, stage, kernel.w
+        self.dims = {a: kernel.dim(a) for a in (*stage.free, *stage.reduced)}
+        self.free = [self.dims[a] for a in stage.free]
+        self.reduced = [self.dims[a] for a in stage.reduced]
+        place = {a: kernel.place(a, self.dims.get(a)) for a in (*self.dims, *kernel.block)}
+        start = {a: kernel.place(a, None) for a in kernel.block}
+        self.forms = Forms(self.w, place, start, kernel.length)
+        self.lines = dict(stage.lines())
+        self.border = len(stage.before)
+        self.uses: dict[int, tuple[int, ...]] = {}
+        self.deps: dict[int, frozenset[Dim]] = {}
+        self.reads: dict[int, Access] = {}
+        self.known: dict[Any, Any] = {}
+        self.undo: list[list[tuple[Any, Any]]] = [[]]
+        self.opened: dict[Dim, Open] = {}
+        self.reducing = bool(stage.combine or stage.reduced)
+        self._look()
+        self.plan = self._schedule()
+        self.lanes, self.vec, self.tile = self.plan.lanes, self.plan.vector, self.plan.tile
+
+    # ---- what there is
+
+    def _look(self) -> None:
+        """What each line uses and depends on, and how each read and store moves."""
+        stage = self.stage
+        for n, line in enumerate(stage.before):
+            self._line(n, line)
+        for n, c in enumerate(stage.combine, self.border):
+            self.deps[n], self.uses[n] = self.deps[c.line].intersection(self.free), ()
+        for n, line in enumerate(stage.after, self.border + len(stage.combine)):
+            self._line(n, line)
+        self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
+        late = [a for n, a in self.reads.items() if n >= self.border]
+        late += [a for s, a in zip(stage.to, self.stores, strict=True) if s.line >= self.border]
+        self.late = set(late) if self.reducing else set()  # their pointers are made when they are needed
+        self.eager = [a for a in (*self.reads.values(), *self.stores) if a not in self.late]
+
+    def _line(self, n: int, line: Line) -> None:
+        inside: list[ExprLike] = []
+        deps: frozenset[Dim] = frozenset()
+        if line.read is not None:
+            r = line.read
+            self.reads[n] = a = self._access(r.source, r.index, r.guard, r.fill)
+            deps, inside = a.deps, [*r.guard, *[e for _, e in a.rest]]
+        elif line.op in ("index", "guard"):
+            inside = [line.attrs["value"]] if line.op == "index" else [*line.attrs["guard"]]
+            deps = self._moving(inside)
+        self.uses[n] = uses = (*line.args, *loads(inside))
+        self.deps[n] = deps.union(*[self.deps[u] for u in uses])
+
+    def _moving(self, exprs: Iterable[ExprLike]) -> frozenset[Dim]:
+        """The dims along which expressions move."""
+        found: set[Dim] = set()
+        for e in exprs:
+            for leaf in expr.leaves(e):
+                if type(leaf) is Idx:
+                    found.update(self.forms.place[leaf.of].coef)
+                elif type(leaf) is Load:
+                    found.update(self.deps[leaf.of])
+        return frozenset(found.intersection(self.dims.values()))
+
+    def _access(self, b: Buffer, index: Mapping[AxisId, ExprLike], guard: tuple[ExprLike, ...], fill: Any) -> Access:
+        w, kernel = self.w, self.kernel
+        made = Access(b, kernel.pointer(b), guard, fill)
+        total = Form({}, 0)
+        for (a, div, mod), stride in zip(b.dims, kernel.strides(b), strict=True):
+            e = index[a]
+            if type(b) is Local and kernel.block.get(a, 1) > 1:
+                e = combine("-", e, Start(a))
+            e = combine("//", e, div) if div > 1 else e
+            e = e if mod is None else combine("%", e, mod)
+            e = combine("+", e, b.border[a][0]) if a in b.border else e
+            form = self.forms.of(e)
+            if form is None:
+                made.rest.append((stride, e))
+            else:
+                total = self.forms.sum(total, form, stride)
+        base: Whole = 0
+        if type(total.const) is int:
+            made.const = total.const
+        else:
+            base = total.const
+        for d, c in total.coef.items():
+            if d in kernel.at:
+                base = plus(w, base, times(w, kernel.at[d], c))
+            else:
+                made.coef[d] = c
+        made.pointer = w.at(made.pointer, base, b.dtype)
+        made.deps = self._moving([*guard, *[e for _, e in made.rest]]).union(made.coef)
+        return made
+
+    def _schedule(self) -> Schedule[Dim]:
+        walks = [self._walk(a, False) for a in self.reads.values()]
+        walks += [self._walk(a, True, s.combine != "set") for a, s in zip(self.stores, self.stage.to, strict=True)]
+        bits = [a.dtype.bits for a in (*self.reads.values(), *self.stores)] + [c.dtype.bits for c in self.stage.combine]
+        target, sizes = self.kernel.target, {d: d.most for d in self.dims.values()}
+        view = View(tuple(self.free), tuple(self.reduced), sizes, tuple(walks), len(self.lines), len(self.stage.combine))
+        return schedule(view, target.lanes(max([32 if b == 16 else b for b in bits], default=32)), target.vector_registers)
+
+    def _walk(self, a: Access, store: bool, combines: bool = False) -> Walk[Dim]:
+        steps = {d: c if type(c) is int else None for d, c in a.coef.items()}
+        return Walk(steps, a.deps.difference(a.coef), self._moving([e for _, e in a.rest]), store, combines)
+
+    # ---- loops
+
+    def write(self) -> Sequence[Value]:
+        """The whole stage."""
+        late = self.border if self.reducing else len(self.lines) + self.border
+        roots = [s.line for s in self.stage.to if s.line < late] + [c.line for c in self.stage.combine]
+        self._hoist(roots, (*self.plan.order, *self.reduced))
+        self._walk_free(0, roots)
+        return []
+
+    def _walk_free(self, k: int, roots: list[int]) -> None:
+        order = self.plan.order
+        if k == len(order):
+            self._leaf()
+            return
+
+        def body(*_: Value) -> list[Value]:
+            self._hoist(roots, (*order[k + 1 :], *self.reduced))
+            self._walk_free(k + 1, roots)
+            return []
+
+        self._each(order[k], (), body)
+
+    def _each(self, d: Dim, carried: Sequence[Value], body: Body) -> tuple[Value, ...]:
+        """A loop over a dim, in segments: whole steps of the tile, then what is left."""
+        w, n = self.w, d.size
+        unit, units = (self.lanes if d is self.vec else 1), self.plan.units(d)
+        step, values = unit * units, tuple(carried)
+
+        def segment(first: Whole, last: Whole, step: int, units: int, left: int | None, cut: bool = False) -> None:
+            nonlocal values
+
+            def inside(i: Value, *carried: Value) -> Sequence[Value]:
+                base, offset = (i, 0) if i.name[0] == "%" else (None, int(i.name))
+                rest = meet(w, "sub", last, i) if cut else left
+                with self._scope(d, Open(base, offset, units, rest)):
+                    return body(*carried)
+
+            values = w.loop(first, last, step, values, inside)
+
+        if isinstance(n, int):
+            whole = n - n % step
+            segment(0, whole, step, units, None)
+            if n > whole:
+                segment(whole, n, step, -(-(n - whole) // unit), (n - whole) % unit or None)
+        else:
+            last = times(w, apply(w, "//", n, step), step) if step > 1 else n
+            segment(0, last, step, units, None)
+            if step > 1:
+                segment(last, n, unit, 1, None, cut=unit > 1)
+        return values
+
+    @contextmanager
+    def _scope(self, d: Dim, open_: Open) -> Iterator[None]:
+        """Inside a loop: what becomes known there is forgotten afterwards."""
+        self.undo.append([])
+        self.opened[d] = open_
+        for a in self.eager if open_.base is not None else ():
+            if d in a.coef:
+                self._learn(a, self.w.at(self._pointer(a), times(self.w, open_.base, a.coef[d]), a.dtype))
+        yield
+        del self.opened[d]
+        for key, old in reversed(self.undo.pop()):
+            if old is None:
+                del self.known[key]
+            else:
+                self.known[key] = old
+
+    def _learn(self, key: Any, value: Any) -> Any:
+        self.undo[-1].append((key, self.known.get(key)))
+        self.known[key] = value
+        return value
+
+    def _pointer(self, a: Access) -> str:
+        """The address of an access where the open loops stand, constants left out."""
+        found: str | None = self.known.get(a)
+        if found is None:
+            found = a.pointer
+            if a in self.late:
+                for d, o in self.opened.items():
+                    if o.base is not None and d in a.coef:
+                        found = self.w.at(found, times(self.w, o.base, a.coef[d]), a.dtype)
+                self._learn(a, found)
+        return found
+
+    def _units(self, d: Dim | None) -> int:
+        """How many steps of the tile are open along a dim."""
+        return self.opened[d].units if d in self.opened else 1
+
+    def _places(self, deps: frozenset[Dim]) -> Iterator[tuple[int, int]]:
+        """The places of the tile at which something that depends on these dims differs."""
+        columns = range(self._units(self.vec) if self.vec in deps else 1)
+        for i in range(self._units(self.tile) if self.tile in deps else 1):
+            for j in columns:
+                yield i, j
+
+    def _hoist(self, roots: Iterable[int], inside: Sequence[Dim]) -> None:
+        """Computes what the loops inside need and do not change."""
+        if not inside:
+            return
+        inner, todo, seen = frozenset(inside), list(roots), set[int]()
+        while todo:
+            n = todo.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            if not self.deps[n].isdisjoint(inner):
+                todo += self.uses[n]
+            elif self.lines[n].op != "number":
+                for i, j in self._places(self.deps[n]):
+                    self._value(n, i, j)
+
+    # ---- inside
+
+    def _leaf(self) -> None:
+        if self.reducing:
+            self._reduce()
+        self._put([k for k, s in enumerate(self.stage.to) if not self.reducing or s.line >= self.border])
+
+    def _reduce(self) -> None:
+        """The reduced loops with their accumulators, then one value of each where vectors lie along a reduced loop."""
+        w, across = self.w, self.vec in self.reduced
+        tracks: list[tuple[int, int, int]] = []  # accumulator, place in the tile
+        first: list[Value] = []
+        for k, c in enumerate(self.stage.combine):
+            deps = self.deps[c.line]
+            columns = range(self.plan.vectors) if across else range(self._units(self.vec) if self.vec in deps else 1)
+            for i in range(self._units(self.tile) if self.tile in deps else 1):
+                tracks += [(k, i, j) for j in columns]
+            first += [identity(c.kind, c.dtype, self.lanes if self.vec in deps or across else 1)] * (len(tracks) - len(first))
+        early = [k for k, s in enumerate(self.stage.to) if s.line < self.border]
+        roots = [self.stage.to[k].line for k in early] + [c.line for c in self.stage.combine]
+
+        def level(k: int, carried: Sequence[Value]) -> Sequence[Value]:
+            if k < len(self.reduced):
+
+                def body(*inner: Value) -> Sequence[Value]:
+                    self._hoist(roots, self.reduced[k + 1 :])
+                    return level(k + 1, inner)
+
+                return self._each(self.reduced[k], carried, body)
+            made = [self._fold(*t, v) for t, v in zip(tracks, carried, strict=True)]
+            self._put(early)
+            return made
+
+        ends = level(0, first)
+        of: dict[tuple[int, int], list[Value]] = {}
+        for (k, i, j), v in zip(tracks, ends, strict=True):
+            if across:
+                of.setdefault((k, i), []).append(v)
+            else:
+                self._learn((self.border + k, i, j), v)
+        for (k, i), values in of.items():
+            kind = self.stage.combine[k].kind
+            while len(values) > 1:
+                values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
+            self._learn((self.border + k, i, 0), self._across(kind, values[0]))
+
+    def _fold(self, k: int, i: int, j: int, old: Value) -> Value:
+        """An accumulator with one more value."""
+        c, w = self.stage.combine[k], self.w
+        if self.vec in self.reduced and j >= self._units(self.vec):
+            return old
+        line, mask = self.lines[c.line], self._mask(j) if self.vec in self.reduced else None
+        if mask is None and c.kind == "add" and line.op == "multiply" and c.dtype.is_float and c.dtype.bits > 16:
+            x, y = (w.splat(self._value(a, i, j), old.lanes) for a in line.args)
+            return w.fma(x, y, old)
+        x = w.splat(self._value(c.line, i, j), old.lanes)
+        if mask is not None:
+            x = w.select(mask, x, identity(c.kind, c.dtype, old.lanes))
+        return fold(w, c.kind, old, x)
+
+    def _across(self, kind: str, x: Value) -> Value:
+        """The lanes of a vector as one: halves meet halves."""
+        n = x.lanes
+        while n > 1:
+            n //= 2
+            x = fold(self.w, kind, self.w.shuffle(x, range(n)), self.w.shuffle(x, range(n, 2 * n))) if n > 1 else x
+            if n == 1:
+                return fold(self.w, kind, self.w.lane(x, 0), self.w.lane(x, 1))
+        return x
+
+    # ---- values
+
+    def _value(self, n: int, i: int, j: int) -> Value:
+        """A line at a place of the tile: a vector if it moves along the vector axis, else a scalar."""
+        found = self.known.get(self._key(n, i, j))
+        if found is not None:
+            return found  # type: ignore[no-any-return]
+        todo = [n]
+        while todo:
+            n = todo[-1]
+            key = self._key(n, i, j)
+            if key in self.known:
+                todo.pop()
+                continue
+            missing = [u for u in self.uses[n] if self._key(u, i, j) not in self.known]
+            if missing:
+                todo += missing[::-1]
+                continue
+            todo.pop()
+            found = self._learn(key, self._compute(n, i, j))
+        return found  # type: ignore[return-value]
+
+    def _key(self, n: int, i: int, j: int) -> tuple[int, int, int]:
+        deps = self.deps[n]
+        return n, i if self.tile in deps else 0, j if self.vec in deps else 0
+
+    def _compute(self, n: int, i: int, j: int) -> Value:
+        line, w = self.lines[n], self.w
+        if line.op == "read":
+            return self._read(self.reads[n], i, j)
+        if line.op == "number":
+            return number(line.attrs["value"], line.dtype)
+        if line.op == "index":
+            at = register(self._index(line.attrs["value"], i, j))
+            return scalar.emit(w, "cast", (at,), {"dtype": line.dtype})
+        if line.op == "guard":
+            return self._holds(line.attrs["guard"], i, j) or constant(True, dtypes.bool_)
+        args = [self.known[self._key(a, i, j)] for a in line.args]
+        if line.op == "copy":
+            return args[0]  # type: ignore[no-any-return]
+        if line.op == "random_bits":
+            return random_bits(w, args, line.attrs["stream"])
+        attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else line.attrs
+        return scalar.emit(w, line.op, args, attrs)
+
+    # ---- indices
+
+    def _index(self, e: ExprLike, i: int, j: int) -> Whole:
+        """An expression at a place of the tile."""
+        form = self.forms.of(e)
+        if form is not None:
+            return self._position(form, i, j)
+        if type(e) is Load:
+            return scalar.emit(self.w, "cast", (self._value(e.of, i, j),), {"dtype": dtypes.int64})
+        if type(e) is not Bin:
+            raise ProgramError(f"no code for the index {e!r}")
+        small = e.op in ("//", "%") and self._small(e.a)
+        return apply(self.w, e.op, self._index(e.a, i, j), self._index(e.b, i, j), small)
+
+    def _small(self, e: ExprLike) -> bool:
+        """Whether an expression surely lies in 0 … 2**31 - 1."""
+        low, high = bounds(e, self._known_length)
+        return low >= 0 and high < SMALL
+
+    def _known_length(self, a: AxisId) -> int | None:
+        n = self.kernel.length(a)
+        return n if isinstance(n, int) else None
+
+    def _position(self, f: Form, i: int, j: int) -> Whole:
+        w, total, lanes = self.w, f.const, 0  # type: ignore[var-annotated]
+        for d, c in f.coef.items():
+            o = self.opened.get(d)
+            if o is None:
+                total = plus(w, total, times(w, self.kernel.at[d], c))
+                continue
+            offset = o.offset + (i if d is self.tile else j * self.lanes if d is self.vec else 0)
+            total = plus(w, total, times(w, offset if o.base is None else plus(w, o.base, offset), c))
+            if d is self.vec:
+                lanes = c
+        if self.vec is None or lanes == 0:
+            return total
+        return plus(w, w.splat(register(total), self.lanes), times(w, counting(dtypes.int64, self.lanes), lanes))
+
+    def _holds(self, guard: Iterable[ExprLike], i: int, j: int) -> Value | None:
+        """Whether no guard is negative: a scalar or a vector of bool; None where there is none."""
+        made: Value | None = None
+        for e in guard:
+            x = register(self._index(e, i, j))
+            holds = self.w.op("icmp sge", x, self.w.constant(0, x), dtype=dtypes.bool_)
+            made = holds if made is None else meet_all(self.w, made, holds)
+        return made
+
+    def _mask(self, j: int) -> Value | None:
+        """Which lanes of a step are inside; None if all are."""
+        if self.vec not in self.opened:
+            return None
+        o = self.opened[self.vec]
+        if o.left is None or j < o.units - 1:
+            return None
+        if isinstance(o.left, int):
+            bits = ", ".join(f"i1 {'true' if k < o.left else 'false'}" for k in range(self.lanes))
+            return Value(f"<{bits}>", dtypes.bool_, self.lanes)
+        return self.w.tail(o.left, self.lanes)
+
+    # ---- memory
+
+    def _address(self, a: Access, i: int, j: int) -> tuple[str, Value | None]:
+        """A pointer, and what each lane adds to it in elements: None where lanes lie side by side, or there are none."""
+        w = self.w
+        at, offset = self._pointer(a), a.const  # type: Any, Whole
+        lanes: Whole = 0
+        for d, c in a.coef.items():
+            o = self.opened[d]
+            steps = o.offset + (i if d is self.tile else j * self.lanes if d is self.vec else 0)
+            offset = plus(w, offset, times(w, steps, c))
+            if d is self.vec:
+                lanes = c
+        for stride, e in a.rest:
+            offset = plus(w, offset, times(w, self._index(e, i, j), stride))
+        vector = isinstance(offset, Value) and offset.lanes > 1
+        if not vector:
+            at = w.at(at, offset, a.dtype)
+        if self.vec is None or (not vector and lanes in (0, 1)):
+            return at, None
+        apart: Whole = times(w, counting(dtypes.int64, self.lanes), lanes)
+        return at, w.splat(register(plus(w, offset, apart) if vector else apart), self.lanes)
+
+    def _read(self, a: Access, i: int, j: int) -> Value:
+        w, vector = self.w, self.vec in a.deps
+        holds = self._holds(a.guard, i, j)
+        at, apart = self._address(a, i, j)
+        fill = number(a.fill, a.dtype) if a.guard else None
+        if not vector:
+            if holds is not None:  # elsewhere, where it is not allowed
+                at = w.pure(f"select {holds}, ptr {at}, ptr {self.kernel.nothing()}")
+            x = w.load(at, a.dtype)
+            return x if holds is None or fill is None else w.select(holds, x, fill)
+        mask = meet_all(w, self._mask(j), holds, self.lanes)
+        if apart is None and self.vec not in a.coef:
+            apart = constant(0, dtypes.int64, self.lanes)  # one element, for some lanes
+        x = w.load(at, a.dtype, self.lanes, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
+        if holds is None or fill is None:
+            return x
+        return w.select(w.splat(holds, self.lanes), x, w.splat(fill, self.lanes))
+
+    def _put(self, which: list[int]) -> None:
+        """Stores at every place of the tile; the values of a place come before its first store, for buffers may share memory."""
+        if not which:
+            return
+        moves = [self.stores[k].deps | self.deps[self.stage.to[k].line] for k in which]
+        for i, j in self._places(frozenset().union(*moves)):
+            here = [k for k, m in zip(which, moves, strict=True) if (not i or self.tile in m) and (not j or self.vec in m)]
+            values = [self._value(self.stage.to[k].line, i, j) for k in here]
+            for k, x in zip(here, values, strict=True):
+                self._store(self.stage.to[k].combine, self.stores[k], x, i, j)
+
+    def _store(self, how: str, a: Access, x: Value, i: int, j: int) -> None:
+        w, vector = self.w, self.vec in a.deps
+        holds = self._holds(a.guard, i, j)
+        at, apart = self._address(a, i, j)
+        if not vector:
+            x = w.lane(x, 0)
+
+            def one() -> Sequence[Value]:
+                w.store(x if how == "set" else fold(w, how, w.load(at, a.dtype), x), at)
+                return []
+
+            if holds is None:
+                one()
+            else:
+                w.when(holds, [], one, rare=False)
+            return
+        x, mask = w.splat(x, self.lanes), meet_all(w, self._mask(j), holds, self.lanes)
+        if apart is None and self.vec not in a.coef:
+            apart = constant(0, dtypes.int64, self.lanes)
+        if how != "set":
+            old = w.load(at, a.dtype, self.lanes, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
+            x = fold(w, how, old, x)
+        if apart is None:
+            w.store(x, at, mask=mask)
+        else:
+            w.scatter(x, at, apart, mask)
+
+
+def loads(exprs: Iterable[ExprLike]) -> tuple[int, ...]:
+    """The lines whose numbers expressions use."""
+    return tuple([leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load])
+
+
+def meet_all(w: Writer, a: Value | None, b: Value | None, lanes: int = 1) -> Value | None:
+    """Both of two conditions, of which one may be missing."""
+    if a is None or b is None:
+        found = a or b
+        return None if found is None else w.splat(found, lanes)
+    lanes = max(lanes, a.lanes, b.lanes)
+    return w.op("and", w.splat(a, lanes), w.splat(b, lanes))
+
+
+def number(value: Any, dtype: DType) -> Value:
+    """A constant as NumPy would make it."""
+    return constant(np.array(value).astype(dtype.np).item(), dtype)
+
+
+def identity(kind: str, dtype: DType, lanes: int) -> Value:
+    """What changes nothing: 0, 1, the lowest, the highest."""
+    return constant({"add": 0, "multiply": 1, "max": dtype.lowest, "min": dtype.highest}[kind], dtype, lanes)
+
+
+def fold(w: Writer, kind: str, a: Value, b: Value) -> Value:
+    """Two values as one; sums of bool are `or`."""
+    if a.dtype.kind == "bool":
+        return w.op(FOLD_BOOL[kind], a, b)
+    return scalar.emit(w, FOLD[kind], (a, b))
