@@ -275,7 +275,7 @@ class Computation(Alone):
         lines = [f"def entry({arguments}):"]
         if names:
             lines += [f"    if not ({' and '.join(tests)}):", f"        {arguments}{',' * (len(names) == 1)} = convert({arguments})"]
-        run = executable.call if not self.variables else self._with_state(executable)
+        run = self._with_state(executable) if self.program.state_in else executable.call
         known["run"], known["packed"] = run, self.results.packed
         simple = self.results.single and self.results.plain
         lines.append(f"    return run({arguments})[0]" if simple else f"    return packed(run({arguments}))")
@@ -284,7 +284,8 @@ class Computation(Alone):
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
         """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
-        state, variables, call = self.state, self.variables, executable.call
+        state, call = self.state, executable.call
+        variables = [self._lowered.states[s.name] for s in self.program.state_in]  # passes may have dropped some
         arrays, lock, count = state.arrays, state.lock, len(self.program.outputs)
         written = [self._lowered.states[name] for name, _ in self.program.state_out]
 

@@ -66,6 +66,21 @@ def test_computations_share_state(transformer):
         assert other.computation(w)().tolist() == [1, 1, 1]
 
 
+def test_state_that_passes_drop_is_not_asked_for(transformer):
+    """What the graph reads, and no result needs: a loop's start in the slope of something else, a factor that falls out."""
+    T, B = ng.make_axis(3, name="T"), ng.make_axis(2, name="B")
+    v, w = (ng.variable([B], initial_value=[1.0, 2.0]).named(n) for n in "vw")
+    xs = ng.placeholder([T, B])
+    end, _ = ng.scan(lambda c, x: (c + v * x, None), w, xs, T)
+    slope = transformer.computation(ng.deriv(ng.sum(end, out_axes=()), v), xs)
+    nothing = transformer.computation(ng.where(ng.constant(True), xs * 2, xs + w), xs)
+    writes = transformer.computation([ng.assign(v, v + 1), ng.where(ng.constant(True), v, w)])
+    for _ in range(2):
+        assert slope(np.ones((3, 2))).tolist() == [3, 3]
+        assert nothing(np.ones((3, 2))).tolist() == [[2, 2]] * 3
+    assert writes()[1].tolist() == [1, 2] and transformer.get(v).tolist() == [2, 3]
+
+
 def test_set_and_get(transformer):
     w = ng.variable([C, K], initial_value=1)
     given = np.arange(6.0).reshape(3, 2)
