@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ngraph.op_graph.axes import Axes, Axis
-from ngraph.op_graph.names import NameScope
+from ngraph.op_graph.names import NameScope, get_object_by_name
 from ngraph.op_graph.op import Op
 from ngraph.runtime.computation import Computation
 from ngraph.transformers import Transformer
@@ -34,6 +34,7 @@ class NameableValue(metaclass=_Kind):
     """What `named` gives a name: ops and axes."""
 
     holds = staticmethod(lambda x: isinstance(x, (Op, Axis)))
+    get_object_by_name = staticmethod(get_object_by_name)
 
 
 __all__ = ["AssignableTensorOp", "Axes", "Axis", "Computation", "NameScope", "NameableValue", "Op", "TensorOp", "Transformer"]

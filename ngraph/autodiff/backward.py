@@ -65,13 +65,14 @@ def _adjoints(dependent: Op, error: Op | None) -> dict[Op, Op]:
             if o in expanded and o in several:
                 several[expanded[o]] = several[o]
                 continue
+            dy = found[o] * o.scale if o in found and o.scale != 1.0 else found.get(o)
             if o in expanded:
-                pairs: list[tuple[Op, Op | None]] = [(expanded[o], found[o])]
+                pairs: list[tuple[Op, Op | None]] = [(expanded[o], dy)]
             elif o.opdef.name == "part":
-                several.setdefault(o.inputs[0], {})[o.attrs["index"]] = found[o]
+                several.setdefault(o.inputs[0], {})[o.attrs["index"]] = dy  # type: ignore[assignment]
                 continue
             else:
-                pairs = list(zip(o.inputs, _contributions(o, found.get(o), several.get(o)), strict=True))
+                pairs = list(zip(o.inputs, _contributions(o, dy, several.get(o)), strict=True))
             for i, contribution in pairs:
                 if contribution is None or i.is_constant or not _is_float(i.type):
                     continue

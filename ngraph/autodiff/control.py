@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngraph.autodiff.backward import deriv
-from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, made_for, ordered
+from ngraph.op_graph.op import Body, Op, TensorType, again, copy_graph, ordered
 from ngraph.ops.control import close, cond_record, print_record, scan_record
 from ngraph.ops.elementwise import filled
 from ngraph.ops.reduce import reduce
@@ -38,8 +38,7 @@ def quiet(body: Body) -> tuple[Body, dict[Op, Op]]:
             attrs = {k: quiet(a)[0] if type(a) is Body else a for k, a in o.attrs.items()}
             inputs = tuple([new[i] for i in o.inputs])
             same = all(a is b for a, b in zip((*inputs, *attrs.values()), (*o.inputs, *o.attrs.values()), strict=True))
-            with made_for(o):
-                new[o] = o if same else o.opdef.build(*inputs, **attrs)
+            new[o] = o if same else again(o, inputs, attrs)
     outputs = [new[o] for o in body.outputs]
     return (body if outputs == list(body.outputs) else Body(body.inputs, outputs)), new
 

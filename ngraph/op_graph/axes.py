@@ -19,6 +19,7 @@ from ngraph.errors import AxisError, DuplicateAxisNames, IncompatibleAxesError, 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.html import table
+from ngraph.op_graph.names import called
 
 _fresh = itertools.count()
 
@@ -69,7 +70,7 @@ def make_axis_role(name: str | None = None, docstring: str | None = None) -> Axi
 class Axis:
     """A named axis. Make one with `make_axis`; `axis - 1` and `axis + 1` are its duals, `axis.T` the dual that `dot` pairs."""
 
-    __slots__ = ("family", "dual")
+    __slots__ = ("family", "dual", "__weakref__")
 
     def __init__(self, length: Family | int | None = None, dual: int = 0, *, name: str | None = None):
         self.family: Family = length if isinstance(length, Family) else make_axis(length, name).family
@@ -89,6 +90,11 @@ class Axis:
     def name(self) -> str:
         return self.family.name
 
+    @property
+    def docstring(self) -> str | None:
+        """What its maker said that it is for."""
+        return self.family.doc
+
     @name.setter
     def name(self, name: str) -> None:
         self.family.name = name
@@ -100,6 +106,7 @@ class Axis:
 
     def named(self, name: str) -> Axis:
         self.family.name = name
+        called(self, name)
         return self
 
     # length
@@ -257,18 +264,28 @@ def make_axis(
     channel: bool | None = None,
     roles: Iterable[str] = (),
     docstring: str | None = None,
+    match_on_length: bool = False,
 ) -> Axis:
     """A new axis.
 
     length: elements along it; may come later (`axis.length = 5`, or from the first array that has it).
     name: its identity; without one it gets a fresh name, so equals no other axis.
     batch, recurrent, channel: flags; None leaves them to the name (`N`, `REC`, `C`). Reductions keep the batch axis.
-    roles: further marks that frontends read. Raises AxisError for a negative length.
+    roles: further marks that frontends read. docstring: what it is for. match_on_length: axes of any name that had this length were
+    equal once; here names alone decide, so it is refused. Raises AxisError for it, and for a negative length.
     """
+    if match_on_length:
+        raise AxisError(
+            "axes are told apart by name, never by length: there is no match_on_length",
+            fix="give both tensors one axis, rename with ng.cast_axes(x, axes), or use the array itself as the operand",
+        )
     flags = {"batch": batch, "recurrent": recurrent, "channel": channel}
     if name is None:
         name = f"Axis_{next(_fresh)}"
-    return Axis(Family(str(name), _checked_length(length), flags, frozenset(map(str, roles or ())), docstring))
+        return Axis(Family(name, _checked_length(length), flags, frozenset(map(str, roles or ())), docstring))
+    made = Axis(Family(str(name), _checked_length(length), flags, frozenset(map(str, roles or ())), docstring))
+    called(made, str(name))
+    return made
 
 
 class Clash(Exception):

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from ngraph.errors import GraphError
+
 _fresh = itertools.count()
 _entered: set[str] = set()  # the scopes that there have been
 _scope: ContextVar[str] = ContextVar("ngraph_scope", default="")
+_called: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _NONE: dict[str, Any] = {}  # never changed in place
 _metadata: ContextVar[dict[str, Any]] = ContextVar("ngraph_metadata")
 
@@ -31,6 +35,24 @@ def current_scope() -> str:
 def current_metadata() -> dict[str, Any]:
     """What the open `metadata` blocks say, inner ones winning."""
     return _metadata.get(_NONE)
+
+
+def called(thing: Any, name: str) -> None:
+    """Notes that the user has given `thing` this name."""
+    _called[name] = thing
+
+
+def get_object_by_name(name: str) -> Any:
+    """The op or axis that was given this name last, if it is still there; scopes stand in front, as in `encoder/w`.
+
+    Names need not be unique, and nothing is kept alive by its name. Raises GraphError.
+    """
+    found = _called.get(name)
+    if found is None:
+        alike = sorted(n for n in list(_called) if n.rsplit("/", 1)[-1] == name.rsplit("/", 1)[-1])
+        there = f"there are {', '.join(alike)}" if alike else "keep the op or axis in a variable, and name it with .named(...)"
+        raise GraphError(f"nothing that is in use was named {name!r}", fix=there)
+    return found
 
 
 @contextmanager

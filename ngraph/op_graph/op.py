@@ -70,7 +70,7 @@ class Op:
     name     for people; `named("W")` sets it          line     (file, line number) of the user's code
     """
 
-    __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "serial", "backward", "__weakref__")
+    __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "scale", "serial", "backward", "__weakref__")
     __array_ufunc__ = None  # NumPy arrays leave `array + op` to us
 
     if TYPE_CHECKING:  # the operators, which `ops` hands over
@@ -87,6 +87,7 @@ class Op:
     def __init__(self, opdef: OpDef, inputs: tuple[Op, ...], attrs: dict[str, Any], type: Any, hint: str | None = None):
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
         self.serial = next(_serial)
+        self.scale = 1.0  # what derivatives are multiplied by on their way through, if set before they are asked for
         self.backward: dict[Op | None, dict[Op, Op]] | None = None  # what autodiff found for this op as the dependent
         for kept in _collecting.get():
             kept.append(self)
@@ -106,11 +107,24 @@ class Op:
 
     @name.setter
     def name(self, name: str) -> None:
-        self.hint = name
+        self.hint = str(name)
+        names.called(self, self.name)
 
     def named(self, name: str) -> Op:
-        self.hint = str(name)
+        self.name = name
         return self
+
+    def described(self, name: str | None, docstring: str | None, metadata: Mapping[str, Any] | None) -> Op:
+        """The op itself, with what a user says of it when it is made."""
+        notes = {**(metadata or {}), **({"docstring": docstring} if docstring else {})}
+        if notes:
+            self.metadata = {**self.metadata, **notes}
+        return self.named(name) if name else self
+
+    @property
+    def docstring(self) -> str | None:
+        """What its maker said that it is for."""
+        return self.metadata.get("docstring")
 
     @property
     def short_name(self) -> str:
@@ -230,8 +244,9 @@ class Op:
 
     @property
     def has_side_effects(self) -> bool:
-        """Whether computing it does more than give a value; of a `sequential`, whether anything in it does."""
-        within = ordered(self.inputs) if self.opdef.name == "sequential" else ()
+        """Whether computing it does more than give a value; of a `sequential`, a loop or a choice, whether anything in it does."""
+        bodies = [o for a in self.attrs.values() if type(a) is Body for o in a.outputs]
+        within = ordered((*self.inputs, *bodies) if self.opdef.name == "sequential" else bodies)
         return self.opdef.name in _EFFECTS or any(o.opdef.name in _EFFECTS for o in within)
 
     @property
@@ -365,6 +380,14 @@ def ordered(roots: Iterable[Op]) -> Iterator[Op]:
             yield op
 
 
+def again(op: Op, inputs: Iterable[Op], attrs: Mapping[str, Any]) -> Op:
+    """A new op like this one, on other inputs."""
+    with made_for(op):
+        new = op.opdef.build(*inputs, **attrs)
+    new.hint, new.scale = op.hint, op.scale
+    return new
+
+
 def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
     """New ops for all that the roots depend on, with `replace` put in; what does not depend on a replaced op is shared.
 
@@ -379,7 +402,5 @@ def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
         if all(a is b for a, b in zip(inputs, op.inputs, strict=True)):
             new[op] = op
         else:
-            with made_for(op):
-                new[op] = op.opdef.build(*inputs, **op.attrs)
-            new[op].hint = op.hint
+            new[op] = again(op, inputs, op.attrs)
     return new

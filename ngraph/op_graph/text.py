@@ -488,8 +488,8 @@ def _op_to_json(op: Op, e: Encoder, type_number: Callable[[TensorType], int], no
         raise GraphError(f"{op.opdef.name} {op.label} cannot be saved: {what} {error}", line=op.line, fix=fix) from None
     if op.type is not None:
         made["type"] = [type_number(t) for t in op.type] if type(op.type) is tuple else type_number(op.type)
-    for field, value in (("name", op.hint), ("scope", op.scope), ("line", op.line)):
-        if value:
+    for field, value in (("name", op.hint), ("scope", op.scope), ("line", op.line), ("scale", op.scale if op.scale != 1.0 else None)):
+        if value is not None and value != "":
             made[field] = value
     return made
 
@@ -599,6 +599,7 @@ def _op_from_json(item: dict[str, Any], d: Decoder, types: list[TensorType], not
     op = Op(record, inputs, attrs, type_, typed(item.get("name"), str, type(None)))
     op.line, op.scope = _line(item.get("line")), typed(item.get("scope", ""), str)
     op.metadata = notes[index(item["notes"], len(notes))] if "notes" in item else {}
+    op.scale = float(typed(item.get("scale", 1.0), int, float))
     return op
 
 

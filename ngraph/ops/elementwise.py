@@ -7,7 +7,7 @@ The first half is core; the second half is made of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce as fold_left
 from typing import Any
 
@@ -56,13 +56,25 @@ constant_record: OpDef = op(
 )
 
 
-def constant(const: Any, axes: Any = None, dtype: Any = None) -> Op:
+def constant(
+    const: Any,
+    axes: Any = None,
+    dtype: Any = None,
+    name: str | None = None,
+    docstring: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Op:
     """A tensor that never changes.
 
     const: a number, filled over `axes`; or an array, whose shape must be the lengths of `axes`. An array alone makes fresh axes.
     An array that names its dims, as those of xarray do, meets `axes` by name, or makes axes of these names.
-    dtype: default: the array's own, float32 for Python numbers. Raises AxisError where shape and axes disagree.
+    dtype: default: the array's own, float32 for Python numbers. docstring, metadata: notes to keep with it.
+    Raises AxisError where shape and axes disagree.
     """
+    return _constant(const, axes, dtype).described(name, docstring, metadata)
+
+
+def _constant(const: Any, axes: Any, dtype: Any) -> Op:
     if isinstance(const, Op):
         return const
     if isinstance(const, (bool, int, float)) and not isinstance(const, np.generic):

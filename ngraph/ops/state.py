@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -63,20 +63,31 @@ def parts(x: Op) -> tuple[Op, ...]:
     return tuple(part.build(x, index=k) for k in range(len(x.type)))
 
 
-def placeholder(axes: Any = (), dtype: Any = None, initial_value: Any = None, name: str | None = None) -> Op:
+Text = str | None
+Notes = Mapping[str, Any] | None
+
+
+def placeholder(
+    axes: Any = (),
+    dtype: Any = None,
+    initial_value: Any = None,
+    name: str | None = None,
+    docstring: str | None = None,
+    metadata: Notes = None,
+) -> Op:
     """A port through which the caller's values come in.
 
     axes: the tensor's axes in the order of the caller's arrays; () for a scalar. Lengths may be unknown until the call.
-    dtype: float32 by default.
+    dtype: float32 by default. docstring, metadata: notes to keep with it.
     """
     d = as_dtype(dtype) if dtype is not None else dtypes.float32
     made = placeholder_record.build(axes=Axes(axes), dtype=d)
     if initial_value is not None:
         made.attrs["initial_value"] = initial_value
-    return made.named(name) if name else made
+    return made.described(name, docstring, metadata)
 
 
-def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved: bool, name: str | None) -> Op:
+def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved: bool) -> Op:
     d = as_dtype(dtype) if dtype is not None else dtypes.float32
     axes = Axes(axes)
     value = initial_value
@@ -102,28 +113,41 @@ def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved:
             for axis, n in zip(axes, array.shape, strict=True):
                 if axis.length is None:
                     axis.length = n
-    made = variable_record.build(axes=axes, dtype=d, trainable=trainable, saved=saved, initial_value=value)
-    return made.named(name) if name else made
+    return variable_record.build(axes=axes, dtype=d, trainable=trainable, saved=saved, initial_value=value)
 
 
-def variable(axes: Any = (), dtype: Any = None, initial_value: Any = None, name: str | None = None) -> Op:
+def variable(
+    axes: Any = (),
+    dtype: Any = None,
+    initial_value: Any = None,
+    name: str | None = None,
+    docstring: str | None = None,
+    metadata: Notes = None,
+) -> Op:
     """Trainable state that keeps its value from call to call.
 
     axes: as in `placeholder`. dtype: float32 by default.
     initial_value: a number, an array that broadcasts to the axes' lengths, or a function of nothing or of the Axes that gives
-    one; 0 by default. Raises AxisError for a value that does not fit.
+    one; 0 by default. docstring, metadata: notes to keep with it. Raises AxisError for a value that does not fit.
     """
-    return _stateful(axes, dtype, initial_value, True, True, name)
+    return _stateful(axes, dtype, initial_value, True, True).described(name, docstring, metadata)
 
 
-def persistent_tensor(axes: Any = (), dtype: Any = None, initial_value: Any = None, name: str | None = None) -> Op:
+def persistent_tensor(
+    axes: Any = (),
+    dtype: Any = None,
+    initial_value: Any = None,
+    name: str | None = None,
+    docstring: str | None = None,
+    metadata: Notes = None,
+) -> Op:
     """State like a `variable` that no optimizer trains."""
-    return _stateful(axes, dtype, initial_value, False, True, name)
+    return _stateful(axes, dtype, initial_value, False, True).described(name, docstring, metadata)
 
 
-def temporary(axes: Any = (), dtype: Any = None, name: str | None = None) -> Op:
+def temporary(axes: Any = (), dtype: Any = None, name: Text = None, docstring: Text = None, metadata: Notes = None) -> Op:
     """State that no save keeps."""
-    return _stateful(axes, dtype, None, False, False, name)
+    return _stateful(axes, dtype, None, False, False).described(name, docstring, metadata)
 
 
 def assign(lvalue: Op, rvalue: Any) -> Op:

@@ -4,8 +4,10 @@ Tables in the order of the sections: what is exported, signatures, values, reduc
 testing. A row that is missing here is a name that nobody holds to its meaning.
 """
 
+import gc
 import inspect
 import math
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, AxisError, GraphError, StateError
+from ngraph.op_graph.text import dumps, loads
 from ngraph.ops.rearrange import find_axis
 from ngraph.util.utils import executor
 
@@ -130,7 +133,25 @@ def test_the_parameters_are_those_known(signature):
 
 def test_make_axis_takes_the_arguments_of_both_eras():
     have = list(inspect.signature(ng.make_axis).parameters)
-    assert have[:2] == ["length", "name"] and {"batch", "recurrent", "roles", "docstring"} <= set(have)
+    assert have[:2] == ["length", "name"] and {"batch", "recurrent", "match_on_length", "roles", "docstring"} <= set(have)
+    assert ng.make_axis(3, name="P", docstring="pixels").docstring == "pixels" and ng.make_axis(3, match_on_length=False).length == 3
+    with pytest.raises(AxisError, match="there is no match_on_length"):
+        ng.make_axis(3, match_on_length=True)
+
+
+MADE = {
+    "constant": lambda **notes: ng.constant(1.0, [A], **notes),
+    "an array": lambda **notes: ng.constant(x_, [A, B], **notes),
+    **{f.__name__: partial(f, [A]) for f in (ng.placeholder, ng.variable, ng.persistent_tensor, ng.temporary)},
+}
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_tensors_are_described_when_they_are_made(what):
+    with ng.metadata(part="encoder"):
+        made = MADE[what](name="w", docstring="weights", metadata={"rate": 2})
+    assert (made.name, made.docstring, made.metadata) == ("w", "weights", {"part": "encoder", "rate": 2, "docstring": "weights"})
+    assert MADE[what]().docstring is None
 
 
 # ---- element-wise -----------------------------------------------------------------------------------------------------
@@ -651,6 +672,25 @@ def test_name_scopes_name_axes_and_ops():
     assert made().name.startswith("decorated/add") and made().scope == "decorated" and (X + 1).scope == ""
 
 
+def test_what_was_named_is_found_by_its_name():
+    find = ng.types.NameableValue.get_object_by_name
+    axis, first = ng.make_axis(3, name="found_axis"), (X + 1).named("found_op")
+    assert find("found_axis") is axis and find("found_op") is first
+    second = (X + 2).named("found_op")
+    assert find("found_op") is second
+    with ng.name_scope("inside"):
+        scoped = (X + 3).named("found_there")
+    assert find("inside/found_there") is scoped
+    axis.named("found_again")
+    assert find("found_again") is axis
+    with pytest.raises(GraphError, match="there are inside/found_there"):
+        find("found_there")
+    del second
+    gc.collect()
+    with pytest.raises(GraphError, match="nothing that is in use was named 'found_op'"):
+        find("found_op")
+
+
 # ---- state and order --------------------------------------------------------------------------------------------------
 
 
@@ -1087,3 +1127,40 @@ def test_numpy_errors_are_raised_where_asked():
         ng.testing.raise_all_numpy_errors(divided)()
     assert np.isinf(ng.testing.with_error_settings(divide="ignore")(divided)())
     assert not ng.testing.is_flex_factory(ngt.make_transformer_factory("numpy"))
+
+
+# ---- the scale of derivatives -----------------------------------------------------------------------------------------
+
+
+def scaled_models():
+    """(what is derived, by what): a scaled op in the open, in a composite, in a loop, in a checkpoint; scale 1 / 4 each."""
+    v, w = (ng.variable([B], initial_value=[0.5, 1.0, 2.0], dtype="float64").named(name) for name in "vw")
+
+    def quarter(x):
+        x.scale = 0.25
+        return x
+
+    T = ng.make_axis(3, name="T")
+    xs = ng.placeholder([T, B], dtype="float64")
+    FED[xs] = np.ones((3, 3))
+    return {
+        "in the open": (lambda mark: ng.sum(ng.sin(mark(v * v)), out_axes=()), v),
+        "a composite": (lambda mark: ng.sum(mark(ng.softmax(v, [B])) * w, out_axes=()), v),
+        "in a loop": (lambda mark: ng.sum(ng.scan(lambda c, x: (c + mark(ng.sin(v * x)), None), w, xs, T)[0], out_axes=()), v),
+        "in a checkpoint": (lambda mark: ng.sum(ng.checkpoint(lambda x: ng.sin(mark(x * x)), v), out_axes=()), v),
+    }, quarter
+
+
+@pytest.mark.parametrize("what", scaled_models()[0])
+def test_the_scale_of_an_op_multiplies_the_derivatives_through_it(what):
+    models, quarter = scaled_models()
+    build, v = models[what]
+    plain, scaled = ng.deriv(build(lambda x: x), v), ng.deriv(build(quarter), v)
+    a, b = compute(plain, scaled)
+    np.testing.assert_allclose(b, a / 4, rtol=1e-12)
+    (again,) = loads(dumps([build(quarter)]))
+    variable = next(o for o in again.variables() if o.hint == "v")
+    holes = again.placeholders()
+    with ngt.make_transformer() as t:
+        slope = ng.deriv(again, variable)
+        np.testing.assert_allclose(t.computation(slope, *holes)(*[np.ones((3, 3))] * len(holes)), b, rtol=1e-12)
