@@ -19,6 +19,7 @@ import ngraph.transformers as ngt
 from ngraph.errors import StateError
 from ngraph.ops.control import HOST_CALLS
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 C = ng.make_axis(1000, name="C")
 transformer = ngt.allocate_transformer(sys.argv[1])
 path = sys.argv[2]
