@@ -1,0 +1,148 @@
+"""Layers made of layers: Sequential, Parallel, ResidualModule; and `make_bound_computation`, computations by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ngraph as ng
+from ngraph.errors import AxisError, GraphError
+from ngraph.frontends.neon.layer import Layer, scoped
+from ngraph.op_graph.axes import Axis, show_axes
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import show_input
+
+
+class Sequential(Layer):
+    """Layers one after another. Any callable of an op is a layer; lists of layers are taken apart.
+
+    `model[k]` is the k-th layer, `model[a:b]` a Sequential of some, with the same weights. Options of a call go to the first layer.
+    """
+
+    def __init__(self, layers: Sequence[Any], name: str | None = None):
+        super().__init__(name)
+        self.layers: list[Callable[[Any], Any]] = []
+        for layer in layers:
+            self.layers += layer if isinstance(layer, (list, tuple)) else [layer]
+        wrong = [layer for layer in self.layers if not callable(layer)]
+        if wrong:
+            raise TypeError(f"Sequential: {wrong[0]!r} is no layer and no function")
+
+    @scoped
+    def __call__(self, in_obj: Any, **options: Any) -> Any:
+        x = in_obj
+        for layer in self.layers:
+            x, options = layer(x, **options), {}
+        return x
+
+    def __getitem__(self, key: Any) -> Any:
+        return Sequential(self.layers[key]) if isinstance(key, slice) else self.layers[key]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def _arguments(self) -> str:
+        return ", ".join(repr(layer) if isinstance(layer, Layer) else getattr(layer, "__name__", repr(layer)) for layer in self.layers)
+
+
+class Parallel(Layer):
+    """Branches side by side, each called with the same input.
+
+    mode: "concat" joins what they give along `merge_axis` of the call (the channel axis, or the only feature axis, by default); "sum"
+    adds it; None gives a list. Raises AxisError where no axis to join along is clear.
+    """
+
+    def __init__(self, branches: Sequence[Any], name: str | None = None, mode: str | None = "concat"):
+        super().__init__(name)
+        if mode not in ("concat", "sum", None):
+            raise ValueError(f"Parallel: mode is 'concat', 'sum' or None, not {mode!r}")
+        self.branches, self.mode = list(branches), mode
+
+    @scoped
+    def __call__(self, in_obj: Any, merge_axis: Axis | str | None = None) -> Any:
+        made = [branch(in_obj) for branch in self.branches]
+        if self.mode is None:
+            return made
+        if self.mode == "sum":
+            return sum(made[1:], made[0])
+        return ng.concat_along_axis(made, self._merged(made[0]) if merge_axis is None else merge_axis)
+
+    def _merged(self, x: Op) -> Axis:
+        channel, features = x.axes.channel_axis(), x.axes.feature_axes()
+        if channel is not None:
+            return channel
+        if len(features) != 1:
+            raise AxisError(
+                f"{self.path}: no channel axis to join along in {show_axes(x.axes)}",
+                details=(show_input(x),),
+                fix="say along which: layer(x, merge_axis='H'), or mode=None for a list",
+            )
+        return features[0]
+
+    def _arguments(self) -> str:
+        return f"{len(self.branches)} branches, {self.mode}"
+
+
+class ResidualModule(Layer):
+    """main_path(x) + side_path(x), or main_path(x) + x. Raises AxisError unless both have the same axes.
+
+    Source: K. He and others, "Deep residual learning for image recognition" (2015).
+    """
+
+    def __init__(self, main_path: Any, side_path: Any = None, name: str | None = None):
+        super().__init__(name)
+        self.main_path, self.side_path = main_path, side_path
+
+    @scoped
+    def __call__(self, in_obj: Op) -> Op:
+        main = self.main_path(in_obj)
+        side = in_obj if self.side_path is None else self.side_path(in_obj)
+        if {a: a.length for a in main.axes} != {a: a.length for a in side.axes}:
+            raise AxisError(
+                f"{self.path}: the main path gives {show_axes(main.axes)}, the side path {show_axes(side.axes)}",
+                details=(show_input(main), show_input(side)),
+                fix="give a side_path that makes the same axes, such as Convolution((1, 1, K), init, strides=2)",
+            )
+        return main + side
+
+    def _arguments(self) -> str:
+        return f"{self.main_path!r}, {self.side_path!r}"
+
+
+Container = Sequential
+
+
+class BoundComputation:
+    """A computation with names: called with a dict of arrays, it gives a dict of arrays. Further entries of the dict are ignored.
+
+    Raises KeyError naming all inputs that are missing.
+    """
+
+    def __init__(self, transformer: Any, named_outputs: Any, named_inputs: Mapping[str, Op], name: str | None = None):
+        if isinstance(named_outputs, Op):
+            named_outputs = {"output": named_outputs}
+        unnamed = [k for k, v in named_inputs.items() if not isinstance(v, Op)]
+        if unnamed:
+            raise GraphError(f"make_bound_computation: {', '.join(unnamed)} are no placeholders")
+        self.inputs, self.outputs = dict(named_inputs), dict(named_outputs)
+        needed = {p for op in self.outputs.values() for p in _placeholders(op)}
+        self.needed = [k for k, v in self.inputs.items() if v in needed]
+        self.computation = transformer.computation(list(self.outputs.values()), *(self.inputs[k] for k in self.needed), name=name)
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        missing = [k for k in self.needed if k not in inputs]
+        if missing:
+            raise KeyError(f"{self.computation.name} needs {', '.join(missing)}, and got {', '.join(inputs)}")
+        return dict(zip(self.outputs, self.computation(*[inputs[k] for k in self.needed]), strict=True))
+
+    def __repr__(self) -> str:
+        return f"BoundComputation({', '.join(self.needed)} -> {', '.join(self.outputs)})"
+
+
+def _placeholders(op: Op) -> list[Op]:
+    return [o for o in Op.ordered_ops([op]) if o.is_placeholder]
+
+
+def make_bound_computation(transformer: Any, named_outputs: Any, named_inputs: Mapping[str, Op]) -> BoundComputation:
+    """A BoundComputation: {name: op} out, {name: placeholder} in."""
+    return BoundComputation(transformer, named_outputs, named_inputs)

@@ -1,0 +1,168 @@
+"""Costs as classes: called with a prediction and a target they give the cost of each example, as an op; `Trainer` takes their mean.
+
+Targets of classes may be whole numbers (without the class axis) or probabilities along it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ngraph as ng
+from ngraph.errors import AxisError
+from ngraph.frontends.neon.layer import wide
+from ngraph.op_graph.axes import Axis, show_axes
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import show_input
+
+
+def class_axis(y: Op, t: Op, name: str) -> Axis:
+    """The axis of classes: that feature axis of y that whole-number targets have not, or y's only feature axis. Raises AxisError."""
+    free = [a for a in y.axes if a not in t.axes and not a.is_batch]
+    found = free or list(y.axes.feature_axes())
+    if len(found) != 1:
+        raise AxisError(
+            f"{name}({y.label}, {t.label}): which axis of {show_axes(y.axes)} are the classes? The target has {show_axes(t.axes)}",
+            details=(show_input(y), show_input(t)),
+            fix="give predictions one axis that the target has not, such as ax.Y",
+        )
+    return found[0]
+
+
+def as_probabilities(y: Op, t: Op, name: str) -> Op:
+    """The target along y's class axis: one-hot where it holds numbers of classes."""
+    axis = class_axis(y, t, name)
+    return t if axis in t.axes else ng.one_hot(t, axis)
+
+
+def weighted(cost: Op, mask: Any) -> Op:
+    """A cost with a weight for each place, and the sum over time divided by the mean weight there."""
+    return cost if mask is None else cost * ng.cast(ng.as_op(mask), cost.dtype)
+
+
+def per_example(x: Op) -> Op:
+    """The sum over all but the batch axis."""
+    return ng.sum(x, out_axes=[a for a in x.axes if a.is_batch])
+
+
+def per_step(x: Op) -> Op:
+    """The mean over time, and the sum over features, of each example."""
+    time = x.axes.recurrent_axes()
+    return per_example(ng.mean(x, reduction_axes=time) if time else x)
+
+
+class Cost:
+    """A cost: `cost(y, t)`. A subclass writes `of(y, t)`, the cost of each element or place."""
+
+    def of(self, y: Op, t: Op) -> Op:
+        raise NotImplementedError(f"{type(self).__name__} has no of(y, t)")
+
+    def __call__(self, y: Op, t: Any, mask: Any = None) -> Op:
+        """The cost of each example. mask: weights of places, such as time steps; then the mean is over what they leave."""
+        cost = self.of(wide(y), ng.as_op(t))
+        if mask is None:
+            return per_step(cost)
+        m = ng.cast(ng.as_op(mask), cost.dtype)
+        seen = per_example(m)
+        return per_example(cost * m) / ng.maximum(seen, 1.0)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+
+class CrossEntropyMulti(Cost):
+    """Minus the sum over classes of t * log(y), y being probabilities, or scores before softmax with `logits`.
+
+    smoothing: that share of each target is spread over all classes. usebits: in bits.
+    Source of smoothing: C. Szegedy and others, "Rethinking the Inception architecture" (2015).
+    """
+
+    def __init__(self, logits: bool = False, smoothing: float = 0.0, usebits: bool = False):
+        self.logits, self.smoothing, self.usebits = logits, smoothing, usebits
+
+    def of(self, y: Op, t: Op) -> Op:
+        axis = class_axis(y, t, type(self).__name__)
+        t = as_probabilities(y, t, type(self).__name__)
+        if self.smoothing:
+            t = t * (1.0 - self.smoothing) + self.smoothing / len(axis)
+        y = ng.softmax(y, [axis]) if self.logits else y
+        return ng.cross_entropy_multi(y, t, usebits=self.usebits, out_axes=[a for a in y.axes if a != axis])
+
+
+class CrossEntropyBinary(Cost):
+    """-(t log y + (1 - t) log(1 - y)) of each output; y probabilities, or with `logits` scores before the sigmoid. Whole numbers
+    are one-hot."""
+
+    def __init__(self, logits: bool = False, usebits: bool = False):
+        self.logits, self.usebits = logits, usebits
+
+    def of(self, y: Op, t: Op) -> Op:
+        if set(y.axes) != set(t.axes):
+            t = as_probabilities(y, t, type(self).__name__)
+        y = ng.sigmoid(y) if self.logits else y
+        cost = ng.cross_entropy_binary_inner(y, t)
+        return cost * (1 / 0.6931471805599453) if self.usebits else cost
+
+
+class SquaredL2(Cost):
+    """The sum of (y - t)²; `half`: half of it."""
+
+    def __init__(self, half: bool = False):
+        self.half = half
+
+    def of(self, y: Op, t: Op) -> Op:
+        return ng.square(y - t) * (0.5 if self.half else 1.0)
+
+
+class MeanSquared(Cost):
+    """The mean of (y - t)² over features and time."""
+
+    def of(self, y: Op, t: Op) -> Op:
+        return ng.mean(ng.square(y - t), out_axes=y.axes.batch_axes())
+
+
+class MeanAbsolute(Cost):
+    """The mean of |y - t| over features and time."""
+
+    def of(self, y: Op, t: Op) -> Op:
+        return ng.mean(ng.absolute(y - t), out_axes=y.axes.batch_axes())
+
+
+class Huber(Cost):
+    """Half of d² where d = |y - t| is below delta, else delta * (d - delta / 2); the mean over features. Source: P. Huber (1964)."""
+
+    def __init__(self, delta: float = 1.0):
+        self.delta = delta
+
+    def of(self, y: Op, t: Op) -> Op:
+        d = ng.absolute(y - t)
+        cost = ng.where(d < self.delta, ng.square(d) * 0.5, (d - self.delta / 2) * self.delta)
+        return ng.mean(cost, out_axes=y.axes.batch_axes())
+
+
+class CTC(Cost):
+    """Connectionist temporal classification: see `ng.ctc`. The target is (labels, lengths of predictions, lengths of labels).
+
+    Source: A. Graves and others (2006).
+    """
+
+    def __init__(self, blank: int = 0):
+        self.blank = blank
+
+    def __call__(self, y: Op, t: Any, mask: Any = None) -> Op:
+        labels, lengths, label_lengths = t
+        return ng.ctc(wide(y), labels, lengths, label_lengths, blank=self.blank)
+
+
+class Triplet(Cost):
+    """max(0, |anchor - positive|² - |anchor - negative|² + margin); the prediction is (anchor, positive, negative), there is no target.
+
+    Source: F. Schroff and others, "FaceNet" (2015).
+    """
+
+    def __init__(self, margin: float = 1.0):
+        self.margin = margin
+
+    def __call__(self, y: Any, t: Any = None, mask: Any = None) -> Op:
+        anchor, positive, negative = map(wide, y)
+        near, far = (per_example(ng.square(anchor - other)) for other in (positive, negative))
+        return ng.maximum(near - far + self.margin, 0.0)

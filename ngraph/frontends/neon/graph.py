@@ -1,0 +1,225 @@
+"""SubGraph: what a piece of a model made, found again by walking from its results: variables, inputs, scopes, selection.
+
+A piece gets its name, such as `Affine_0`, from the piece around it (a number for each class), so the path of a weight,
+`Sequential_0/Affine_1/W`, depends on the model alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+from ngraph.op_graph.names import current_scope, metadata, name_scope
+from ngraph.op_graph.op import Op
+
+_around: ContextVar[SubGraph | None] = ContextVar("neon_around", default=None)
+_top: dict[str, int] = {}
+
+
+def _ops_in(value: Any) -> Iterator[Op]:
+    """The ops in an argument or a result: alone, or in lists, tuples and dicts."""
+    if isinstance(value, Op):
+        yield value
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from _ops_in(v)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from _ops_in(v)
+
+
+class ComputationalGraph:
+    """Ops that belong together: all that `roots` depend on, bodies of loops included."""
+
+    def __init__(self, roots: Iterable[Op] = ()):
+        self.roots = list(roots)
+
+    def _holds(self, op: Op) -> bool:
+        return True
+
+    @property
+    def ops(self) -> list[Op]:
+        return [op for op in Op.all_op_references(self.roots) if self._holds(op)]
+
+    @property
+    def variables(self) -> dict[str, Op]:
+        """The trainable variables, by path."""
+        return {op.name: op for op in self.ops if op.is_trainable}
+
+    @property
+    def persistent(self) -> dict[str, Op]:
+        """All state, trained or not, by path."""
+        return {op.name: op for op in self.ops if op.is_variable}
+
+    @property
+    def placeholders(self) -> dict[str, Op]:
+        return {op.name: op for op in Op.all_op_references(self.roots) if op.is_placeholder and op in self._reached()}
+
+    def _reached(self) -> set[Op]:
+        return set(Op.ordered_ops(self.roots))  # the holes of bodies are placeholders too, and nobody's inputs
+
+    @property
+    def side_effects(self) -> dict[str, Op]:
+        """The assigns, by path."""
+        return {op.name: op for op in self.ops if op.opdef.name == "assign"}
+
+    @property
+    def computations(self) -> dict[str, Op]:
+        return {op.name: op for op in self.roots if op.is_tensor_op}
+
+    @property
+    def scopes(self) -> dict[str, list[Op]]:
+        """The ops of each scope."""
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            found.setdefault(op.scope, []).append(op)
+        return found
+
+    @property
+    def modes(self) -> dict[str, list[Op]]:
+        """The ops made in each mode, such as "inference"."""
+        found: dict[str, list[Op]] = {}
+        for op in self.ops:
+            if "mode" in op.metadata:
+                found.setdefault(op.metadata["mode"], []).append(op)
+        return found
+
+    def select(self, selector: str) -> list[Op]:
+        """The ops that a selector means, as in CSS: `Affine .bias`, `#Affine_0`, `[recurrent_step=3]`, several joined by commas.
+
+        A word is a class of layers or a kind of op, `#` a name, `.` a label or an op's own name, `[key=value]` metadata; words apart
+        are nested. Raises ValueError for text that is no selector.
+        """
+        ways = [[_Part(word) for word in way.split()] for way in selector.split(",")]
+        return [op for op in self.ops if any(_selects(way, op) for way in ways)]
+
+
+class _Part:
+    """One word of a selector: tag, ids, classes, and metadata that are asked for."""
+
+    def __init__(self, word: str):
+        found = re.fullmatch(r"(\w+|\*)?((?:[#.][\w-]+|\[\w+(?:=[^\]]*)?\])*)", word)
+        if not found or not word:
+            raise ValueError(f"{word!r} is no selector; write Class, #name, .label or [key=value]")
+        self.tag = found[1] if found[1] != "*" else None
+        self.marks = [(m[0], m[1:].rstrip("]")) for m in re.findall(r"[#.][\w-]+|\[[^\]]*\]", found[2])]
+
+    def fits(self, kind: str, name: str, labels: set[str], notes: dict[str, Any]) -> bool:
+        if self.tag and self.tag != kind:
+            return False
+        for mark, said in self.marks:
+            key, _, value = said.partition("=")
+            right = {
+                "#": said == name,
+                ".": said in labels,
+                "[": key in notes and (not value or str(notes[key]) == value.strip("'\"")),
+            }
+            if not right[mark]:
+                return False
+        return True
+
+
+def _selects(way: list[_Part], op: Op) -> bool:
+    """Whether the last word fits the op and the others fit scopes around it, in order; a word may fit the innermost scope alone."""
+    outer = [p for p in op.scope.split("/") if p]
+    chain = [(re.sub(r"_\d+$", "", p), p, set[str](), dict[str, Any]()) for p in outer]
+    own = op.hint or op.opdef.name
+    me = (op.opdef.name, own, {own, str(op.metadata.get("label", own))}, op.metadata)
+    words = list(way)
+    if not words or not (words[-1].fits(*me) or any(words[-1].fits(*c) for c in chain)):
+        return False
+    words.pop()
+    for element in reversed(chain):
+        if words and words[-1].fits(*element):
+            words.pop()
+    return not words
+
+
+@contextmanager
+def scope_ops(
+    name: str | None = None, mode: str | None = None, subgraph: SubGraph | None = None, metadata: dict[str, Any] | None = None
+) -> Iterator[SubGraph]:
+    """Ops made in this block are in the scope `name`, carry `mode` and `metadata`, and belong to `subgraph` (a new one by default)."""
+    piece = SubGraph(name) if subgraph is None else subgraph
+    notes = {**(metadata or {}), **({"mode": mode} if mode else {})}
+    with piece.scope(name), _noted(notes):
+        with Op.all_ops(piece.outputs):
+            yield piece
+
+
+def _noted(notes: dict[str, Any]) -> Any:
+    return metadata(**notes) if notes else nullcontext()
+
+
+class SubGraph(ComputationalGraph):
+    """A piece of a model. Its ops are those in its scopes that its results depend on; calling it again adds to them."""
+
+    metadata: dict[str, Any] = {}
+
+    def __init__(self, name: str | None = None):
+        self.inputs: list[Op] = []
+        self.outputs: list[Op] = []
+        self.places: list[str] = []  # the full scopes in which it was called
+        self._name = name
+        self._numbers: dict[str, int] = {}
+        super().__init__(self.outputs)
+        self.roots = self.outputs
+
+    @property
+    def name(self) -> str:
+        """Its name in the piece around it; given when it is first called or asked for."""
+        if self._name is None:
+            around = _around.get()
+            numbers = _top if around is None else around._numbers
+            kind = type(self).__name__
+            number = numbers.get(kind, 0)
+            numbers[kind] = number + 1
+            self._name = f"{kind}_{number}"
+        return self._name
+
+    def named(self, name: str) -> Any:
+        """Gives it a name, before its first call."""
+        self._name = name
+        return self
+
+    @property
+    def path(self) -> str:
+        """The scope of its first call, which its weights carry."""
+        return self.places[0] if self.places else self.name
+
+    @contextmanager
+    def scope(self, name: str | None = None) -> Iterator[None]:
+        """Ops made in this block are in this piece's scope."""
+        with name_scope(name or self.name):
+            here = current_scope()
+            if here not in self.places:
+                self.places.append(here)
+            token = _around.set(self)
+            try:
+                yield
+            finally:
+                _around.reset(token)
+
+    @staticmethod
+    def scope_op_creation(function: Callable[..., Any]) -> Callable[..., Any]:
+        """A decorator for methods: what they make is in the scope of their piece, which remembers what went in and came out."""
+
+        @functools.wraps(function)
+        def scoped(self: SubGraph, *args: Any, **options: Any) -> Any:
+            with self.scope(), _noted(type(self).metadata):
+                made = function(self, *args, **options)
+            self.inputs += [op for op in _ops_in((args, options)) if op not in self.inputs]
+            self.outputs += _ops_in(made)
+            return made
+
+        return scoped
+
+    def _holds(self, op: Op) -> bool:
+        return any(op.scope == p or op.scope.startswith(p + "/") for p in self.places)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._name or ''})"

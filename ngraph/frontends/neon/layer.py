@@ -1,0 +1,193 @@
+"""Layer: a piece of a model with weights of its own. And what weights are computed in, and which mode layers are called in."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any
+
+import ngraph as ng
+from ngraph.errors import AxisError, show_line
+from ngraph.frontends.neon.graph import SubGraph
+from ngraph.frontends.neon.initializers import first_value
+from ngraph.op_graph.axes import Axes, show_axes
+from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.op import Op
+
+_inference: ContextVar[bool] = ContextVar("neon_inference", default=False)
+_computing: ContextVar[DType | None] = ContextVar("neon_computing", default=None)
+_storing: ContextVar[DType | None] = ContextVar("neon_storing", default=None)
+scoped = SubGraph.scope_op_creation
+
+
+@contextmanager
+def inference_mode_on() -> Iterator[None]:
+    """Layers called in this block infer: dropout passes all on, batch norm uses its running averages. It ends with the block, come
+    what may."""
+    token = _inference.set(True)
+    try:
+        with ng.metadata(mode="inference"):
+            yield
+    finally:
+        _inference.reset(token)
+
+
+@contextmanager
+def precision(compute: Any = None, weights: Any = None) -> Iterator[None]:
+    """Layers called in this block compute in the dtype `compute`; weights made in it are kept in `weights` (float32 by default)."""
+    tokens = _computing.set(as_dtype(compute) if compute else None), _storing.set(as_dtype(weights) if weights else None)
+    try:
+        yield
+    finally:
+        _computing.reset(tokens[0])
+        _storing.reset(tokens[1])
+
+
+def computed(x: Op) -> Op:
+    """x in the dtype that layers compute in here, if it is a float."""
+    dtype = _computing.get()
+    return ng.cast(x, dtype) if dtype is not None and x.dtype.is_float else x
+
+
+def wide(x: Op) -> Op:
+    """x with at least 32 bits: sums of many squares, exponentials and losses need them."""
+    return ng.cast(x, ng.float32) if x.dtype.is_float and x.dtype.bits < 32 else x
+
+
+class Layer(SubGraph):
+    """A piece of a model: a callable from ops to an op, which makes its weights at the first call and uses them in later ones.
+
+    So a training graph and an inference graph of one layer share weights. A subclass writes `__call__`, decorated with
+    `@SubGraph.scope_op_creation`, and takes weights from `self.parameter`.
+    """
+
+    inference_mode_on = staticmethod(inference_mode_on)
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+        self.weights: dict[str, Op] = {}
+
+    @property
+    def initialized(self) -> bool:
+        """Whether it has been called, so has its weights."""
+        return bool(self.places)
+
+    @property
+    def inference_mode(self) -> bool:
+        return _inference.get()
+
+    def __call__(self, in_obj: Op) -> Op:
+        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+
+    def train_outputs(self, in_obj: Any, **options: Any) -> Any:
+        """The call of 2016: what the layer gives while it is trained."""
+        return self(in_obj, **options)
+
+    def inference_outputs(self, in_obj: Any, **options: Any) -> Any:
+        """The call of 2016: what the layer gives afterwards, with the same weights."""
+        with inference_mode_on():
+            return self(in_obj, **options)
+
+    def parameter(self, name: str, axes: Any, init: Any = 0.0, trainable: bool = True) -> Op:
+        """The weight called `name`, made at the first call; in the dtype that is computed in.
+
+        axes: what this call needs; those of later calls must be the same. init: a function of Axes, a number, an array or None (zeros).
+        Raises AxisError where a length is not known or another call had other axes.
+        """
+        axes = Axes(axes)
+        mine = self.weights.get(name)
+        if mine is None:
+            unknown = [a.label for a in axes if a.length is None]
+            if unknown:
+                raise AxisError(
+                    f"{self.path}: the length of {', '.join(unknown)} is not known, so {name} {show_axes(axes)} cannot be made",
+                    fix="give the axis of the input its length: ng.make_axis(length, name=...)",
+                )
+            with self._weight_scope():
+                make = ng.variable if trainable else ng.persistent_tensor
+                path = f"{self.path}/{name}"
+                mine = make(axes, dtype=_storing.get(), initial_value=first_value(init, path)).named(name)
+                self.weights[name] = mine
+        elif {a: a.length for a in mine.axes} != {a: a.length for a in axes}:
+            raise AxisError(
+                f"{self.path} has {name} {show_axes(mine.axes)} from an earlier call, and this call needs {show_axes(axes)}",
+                details=(f"the earlier call: {show_line(mine.line)}",),
+                fix="call it with the axes of the first call, or make another layer",
+            )
+        return computed(mine) if trainable else mine
+
+    @contextmanager
+    def _weight_scope(self) -> Iterator[None]:
+        with nullcontext() if self.places else self.scope():
+            yield
+
+    # looking inside
+    def weight(self, path: str) -> Op:
+        """The variable at a path below this layer, as `Affine_1/W`. Raises KeyError listing the paths there are."""
+        found = self.paths()
+        if path not in found:
+            raise KeyError(f"{self.path} has no weight {path!r}; it has {', '.join(found) or 'none: call it first'}")
+        return found[path]
+
+    def paths(self) -> dict[str, Op]:
+        """All variables, trained or not, by their path below this layer."""
+        found: dict[str, Op] = {}
+        for layer in self.layers_below():
+            for weight in layer.weights.values():
+                inside = weight.name.removeprefix(self.path + "/")
+                found.setdefault(inside, weight)
+        return found
+
+    def children(self) -> list[Layer]:
+        """The layers that stand in this one's attributes, in order."""
+        found: list[Layer] = []
+        todo = list(vars(self).values())
+        while todo:
+            value = todo.pop(0)
+            if isinstance(value, Layer):
+                found.append(value)
+            elif isinstance(value, (list, tuple)):
+                todo = [*value, *todo]
+            elif isinstance(value, dict):
+                todo = [*value.values(), *todo]
+        return list(dict.fromkeys(found))
+
+    def layers_below(self) -> list[Layer]:
+        """This layer and all within it, each once, outer ones first."""
+        found: dict[Layer, None] = {}
+        todo: list[Layer] = [self]
+        while todo:
+            layer = todo.pop()
+            if layer not in found:
+                found[layer] = None
+                todo += layer.children()[::-1]
+        return list(found)
+
+    def freeze(self, pattern: str = "*", trained: bool = False) -> list[str]:
+        """Weights whose path fits `pattern` (`Affine_1/*`) are no longer trained by optimizers called from now on; their paths.
+
+        Raises KeyError where none fits.
+        """
+        chosen = [p for p in self.paths() if fnmatch.fnmatchcase(p, pattern)]
+        if not chosen:
+            raise KeyError(f"{self.path} has no weight {pattern!r}; it has {', '.join(self.paths()) or 'none: call it first'}")
+        for p in chosen:
+            weight = self.paths()[p]
+            if "frozen" in weight.attrs or not trained and weight.is_trainable:
+                weight.attrs["trainable"] = trained
+                weight.attrs["frozen"] = not trained
+        return chosen
+
+    def unfreeze(self, pattern: str = "*") -> list[str]:
+        """Turns `freeze` round."""
+        return self.freeze(pattern, trained=True)
+
+    def _arguments(self) -> str:
+        """What stands in `repr` between the brackets."""
+        return ""
+
+    def __repr__(self) -> str:
+        said = self._arguments()
+        return f"{type(self).__name__}({said})" if self._name is None else f"{self._name}: {type(self).__name__}({said})"

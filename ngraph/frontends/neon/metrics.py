@@ -1,0 +1,272 @@
+"""Metrics: what a batch adds is computed in the graph; batches are combined, and the number taken, in NumPy.
+
+    batch(y, t) -> {name: op}      combine(total, new) -> total, a sum by default      result(total) -> number or array
+
+`mask` leaves places out (padding). Predictions are scores or probabilities along one axis, targets whole numbers without it or one-hot.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import ngraph as ng
+from ngraph.frontends.neon.costs import as_probabilities, class_axis
+from ngraph.frontends.neon.layer import wide
+from ngraph.op_graph.op import Op
+
+Sums = dict[str, Any]
+
+
+def _total(x: Op) -> Op:
+    return ng.sum(ng.cast(x, ng.float32) if not x.dtype.is_float else x, out_axes=())
+
+
+def _labels(y: Op, t: Op, name: str) -> Op:
+    """The target as whole numbers."""
+    axis = class_axis(y, t, name)
+    return ng.argmax(t, reduction_axes=[axis]) if axis in t.axes else ng.cast(t, ng.int32)
+
+
+class Metric:
+    """What all metrics share. `name` is how progress bars and tables call it; `better` is "max" or "min"."""
+
+    name = "metric"
+    better = "max"
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        """What one batch adds, as ops."""
+        raise NotImplementedError(f"{type(self).__name__} has no batch")
+
+    def combine(self, total: Sums | None, new: Sums) -> Sums:
+        """Totals after one more batch."""
+        new = {k: np.asarray(v, np.float64) for k, v in new.items()}
+        return new if total is None else {k: total[k] + v for k, v in new.items()}
+
+    def result(self, total: Sums) -> Any:
+        """The number that totals stand for."""
+        return float(total["sum"] / total["count"]) if total["count"] else float("nan")
+
+    def _mean(self, each: Op, mask: Any) -> dict[str, Op]:
+        """The sum of something for each place, and how many places there are."""
+        each = ng.cast(each, ng.float32) if each.dtype is not ng.float64 else each
+        weight = ng.broadcast(ng.constant(1.0), each.axes) if mask is None else ng.cast(ng.as_op(mask), ng.float32)
+        return {"sum": _total(each * weight), "count": _total(ng.broadcast(weight, each.axes) if mask is not None else weight)}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+
+
+class Accuracy(Metric):
+    """The share of places whose highest score is the target's class; of scores without a class axis, those rightly above `threshold`."""
+
+    name = "accuracy"
+
+    def __init__(self, threshold: float = 0.5):
+        self.threshold = threshold
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        if set(y.axes) == set(t.axes) and not y.axes.feature_axes():
+            return self._mean(ng.equal(y > self.threshold, ng.cast(t, ng.float32) > 0.5), mask)
+        best = ng.argmax(y, reduction_axes=[class_axis(y, t, "Accuracy")])
+        return self._mean(ng.equal(best, _labels(y, t, "Accuracy")), mask)
+
+
+class Misclassification(Accuracy):
+    """The share of places whose highest score is not the target's class."""
+
+    name, better = "misclassification", "min"
+
+    def result(self, total: Sums) -> float:
+        return 1.0 - float(super().result(total))
+
+
+class TopK(Metric):
+    """The share of places whose target's class is among the k highest scores."""
+
+    def __init__(self, k: int = 5):
+        self.k = k
+
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        return f"top_{self.k}"
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        axis = class_axis(y, t, "TopK")
+        _, best = ng.top_k(y, axis, ng.make_axis(self.k, name="best"))
+        hit = ng.max(ng.cast(ng.equal(best, _labels(y, t, "TopK")), ng.float32), reduction_axes=[best.axes.find_axis("best")])
+        return self._mean(hit, mask)
+
+
+class ConfusionMatrix(Metric):
+    """How often a place of each class (rows) was predicted as each class (columns)."""
+
+    name = "confusion"
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        axis = class_axis(y, t, type(self).__name__)
+        seen = ng.make_axis(len(axis), name="predicted")
+        truth = as_probabilities(y, t, type(self).__name__)
+        if mask is not None:
+            truth = truth * ng.cast(ng.as_op(mask), truth.dtype)
+        guess = ng.one_hot(ng.argmax(y, reduction_axes=[axis]), seen)
+        return {"counts": ng.contract(truth, guess, over=tuple(a for a in guess.axes if a != seen))}
+
+    def result(self, total: Sums) -> Any:
+        return total["counts"].astype(np.int64)
+
+
+def _ratio(a: Any, b: Any) -> Any:
+    return np.divide(a, b, out=np.zeros_like(a, np.float64), where=b != 0)
+
+
+class _OfConfusion(ConfusionMatrix):
+    """A number from the confusion matrix. average: "macro" (mean over classes), "micro", or None (one for each class)."""
+
+    def __init__(self, average: str | None = "macro"):
+        if average not in ("macro", "micro", None):
+            raise ValueError(f"{type(self).__name__}: average is 'macro', 'micro' or None, not {average!r}")
+        self.average = average
+
+    def _of(self, right: Any, said: Any, true: Any) -> Any:
+        raise NotImplementedError
+
+    def result(self, total: Sums) -> Any:
+        counts = total["counts"]
+        right, said, true = np.diag(counts), counts.sum(0), counts.sum(1)
+        if self.average == "micro":
+            right, said, true = right.sum(keepdims=True), said.sum(keepdims=True), true.sum(keepdims=True)
+        each = self._of(right, said, true)
+        return each if self.average is None else float(each.mean())
+
+
+class Precision(_OfConfusion):
+    """Of places predicted as a class, the share that are of it."""
+
+    name = "precision"
+
+    def _of(self, right: Any, said: Any, true: Any) -> Any:
+        return _ratio(right, said)
+
+
+class Recall(_OfConfusion):
+    """Of places of a class, the share predicted as it."""
+
+    name = "recall"
+
+    def _of(self, right: Any, said: Any, true: Any) -> Any:
+        return _ratio(right, true)
+
+
+class F1(_OfConfusion):
+    """The harmonic mean of precision and recall."""
+
+    name = "f1"
+
+    def _of(self, right: Any, said: Any, true: Any) -> Any:
+        return _ratio(2 * right, said + true)
+
+
+class MSE(Metric):
+    """The mean of (y - t)² over all elements."""
+
+    name, better = "mse", "min"
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        return self._mean(ng.square(wide(y) - t), mask)
+
+
+class MAE(Metric):
+    """The mean of |y - t| over all elements."""
+
+    name, better = "mae", "min"
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        return self._mean(ng.absolute(wide(y) - t), mask)
+
+
+class Perplexity(Metric):
+    """e to the mean of minus log of the target's probability; `logits`: predictions are scores before softmax."""
+
+    name, better = "perplexity", "min"
+
+    def __init__(self, logits: bool = False):
+        self.logits = logits
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        axis = class_axis(y, t, type(self).__name__)
+        logs = ng.log_softmax(wide(y), [axis]) if self.logits else ng.safelog(wide(y))
+        picked = ng.sum(logs * as_probabilities(y, t, type(self).__name__), reduction_axes=[axis])
+        return self._mean(-picked, mask)
+
+    def result(self, total: Sums) -> Any:
+        return float(np.exp(super().result(total)))
+
+
+class BitsPerCharacter(Perplexity):
+    """The mean of minus log2 of the target's probability."""
+
+    name = "bits"
+
+    def result(self, total: Sums) -> Any:
+        return float(total["sum"] / total["count"] / np.log(2))
+
+
+class AUC(Metric):
+    """The area under the receiver operating characteristic of scores without a class axis, or of class 1 of two; exact, with ties halved.
+
+    It keeps all scores. Raises ValueError where only one class was seen.
+    """
+
+    name = "auc"
+
+    def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
+        if y.axes.feature_axes() and set(y.axes) != set(t.axes):
+            axis = class_axis(y, t, "AUC")
+            y = ng.slice_along_axis(y, axis, 1)
+        t = ng.axes_with_order(ng.cast(t, ng.float32), y.axes)
+        one = ng.broadcast(ng.constant(1.0), y.axes) if mask is None else ng.broadcast(ng.cast(ng.as_op(mask), ng.float32), y.axes)
+        return {"scores": y, "labels": t, "weights": one}
+
+    def combine(self, total: Sums | None, new: Sums) -> Sums:
+        flat = {k: [np.asarray(v).ravel()] for k, v in new.items()}
+        return flat if total is None else {k: total[k] + v for k, v in flat.items()}
+
+    def result(self, total: Sums) -> float:
+        scores, labels, weights = (np.concatenate(total[k]) for k in ("scores", "labels", "weights"))
+        scores, labels = scores[weights > 0], labels[weights > 0] > 0.5
+        positives, negatives = int(labels.sum()), int((~labels).sum())
+        if not positives or not negatives:
+            raise ValueError(f"AUC needs both classes, and saw {positives} positives and {negatives} negatives")
+        _, which, count = np.unique(scores, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(count) - (count - 1) / 2)[which]
+        return float((ranks[labels].sum() - positives * (positives + 1) / 2) / (positives * negatives))
+
+
+class Streamed:
+    """Metrics over batches: `ops` for a computation, `add` with its results, `results` at the end."""
+
+    def __init__(self, metrics: Any, y: Any, t: Any, mask: Any = None):
+        self.metrics: list[Metric] = list(metrics)
+        self.keys: list[tuple[int, str]] = []
+        self.ops: list[Op] = []
+        for k, metric in enumerate(self.metrics):
+            for name, op in metric.batch(y, t, mask).items():
+                self.keys.append((k, name))
+                self.ops.append(op)
+        self.reset()
+
+    def reset(self) -> None:
+        self.totals: list[Sums | None] = [None] * len(self.metrics)
+
+    def add(self, values: Any) -> None:
+        """The results of `ops` for one batch."""
+        found: list[Sums] = [{} for _ in self.metrics]
+        for (k, name), value in zip(self.keys, values, strict=True):
+            found[k][name] = value
+        self.totals = [m.combine(t, new) for m, t, new in zip(self.metrics, self.totals, found, strict=True)]
+
+    def results(self) -> dict[str, Any]:
+        """{name: number}; empty before the first batch."""
+        return {m.name: m.result(t) for m, t in zip(self.metrics, self.totals, strict=True) if t is not None}

@@ -1,0 +1,117 @@
+"""Learning rates over time: a policy is a function from a step's number (an op) to a rate (an op), in the table POLICIES.
+
+A rate is given as a number, as a dict `{"name": "step", "base_lr": 0.1, ...}`, or as a Schedule: `Cosine(0.1, steps=1000, warmup=50)`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ngraph as ng
+from ngraph.op_graph.op import Op
+
+Rate = Callable[..., Op]
+
+
+def _steps(t: Op, edges: Sequence[float], factors: Sequence[float]) -> Op:
+    """The product of the factors whose edge has been reached."""
+    rate: Op = ng.as_op(1.0)
+    for edge, factor in zip(edges, factors, strict=True):
+        rate = rate * ng.where(t >= float(edge), float(factor), 1.0)
+    return rate
+
+
+def _schedule(t: Op, base_lr: float, gamma: Any, schedule: Sequence[float]) -> Op:
+    factors = list(gamma) if isinstance(gamma, (list, tuple)) else [gamma] * len(schedule)
+    if len(factors) != len(schedule):
+        raise ValueError(f"policy schedule: {len(factors)} gammas for {len(schedule)} steps")
+    return base_lr * _steps(t, schedule, factors)
+
+
+def _warm(t: Op, warmup: float) -> Op:
+    return ng.minimum((t + 1.0) / float(max(warmup, 1)), 1.0)
+
+
+def _part(t: Op, start: float, end: float) -> Op:
+    """How far t is between two steps, from 0 to 1."""
+    return ng.clip((t - float(start)) / float(max(end - start, 1)), 0.0, 1.0)
+
+
+def _half_cosine(part: Op) -> Op:
+    """From 1 to 0, flat at both ends."""
+    return (ng.cos(part * math.pi) + 1.0) * 0.5
+
+
+def _one_cycle(t: Op, base_lr: float, steps: int, peak: float, divide: float, final_divide: float) -> Op:
+    """Up from base_lr / divide to base_lr, then down to that over final_divide. Source: L. Smith, "Super-convergence" (2018)."""
+    top, low = peak * steps - 1, base_lr / divide
+    up = low + (base_lr - low) * (1.0 - _half_cosine(_part(t, 0, top)))
+    end = low / final_divide
+    down = end + (base_lr - end) * _half_cosine(_part(t, top, steps - 1))
+    return ng.where(t <= top, up, down)
+
+
+# name -> (function of the step and the dict's entries, defaults of those that may be left out)
+POLICIES: dict[str, tuple[Rate, dict[str, Any]]] = {
+    "fixed": (lambda t, base_lr: ng.as_op(float(base_lr)), {}),
+    "step": (lambda t, base_lr, gamma, step: base_lr * ng.power(float(gamma), ng.floor(t / float(step))), {}),
+    "schedule": (_schedule, {}),
+    "exp": (lambda t, base_lr, gamma: base_lr * ng.power(float(gamma), t), {}),
+    "inv": (lambda t, base_lr, gamma, power: base_lr * ng.power(t * gamma + 1.0, -float(power)), {}),
+    "poly": (lambda t, base_lr, max_iter, power: base_lr * ng.power(1.0 - _part(t, 0, max_iter), float(power)), {}),
+    "sigmoid": (lambda t, base_lr, gamma, step_size: base_lr * ng.sigmoid((t - step_size) * -gamma), {}),
+    "provided": (lambda t, lr_placeholder: lr_placeholder, {}),
+    "warmup": (lambda t, base_lr, warmup: base_lr * _warm(t, warmup), {}),
+    "cosine": (
+        lambda t, base_lr, steps, warmup, final: _warm(t, warmup) * (final + (base_lr - final) * _half_cosine(_part(t, warmup, steps))),
+        {"warmup": 0, "final": 0.0},
+    ),
+    "one_cycle": (_one_cycle, {"peak": 0.3, "divide": 25.0, "final_divide": 1e4}),
+}
+
+
+class Schedule:
+    """A policy with its numbers: called with a step's number, a number or an op, it gives the rate as an op."""
+
+    def __init__(self, name: str, **numbers: Any):
+        if name not in POLICIES:
+            raise ValueError(f"there is no learning-rate policy {name!r}; there are {', '.join(POLICIES)}")
+        self.rule, defaults = POLICIES[name]
+        self.name, self.numbers = name, {**defaults, **numbers}
+        probe = self.numbers if name != "provided" else {"lr_placeholder": ng.as_op(0.0), **self.numbers}
+        try:
+            self.rule(ng.as_op(0.0), **probe)
+        except TypeError as wrong:
+            raise ValueError(f"learning-rate policy {name!r} with {', '.join(numbers) or 'no numbers'}: {wrong}") from None
+
+    def __call__(self, iteration: Any) -> Op:
+        return ng.as_op(self.rule(ng.cast(ng.as_op(iteration), ng.float32), **self.numbers))
+
+    def __repr__(self) -> str:
+        return f"Schedule({', '.join([repr(self.name), *(f'{k}={v!r}' for k, v in self.numbers.items())])})"
+
+
+def as_schedule(rate: Any) -> Schedule:
+    """A number, an op, a dict or a Schedule as a Schedule. The caller's dict is not touched."""
+    if isinstance(rate, Schedule):
+        return rate
+    if isinstance(rate, Mapping):
+        return Schedule(**{"name": "fixed", **rate})
+    return Schedule("provided", lr_placeholder=rate) if isinstance(rate, Op) else Schedule("fixed", base_lr=float(rate))
+
+
+def Warmup(base_lr: float, warmup: int) -> Schedule:
+    """From base_lr / warmup up to base_lr in `warmup` steps, then constant."""
+    return Schedule("warmup", base_lr=base_lr, warmup=warmup)
+
+
+def Cosine(base_lr: float, steps: int, warmup: int = 0, final: float = 0.0) -> Schedule:
+    """Half a cosine from base_lr to `final` in `steps` steps, after a linear start. Source: I. Loshchilov, F. Hutter, "SGDR" (2016)."""
+    return Schedule("cosine", base_lr=base_lr, steps=steps, warmup=warmup, final=final)
+
+
+def OneCycle(base_lr: float, steps: int, peak: float = 0.3, divide: float = 25.0, final_divide: float = 1e4) -> Schedule:
+    """Up to base_lr at the share `peak` of the steps, and down to nearly nothing."""
+    return Schedule("one_cycle", base_lr=base_lr, steps=steps, peak=peak, divide=divide, final_divide=final_divide)
