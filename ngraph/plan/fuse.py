@@ -7,11 +7,13 @@ set where the order could show, and ties go to the lower number.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable
 
 from ngraph.plan.nodes import Graph, Node
-from ngraph.plan.price import Group, Machine, price
+from ngraph.plan.price import Group, Lengths, Machine, price
 
+WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
 LARGEST = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
 
 
@@ -19,7 +21,8 @@ def fuse(graph: Graph, machine: Machine) -> list[Group]:
     """The groups, in an order in which they can run."""
     merge = _Merge(graph, machine)
     merge.chains()
-    merge.best_first()
+    merge.best_first(list(merge.rank))
+    merge.best_first(merge.finishing())
     return merge.ordered()
 
 
@@ -28,7 +31,8 @@ class _Merge:
 
     def __init__(self, graph: Graph, machine: Machine):
         self.graph, self.machine = graph, machine
-        self.length = graph.guesses().__getitem__
+        guesses = graph.guesses()
+        self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]))
         self.of: dict[Node, Group] = {}
         self.after: dict[Group, dict[Group, None]] = {}  # who reads from whom
         self.rank: dict[Group, int] = {}  # groups in the order of their making; who is not in it is gone
@@ -55,7 +59,7 @@ class _Merge:
             if n.kind != "elem" or n.result or len(n.users) != 1:
                 continue
             (u,) = n.users
-            same = u.kind in ("elem", "reduce") and u.space == n.space
+            same = u.kind in ("elem", "reduce") and u.space == n.space and u.once == n.once
             if same and all(len(r.straight) == len(r.index) and not r.guard for r in u.reads if r.source is n):
                 theirs = chain.setdefault(u, [u])
                 if theirs is not mine and len(theirs) + len(mine) <= LARGEST:
@@ -70,15 +74,16 @@ class _Merge:
             if n.kind in ("routine", "part"):
                 call = n if n.kind == "routine" else n.reads[0].source
                 if call not in self.of:
-                    g = Group([call, *call.users], self.length)  # its parts are all that reads it
+                    g = Group([call, *call.users], self.lengths)  # its parts are all that reads it
                     self.walls.add(g)
                     self.add(g)
             else:
                 seen.add(id(chain[n]))
-                self.add(price(Group(chain[n], self.length), self.machine))
+                self.add(price(Group(chain[n], self.lengths), self.machine))
 
     # the merge
-    def best_first(self) -> None:
+    def best_first(self, groups: list[Group]) -> None:
+        """Merges what pays, the most first, with each of these groups as one side."""
         heap: list[tuple[float, int, int, Group, Group, Group]] = []
         tried: set[tuple[int, int]] = set()
 
@@ -91,13 +96,13 @@ class _Merge:
                 tried.add(pair)
                 if not self.promising(a, b):
                     continue
-                merged = price(Group([*a.nodes, *b.nodes], self.length), self.machine)
+                merged = price(Group([*a.nodes, *b.nodes], self.lengths), self.machine)
                 gain = a.seconds + b.seconds - merged.seconds
-                if gain > 0:
+                if gain > WORTH * min(a.seconds, b.seconds):
                     first = min(a.nodes[0].number, b.nodes[0].number)
                     heapq.heappush(heap, (-gain, first, len(tried), a, b, merged))
 
-        for g in list(self.rank):
+        for g in groups:
             if g not in self.walls:
                 push(g)
         while heap:
@@ -108,9 +113,25 @@ class _Merge:
             self.add(merged)
             push(merged)
 
+    def finishing(self) -> list[Group]:
+        """Behind each reduction of which turns have parts, what puts them together: groups that may merge on. Those with parts may not."""
+        new = []
+        for g in list(self.rank):
+            for n in g.cuts:
+                f = self.graph.chunked(n, math.prod([-(-g.length(a) // b) for a, b in g.loops if a in n.reduced]))
+                assert n.chunk is not None
+                self.lengths.known[n.chunk] = n.bytes // f.bytes
+                for h in (g, *dict.fromkeys([self.of[u] for u in f.users])):
+                    h.link()
+                new.append(price(Group([f], self.lengths), self.machine))
+                self.walls.add(g)
+                self.add(new[-1])
+        self.after.clear()
+        return new
+
     def promising(self, a: Group, b: Group) -> bool:
         """Whether two groups could run in the same turns, or are too small for turns."""
-        if len(a.nodes) + len(b.nodes) > LARGEST:
+        if len(a.nodes) + len(b.nodes) > LARGEST or a.nodes[0].once != b.nodes[0].once:
             return False
         if a.seconds < 3 * self.machine.launch and b.seconds < 3 * self.machine.launch:
             return True

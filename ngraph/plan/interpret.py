@@ -201,7 +201,7 @@ class _Turn:
                 if x.of in axes:
                     along = np.arange(self.extent(x.of), dtype=np.int64) + self.start.get(x.of, 0)
                     return along.reshape([-1 if a == x.of else 1 for a in axes])
-                if self.block.get(x.of) != 1:
+                if x.of not in self.block:  # of a loop: where its block starts
                     raise ProgramError(f"index {x.of} is neither an axis of the stage nor a loop")
                 return self.start[x.of]
             if type(x) is Load:

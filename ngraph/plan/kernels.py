@@ -8,6 +8,7 @@
 A stage's lines, then its accumulators, then the lines of `after` are numbered through; a line names others by number. An index is an
 Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one turn for each combination of blocks.
 A block of 1 removes the axis from the stages; a larger one leaves an axis of that length in them, the last one cut off at the end.
+A store behind a reduction over blocks of a loop may say `Idx(a) // block`, the number of the turn's block: turns have parts of the sum.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ class Local(Buffer):
 class Read:
     """One element of a source at each index; `fill` where a guard is negative."""
 
-    __slots__ = ("source", "index", "guard", "fill", "_axes", "_straight", "flow")
+    __slots__ = ("source", "index", "guard", "fill", "_axes", "_straight", "walk")
 
     def __init__(self, source: Any, index: dict[AxisId, ExprLike], guard: tuple[ExprLike, ...] = (), fill: Any = 0):
         self.source, self.index, self.guard, self.fill = source, index, guard, fill
         self._axes: frozenset[AxisId] | None = None
         self._straight: frozenset[AxisId] | None = None
-        self.flow: tuple[tuple[AxisId, float], ...] | None = None  # what `price` found: how many elements run on along which axis
+        self.walk: Any = None  # what `price` found out about it
 
     @property
     def axes(self) -> frozenset[AxisId]:

@@ -10,6 +10,7 @@ Rules stand in a table by core op; only those that are no elementwise operation 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import REGISTRY
-from ngraph.plan.kernels import Load, Read, bounds, placed, straight
+from ngraph.plan.kernels import Load, Read, bounds, loads, placed, straight
 from ngraph.program.program import AxisId, Program, Step, Value
 
 ELEMENTS = frozenset(
@@ -72,7 +73,7 @@ class Node:
     """See the module. `number` orders nodes as their steps stand in the program; `buffer` is where others find a result."""
 
     __slots__ = (
-        "number kind op args axes reduced dtype attrs parts origin users result state space loopable size bytes weight reads hint"
+        "number kind op args axes reduced dtype attrs parts origin users result state space loopable size bytes weight reads hint once chunk"
     ).split()
 
     number: int
@@ -97,6 +98,8 @@ class Node:
         self.result = False  # leaves the program
         self.state = ""  # the state that it becomes
         self.hint = ""
+        self.once = False  # no call changes it
+        self.chunk: AxisId | None = None  # along which its parts lie, where turns have parts of its sum
         self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
         self._settle()
 
@@ -113,35 +116,33 @@ class Node:
         self.axes, self.args = axes, tuple([a.at(index) for a in self.args])
         self._settle()
 
-    def rekey(self, names: dict[Node, dict[AxisId, AxisId]]) -> None:
-        """Its reads once what they read has other names for its axes."""
-        if any(r.source in names for r in self.reads):
-            self.args = tuple([_rekeyed(a, names) for a in self.args])
-            parts = []
-            for p in self.parts:
-                place, guard = ({a: _rekeyed_expr(e, names) for a, e in p.place.items()}, [_rekeyed_expr(e, names) for e in p.guard])
-                parts.append(Part(p.axes, _rekeyed(p.arg, names), place, tuple(guard), p.combine))
-            self.parts = tuple(parts)
-            self._settle()
+    def reread(self, change: Callable[[Read], Read]) -> None:
+        """Puts other reads in the place of its own, those inside indices too."""
+        self.args = tuple([_reread(a, change) for a in self.args])
+        parts = []
+        for p in self.parts:
+            place, guard = {a: _reread_expr(e, change) for a, e in p.place.items()}, [_reread_expr(e, change) for e in p.guard]
+            parts.append(Part(p.axes, _reread(p.arg, change), place, tuple(guard), p.combine))
+        self.parts = tuple(parts)
+        self._settle()
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.op} {self.number}: {self.dtype.name}[{', '.join(self.axes)}]>"
 
 
-def _rekeyed(a: Arg, names: dict[Node, dict[AxisId, AxisId]]) -> Arg:
+def _reread(a: Arg, change: Callable[[Read], Read]) -> Arg:
     if type(a) is Index:
-        return Index(_rekeyed_expr(a.value, names), a.dtype)
+        return Index(_reread_expr(a.value, change), a.dtype)
     if type(a) is not Read:
         return a
-    known = names.get(a.source, {}) if type(a.source) is Node else {}
-    index = {known.get(k, k): _rekeyed_expr(e, names) for k, e in a.index.items()}
-    return Read(a.source, index, tuple([_rekeyed_expr(e, names) for e in a.guard]), a.fill)
+    index = {k: _reread_expr(e, change) for k, e in a.index.items()}
+    return change(Read(a.source, index, tuple([_reread_expr(e, change) for e in a.guard]), a.fill))
 
 
-def _rekeyed_expr(e: ExprLike, names: dict[Node, dict[AxisId, AxisId]]) -> ExprLike:
+def _reread_expr(e: ExprLike, change: Callable[[Read], Read]) -> ExprLike:
     if type(e) is int or type(e) is Idx:
         return e
-    return expr.substitute(e, lambda x: Load(_rekeyed(x.of, names)) if type(x) is Load and type(x.of) is Read else x)
+    return expr.substitute(e, lambda x: Load(_reread(x.of, change)) if type(x) is Load and type(x.of) is Read else x)
 
 
 def _reads(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
@@ -173,9 +174,11 @@ class Graph:
         self.sources: list[Value] = list(program.sources())
         self.origin: tuple[Origin, ...] = ()
         self.lengths: dict[AxisId, int | None] = {}
+        self.chunks: dict[AxisId, int] = {}  # axes that the program has not
         self.outputs: list[Any] = []
         self.state: list[tuple[str, Value, Any]] = []
         self.token: Any = None
+        self.runs: list[Value] = []  # numbers that lengths need
         for v in self.sources:
             self.at[v] = Read(v, straight(v.axes))
         for step in program.steps:
@@ -295,6 +298,7 @@ class Graph:
         if isinstance(x.source, Node):
             x.source.result = True
         self.at[v] = x
+        self.runs.append(v)
 
     def _drop(self) -> None:
         """Keeps what somebody needs, and says who reads what."""
@@ -328,9 +332,14 @@ class Graph:
             for r in n.reads:
                 if isinstance(r.source, Node):
                     at.setdefault(r.source, []).append(r)
-        if names:
-            for n in self.nodes:
-                n.rekey(names)
+
+        def rekeyed(r: Read) -> Read:
+            known = names.get(r.source, {})
+            return Read(r.source, {known.get(k, k): e for k, e in r.index.items()}, r.guard, r.fill) if known else r
+
+        for n in self.nodes:
+            if any(r.source in names for r in n.reads):
+                n.reread(rekeyed)
 
     def _asked(self, a: AxisId, reads: list[Read]) -> AxisId | None:
         """The axis at whose own index all these reads stand along a, if it is another one of the same length."""
@@ -346,12 +355,39 @@ class Graph:
         """Numbers, sizes, and who reads what."""
         guess = self.guesses()
         for k, n in enumerate(self.nodes):
-            n.number, n.users = k, []
+            n.number, n.users = 2 * k, []  # between two there is room for one that finishes a sum
             n.size = math.prod([guess[a] for a in (*n.axes, *n.reduced)])
             n.bytes = math.prod([guess[a] for a in n.axes]) * (n.dtype.bits // 8)
             for r in n.reads:
                 if isinstance(r.source, Node) and (not r.source.users or r.source.users[-1] is not n):
                     r.source.users.append(n)
+
+
+    # reductions in parts
+    def chunked(self, n: Node, parts: int) -> Node:
+        """Gives a reduction an axis of so many parts, and puts the reduction over it, which is new, behind it."""
+        chunk = self._chunk(parts)
+        f = Node("reduce", n.op, [Read(n, straight((*n.axes, chunk)))], n.axes, n.dtype, reduced=(chunk,))
+        f.number, f.origin, f.users = n.number + 1, n.origin, n.users
+        f.result, f.state, f.hint, f.once = n.result, n.state, n.hint, n.once
+        f.size, f.bytes = n.bytes // (n.dtype.bits // 8) * parts, n.bytes
+        n.chunk, n.axes, n.bytes, n.users = chunk, (*n.axes, chunk), n.bytes * parts, [f]
+        n.result, n.state = False, ""
+        for u in f.users:
+            u.reread(lambda r: Read(f, r.index, r.guard, r.fill) if r.source is n else r)
+        self.outputs = [f if x is n else x for x in self.outputs]
+        self.state = [(name, old, f if x is n else x) for name, old, x in self.state]
+        for v in self.runs:
+            x = self.at[v]
+            self.at[v] = Read(f, straight(f.axes)) if type(x) is Read and x.source is n else x
+        return f
+
+    def _chunk(self, parts: int) -> AxisId:
+        """An axis of this length that no program has."""
+        names = (AxisId("chunk" if k == 1 else f"chunk.{k}") for k in itertools.count(1))
+        made = next(a for a in names if self.chunks.get(a, parts) == parts and a not in self.program.axes)
+        self.chunks[made] = self.lengths[made] = parts
+        return made
 
 
 def dtype_of(x: Arg) -> DType:
@@ -361,7 +397,26 @@ def dtype_of(x: Arg) -> DType:
 # ---- one rule for each core op that is no scalar operation ----------------------------------------------------------------
 
 
+COUNTING = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b}
+
+
+def _counted(g: Graph, s: Step) -> Index | None:
+    """Arithmetic on indices, where nothing wraps around, is an index."""
+    args, dtype = [g.at[v] for v in s.inputs], s.result.dtype
+    if s.op not in COUNTING or dtype.kind != "int" or dtype.bits < 32 or not any(type(a) is Index for a in args):
+        return None
+    if not all(type(a) is Index or type(a) is Number for a in args):
+        return None
+    value = COUNTING[s.op](*[a.value if type(a) is Index else int(a.value) for a in args])  # type: ignore[union-attr]
+    low, high = bounds(value, g.known)
+    return Index(value, dtype) if dtype.lowest <= low and high <= dtype.highest and not any(loads(value)) else None
+
+
 def _element(g: Graph, s: Step) -> None:
+    index = _counted(g, s)
+    if index is not None:
+        g.at[s.result] = index
+        return
     attrs = {k: a for k, a in s.attrs.items() if k != "dtype"}
     g.at[s.result] = r = g.elem(s.op, *[g.at[v] for v in s.inputs], axes=s.result.axes, dtype=s.result.dtype, **attrs)
     r.source.hint = s.result.hint

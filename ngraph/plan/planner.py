@@ -43,7 +43,7 @@ class _Planner:
         for group in groups:
             self.results(group)
         steps = tuple([self.step(group) for group in groups])
-        axes = {a: self.length(e) for a, e in p.axes.items()}
+        axes = {a: self.length(e) for a, e in p.axes.items()} | g.chunks
         written = {name: self.buffers[n] for name, _, n in g.state}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)

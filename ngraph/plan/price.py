@@ -6,7 +6,7 @@ Also which axes its turns may share, and which of them become loops, in what blo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ngraph.plan.kernels import Read, affine
@@ -32,18 +32,55 @@ DEAR = 5  # vector instructions above which a value is kept, not computed again
 REREAD = 8  # times that a value must be asked for again to be kept, however cheap
 SMALL = 4096  # bytes or elements that are not worth a thought
 GUARDED = 6  # times the work of a guarded read of what the same kernel computes
+GRAIN = 2048  # elements of a turn below which its own loops cost more than they share out
+CHUNKS = 16  # parts into which a reduction over loops is cut
+PANEL = 64  # elements of a contiguous axis that turns leave together
+TILE = 8  # elements that a register tile wants of an axis beside the vectors
+SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a turn: enough to be worth a thread; as much as should hang on one
 Loops = tuple[tuple[AxisId, int], ...]
+
+
+class Walk(NamedTuple):
+    """What prices ask of a read: bytes of its source, how far it goes along each of its axes, and what is contiguous.
+
+    spans   for each axis of the source: its length, and ((axis, step) ...) where the index is affine
+    flow    ((axis, elements) ...): how many elements run on along which axis
+    """
+
+    bytes: int
+    spans: tuple[tuple[int, tuple[tuple[AxisId, int], ...] | None], ...]
+    flow: tuple[tuple[AxisId, float], ...]
+
+
+class Lengths(NamedTuple):
+    """The length of each axis, a guess for those that are open."""
+
+    known: dict[AxisId, int]
+    open: frozenset[AxisId]
 
 
 class Group:
     """Nodes that may become one kernel. All lists are in the order of the nodes."""
 
-    __slots__ = ("nodes", "set", "inner", "outer", "results", "riders", "shared", "level", "stage_of", "kept", "seconds", "loops", "length")
+    __slots__ = (
+        "nodes set inner outer results riders bound shared cut cuts level stage_of kept seconds loops length open widest work".split()
+    )
 
-    def __init__(self, nodes: Iterable[Node], length: Callable[[AxisId], int]):
+    def __init__(self, nodes: Iterable[Node], lengths: Lengths):
         self.nodes = sorted(nodes, key=lambda n: n.number)
         self.set = set(self.nodes)
-        self.length = length
+        self.length, self.open = lengths.known.__getitem__, lengths.open
+        self.link()
+        self.riders = self._riders()
+        self.bound = [n for n in self.nodes if n not in self.riders]
+        self.widest = max(self.bound, key=lambda n: (n.size, -n.number))
+        self.shared, self.cut = self._shared()
+        self.work = sum([n.size * _weight(n) for n in self.nodes])
+        self.seconds, self.loops = 0.0, ()  # type: float, Loops
+        self.cuts: tuple[Node, ...] = ()  # the reductions that only turns together finish
+
+    def link(self) -> None:
+        """Who reads what, in here and from outside; what others read."""
         self.inner: list[tuple[Node, Node, Read]] = []
         self.outer: list[tuple[Node, Read]] = []
         for n in self.nodes:
@@ -53,9 +90,6 @@ class Group:
                 else:
                     self.outer.append((n, r))
         self.results = [n for n in self.nodes if n.result or not self.set.issuperset(n.users)]
-        self.riders = self._riders()
-        self.shared = self._shared()
-        self.seconds, self.loops = 0.0, ()  # type: float, Loops
 
     def _riders(self) -> set[Node]:
         """Small values that every turn may compute for itself, so that they bind no loop."""
@@ -67,19 +101,20 @@ class Group:
                     found.add(n)
         return found
 
-    def _shared(self) -> tuple[AxisId, ...]:
-        """The axes that every turn may fix: all nodes iterate over them, all reads inside are at the same index, none reduces them."""
-        bound = [n for n in self.nodes if n not in self.riders]
-        shared = set(bound[0].loopable)
-        for n in bound[1:]:
+    def _shared(self) -> tuple[tuple[AxisId, ...], tuple[AxisId, ...]]:
+        """The axes that every turn may fix: all nodes iterate over them, all reads inside are at the same index.
+
+        Apart: those that a reduction takes in whose value nobody in here reads; a turn has only a part of it.
+        """
+        shared, reduced = set(self.bound[0].loopable), set[AxisId]()
+        for n in self.bound:
             shared &= n.loopable
-        for n in bound:
-            shared.difference_update(n.reduced)
+            reduced.update(n.reduced)
         for p, _, r in self.inner:
             if p not in self.riders:
                 shared &= r.straight
-        widest = max(bound, key=lambda n: (n.size, -n.number))
-        return tuple([a for a in (*widest.axes, *widest.reduced) if a in shared])
+        order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
+        return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
 
     # levels
     def levels(self) -> None:
@@ -144,21 +179,55 @@ class Group:
             a not in o.axes and a not in shared and self.length(a) >= REREAD for o in p.reads if o.source not in self.set for a in n.axes
         )
 
-    def part(self, axes: Iterable[AxisId], fixed: dict[AxisId, int]) -> int:
+    def part(self, axes: Iterable[AxisId], fixed: Mapping[AxisId, int]) -> int:
         """Elements along these axes in one turn."""
         n = 1
         for a in axes:
             n *= fixed[a] if a in fixed else self.length(a)
         return n
 
+    def walk(self, r: Read) -> Walk:
+        """What is known of a read, found once."""
+        if r.walk is None:
+            axes = r.source.axes
+            spans = []
+            for a in axes:
+                form = affine(r.index[a])
+                spans.append((self.length(a), None if form is None else tuple([(x, abs(k)) for x, k in form[0].items()])))
+            size = math.prod([n for n, _ in spans]) * (r.source.dtype.bits // 8)
+            r.walk = Walk(size, tuple(spans), tuple(self._flow(r)))
+        return r.walk
+
+    def _flow(self, r: Read) -> Iterable[tuple[AxisId, float]]:
+        """The axes along which a read walks its source's last one, and how many elements; a step of k counts as the k-th part of it."""
+        axes = r.source.axes
+        form = affine(r.index[axes[-1]]) if axes and axes[-1] in r.index else None
+        for a, k in form[0].items() if form else ():
+            if 0 < k <= 4:
+                yield a, self.part(r.axes, {}) * min(1.0, self.length(a) / LANES) / k
+
+    def touched(self, r: Read, fixed: Mapping[AxisId, int]) -> int:
+        """Bytes of its source that a read needs in one turn."""
+        n, whole = 1, True
+        for length, moves in self.walk(r).spans:
+            if moves is None:
+                n *= length
+                whole = False
+                continue
+            far = 1
+            for a, k in moves:
+                far += k * ((fixed[a] if a in fixed else self.length(a)) - 1)
+            n *= far if far < length else length
+        if not whole:
+            n = min(n, self.part(r.axes, fixed))
+        return n * (r.source.dtype.bits // 8)
+
 
 def vector_axis(g: Group) -> AxisId | None:
     """The axis along which most bytes are contiguous."""
     score: dict[AxisId, float] = {}
     for _, r in g.outer:
-        if r.flow is None:
-            r.flow = tuple(_flow(g, r))
-        for a, elements in r.flow:
+        for a, elements in g.walk(r).flow:
             score[a] = score.get(a, 0) + elements
     for n in g.results:
         if n.axes:
@@ -167,83 +236,116 @@ def vector_axis(g: Group) -> AxisId | None:
     return max(score, key=lambda a: score[a]) if score else None
 
 
-def _flow(g: Group, r: Read) -> Iterable[tuple[AxisId, float]]:
-    """The axes along which a read walks its source's last one, and how many elements; a step of k counts as the k-th part of it."""
-    axes = r.source.axes
-    form = affine(r.index[axes[-1]]) if axes and axes[-1] in r.index else None
-    for a, k in form[0].items() if form else ():
-        if 0 < k <= 4:
-            yield a, g.part(r.axes, {}) * min(1.0, g.length(a) / LANES) / k
+class _Choice:
+    """Which shared axes become loops, in what blocks: for locality first, then so that there are turns enough to share out."""
 
+    def __init__(self, g: Group, m: Machine, cut: tuple[AxisId, ...]):
+        self.g, self.m, self.cut = g, m, cut
+        self.loops: dict[AxisId, int] = {}
+        self.turns = self.chunks = 1
+        self.crossing = [n for n in g.kept if n.kind != "join" and not n.result]
+        fed = {r.source for n in g.nodes if n.kind == "reduce" for r in n.reads}
+        self.heavy = [r for n, r in g.outer if (n in fed or n.kind == "reduce") and g.walk(r).bytes > SMALL // 2]
+        self.v = vector_axis(g)
+        self.last = {n.axes[-1] for n in g.results if n.axes} | {r.source.axes[-1] for r in self.heavy if r.source.axes}
 
-def choose_loops(g: Group, m: Machine) -> tuple[Loops, int]:
-    """Which shared axes become loops, in what blocks; and the bytes of a turn's Locals."""
-    g.levels()
-    crossing = [n for n in g.kept if n.kind != "join" and not n.result]
-    v = vector_axis(g)
-    fed = {r.source for n in g.nodes if n.kind == "reduce" for r in n.reads}
-    heavy = [r for n, r in g.outer if (n in fed or n.kind == "reduce") and size_of(g, r) > SMALL // 2]
-    clean = [a for a in g.shared if all(a in r.axes for r in heavy)]
-    rest = [a for a in g.shared if a not in clean]
-    loops: dict[AxisId, int] = {}
+    def take(self, a: AxisId, block: int) -> None:
+        """Makes a loop of an axis, if that makes turns."""
+        n = self.g.length(a)
+        if a in self.cut:
+            most = max(CHUNKS, 4 * self.m.cores) // self.chunks
+            block = max(block, -(-n // most)) if most else n
+        if block < n:
+            self.loops[a] = block
+            self.turns *= -(-n // block)
+            if a in self.cut:
+                self.chunks *= -(-n // block)
 
-    def turns() -> int:
-        return math.prod([-(-g.length(a) // b) for a, b in loops.items()])
+    def locals(self) -> int:
+        return sum([4 * self.g.part(n.axes, self.loops) for n in self.crossing])
 
-    def locals_() -> int:
-        return sum(4 * g.part(n.axes, loops) for n in crossing)
+    def wanted(self) -> int:
+        """Turns that the work is worth."""
+        g, m = self.g, self.m
+        moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
+        seconds = max(g.work / m.speed, moved / m.memory)
+        return math.ceil(max(min(4 * m.cores, seconds / SHARE), seconds / PIECE))
 
-    small = sum(n.size * max(n.weight, 1) for n in g.nodes) < SMALL
-    if not small:
+    def choose(self) -> None:
+        g, m = self.g, self.m
+        if g.work < SMALL:
+            return
+        want = self.wanted()
+        axes = [a for a in (*g.shared, *g.cut) if a in g.shared or a in self.cut]
+        axes.sort(key=[*g.widest.axes, *g.widest.reduced].index)
+        clean = [a for a in axes if all(a in r.axes for r in self.heavy)]
+        rest = [a for a in axes if a not in clean]
         for a in clean:
-            if a != v and g.length(a) > 1 and (crossing or turns() < 32):
-                loops[a] = 1
-        if v in clean and crossing and g.length(v) > 64:
-            loops[v] = 64
-        rest += [v] if v in clean and v not in loops else []
-        if turns() < m.cores and rest:
-            last = {n.axes[-1] for n in g.results if n.axes} | {r.source.axes[-1] for r in heavy if r.source.axes}
-
-            def loss(a: AxisId) -> tuple[bool, int, bool]:
-                lacking = sum(size_of(g, r) for r in heavy if a not in r.axes)
-                return (a in last and g.length(a) < 16 * m.cores, lacking, g.length(a) < 2 * m.cores)
-
-            a = min(rest, key=loss)
-            loops[a] = block(g.length(a), m.cores if heavy else 4 * m.cores, 16 if a == v else 1)
+            if a != self.v and g.length(a) > 1 and (self.crossing or self.turns < want):
+                self.take(a, self.grain(a))
+        v = self.v
+        if v in clean:
+            if self.crossing and g.length(v) > PANEL and self.locals() > m.l1:
+                self.take(v, PANEL)
+            elif v not in self.loops:
+                rest.append(v)
+        while self.turns < want and rest:
+            a = min(rest, key=self.loss)
             rest.remove(a)
-    for a in rest:
-        if a != v and locals_() > m.l2 // 3 and g.length(a) > 32:
-            loops[a] = 32
-    return tuple([(a, b) for a, b in loops.items() if b < g.length(a)]), locals_()
+            self.take(a, self.block(a, -(-want // self.turns), rest))
+        for a in rest:
+            if a != v and self.locals() > m.l2 // 3 and g.length(a) > 32:
+                self.take(a, 32)
 
+    def grain(self, a: AxisId) -> int:
+        """Single steps, or so many at once that a turn is worth its start."""
+        elements = self.g.widest.size // self.turns
+        return min(-(-GRAIN * self.g.length(a) // max(elements, 1)), self.g.length(a)) if elements < GRAIN * self.g.length(a) else 1
 
-def block(length: int, pieces: int, of: int) -> int:
-    """The length of one of about so many pieces, a multiple of `of`."""
-    each = -(-length // pieces)
-    return max(-(-each // of) * of, 1)
+    def loss(self, a: AxisId) -> tuple[bool, int]:
+        """What is read again, or stored in parts, if an axis is cut."""
+        g = self.g
+        lacking = sum([g.walk(r).bytes for r in self.heavy if a not in r.axes])
+        if a in self.cut:
+            lacking += sum([4 * n.bytes for n in g.nodes if a in n.reduced])
+        return a in self.last and g.length(a) < 2 * PANEL, lacking
 
-
-def size_of(g: Group, r: Read) -> int:
-    """The bytes of what a read reads from."""
-    n = r.source.dtype.bits // 8
-    for a in r.source.axes:
-        n *= g.length(a)
-    return n
+    def block(self, a: AxisId, pieces: int, rest: list[AxisId]) -> int:
+        """The length of one of about so many pieces: whole panels of a contiguous axis, else what leaves a register tile its rows."""
+        n = self.g.length(a)
+        each = -(-n // pieces)
+        if a in self.last or a == self.v:
+            step = PANEL if n >= 2 * PANEL * self.m.cores else LANES
+            return -(-each // step) * step
+        if a not in self.cut and self.heavy and not any(x != self.v and self.g.length(x) >= TILE for x in self.g.widest.axes if x not in self.loops and x != a):
+            each = max(each, TILE)
+        return next((k for k in range(each, min(2 * each, n + 1)) if n % k == 0), each)
 
 
 def price(g: Group, m: Machine) -> Group:
-    """Fills in the loops and the seconds that the group takes as one kernel."""
-    loops, local = choose_loops(g, m)
-    fixed = dict(loops)
-    turns = math.prod([-(-g.length(a) // b) for a, b in loops])
+    """Fills in the loops and the seconds that the group takes as one kernel, its reductions cut into parts if that pays."""
+    g.levels()
+    _price(g, m, ())
+    if g.cut:
+        before = g.seconds, g.loops, g.cuts
+        _price(g, m, g.cut)
+        if not g.cuts or g.seconds >= before[0]:
+            g.seconds, g.loops, g.cuts = before
+    return g
+
+
+def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
+    choice = _Choice(g, m, cut)
+    choice.choose()
+    fixed, turns, local = choice.loops, choice.turns, choice.locals()
     sources: dict[object, list[tuple[Node, Read]]] = {}
     for n, r in g.outer:
         sources.setdefault(r.source, []).append((n, r))
-    parts = {s: max([g.part(r.axes, fixed) for _, r in reads]) * (reads[0][1].source.dtype.bits // 8) for s, reads in sources.items()}
+    parts = {s: max([g.touched(r, fixed) for _, r in reads]) for s, reads in sources.items()}
     foot = sum(parts.values()) + local
-    traffic = again = 0.0
+    traffic = again = anew = 0.0
     for s, reads in sources.items():
-        size = size_of(g, reads[0][1])
+        size = max([g.touched(r, {}) for _, r in reads])
         passes = len({g.level[n] // 2 for n, _ in reads})
         if foot > m.l2:
             traffic += size * passes
@@ -252,18 +354,19 @@ def price(g: Group, m: Machine) -> Group:
             again += size * (passes - 1)
         once_each = parts[s] * turns
         if once_each > size > m.l1:
-            again += once_each - size
-    traffic += 2 * sum([n.bytes for n in g.results])
+            anew += once_each - size
+    cuts = tuple([n for n in g.nodes if any(a in fixed for a in n.reduced)]) if cut else ()
+    traffic += sum([n.bytes * (3 * choice.chunks if n in cuts else 2) for n in g.results])
     if local > m.l2:
         traffic += 3 * local * turns
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}
-    work = sum([n.size * _weight(n) * (GUARDED if n in guarded else 1) for n in g.nodes])
-    ways = min(m.cores, turns)
-    seconds = traffic / (m.memory if traffic > m.l3 else m.cache) + again / m.cache + work / m.speed / ways + m.launch
-    if ways < m.cores:
+    work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
+    ways = m.cores * turns / (turns + m.cores - 1)
+    seconds = traffic / (m.memory if traffic > m.l3 else m.cache) + again / m.cache + m.launch
+    seconds += max(work / m.speed / ways, anew / m.cache)
+    if turns < m.cores:
         seconds += traffic / m.cache
-    g.loops, g.seconds = loops, seconds
-    return g
+    g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
 
 
 def _weight(n: Node) -> float:

@@ -40,7 +40,7 @@ class _Draft:
 class _Stages:
     def __init__(self, g: Group, buffers: Mapping[Any, Buffer]):
         self.g, self.buffers = g, buffers
-        self.fixed = {a for a, b in g.loops if b == 1}
+        self.fixed = {a for a, b in g.loops if b == 1} | {n.chunk for n in g.cuts}
         self.home: dict[Node, Buffer] = {}  # what stages so far have stored
         self.drafts: list[_Draft] = []
         self.locals = 0
@@ -125,6 +125,14 @@ class _Stages:
                     found.append(n)
         return found
 
+    def part_of(self, n: Node) -> ExprLike:
+        """The number of the part of a reduction that a turn has: that of its block along the loops that the reduction takes in."""
+        part: ExprLike = 0
+        for a, b in self.g.loops:
+            if a in n.reduced:
+                part = part * -(-self.g.length(a) // b) + (Idx(a) if b == 1 else Idx(a) // b)
+        return part
+
     def target(self, n: Node) -> Buffer:
         """Where a node's value goes."""
         if n in self.buffers:
@@ -165,7 +173,10 @@ class _Lines:
 
     def put(self, n: Node, line: int, written: dict[Node, Buffer]) -> Store:
         written[n] = target = self.owner.target(n)
-        return Store(line, target, straight(target.axes))
+        index = straight(target.axes)
+        if n.chunk is not None:
+            index[n.chunk] = self.owner.part_of(n)
+        return Store(line, target, index)
 
     def put_part(self, n: Node, part: Part, written: dict[Node, Buffer]) -> Store:
         target = self.owner.home.get(n) or self.owner.target(n)

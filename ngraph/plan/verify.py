@@ -61,7 +61,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
                 yield f"stage {k} reads {r.source!r} without an index for each axis"
         for a in space & fixed:
             yield f"stage {k} has the axis {a}, which is a loop"
-        yield from (f"stage {k}: {c}" for c in _lines(stage, fixed))
+        yield from (f"stage {k}: {c}" for c in _lines(stage, fixed, {a for a, _ in kernel.loops}))
         for s in stage.to:
             if s.target.home in ("input", "constant"):
                 yield f"stage {k} stores into {s.target!r}"
@@ -79,7 +79,7 @@ def _changing(step: PlanStep, inputs: Iterable[Buffer], written: set[Buffer]) ->
     yield from (f"it fills {b!r}" for b in step.targets if b.home not in ("arena", "once", "run"))
 
 
-def _lines(stage: Stage, fixed: set[AxisId]) -> Iterator[str]:
+def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str]:
     """Lines use lines before them, of their own side of the reduction; indices move along the axes there are."""
     border = len(stage.before)
     for n, line in stage.lines():
@@ -95,7 +95,7 @@ def _lines(stage: Stage, fixed: set[AxisId]) -> Iterator[str]:
         if not 0 <= c.line < border:
             yield f"an accumulator combines line {c.line}, which is none of those before"
     for s in stage.to:
-        reach = fixed | {*stage.free, *(stage.reduced if s.line < border else ())}
+        reach = fixed | {*stage.free, *(stage.reduced if s.line < border else loops)}
         yield from _outside(f"the store into {s.target.name}", [*s.index.values(), *s.guard], reach)
 
 
