@@ -10,6 +10,7 @@ from ngraph.op_graph.expr import Expr, ExprLike, Run
 from ngraph.passes.specialise import specialise
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
+from ngraph.plan.layout import settle
 from ngraph.plan.memory import lay_out, may_replace
 from ngraph.plan.nodes import Constant, Graph
 from ngraph.plan.price import Group, Machine
@@ -39,14 +40,17 @@ class _Planner:
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
+        settle(g)
         groups = fuse(g, self.machine)
         for group in groups:
             self.results(group)
-        steps = tuple([self.step(group) for group in groups])
+        steps = tuple([self.step(group) for group in groups if not group.nodes[0].once])
+        once = tuple([self.step(group) for group in groups if group.nodes[0].once])
         axes = {a: self.length(e) for a, e in p.axes.items()} | g.chunks
         written = {name: self.buffers[n] for name, _, n in g.state}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
+        made.once = once
         made.token_out = None if g.token is None else self.buffers[g.token]
         _in_place(made)
         return lay_out(made)
@@ -62,6 +66,8 @@ class _Planner:
             if n.kind == "routine":
                 continue
             home = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
+            if n.once and any(not u.once for u in n.users):
+                home = "once"
             self.buffer(n, n.hint, n.axes, n.dtype, home)
         for _, r in group.outer:
             if type(r.source) is Constant and r.source not in self.buffers:

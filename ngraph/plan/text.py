@@ -62,7 +62,7 @@ class _PlanPrinter(_Printer):
         out = [f"axis {self.axis(a)}" + ("" if n == Len(a) else f" = {self.whole_number(n)}") for a, n in p.axes.items()]
         out += [self.buffer(b) for b in p.buffers]
         for when, of in WHEN.items():
-            out += [when] if p.once or p.start else []
+            out += [when] if getattr(p, of) and (p.once or p.start) else []
             for step in getattr(p, of):
                 out += self.kernel(step) if type(step) is Kernel else [self.routine(step)]
         out += [f"{what} {self.names_of(which)}" for what, which in (("inputs", p.inputs), ("outputs", p.outputs)) if which]
