@@ -1,10 +1,13 @@
 """The house stands as it was drawn: rooms import downwards only, late imports are of optional packages, no room is the house."""
 
+import inspect
+import re
 import subprocess
 import sys
 
 import pytest
 
+import ngraph
 from ngraph.tools import rooms
 
 
@@ -14,6 +17,19 @@ def test_a_room_imports_only_rooms_below_it():
 
 def test_every_room_has_its_place():
     assert {room for _, room in rooms.files()} - {""} <= set(rooms.ORDER)
+
+
+def test_every_room_has_its_line_in_the_essay():
+    words = set(re.findall(r"\w+", ngraph.__doc__))
+    assert {room for _, room in rooms.files()} - {""} <= words
+
+
+def test_public_names_are_listed():
+    """`from ngraph import *` and type checkers see the same names; the rooms behind them stay out."""
+    public = {n for n, x in vars(ngraph).items() if not n.startswith("_") and not inspect.ismodule(x)}
+    assert sorted(ngraph.__all__, key=lambda n: (n.lower(), n)) == ngraph.__all__
+    assert set(ngraph.__all__) == public | {"testing", "transformers", "types"}
+    assert [n for n in ngraph.__all__ if callable(getattr(ngraph, n)) and not (getattr(ngraph, n).__doc__ or "").strip()] == []
 
 
 def test_functions_import_only_optional_packages():

@@ -113,6 +113,7 @@ def as_op(x: Any) -> Op:
 
 
 def as_ops(xs: Any) -> tuple[Op, ...]:
+    """Each of them as an op, as `as_op` makes it."""
     return tuple(as_op(x) for x in xs)
 
 
@@ -411,25 +412,34 @@ compare: OpDef = elementwise(
 )
 
 
+def _truth(truth: Op, dtype: Any) -> Op:
+    """Of this dtype, as programs want it that count with comparisons."""
+    return truth if dtype is None else cast(truth, dtype)
+
+
 def equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """x = y as bool (`==` between ops compares identity)."""
-    return compare(x, y, kind="eq")
+    """x = y, as bool or as 0 and 1 of `dtype` (`==` between ops compares identity)."""
+    return _truth(compare(x, y, kind="eq"), dtype)
 
 
 def less(x: Any, y: Any, dtype: Any = None) -> Op:
-    return compare(x, y, kind="lt")
+    """x < y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    return _truth(compare(x, y, kind="lt"), dtype)
 
 
 def less_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    return compare(x, y, kind="le")
+    """x <= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    return _truth(compare(x, y, kind="le"), dtype)
 
 
 def greater(x: Any, y: Any, dtype: Any = None) -> Op:
-    return compare(y, x, kind="lt")
+    """x > y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    return _truth(compare(y, x, kind="lt"), dtype)
 
 
 def greater_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    return compare(y, x, kind="le")
+    """x >= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    return _truth(compare(y, x, kind="le"), dtype)
 
 
 def _shift(x: np.ndarray, y: np.ndarray, left: bool) -> np.ndarray:
@@ -581,9 +591,16 @@ relu: OpDef = composite(
     smooth=False,
     onnx="Relu",
 )
-not_equal: OpDef = composite(
+not_equal_record: OpDef = composite(
     "not_equal", "x differs from y, as bool.", np.not_equal, lambda x, y: logical_not(equal(x, y)), arity=2, kinds=ALL, result=dtypes.bool_
 )
+
+
+def not_equal(x: Any, y: Any, dtype: Any = None) -> Op:
+    """Whether x differs from y, as bool or as 0 and 1 of `dtype`; True at NaN."""
+    return _truth(not_equal_record(x, y), dtype)
+
+
 logical_not: OpDef = composite(
     "logical_not", "True where x is False.", np.logical_not, lambda x: bitwise(x, True, kind="xor"), kinds=("bool",), onnx="Not"
 )
@@ -600,10 +617,12 @@ stop_gradient.attrs["no_gradient_check"] = "its gradient is 0 by definition, not
 
 
 def logical_and(x: Any, y: Any) -> Op:
+    """True where both are; numbers count as true unless they are 0."""
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="and")
 
 
 def logical_or(x: Any, y: Any) -> Op:
+    """True where one of them is; numbers count as true unless they are 0."""
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="or")
 
 
