@@ -1,0 +1,426 @@
+"""Routines of a plan as code of the kernels' interface: running values, sorting, where something holds, copies.
+
+`emit_routine` gives one or several kernels, which run one after another; "temp" buffers among theirs lie wherever the caller has room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from ngraph.codegen.forms import Whole, apply, plus, register, times
+from ngraph.codegen.kernel import KernelCode, KernelText
+from ngraph.codegen.math import emit
+from ngraph.codegen.sorting import room, sort_row
+from ngraph.codegen.text import Value, Writer, constant
+from ngraph.errors import UnsupportedError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Bin, ExprLike, Len, leaves
+from ngraph.plan.kernels import Buffer, Kernel, Plan, Routine, loads
+from ngraph.program.program import AxisId
+from ngraph.targets import Target
+
+PIECE = 4096  # elements of a running sum that are added up before what came before is added
+PIECES = 256  # at most
+COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
+IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
+
+
+def emit_routine(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+    """The kernels of a routine. Raises UnsupportedError for what is no routine of generated code: effects, and control flow."""
+    if routine.op not in WRITERS:
+        raise UnsupportedError(f"{routine.op} is no routine of generated code")
+    return WRITERS[routine.op](plan, routine, target)
+
+
+class RoutineText(KernelText):
+    """A kernel written by hand: its body is a function of a turn's number."""
+
+    def __init__(self, plan: Plan, buffers: Sequence[Buffer], target: Target):
+        super().__init__(plan, Kernel((), ()), target)
+        self.buffers = tuple(buffers)
+        self.slots = {b: k for k, b in enumerate(self.buffers)}
+
+    def written(self, turns: ExprLike, turn: Callable[[Value], None], scratch: ExprLike = 0) -> KernelCode:
+        """The kernel whose turns are these; `self.memory` is the thread's scratch."""
+
+        def body(args: str, first: str, last: str, memory: str) -> None:
+            self.args, self.memory = args, memory
+            for b in self.buffers:
+                self.pointer(b)
+                self.strides(b)
+            for leaf in (*leaves(turns), *leaves(scratch)):
+                self.length(leaf.of)
+            limits = Value(first, dtypes.int64), Value(last, dtypes.int64)
+            self.w.loop(*limits, 1, [], silent(turn))
+
+        self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), body)
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, scratch)
+
+    def open(self, a: AxisId) -> ExprLike:
+        """The length of an axis as an expression over arguments; before there are any, too."""
+        try:
+            return self.plan.length(a)
+        except LookupError:
+            return Len(a)
+
+    def count(self, axes: Sequence[AxisId]) -> ExprLike:
+        """How many places these axes have together, over arguments."""
+        n: ExprLike = 1
+        for a in axes:
+            n = n * self.open(a)
+        return n
+
+    def unflatten(self, t: Value, axes: Sequence[AxisId]) -> dict[AxisId, Whole]:
+        """The index along each axis at a flat place, row by row."""
+        rest: Whole = t
+        found: dict[AxisId, Whole] = {}
+        for k, a in reversed(list(enumerate(axes))):
+            n = register(self.length(a))
+            found[a] = self.w.op("urem", register(rest), n) if k else rest
+            rest = self.w.op("udiv", register(rest), n) if k else rest
+        return found
+
+    def along(self, b: Buffer, a: AxisId, at: Whole) -> Whole:
+        """What an index along one axis adds to the place in a buffer, in elements."""
+        w = self.w
+        total: Whole = 0
+        for (axis, div, mod), stride in zip(b.dims, self.strides(b), strict=True):
+            if axis == a:
+                digit = at if div == 1 else apply(w, "//", at, div)
+                digit = digit if mod is None else apply(w, "%", digit, mod)
+                total = plus(w, total, times(w, digit, stride))
+        return total
+
+    def offset(self, b: Buffer, index: Mapping[AxisId, Whole]) -> Whole:
+        """The place in a buffer, in elements; axes that it has not do not count."""
+        total: Whole = 0
+        for a, at in index.items():
+            total = plus(self.w, total, self.along(b, a, at))
+        return total
+
+    def address(self, b: Buffer, offset: Whole, base: str | None = None) -> str:
+        return self.w.at(base or self.pointer(b), offset, b.dtype)
+
+
+def silent(body: Callable[..., None]) -> Callable[..., list[Value]]:
+    """A body that carries nothing."""
+
+    def run(*values: Value) -> list[Value]:
+        body(*values)
+        return []
+
+    return run
+
+
+def _unit(b: Buffer) -> AxisId | None:
+    """The axis along which elements are neighbours."""
+    if not b.dims or (b.strides is not None and b.strides[-1] != 1):
+        return None
+    axis, div, mod = b.dims[-1]
+    alone = div == 1 and mod is None and sum(a == axis for a, _, _ in b.dims) == 1
+    return axis if alone else None
+
+
+# ---- running values ------------------------------------------------------------------------------------------------------
+
+
+def _wide(d: DType) -> DType:
+    """The dtype that running values of `d` are kept in."""
+    if d.kind == "bool":
+        return dtypes.uint8
+    return dtypes.float32 if d.is_float and d.bits == 16 else d
+
+
+class _Running:
+    """What all forms of a running value share: loading, combining, storing."""
+
+    def __init__(self, plan: Plan, routine: Routine, target: Target, *more: Buffer):
+        self.x, self.y = routine.inputs[0], routine.results[0]
+        self.t = RoutineText(plan, (self.x, self.y, *more), target)
+        self.w, self.target = self.t.w, target
+        self.kind, self.axis = routine.attrs["kind"], routine.attrs["axis"]
+        self.exclusive, self.reverse = routine.attrs["exclusive"], routine.attrs["reverse"]
+        self.dtype = _wide(self.x.dtype)
+
+    def both(self, a: Value, b: Value) -> Value:
+        return emit(self.w, COMBINE[self.kind], [a, b])
+
+    def nothing(self, lanes: int) -> Value:
+        """What combines with anything and leaves it as it is."""
+        edge = self.dtype.lowest if self.kind == "max" else self.dtype.highest
+        number = IDENTITY.get(self.kind, edge)
+        return constant(number if self.dtype.is_float else int(number), self.dtype, lanes)
+
+    def first(self, lanes: int) -> Value:
+        """What a running value starts from: 0 where that is seen."""
+        return constant(0, self.dtype, lanes) if self.exclusive and self.kind == "add" else self.nothing(lanes)
+
+    def load(self, pointer: str, lanes: int, mask: Value | None = None) -> Value:
+        return self.cast(self.w.load(pointer, self.x.dtype, lanes, mask=mask), self.dtype)
+
+    def store(self, v: Value, pointer: str, mask: Value | None = None) -> None:
+        self.w.store(self.cast(v, self.y.dtype), pointer, mask=mask)
+
+    def cast(self, v: Value, dtype: DType) -> Value:
+        return v if v.dtype is dtype else emit(self.w, "cast", [v], {"dtype": dtype})
+
+    def back(self, n: Whole, p: Whole, units: int = 1) -> Whole:
+        """Where the places from `p` on lie, in the order of running."""
+        return apply(self.w, "-", apply(self.w, "-", n, units), p) if self.reverse else p
+
+
+def _cumulate(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+    unit = _unit(routine.results[0])
+    if unit == _unit(routine.inputs[0]) and unit not in (None, routine.attrs["axis"]):
+        return (_Beside(plan, routine, target, unit).code(),)
+    serial = _Along(plan, routine, target)
+    n, rows = serial.t.open(serial.axis), serial.t.count(serial.rows)
+    size = _piece(serial.w, n) if type(n) is int else 0
+    if type(n) is type(rows) is type(size) is int and n > size and rows * 2 < target.cores:  # two passes pay from three cores on
+        pieces = -(-n // size)
+        totals = Buffer("totals", (), serial.dtype, "temp")
+        totals.strides, totals.bytes = (), rows * pieces * serial.dtype.bits // 8
+        return (
+            _Along(plan, routine, target, totals).totals(rows, pieces),
+            _Along(plan, routine, target, totals).pieces(rows, pieces),
+        )
+    return (serial.code(),)
+
+
+class _Beside(_Running):
+    """Along one axis, for many places of another side by side in vectors."""
+
+    def __init__(self, plan: Plan, routine: Routine, target: Target, unit: AxisId):
+        super().__init__(plan, routine, target)
+        self.unit, self.lanes = unit, target.lanes(self.dtype.bits)
+        n = self.t.open(unit)
+        self.units = 4 if type(n) is not int else max(1, min(4, n // self.lanes))
+        self.others = [a for a in self.x.axes if a not in (unit, self.axis)]
+
+    def code(self) -> KernelCode:
+        width = self.units * self.lanes
+        blocks = (self.t.open(self.unit) + (width - 1)) // width
+        return self.t.written(self.t.count(self.others) * blocks, self.turn)
+
+    def turn(self, t: Value) -> None:
+        w, width = self.w, self.units * self.lanes
+        n = self.t.length(self.unit)
+        blocks = apply(w, "//", plus(w, n, width - 1), width)
+        index = self.t.unflatten(w.op("udiv", t, register(blocks)), self.others)
+        start = times(w, w.op("urem", t, register(blocks)), width)
+        left = register(apply(w, "-", n, start))
+        places = [self.t.address(b, plus(w, self.t.offset(b, index), start)) for b in (self.x, self.y)]
+        full = w.op("icmp sge", left, constant(width, dtypes.int64), dtype=dtypes.bool_)
+        if type(n) is int and n % width == 0:
+            return self.column(places, self.units, None)
+        w.when(full, [], silent(lambda: self.column(places, self.units, None)), rare=False)
+
+        def rest(j: Value) -> list[Value]:
+            mask = w.tail(w.op("sub", left, j), self.lanes)
+            self.column([w.at(p, j, b.dtype) for p, b in zip(places, (self.x, self.y), strict=True)], 1, mask)
+            return []
+
+        w.loop(0, w.select(full, constant(0, dtypes.int64), left), self.lanes, [], rest)
+
+    def column(self, places: Sequence[str], units: int, mask: Value | None) -> None:
+        """So many vectors side by side, from the first place along the axis to the last."""
+        w, t, n = self.w, self.t, self.t.length(self.axis)
+
+        def step(p: Value, *carried: Value) -> list[Value]:
+            q = self.back(n, p)
+            sources, targets = [t.address(b, t.along(b, self.axis, q), at) for b, at in zip((self.x, self.y), places, strict=True)]
+            values = [self.load(w.at(sources, k * self.lanes, self.x.dtype), self.lanes, mask) for k in range(units)]
+            after = [self.both(c, v) for c, v in zip(carried, values, strict=True)]
+            for k, v in enumerate(carried if self.exclusive else after):
+                self.store(v, w.at(targets, k * self.lanes, self.y.dtype), mask)
+            return after
+
+        w.loop(0, n, 1, [self.first(self.lanes)] * units, step)
+
+
+def _piece(w: Writer, n: Whole) -> Whole:
+    """How many places along a row of n are added up before what came before is added: the order of a sum depends on n alone."""
+    share = apply(w, "//", plus(w, n, PIECES * PIECE - 1), PIECES * PIECE)
+    return times(w, apply(w, "max", share, 1), PIECE)
+
+
+class _Along(_Running):
+    """Along the axis of the vectors: a vector at a time, by shuffles within it; long rows in pieces, which several threads may share."""
+
+    def __init__(self, plan: Plan, routine: Routine, target: Target, totals: Buffer | None = None):
+        super().__init__(plan, routine, target, *([] if totals is None else [totals]))
+        dense = _unit(self.x) == _unit(self.y) == self.axis
+        self.lanes, self.between = target.lanes(self.dtype.bits) if dense else 1, totals
+        self.rows = [a for a in self.x.axes if a != self.axis]
+
+    def code(self) -> KernelCode:
+        """One turn for each row."""
+
+        def turn(t: Value) -> None:
+            w, places, n = self.w, self.row(t), self.t.length(self.axis)
+            size = _piece(w, n)
+            if type(n) is int and type(size) is int and n <= size:
+                self.run(places, 0, n, None)
+                return
+            count = apply(w, "//", plus(w, n, apply(w, "-", size, 1)), size)
+
+            def piece(k: Value, base: Value) -> list[Value]:
+                return [self.both(base, self.part(places, k, size, n, base))]
+
+            w.loop(0, count, 1, [self.nothing(1)], piece)
+
+        return self.t.written(self.t.count(self.rows), turn)
+
+    def totals(self, rows: int, pieces: int) -> KernelCode:
+        """The first pass over rows that several threads share: what each piece but the last comes to."""
+
+        def turn(t: Value) -> None:
+            w, n = self.w, self.t.length(self.axis)
+            row, k = (w.op(op, t, constant(pieces - 1, dtypes.int64)) for op in ("udiv", "urem"))
+            total = self.part(self.row(row), k, _piece(w, n), n, None, store=False)
+            assert self.between is not None
+            w.store(total, self.t.address(self.between, plus(w, times(w, row, pieces), k)))
+
+        return self.t.written(rows * (pieces - 1), turn)
+
+    def pieces(self, rows: int, pieces: int) -> KernelCode:
+        """The second pass: each piece, on top of what those before it come to."""
+
+        def turn(t: Value) -> None:
+            w, n, between = self.w, self.t.length(self.axis), self.between
+            assert between is not None
+            row, k = (w.op(op, t, constant(pieces, dtypes.int64)) for op in ("udiv", "urem"))
+            mine = self.t.address(between, times(w, row, pieces))
+
+            def more(j: Value, base: Value) -> list[Value]:
+                return [self.both(base, w.load(w.at(mine, j, between.dtype), between.dtype))]
+
+            (base,) = w.loop(0, k, 1, [self.nothing(1)], more)
+            self.part(self.row(row), k, _piece(w, n), n, base)
+
+        return self.t.written(rows * pieces, turn)
+
+    def row(self, t: Value) -> list[str]:
+        index = self.t.unflatten(t, self.rows)
+        return [self.t.address(b, self.t.offset(b, index)) for b in (self.x, self.y)]
+
+    def part(self, places: Sequence[str], k: Value, size: Whole, n: Whole, base: Value | None, store: bool = True) -> Value:
+        """A piece of a row; what it comes to."""
+        start = times(self.w, k, size)
+        stop = apply(self.w, "min", plus(self.w, start, size), n)
+        return self.run(places, start, stop, base, store)
+
+    def run(self, places: Sequence[str], start: Whole, stop: Whole, base: Value | None, store: bool = True) -> Value:
+        """Places `start` to `stop` of a row, on top of `base`; what they come to, where their number is a multiple of the lanes."""
+        w, lanes, n = self.w, self.lanes, self.t.length(self.axis)
+        onto = None if base is None else w.splat(base, lanes)
+
+        def step(p: Whole, carry: Value, left: Value | None = None) -> list[Value]:
+            q = self.back(n, p, lanes)
+            mask = None if left is None else self.flip(w.tail(left, lanes))
+            source, to = (self.t.address(b, self.t.along(b, self.axis, q), at) for b, at in zip((self.x, self.y), places, strict=True))
+            value = self.flip(self.load(source, lanes, mask))
+            s = 1
+            while s < lanes:
+                value = self.both(self.shifted(self.nothing(lanes), value, s), value)
+                s *= 2
+            value = self.both(carry, value)
+            last = w.shuffle(value, [lanes - 1] * lanes) if lanes > 1 else value
+            if self.exclusive:
+                value = self.shifted(carry, value, 1)
+            if store:
+                self.store(self.flip(value if onto is None else self.both(onto, value)), to, mask)
+            return [last]
+
+        whole = apply(w, "-", stop, apply(w, "%", apply(w, "-", stop, start), lanes))
+        (carry,) = w.loop(start, whole, lanes, [self.first(lanes)], step)
+        if lanes > 1 and (type(stop) is not int or whole != stop):
+            left = register(apply(w, "-", stop, whole))
+            some = w.op("icmp sgt", left, constant(0, dtypes.int64), dtype=dtypes.bool_)
+            w.when(some, [], lambda: step(whole, carry, left) and [])
+        return w.lane(carry, 0)
+
+    def flip(self, v: Value) -> Value:
+        """The lanes as they lie in memory, or back."""
+        return self.w.shuffle(v, range(self.lanes)[::-1]) if self.reverse and self.lanes > 1 else v
+
+    def shifted(self, before: Value, v: Value, by: int) -> Value:
+        """The lanes moved up; `before`, the same in each lane, comes in."""
+        if self.lanes == 1:
+            return before
+        return self.w.shuffle(v, [k - by if k >= by else self.lanes for k in range(self.lanes)], before)
+
+
+# ---- sort ----------------------------------------------------------------------------------------------------------------
+
+
+def _sort(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+    """One turn for each row: its keys as whole numbers in order, with the places they come from; then all is moved."""
+    key, axis = routine.inputs[0], routine.attrs["axis"]
+    t = RoutineText(plan, (*routine.inputs, *routine.results), target)
+    rows = [a for a in key.axes if a != axis]
+    n = t.open(axis)
+    if type(n) is int and n >= 1 << 32:
+        raise UnsupportedError(f"sort along {axis} of {n} elements", fix="at most 2**32 - 1 can be sorted")
+
+    def turn(number: Value) -> None:
+        w, length, index = t.w, t.length(axis), t.unflatten(number, rows)
+        place = {b: t.address(b, t.offset(b, index)) for b in t.buffers}
+
+        def element(p: Value) -> Value:
+            return w.load(t.address(key, t.along(key, axis, p), place[key]), key.dtype)
+
+        def put(to: Value, source: Value) -> None:
+            for x, y in zip(routine.inputs, routine.results, strict=True):
+                w.store(w.load(t.address(x, t.along(x, axis, source), place[x]), x.dtype), t.address(y, t.along(y, axis, to), place[y]))
+
+        sort_row(w, t.memory, length, key.dtype, routine.attrs["descending"], element, put)
+
+    each, more = room(key.dtype)
+    return (t.written(t.count(rows), turn, n * each + more),)
+
+
+# ---- compact -------------------------------------------------------------------------------------------------------------
+
+
+def _compact(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+    """Each place is written, and the next one goes behind it only where the condition held: no branch to guess wrong."""
+    (c,), (found, count) = routine.inputs, routine.results
+    axes, t = routine.attrs["axes"], RoutineText(plan, (c, found, count), target)
+
+    def turn(_: Value) -> None:
+        w = t.w
+        limit = register(t.number(capacity(plan, routine)))
+
+        def level(k: int, base: Whole, flat: Whole, filled: Value) -> Value:
+            if k == len(axes):
+                holds = w.load(t.address(c, base), dtypes.bool_)
+                fits = w.op("icmp slt", filled, limit, dtype=dtypes.bool_)
+                position = w.convert("trunc", register(flat), dtypes.int32)
+                w.when(fits, [], silent(lambda: w.store(position, w.at(t.pointer(found), filled, dtypes.int32))), rare=False)
+                return w.op("add", filled, w.convert("zext", holds, dtypes.int64))
+            n = t.length(axes[k])
+
+            def step(p: Value, filled: Value) -> list[Value]:
+                return [level(k + 1, plus(w, base, t.along(c, axes[k], p)), plus(w, times(w, flat, n), p), filled)]
+
+            return w.loop(0, n, 1, [filled], step)[0]
+
+        total = level(0, 0, 0, constant(0, dtypes.int64))
+        w.store(w.convert("trunc", total, dtypes.int32), t.pointer(count))
+
+    return (t.written(1, turn),)
+
+
+def capacity(plan: Plan, routine: Routine) -> ExprLike:
+    """The most places that `compact` fills: the bound of its axis, else as many as there are in all."""
+    length = plan.axes[routine.attrs["axis"]]
+    bounds = [e for e in (getattr(length, "a", None), getattr(length, "b", None)) if e is not None and not any(loads(e))]
+    if type(length) is Bin and length.op == "min" and bounds:
+        return bounds[0]
+    return math.prod([Len(a) for a in routine.attrs["axes"]])
+
+
+WRITERS: dict[str, Callable[[Plan, Routine, Target], tuple[KernelCode, ...]]] = {"cumulate": _cumulate, "sort": _sort, "compact": _compact}

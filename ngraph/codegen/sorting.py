@@ -1,0 +1,212 @@
+"""Sorting of one row: keys become whole numbers in the same order, then digits of eight bits are sorted, the lowest first.
+
+That is stable, takes time linear in the length and never compares; rows of a few elements are sorted by insertion. Keys of up to 32 bits
+stand in one word with the place that they come from, wider ones beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ngraph.codegen.forms import Whole, plus, register, times
+from ngraph.codegen.number import Number
+from ngraph.codegen.text import Value, Writer, constant
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
+
+FEW = 40  # elements up to which insertion is faster
+DIGIT = 8
+BINS = 1 << DIGIT
+WORD = 8  # bytes
+INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
+
+
+def room(dtype: DType) -> tuple[int, int]:
+    """Bytes of scratch that a row takes: for each element, and for all."""
+    words = 1 + (dtype.bits > 32)
+    return 2 * words * WORD, (BINS * (dtype.bits // DIGIT) + 2 * words) * WORD
+
+
+def ordinal(x: Number, descending: bool) -> Number:
+    """An unsigned number for each element, in the order of elements: zeros are equal, NaN is the highest either way."""
+    dtype = x.v.dtype
+    if dtype.kind == "bool":
+        order = x.convert("zext", dtypes.uint8)
+    elif dtype.kind == "uint":
+        order = x
+    elif dtype.kind == "int":
+        order = x.unsigned() ^ (1 << (dtype.bits - 1))
+    else:
+        sign = 1 << (dtype.bits - 1)
+        bits = x.convert("bitcast", dtypes.REGISTRY[f"uint{dtype.bits}"])
+        size = bits & (sign - 1)
+        order = size.equal(0).select(sign, ((bits & sign).differs(0)).select(~bits, bits | sign))
+        if descending:
+            order = ~order
+        return (size > INFINITY[dtype.name]).select(2 * sign - 1, order)
+    if dtype.kind == "bool" and descending:
+        return order ^ 1
+    return ~order if descending else order
+
+
+class _Row:
+    """The words of one row in scratch: a table of counts, then two arrays, each with a word before it that no key is below."""
+
+    def __init__(self, w: Writer, scratch: str, n: Whole, dtype: DType):
+        self.w, self.n, self.bits = w, n, dtype.bits
+        self.words = 1 + (dtype.bits > 32)
+        self.digits = dtype.bits // DIGIT
+        self.counts = scratch
+        self.shift = 0 if self.words == 2 else 32  # where the key stands in its word
+        self.here = constant(BINS * self.digits + self.words, dtypes.int64)
+        size = plus(w, times(w, n, self.words), self.words)
+        self.there = register(plus(w, self.here if type(size) is not int else BINS * self.digits + self.words, size))
+
+    def place(self, array: Value, k: Whole, back: int = 0) -> str:
+        w = self.w
+        at = plus(w, plus(w, array, times(w, k, self.words)), -back * self.words)
+        return w.at(self.counts, at, dtypes.uint64)
+
+    def load(self, array: Value, k: Whole, back: int = 0) -> list[Value]:
+        p = self.place(array, k, back)
+        return [self.w.load(self.w.at(p, i, dtypes.uint64), dtypes.uint64) for i in range(self.words)]
+
+    def store(self, values: Sequence[Value], array: Value, k: Whole) -> None:
+        p = self.place(array, k)
+        for i, v in enumerate(values):
+            self.w.store(v, self.w.at(p, i, dtypes.uint64))
+
+    def source(self, values: Sequence[Value]) -> Value:
+        """The place in the row that an element comes from."""
+        if self.words == 2:
+            return values[1]._replace(dtype=dtypes.int64)
+        return (Number(self.w, values[0]) & 0xFFFFFFFF).signed().v
+
+    def bin(self, key: Value, digit: int) -> str:
+        """The address of the count of elements with this digit."""
+        w = self.w
+        d = (Number(w, key) >> (self.shift + DIGIT * digit)) & (BINS - 1)
+        return w.at(self.counts, plus(w, d.signed().v, digit * BINS), dtypes.int64)
+
+    # ---- a few elements
+
+    def insert(self) -> Value:
+        """Sorts the array; where it lies then."""
+        w, here = self.w, self.here
+        self.store([constant(0, dtypes.uint64)] * self.words, here, -1)
+
+        def element(i: Value) -> list[Value]:
+            mine = self.load(here, i)
+
+            def larger(j: Value) -> Value:
+                return (Number(w, self.load(here, j, back=1)[0]) > Number(w, mine[0])).v
+
+            def move(j: Value) -> list[Value]:
+                self.store(self.load(here, j, back=1), here, j)
+                return [w.op("sub", j, constant(1, dtypes.int64))]
+
+            (j,) = w.loop_while([i], larger, move)
+            self.store(mine, here, j)
+            return []
+
+        w.loop(1, self.n, 1, [], element)
+        return here
+
+    # ---- many
+
+    def clear(self) -> None:
+        w = self.w
+        lanes = w.target.lanes(64)
+        zero = constant(0, dtypes.int64, lanes)
+
+        def some(k: Value) -> list[Value]:
+            w.store(zero, w.at(self.counts, k, dtypes.int64), align=WORD)
+            return []
+
+        w.loop(0, BINS * self.digits, lanes, [], some)
+
+    def count(self, key: Value) -> None:
+        w = self.w
+        for digit in range(self.digits):
+            p = self.bin(key, digit)
+            w.store(w.op("add", w.load(p, dtypes.int64), constant(1, dtypes.int64)), p)
+
+    def distribute(self) -> Value:
+        """Sorts by each digit that is not the same in all keys; where the array lies then."""
+        w = self.w
+        source, target = self.here, self.there
+        for digit in range(self.digits):
+            first = w.load(self.bin(self.load(source, 0)[0], digit), dtypes.int64)
+            differs = w.op("icmp ne", first, register(self.n), dtype=dtypes.bool_)
+
+            def move(source: Value = source, target: Value = target, digit: int = digit) -> list[Value]:
+                def start(k: Value, total: Value) -> list[Value]:
+                    p = w.at(self.counts, plus(w, k, digit * BINS), dtypes.int64)
+                    n = w.load(p, dtypes.int64)
+                    w.store(total, p)
+                    return [w.op("add", total, n)]
+
+                def element(k: Value) -> list[Value]:
+                    values = self.load(source, k)
+                    p = self.bin(values[0], digit)
+                    to = w.load(p, dtypes.int64)
+                    self.store(values, target, to)
+                    w.store(w.op("add", to, constant(1, dtypes.int64)), p)
+                    return []
+
+                w.loop(0, BINS, 1, [constant(0, dtypes.int64)], start)
+                w.loop(0, self.n, 1, [], element)
+                return [target, source]
+
+            source, target = w.when(differs, [source, target], move, rare=False)
+        return source
+
+
+def sort_row(
+    w: Writer,
+    scratch: str,
+    n: Whole,
+    dtype: DType,
+    descending: bool,
+    element: Callable[[Value], Value],
+    put: Callable[[Value, Value], None],
+) -> None:
+    """Sorts `element(0) … element(n - 1)` of a dtype and says `put(place, place that it comes from)` of each, in order."""
+    row = _Row(w, scratch, n, dtype)
+
+    def fill(count: bool) -> None:
+        def one(k: Value) -> list[Value]:
+            key = ordinal(Number(w, element(k)), descending)
+            if dtype.bits < 64:
+                key = key.convert("zext", dtypes.uint64)
+            place = Number(w, k).unsigned()
+            values = [key.v, place.v] if row.words == 2 else [((key << 32) | place).v]
+            row.store(values, row.here, k)
+            if count:
+                row.count(values[0])
+            return []
+
+        w.loop(0, n, 1, [], one)
+
+    def few() -> list[Value]:
+        fill(count=False)
+        return [row.insert()]
+
+    def many() -> list[Value]:
+        row.clear()
+        fill(count=True)
+        return [row.distribute()]
+
+    if type(n) is int:
+        (sorted_,) = few() if n <= FEW else many()
+    else:
+        less = w.op("icmp sle", register(n), constant(FEW, dtypes.int64), dtype=dtypes.bool_)
+        (first,) = w.when(less, [row.here], few, rare=False)
+        more = w.op("icmp sgt", register(n), constant(FEW, dtypes.int64), dtype=dtypes.bool_)
+        (sorted_,) = w.when(more, [first], many, rare=False)
+
+    def out(k: Value) -> list[Value]:
+        put(k, row.source(row.load(sorted_, k)))
+        return []
+
+    w.loop(0, n, 1, [], out)

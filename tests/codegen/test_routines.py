@@ -1,0 +1,247 @@
+"""Running values, sorting and compacting by generated code give what the records' references give: every dtype, order and length."""
+
+import ctypes
+import importlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from kernels import RUNNABLE
+
+from ngraph.codegen import jit
+from ngraph.codegen.loader import undefined_symbols
+from ngraph.codegen.routines import PIECE, WRITERS, emit_routine
+from ngraph.errors import UnsupportedError
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.opdef import REGISTRY
+from ngraph.ops import sorting  # noqa: F401  the records
+from ngraph.plan import plan
+from ngraph.plan.kernels import Routine
+from ngraph.program.interpret import interpret
+from ngraph.program.lower import lower
+from ngraph.targets import TARGETS, host
+from ngraph.testing.rules import Steps
+from ngraph.testing.samples import feed, samples, tensors
+
+plans = importlib.import_module("ngraph.plan.interpret")
+ALL = [d for d in dtypes.REGISTRY.values() if d.np is not None]
+HOST = host()
+
+
+def aligned(size):
+    """So many bytes of garbage at a multiple of 64."""
+    raw = np.full(size + 64, 0xA5, np.uint8)
+    at = -raw.ctypes.data % 64
+    return raw[at : at + size]
+
+
+def call(run, codes, target, cut):
+    """Runs kernels on the arrays of an interpreted plan, in as many ranges of turns as `cut` says."""
+
+    def number(e):
+        return int(expr.evaluate(e, lambda leaf: run.length(leaf.of)))
+
+    temporary = {}
+    for c in codes:
+        code = jit.load(c.text, target)
+        for b in c.buffers:
+            if b.home == "temp":
+                temporary.setdefault(b, aligned(b.bytes))
+        where = [(temporary.get(b) if b in temporary else run.arrays[b]).ctypes.data for b in c.buffers]
+        args = np.array([*where, *map(run.length, c.lengths), 0], np.int64)
+        scratch = aligned(number(c.scratch))
+        kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(code.address("kernel"))
+        edges = np.linspace(0, number(c.turns), cut + 1).astype(int)
+        for first, last in list(zip(edges, edges[1:], strict=False))[::-1]:
+            kernel(args.ctypes.data, int(first), int(last), scratch.ctypes.data)
+
+
+@pytest.fixture
+def native(monkeypatch):
+    """Makes the interpreter of plans run routines by generated code; a list of those that it ran."""
+    ran = []
+
+    def routine(self, step, target=HOST, cut=3):
+        if step.op not in WRITERS:
+            raise AssertionError(f"{step.op} is no routine of generated code")
+        places = {}
+        for b in step.inputs:
+            self.arrays[b] = np.ascontiguousarray(self.arrays[b])
+        for b in step.results:
+            if step.op == "compact" and b.axes:  # room for all; its length is known afterwards
+                places[b] = np.full(np.prod([self.length(a) for a in step.attrs["axes"]], dtype=int), -7, np.int32)
+                self.arrays[b] = places[b]
+            else:
+                self.place(b)
+        call(self, emit_routine(self.plan, step, self.target), self.target, cut)
+        for b, room in places.items():
+            self.arrays[b] = room[: self.length(b.axes[0])]
+        ran.append(step.op)
+
+    monkeypatch.setattr(plans._Run, "target", HOST, raising=False)
+    monkeypatch.setattr(plans._Run, "routine", routine)
+    return ran
+
+
+def same(got, want, ulp=0):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    g, w = (got, want) if got.dtype.kind in "biu" else (got.astype(np.float64), want.astype(np.float64))
+    if not ulp or got.dtype.kind in "biu":
+        np.testing.assert_array_equal(g, w)
+        return
+    eps = {2: 2.0**-7 if "b" in str(got.dtype) else 2.0**-10, 4: 2.0**-23, 8: 2.0**-52}[got.dtype.itemsize]
+    scale = np.max(np.abs(w[np.isfinite(w)]), initial=1.0)
+    np.testing.assert_allclose(g, w, rtol=ulp * eps, atol=ulp * eps * scale)
+
+
+def opened(program, lengths):
+    """The program with every axis that no other hangs on open, as if its lengths came with the call."""
+    return program.with_(axes={a: expr.Len(a) if a in lengths else n for a, n in program.axes.items()})
+
+
+KNOWN = [(r, d.name, False) for r in ("cumulate", "sort") for d in ALL] + [("compact", "float32", False)]
+OPEN = [
+    ("cumulate", "float32", True),
+    ("cumulate", "int8", True),
+    ("sort", "bfloat16", True),
+    ("sort", "int64", True),
+    ("compact", "int8", True),
+]
+
+
+@pytest.mark.parametrize(("record", "dtype", "open_"), KNOWN + OPEN)
+def test_samples(record, dtype, open_, native):
+    """Each sample of the record, with lengths known when the code is written, and with lengths that come with the call."""
+    r = REGISTRY[record]
+    source, ops = samples(r, dtypes.REGISTRY[dtype], seed=3)
+    roots = tensors(ops)
+    holes, values = feed(source, roots)
+    program = lower(roots, holes).program
+    want, _ = interpret(program, values)
+    if open_:
+        held = {a for v in program.inputs for a in v.axes}
+        program = opened(program, {a for a in held if isinstance(program.axes[a], int)})
+    got, _ = plans.interpret(plan(program), values)
+    assert set(native) == {record}
+    for g, w in zip(got, want, strict=True):
+        same(np.asarray(g), w, r.ulp if record == "cumulate" else 0)
+
+
+def draw(dtype, shape, seed=0):
+    """Ties, NaN, infinities, extremes, zeros of both signs."""
+    random = np.random.default_rng(seed)
+    if dtype.is_float:
+        values = np.round(random.normal(size=shape) * 8)
+        edges = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0])
+        return np.where(random.random(shape) < 0.2, random.choice(edges, shape), values).astype(dtype.np)
+    whole = random.integers(-100, 100, shape)
+    edges = np.array([dtype.lowest, dtype.highest, 0], dtype.np)
+    return np.where(random.random(shape) < 0.2, random.choice(edges, shape), whole.astype(dtype.np))
+
+
+def once(native, op, inputs, attrs, target=HOST, open_=(), **lengths):
+    """One routine on arrays of one or several axes each: what generated code gives, what the reference gives."""
+    s = Steps(**{a: None if a in open_ else n for a, n in lengths.items()})
+    given = [s.input(*axes, dtype=dtypes.as_dtype(x.dtype)) for axes, x in inputs]
+    made = s(op, *given, **attrs)
+    program = s.program(*(made if isinstance(made, tuple) else (made,)))
+    arrays = [x for _, x in inputs]
+    plans._Run.target = target
+    got, _ = plans.interpret(plan(program), arrays)
+    want, _ = interpret(program, arrays)
+    return got, want
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float32", "float16", "float64", "uint64"])
+@pytest.mark.parametrize("n", [2, 39, 41, 1000])
+def test_rows_of_any_length_are_sorted(native, dtype, n):
+    """By insertion and by digits, with values that move along and keys that are equal."""
+    d = dtypes.REGISTRY[dtype]
+    inputs = [(("A", "B"), draw(d, (3, n))), (("B", "A"), np.arange(3 * n, dtype=np.int32).reshape(n, 3))]
+    for descending in (False, True):
+        got, want = once(native, "sort", inputs, {"axis": "B", "descending": descending}, A=3, B=n)
+        for g, w in zip(got, want, strict=True):
+            same(g, w)
+
+
+def test_a_row_that_comes_with_the_call_is_sorted(native):
+    for n in (0, 1, 40, 41, 300):
+        got, want = once(native, "sort", [(("B",), draw(dtypes.float32, n))], {"axis": "B", "descending": False}, open_=("B",), B=n)
+        same(got[0], want[0])
+
+
+@pytest.mark.parametrize("kind", ["add", "multiply", "max", "min"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int16"])
+def test_long_rows_run_in_pieces(native, kind, dtype):
+    """One pass and two, lengths known and not: equal bits."""
+    d = dtypes.REGISTRY[dtype]
+    n = 2 * PIECE + 777
+    x = np.random.default_rng(1).uniform(0.9997, 1.0003, n).astype(d.np) if d.is_float else draw(d, n)
+    for exclusive, reverse in ((False, False), (True, True)):
+        attrs = {"kind": kind, "axis": "B", "exclusive": exclusive, "reverse": reverse}
+        made = [
+            once(native, "cumulate", [(("B",), x)], attrs, target=replace(HOST, cores=cores), open_=open_, B=n)
+            for cores, open_ in ((1, ()), (16, ()), (1, ("B",)))
+        ]
+        for got, want in made:
+            same(got[0], want[0], 512)
+            assert got[0].tobytes() == made[0][0][0].tobytes()
+
+
+def test_two_passes_are_taken_where_a_row_has_many_threads():
+    s = Steps(B=1 << 20)
+    p = plan(s.program(s("cumulate", s.input("B"), kind="add", axis="B", exclusive=False, reverse=False)))
+    (routine,) = [k for k in p.steps if type(k) is Routine]
+    assert [len(emit_routine(p, routine, replace(HOST, cores=cores))) for cores in (1, 16)] == [1, 2]
+
+
+@pytest.mark.parametrize("order", ["ABC", "BCA", "CAB"])
+def test_any_axis_runs(native, order):
+    """Side by side in vectors, with a rest, along the last axis or another."""
+    lengths = {"A": 5, "B": 7, "C": 70}
+    x = draw(dtypes.int32, [lengths[a] for a in order])
+    for axis in "ABC":
+        for reverse in (False, True):
+            attrs = {"kind": "add", "axis": axis, "exclusive": reverse, "reverse": reverse}
+            for open_ in ((), ("A", "B", "C")):
+                got, want = once(native, "cumulate", [(tuple(order), x)], attrs, open_=open_, **lengths)
+                same(got[0], want[0])
+
+
+@pytest.mark.parametrize("target", RUNNABLE, ids=lambda t: t.name)
+def test_other_targets_of_this_machine(native, target):
+    x = draw(dtypes.float32, (3, 100))
+    got, want = once(native, "sort", [(("A", "B"), x)], {"axis": "B", "descending": True}, target=target, A=3, B=100)
+    same(got[0], want[0])
+    attrs = {"kind": "max", "axis": "B", "exclusive": False, "reverse": True}
+    got, want = once(native, "cumulate", [(("A", "B"), x)], attrs, target=target, A=3, B=100)
+    same(got[0], want[0])
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
+@pytest.mark.parametrize("op", WRITERS)
+def test_objects_want_nothing_from_elsewhere(op, target):
+    s = Steps(A=3, B=100)
+    x = s.input("A", "B", dtype=dtypes.bool_ if op == "compact" else dtypes.float16)
+    attrs = {
+        "sort": {"axis": "B", "descending": False},
+        "cumulate": {"kind": "add", "axis": "B", "exclusive": False, "reverse": False},
+        "compact": {"axes": ("B", "A"), "axis": "P"},
+    }[op]
+    if op == "compact":
+        s.axes["P"] = None
+    made = s(op, x, **attrs)
+    if op == "compact":
+        s.axes["P"] = expr.minimum(expr.Run(made[1]), 300)
+    p = plan(s.program(*(made if isinstance(made, tuple) else (made,))))
+    for routine in p.steps:
+        if type(routine) is Routine:
+            for code in emit_routine(p, routine, target):
+                assert undefined_symbols(jit.compile_object(code.text, target)) <= {"_GLOBAL_OFFSET_TABLE_"}
+
+
+def test_what_is_no_routine_of_generated_code_says_so():
+    s = Steps(B=3)
+    p = plan(s.program(s("cumulate", s.input("B"), kind="add", axis="B", exclusive=False, reverse=False)))
+    with pytest.raises(UnsupportedError, match="effect is no routine"):
+        emit_routine(p, Routine("effect", (), (), {}), HOST)
