@@ -8,6 +8,7 @@ debug       1 computations and times .. 5 programs after each pass         (DEBU
 dump        a folder for every stage of every computation, as files       (DUMP, none)
 transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
 num_threads how many threads a program may run on; 0: all there are        (NGRAPH_NUM_THREADS, 0)
+cache       a folder for what was compiled; off: none                      (NGRAPH_CACHE, ngraph in the user's cache folder)
 """
 
 from __future__ import annotations
@@ -29,6 +30,16 @@ def _number(name: str) -> int:
     return int(text) if text.lstrip("-").isdigit() else 0
 
 
+def _cache_folder() -> str:
+    """Where what is compiled is kept, by the XDG Base Directory Specification; "" for nowhere."""
+    given = os.environ.get("NGRAPH_CACHE")
+    if given is not None:
+        return "" if given.lower() in ("", "0", "false", "no", "off") else os.path.abspath(given)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    base = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
+    return os.path.join(base, "ngraph") if os.path.isabs(base) else ""
+
+
 class Config:
     """The settings as attributes; call it for a block in which some differ: `with ng.config(exact=False): ...`"""
 
@@ -44,6 +55,7 @@ class Config:
                     "debug": _number("DEBUG"),
                     "dump": os.environ.get("DUMP", ""),
                     "transformer": os.environ.get("NGRAPH_TRANSFORMER", ""),
+                    "cache": _cache_folder(),
                     "num_threads": _number("NGRAPH_NUM_THREADS"),
                 }
             ),

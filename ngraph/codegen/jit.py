@@ -1,47 +1,26 @@
-"""From IR text to machine code: instruction selection by LLVM without any of its passes, and loading of the object.
+"""From IR text to machine code in this process: instruction selection by LLVM without any of its passes, and loading of the object.
 
-Nothing that `import ngraph` loads imports this module: llvmlite costs a quarter of a second.
+LLVM is loaded with the first text, which costs a quarter of a second; `workers` compiles without loading it here.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
-
+from ngraph.codegen import worker
 from ngraph.codegen.loader import Code
 from ngraph.targets import Target, host
 
 
-@cache
-def _machine(triple: str, cpu: str, features: str) -> Any:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small")
-
-
-def machine(target: Target) -> Any:
-    """LLVM's target machine; one for each description."""
-    return _machine(target.triple, target.cpu, target.features)
-
-
-def parse(text: str) -> Any:
-    """A verified module. Raises RuntimeError with LLVM's words where the text is no IR."""
-    module = llvm.parse_assembly(text)
-    module.verify()
-    return module
-
-
 def compile_object(text: str, target: Target) -> bytes:
-    """The relocatable object of a module."""
-    made: bytes = machine(target).emit_object(parse(text))
-    return made
+    """The relocatable object of a module. Raises RuntimeError with LLVM's words where the text is no IR."""
+    return worker.compile_object(target.triple, target.cpu, target.features, text)
 
 
 def compile_assembly(text: str, target: Target) -> str:
     """The same as assembly text, to read."""
-    made: str = machine(target).emit_assembly(parse(text))
+    machine: Any = worker.machine(target.triple, target.cpu, target.features)
+    made: str = machine.emit_assembly(worker.parse(text))
     return made
 
 

@@ -1,0 +1,95 @@
+"""Compiles IR text that comes through a pipe: a process that loads LLVM and nothing else, so that nobody else need.
+
+Run as a script, with the folder in which llvmlite lies. A request is the lengths of four texts (triple, cpu, features, IR) and these;
+the answer one byte (0: done), a length, and the object or what was wrong. The process ends by itself when nobody asks any more.
+"""
+
+import os
+import select
+import signal
+import struct
+import sys
+import threading
+import time
+from functools import cache
+from typing import Any
+
+REQUEST, ANSWER = "<4I", "<BI"
+PATIENCE = 20.0  # seconds without a request after which it ends
+LOOK = 0.5  # seconds after which it looks whether who started it is still there
+
+
+@cache
+def machine(triple: str, cpu: str, features: str) -> Any:
+    """LLVM's target machine."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small")
+
+
+def parse(text: str) -> Any:
+    """A verified module. Raises RuntimeError with LLVM's words where the text is no IR."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text)
+    module.verify()
+    return module
+
+
+def compile_object(triple: str, cpu: str, features: str, text: str) -> bytes:
+    """The relocatable object of a module."""
+    made: bytes = machine(triple, cpu, features).emit_object(parse(text))
+    return made
+
+
+def main(folder: str) -> None:
+    """Answers requests from stdin on stdout until there are no more."""
+    sys.path.insert(0, folder)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started it, and ends it if need be
+    parent = os.getppid()
+    waiting: list[bytes] = []
+    came = threading.Semaphore(0)
+    busy = threading.Event()
+
+    def read(size: int) -> bytes:
+        parts = []
+        while size:
+            end = time.monotonic() + PATIENCE
+            while not select.select([0], [], [], LOOK)[0]:
+                if waiting or busy.is_set():
+                    end = time.monotonic() + PATIENCE
+                if os.getppid() != parent or time.monotonic() > end:
+                    os._exit(0)
+            part = os.read(0, min(size, 1 << 20))
+            if not part:
+                os._exit(0)
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def listen() -> None:
+        while True:
+            sizes = struct.unpack(REQUEST, read(struct.calcsize(REQUEST)))
+            waiting.append(b"\0".join([read(size) for size in sizes]))
+            came.release()
+
+    threading.Thread(target=listen, daemon=True).start()
+    machine("x86_64-unknown-linux-gnu", "", "")  # LLVM loads while the first request is being made
+    while True:
+        came.acquire()
+        busy.set()
+        triple, cpu, features, text = waiting.pop(0).decode().split("\0")
+        try:
+            failed, answer = 0, compile_object(triple, cpu, features, text)
+        except Exception as error:
+            failed, answer = 1, str(error).encode()
+        left = memoryview(struct.pack(ANSWER, failed, len(answer)) + answer)
+        while left:
+            left = left[os.write(1, left) :]
+        busy.clear()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,167 @@
+"""Compiles in processes beside this one: it need not load LLVM, plans on while they compile, and outlives what LLVM does not.
+
+`workers.compile(texts, target)` takes texts as they are made. One process is started for little work, up to one for each core for much.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import struct
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from importlib.machinery import PathFinder
+
+from ngraph.codegen import worker
+from ngraph.targets import Target, host
+
+MUCH = 200_000  # characters of IR that one process compiles in about half a second
+AHEAD = 2  # requests that a process holds at most, so that it never waits for the next
+MOST = 16  # processes; each takes 80 MB
+
+
+def llvm_folder() -> str:
+    """Where the package llvmlite lies, found without importing it. Raises ImportError where there is none."""
+    found = PathFinder.find_spec("llvmlite")
+    if found is None or found.origin is None:
+        raise ImportError("llvmlite is not installed", name="llvmlite")
+    return os.path.dirname(found.origin)
+
+
+class Failed(RuntimeError):
+    """LLVM refused a text, or ended while it compiled it."""
+
+
+class _Gone(Exception):
+    """A process had waited for long, and has ended."""
+
+
+class _Process:
+    """One of them, with the texts that it has been given, and their numbers."""
+
+    def __init__(self) -> None:
+        folder = os.path.dirname(llvm_folder())
+        command = [sys.executable, "-I", "-S", worker.__file__, folder]
+        self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        assert self.popen.stdin is not None and self.popen.stdout is not None
+        self.input, self.output = self.popen.stdin.fileno(), self.popen.stdout.fileno()
+        self.given: deque[tuple[int, str]] = deque()
+        self.came = bytearray()
+
+    def ask(self, number: int, text: str, target: Target) -> None:
+        parts = [s.encode() for s in (target.triple, target.cpu, target.features, text)]
+        left = memoryview(struct.pack(worker.REQUEST, *map(len, parts)) + b"".join(parts))
+        self.given.append((number, text))
+        try:
+            while left:
+                left = left[os.write(self.input, left) :]
+        except BrokenPipeError:
+            raise self.ended() from None
+
+    def ended(self) -> Exception:
+        code = self.popen.wait()
+        how = f"signal {-code}" if code < 0 else f"code {code}"
+        return _Gone() if code == 0 else Failed(f"LLVM ended with {how} while it compiled a kernel")
+
+    def answers(self) -> Iterable[tuple[int, bytes]]:
+        """What has come: numbers and objects."""
+        part = os.read(self.output, 1 << 20)
+        if not part:
+            raise self.ended()
+        self.came += part
+        head = struct.calcsize(worker.ANSWER)
+        while len(self.came) >= head:
+            failed, size = struct.unpack_from(worker.ANSWER, self.came)
+            if len(self.came) < head + size:
+                break
+            answer = bytes(self.came[head : head + size])
+            del self.came[: head + size]
+            if failed:
+                raise Failed(answer.decode())
+            yield self.given.popleft()[0], answer
+
+    def end(self, kill: bool = False) -> None:
+        for pipe in (self.popen.stdin, self.popen.stdout):
+            if pipe is not None:
+                pipe.close()
+        if kill:
+            self.popen.kill()
+        if kill or self.popen.poll() is None:
+            self.popen.wait()
+
+
+class Workers:
+    """The processes of this one; they end soon after the last request, when this process ends, and at an error."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.processes: list[_Process] = []
+
+    def start(self) -> None:
+        """Lets one load LLVM ahead of the first request. Raises OSError where there can be no process, ImportError without llvmlite."""
+        with self.lock:
+            if not self.processes:
+                self.processes.append(_Process())
+
+    def compile(self, texts: Iterable[str], target: Target) -> list[bytes]:
+        """The object of each text, in order. Raises `Failed`; whatever is raised, Ctrl-C too, ends the processes at once."""
+        with self.lock:
+            try:
+                return _Batch(self.processes, target).compile(texts)
+            except BaseException:
+                self.end()
+                raise
+
+    def end(self) -> None:
+        while self.processes:
+            self.processes.pop().end(kill=True)
+
+
+class _Batch:
+    """Texts on their way through the processes."""
+
+    def __init__(self, processes: list[_Process], target: Target):
+        self.processes, self.target = processes, target
+        self.waiting: deque[tuple[int, str]] = deque()
+        self.made: dict[int, bytes] = {}
+
+    def compile(self, texts: Iterable[str]) -> list[bytes]:
+        count = 0
+        for count, text in enumerate(texts, 1):
+            self.waiting.append((count - 1, text))
+            self.pass_on(0)
+        while len(self.made) < count:
+            self.pass_on(None)
+        return [self.made[k] for k in range(count)]
+
+    def pass_on(self, patience: float | None) -> None:
+        """Gives what waits, starts another process where that is much, takes what is done."""
+        most = min(host().cores, MOST) if sum(len(text) for _, text in self.waiting) > MUCH * len(self.processes) else 1
+        if len(self.processes) < most:
+            self.processes.append(_Process())
+        for p in list(self.processes):
+            while self.waiting and p in self.processes and len(p.given) < AHEAD:
+                self.attempt(p, lambda p=p: p.ask(*self.waiting.popleft(), self.target))  # type: ignore[misc]
+        busy = {p.output: p for p in self.processes if p.given}
+        for ready in select.select(list(busy), [], [], patience)[0] if busy else ():
+            p = busy[ready]
+            self.attempt(p, lambda p=p: self.made.update(p.answers()))  # type: ignore[misc]
+
+    def attempt(self, p: _Process, what: Callable[[], None]) -> None:
+        """What a process that ended by itself had been given waits for the next one."""
+        try:
+            what()
+        except _Gone:
+            self.processes.remove(p)
+            self.waiting.extendleft(reversed(p.given))
+            p.end()
+
+
+workers = Workers()
+atexit.register(workers.end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=workers.__init__)  # type: ignore[misc]  # the processes are the parent's

@@ -1,0 +1,490 @@
+"""What was compiled once is not compiled again: objects of kernels and plans, in this process and in a folder.
+
+    cache().objects(texts, target)       the object of each kernel's text; what is new is compiled, as texts come
+    cache().plan(program, facts, make)   what `make()` gave for a program that means the same, whoever wrote it
+
+The folder (`config.cache`) holds one file for each entry: a head with the entry's key and a checksum, and the content. A file that is
+cut off, changed, of another version or another user's is no entry. Files appear whole, by renaming, and are written and dropped under
+a lock that the system takes back from processes that end; the least recently used are dropped first.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import fcntl
+import hashlib
+import io
+import itertools
+import os
+import pickle
+import re
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache as once
+from typing import Any, NamedTuple
+
+from ngraph.codegen import jit
+from ngraph.codegen.workers import llvm_folder, workers
+from ngraph.config import config
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import REGISTRY as DTYPES
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.op import Origin
+from ngraph.plan.kernels import Buffer, Local, Plan
+from ngraph.program.program import AxisId, Program, State, Step
+from ngraph.program.text import _Printer
+from ngraph.targets import Target
+
+FORMAT = b"ngraph 1"
+HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
+KINDS = ("objects", "plans")
+NEW = ".new"  # a file that is being written
+LIMIT = 1 << 30  # bytes in the folder
+IN_PROCESS = 64 << 20  # bytes of objects kept in this process
+PATIENCE = 2.0  # seconds to wait for another process's lock; what cannot be written is not
+SOURCES = ("op_graph", "program", "passes", "plan", "targets", "codegen", "runtime", "transformers")  # rooms that decide what a plan is
+_ENTRY = re.compile(rf"[0-9a-f]{{64}}(?:{re.escape(NEW)})?")
+
+
+def digest(*parts: bytes) -> bytes:
+    """One hash of several parts."""
+    h = hashlib.blake2b(digest_size=32)
+    for part in parts:
+        h.update(len(part).to_bytes(8, "little") + part)
+    return h.digest()
+
+
+# ---- what a key is made of
+
+
+@once
+def compiler() -> bytes:
+    """Which LLVM makes objects: the version of its package and the size of its library. No part of it is imported."""
+    folder = llvm_folder()
+    with open(os.path.join(folder, "_version.py"), "rb") as file:
+        version = file.read()
+    libraries = os.path.join(folder, "binding")
+    sizes = [f"{f} {os.path.getsize(os.path.join(libraries, f))}" for f in sorted(os.listdir(libraries)) if f.startswith("libllvmlite")]
+    return digest(version, *[s.encode() for s in sizes])
+
+
+@once
+def sources() -> bytes:
+    """The sources of all that makes plans and code."""
+    home, parts = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), []
+    for room in SOURCES:
+        folder = os.path.join(home, room)
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".py"):
+                with open(os.path.join(folder, name), "rb") as file:
+                    parts += [name.encode(), file.read()]
+    return digest(f"{sys.implementation.cache_tag}".encode(), *parts)
+
+
+class _Canonical(_Printer):
+    """Prints programs of one meaning alike: numbers for axes, arrays and state, no names, no origins."""
+
+    def __init__(self, outer: _Canonical | None = None):
+        super().__init__(False, True, outer)
+        self.axis_names: dict[str, str] = outer.axis_names if outer else {}
+        self.refs: dict[ArrayRef, int] = outer.refs if outer else {}
+        self.steps: list[Step] = outer.steps if outer else []
+        self.hints: list[str] = outer.hints if outer else []
+
+    def program(self, p: Program) -> str:
+        self.steps += p.steps
+        self.hints += [v.hint for v in p.sources()]
+        self.hints += [v.hint for s in p.steps for v in s.results]
+        number = {s.name: str(k) for k, s in enumerate(p.state_in)}
+        bare = p.with_(
+            hints={a: a for a in p.axes},
+            state_in=tuple([State(number[s.name], s.value) for s in p.state_in]),
+            state_out=tuple([(number[name], v) for name, v in p.state_out]),
+        )
+        return self.lines(bare)
+
+    def axis(self, a: str) -> str:
+        found = self.axis_names.get(a)
+        if found is None:
+            found = self.axis_names[a] = f"a{len(self.axis_names)}"
+        return found
+
+    def defined(self, v: Any) -> str:
+        shown = self.types.get(v.type)
+        if shown is None:
+            shown = self.types[v.type] = f"{v.type.dtype.name}[{', '.join(map(self.axis, v.type.axes))}]"
+        return f"{self.names[v]} : {shown}"
+
+    def attr(self, a: Any, s: Any) -> str:
+        return _Canonical(self).program(a) if type(a) is Program else super().attr(a, s)
+
+    def array(self, ref: ArrayRef) -> str:
+        if ref.small:
+            return super().array(ref)
+        return f"array({self.refs.setdefault(ref, len(self.refs))} {ref.dtype.name} {list(ref.array.shape)})"
+
+
+# ---- plans as bytes, for any program of the same meaning
+
+
+class _Of(NamedTuple):
+    """A name that the program gives: of a "state" or of a "value", by number."""
+
+    what: str
+    number: int
+
+
+class _Dump(pickle.Pickler):
+    """Writes what belongs to the program (axes, arrays, names, origins) as numbers."""
+
+    def __init__(self, file: io.BytesIO, canonical: _Canonical, program: Program):
+        super().__init__(file, 5)
+        self.table: dict[tuple[Any, ...], int] = {}
+        self.axes = {a: k for k, a in enumerate(canonical.axis_names)}
+        self.refs = canonical.refs
+        self.state = {s.name: _Of("state", k) for k, s in enumerate(program.state_in)}
+        self.values = {hint: _Of("value", k) for k, hint in reversed(list(enumerate(canonical.hints))) if hint}
+        self.origins: dict[Origin, tuple[int, int]] = {}
+        for k, s in enumerate(canonical.steps):
+            for j, o in enumerate(s.origin):
+                self.origins.setdefault(o, (k, j))
+
+    def persistent_id(self, x: Any) -> int | None:
+        """The number of what it stands for in `table`, which is written ahead."""
+        kind = type(x)
+        if kind is AxisId:
+            return self._number("axis", self.axes[x]) if x in self.axes else self._number("own", str(x))
+        if kind is ArrayRef and x in self.refs:
+            return self._number("array", self.refs[x])
+        if kind is Origin and x in self.origins:
+            return self._number("origin", *self.origins[x])
+        if kind is DType:
+            return self._number("dtype", x.name)
+        return self._number(*x) if kind is _Of else None
+
+    def _number(self, *what: Any) -> int:
+        return self.table.setdefault(what, len(self.table))
+
+    def reducer_override(self, x: Any) -> Any:
+        kind = type(x)
+        if kind is Plan:
+            state = tuple([(self.state.get(name, name), before, after) for name, before, after in x.state])
+            return _plan, (), {**vars(x), "state": state}
+        if kind is Buffer or kind is Local:
+            slots = {f: getattr(x, f) for f in Buffer.__slots__}
+            slots["name"] = self.values.get(x.name, x.name)
+            return _buffer, (kind is Local,), (None, slots)
+        return NotImplemented
+
+
+def _plan() -> Plan:
+    return Plan.__new__(Plan)
+
+
+def _buffer(local: bool) -> Buffer:
+    return (Local if local else Buffer).__new__(Local if local else Buffer)
+
+
+class _Load(pickle.Unpickler):
+    """Makes nothing but records of ours, and what is in a table."""
+
+    def __init__(self, file: io.BytesIO, table: Sequence[Any]):
+        super().__init__(file)
+        self.table = table
+
+    def persistent_load(self, number: int) -> Any:
+        return self.table[number]
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name) if module.startswith("ngraph.") else None
+        if found in (_plan, _buffer) or isinstance(found, type) and found.__module__.startswith("ngraph."):
+            return found
+        raise pickle.UnpicklingError(f"an entry of the cache holds {module}.{name}")
+
+
+def _dumped(made: Any, canonical: _Canonical, program: Program) -> bytes:
+    file = io.BytesIO()
+    dump = _Dump(file, canonical, program)
+    dump.dump(made)
+    return pickle.dumps(list(dump.table)) + file.getvalue()
+
+
+def _loaded(data: bytes, canonical: _Canonical, program: Program) -> Any:
+    """What was dumped, for the program that asks. Raises whatever pickle does."""
+    axes, refs, steps = list(canonical.axis_names), list(canonical.refs), canonical.steps
+
+    def origin(k: int, j: int) -> Origin:
+        of = steps[k].origin
+        return of[min(j, len(of) - 1)] if of else Origin("", "", "", 0)
+
+    def own(name: str) -> AxisId:
+        if name in canonical.axis_names:
+            raise pickle.UnpicklingError(f"the plan has an axis {name} of its own, and so has the program")
+        return AxisId(name)
+
+    kinds: dict[str, Callable[..., Any]] = {
+        "axis": lambda k: AxisId(axes[k]),
+        "own": own,
+        "array": refs.__getitem__,
+        "origin": origin,
+        "dtype": DTYPES.__getitem__,
+        "state": lambda k: program.state_in[k].name,
+        "value": canonical.hints.__getitem__,
+    }
+    file = io.BytesIO(data)
+    table = [kinds[what](*numbers) for what, *numbers in _Load(file, ()).load()]
+    return _Load(file, table).load()
+
+
+# ---- the folder
+
+
+class Folder:
+    """Entries on disk. Whatever goes wrong with it, there is just less in it: no method raises OSError."""
+
+    def __init__(self, path: str, limit: int = LIMIT):
+        self.path, self.limit = path, limit
+        self.room: int | None = None  # bytes that this process may still add before it has to look again
+        self.counts, self.owner = [0, 0], os.getpid()  # entries found and not found, since they were last told
+
+    def get(self, kind: str, key: bytes) -> bytes | None:
+        """The content of an entry, if there is one that can be trusted."""
+        found = self._read(os.path.join(self.path, kind, key.hex()), key)
+        self.counts[found is None] += 1
+        return found
+
+    def _read(self, path: str, key: bytes) -> bytes | None:
+        try:
+            with open(path, "rb") as file:
+                data, owner = file.read(), os.fstat(file.fileno()).st_uid
+            content = data[HEAD.size :]
+            if data[: HEAD.size] != _head(key, content) or owner not in (os.geteuid(), 0):
+                self._drop(path)
+                return None
+            os.utime(path)  # the time of its last use
+            return content
+        except OSError:
+            return None
+
+    def put(self, kind: str, entries: Mapping[bytes, bytes]) -> None:
+        """Adds entries; the least recently used go where there is too much."""
+        folder = os.path.join(self.path, kind)
+        with contextlib.suppress(OSError), self._locked():
+            for key, content in entries.items():
+                path = os.path.join(folder, key.hex())
+                os.makedirs(folder, 0o700, exist_ok=True)
+                with open(path + NEW, "wb", opener=_private) as file:
+                    file.write(_head(key, content) + content)
+                os.replace(path + NEW, path)
+                self.room = None if self.room is None else self.room - HEAD.size - len(content)
+            if self.room is None or self.room < 0:
+                self._trim()
+            self._tell()
+
+    def drop(self, kind: str, key: bytes) -> None:
+        """Takes out an entry that turned out to be no good."""
+        self._drop(os.path.join(self.path, kind, key.hex()))
+
+    def _drop(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+    def entries(self) -> Iterator[tuple[str, str, os.stat_result]]:
+        """Kind, path and facts of each file that is an entry, or was to become one."""
+        for kind in KINDS:
+            with contextlib.suppress(OSError), os.scandir(os.path.join(self.path, kind)) as found:
+                for f in found:
+                    if _ENTRY.fullmatch(f.name):
+                        with contextlib.suppress(OSError):
+                            yield kind, f.path, f.stat(follow_symlinks=False)
+
+    def _trim(self) -> None:
+        """Drops what was begun by processes that have ended, for the lock is ours, and the oldest until a tenth is free."""
+        kept = []
+        for _, path, facts in self.entries():
+            if path.endswith(NEW):
+                self._drop(path)
+            else:
+                kept.append((facts.st_mtime_ns, facts.st_size, path))
+        size = sum(bytes_ for _, bytes_, _ in kept)
+        if size > self.limit:
+            for _, bytes_, path in sorted(kept):
+                if size <= self.limit * 9 // 10:
+                    break
+                self._drop(path)
+                size -= bytes_
+        self.room = min(self.limit - size, self.limit // 8)  # others add to it too
+
+    def clear(self) -> int:
+        """Drops all entries and counts; how many entries there were."""
+        with self._locked():
+            paths = [path for _, path, _ in self.entries()]
+            for path in [*paths, self._counts_path]:
+                self._drop(path)
+        self.counts, self.room = [0, 0], None
+        return len(paths)
+
+    @property
+    def _counts_path(self) -> str:
+        return os.path.join(self.path, "counts")
+
+    def told(self) -> list[int]:
+        """How often entries were found and not found, by all processes that have told."""
+        try:
+            with open(self._counts_path, encoding="ascii") as file:
+                hits, misses = map(int, file.read().split())
+                return [hits, misses]
+        except (OSError, ValueError):
+            return [0, 0]
+
+    def tell(self) -> None:
+        """Adds this process's counts to those in the folder."""
+        if any(self.counts) and self.owner == os.getpid() and os.path.isdir(self.path):
+            with contextlib.suppress(OSError), self._locked():
+                self._tell()
+
+    def _tell(self) -> None:
+        total = [a + b for a, b in zip(self.told(), self.counts, strict=True)]
+        with open(self._counts_path, "w", encoding="ascii", opener=_private) as file:
+            file.write(f"{total[0]} {total[1]}\n")
+        self.counts = [0, 0]
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone among threads and processes. Raises OSError where that takes too long or cannot be."""
+        os.makedirs(self.path, 0o700, exist_ok=True)
+        with open(os.path.join(self.path, "lock"), "a", opener=_private) as file:
+            end = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise
+                    time.sleep(0.002)
+            yield
+
+
+def _head(key: bytes, content: bytes) -> bytes:
+    return HEAD.pack(FORMAT, key, digest(content), len(content))
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0), 0o600)
+
+
+# ---- both levels
+
+
+class Cache:
+    """Objects and plans, in this process and, where `folder` is not empty, on disk."""
+
+    def __init__(self, folder: str, limit: int = LIMIT):
+        self.folder = Folder(folder, limit) if folder else None
+        self.here: dict[bytes, bytes] = {}  # objects of this process
+        self.size = 0
+        if self.folder is not None:
+            atexit.register(self.folder.tell)
+
+    def object(self, text: str, target: Target) -> bytes:
+        """The object of one text."""
+        return self.objects([text], target)[0]
+
+    def objects(self, texts: Iterable[str], target: Target) -> list[bytes]:
+        """The object of each text, in order; equal texts are compiled once, and those that are new while more texts come.
+
+        Raises `workers.Failed` with LLVM's words where a text is no IR.
+        """
+        keys: list[bytes] = []
+        known: dict[bytes, bytes] = {}
+        new: dict[bytes, None] = {}
+
+        def unknown() -> Iterator[str]:
+            for text in texts:
+                key = self.key(text, target)
+                keys.append(key)
+                if key not in known and key not in new:
+                    found = self.find(key)
+                    if found is None:
+                        new[key] = None
+                        yield text
+                    else:
+                        known[key] = found
+
+        made = dict(zip(new, compiled(unknown(), target), strict=True))
+        for key, data in made.items():
+            self._keep(key, data)
+        if made and self.folder is not None:
+            self.folder.put("objects", made)
+        known |= made
+        return [known[key] for key in keys]
+
+    def key(self, text: str, target: Target) -> bytes:
+        """The key of the object of a text."""
+        return digest(compiler(), *[s.encode() for s in (target.triple, target.cpu, target.features, text)])
+
+    def find(self, key: bytes) -> bytes | None:
+        """An object that is known, of this process or from disk."""
+        found = self.here.get(key)
+        if found is None and self.folder is not None:
+            found = self.folder.get("objects", key)
+            if found is not None:
+                self._keep(key, found)
+        return found
+
+    def _keep(self, key: bytes, data: bytes) -> None:
+        if self.size > IN_PROCESS:
+            self.here, self.size = {}, 0
+        self.here[key] = data
+        self.size += len(data)
+
+    def plan(self, program: Program, facts: Any, make: Callable[[], Any]) -> Any:
+        """What `make()` gives: a plan, or records of ours with plans, buffers, axes and arrays in them.
+
+        It is that of an earlier program of the same meaning, whatever its names, origins and large arrays were: those are then this
+        program's. `facts` is what else decides, by its `repr`: lengths, target, machine, settings.
+        """
+        if self.folder is None:
+            return make()
+        canonical = _Canonical()
+        text = canonical.program(program)
+        key = digest(compiler(), sources(), text.encode(), repr(facts).encode())
+        found = self.folder.get("plans", key)
+        if found is not None:
+            try:
+                return _loaded(found, canonical, program)
+            except Exception:  # whatever pickle says of what it cannot read
+                self.folder.drop("plans", key)
+        made = make()
+        self.folder.put("plans", {key: _dumped(made, canonical, program)})
+        return made
+
+
+def compiled(texts: Iterable[str], target: Target) -> list[bytes]:
+    """Objects of texts, by processes beside this one; by this one where there can be none."""
+    given = iter(texts)
+    first = next(given, None)
+    if first is None:
+        return []
+    every = itertools.chain([first], given)
+    try:
+        workers.start()
+    except OSError:
+        return [jit.compile_object(text, target) for text in every]
+    return workers.compile(every, target)
+
+
+_caches: dict[str, Cache] = {}
+
+
+def cache() -> Cache:
+    """The cache of the folder that `config.cache` names now."""
+    folder = config.cache
+    found = _caches.get(folder)
+    if found is None:
+        found = _caches.setdefault(folder, Cache(folder))
+    return found
