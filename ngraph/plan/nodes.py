@@ -21,6 +21,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import REGISTRY
+from ngraph.plan.control import arranged
 from ngraph.plan.kernels import Load, Read, bounds, loads, placed, straight
 from ngraph.program.program import AxisId, Program, Step, Value
 
@@ -585,14 +586,21 @@ def _convolve(g: Graph, s: Step) -> None:
 
 
 def _routine(g: Graph, s: Step) -> None:
-    args = [g.at[v] if v.dtype.kind == "token" else g.whole(g.at[v], v.axes) for v in s.inputs]
-    attrs = {k: tuple(map(g.settled, a)) if type(a) is tuple else g.settled(a) for k, a in s.attrs.items()}
+    attrs, orders, results = arranged(s)
+    args = [g.at[v] if v.dtype.kind == "token" else g.whole(g.at[v], axes) for v, axes in zip(s.inputs, orders, strict=True)]
+    attrs = {k: tuple(map(g.settled, a)) if type(a) is tuple else g.settled(a) for k, a in attrs.items()}
     call = g.node("routine", s.op, args, (), dtypes.token, attrs=attrs).source
     made = REGISTRY[s.op].type(tuple([v.type for v in s.inputs]), **s.attrs)
-    for k, (v, own) in enumerate(zip(s.results, made if type(made) is tuple else (made,), strict=True)):
-        axes = own.axes if set(own.axes) == set(v.axes) else v.axes
+    for k, (v, own, wanted) in enumerate(zip(s.results, made if type(made) is tuple else (made,), results, strict=True)):
+        axes = wanted or (own.axes if set(own.axes) == set(v.axes) else v.axes)
         g.at[v] = part = g.node("part", "part", [Read(call, {})], axes, v.dtype, attrs={"k": k})
         part.source.hint = v.hint
+
+
+def _identity(g: Graph, s: Step) -> None:
+    """What processes do together is, for the one that runs a plan, the value itself."""
+    moved = {s.attrs["axis"]: Idx(s.attrs["out"])} if "out" in s.attrs else {}
+    g.at[s.result] = g.at[s.inputs[0]].at(moved)
 
 
 RULES: dict[str, Callable[[Graph, Step], None]] = {
@@ -609,4 +617,5 @@ RULES: dict[str, Callable[[Graph, Step], None]] = {
     "argreduce": _argreduce,
     "contract": _contract,
     "convolve": _convolve,
+    **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "broadcast_from"), _identity),
 }
