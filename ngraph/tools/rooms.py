@@ -23,7 +23,7 @@ ORDER = (
 ).split()
 
 # packages that a function may import late, for they are not among the core dependencies or heavy to load
-OPTIONAL = {"matplotlib", "tqdm", "llvmlite", "torch", "onnx", "mpi4py", "tensorflow"}
+OPTIONAL = {"matplotlib", "tqdm", "llvmlite", "torch", "onnx", "mpi4py", "tensorflow", "tensorboardX", "pooch", "PIL", "h5py"}
 
 
 class Import(NamedTuple):

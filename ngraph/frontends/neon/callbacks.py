@@ -1,0 +1,312 @@
+"""Callbacks: what happens around the steps of a training loop. `loop_train` runs the loop; a callback gets every phase of it.
+
+A callback is a function (transformer, callback_data, phase, data, idx), or a Callback, which has a method for each phase that it
+minds, such as `minibatch_post`. `callback_data` is a Record: lists of numbers by path (`cost/train`), and what goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import enum
+import io
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import UnsupportedError
+from ngraph.frontends.neon.containers import BoundComputation
+from ngraph.op_graph.files import write_whole
+
+Batch = Mapping[str, Any]
+
+
+class CallbackPhase(enum.Enum):
+    """When a callback is called: around training, around an interval of batches, around each batch."""
+
+    train_pre_ = 0
+    train_post = 1
+    interval_pre_ = 2
+    interval_post = 3
+    minibatch_pre_ = 4
+    minibatch_post = 5
+
+
+class Record:
+    """What a training has shown so far: lists of (step, number) by path; `status`, what a bar shows; `stop`, set to end the loop."""
+
+    def __init__(self) -> None:
+        self.lists: dict[str, list[tuple[int, float]]] = {}
+        self.status: dict[str, Any] = {}
+        self.total: int | None = None  # batches in all
+        self.stop = ""  # why the loop ends, where a callback ends it
+
+    def add(self, path: str, step: int, value: Any) -> None:
+        self.lists.setdefault(path, []).append((int(step), float(value)))
+
+    def __getitem__(self, path: str) -> np.ndarray:
+        """The numbers at a path, in order."""
+        return np.array([v for _, v in self.lists.get(path, [])])
+
+    def __contains__(self, path: str) -> bool:
+        return path in self.lists
+
+    def last(self, path: str) -> float:
+        return self.lists[path][-1][1]
+
+    # files
+    def save(self, path: str) -> None:
+        """All lists, as the file's name says: .npz, .csv (step, path, value), or .hdf5 as neon wrote it (needs h5py)."""
+        end = os.path.splitext(path)[1].lower()
+        if end == ".csv":
+            text = io.StringIO()
+            rows = csv.writer(text, lineterminator="\n")
+            rows.writerow(["path", "step", "value"])
+            rows.writerows([name, step, repr(value)] for name, pairs in self.lists.items() for step, value in pairs)
+            write_whole(path, text.getvalue().encode())
+        elif end == ".npz":
+            held = io.BytesIO()
+            arrays: dict[str, Any] = {name: np.array(pairs, np.float64) for name, pairs in self.lists.items()}
+            np.savez(held, **arrays)
+            write_whole(path, held.getvalue())
+        elif end in (".hdf5", ".h5"):
+            import h5py
+
+            with h5py.File(path, "w") as file:
+                for name, pairs in self.lists.items():
+                    file.create_dataset(name, data=np.array([v for _, v in pairs]))
+        else:
+            raise UnsupportedError(f"costs cannot be written to {path}", fix="name it .csv, .npz or .hdf5")
+
+
+class Callback:
+    """What callbacks share: a method for each phase, named as it. One that is saved with checkpoints has `state` and `restore`."""
+
+    def __call__(self, transformer: Any, callback_data: Record, phase: CallbackPhase, data: Any, idx: Any) -> None:
+        minded = getattr(self, phase.name, None)
+        if minded is not None:
+            minded(transformer, callback_data, data, idx)
+
+    def state(self) -> Any:
+        """What a checkpoint keeps of it, as JSON can hold; None for nothing."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Turns `state` round."""
+
+
+class TrainCostCallback(Callback):
+    """Runs the training step, `computation`, on each batch, and records its `batch_cost` (its only or first output) as cost/train.
+
+    computation: a BoundComputation, or a function of a batch that gives a dict or a number.
+    """
+
+    def __init__(self, computation: Callable[[Batch], Any]):
+        self.computation = computation
+
+    def minibatch_pre_(self, transformer: Any, record: Record, data: Batch, idx: int) -> None:
+        made = self.computation(data)
+        if isinstance(made, Mapping):
+            made = made["batch_cost"] if "batch_cost" in made else next(iter(made.values()))
+        record.add("cost/train", idx, np.mean(made))
+
+
+class RunTimerCallback(Callback):
+    """Records the seconds of each batch as time/train, and those of the whole as time/total."""
+
+    def train_pre_(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        self.began = time.perf_counter()
+
+    def minibatch_pre_(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        self.at = time.perf_counter()
+
+    def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        record.add("time/train", idx, time.perf_counter() - self.at)
+
+    def train_post(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        record.add("time/total", len(record["time/train"]), time.perf_counter() - self.began)
+
+
+class TrainLoggerCallback(Callback):
+    """Says the mean cost of each interval of `frequency` batches, the last batch included."""
+
+    def __init__(self, frequency: int, say: Callable[[str], Any] = print):
+        self.frequency, self.say = frequency, say
+
+    def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        if (idx + 1) % self.frequency == 0:
+            mean = record["cost/train"][-self.frequency :].mean()
+            self.say(f"iteration {idx + 1}: mean training cost of the last {self.frequency} {mean:.6g}")
+
+
+class LossCallback(Callback):
+    """Computes the mean of each output of `interval_loss_comp` over a data set, every `frequency` batches and at the end."""
+
+    def __init__(self, frequency: int, dataset: Any, interval_loss_comp: Any, say: Callable[[str], Any] = print):
+        self.frequency, self.dataset, self.computation, self.say = frequency, dataset, interval_loss_comp, say
+        self.done = -1
+
+    def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        self.at = idx
+        if (idx + 1) % self.frequency == 0:
+            self._evaluate(record, idx)
+
+    def train_post(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        if self.done != self.at:
+            self._evaluate(record, self.at)
+
+    def _evaluate(self, record: Record, idx: int) -> None:
+        self.done = idx
+        began = time.perf_counter()
+        found = loop_eval(self.dataset, self.computation)
+        for name, value in found.items():
+            record.add(f"cost/{name}", idx, value)
+        record.add("time/loss", idx, time.perf_counter() - began)
+        self.say(f"iteration {idx + 1}: " + ", ".join(f"{k} {v:.6g}" for k, v in found.items()))
+
+
+class ProgressCallback(Callback):
+    """A bar with what `callback_data.status` says and the rate; only on a terminal, and only where tqdm is installed."""
+
+    def __init__(self, total: int | None = None, unit: str = "batch", start: int = 0, force: bool = False):
+        self.total, self.unit, self.start, self.force = total, unit, start, force
+        self.bar: Any = None
+
+    def train_pre_(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        if not (self.force or sys.stderr.isatty()):
+            return
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            return
+        total = self.total if self.total is not None else record.total
+        self.bar = tqdm(total=total, initial=self.start, unit=f" {self.unit}", smoothing=0.05, leave=False)
+
+    def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        if self.bar is None:
+            return
+        self.bar.update()
+        if idx % 10 == 0:
+            shown = {"loss": record["cost/train"][-20:].mean(), **record.status}
+            self.bar.set_postfix({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in shown.items()}, refresh=False)
+
+    def train_post(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+class CallbackContainer:
+    """Callbacks in their order, what they record, and the file into which it goes at the end (None for none).
+
+    interval: how many batches lie between interval_pre_ and interval_post.
+    """
+
+    def __init__(
+        self,
+        transformer: Any,
+        output_file: str | None,
+        total_iterations: int | None,
+        callback_list: Sequence[Any] = (),
+        interval: int | None = None,
+        start: int = 0,
+    ):
+        self.transformer, self.output_file, self.total_iterations = transformer, output_file, total_iterations
+        self.callbacks: list[Any] = list(callback_list)
+        self.interval, self.start = interval, start
+        self.callback_data = Record()
+        self.callback_data.total = total_iterations
+
+    def add_callback(self, callback: Any, insert_pos: int | None = None) -> None:
+        self.callbacks.insert(len(self.callbacks) if insert_pos is None else insert_pos, callback)
+
+    append_callback = add_callback
+
+    def __iter__(self) -> Any:
+        return iter(self.callbacks)
+
+    def __call__(self, phase: CallbackPhase, data: Any = None, idx: Any = None) -> None:
+        for callback in self.callbacks:
+            callback(self.transformer, self.callback_data, phase, data, idx)
+        if phase is CallbackPhase.train_post and self.output_file:
+            self.callback_data.save(self.output_file)
+
+
+def make_default_callbacks(
+    transformer: Any,
+    output_file: str | None,
+    frequency: int,
+    train_computation: Any,
+    total_iterations: int,
+    eval_set: Any = None,
+    loss_computation: Any = None,
+    use_progress_bar: bool = True,
+) -> CallbackContainer:
+    """The step, a timer, a logger, an evaluation every `frequency` batches if there is an eval_set, and a bar."""
+    container = CallbackContainer(transformer, output_file, total_iterations, [TrainCostCallback(train_computation)], frequency)
+    container.add_callback(RunTimerCallback())
+    container.add_callback(TrainLoggerCallback(frequency))
+    if eval_set is not None:
+        if loss_computation is None:
+            raise ValueError("an eval_set needs a loss_computation")
+        container.add_callback(LossCallback(frequency, eval_set, loss_computation))
+    if use_progress_bar:
+        container.add_callback(ProgressCallback(total_iterations))
+    return container
+
+
+def loop_train(dataset: Iterable[Batch], computation: Any, callbacks: CallbackContainer) -> Record:
+    """One loop over batches: callbacks get every phase, and run the step. What they recorded.
+
+    computation: for a container without a TrainCostCallback, the step to run; else it is not needed. Raises ValueError where neither is.
+    """
+    if not any(isinstance(c, TrainCostCallback) for c in callbacks):
+        if computation is None:
+            raise ValueError("loop_train has no step: give a computation, or a TrainCostCallback among the callbacks")
+        callbacks.add_callback(TrainCostCallback(computation), 0)
+    record, every = callbacks.callback_data, callbacks.interval
+    idx = callbacks.start
+    callbacks(CallbackPhase.train_pre_)
+    try:
+        for data in dataset:
+            if every and idx % every == 0:
+                callbacks(CallbackPhase.interval_pre_, None, idx)
+            callbacks(CallbackPhase.minibatch_pre_, data, idx)
+            callbacks(CallbackPhase.minibatch_post, data, idx)
+            idx += 1
+            if every and idx % every == 0:
+                callbacks(CallbackPhase.interval_post, None, idx - 1)
+            if record.stop:
+                break
+    finally:
+        callbacks(CallbackPhase.train_post, None, idx - 1)
+    return record
+
+
+def loop_eval(dataset: Iterable[Batch], computation: BoundComputation | Callable[[Batch], Mapping[str, Any]]) -> dict[str, Any]:
+    """The mean of each output over the examples of a data set, each counted once. Outputs have the batch first or last, or are means."""
+    if hasattr(dataset, "reset"):
+        dataset.reset()
+    left = getattr(dataset, "ndata", None)
+    held: dict[str, list[np.ndarray]] = {}
+    weights: list[int] = []
+    for batch in dataset:
+        size = max(len(v) for v in batch.values() if np.ndim(v))
+        used = size if left is None else min(size, left)
+        if used == 0:
+            break
+        left = None if left is None else left - used
+        weights.append(used)
+        for name, value in computation(batch).items():
+            array = np.asarray(value)
+            along = next((d for d in (array.ndim - 1, 0) if array.ndim and array.shape[d] == size), None)
+            mean = array.mean() if along is None else array.take(range(used), along).mean(along)
+            held.setdefault(name, []).append(np.asarray(mean))
+    if hasattr(dataset, "reset"):
+        dataset.reset()
+    share = np.array(weights) / max(sum(weights), 1)
+    means = {k: np.tensordot(share, np.stack(v), 1) for k, v in held.items()}
+    return {k: float(v) if np.ndim(v) == 0 else v for k, v in means.items()}

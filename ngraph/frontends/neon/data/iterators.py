@@ -1,0 +1,359 @@
+"""Iterators over arrays in batches: dicts, batch first. They shuffle truly and reproducibly, and can be saved and resumed anywhere.
+
+Position is one number, the batches so far; which examples a batch has follows from it, the seed and the arrays alone.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+import ngraph as ng
+from ngraph.frontends.neon.axis import ax
+from ngraph.op_graph.op import Op
+
+Array = np.ndarray
+Batch = dict[str, Any]
+
+
+def arrays_of(data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | None]]:
+    """({name: array}, {name: names of its axes}) from {name: array or {"data": array, "axes": names}}."""
+    if not isinstance(data, Mapping):
+        data = dict(enumerate(data)) if isinstance(data, (list, tuple)) else {"image": data}
+    arrays, axes = {}, {}
+    for key, entry in data.items():
+        held = entry if isinstance(entry, Mapping) else {"data": entry, "axes": None}
+        arrays[str(key)] = np.asarray(held["data"]) if not isinstance(held["data"], np.ndarray) else held["data"]
+        names = held.get("axes")
+        axes[str(key)] = None if names is None else tuple("N" if n == "batch" else str(n) for n in names)
+    lengths = {k: len(a) for k, a in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the arrays have unlike numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}")
+    return arrays, axes
+
+
+class Batches:
+    """What all iterators share: a pass is `total_iterations` batches, or all of them; the next pass goes on where it ended."""
+
+    tgt_key: str = "label"
+
+    def __init__(self, batch_size: int, total_iterations: int | None):
+        self.batch_size, self.total_iterations = int(batch_size), total_iterations
+        self.done = 0  # batches so far
+        self.began = 0  # batches before this pass
+
+    # what a subclass writes
+    @property
+    def nbatches(self) -> int:
+        """How many batches go once through the data."""
+        raise NotImplementedError
+
+    @property
+    def ndata(self) -> int:
+        raise NotImplementedError
+
+    def batch(self, k: int) -> Batch:
+        """The k-th batch, counted over all passes."""
+        raise NotImplementedError
+
+    def axis_names(self) -> dict[str, tuple[str, ...] | None]:
+        """The names of the axes of each entry of a batch, batch first; None where nobody has said."""
+        raise NotImplementedError
+
+    # what all share
+    def __len__(self) -> int:
+        return self.nbatches if self.total_iterations is None else self.total_iterations
+
+    def __iter__(self) -> Iterator[Batch]:
+        while self.done - self.began < len(self):
+            made = {**self.batch(self.done), "iteration": self.done - self.began}
+            self.done += 1
+            yield made
+        self.began = self.done
+
+    def reset(self) -> None:
+        """Starts anew, from the first batch of the first pass."""
+        self.done = self.began = 0
+
+    def state(self) -> dict[str, int]:
+        """Where it stands; `restore` goes there."""
+        return {"done": self.done, "began": self.began}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        self.done, self.began = int(state["done"]), int(state["began"])
+
+    def make_placeholders(self, include_iteration: bool = False) -> dict[str, Op]:
+        """Placeholders for the entries of a batch, by name; ax.N, and ax.REC for sequences, get their lengths."""
+        made: dict[str, Op] = {}
+        for key, array in self.batch(0).items():
+            if array is None or key == "mask":
+                continue
+            names = self.axis_names().get(key) or ("N", *(f"{key}_{d}" for d in range(1, array.ndim)))
+            axes = [
+                ax.sized("N", self.batch_size) if n == "N" else ax.sized(n, size) if n == "REC" else ng.make_axis(size, name=n)
+                for n, size in zip(names, array.shape, strict=True)
+            ]
+            made[key] = ng.placeholder(axes, dtype=array.dtype.name).named(key)
+        if include_iteration:
+            made["iteration"] = ng.placeholder(()).named("iteration")
+        return made
+
+
+class ArrayIterator(Batches):
+    """Batches of rows of arrays: {name: rows, ..., "iteration": number in this pass}.
+
+    data_arrays: {name: array or {"data": array, "axes": names}}, or one array. total_iterations: batches of a pass; once through the
+    data by default. shuffle: a new order in each pass, from `seed`. last: what becomes of a last batch that is not full: "wrap" takes
+    examples of the next pass (as neon did), "drop", "short", or "pad" (repeats its first example and adds the entry mask, 0 for those).
+    Batches that are not shuffled are views of the arrays, which may be memory maps. Raises ValueError for fewer examples than a batch.
+    """
+
+    def __init__(
+        self,
+        data_arrays: Any,
+        batch_size: int,
+        total_iterations: int | None = None,
+        tgt_key: str = "label",
+        shuffle: bool = False,
+        seed: int = 0,
+        last: str = "wrap",
+    ):
+        super().__init__(batch_size, total_iterations)
+        if last not in ("wrap", "drop", "short", "pad"):
+            raise ValueError(f"ArrayIterator: last is 'wrap', 'drop', 'short' or 'pad', not {last!r}")
+        self.arrays, self.axes = arrays_of(data_arrays)
+        self.tgt_key, self.shuffle, self.seed, self.last = tgt_key, shuffle, seed, last
+        if self.ndata < self.batch_size and last in ("wrap", "drop"):
+            raise ValueError(f"ArrayIterator: {self.ndata} examples are fewer than a batch of {self.batch_size}")
+        self._order: tuple[int, Array] | None = None
+
+    @property
+    def ndata(self) -> int:
+        return len(next(iter(self.arrays.values())))
+
+    @property
+    def nbatches(self) -> int:
+        return self.ndata // self.batch_size if self.last == "drop" else -(-self.ndata // self.batch_size)
+
+    def axis_names(self) -> dict[str, tuple[str, ...] | None]:
+        return self.axes
+
+    def _shuffled(self, epoch: int) -> Array:
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.ndata)
+        return self._order[1]
+
+    def _rows(self, k: int) -> Any:
+        """Which examples the k-th batch has: a slice, or an array of their numbers."""
+        n, size = self.ndata, self.batch_size
+        epoch, start = divmod(k * size, n) if self.last == "wrap" else (k // self.nbatches, k % self.nbatches * size)
+        stop = start + size
+        if not self.shuffle and stop <= n:
+            return slice(start, stop)
+        own = self._shuffled(epoch)[start:stop] if self.shuffle else np.arange(start, min(stop, n))
+        if stop > n and self.last == "wrap":
+            more = self._shuffled(epoch + 1) if self.shuffle else np.arange(n)
+            own = np.concatenate([own, more[: stop - n]])
+        return own
+
+    def batch(self, k: int) -> Batch:
+        rows = self._rows(k)
+        made: Batch = {name: a[rows] if isinstance(rows, slice) else a.take(rows, axis=0) for name, a in self.arrays.items()}
+        if self.last == "pad":
+            count = len(next(iter(made.values())))
+            more = self.batch_size - count
+            made = {name: np.concatenate([a, np.repeat(a[:1], more, axis=0)]) if more else a for name, a in made.items()}
+            made["mask"] = (np.arange(self.batch_size) < count).astype(np.float32)
+        return made
+
+
+class SequentialArrayIterator(Batches):
+    """Windows of long sequences: {name: [N, REC, ...]}.
+
+    data_arrays: {name: array} along time. time_steps: the length of a window. stride: how far apart windows start, time_steps by
+    default. shuffle: windows in random order, new in each pass, from `seed`; False: row r of a batch goes on where row r of the batch
+    before ended, as recurrent layers that keep their state need. reverse_target: targets backwards in time. get_prev_target: adds the
+    entry prev_tgt, the target one step earlier. Raises ValueError where there are fewer windows than a batch.
+    """
+
+    def __init__(
+        self,
+        data_arrays: Any,
+        time_steps: int,
+        batch_size: int,
+        total_iterations: int | None = None,
+        reverse_target: bool = False,
+        get_prev_target: bool = False,
+        stride: int | None = None,
+        include_iteration: bool = False,
+        tgt_key: str = "tgt_txt",
+        shuffle: bool = True,
+        seed: int = 0,
+    ):
+        super().__init__(batch_size, total_iterations)
+        self.arrays, self.axes = arrays_of(data_arrays)
+        self.time_steps, self.stride = int(time_steps), int(stride or time_steps)
+        self.reverse_target, self.get_prev_target, self.include_iteration = reverse_target, get_prev_target, include_iteration
+        self.tgt_key, self.shuffle, self.seed = tgt_key, shuffle, seed
+        length = len(next(iter(self.arrays.values())))
+        self.windows = (length - self.time_steps) // self.stride + 1
+        if self.windows < self.batch_size:
+            raise ValueError(
+                f"SequentialArrayIterator: {length:,} steps make {max(self.windows, 0)} windows of {time_steps},"
+                f" fewer than a batch of {batch_size}"
+            )
+        self._order: tuple[int, Array] | None = None
+
+    @property
+    def ndata(self) -> int:
+        return self.windows
+
+    @property
+    def nbatches(self) -> int:
+        return self.windows // self.batch_size
+
+    def axis_names(self) -> dict[str, tuple[str, ...] | None]:
+        inner = {k: (self.axes[k] or ("REC", *(f"{k}_{d}" for d in range(1, a.ndim))))[1:] for k, a in self.arrays.items()}
+        if self.get_prev_target:
+            inner["prev_tgt"] = inner[self.tgt_key]
+        return {k: ("N", "REC", *names) for k, names in inner.items()}
+
+    def _starts(self, k: int) -> Array:
+        epoch, i = divmod(k, self.nbatches)
+        if not self.shuffle:
+            return (np.arange(self.batch_size) * self.nbatches + i) * self.stride
+        if self._order is None or self._order[0] != epoch:
+            self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.windows)
+        return self._order[1][i * self.batch_size : (i + 1) * self.batch_size] * self.stride
+
+    def batch(self, k: int) -> Batch:
+        places = self._starts(k)[:, None] + np.arange(self.time_steps)
+        made = {name: a[places] for name, a in self.arrays.items()}
+        if self.get_prev_target:
+            made["prev_tgt"] = self.arrays[self.tgt_key][places - 1]
+        if self.reverse_target:
+            made[self.tgt_key] = made[self.tgt_key][:, ::-1]
+        return made
+
+
+class IterableSource(Batches):
+    """An iterable of dicts as a source: batches as a PyTorch DataLoader gives them, or with `batch_size` examples as a Hugging Face
+    dataset has them, which are stacked. `axes`: {name: names of axes}, batch first. Each pass iterates it anew; resuming skips.
+
+    source: an iterable that can be gone through again, or a function that gives one.
+    """
+
+    def __init__(
+        self,
+        source: Iterable[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]],
+        batch_size: int | None = None,
+        axes: Mapping[str, tuple[str, ...]] | None = None,
+        tgt_key: str = "label",
+    ):
+        self.source, self.collate = source, batch_size
+        self.axes: dict[str, tuple[str, ...] | None] = dict(axes or {})
+        self.tgt_key = tgt_key
+        self._first = self._prepared(next(iter(self._batches())))
+        super().__init__(batch_size or len(next(iter(self._first.values()))), None)
+        self._at: tuple[int, Iterator[Batch]] | None = None
+        size: Any = getattr(source, "__len__", None)
+        self._count: int | None = None if size is None else size() // (batch_size or 1)
+
+    def _batches(self) -> Iterator[Mapping[str, Any]]:
+        source = self.source() if callable(self.source) else self.source
+        if self.collate is None:
+            yield from source
+            return
+        held: list[Mapping[str, Any]] = []
+        for example in source:
+            held.append(example)
+            if len(held) == self.collate:
+                yield {k: np.stack([np.asarray(e[k]) for e in held]) for k in held[0]}
+                held = []
+
+    def _prepared(self, batch: Mapping[str, Any]) -> Batch:
+        arrays = {k: np.asarray(v) for k, v in batch.items()}
+        return {
+            k: a.astype(np.int32) if a.dtype == np.int64 else a.astype(np.float32) if a.dtype == np.float64 else a
+            for k, a in arrays.items()
+        }
+
+    @property
+    def nbatches(self) -> int:
+        if self._count is None:
+            self._count = sum(1 for _ in self._batches())
+        return self._count
+
+    @property
+    def ndata(self) -> int:
+        return self.nbatches * self.batch_size
+
+    def axis_names(self) -> dict[str, tuple[str, ...] | None]:
+        return {k: self.axes.get(k) for k in self._first}
+
+    def batch(self, k: int) -> Batch:
+        i = k % self.nbatches
+        if self._at is None or self._at[0] != i:
+            fresh = self._batches()
+            for _ in range(i):
+                next(fresh)
+            self._at = i, map(self._prepared, fresh)
+        made = next(self._at[1])
+        self._at = (i + 1, self._at[1]) if i + 1 < self.nbatches else None
+        return made
+
+
+class Prefetch(Batches):
+    """Another iterator, its batches made on a thread, `depth` of them ahead. Its state is that of the batches handed out."""
+
+    def __init__(self, source: Batches, depth: int = 2):
+        super().__init__(source.batch_size, source.total_iterations)
+        self.source, self.depth, self.tgt_key = source, depth, source.tgt_key
+
+    nbatches = property(lambda self: self.source.nbatches)
+    ndata = property(lambda self: self.source.ndata)
+
+    def batch(self, k: int) -> Batch:
+        return self.source.batch(k)
+
+    def axis_names(self) -> dict[str, tuple[str, ...] | None]:
+        return self.source.axis_names()
+
+    def __iter__(self) -> Iterator[Batch]:
+        made: queue.Queue[Any] = queue.Queue(self.depth)
+        stop = threading.Event()
+
+        def fill() -> None:
+            item: Any
+            for k in range(self.done, self.began + len(self)):
+                try:
+                    item = self.source.batch(k)
+                except BaseException as error:
+                    item = error
+                while not stop.is_set():
+                    try:
+                        made.put(item, timeout=0.1)
+                        break
+                    except queue.Full:
+                        continue
+                if stop.is_set() or isinstance(item, BaseException):
+                    return
+
+        thread = threading.Thread(target=fill, daemon=True, name="neon prefetch")
+        thread.start()
+        try:
+            while self.done - self.began < len(self):
+                item = made.get()
+                if isinstance(item, BaseException):
+                    raise item
+                number = self.done - self.began
+                self.done += 1
+                yield {**item, "iteration": number}
+            self.began = self.done
+        finally:
+            stop.set()
+            thread.join()

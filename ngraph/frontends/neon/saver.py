@@ -1,0 +1,110 @@
+"""Saver: weights and all other state of a computation in one file, .npz or .safetensors, by the names of its variables."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import ParseError, StateError, user_line
+from ngraph.op_graph.files import write_whole
+from ngraph.op_graph.op import Op
+from ngraph.runtime.weights import read_arrays, write_arrays
+
+
+def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """{name: array} of a .npz or .safetensors file. Raises ParseError where it is neither."""
+    name = os.fspath(path)
+    if name.endswith(".npz"):
+        try:
+            with np.load(name, allow_pickle=False) as held:
+                return {k: held[k] for k in held.files}
+        except (ValueError, OSError, EOFError) as error:
+            if not os.path.exists(name):
+                raise
+            raise ParseError(f"{name} is no .npz file of arrays: {error}") from None
+    return read_arrays(name)
+
+
+def write_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], compress: bool = False) -> None:
+    """{name: array} into a .npz or .safetensors file, whole or not at all."""
+    name = os.fspath(path)
+    if not name.endswith(".npz"):
+        return write_arrays(name, arrays)
+    held = io.BytesIO()
+    (np.savez_compressed if compress else np.savez)(held, allow_pickle=False, **arrays)
+    write_whole(name, held.getvalue())
+
+
+def states_of(computation: Any) -> dict[str, Op]:
+    """The state that a computation (or an op, or ops) depends on or writes and that outlives the process, by name."""
+    roots = getattr(getattr(computation, "computation", computation), "results", computation)
+    roots = getattr(roots, "ops", roots)
+    ops = [roots] if isinstance(roots, Op) else list(getattr(roots, "returns", roots) if not isinstance(roots, (list, tuple)) else roots)
+    found = {o.name: o for o in Op.all_op_references(ops) if o.is_variable and o.is_persistent}
+    return dict(sorted(found.items()))
+
+
+def transfer(transformer: Any, variables: Mapping[str, Op], arrays: Mapping[str, np.ndarray], strict: bool = False) -> dict[str, list[str]]:
+    """Gives variables the arrays of their names. {"matched", "missing", "left over", "other shape"}: names.
+
+    strict: raises StateError, before anything changes, unless all match.
+    """
+    report: dict[str, list[str]] = {"matched": [], "missing": [], "left over": [n for n in arrays if n not in variables], "other shape": []}
+    for name, variable in variables.items():
+        if name not in arrays:
+            report["missing"].append(name)
+        else:
+            same = arrays[name].shape == tuple(variable.axes.lengths)
+            report["matched" if same else "other shape"].append(name)
+    wrong = [f"{kind}: {', '.join(names)}" for kind, names in report.items() if names and kind != "matched"]
+    if strict and wrong:
+        raise StateError("weights do not fit", details=tuple(wrong))
+    for name in report["matched"]:
+        transformer.set(variables[name], arrays[name])
+    return report
+
+
+class Saver:
+    """Saves and restores the state behind a computation: `setup_save`, then `save` as often as wanted; `setup_restore`, then `restore`."""
+
+    def __init__(self) -> None:
+        self._saved: tuple[Any, dict[str, Op]] | None = None
+        self._restored: tuple[Any, dict[str, Op], str] | None = None
+
+    def setup_save(self, transformer: Any, computation: Any) -> None:
+        self._saved = transformer, states_of(computation)
+
+    def save(self, filename: str, compress: bool = False, transformer: Any = None, computation: Any = None) -> None:
+        """Writes the file, whole or not at all; `.npz` is added to a name without an end. Raises StateError before `setup_save`."""
+        if computation is not None:
+            self.setup_save(transformer, computation)
+        if self._saved is None:
+            raise StateError("save without setup_save", fix="call saver.setup_save(transformer, computation) first")
+        transformer, variables = self._saved
+        write_weights(_named(filename), {name: transformer.get(v) for name, v in variables.items()}, compress)
+
+    def setup_restore(self, transformer: Any, computation: Any, filename: str) -> None:
+        self._restored = transformer, states_of(computation), filename
+
+    def restore(self, transformer: Any = None, computation: Any = None, filename: str | None = None) -> dict[str, list[str]]:
+        """Gives state the values of the file; warns of names that only one side has. The report of `transfer`."""
+        if computation is not None and filename is not None:
+            self.setup_restore(transformer, computation, filename)
+        if self._restored is None:
+            raise StateError("restore without setup_restore", fix="call saver.setup_restore(transformer, computation, filename) first")
+        transformer, variables, filename = self._restored
+        report = transfer(transformer, variables, read_weights(_named(filename)))
+        wrong = [f"{kind}: {', '.join(names)}" for kind, names in report.items() if names and kind != "matched"]
+        if wrong:
+            file, line = user_line() or ("<unknown>", 0)
+            warnings.warn_explicit(f"{filename}: {'; '.join(wrong)}", UserWarning, file, line)
+        return report
+
+
+def _named(filename: str) -> str:
+    return filename if os.path.splitext(filename)[1] in (".npz", ".safetensors") else filename + ".npz"
