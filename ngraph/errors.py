@@ -110,6 +110,13 @@ class ArgumentError(NgraphError, ValueError):
     """
 
 
+class OutOfMemoryError(NgraphError, MemoryError):
+    """A computation needs more memory than there is; nothing of it has run.
+
+    Details: how many bytes, and how many there are. Fix: a smaller batch.
+    """
+
+
 class ProgramError(NgraphError, ValueError):
     """A program that breaks the law of `docs/spec.md`, found by `verify`; names the step and the rule.
 

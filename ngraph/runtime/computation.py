@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.config import config
-from ngraph.errors import ArgumentError, GraphError, StateError
+from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnsupportedError
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len
 from ngraph.op_graph.html import folded, some, table
@@ -40,11 +40,20 @@ class Executable:
     call      (inputs…, states…) -> outputs, then the states written, each an array that nobody else holds
     source    the generated code, or a function that gives it; "" where there is none
     memory    bytes by what they are for, or a function that gives them
-    in_place  whether a call that fails may leave states half written
+    in_place  whether a call that fails may leave states half written; one that has no memory fails before
+    native    what was compiled to machine code, with its plan, IR and assembly as texts; its `call` also takes `out`, a sequence of arrays
+              for the results, and `version`, that of the state
     """
 
-    def __init__(self, call: Callable[..., Any], source: str | Callable[[], str] = "", memory: Any = None, in_place: bool = False):
-        self.call, self.in_place = call, in_place
+    def __init__(
+        self,
+        call: Callable[..., Any],
+        source: str | Callable[[], str] = "",
+        memory: Any = None,
+        in_place: bool = False,
+        native: Any = None,
+    ):
+        self.call, self.in_place, self.native = call, in_place, native
         self._source, self._memory = source, memory
 
     @property
@@ -180,6 +189,29 @@ class Computation(Alone):
     def memory(self) -> dict[str, int]:
         return self.executable.memory
 
+    @property
+    def native(self) -> Any:
+        """What was compiled to machine code. Raises UnsupportedError where nothing was."""
+        native = self.executable.native
+        if native is None:
+            raise UnsupportedError(f"{self.name} was not compiled to machine code", fix="make it on transformer cpu")
+        return native
+
+    @property
+    def plan(self) -> str:
+        """The kernels over buffers that it runs, as text."""
+        return str(self.native.plan_text())
+
+    @property
+    def llvm(self) -> str:
+        """The LLVM IR of each different kernel."""
+        return str(self.native.llvm())
+
+    @property
+    def asm(self) -> str:
+        """The machine code of each different kernel, as assembly text."""
+        return str(self.native.asm())
+
     def _report(self, steps: int, passes: float, compile: float) -> None:
         if config.debug >= 1:
             print(f"{self.name}: {steps} steps, passes {passes * 1e3:.1f} ms, compiled in {compile * 1e3:.1f} ms", file=sys.stderr)
@@ -296,11 +328,17 @@ class Computation(Alone):
                 state.ensure(variables)
                 return [arrays[v] for v in variables]
 
-        def reading(*arguments: Any) -> tuple[Any, ...]:
-            with lock.reading():
-                return call(*arguments, *lent())
+        if executable.native is not None:
+            given = call
 
-        def writing(*arguments: Any) -> tuple[Any, ...]:
+            def call(*arrays: Any, **more: Any) -> Any:
+                return given(*arrays, version=state.version, **more)
+
+        def reading(*arguments: Any, **more: Any) -> tuple[Any, ...]:
+            with lock.reading():
+                return call(*arguments, *lent(), **more)
+
+        def writing(*arguments: Any, **more: Any) -> tuple[Any, ...]:
             held = interrupts.hold()
             try:
                 lock.start_writing(held)
@@ -309,13 +347,13 @@ class Computation(Alone):
                     try:
                         if held:
                             interrupts.running = True
-                        results = call(*arguments, *states)
+                        results = call(*arguments, *states, **more)
                         if held:
                             interrupts.running = False
-                    except BaseException:
+                    except BaseException as error:
                         if held:
                             interrupts.running = False
-                        if executable.in_place:
+                        if executable.in_place and not isinstance(error, OutOfMemoryError):
                             state.torn.update(written)
                         raise
                     state.version += 1

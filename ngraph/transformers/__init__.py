@@ -21,10 +21,12 @@ from ngraph.transformers.base import (
     set_transformer_factory,
     transformer_choices,
 )
+from ngraph.transformers.cpu import CpuTransformer
 from ngraph.transformers.direct import DirectTransformer
 from ngraph.transformers.numpy import NumPyTransformer
 
 __all__ = [
+    "CpuTransformer",
     "DirectTransformer",
     "NumPyTransformer",
     "Transformer",

@@ -1,0 +1,147 @@
+"""A program as native code: planned and compiled for the lengths of its calls.
+
+The first lengths get code of their own; from the second on, symbols that differ stay open in one version for all of them.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.config import config
+from ngraph.errors import show_line
+from ngraph.op_graph.expr import Len
+from ngraph.plan import plan, text
+from ngraph.program.program import AxisId, Program
+from ngraph.runtime.computation import Executable
+from ngraph.targets import host
+from ngraph.transformers.cpu.code import Code, assembly, origin
+from ngraph.transformers.cpu.frame import Bound
+
+VERSIONS = 16  # lengths for which memory is kept
+Key = tuple[int | None, ...]
+
+
+class Native:
+    """A program, and what it was compiled to."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.symbols: dict[AxisId, tuple[int, int]] = {}  # where a call has its length: which argument, which dim
+        for k, v in enumerate([*program.inputs, *(s.value for s in program.state_in)]):
+            for d, a in enumerate(v.axes):
+                own = program.axes[a]
+                if isinstance(own, Len):
+                    self.symbols.setdefault(own.of, (k, d))
+        self.codes: dict[Key, Code] = {}
+        self.bound: OrderedDict[Key, Bound] = OrderedDict()
+        self.first: Key | None = None
+        self.compiling = threading.RLock()
+        self.inputs = len(program.inputs)
+        names = [name for name, _ in program.state_out]
+        self.written = names
+        if not self.symbols:
+            self.at(())
+
+    def executable(self) -> Executable:
+        return Executable(self.call, source=self.source, memory=self.memory, in_place=True, native=self)
+
+    def code(self, key: Key) -> Code:
+        """The compiled program for these lengths; None stands for any."""
+        with self.compiling:
+            if key not in self.codes:
+                start = time.perf_counter()
+                made = plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None})
+                planned = time.perf_counter()
+                code = Code(made, host())
+                self.codes[key] = code
+                self._report(code, planned - start, time.perf_counter() - planned)
+            return self.codes[key]
+
+    def at(self, key: tuple[int, ...]) -> Bound:
+        """What calls with these lengths run on."""
+        found = self.bound.get(key)
+        if found is not None:
+            return found
+        with self.compiling:
+            if self.first is None:
+                self.first = key
+            special = key if key in self.codes or key == self.first else self._open(key)
+            self.bound[key] = made = Bound(self.code(special), dict(zip(self.symbols, key, strict=True)))
+            while len(self.bound) > VERSIONS:
+                self.bound.popitem(last=False)
+            return made
+
+    def _open(self, key: Key) -> Key:
+        """The key of a version for all lengths, of those symbols that have been seen to differ."""
+        assert self.first is not None
+        return tuple([n if n == m else None for n, m in zip(key, self.first, strict=True)])
+
+    def call(self, *arrays: Any, out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
+        """See `Executable`; `out` takes arrays for results, `version` is that of the state."""
+        bound = self.at(tuple([arrays[k].shape[d] for k, d in self.symbols.values()]))
+        given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements="CA") for a in arrays[: self.inputs]]
+        outputs, states = bound(given, arrays[self.inputs :], version, out)
+        return (*outputs, *[states[name] for name in self.written])
+
+    # ---- to look at
+
+    @property
+    def chosen(self) -> Code:
+        """The version that was made first; with lengths open where there is none yet."""
+        if not self.codes:
+            return self.code((None,) * len(self.symbols))
+        return next(iter(self.codes.values()))
+
+    def plan_text(self) -> str:
+        return text(self.chosen.plan)
+
+    def llvm(self) -> str:
+        return "\n".join(f"; {names(ks)}\n{t}" for t, ks in self.chosen.texts.items())
+
+    def asm(self) -> str:
+        return "\n".join(f"# {names(ks)}\n{assembly(t, self.chosen.target)}" for t, ks in self.chosen.texts.items())
+
+    def source(self) -> str:
+        return ""
+
+    def memory(self) -> dict[str, int]:
+        """Bytes, by what they are for."""
+        m = self.chosen.plan.memory
+        return {"arena": m.arena, "constants": m.constants, "packed": self.chosen.plan.kept, "state": m.state, "outputs": m.outputs}
+
+    def _report(self, code: Code, planning: float, compiling: float) -> None:
+        if config.debug < 2:
+            return
+        texts = code.texts
+        say = f"{self.program.name}: {len(code.kernels())} kernels, {len(texts)} different, planned in {planning * 1e3:.1f} ms"
+        print(f"{say}, compiled in {compiling * 1e3:.1f} ms", file=sys.stderr)
+        for ks in texts.values():
+            print(f"  {names(ks)}", file=sys.stderr)
+        if config.debug >= 3:
+            print(text(code.plan), file=sys.stderr)
+        if config.debug >= 4:
+            print(self.llvm(), file=sys.stderr)
+            print(self.asm(), file=sys.stderr)
+
+
+def names(kernels: Sequence[Any]) -> str:
+    """What the user calls a kernel that stands for several steps: ops and lines of the first, and how many more."""
+    return title(kernels[0].step) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
+
+
+def title(step: Any) -> str:
+    """The user's ops that a step computes, and the line of the last."""
+    found = list(dict.fromkeys([o.name for o in origin(step) if o.name]))
+    line = next((show_line((o.file, o.line)) for o in reversed(origin(step)) if o.file), "")
+    return f"{', '.join(found[:4])}{' …' if len(found) > 4 else ''}{f' ({line})' if line else ''}" or getattr(step, "op", "kernel")
+
+
+def lengths_of(native: Native, lengths: Mapping[str, int]) -> tuple[int | None, ...]:
+    return tuple([lengths.get(a) for a in native.symbols])
