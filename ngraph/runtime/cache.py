@@ -26,12 +26,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache as once
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ngraph.codegen import jit
 from ngraph.codegen.workers import llvm_folder, workers
 from ngraph.config import config
-from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.arrays import SMALL, ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
-from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, Local, Plan
 from ngraph.program.program import AxisId, Program, State, Step
@@ -131,7 +133,7 @@ class _Canonical(_Printer):
 
 
 class _Of(NamedTuple):
-    """A name that the program gives: of a "state" or of a "value", by number."""
+    """A name that the program gives: of a "state", a "value", or an array ("name"), by number."""
 
     what: str
     number: int
@@ -147,6 +149,7 @@ class _Dump(pickle.Pickler):
         self.refs = canonical.refs
         self.state = {s.name: _Of("state", k) for k, s in enumerate(program.state_in)}
         self.values = {hint: _Of("value", k) for k, hint in reversed(list(enumerate(canonical.hints))) if hint}
+        self.arrays = {ref.name: _Of("name", k) for ref, k in self.refs.items()}
         self.origins: dict[Origin, tuple[int, int]] = {}
         for k, s in enumerate(canonical.steps):
             for j, o in enumerate(s.origin):
@@ -175,8 +178,15 @@ class _Dump(pickle.Pickler):
             return _plan, (), {**vars(x), "state": state}
         if kind is Buffer or kind is Local:
             slots = {f: getattr(x, f) for f in Buffer.__slots__}
-            slots["name"] = self.values.get(x.name, x.name)
+            known = (self.values, self.state, self.arrays) if x.home == "input" else (self.state, self.arrays, self.values)
+            slots["name"] = next((names[x.name] for names in known if x.name in names), x.name)
             return _buffer, (kind is Local,), (None, slots)
+        if kind is ArrayRef:
+            return _ref, (x.array, x.name)
+        if isinstance(x, np.generic | np.ndarray):
+            if x.nbytes > SMALL:  # the key knows nothing of what is in it
+                raise pickle.PicklingError("a plan holds a large array that is not its program's")
+            return _array, (as_dtype(x.dtype), x.shape, x.tobytes(), isinstance(x, np.generic))
         return NotImplemented
 
 
@@ -186,6 +196,15 @@ def _plan() -> Plan:
 
 def _buffer(local: bool) -> Buffer:
     return (Local if local else Buffer).__new__(Local if local else Buffer)
+
+
+def _ref(array: np.ndarray, name: str) -> ArrayRef:
+    return ArrayRef(array, name)
+
+
+def _array(dtype: DType, shape: tuple[int, ...], data: bytes, scalar: bool) -> Any:
+    made = np.frombuffer(data, dtype.np).reshape(shape)
+    return made[()] if scalar else made
 
 
 class _Load(pickle.Unpickler):
@@ -200,7 +219,7 @@ class _Load(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         found = super().find_class(module, name) if module.startswith("ngraph.") else None
-        if found in (_plan, _buffer) or isinstance(found, type) and found.__module__.startswith("ngraph."):
+        if found in (_plan, _buffer, _ref, _array) or isinstance(found, type) and found.__module__.startswith("ngraph."):
             return found
         raise pickle.UnpicklingError(f"an entry of the cache holds {module}.{name}")
 
@@ -233,6 +252,7 @@ def _loaded(data: bytes, canonical: _Canonical, program: Program) -> Any:
         "dtype": DTYPES.__getitem__,
         "state": lambda k: program.state_in[k].name,
         "value": canonical.hints.__getitem__,
+        "name": lambda k: refs[k].name,
     }
     file = io.BytesIO(data)
     table = [kinds[what](*numbers) for what, *numbers in _Load(file, ()).load()]
@@ -460,7 +480,8 @@ class Cache:
             except Exception:  # whatever pickle says of what it cannot read
                 self.folder.drop("plans", key)
         made = make()
-        self.folder.put("plans", {key: _dumped(made, canonical, program)})
+        with contextlib.suppress(pickle.PicklingError):
+            self.folder.put("plans", {key: _dumped(made, canonical, program)})
         return made
 
 

@@ -1,0 +1,471 @@
+"""What was compiled is found again by whoever asks for the same; nothing broken is ever taken; processes do not disturb each other."""
+
+import ctypes
+import dataclasses
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ngraph.codegen import worker
+from ngraph.codegen.loader import Code
+from ngraph.codegen.workers import Failed, Workers
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.op import Origin
+from ngraph.plan import plan, text
+from ngraph.plan.text import arrays
+from ngraph.program.program import AxisId
+from ngraph.program.text import parse
+from ngraph.runtime.cache import HEAD, Cache, digest
+from ngraph.targets import TARGETS, host
+
+HOST = host()
+
+
+def ir(k, name="kernel"):
+    return f"define i64 @{name}() {{\n  ret i64 {k}\n}}\n"
+
+
+def value(data):
+    code = Code(data)
+    return ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("kernel"))()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return str(tmp_path / "cache")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """What is compiled from here on."""
+    seen = []
+
+    def compile(self, texts, target):
+        texts = list(texts)
+        seen.extend(texts)
+        return true(self, texts, target)
+
+    true = Workers.compile
+    monkeypatch.setattr(Workers, "compile", compile)
+    return seen
+
+
+def files(folder, kind="objects"):
+    return sorted(os.path.join(folder, kind, f) for f in os.listdir(os.path.join(folder, kind)))
+
+
+# ---- objects
+
+
+def test_an_object_is_compiled_once(folder, counted):
+    first = Cache(folder)
+    made = first.objects([ir(1), ir(2), ir(1)], HOST)
+    assert [value(m) for m in made] == [1, 2, 1] and counted == [ir(1), ir(2)]
+    assert first.objects([ir(2), ir(1)], HOST) == [made[1], made[0]] and len(counted) == 2
+    other = Cache(folder)  # another process, as it were
+    assert other.objects([ir(1), ir(2), ir(3)], HOST)[:2] == made[:2]
+    assert counted == [ir(1), ir(2), ir(3)]
+    for cache in (first, other):
+        cache.folder.tell()
+    assert other.folder.told() == [2, 3]
+
+
+def test_a_target_has_objects_of_its_own(folder, counted):
+    cache = Cache(folder)
+    made = [cache.object(ir(1), t) for t in TARGETS.values()]
+    assert len(set(made)) >= 2 and len(counted) == len(TARGETS) == len(files(folder))
+
+
+def test_without_a_folder_nothing_is_written(tmp_path, counted, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    cache = Cache("")
+    assert cache.object(ir(1), HOST) == cache.object(ir(1), HOST) and len(counted) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_is_done_without(tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = Cache(str(tmp_path / "file" / "cache"))
+    assert value(cache.object(ir(1), HOST)) == 1
+    cache.folder.tell()
+
+
+def damages():
+    def cut(data, k):
+        return data[:k]
+
+    for k in (0, 1, HEAD.size - 1, HEAD.size, HEAD.size + 1):
+        yield f"cut at {k}", lambda data, k=k: cut(data, k)
+    yield "one byte less", lambda data: data[:-1]
+    yield "one byte more", lambda data: data + b"\0"
+    for k in (0, 7, 8, 40, 72, 79, HEAD.size, -1):
+        yield f"byte {k} differs", lambda data, k=k: bytes([*data[:k], data[k] ^ 1, *data[k:][1:]])
+    yield "garbage", lambda data: b"\x7fELF" * 1000
+    yield "an older format", lambda data: b"ngraph 0" + data[8:]
+
+
+@pytest.mark.parametrize("damage", [d for _, d in damages()], ids=[n for n, _ in damages()])
+def test_a_broken_entry_is_rebuilt(folder, counted, damage):
+    good = Cache(folder).object(ir(1), HOST)
+    (path,) = files(folder)
+    with open(path, "rb") as file:
+        data = file.read()
+    with open(path, "wb") as file:
+        file.write(damage(data))
+    assert Cache(folder).object(ir(1), HOST) == good and len(counted) == 2
+    assert Cache(folder).object(ir(1), HOST) == good and len(counted) == 2  # it is whole again
+
+
+def test_an_entry_under_another_name_is_rebuilt(folder, counted):
+    cache = Cache(folder)
+    cache.object(ir(1), HOST)
+    (one,) = files(folder)
+    wanted = cache.key(ir(2), HOST).hex()
+    os.rename(one, os.path.join(os.path.dirname(one), wanted))
+    assert value(Cache(folder).object(ir(2), HOST)) == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_an_entry_of_another_user_is_rebuilt(folder, counted):
+    Cache(folder).object(ir(1), HOST)
+    (path,) = files(folder)
+    os.chown(path, 12345, 12345)
+    assert value(Cache(folder).object(ir(1), HOST)) == 1 and len(counted) == 2
+
+
+def test_others_cannot_read_what_is_kept(folder):
+    Cache(folder).object(ir(1), HOST)
+    for path in (folder, *files(folder)):
+        assert os.stat(path).st_mode & 0o077 == 0
+
+
+def test_the_least_recently_used_go_first(folder):
+    cache = Cache(folder)
+    keys = [digest(bytes([k])) for k in range(20)]
+    for age, key in enumerate(keys):
+        cache.folder.put("plans", {key: bytes(1000)})
+        os.utime(os.path.join(folder, "plans", key.hex()), (age, age))
+    assert cache.folder.get("plans", keys[0]) == bytes(1000)  # used just now
+    small = Cache(folder, limit=10_500)
+    small.folder.put("objects", {digest(b"new"): bytes(1000)})
+    left = [k for k in range(20) if small.folder.get("plans", keys[k]) is not None]
+    assert left == [0, *range(14, 20)]
+    assert sum(os.path.getsize(f) for kind in ("plans", "objects") for f in files(folder, kind)) <= 10_500
+
+
+def test_a_long_life_stays_within_the_limit(folder):
+    cache = Cache(folder, limit=50_000)
+    for k in range(300):
+        cache.folder.put("plans", {digest(bytes([k % 256, k // 256])): bytes(900)})
+        assert sum(map(os.path.getsize, files(folder, "plans"))) <= 50_000
+
+
+def test_clearing_leaves_what_is_not_ours(folder):
+    cache = Cache(folder)
+    cache.object(ir(1), HOST)
+    with open(os.path.join(folder, "objects", "mine"), "w") as file:
+        file.write("keep me")
+    assert cache.folder.clear() == 1
+    assert [os.path.basename(f) for f in files(folder)] == ["mine"]
+
+
+# ---- plans
+
+PROGRAM = """ngraph program 1
+axis H = 32
+axis N
+axis T = 3
+input %0 x : float32[H, N]
+state "W" = %1 W : float32[H]
+%2 : float32[H] = constant() {value: array("table"), axes: [H], dtype: float32}  # constant at "net.py":3
+%3 : float32[H, N] = multiply(%0, %1)  # multiply at "net.py":4
+%4 : float32[H, N] = add(%3, %2)  # add at "net.py":5
+%5 total : float32[N] = reduce(%4) {axes: [H], kind: "add"}  # sum at "net.py":6
+%6 : float32[H] = add(%1, %2)  # add at "net.py":7
+output %5
+state_out "W" = %6
+"""
+RENAMED = (
+    PROGRAM.replace("H", "Q").replace("[N", "[M").replace(", N", ", M").replace("axis N", "axis M").replace('"W"', '"weights"')
+    .replace("W :", "w :").replace(" x ", " y ").replace("total", "sums").replace("net.py", "other.py").replace('"table"', '"numbers"')
+)  # fmt: skip
+
+
+def program(source=PROGRAM, table=None):
+    name = "table" if '"table"' in source else "numbers"
+    return parse(source, {name: np.arange(32, dtype=np.float32) if table is None else table})
+
+
+def never():
+    raise AssertionError("it was planned again")
+
+
+def test_a_plan_is_made_once(folder):
+    p = program()
+    made = Cache(folder).plan(p, "facts", lambda: plan(p))
+    found = Cache(folder).plan(program(), "facts", never)
+    assert text(found) == text(made)
+    with pytest.raises(AssertionError):
+        Cache(folder).plan(program(), "other facts", never)
+
+
+def test_names_origins_and_large_arrays_are_those_of_who_asks(folder):
+    p, q = program(), program(RENAMED, np.arange(32, dtype=np.float32)[::-1].copy())
+    Cache(folder).plan(p, "", lambda: plan(p))
+    found = Cache(folder).plan(q, "", never)
+    assert text(found) == text(plan(q))
+    assert "other.py" in text(found) and '"weights"' in text(found) and "Q" in found.axes and "H" not in text(found)
+    (held,) = arrays(found).values()
+    assert held[0] == 31
+
+
+CHANGES = [
+    ("H = 32", "H = 48"),
+    ("float32", "float64"),
+    ("multiply(%0", "add(%0"),
+    ('"add"}', '"max"}'),
+    ("T = 3", "T = 4"),
+    ("(%3, %2)", "(%2, %3)"),
+]
+
+
+@pytest.mark.parametrize("old, new", CHANGES, ids=[new for _, new in CHANGES])
+def test_what_a_program_means_is_in_the_key(folder, old, new):
+    p = program()
+    Cache(folder).plan(p, "", lambda: plan(p))
+    assert old in PROGRAM
+    table = np.arange(48 if "H" in new else 32, dtype=np.float64 if new == "float64" else np.float32)
+    with pytest.raises(AssertionError):
+        Cache(folder).plan(program(PROGRAM.replace(old, new), table), "", never)
+
+
+def test_a_plan_from_other_sources_is_not_taken(folder, monkeypatch):
+    p = program()
+    Cache(folder).plan(p, "", lambda: plan(p))
+    monkeypatch.setattr("ngraph.runtime.cache.sources", lambda: b"newer")
+    with pytest.raises(AssertionError):
+        Cache(folder).plan(p, "", never)
+    monkeypatch.undo()
+    monkeypatch.setattr("ngraph.runtime.cache.compiler", lambda: b"another LLVM")
+    with pytest.raises(AssertionError):
+        Cache(folder).plan(p, "", never)
+
+
+def test_a_plan_that_names_other_classes_is_not_made(folder):
+    p = program()
+    cache = Cache(folder)
+    cache.plan(p, "", lambda: plan(p))
+    (path,) = files(folder, "plans")
+    key = bytes.fromhex(os.path.basename(path))
+    for harm in (os.getcwd, textwrap.dedent, Cache("").object):
+        cache.folder.put("plans", {key: pickle.dumps([]) + pickle.dumps(harm)})
+        made = plan(p)
+        assert Cache(folder).plan(p, "", lambda made=made: made) is made
+        assert text(Cache(folder).plan(p, "", never)) == text(made)
+
+
+def test_an_axis_that_a_plan_made_does_not_meet_one_of_the_program(folder):
+    p, q = program(), program(PROGRAM.replace("axis T", "axis chunk"))
+    Cache(folder).plan(p, "", lambda: (AxisId("chunk"), plan(p)))
+    made = AxisId("chunk"), plan(q)
+    assert Cache(folder).plan(q, "", lambda: made) is made
+
+
+def test_records_keep_what_they_share(folder):
+    p = program()
+
+    def make():
+        made = plan(p)
+        small = ArrayRef(np.arange(8, dtype=dtypes.bfloat16.np).reshape(2, 4), "small")
+        return made, made.buffers[0], dtypes.float32, Origin("by hand", "", "x.py", 1), small, np.float32(1.5)
+
+    Cache(folder).plan(p, "", make)
+    made, buffer, dtype, origin, ref, number = Cache(folder).plan(p, "", never)
+    assert made.buffers[0] is buffer and dtype is dtypes.float32 and origin.file == "x.py"
+    assert ref == ArrayRef(np.arange(8, dtype=dtypes.bfloat16.np).reshape(2, 4)) and ref.name == "small"
+    assert number == 1.5 and type(number) is np.float32
+
+
+def test_a_plan_with_large_arrays_of_its_own_is_not_kept(folder):
+    p = program()
+    made = ArrayRef(np.arange(100.0))
+    assert Cache(folder).plan(p, "", lambda: made) is made
+    assert Cache(folder).plan(p, "", lambda: "made again") == "made again"
+
+
+# ---- processes
+
+SCRIPT = """
+import sys, time
+from ngraph.runtime.cache import Cache
+from ngraph.targets import host
+cache = Cache(sys.argv[1])
+def ir(k): return "define i64 @kernel() {\\n  ret i64 %d\\n}\\n" % k
+"""
+
+
+def python(folder, script, **more):
+    command = [sys.executable, "-c", SCRIPT + textwrap.dedent(script), folder]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more)
+
+
+def test_a_start_that_finds_all_loads_no_llvm(folder):
+    script = """
+    made = cache.objects([ir(k) for k in range(5)], host())
+    from ngraph.codegen.loader import Code
+    Code(*made)
+    print("llvmlite" in sys.modules, len(made))
+    """
+    for _ in range(2):
+        assert python(folder, script).communicate()[0] == "False 5\n"
+    (_, misses) = Cache(folder).folder.told()
+    assert misses == 5
+
+
+def test_two_processes_at_once(folder):
+    script = """
+    for k in range(60):
+        assert cache.folder.get("plans", bytes([k]) * 32) in (None, bytes([k]) * 5000)
+        cache.folder.put("plans", {bytes([k]) * 32: bytes([k]) * 5000})
+        assert cache.object(ir(k % 7), host())
+    cache.folder.limit = 100_000
+    cache.folder.room = None
+    cache.folder.put("plans", {})
+    """
+    both = [python(folder, script) for _ in range(3)]
+    assert [p.wait() for p in both] == [0, 0, 0]
+    cache = Cache(folder)
+    for k in range(60):
+        assert cache.folder.get("plans", bytes([k]) * 32) in (None, bytes([k]) * 5000)
+    assert not [f for kind in ("plans", "objects") for f in files(folder, kind) if f.endswith(".new")]
+
+
+def test_a_killed_writer_leaves_nothing_that_harms(folder):
+    script = """
+    print("ready", flush=True)
+    k = 0
+    while True:
+        k = (k + 1) % 50
+        cache.folder.put("plans", {bytes([k]) * 32: bytes([k]) * 300_000})
+    """
+    for _ in range(6):
+        writer = python(folder, script)
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(0.05 + 0.01 * np.random.default_rng().random())
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+    cache = Cache(folder)
+    found = [cache.folder.get("plans", bytes([k]) * 32) for k in range(50)]
+    assert any(found) and all(f in (None, bytes([k]) * 300_000) for k, f in enumerate(found))
+    cache.folder.put("plans", {})  # takes the lock, which died with its holder, and what was begun away
+    assert not [f for f in files(folder, "plans") if f.endswith(".new")]
+
+
+# ---- the processes that compile
+
+
+def test_much_is_compiled_by_several_processes(monkeypatch):
+    monkeypatch.setattr("ngraph.codegen.workers.MUCH", 100)
+    monkeypatch.setattr("ngraph.codegen.workers.host", lambda: dataclasses.replace(HOST, cores=3))
+    w = Workers()
+    try:
+        made = w.compile((ir(k) for k in range(30)), HOST)
+        assert [value(m) for m in made] == list(range(30))
+        assert len(w.processes) == 3
+    finally:
+        w.end()
+
+
+def test_no_ir_is_refused_with_llvms_words():
+    w = Workers()
+    with pytest.raises(Failed, match="expected top-level entity"):
+        w.compile([ir(1), "nonsense", ir(2)], HOST)
+    assert w.processes == [] and [value(m) for m in w.compile([ir(3)], HOST)] == [3]
+    w.end()
+
+
+def test_llvm_that_dies_is_an_error_of_ours():
+    w = Workers()
+    w.start()
+    w.processes[0].popen.kill()
+    with pytest.raises(Failed, match="signal 9"):
+        w.compile([ir(1)], HOST)
+    assert value(w.compile([ir(1)], HOST)[0]) == 1
+    w.end()
+
+
+def test_a_process_that_had_waited_for_long_is_replaced(monkeypatch, tmp_path):
+    impatient = tmp_path / "impatient.py"
+    with open(worker.__file__) as file:
+        impatient.write_text(file.read().replace("PATIENCE = 20.0", "PATIENCE = 0.0").replace("LOOK = 0.5", "LOOK = 0.01"))
+    w = Workers()
+    monkeypatch.setattr(worker, "__file__", str(impatient))
+    w.start()
+    monkeypatch.undo()
+    w.processes[0].popen.wait()
+    assert value(w.compile([ir(1)], HOST)[0]) == 1
+    w.end()
+
+
+def test_threads_compile_one_after_the_other():
+    w, made = Workers(), {}
+    threads = [threading.Thread(target=lambda k=k: made.update({k: value(w.compile([ir(k)], HOST)[0])})) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert made == {k: k for k in range(4)}
+    w.end()
+
+
+LONG = """
+import os
+from ngraph.codegen.workers import workers
+big = "".join("define i64 @f%d(i64 %%x) { %%y = mul i64 %%x, %d ret i64 %%y }\\n" % (k, k) for k in range(60000))
+def texts():
+    for k in range(1000):
+        yield ir(k) + big
+        if k == 3:
+            print(*[p.popen.pid for p in workers.processes], flush=True)
+try:
+    workers.compile(texts(), host())
+except KeyboardInterrupt:
+    print("interrupted", len(workers.processes))
+"""
+
+
+def gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="the system shows no processes")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_compiling_stops_at_once_and_leaves_no_process(folder, how):
+    p = python(folder, LONG, start_new_session=True)
+    children = list(map(int, p.stdout.readline().split()))
+    assert children
+    time.sleep(0.2)
+    start = time.monotonic()
+    if how == signal.SIGINT:
+        os.killpg(p.pid, how)  # as a terminal does
+        assert p.communicate()[0] == "interrupted 0\n"
+    else:
+        p.send_signal(how)
+        p.communicate()
+    while not all(map(gone, children)):
+        assert time.monotonic() - start < 30
+        time.sleep(0.02)
