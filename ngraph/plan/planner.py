@@ -40,7 +40,7 @@ class _Planner:
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
-        settle(g)
+        settle(g, self.machine)
         groups = fuse(g, self.machine)
         for group in groups:
             self.results(group)

@@ -15,7 +15,7 @@ from ngraph.program.program import AxisId
 
 
 class Machine(NamedTuple):
-    """What a price needs to know of a machine: bytes, bytes per second, elements per second of one core, seconds."""
+    """What a price needs to know of a machine: bytes, bytes per second, elements per second of one core, seconds, registers."""
 
     cores: int = 2
     l1: int = 24 << 10
@@ -25,6 +25,13 @@ class Machine(NamedTuple):
     cache: float = 60e9
     speed: float = 40e9
     launch: float = 1e-6
+    vector: int = 64
+    registers: int = 32
+
+    @property
+    def lanes(self) -> int:
+        """Elements of 32 bits in a vector."""
+        return self.vector // 4
 
 
 LANES = 16  # elements below which an axis is too short for a vector
