@@ -246,8 +246,8 @@ def make_default_callbacks(
     use_progress_bar: bool = True,
 ) -> CallbackContainer:
     """The step, a timer, a logger, an evaluation every `frequency` batches if there is an eval_set, and a bar."""
-    container = CallbackContainer(transformer, output_file, total_iterations, [TrainCostCallback(train_computation)], frequency)
-    container.add_callback(RunTimerCallback())
+    container = CallbackContainer(transformer, output_file, total_iterations, [RunTimerCallback()], frequency)
+    container.add_callback(TrainCostCallback(train_computation))
     container.add_callback(TrainLoggerCallback(frequency))
     if eval_set is not None:
         if loss_computation is None:

@@ -1,0 +1,222 @@
+"""Callbacks that write: a CSV of losses, TensorBoard events, pictures; and those that stop early or keep checkpoints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import numpy as np
+
+from ngraph.frontends.neon.callbacks import Callback, Record
+
+
+class CsvCallback(Callback):
+    """Each number as a line `step,path,value` as soon as it is known. A resumed training writes the lines that it remembers anew."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self.file: TextIO | None = None
+        self.written: dict[str, int] = {}
+
+    def train_pre_(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        self.file = open(self.path, "w", encoding="utf-8")
+        self.file.write("step,path,value\n")
+        self.written = {}
+        self._write(record)
+
+    def _write(self, record: Record) -> None:
+        for name, pairs in record.lists.items():
+            for step, value in pairs[self.written.get(name, 0) :]:
+                self._line(f"{step},{name},{value!r}\n")
+            self.written[name] = len(pairs)
+
+    def _line(self, text: str) -> None:
+        if self.file is not None:
+            self.file.write(text)
+
+    def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        self._write(record)
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        self._write(record)
+        if self.file is not None:
+            self.file.flush()
+
+    def train_post(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        self._write(record)
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+class TensorBoardCallback(Callback):
+    """Each number as a TensorBoard event in `folder`, and at interval ends histograms of `weights()`. Needs tensorboardX."""
+
+    def __init__(self, folder: str, weights: Callable[[], dict[str, np.ndarray]] | None = None, start: int = 0):
+        from tensorboardX import SummaryWriter
+
+        self.writer = SummaryWriter(folder, purge_step=start or None)
+        self.weights = weights
+        self.written: dict[str, int] = {}
+
+    def train_pre_(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        self.written = {name: len(pairs) for name, pairs in record.lists.items()}
+
+    def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        for name, pairs in record.lists.items():
+            for step, value in pairs[self.written.get(name, 0) :]:
+                self.writer.add_scalar(name, value, step)
+            self.written[name] = len(pairs)
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        self.minibatch_post(transformer, record, data, idx)
+        for name, array in (self.weights() if self.weights else {}).items():
+            self.writer.add_histogram(name, array, idx)
+        self.writer.flush()
+
+    def train_post(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
+        self.minibatch_post(transformer, record, data, idx)
+        self.writer.close()
+
+
+class EarlyStop(Callback):
+    """Ends training when `path` has not become better by `least` in `patience` intervals. better: "min" or "max"."""
+
+    def __init__(self, patience: int = 3, path: str = "cost/valid", better: str = "min", least: float = 0.0):
+        self.patience, self.path, self.sign, self.least = patience, path, {"min": 1.0, "max": -1.0}[better], least
+        self.best, self.waited = float("inf"), 0
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        if self.path not in record:
+            raise ValueError(f"EarlyStop looks at {self.path}, and there are {', '.join(record.lists)}: give fit() a valid set")
+        now = record.last(self.path) * self.sign
+        if now < self.best - self.least:
+            self.best, self.waited = now, 0
+        else:
+            self.waited += 1
+        if self.waited >= self.patience:
+            record.stop = f"{self.path} did not become better in {self.patience} intervals"
+
+    def state(self) -> Any:
+        return {"best": None if self.best == float("inf") else self.best, "waited": self.waited}
+
+    def restore(self, state: Any) -> None:
+        self.best = float("inf") if state["best"] is None else state["best"]
+        self.waited = state["waited"]
+
+
+class CheckpointCallback(Callback):
+    """Calls `save(step)` every so many batches, and at the end of each interval if `intervals`; `step` batches have been done then."""
+
+    def __init__(self, save: Callable[[int], Any], every: int | None, intervals: bool = True):
+        self.save, self.every, self.intervals = save, every, intervals
+        self.saved = -1
+
+    def _save(self, step: int) -> None:
+        if step != self.saved:
+            self.saved = step
+            self.save(step)
+
+    def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        if self.every and (idx + 1) % self.every == 0:
+            self._save(idx + 1)
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        if self.intervals:
+            self._save(idx + 1)
+
+
+class SayCallback(Callback):
+    """One line for each interval, where there is no bar to show it."""
+
+    def __init__(self, say: Callable[[str], Any], interval: int):
+        self.say, self.interval = say, interval
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        shown = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.status.items())
+        self.say(f"step {idx + 1}: loss {record['cost/train'][-self.interval :].mean():.4g}" + (f", {shown}" if shown else ""))
+
+
+# ---- pictures -----------------------------------------------------------------------------------------------------------
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        return None
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def draw_losses(record: Record, path: str) -> str:
+    """The cost of each batch, its running mean, and that of the valid set, as a picture; "" where matplotlib is missing."""
+    plt = _pyplot()
+    if plt is None or "cost/train" not in record:
+        return ""
+    steps, losses = np.array(record.lists["cost/train"]).T
+    window = max(1, min(100, len(losses) // 5))
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    axes.plot(steps, losses, color="0.8", linewidth=0.6, label="one batch")
+    axes.plot(steps[window - 1 :], np.convolve(losses, np.ones(window) / window, "valid"), label=f"mean of {window}")
+    if "cost/valid" in record:
+        axes.plot(*np.array(record.lists["cost/valid"]).T, "o-", markersize=3, label="valid")
+    axes.set(xlabel="batch", ylabel="cost", yscale="log" if losses.min() > 0 else "linear")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def draw_confusion(counts: np.ndarray, path: str, names: list[str] | None = None) -> str:
+    """A confusion matrix as a picture, its numbers in the cells of up to twenty classes."""
+    plt = _pyplot()
+    if plt is None:
+        return ""
+    figure, axes = plt.subplots(figsize=(6, 5.5), layout="constrained")
+    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if len(counts) <= 20:
+        for (i, j), n in np.ndenumerate(counts):
+            axes.text(j, i, str(n), ha="center", va="center", fontsize=6, color="white" if shares[i, j] > 0.5 else "black")
+    shown = names or [str(k) for k in range(len(counts))]
+    axes.set(xlabel="predicted", ylabel="true", xticks=range(len(counts)), yticks=range(len(counts)))
+    axes.set_xticklabels(shown, fontsize=7)
+    axes.set_yticklabels(shown, fontsize=7)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def draw_samples(images: np.ndarray, titles: list[str], path: str) -> str:
+    """Pictures [count, rows, columns] or [count, channels, rows, columns] with a title each."""
+    plt = _pyplot()
+    if plt is None or not len(images):
+        return ""
+    columns = min(8, len(images))
+    rows = -(-len(images) // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(1.3 * columns, 1.5 * rows), layout="constrained", squeeze=False)
+    for axes in grid.flat:
+        axes.axis("off")
+    for axes, image, title in zip(grid.flat, images, titles, strict=False):
+        picture = image if image.ndim == 2 else np.moveaxis(image, 0, -1).squeeze()
+        axes.imshow(picture, cmap="gray")
+        axes.set_title(title, fontsize=7)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def quiet() -> bool:
+    """Whether nobody watches: standard error is no terminal."""
+    return not sys.stderr.isatty()
+
+
+def made_folder(path: str) -> str:
+    os.makedirs(path, exist_ok=True)
+    return path

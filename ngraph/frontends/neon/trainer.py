@@ -1,0 +1,423 @@
+"""Trainer: a model, an optimizer, a cost and metrics; `fit` trains them in the loop of `loop_train`, over the same callbacks."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.errors import GraphError
+from ngraph.frontends.neon import checkpoint, reports
+from ngraph.frontends.neon.callbacks import (
+    Callback,
+    CallbackContainer,
+    ProgressCallback,
+    Record,
+    RunTimerCallback,
+    TrainCostCallback,
+    loop_train,
+)
+from ngraph.frontends.neon.data.iterators import Batches
+from ngraph.frontends.neon.inside import flops, machine_rate, summary
+from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
+from ngraph.frontends.neon.metrics import ConfusionMatrix, Streamed
+from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
+from ngraph.op_graph.op import Op
+
+Batch = Mapping[str, Any]
+
+
+class Report:
+    """What a training did: steps, seconds, examples a second, final losses and metrics, files; `str` of it is the summary."""
+
+    def __init__(self, **facts: Any):
+        self.facts = facts
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["facts"][name]
+        except KeyError:
+            raise AttributeError(f"the report has {', '.join(self.facts)}, and no {name!r}") from None
+
+    def __str__(self) -> str:
+        f = self.facts
+        lines = [
+            (
+                "trained",
+                f"{f['steps']:,} steps, {f['examples']:,} examples in {f['seconds']:.1f} s: {f['rate']:,.0f} examples/s"
+                + (f"; ended early: {f['stopped']}" if f["stopped"] else ""),
+            ),
+            ("loss", f"{f['loss']:.5g} over the last steps" + "".join(f", {k} {v:.5g}" for k, v in f["valid"].items() if np.ndim(v) == 0)),
+            (
+                "machine",
+                f"{f['gflops']:.1f} Gflop/s on the transformer {f['transformer']!r}, {f['share']:.0%} of NumPy's best matrix product here",
+            ),
+            ("files", ", ".join(f["files"])),
+        ]
+        return "\n".join(f"{name:9} {text}" for name, text in lines if text)
+
+
+class Trainer:
+    """Trains a model.
+
+    model: a callable from ops to an op, such as Sequential. optimizer: called with the cost. cost: (prediction, target) -> the cost of
+    each example. metrics: computed on the valid set after each epoch.
+    inputs, target: which entries of a batch the model and the cost get: a name, a list of names (a dict goes in), or a function of the
+    dict of placeholders. By default the target is the iterator's `tgt_key`, and the model gets the others.
+    folder: where loss.png, costs.csv, checkpoints and the like go; None for none of them. callbacks: further ones, before checkpoints.
+    precision: "bfloat16" or "float16" computes in that, with float32 weights; give the optimizer a loss_scale for float16.
+    fixed_batch: gives ax.N the iterator's batch size, as layers that keep their state need. seed: of the transformer's random numbers.
+    tensorboard: write events (needs tensorboardX). say: how lines are said. transformer: one to use instead of a new one.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        optimizer: Any,
+        cost: Callable[..., Op],
+        metrics: Sequence[Any] = (),
+        *,
+        inputs: Any = None,
+        target: Any = None,
+        folder: str | None = None,
+        callbacks: Sequence[Any] = (),
+        precision: Any = None,
+        fixed_batch: bool = False,
+        seed: int | None = None,
+        tensorboard: bool = False,
+        say: Callable[[str], Any] = print,
+        transformer: Any = None,
+    ):
+        self.model, self.optimizer, self.cost, self.metrics = model, optimizer, cost, list(metrics)
+        self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, list(callbacks)
+        self.precision, self.fixed_batch, self.tensorboard, self.say = precision, fixed_batch, tensorboard, say
+        self.transformer = ngt.make_transformer() if transformer is None else transformer
+        if seed is not None:
+            self.transformer.seed(seed)
+        self.record = Record()
+        self.step = 0
+        self._train: Any = None
+        self._predicting: tuple[Any, list[str]] | None = None
+        self._evaluations: dict[tuple[str, ...], Any] = {}
+
+    # ---- the graphs
+
+    def _placeholders(self, data: Batches) -> dict[str, Op]:
+        """A placeholder for each entry; the batch axis is open, so batches may differ in size."""
+        if self.fixed_batch:
+            made = data.make_placeholders()
+        else:
+            batch = ng.make_axis(name="N")
+            made = {}
+            for key, array in data.batch(0).items():
+                if key != "mask":
+                    names = data.axis_names().get(key) or ("N", *(f"{key}_{d}" for d in range(1, np.ndim(array))))
+                    axes = [batch if n == "N" else ng.make_axis(size, name=n) for n, size in zip(names, np.shape(array), strict=True)]
+                    made[key] = ng.placeholder(axes, dtype=np.asarray(array).dtype.name).named(key)
+        if "mask" in data.batch(0):
+            axis = next(iter(made.values())).axes.batch_axis()
+            made["mask"] = ng.placeholder([axis]).named("mask")
+        return made
+
+    def _chosen(self, what: Any, placeholders: Mapping[str, Op]) -> Any:
+        if callable(what):
+            return what(placeholders)
+        if isinstance(what, str):
+            if what not in placeholders:
+                raise GraphError(f"Trainer: there is no {what!r} in a batch; there are {', '.join(placeholders)}")
+            return placeholders[what]
+        return {name: placeholders[name] for name in what}
+
+    def _parts(self, placeholders: Mapping[str, Op], data: Batches) -> tuple[Any, Any]:
+        """What the model gets, and the target."""
+        target = data.tgt_key if self.target is None else self.target
+        if self.inputs is not None:
+            return self._chosen(self.inputs, placeholders), self._chosen(target, placeholders)
+        rest = [n for n in placeholders if n not in ("mask", target)]
+        if not callable(target) and (target not in placeholders or not rest):
+            raise GraphError(
+                f"Trainer: which of {', '.join(placeholders)} is the target, and which goes into the model?",
+                fix="say so: Trainer(..., inputs='image', target='label')",
+            )
+        return (placeholders[rest[0]] if len(rest) == 1 else {n: placeholders[n] for n in rest}), self._chosen(target, placeholders)
+
+    def _predict(self, x: Any) -> Any:
+        with precision(self.precision):
+            return self.model(computed(x) if isinstance(x, Op) else x)
+
+    def _cost(self, y: Any, t: Any, mask: Op | None) -> Op:
+        return self.cost(y, t) if mask is None else self.cost(y, t) * mask
+
+    def _build(self, data: Batches) -> None:
+        placeholders = self._placeholders(data)
+        x, t = self._parts(placeholders, data)
+        cost = self._cost(self._predict(x), t, placeholders.get("mask"))
+        loss = ng.mean(cost, out_axes=())
+        step = self.transformer.computation([loss, self.optimizer(cost)], *placeholders.values(), name="train")
+        keys = list(placeholders)
+        self._train = step, keys
+        self._rate = self.transformer.computation(self.optimizer.lrate, name="rate") if self.optimizer.lrate is not None else None
+
+    def _evaluation(self, data: Batches) -> Any:
+        """(computation, names of a batch's entries, the metrics, whether there is a target) for data of this kind, in inference mode."""
+        kind = tuple(sorted(data.batch(0)))
+        if kind not in self._evaluations:
+            placeholders = self._placeholders(data)
+            x, t = self._parts(placeholders, data)
+            with inference_mode_on():
+                y = self._predict(x)
+                mask = placeholders.get("mask")
+                cost = self._cost(y, t, mask)
+                streamed = Streamed(self.metrics, y, t, mask)
+            count = ng.sum(mask, out_axes=()) if mask is not None else ng.batch_size(cost)
+            ops = [ng.sum(cost, out_axes=()), count, *streamed.ops]
+            self._evaluations[kind] = (
+                self.transformer.computation(ops, *placeholders.values(), name="evaluate"),
+                list(placeholders),
+                streamed,
+                (x, y),
+            )
+        return self._evaluations[kind]
+
+    # ---- what a user calls
+
+    def fit(
+        self,
+        train: Batches,
+        valid: Batches | None = None,
+        epochs: int = 1,
+        *,
+        steps: int | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool = False,
+        patience: int | None = None,
+        every: int | None = None,
+    ) -> Report:
+        """Trains for `epochs` passes of `train`, or `steps` batches, and gives a report.
+
+        valid: evaluated at the end of each epoch, or `every` so many steps. patience: ends early after so many of these without a
+        lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is kept at the end of each epoch too.
+        resume: go on from the folder's checkpoint, if there is one, to the same losses, bit for bit.
+        """
+        if checkpoint_every and self.folder is None:
+            raise ValueError("checkpoints need a folder: Trainer(..., folder='out')")
+        if self._train is None:
+            self._build(train)
+        total = steps if steps is not None else epochs * len(train)
+        interval = every or len(train)
+        stopper = [reports.EarlyStop(patience)] if patience else []
+        user = [*stopper, *self.callbacks]
+        held = self._resumed(train, user) if resume else None
+        start = self.step
+        container = CallbackContainer(self.transformer, None, total, interval=interval, start=start)
+        container.callback_data = self.record
+        self.record.total, self.record.stop = total, held["stop"] if held else ""
+        for c in self._callbacks(train, valid, user, interval, start, checkpoint_every):
+            container.add_callback(c)
+        began = time.perf_counter()
+        todo = 0 if self.record.stop else max(total - start, 0)
+        batches = itertools.islice(self._endless(train), todo)
+        if todo:
+            loop_train(batches, None, container)
+        return self._report(time.perf_counter() - began, self.step - start, train, valid)
+
+    def _endless(self, train: Batches) -> Iterator[Batch]:
+        while True:
+            count = 0
+            for batch in train:
+                count += 1
+                yield batch
+            if not count:
+                raise ValueError("the training data gives no batch")
+
+    def _callbacks(
+        self, train: Batches, valid: Batches | None, user: list[Any], interval: int, start: int, checkpoint_every: int | None
+    ) -> Iterator[Any]:
+        yield RunTimerCallback()
+        yield TrainCostCallback(self._run)
+        yield _Evaluate(self, valid)
+        yield from user
+        if self.folder is not None:
+            folder = reports.made_folder(self.folder)
+            yield reports.CsvCallback(os.path.join(folder, "costs.csv"))
+            if self.tensorboard:
+                yield reports.TensorBoardCallback(os.path.join(folder, "events"), self.weights, start)
+            yield reports.CheckpointCallback(lambda step: self._checkpoint(step, train, user), checkpoint_every)
+        if reports.quiet() or importlib.util.find_spec("tqdm") is None:
+            yield reports.SayCallback(self.say, interval)
+        else:
+            yield ProgressCallback(start=start)
+
+    def _run(self, batch: Batch) -> float:
+        """One step. Its first cost is the one to look at."""
+        step, keys = self._train
+        loss, _ = step(*[batch[k] for k in keys])
+        self.step += 1
+        return float(loss)
+
+    def evaluate(self, data: Batches) -> dict[str, Any]:
+        """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example of a pass counts once."""
+        computation, keys, streamed, _ = self._evaluation(data)
+        streamed.reset()
+        data.reset()
+        total = count = 0.0
+        for batch in data:
+            cost, n, *values = computation(*[batch[k] for k in keys])
+            total, count = total + float(cost), count + float(n)
+            streamed.add(values)
+        data.reset()
+        return {"cost": total / max(count, 1.0), **streamed.results()}
+
+    def predict(self, data: Batches | Batch) -> np.ndarray:
+        """Predictions in inference mode, batch first, for an iterator or one batch (a dict of arrays); the target may be left out."""
+        if isinstance(data, Batches):
+            data.reset()
+            made = [self.predict(batch) for batch in data]
+            data.reset()
+            return np.concatenate(made)
+        computation, keys = self._prediction()
+        return np.asarray(computation(*[data[k] for k in keys]))
+
+    def _prediction(self) -> tuple[Any, list[str]]:
+        if self._predicting is None:
+            if not self._evaluations:
+                raise GraphError("predict before fit or evaluate: what a batch looks like is not known yet", fix="call evaluate(data) once")
+            x, y = next(iter(self._evaluations.values()))[3]
+            needed = [o for o in Op.ordered_ops([y]) if o.is_placeholder]
+            first = [a for a in y.axes if a.is_batch]
+            ordered = ng.axes_with_order(y, [*first, *(a for a in y.axes if a not in first)])
+            self._predicting = self.transformer.computation(ordered, *needed, name="predict"), [p.hint for p in needed]
+        return self._predicting
+
+    # ---- weights and checkpoints
+
+    def weights(self) -> dict[str, np.ndarray]:
+        """The model's variables, trained or not, as arrays by path."""
+        return {p: self.transformer.get(v) for p, v in self._layer().paths().items()}
+
+    def _layer(self) -> Layer:
+        if not isinstance(self.model, Layer):
+            raise GraphError(f"the model {self.model!r} is no Layer, so its weights have no paths", fix="wrap it: Sequential([model])")
+        return self.model
+
+    def save(self, path: str) -> None:
+        """The model's weights as .safetensors or .npz, by path."""
+        write_weights(path, self.weights())
+
+    def load(self, path: str, strict: bool = True) -> dict[str, list[str]]:
+        """Weights from a file; what matched, was missing, left over, or had another shape. strict: all must match, else StateError."""
+        return transfer(self.transformer, self._layer().paths(), read_weights(path), strict)
+
+    def summary(self, batch: Batch | None = None, depth: int = 2) -> str:
+        """A table of layers; with a batch, with operations and time of a prediction. See `inside.summary`."""
+        if batch is None:
+            return summary(self._layer(), depth=depth)
+        computation, keys = self._prediction()
+        return summary(self._layer(), computation, *[batch[k] for k in keys], depth=depth)
+
+    def _checkpoint(self, step: int, train: Batches, user: list[Any]) -> None:
+        states = checkpoint.named_states(self.transformer, self.model, self.optimizer)
+        arrays = {name: self.transformer.get(v) for name, v in states.items()}
+        arrays |= {f"record/{name}": np.array(pairs, np.float64) for name, pairs in self.record.lists.items()}
+        notes = {
+            "data": train.state(),
+            "stop": self.record.stop,
+            "callbacks": [c.state() if hasattr(c, "state") else None for c in user],
+            "status": {k: v for k, v in self.record.status.items() if isinstance(v, (int, float, str))},
+        }
+        checkpoint.save(self.folder or ".", step, arrays, notes)
+
+    def _resumed(self, train: Batches, user: list[Any]) -> dict[str, Any] | None:
+        found = checkpoint.read(self.folder or ".")
+        if found is None:
+            return None
+        said, arrays = found
+        records = {k.removeprefix("record/"): a for k, a in arrays.items() if k.startswith("record/")}
+        states = {k: a for k, a in arrays.items() if not k.startswith("record/")}
+        checkpoint.put_back(
+            self.transformer, checkpoint.named_states(self.transformer, self.model, self.optimizer), states, self.folder or "."
+        )
+        self.record.lists = {k: [(int(s), float(v)) for s, v in a] for k, a in records.items()}
+        self.record.status = dict(said["status"])
+        self.step = said["step"]
+        train.restore(said["data"])
+        for c, state in zip(user, said["callbacks"], strict=True):
+            if state is not None:
+                c.restore(state)
+        self.say(f"resuming after {self.step:,} steps from {self.folder}")
+        return said
+
+    # ---- the end
+
+    def _report(self, seconds: float, steps: int, train: Batches, valid: Batches | None) -> Report:
+        computation, keys = self._train
+        batch = train.batch(0)
+        operations = flops(computation, *[batch[k] for k in keys])
+        busy = float(self.record["time/train"][-steps:].sum()) if steps else 0.0
+        rate = operations * steps / busy if busy else 0.0
+        found = self.evaluate(valid) if valid is not None else {}
+        losses = self.record["cost/train"]
+        return Report(
+            steps=steps,
+            examples=steps * train.batch_size,
+            seconds=seconds,
+            rate=steps * train.batch_size / busy if busy else 0.0,
+            loss=float(losses[-min(len(train), len(losses), 100) :].mean()) if len(losses) else float("nan"),
+            valid=found,
+            stopped=self.record.stop,
+            gflops=rate / 1e9,
+            share=rate / machine_rate() if rate else 0.0,
+            transformer=self.transformer.name,
+            files=self._pictures(found, valid),
+        )
+
+    def _pictures(self, found: Mapping[str, Any], valid: Batches | None) -> list[str]:
+        if self.folder is None:
+            return []
+        made = [os.path.join(self.folder, "costs.csv"), reports.draw_losses(self.record, os.path.join(self.folder, "loss.png"))]
+        if valid is not None and any(type(m) is ConfusionMatrix for m in self.metrics):
+            made.append(reports.draw_confusion(found["confusion"], os.path.join(self.folder, "confusion.png")))
+            made.append(self._misclassified(valid))
+        return [m for m in made if m]
+
+    def _misclassified(self, valid: Batches, count: int = 32) -> str:
+        """A picture of examples of the first batches that were taken for something else, if they are pictures."""
+        _, keys = self._prediction()
+        wrong: list[tuple[np.ndarray, str]] = []
+        for k in range(min(valid.nbatches, 20)):
+            batch = valid.batch(k)
+            images, labels = np.asarray(batch[keys[0]]), np.asarray(batch[valid.tgt_key])
+            if images.ndim not in (3, 4) or labels.ndim != 1:
+                return ""
+            guess = self.predict(batch).reshape(len(labels), -1).argmax(1)
+            wrong += [(images[i], f"{labels[i]} as {guess[i]}") for i in np.flatnonzero(guess != labels)]
+            if len(wrong) >= count:
+                break
+        chosen = wrong[:count]
+        path = os.path.join(self.folder or ".", "misclassified.png")
+        return reports.draw_samples(np.array([i for i, _ in chosen]), [t for _, t in chosen], path) if chosen else ""
+
+
+class _Evaluate(Callback):
+    """The valid set at the end of each interval: its cost as cost/valid, metrics that are numbers as metric/..."""
+
+    def __init__(self, trainer: Trainer, valid: Batches | None):
+        self.trainer, self.valid = trainer, valid
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        if self.valid is None:
+            return
+        found = self.trainer.evaluate(self.valid)
+        record.add("cost/valid", idx, found["cost"])
+        record.status["valid"] = found["cost"]
+        for name, value in found.items():
+            if name != "cost" and np.ndim(value) == 0:
+                record.add(f"metric/{name}", idx, value)
+                record.status[name] = float(value)
