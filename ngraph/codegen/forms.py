@@ -19,17 +19,26 @@ Whole = int | Value
 
 
 class Dim:
-    """One loop. `size` is how many places it has; `most` what it never exceeds, None where nobody knows."""
+    """One loop. `size` is how many places it has; `most` what it never exceeds, None where nobody knows.
 
-    __slots__ = ("size", "most")
+    A digit of an axis: each place covers `unit` elements of `total`, `lower` is the next digit. `uneven`: it has fewer places at the end.
+    """
 
-    def __init__(self, size: Whole, most: int | None):
-        self.size, self.most = size, most
+    __slots__ = ("size", "most", "unit", "total", "lower", "uneven")
+
+    def __init__(self, size: Whole, most: int | None, unit: int = 1, lower: Dim | None = None):
+        self.size, self.most, self.unit, self.lower, self.total, self.uneven = size, most, unit, lower, 0, False
 
     @property
-    def fixed(self) -> int | None:
-        """Its size where that is known."""
-        return self.size if type(self.size) is int else None
+    def ragged(self) -> bool:
+        """Whether its last place covers less than the others."""
+        return self.lower is not None and self.total % self.unit > 0
+
+    def cover(self, total: int) -> None:
+        """Takes so many elements."""
+        self.total, self.size = total, -(-total // self.unit)
+        if self.lower is not None:
+            self.lower.cover(min(self.unit, total))
 
 
 class Form(NamedTuple):

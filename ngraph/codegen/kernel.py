@@ -8,7 +8,7 @@ aligned to 64 bytes. The text names nothing of the user's, so that kernels that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,14 +58,14 @@ class KernelText:
         self.counters: dict[AxisId, Dim] = {}  # one for each loop: its index is the number of the block
         self.at: dict[Dim, Whole] = {}  # where the turn stands
         self.scratch: ExprLike = 0
-        self.notes: dict[str, Any] = {}
+        self.notes: list[str] = []
 
     def code(self) -> KernelCode:
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), self.body)
         turns: ExprLike = 1
         for a, b in self.kernel.loops:
             turns = turns * ((self.open(a) + (b - 1)) // b)
-        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, self.scratch, self.notes)
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, self.scratch, {"schedules": tuple(self.notes)})
 
     def body(self, args: str, first: str, last: str, scratch: str) -> None:
         self.args = args
@@ -214,21 +214,33 @@ class KernelText:
 
     # ---- indices
 
-    def place(self, a: AxisId, d: Dim | None) -> Form:
+    def place(self, a: AxisId, digits: Sequence[Dim]) -> Form:
         """The index along an axis: its block's start, and a place in the block."""
         coef: dict[Dim, Whole] = {}
         if a in self.block:
             coef[self.counters[a]] = self.block[a]
-        if d is not None:
-            coef[d] = 1
-        return Form(coef, 0)
+        return Form(coef | {d: d.unit for d in digits}, 0)
 
-    def dim(self, a: AxisId) -> Dim:
-        """The loop of a stage along an axis."""
+    def digits(self, a: AxisId, units: Sequence[int]) -> list[Dim]:
+        """The loops of a stage along an axis, outermost first: one, or one for each digit that memory has; none for a single place."""
         n, block = self.length(a), self.block.get(a)
-        if block is None:
-            return Dim(n, n if type(n) is int else None)
-        if type(n) is int and n % block == 0:
-            return Dim(block, block)
-        left = apply(self.w, "-", n, times(self.w, self.at[self.counters[a]], block))
-        return Dim(apply(self.w, "min", left, block), block)
+        if block is None or (isinstance(n, int) and n <= block):
+            size, most = n, n if isinstance(n, int) else None
+        elif isinstance(n, int) and n % block == 0:
+            size, most = block, block
+        else:
+            left = apply(self.w, "-", n, times(self.w, self.at[self.counters[a]], block))
+            size, most = apply(self.w, "min", left, block), block
+        if not isinstance(size, int):
+            return [Dim(size, most)]
+        if size == 1:
+            return []
+        found: list[Dim] = []
+        for unit in (1, *[k for k in units if k < size]):
+            top = Dim(size, size, unit, found[0] if found else None)
+            found.insert(0, top)
+        for upper, d in zip((None, *found), found, strict=False):
+            d.most = -(-(size if upper is None else upper.unit) // d.unit)
+            d.uneven = any(size % k for k in units)
+        found[0].cover(size)
+        return found

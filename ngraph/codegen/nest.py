@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,13 +22,17 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
 from ngraph.plan.kernels import Buffer, Line, Load, Local, Stage, bounds
-from ngraph.plan.schedule import Schedule, View, Walk, schedule
+from ngraph.plan.nodes import WEIGHT
+from ngraph.plan.schedule import Machine, Schedule, View, Walk, schedule, split
 from ngraph.program.program import AxisId
 
 if TYPE_CHECKING:
     from ngraph.codegen.kernel import KernelText
 
 SMALL = 1 << 31
+UNROLL = 4  # steps of a sum
+TABLE = 1 << 14  # steps whose offsets may be listed
+FREE = ("read", "number", "index", "guard", "copy")
 FOLD = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
 
@@ -46,7 +51,7 @@ class Access:
 
 
 class Open(NamedTuple):
-    """Where an open loop stands: at `base` + `offset`, so many units of the tile from there; `left` places in the last one if that is cut."""
+    """Where an open loop stands: at `base` + `offset`; `units` of the tile from there, in the last of which `left` places if it is cut."""
 
     base: Value | None
     offset: int
@@ -59,11 +64,13 @@ class Nest:
 
     def __init__(self, kernel: KernelText, stage: Stage):
         self.kernel, self.stage, self.w = kernel, stage, kernel.w
-        self.dims = {a: kernel.dim(a) for a in (*stage.free, *stage.reduced)}
-        self.free = [self.dims[a] for a in stage.free]
-        self.reduced = [self.dims[a] for a in stage.reduced]
-        place = {a: kernel.place(a, self.dims.get(a)) for a in (*self.dims, *kernel.block)}
-        start = {a: kernel.place(a, None) for a in kernel.block}
+        cuts = self._cuts()
+        digits = {a: kernel.digits(a, cuts.get(a, [])) for a in (*stage.free, *stage.reduced)}
+        self.free = [d for a in stage.free for d in digits[a]]
+        self.reduced = [d for a in stage.reduced for d in digits[a]]
+        self.dims = frozenset((*self.free, *self.reduced))
+        place = {a: kernel.place(a, digits.get(a, ())) for a in (*digits, *kernel.block)}
+        start = {a: kernel.place(a, ()) for a in kernel.block}
         self.forms = Forms(self.w, place, start, kernel.length)
         self.lines = dict(stage.lines())
         self.border = len(stage.before)
@@ -76,20 +83,40 @@ class Nest:
         self.reducing = bool(stage.combine or stage.reduced)
         self._look()
         self.plan = self._schedule()
-        self.lanes, self.vec, self.tile = self.plan.lanes, self.plan.vector, self.plan.tile
+        self.lanes, self.vec, self.tile, self.across = self.plan.lanes, self.plan.vector, self.plan.tile, self.plan.across
 
     # ---- what there is
+
+    def _cuts(self) -> dict[AxisId, list[int]]:
+        """Into which digits memory cuts the axes of the stage: their units, each a multiple of the one before."""
+        found: dict[AxisId, set[int]] = {}
+        for b, index in [(r.source, r.index) for r in self.stage.reads()] + [(s.target, s.index) for s in self.stage.to]:
+            for a, div, mod in b.dims:
+                if (div > 1 or mod is not None) and type(index[a]) is Idx:
+                    found.setdefault(index[a].of, set()).update([k for k in (div, div * (mod or 1)) if k > 1])  # type: ignore[union-attr]
+        made: dict[AxisId, list[int]] = {}
+        for a, units in found.items():
+            for k in sorted(units):
+                if k % made.setdefault(a, [1])[-1] == 0:
+                    made[a].append(k)
+        return {a: units[1:] for a, units in made.items()}
 
     def _look(self) -> None:
         """What each line uses and depends on, and how each read and store moves."""
         stage = self.stage
+        for n, line in stage.lines():
+            if line.read is not None:
+                self.reads[n] = self._access(line.read.source, line.read.index, line.read.guard, line.read.fill)
+        self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
+        self._merge()
         for n, line in enumerate(stage.before):
             self._line(n, line)
         for n, c in enumerate(stage.combine, self.border):
             self.deps[n], self.uses[n] = self.deps[c.line].intersection(self.free), ()
         for n, line in enumerate(stage.after, self.border + len(stage.combine)):
             self._line(n, line)
-        self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
+        for a in (*self.reads.values(), *self.stores):
+            a.deps = self._moving([*a.guard, *[e for _, e in a.rest]]).union(a.coef)
         late = [a for n, a in self.reads.items() if n >= self.border]
         late += [a for s, a in zip(stage.to, self.stores, strict=True) if s.line >= self.border]
         self.late = set(late) if self.reducing else set()  # their pointers are made when they are needed
@@ -99,12 +126,12 @@ class Nest:
         inside: list[ExprLike] = []
         deps: frozenset[Dim] = frozenset()
         if line.read is not None:
-            r = line.read
-            self.reads[n] = a = self._access(r.source, r.index, r.guard, r.fill)
-            deps, inside = a.deps, [*r.guard, *[e for _, e in a.rest]]
+            a = self.reads[n]
+            inside = [*a.guard, *[e for _, e in a.rest]]
+            deps = frozenset(a.coef)
         elif line.op in ("index", "guard"):
             inside = [line.attrs["value"]] if line.op == "index" else [*line.attrs["guard"]]
-            deps = self._moving(inside)
+        deps |= self._moving(inside)
         self.uses[n] = uses = (*line.args, *loads(inside))
         self.deps[n] = deps.union(*[self.deps[u] for u in uses])
 
@@ -117,7 +144,37 @@ class Nest:
                     found.update(self.forms.place[leaf.of].coef)
                 elif type(leaf) is Load:
                     found.update(self.deps[leaf.of])
-        return frozenset(found.intersection(self.dims.values()))
+        return frozenset(found & self.dims)
+
+    def _merge(self) -> None:
+        """Loops that every access walks as one become one."""
+        accesses = [*self.reads.values(), *self.stores]
+        inside = [e for a in accesses for e in (*a.guard, *[e for _, e in a.rest])]
+        for _, line in self.stage.lines():
+            inside += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"] if line.op == "guard" else ()
+        apart = {d for e in inside for leaf in expr.leaves(e) if type(leaf) is Idx for d in self.forms.place[leaf.of].coef}
+        apart |= {d for d in self.dims if type(d.size) is not int or d.uneven}
+        for loops in (self.free, self.reduced):
+            todo = [d for d in loops if d not in apart]
+            pairs = [(o, i) for o in todo for i in todo if o is not i]
+            while pairs:
+                outer, inner = pairs.pop(0)
+                if outer not in loops or inner not in loops:
+                    continue
+                n = inner.size
+                assert isinstance(n, int) and isinstance(outer.size, int)
+                steps = [(a.coef.get(outer, 0), a.coef.get(inner, 0)) for a in accesses]
+                if any(not isinstance(c, int) or not isinstance(k, int) or k != c * n for k, c in steps):
+                    continue
+                one = Dim(outer.size * n, outer.size * n)
+                for a, (_, c) in zip(accesses, steps, strict=True):
+                    a.coef = {d: k for d, k in a.coef.items() if d is not outer and d is not inner} | ({one: c} if c else {})
+                loops[loops.index(outer)] = one
+                loops.remove(inner)
+                todo = [d for d in loops if d not in apart]
+                pairs = [(one, d) for d in todo if d is not one] + [(d, one) for d in todo if d is not one]
+                pairs += [(o, i) for o in todo for i in todo if o is not i and one not in (o, i)]
+        self.dims = frozenset((*self.free, *self.reduced))
 
     def _access(self, b: Buffer, index: Mapping[AxisId, ExprLike], guard: tuple[ExprLike, ...], fill: Any) -> Access:
         w, kernel = self.w, self.kernel
@@ -146,20 +203,32 @@ class Nest:
             else:
                 made.coef[d] = c
         made.pointer = w.at(made.pointer, base, b.dtype)
-        made.deps = self._moving([*guard, *[e for _, e in made.rest]]).union(made.coef)
         return made
 
     def _schedule(self) -> Schedule[Dim]:
-        walks = [self._walk(a, False) for a in self.reads.values()]
-        walks += [self._walk(a, True, s.combine != "set") for a, s in zip(self.stores, self.stage.to, strict=True)]
-        bits = [a.dtype.bits for a in (*self.reads.values(), *self.stores)] + [c.dtype.bits for c in self.stage.combine]
-        target, sizes = self.kernel.target, {d: d.most for d in self.dims.values()}
-        view = View(tuple(self.free), tuple(self.reduced), sizes, tuple(walks), len(self.lines), len(self.stage.combine))
-        return schedule(view, target.lanes(max([32 if b == 16 else b for b in bits], default=32)), target.vector_registers)
+        target, stage = self.kernel.target, self.stage
+        walks = [self._walk(a) for a in self.reads.values()]
+        walks += [self._walk(a, True, s.combine != "set") for a, s in zip(self.stores, stage.to, strict=True)]
+        bits = [a.dtype.bits for a in (*self.reads.values(), *self.stores)] + [c.dtype.bits for c in stage.combine]
+        lanes = target.lanes(max([32 if b == 16 else b for b in bits], default=32))
+        fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op == "multiply"}
+        shown = range(self.border) if self.reducing else self.lines
+        work = [(float(WEIGHT.get(self.lines[n].op, 1)), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
+        sums = [self.deps[c.line] for c in stage.combine]
+        bound = frozenset([d for d in self.dims if d.uneven and d.lower is not None])
+        sizes = {d: d.most for d in self.dims}
+        view = View(tuple(self.free), tuple(self.reduced), sizes, tuple(walks), tuple(work), tuple(sums), bound)
+        made = schedule(view, Machine(lanes, target.vector_registers, target.l1, target.l2))
+        names = {d: f"{'r' if d in self.reduced else 'f'}{k}" for k, d in enumerate((*self.free, *self.reduced))}
+        note = " ".join([f"{names[d]}={sizes[d]}" for d in names]) + ":"
+        for what, d, n in (("rows", made.tile, made.rows), ("columns", made.across, made.columns)):
+            note += f" {n} {what} {names[d]}" if d is not None else ""
+        self.kernel.notes.append(f"{note} vectors of {lanes} {names.get(made.vector)} order {' '.join([names[d] for d in made.order])}")  # type: ignore[arg-type]
+        return made
 
-    def _walk(self, a: Access, store: bool, combines: bool = False) -> Walk[Dim]:
+    def _walk(self, a: Access, store: bool = False, combines: bool = False) -> Walk[Dim]:
         steps = {d: c if type(c) is int else None for d, c in a.coef.items()}
-        return Walk(steps, a.deps.difference(a.coef), self._moving([e for _, e in a.rest]), store, combines)
+        return Walk(steps, a.deps, self._moving([e for _, e in a.rest]), a.dtype.bits // 8, store, a in self.late, combines)
 
     # ---- loops
 
@@ -185,44 +254,59 @@ class Nest:
         self._each(order[k], (), body)
 
     def _each(self, d: Dim, carried: Sequence[Value], body: Body) -> tuple[Value, ...]:
-        """A loop over a dim, in segments: whole steps of the tile, then what is left."""
+        """A loop over a dim, in segments: equal steps of the tile; what is less than a vector is masked."""
         w, n = self.w, d.size
         unit, units = (self.lanes if d is self.vec else 1), self.plan.units(d)
-        step, values = unit * units, tuple(carried)
+        values = tuple(carried)
 
-        def segment(first: Whole, last: Whole, step: int, units: int, left: int | None, cut: bool = False) -> None:
+        def segment(first: Whole, last: Whole, units: int, left: int | None = None, cut: bool = False) -> None:
             nonlocal values
 
             def inside(i: Value, *carried: Value) -> Sequence[Value]:
                 base, offset = (i, 0) if i.name[0] == "%" else (None, int(i.name))
                 rest = meet(w, "sub", last, i) if cut else left
-                with self._scope(d, Open(base, offset, units, rest)):
+                with self._scope(
+                    {d: Open(base, offset, units, rest)}, {a: times(w, i, a.coef[d]) for a in self.eager if base and d in a.coef}
+                ):
                     return body(*carried)
 
-            values = w.loop(first, last, step, values, inside)
+            values = w.loop(first, last, unit * units, values, inside)
 
-        if isinstance(n, int):
-            whole = n - n % step
-            segment(0, whole, step, units, None)
-            if n > whole:
-                segment(whole, n, step, -(-(n - whole) // unit), (n - whole) % unit or None)
+        if not isinstance(n, int):
+            whole = times(w, apply(w, "//", n, unit * units), unit * units) if unit * units > 1 else n
+            segment(0, whole, units)
+            if unit * units > 1:
+                segment(whole, n, 1, cut=unit > 1)
+        elif d.ragged:
+            assert d.lower is not None
+            total = d.total
+            segment(0, total // d.unit, 1)
+            d.lower.cover(total % d.unit)
+            segment(total // d.unit, n, 1)
+            d.lower.cover(d.unit)
         else:
-            last = times(w, apply(w, "//", n, step), step) if step > 1 else n
-            segment(0, last, step, units, None)
-            if step > 1:
-                segment(last, n, unit, 1, None, cut=unit > 1)
+            first = 0
+            pieces = [(k, size, None) for k, size in split(-(-n // unit), units)]
+            if n % unit:  # the last vector of the last piece is cut
+                (k, size, _) = pieces.pop()
+                pieces += [(k - 1, size, None)] if k > 1 else []
+                pieces += [(1, size, n % unit)]  # type: ignore[list-item]
+            for k, size, left in pieces:
+                last = min(first + k * size * unit, n)
+                segment(first, last, size, left)
+                first = last
         return values
 
     @contextmanager
-    def _scope(self, d: Dim, open_: Open) -> Iterator[None]:
-        """Inside a loop: what becomes known there is forgotten afterwards."""
+    def _scope(self, opened: Mapping[Dim, Open], moved: Mapping[Access, Whole] | None = None) -> Iterator[None]:
+        """Inside a loop: where it stands, by how much pointers have moved; what becomes known there is forgotten afterwards."""
         self.undo.append([])
-        self.opened[d] = open_
-        for a in self.eager if open_.base is not None else ():
-            if d in a.coef:
-                self._learn(a, self.w.at(self._pointer(a), times(self.w, open_.base, a.coef[d]), a.dtype))
+        before = self.opened
+        self.opened = {**before, **opened}
+        for a, by in (moved or {}).items():
+            self._learn(a, self.w.at(self._pointer(a), by, a.dtype))
         yield
-        del self.opened[d]
+        self.opened = before
         for key, old in reversed(self.undo.pop()):
             if old is None:
                 del self.known[key]
@@ -252,7 +336,7 @@ class Nest:
 
     def _places(self, deps: frozenset[Dim]) -> Iterator[tuple[int, int]]:
         """The places of the tile at which something that depends on these dims differs."""
-        columns = range(self._units(self.vec) if self.vec in deps else 1)
+        columns = range(self._units(self.across) if self.across in deps else 1)
         for i in range(self._units(self.tile) if self.tile in deps else 1):
             for j in columns:
                 yield i, j
@@ -282,47 +366,115 @@ class Nest:
 
     def _reduce(self) -> None:
         """The reduced loops with their accumulators, then one value of each where vectors lie along a reduced loop."""
-        w, across = self.w, self.vec in self.reduced
+        w, flat = self.w, self.vec in self.reduced
         tracks: list[tuple[int, int, int]] = []  # accumulator, place in the tile
         first: list[Value] = []
         for k, c in enumerate(self.stage.combine):
             deps = self.deps[c.line]
-            columns = range(self.plan.vectors) if across else range(self._units(self.vec) if self.vec in deps else 1)
+            columns = self.plan.columns if self.across in self.reduced else self._units(self.across) if self.across in deps else 1
             for i in range(self._units(self.tile) if self.tile in deps else 1):
-                tracks += [(k, i, j) for j in columns]
-            first += [identity(c.kind, c.dtype, self.lanes if self.vec in deps or across else 1)] * (len(tracks) - len(first))
+                tracks += [(k, i, j) for j in range(columns)]
+            first += [identity(c.kind, c.dtype, self.lanes if self.vec in deps or flat else 1)] * (len(tracks) - len(first))
         early = [k for k, s in enumerate(self.stage.to) if s.line < self.border]
         roots = [self.stage.to[k].line for k in early] + [c.line for c in self.stage.combine]
+        order, inner = self._one_loop() if not early else (list(self.reduced), [])
 
-        def level(k: int, carried: Sequence[Value]) -> Sequence[Value]:
-            if k < len(self.reduced):
-
-                def body(*inner: Value) -> Sequence[Value]:
-                    self._hoist(roots, self.reduced[k + 1 :])
-                    return level(k + 1, inner)
-
-                return self._each(self.reduced[k], carried, body)
+        def leaf(*carried: Value) -> Sequence[Value]:
             made = [self._fold(*t, v) for t, v in zip(tracks, carried, strict=True)]
             self._put(early)
             return made
 
-        ends = level(0, first)
-        of: dict[tuple[int, int], list[Value]] = {}
-        for (k, i, j), v in zip(tracks, ends, strict=True):
-            if across:
-                of.setdefault((k, i), []).append(v)
-            else:
-                self._learn((self.border + k, i, j), v)
-        for (k, i), values in of.items():
+        def level(k: int, carried: Sequence[Value]) -> Sequence[Value]:
+            if k == len(order):
+                return self._together(inner, carried, leaf) if inner else leaf(*carried)
+
+            def body(*values: Value) -> Sequence[Value]:
+                self._hoist(roots, (*order[k + 1 :], *inner))
+                return level(k + 1, values)
+
+            return self._each(order[k], carried, body)
+
+        of: dict[tuple[int, int, int], list[Value]] = {}
+        for (k, i, j), v in zip(tracks, level(0, first), strict=True):
+            of.setdefault((k, i, 0 if self.across in self.reduced else j), []).append(v)
+        for (k, i, j), values in of.items():
             kind = self.stage.combine[k].kind
             while len(values) > 1:
                 values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
-            self._learn((self.border + k, i, 0), self._across(kind, values[0]))
+            self._learn((self.border + k, i, j), self._as_one(kind, values[0]) if flat else values[0])
+
+    def _one_loop(self) -> tuple[list[Dim], list[Dim]]:
+        """The reduced loops, outermost first: those that remain loops, and those that become one whose offsets are known beforehand."""
+        early = [a for a in self.eager if not a.deps.isdisjoint(self.reduced)]
+        fixed = all(isinstance(d.size, int) and d.size > 0 and not d.uneven for d in self.reduced) and self.vec not in self.reduced
+        plain = all(isinstance(c, int) for a in early for c in a.coef.values())
+        inside = [e for a in early for e in (*a.guard, *[e for _, e in a.rest])]
+        for line in self.stage.before:
+            inside += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"] if line.op == "guard" else ()
+        if not fixed or not plain or not self._moving(inside).isdisjoint(self.reduced):
+            return list(self.reduced), []
+        main = [a for a in early if self.vec in a.coef] or early
+        order = sorted(self.reduced, key=lambda d: -max([abs(a.coef.get(d, 0)) for a in main], default=0))  # type: ignore[arg-type]
+        k, steps = len(order), 1
+        while k and steps * order[k - 1].size <= TABLE:  # type: ignore[operator]
+            k -= 1
+            steps *= order[k].size  # type: ignore[operator]
+        return (order[:k], order[k:]) if k < len(order) else (order[:-1], order[-1:])
+
+    def _together(self, order: Sequence[Dim], carried: Sequence[Value], leaf: Body) -> tuple[Value, ...]:
+        """Loops as one: each turn does some steps of the innermost one; offsets that do not step evenly come from a table."""
+        w, sizes = self.w, [d.size for d in order]
+        inner, n = order[-1], sizes[-1]
+        assert isinstance(n, int)
+        unroll = self._unroll(inner, n)
+        moving = [a for a in self.eager if any(d in a.coef for d in order)]
+        turns = list(product(*[range(k) for k in sizes[:-1]], range(0, n - n % unroll, unroll))) if len(order) > 1 else []  # type: ignore[arg-type]
+        offsets = {a: [sum([a.coef.get(d, 0) * t for d, t in zip(order, turn, strict=True)]) for turn in turns] for a in moving}  # type: ignore[operator]
+
+        def moves(i: Value) -> dict[Access, Whole]:
+            found: dict[Access, Whole] = {}
+            for a in moving:
+                step = a.coef.get(inner, 0) * unroll  # type: ignore[operator]
+                far = offsets[a]
+                if len(order) > 1:
+                    step = far[1] if len(far) > 1 else 0
+                if any(x != k * step for k, x in enumerate(far)):
+                    entry = w.load(w.at(w.table(far, dtypes.int32), i, dtypes.int32), dtypes.int32) if i.name[0] == "%" else None
+                    found[a] = far[int(i.name)] if entry is None else w.convert("sext", entry, dtypes.int64)
+                else:
+                    found[a] = times(w, int(i.name) if i.name[0] != "%" else i, step)
+            return found
+
+        def turn(i: Value, values: Sequence[Value], steps: int) -> Sequence[Value]:
+            with self._scope({d: Open(None, 0) for d in order}, moves(i)):
+                for u in range(steps):
+                    with self._scope({inner: Open(None, u)}):
+                        values = leaf(*values)
+                return values
+
+        values = w.loop(0, len(turns) if len(order) > 1 else n // unroll, 1, carried, lambda i, *v: turn(i, v, unroll))
+        if n % unroll:  # one loop alone
+            values = tuple(turn(constant(n // unroll, dtypes.int64), values, n % unroll))
+        return values
+
+    def _unroll(self, d: Dim, n: int) -> int:
+        """How many steps of a reduced loop are written out: no two of them may read the same element, or it would stay in a register."""
+        tail = any(o.left is not None and x.most is not None and x.most > self.lanes for x, o in self.opened.items())
+        if tail:
+            return 1
+        most = UNROLL
+        for a in self.eager:
+            step, row = a.coef.get(d, 0), a.coef.get(self.tile, 0) if self.tile is not None else 0
+            if step and row:
+                shared = [u for u in range(1, most) if u * step % row == 0 and 0 < u * step // row < self.plan.rows]  # type: ignore[operator]
+                most = min([most, *shared])
+        alone = len(self.reduced) == 1
+        return next((u for u in range(most, 1, -1) if n % u == 0), most if alone and n >= most else 1)
 
     def _fold(self, k: int, i: int, j: int, old: Value) -> Value:
         """An accumulator with one more value."""
         c, w = self.stage.combine[k], self.w
-        if self.vec in self.reduced and j >= self._units(self.vec):
+        if self.across in self.reduced and j >= self._units(self.across):
             return old
         line, mask = self.lines[c.line], self._mask(j) if self.vec in self.reduced else None
         if mask is None and c.kind == "add" and line.op == "multiply" and c.dtype.is_float and c.dtype.bits > 16:
@@ -333,7 +485,7 @@ class Nest:
             x = w.select(mask, x, identity(c.kind, c.dtype, old.lanes))
         return fold(w, c.kind, old, x)
 
-    def _across(self, kind: str, x: Value) -> Value:
+    def _as_one(self, kind: str, x: Value) -> Value:
         """The lanes of a vector as one: halves meet halves."""
         n = x.lanes
         while n > 1:
@@ -367,7 +519,7 @@ class Nest:
 
     def _key(self, n: int, i: int, j: int) -> tuple[int, int, int]:
         deps = self.deps[n]
-        return n, i if self.tile in deps else 0, j if self.vec in deps else 0
+        return n, i if self.tile in deps else 0, j if self.across in deps else 0
 
     def _compute(self, n: int, i: int, j: int) -> Value:
         line, w = self.lines[n], self.w
@@ -411,6 +563,12 @@ class Nest:
         n = self.kernel.length(a)
         return n if isinstance(n, int) else None
 
+    def _step(self, d: Dim, i: int, j: int) -> int:
+        """How far along a dim a place of the tile lies."""
+        if d is self.across:
+            return j * self.lanes if d is self.vec else j
+        return i if d is self.tile else 0
+
     def _position(self, f: Form, i: int, j: int) -> Whole:
         w, total, lanes = self.w, f.const, 0  # type: ignore[var-annotated]
         for d, c in f.coef.items():
@@ -418,7 +576,7 @@ class Nest:
             if o is None:
                 total = plus(w, total, times(w, self.kernel.at[d], c))
                 continue
-            offset = o.offset + (i if d is self.tile else j * self.lanes if d is self.vec else 0)
+            offset = o.offset + self._step(d, i, j)
             total = plus(w, total, times(w, offset if o.base is None else plus(w, o.base, offset), c))
             if d is self.vec:
                 lanes = c
@@ -440,7 +598,7 @@ class Nest:
         if self.vec not in self.opened:
             return None
         o = self.opened[self.vec]
-        if o.left is None or j < o.units - 1:
+        if o.left is None or (self.across is self.vec and j < o.units - 1):
             return None
         if isinstance(o.left, int):
             bits = ", ".join(f"i1 {'true' if k < o.left else 'false'}" for k in range(self.lanes))
@@ -456,7 +614,7 @@ class Nest:
         lanes: Whole = 0
         for d, c in a.coef.items():
             o = self.opened[d]
-            steps = o.offset + (i if d is self.tile else j * self.lanes if d is self.vec else 0)
+            steps = o.offset + self._step(d, i, j)
             offset = plus(w, offset, times(w, steps, c))
             if d is self.vec:
                 lanes = c
@@ -494,7 +652,7 @@ class Nest:
             return
         moves = [self.stores[k].deps | self.deps[self.stage.to[k].line] for k in which]
         for i, j in self._places(frozenset().union(*moves)):
-            here = [k for k, m in zip(which, moves, strict=True) if (not i or self.tile in m) and (not j or self.vec in m)]
+            here = [k for k, m in zip(which, moves, strict=True) if (not i or self.tile in m) and (not j or self.across in m)]
             values = [self._value(self.stage.to[k].line, i, j) for k in here]
             for k, x in zip(here, values, strict=True):
                 self._store(self.stage.to[k].combine, self.stores[k], x, i, j)

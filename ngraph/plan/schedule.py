@@ -1,89 +1,181 @@
 """How the loops of a stage run: where vectors lie, which axes make a tile of registers, in which order. A value beside the stage.
 
-Chosen by counting what one element costs; it knows of a stage only how its reads and stores move, and of a machine its vectors.
+Chosen by counting what one element costs; it knows of a stage only how its reads and stores move, and of a machine its vectors
+and caches. A tile has rows along one axis and columns along the vector axis, or along a second one where one vector is all there is.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 D = TypeVar("D")
 UNKNOWN = 64  # places along a loop whose length nobody knows
-SCATTERED = 0.8  # what one element costs that lies apart from its neighbours, in vector instructions
+SCATTERED = 1.0  # what one lane costs that lies apart from its neighbours, in vector instructions
+LOAD = 0.35  # what a load costs beside arithmetic that goes on at the same time
+BROADCAST = 0.5  # of that, where one element goes to all lanes
+BUSY = 8  # sums in flight that hide the time of one
+SPARE = 4  # registers that a tile leaves free, half of them beside those of its columns
+COLUMNS = 4  # at most, but where there are no rows
+SHORT = 12  # instructions below which a loop is mostly overhead
 
 
 class Walk(NamedTuple, Generic[D]):
-    """A read or store: elements per step of each loop (None: not known yet), and the other loops that it depends on."""
+    """A read or store: elements per step of each loop (None: not known yet), and what else it depends on."""
 
     steps: dict[D, int | None]
-    other: frozenset[D]  # through a guard or an index that is no sum
-    loose: frozenset[D]  # through such an index
-    store: bool
-    combines: bool  # folds into what is there, so no two lanes may meet
+    deps: frozenset[D]  # all loops that it depends on
+    loose: frozenset[D]  # those through an index that is no sum of steps
+    bytes: int  # of one element
+    store: bool = False
+    late: bool = False  # after the reduction
+    combines: bool = False  # folds into what is there, so no two lanes may meet
 
 
 class View(NamedTuple, Generic[D]):
-    """What a schedule sees of a stage."""
+    """What a schedule sees of a stage. `work`: (instructions, loops) of what each step computes; `sums`: loops of each accumulator."""
 
     free: tuple[D, ...]
     reduced: tuple[D, ...]
     sizes: dict[D, int | None]
     walks: tuple[Walk[D], ...]
-    work: int  # instructions that each element takes
-    sums: int  # accumulators
+    work: tuple[tuple[float, frozenset[D]], ...]
+    sums: tuple[frozenset[D], ...]
+    bound: frozenset[D] = frozenset()  # loops that neither vectors nor tiles may take: others' ends depend on them
+
+
+class Machine(NamedTuple):
+    """Lanes of a vector, vector registers, bytes of caches."""
+
+    lanes: int
+    registers: int
+    l1: int
+    l2: int
 
 
 class Schedule(NamedTuple, Generic[D]):
-    """`order` of the free loops; `vectors` steps of `lanes` along `vector` and `rows` of `tile` are done together."""
+    """`order` of the free loops; `rows` steps of `tile` and `columns` of `second`, else of `lanes` along `vector`, are done together."""
 
     lanes: int
     vector: D | None
-    tile: D | None
-    vectors: int
-    rows: int
-    order: tuple[D, ...]
+    tile: D | None = None
+    second: D | None = None
+    rows: int = 1
+    columns: int = 1
+    order: tuple[D, ...] = ()
+
+    @property
+    def across(self) -> D | None:
+        """The loop of the columns."""
+        return self.vector if self.second is None else self.second
 
     def units(self, d: D) -> int:
         """How many steps of a loop are done together."""
-        return self.vectors if d is self.vector else self.rows if d is self.tile else 1
+        return self.rows if d is self.tile else self.columns if d is self.across else 1
 
 
-def schedule(view: View[D], lanes: int, registers: int) -> Schedule[D]:
-    """The cheapest schedule for vectors of so many lanes."""
-    best, vector = _cost(view, None, 1), None
-    for d in (*view.free, *view.reduced):
-        if lanes > 1 and _may(view, d):
-            cost = _cost(view, d, lanes)
-            if cost <= best:
-                best, vector = cost, d
-    size = _size(view, vector) if vector is not None else 1
-    steps = max(1, -(-size // lanes))
-    vectors = min(4 if view.reduced else 1, steps) if vector is not None else 1
-    order = [d for d in view.free if d is not vector] + [d for d in view.free if d is vector]
-    return Schedule(lanes if vector is not None else 1, vector, None, vectors, 1, tuple(order))
+def schedule(view: View[D], m: Machine) -> Schedule[D]:
+    """The cheapest schedule; the first of equal ones."""
+    best = min(_candidates(view, m), key=lambda s: _cost(view, m, s))
+    return best._replace(order=_order(view, m, best))
 
 
-def _size(view: View[D], d: D) -> int:
+def split(n: int, most: int) -> list[tuple[int, int]]:
+    """n in as few equal pieces of at most `most` as there can be: (how many, how long), the longer ones first."""
+    pieces = -(-n // most)
+    length, longer = divmod(n, pieces) if pieces else (0, 0)
+    return [(k, size) for k, size in ((longer, length + 1), (pieces - longer, length)) if k]
+
+
+def size(view: View[D], d: D) -> int:
+    """The places along a loop, at least one."""
     n = view.sizes[d]
-    return UNKNOWN if n is None else n
+    return UNKNOWN if n is None else max(n, 1)
 
 
-def _may(view: View[D], d: D) -> bool:
+def _candidates(view: View[D], m: Machine) -> Iterator[Schedule[D]]:
+    rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
+    rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.late and not w.store)]
+    rows = [d for d in rows if not any(w.combines for w in view.walks)]
+    for v in (None, *view.free, *view.reduced):
+        if v is not None and (m.lanes == 1 or not _may_lie(view, v)):
+            continue
+        lanes = 1 if v is None else m.lanes
+        vectors = 1 if v is None else -(-size(view, v) // lanes)
+        seconds: list[D | None] = [None]
+        if vectors == 1 or v in view.reduced:
+            seconds += rows
+        for s in seconds:
+            most = vectors if s is None else size(view, s)
+            wide = COLUMNS if not view.sums or s is not None or v in view.reduced else m.registers // 2
+            for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16) if k <= min(most, wide)]:
+                if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= SHORT else (1, 2)):
+                    continue
+                yield Schedule(lanes, v, None, s, 1, columns)
+                for t in rows:
+                    if t is v or t is s or not view.sums:
+                        continue
+                    room = (m.registers - SPARE // 2 - columns) // (columns * len(view.sums))
+                    if room > 1:
+                        n = size(view, t)
+                        yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
+
+
+def _may_lie(view: View[D], d: D) -> bool:
     """Whether vectors may lie along a loop: lanes that fold into memory must not meet."""
-    return all(not w.combines or (w.steps.get(d) and d not in w.loose) for w in view.walks) and view.sizes[d] != 1
+    if view.sizes[d] == 1 or d in view.bound:
+        return False
+    return all(not w.combines or (w.steps.get(d) and d not in w.loose) for w in view.walks)
 
 
-def _cost(view: View[D], v: D | None, lanes: int) -> float:
-    """What one element costs."""
-    size = _size(view, v) if v is not None else 1
-    together = size / max(1, -(-size // lanes)) or 1.0
-    total = float(view.work)
-    for w in view.walks:
+def _cost(view: View[D], m: Machine, s: Schedule[D]) -> float:
+    """What one element costs, in vector instructions."""
+    v, columns = s.vector, s.across
+    n = 1 if v is None else size(view, v)
+    together: float = n / -(-n // s.lanes)
+    for d in (s.tile, columns):
+        if d is not None:
+            steps = -(-size(view, d) // (s.lanes if d is v else 1))
+            together *= steps / -(-steps // s.units(d))
+
+    def times(deps: frozenset[D]) -> int:
+        return (s.rows if s.tile in deps else 1) * (s.columns if columns in deps else 1)
+
+    def access(w: Walk[D]) -> float:
         step = w.steps.get(v, 0) if v is not None else 1
-        easy = v is None or (v not in w.loose and step in (0, 1))
-        total += 1 if easy else SCATTERED * lanes * (2 if w.store else 1)
-    total /= together
+        easy = v is None or (v not in w.loose and (step == 1 or v not in w.deps))
+        each = (1.0 if v in w.deps else BROADCAST) if easy else SCATTERED * s.lanes * (2 if w.store else 1)
+        return times(w.deps) * each
+
+    early = [w for w in view.walks if not w.late]
+    late = [w for w in view.walks if w.late]
+    sums = sum([times(deps | {v} if v in view.reduced and v is not None else deps) for deps in view.sums])
+    work = sum([k * times(deps) for k, deps in view.work]) + sums * max(1.0, BUSY / max(sums, 1))
+    total = work + (LOAD if view.sums else 1.0) * sum([access(w) for w in early]) + 2.0
+    steps = math.prod([size(view, d) for d in view.reduced])
+    ends = sum([access(w) for w in late])
     if v in view.reduced:
-        total += view.sums * 2 * math.log2(lanes) / max(1, math.prod([_size(view, d) for d in view.reduced]))
-    return total
+        steps = max(1, steps // s.lanes)
+        ends += sums * 2 * math.log2(s.lanes)
+    return (total + ends / steps) / together
+
+
+def _order(view: View[D], m: Machine, s: Schedule[D]) -> tuple[D, ...]:
+    """Outer loops, vectors, rows; what vectors read, if it is too large for the cache, is walked by the outermost loops."""
+    inner = [d for d in (s.vector, s.second, s.tile) if d is not None and d in view.free]
+    outer = [d for d in view.free if d not in inner]
+    reads = [w for w in view.walks if not w.late and not w.store and s.vector in w.deps]
+    if view.sums and reads and not view.bound:
+        heavy = max(reads, key=lambda w: footprint(view, w))
+        if footprint(view, heavy) > m.l2 // 2:
+            outer = [d for d in outer if d in heavy.deps] + [d for d in outer if d not in heavy.deps]
+            if s.second is not None and s.second in inner and s.second in heavy.deps:
+                inner.remove(s.second)
+                inner.insert(0, s.second)
+    return (*outer, *inner)
+
+
+def footprint(view: View[D], w: Walk[D]) -> int:
+    """The bytes that a read touches in all."""
+    return math.prod([size(view, d) for d in w.deps]) * w.bytes
