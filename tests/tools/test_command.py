@@ -139,7 +139,7 @@ def test_ops_has_a_row_for_every_record(tmp_path):
     assert list(rows) == list(REGISTRY)
     assert [rows[r]["is"] for r in ("tanh", "sigmoid", "variable")] == ["core", "made of others", "leaf or effect"]
     assert rows["exp"]["gradient"] == "yes" and rows["compare"]["gradient"] == "-"
-    assert rows["exp"]["taken whole by"] == "direct numpy" and rows["sigmoid"]["taken whole by"] == "-"
+    assert {"direct", "numpy"} <= set(rows["exp"]["taken whole by"].split()) and rows["sigmoid"]["taken whole by"] == "-"
 
 
 def test_the_spec_has_a_row_for_every_core_op(tmp_path):
