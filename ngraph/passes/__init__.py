@@ -1,11 +1,13 @@
 """Program → program: one function each, in any order that their needs allow.
 
 `simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
-`dead` what nobody needs · `specialise` lengths that became known. `ngraph.rewrite.runner` runs them in a row and checks the law.
+`dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop.
+`ngraph.rewrite.runner` runs them in a row and checks the law.
 """
 
 from ngraph.passes.dead import dead
 from ngraph.passes.fold import fold
+from ngraph.passes.hoist import hoist
 from ngraph.passes.rules import simplify_rules
 from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify
@@ -21,4 +23,17 @@ default_passes = (
     dead,
 )
 
-__all__ = ["dead", "default_passes", "fold", "pass_", "passes", "register", "run", "share", "simplify", "simplify_rules", "specialise"]
+__all__ = [
+    "dead",
+    "default_passes",
+    "fold",
+    "hoist",
+    "pass_",
+    "passes",
+    "register",
+    "run",
+    "share",
+    "simplify",
+    "simplify_rules",
+    "specialise",
+]

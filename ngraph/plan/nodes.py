@@ -74,7 +74,8 @@ class Node:
     """See the module. `number` orders nodes as their steps stand in the program; `buffer` is where others find a result."""
 
     __slots__ = (
-        "number kind op args axes reduced dtype attrs parts origin users result state space loopable size bytes weight reads hint once chunk"
+        "number kind op args axes reduced dtype attrs parts origin users result state space loopable "
+        "size bytes weight reads hint once chunk"
     ).split()
 
     number: int
@@ -362,7 +363,6 @@ class Graph:
             for r in n.reads:
                 if isinstance(r.source, Node) and (not r.source.users or r.source.users[-1] is not n):
                     r.source.users.append(n)
-
 
     # reductions in parts
     def chunked(self, n: Node, parts: int) -> Node:

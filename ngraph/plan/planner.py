@@ -7,6 +7,7 @@ from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Run
+from ngraph.passes.hoist import hoist
 from ngraph.passes.specialise import specialise
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
@@ -20,7 +21,8 @@ from ngraph.program.program import AxisId, Program, Value, map_attr
 
 def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Machine | None = None) -> Plan:
     """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices."""
-    return _Planner(specialise(program, lengths) if lengths else program, machine or Machine()).plan()
+    program = specialise(program, lengths) if lengths else program
+    return _Planner(hoist(program), machine or Machine()).plan()
 
 
 class _Planner:
@@ -90,7 +92,7 @@ class _Planner:
     def body(self, body: Program) -> Plan:
         known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
         open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
-        return plan(body, open_, self.machine)
+        return _Planner(specialise(body, open_) if open_ else body, self.machine).plan()
 
 
 def _same(a: Any) -> Any:

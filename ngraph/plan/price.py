@@ -6,7 +6,7 @@ Also which axes its turns may share, and which of them become loops, in what blo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ngraph.plan.kernels import Read, affine
@@ -324,7 +324,8 @@ class _Choice:
         if a in self.last or a == self.v:
             step = PANEL if n >= 2 * PANEL * self.m.cores else LANES
             return -(-each // step) * step
-        if a not in self.cut and self.heavy and not any(x != self.v and self.g.length(x) >= TILE for x in self.g.widest.axes if x not in self.loops and x != a):
+        others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
+        if a not in self.cut and self.heavy and not any(self.g.length(x) >= TILE for x in others):
             each = max(each, TILE)
         return next((k for k in range(each, min(2 * each, n + 1)) if n % k == 0), each)
 

@@ -40,7 +40,7 @@ class _Draft:
 class _Stages:
     def __init__(self, g: Group, buffers: Mapping[Any, Buffer]):
         self.g, self.buffers = g, buffers
-        self.fixed = {a for a, b in g.loops if b == 1} | {n.chunk for n in g.cuts}
+        self.fixed = {a for a, b in g.loops if b == 1} | {n.chunk for n in g.cuts if n.chunk is not None}
         self.home: dict[Node, Buffer] = {}  # what stages so far have stored
         self.drafts: list[_Draft] = []
         self.locals = 0
