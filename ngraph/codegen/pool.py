@@ -25,7 +25,7 @@ from ngraph.config import config
 from ngraph.targets import Target, host
 
 MOST = 256  # threads
-END, KERNEL, HOST, SET, ADD, MOVE, JUMP, UNLESS, LOOP = range(9)  # kinds of records; what each does stands in `WALK`
+END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP = range(7)  # kinds of records; what each does stands in `WALK`
 DONE, HOST_STEP, INTERRUPTED = range(3)  # what `run` says
 WORDS = 8  # in a record
 
@@ -363,12 +363,10 @@ fetch:
   %pa = inttoptr i64 %a to ptr
   switch i64 %kind, label %end [ i64 1, label %kernel
     i64 2, label %host
-    i64 3, label %set
-    i64 4, label %add
-    i64 5, label %move
-    i64 6, label %jump
-    i64 7, label %unless
-    i64 8, label %loop ]
+    i64 3, label %moves
+    i64 4, label %jump
+    i64 5, label %unless
+    i64 6, label %loop ]
 step:
   put i64 %pc1, %frame.pc
   br label %next
@@ -426,24 +424,29 @@ stamp:
   %far = add i64 %so, %dt
   store i64 %far, ptr %cell
   br label %step
-set:                                              ; the word at a becomes b
-  store i64 %b, ptr %pa
-  br label %step
-add:                                              ; b is added to the word at a
-  %w0 = load i64, ptr %pa
-  %w1 = add i64 %w0, %b
-  store i64 %w1, ptr %pa
-  br label %step
-move:                                             ; the word at b goes to a
-  %pb = inttoptr i64 %b to ptr
-  %w = load i64, ptr %pb
-  store i64 %w, ptr %pa
-  br label %step
+moves:                                            ; b times at a: the word at the first address becomes that at the second, and a number
+  %any = icmp sgt i64 %b, 0
+  br i1 %any, label %moves1, label %step
+moves1:
+  %m = phi i64 [ 0, %moves ], [ %m1, %moves1 ]
+  %triple = getelementptr [3 x i64], ptr %pa, i64 %m
+  %to = load ptr, ptr %triple
+  %second = getelementptr i64, ptr %triple, i64 1
+  %from = load ptr, ptr %second
+  %third = getelementptr i64, ptr %triple, i64 2
+  %number = load i64, ptr %third
+  %w0 = load i64, ptr %from
+  %w1 = add i64 %w0, %number
+  store i64 %w1, ptr %to
+  %m1 = add i64 %m, 1
+  %mmore = icmp slt i64 %m1, %b
+  br i1 %mmore, label %moves1, label %step
 jump:                                             ; to record a
   put i64 %a, %frame.pc
   br label %next
-unless:                                           ; to record b where the byte at a is 0
-  %byte = load i8, ptr %pa
+unless:                                           ; to record b where the byte that the word at a points to is 0
+  %pbyte = load ptr, ptr %pa
+  %byte = load i8, ptr %pbyte
   %zero = icmp eq i8 %byte, 0
   br i1 %zero, label %unless1, label %step
 unless1:
@@ -528,6 +531,48 @@ out:
 """
 
 
+COPIED = 1 << 14  # bytes in a turn of `copy`
+COPY = """
+define void @copy(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind { ; a kernel: to, from, bytes
+entry:
+  %to = load ptr, ptr %args
+  %pfrom = getelementptr i64, ptr %args, i64 1
+  %from = load ptr, ptr %pfrom
+  %psize = getelementptr i64, ptr %args, i64 2
+  %size = load i64, ptr %psize
+  %start = shl i64 %first, 14
+  %end0 = shl i64 %last, 14
+  %less = icmp slt i64 %end0, %size
+  %end = select i1 %less, i64 %end0, i64 %size
+  br label %wide
+wide:
+  %i = phi i64 [ %start, %entry ], [ %i1, %wide1 ]
+  %i1 = add i64 %i, 64
+  %in = icmp sle i64 %i1, %end
+  br i1 %in, label %wide1, label %rest
+wide1:
+  %p = getelementptr i8, ptr %from, i64 %i
+  %q = getelementptr i8, ptr %to, i64 %i
+  %v = load <64 x i8>, ptr %p, align 1
+  store <64 x i8> %v, ptr %q, align 1
+  br label %wide
+rest:
+  %j = phi i64 [ %i, %wide ], [ %j1, %rest1 ]
+  %some = icmp slt i64 %j, %end
+  br i1 %some, label %rest1, label %out
+rest1:
+  %pj = getelementptr i8, ptr %from, i64 %j
+  %qj = getelementptr i8, ptr %to, i64 %j
+  %b = load i8, ptr %pj
+  store i8 %b, ptr %qj
+  %j1 = add i64 %j, 1
+  br label %rest
+out:
+  ret void
+}
+"""
+
+
 def expanded(text: str, target: Target) -> str:
     """IR with fields and what the machine calls things spelled out."""
     machine = target.triple.split("-")[0]
@@ -553,8 +598,8 @@ def expanded(text: str, target: Target) -> str:
 
 
 def text(target: Target) -> str:
-    """The module: `run`, `worker`, `stop`, `pauses`."""
-    return expanded(WORK + FORK + WALK, target)
+    """The module: `run`, `worker`, `stop`, `pauses`, `copy`."""
+    return expanded(WORK + FORK + WALK + COPY, target)
 
 
 # ---- how many threads -----------------------------------------------------------------------------------------------
@@ -624,6 +669,7 @@ class Pool:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         self.memory, self.address = aligned(FIELDS["pool"]["slots"] + 64 * MOST)
         self.run: Callable[[int, int], int] = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("run"))
+        self.copy: int = code.address("copy")
         self._stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("stop"))
         self.starting = threading.Lock()
         self.started: list[ctypes.c_ulong] = []

@@ -35,13 +35,19 @@ class Native(NamedTuple):
     seconds: float  # predicted, on one core
 
 
+class Control(NamedTuple):
+    """A loop or a branch, which the table runs."""
+
+    step: Routine
+
+
 class Host(NamedTuple):
     """A step that Python runs."""
 
     step: Routine
 
 
-Step = Native | Host
+Step = Native | Control | Host
 _entries: weakref.WeakValueDictionary[tuple[str, Target], Entry] = weakref.WeakValueDictionary()
 
 
@@ -83,7 +89,7 @@ class Code:
         for s, codes in zip(plan.every, made, strict=True):
             if not codes:
                 assert type(s) is Routine
-                steps.append((Host(s),))
+                steps.append((Control(s) if bodies(s) else Host(s),))
             else:
                 steps.append(tuple([Native(s, c, loaded[c.text], seconds(s) / len(codes)) for c in codes]))
         flat = [step for part in steps for step in part]

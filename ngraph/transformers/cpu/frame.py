@@ -1,30 +1,33 @@
 """A compiled plan with its lengths settled, and the memory and table of one call of it.
 
-`Bound` is what all calls with equal lengths share: sizes, constants, what runs once. `Frame` is one call's arena and table; a call takes
-one that is free, or has one made, so that calls on several threads never meet.
+`Bound` is what all calls with equal lengths share: sizes, constants, what runs once, where bodies lie in the arena. `Scope` knows where the
+buffers of a plan or of a body are in one frame, `Walk` is a table in memory. `Frame` is one call's arena and table; a call takes one that
+is free, or has one made, so that calls on several threads never meet.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ngraph.codegen import pool as pools
-from ngraph.codegen.pool import FIELDS, FRAME, HOST, KERNEL, WORDS, aligned
+from ngraph.codegen.pool import FIELDS, FRAME, HOST, aligned
 from ngraph.errors import OutOfMemoryError
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Len
-from ngraph.plan.kernels import Buffer, Plan, places
+from ngraph.op_graph.expr import ExprLike, Leaf, Len
+from ngraph.plan.kernels import Buffer, Plan, Routine, bounds, places
+from ngraph.plan.memory import loaded
 from ngraph.program.program import AxisId
-from ngraph.transformers.cpu.code import Code, Host, Native, Step
+from ngraph.transformers.cpu.code import Code, Control, Native, Step
 from ngraph.transformers.cpu.host import run_routine
+from ngraph.transformers.cpu.table import CONTROL, SHARE, Place, Table, Word, real
 
 ALIGN, HUGE = 64, 1 << 21
-SHARE, PIECE = 2.5e-6, 5e-5  # seconds: what a thread is worth being given; what is long enough to be handed out piece by piece
-PIECES = 8  # ranges for each thread of a long kernel
 LET_GO = 2e-5  # seconds from which on other Python threads may run meanwhile
 TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE, TIMES = (
     FIELDS["frame"][f] // 8 for f in ("table", "pc", "scratch", "stride", "threads", "release", "times")
@@ -73,8 +76,13 @@ class Bound:
         self.version = -1
         self.preparing = threading.Lock()
         self.free: list[Frame] = []
-        self.bodies: dict[int, Bound] = {}
         self.threads = pools.threads()
+        self.total = self.arena
+        self.inner: dict[Routine, Inner] = {}
+        self.used: set[Buffer] | None = None
+        for s in code.every:
+            if type(s) is Control:
+                self._inner(s.step)
         self.results = [b for k, b in enumerate(self.plan.outputs) if b.home == "output" and b not in self.plan.outputs[:k]]
 
     def _buffers(self) -> list[Buffer]:
@@ -94,6 +102,8 @@ class Bound:
             try:
                 size = int(np.prod(self.full(b), dtype=object)) * b.dtype.np.itemsize
             except LookupError:
+                size = self._most(b)
+            if size is None:
                 return None
         if b.offset is None and b.home in ("arena", "run", "temp"):
             self.offsets[b] = self.arena
@@ -101,6 +111,25 @@ class Bound:
         elif b.offset is not None:
             self.offsets[b] = b.offset
         return size
+
+    def _most(self, b: Buffer) -> int | None:
+        """The bytes that a buffer never exceeds whose length is known only while the plan runs."""
+        size = float(b.dtype.np.itemsize)
+        for d in b.dims:
+            _, top = bounds(self.settled(Len(d[0])), lambda _: None)
+            size *= places(b, d, int(top)) if top < math.inf else math.inf
+        return int(size) if size < math.inf else None
+
+    def settled(self, e: ExprLike) -> ExprLike:
+        """A length over what is loaded alone."""
+
+        def leaf(x: Leaf) -> ExprLike:
+            if type(x) is not Len:
+                return x
+            own = self.lengths.get(x.of, self.plan.axes[x.of])
+            return own if isinstance(own, int) or own == x else self.settled(own)
+
+        return expr.substitute(e, leaf)
 
     def length(self, axis: AxisId, run: Callable[[Any], int] | None = None) -> int:
         return self.plan.length(axis, self.lengths, run)
@@ -113,6 +142,25 @@ class Bound:
 
     def shape(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
         return tuple([self.length(a, run) for a in b.axes])
+
+    def _inner(self, step: Routine) -> None:
+        """Puts the bodies of a loop or branch behind the arena, if all lengths are known: they lie where those of other steps lie too."""
+        try:
+            inner = Inner.of(self, step, self.arena, self.length)
+        except LookupError:
+            return
+        if any(b.code.start for b, _ in inner.bodies.values()):  # whose borders have to last
+            inner = Inner.of(self, step, self.total, self.length)
+        self.inner[step], self.total = inner, max(self.total, inner.end)
+
+    def needs(self, b: Buffer) -> bool:
+        """Whether anybody reads a buffer."""
+        if self.used is None:
+            plan = self.plan
+            self.used = {b for s in plan.every for b in s.sources}
+            self.used.update(plan.outputs, [after for _, _, after in plan.state])
+            self.used.update([b for length in plan.axes.values() for b in loaded(length)])
+        return b in self.used
 
     def take(self) -> Frame:
         try:
@@ -146,239 +194,260 @@ class Bound:
         return frame.call(given)
 
 
-class Frame:
-    """One call's memory: arena, arguments of kernels, the table that threads walk."""
+class Inner(NamedTuple):
+    """A loop or branch in its surroundings' arena: where its bodies, by name, and its own memory lie, how often it runs."""
 
-    def __init__(self, bound: Bound, steps: Sequence[Step] | None = None):
-        self.bound, self.plan = bound, bound.plan
-        self.steps: list[Any] = []  # what each record is, for Python
-        self.arena = empty((max(bound.arena, 1),), np.uint8)
-        if bound.arena < 1 << 16:
-            self.arena, _ = aligned(max(bound.arena, 1))
-        self.arena_at = self.arena.ctypes.data
-        self.arrays: dict[Buffer, Any] = {}  # what Python has seen or made
-        self.places: dict[Buffer, list[int]] = {}  # words that hold the address of a buffer that changes from call to call
-        self.words = np.zeros(FRAME, np.int64)
-        own = bound.code.steps if steps is None else steps
-        self._build(own)
-        if steps is None and bound.code.start:
-            first = Frame.__new__(Frame)
-            first.share(self, bound.code.start)
-            first.run()
-
-    def share(self, other: Frame, steps: Sequence[Step]) -> None:
-        """Becomes a frame for other steps over the memory of `other`."""
-        self.bound, self.plan, self.steps = other.bound, other.plan, []
-        self.arena, self.arena_at, self.arrays, self.places = other.arena, other.arena_at, {}, {}
-        self.words = np.zeros(FRAME, np.int64)
-        self._build(steps)
-
-    # ---- the table
-
-    def _build(self, steps: Sequence[Step]) -> None:
-        natives = [s for s in steps if type(s) is Native]
-        self.args = np.zeros(sum(len(s.code.buffers) + len(s.code.lengths) for s in natives) + 1, np.int64)
-        self.args_at = self.args.ctypes.data
-        self.scratch_size = 0
-        total, at = 0.0, 0
-        records: list[list[int]] = []
-        self.late: dict[int, int] = {}  # record of a kernel whose lengths are not known yet -> where its arguments begin
-        for s in steps:
-            if type(s) is Host:
-                records.append([HOST])
-                self.steps.append(s)
-                total += 1.0  # who knows
-                continue
-            late = not self._fill(s, at)
-            if late:
-                records.append([HOST])
-                self.late[len(records)] = at
-                self.steps.append(None)
-            records.append([KERNEL, s.entry.address, self.args_at + 8 * at, 0, 1, 1, 0] if late else self._record(s, at))
-            self.steps.append(s)
-            at += len(s.code.buffers) + len(s.code.lengths)
-            total += s.seconds
-        self.table = np.zeros((len(records) + 1, WORDS), np.int64)
-        for k, r in enumerate(records):
-            self.table[k, : len(r)] = r
-        wide = any(s.seconds >= 2 * SHARE for s in natives) and self.bound.threads > 1
-        self.pool = self.bound.code.threads()
-        threads = self.pool.ensure(self.bound.threads) if wide else 1
-        self.words[THREADS], self.words[TABLE] = threads, self.table.ctypes.data
-        self.words[RELEASE] = total > LET_GO
-        self._scratch()
-        self.host_steps = sum(r[0] == HOST for r in records)
-        self.at = self.words.ctypes.data
-
-    def _scratch(self) -> None:
-        stride = -(-self.scratch_size // 4096) * 4096 + ALIGN
-        self.scratch, self.words[SCRATCH] = aligned(stride * int(self.words[THREADS]))
-        self.words[STRIDE] = stride
-
-    def _fill(self, s: Native, at: int) -> bool:
-        """Writes a kernel's arguments; False if some are not known yet."""
-        known = True
-        for k, b in enumerate(s.code.buffers, at):
-            place = self.address(b)
-            if place is None:
-                self.places.setdefault(self.root(b), []).append(k)
-                known = known and (self.bound.sizes[b] is not None or b.shares is not None)
-            else:
-                self.args[k] = place
-        for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
-            try:
-                self.args[k] = self.bound.length(a)
-            except LookupError:
-                known = False
-        return known
-
-    def _record(self, s: Native, at: int, run: Callable[[Any], int] | None = None) -> list[int]:
-        """A kernel's record: how many turns, on how many threads, how many at a time."""
-        turns = self.number(s.code.turns, run)
-        self.scratch_size = max(self.scratch_size, self.number(s.code.scratch, run))
-        most = self.bound.threads
-        ways = max(1, min(most, turns, int(s.seconds / SHARE)))
-        pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
-        long = s.seconds > PIECE
-        return [KERNEL, s.entry.address, self.args_at + 8 * at, turns, max(1, -(-turns // pieces)), ways, int(long)]
-
-    def number(self, e: ExprLike, run: Callable[[Any], int] | None = None) -> int:
-        if isinstance(e, int):
-            return e
-
-        def leaf(x: Any) -> int:
-            if type(x) is Len:
-                return self.bound.length(x.of, run)
-            raise LookupError(x)
-
-        return int(expr.evaluate(e, leaf))
-
-    # ---- memory
+    bodies: dict[str, tuple[Bound, int]]
+    spare: dict[int, int]  # the second place of a carry
+    flag: int
+    trips: int
+    end: int
 
     @staticmethod
-    def root(b: Buffer) -> Buffer:
-        """The buffer whose memory it has."""
-        while b.shares is not None:
-            b = b.shares
-        return b
+    def of(outer: Bound, step: Routine, at: int, length: Callable[[AxisId], int]) -> Inner:
+        """Raises LookupError where lengths are not known."""
+        found: dict[str, tuple[Bound, int]] = {}
+        for name, body in step.attrs.items():
+            if type(body) is Plan:
+                known = {a: length(a) for a, n in body.axes.items() if n == Len(a) and a in outer.plan.axes}
+                made = Bound(outer.code.bodies[id(body)], known)
+                if any(real(b) and made.sizes[b] is None for b in (*body.inputs, *body.outputs)):
+                    raise LookupError(f"the body of a {step.op} has values of unknown size")
+                made.prepare(0, {})
+                at = -(-at // ALIGN) * ALIGN
+                found[name] = made, at
+                at += made.total
+        spare: dict[int, int] = {}
+        trips = length(step.attrs["axis"]) if step.op == "scan" else 0
+        for k in range(step.attrs.get("carries", 0)):
+            body, _ = found["body"]
+            at = -(-at // ALIGN) * ALIGN
+            spare[k] = at
+            at += body.sizes[body.plan.inputs[k]] or 0
+        return Inner(found, spare, at, trips, at + 1)
 
-    def address(self, b: Buffer) -> int | None:
-        """Where a buffer lies, if that is the same in every call."""
-        b = self.root(b)
+    def scope(self, name: str, outer: Scope, table: Table) -> tuple[Bound, Scope]:
+        """A body, and where its buffers are: the caller names its arguments."""
+        bound, at = self.bodies[name]
+        return bound, Scope(bound, outer.base + at, outer.arrays, table, outer.point)
+
+
+class Scope:
+    """Where the buffers of a plan are: in an arena that starts at `base`, in arrays that calls come with, or where `name` put them."""
+
+    def __init__(self, bound: Bound, base: int, arrays: dict[Buffer, Any], table: Table, point: Callable[[Buffer, np.ndarray], None]):
+        self.bound, self.plan, self.base, self.arrays, self.table, self.point = bound, bound.plan, base, arrays, table, point
+        self.named: dict[Buffer, Place] = {}
+
+    def name(self, b: Buffer, place: Place) -> None:
+        self.named[root(b)] = place
+
+    def resolve(self, b: Buffer) -> Place:
+        b = root(b)
+        if b in self.named:
+            return self.named[b]
         if b in self.bound.constants:
             return int(self.bound.constants[b].ctypes.data)
         at = self.bound.offsets.get(b)
         if at is None:
-            return None
-        return at + (self.bound.kept_at if b.home == "once" else self.arena_at)
+            return b
+        return at + (self.bound.kept_at if b.home == "once" else self.base)
 
-    def point(self, b: Buffer, array: np.ndarray) -> None:
-        """This buffer is that array, from now on."""
-        self.arrays[b] = array
-        at = self.places.get(b)
-        if at:
-            self.args[at] = array.__array_interface__["data"][0]
+    def sized(self, b: Buffer) -> bool:
+        """Whether the size of a buffer is known before anything runs."""
+        return b.shares is not None or self.bound.sizes[b] is not None
 
-    def point_all(self, arrays: Mapping[Buffer, np.ndarray]) -> None:
-        for b, array in arrays.items():
-            self.point(b, array)
+    def length(self, axis: AxisId) -> int:
+        return self.bound.length(axis, self.run_length)
+
+    def run_length(self, b: Buffer) -> int:
+        return int(self.array(b))
+
+    def shape(self, b: Buffer) -> tuple[int, ...]:
+        return self.bound.shape(b, self.run_length)
 
     def array(self, b: Buffer) -> np.ndarray:
         """What a buffer holds, by its axes."""
-        b = self.root(b)
-        if b in self.arrays:
-            return self.arrays[b]
-        if b in self.bound.constants:
-            return self.bound.constants[b]
-        shape, full = self.bound.shape(b, self.run_length), self.bound.full(b, self.run_length)
-        at, item = self.bound.offsets[b], b.dtype.np.itemsize
-        memory = self.bound.kept if b.home == "once" else self.arena
-        whole = memory[at : at + int(np.prod(full, dtype=object)) * item].view(b.dtype.np)
+        b = root(b)
+        place = self.resolve(b)
+        shape = self.shape(b)
+        if isinstance(place, Buffer):
+            found: np.ndarray = self.arrays[place]
+            if found.shape == shape:
+                return found
+            return found.reshape(-1)[: int(np.prod(shape, dtype=object))].reshape(shape)  # there was room for more
+        at = int(self.table.array[place.word]) if isinstance(place, Word) else place
+        full, item = self.bound.full(b, self.run_length), b.dtype.np.itemsize
+        size = int(np.prod(full, dtype=object)) * item
+        memory = (ctypes.c_char * max(size, 1)).from_address(at)
+        whole = np.frombuffer(memory, np.uint8, size).view(b.dtype.np)
         if full == shape:
             return whole.reshape(shape)
         strides = b.strides or tuple(int(np.prod(full[k + 1 :], dtype=object)) for k in range(len(full)))
         return np.lib.stride_tricks.as_strided(whole[b.first :], shape, [item * n for n in strides])
 
-    def run_length(self, b: Buffer) -> int:
-        return int(self.array(b))
-
-    def length(self, axis: AxisId) -> int:
-        return self.bound.length(axis, self.run_length)
-
-    def shape(self, b: Buffer) -> tuple[int, ...]:
-        return self.bound.shape(b, self.run_length)
-
-    @property
-    def bodies(self) -> dict[int, Bound]:
-        return self.bound.bodies
-
     def place(self, b: Buffer) -> np.ndarray:
-        """The memory of a buffer that a host step is about to fill."""
-        if self.address(b) is None and self.root(b) not in self.arrays:
-            self.point(self.root(b), np.empty(self.bound.full(b, self.run_length), b.dtype.np))
+        """The memory of a buffer that a step is about to fill."""
+        place = self.resolve(b)
+        if isinstance(place, Buffer):
+            shape = self.bound.full(b, self.run_length)
+            if place not in self.arrays or self.arrays[place].size < np.prod(shape, dtype=object):
+                self.point(place, np.empty(shape, b.dtype.np))
         return self.array(b)
 
-    # ---- running
+    # ---- what Python does
+
+    def routine(self, step: Routine) -> None:
+        run_routine(self, step)
+
+    def late(self, step: Control) -> None:
+        """A loop or branch whose lengths have become known: a table of its own, for this time."""
+        r = step.step
+        inner = Inner.of(self.bound, r, 0, self.length)
+        memory, at = aligned(max(inner.end, 1))
+        tables = Table(), Table()
+        scopes = [Scope(self.bound, at, self.arrays, t, self.point) for t in tables]
+        for b in filter(real, (*r.inputs, *r.results)):
+            array = self.place(b) if b in r.results else self.array(b)
+            for s in scopes:
+                s.name(b, array.__array_interface__["data"][0])
+        starting(tables[0], scopes[0], [inner])
+        CONTROL[r.op](tables[1], scopes[1], r, inner)
+        for table in tables:
+            Walk(table, self.bound.threads, self.bound.code.threads()).run()
+        del memory
+
+
+def starting(table: Table, scope: Scope, inside: Iterable[Inner]) -> None:
+    """Adds what fills the borders of bodies, and of those in them."""
+    todo = [(scope, inner) for inner in inside]
+    while todo:
+        outer, inner = todo.pop()
+        for name in inner.bodies:
+            bound, within = inner.scope(name, outer, table)
+            table.add(within, bound.code.start)
+            todo += [(within, i) for i in bound.inner.values()]
+
+
+class Walk:
+    """A table in memory, and what runs it."""
+
+    def __init__(self, table: Table, threads: int, pool: pools.Pool):
+        table.finish()
+        self.table, self.pool = table, pool
+        self.words = np.zeros(FRAME, np.int64)
+        wide = table.longest >= 2 * SHARE and threads > 1
+        self.words[THREADS] = pool.ensure(threads) if wide else 1
+        self.words[TABLE] = table.table.ctypes.data
+        self.words[RELEASE] = table.seconds > LET_GO
+        self.room = 0
+        self._scratch()
+        self.at = self.words.ctypes.data
+        self.host_steps = sum(r[0] == HOST for r in table.records)
+
+    def _scratch(self) -> None:
+        self.room = self.table.scratch
+        stride = -(-self.room // 4096) * 4096 + ALIGN
+        self.scratch, self.words[SCRATCH] = aligned(stride * int(self.words[THREADS]))
+        self.words[STRIDE] = stride
+
+    def point(self, b: Buffer, array: np.ndarray) -> None:
+        """This buffer is that array, from now on."""
+        at = self.table.places.get(b)
+        if at:
+            self.table.array[at] = array.__array_interface__["data"][0]
 
     def run(self) -> None:
         """Walks the table to its end; Python takes the steps that are its own."""
-        words, pool = self.words, self.pool
+        words, pool, hosts = self.words, self.pool, self.table.hosts
         words[PC] = 0
         while pool.run(pool.address, self.at):
             k = int(words[PC])
-            step = self.steps[k]
-            if step is None:
-                self._settle(k + 1)
-            else:
-                run_routine(self, step.step)
+            hosts[k]()
+            if self.table.scratch > self.room:
+                self._scratch()
             words[PC] = k + 1
 
-    def _settle(self, k: int) -> None:
-        """A kernel whose lengths have become known gets its arguments."""
-        s, at = self.steps[k], self.late[k]
-        for i, b in enumerate(s.code.buffers, at):
-            if self.address(b) is None:
-                self.place(b)
-                self.args[i] = self.array(b).ctypes.data
-        for i, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
-            self.args[i] = self.bound.length(a, self.run_length)
-        before = self.scratch_size
-        self.table[k, :7] = self._record(s, at, self.run_length)
-        if self.scratch_size > before:
-            self._scratch()
+
+def root(b: Buffer) -> Buffer:
+    """The buffer whose memory it has."""
+    while b.shares is not None:
+        b = b.shares
+    return b
+
+
+class Frame:
+    """One call's memory: arena, arguments of kernels, the table that threads walk."""
+
+    def __init__(self, bound: Bound, steps: Sequence[Step] | None = None):
+        self.bound, self.plan = bound, bound.plan
+        size = max(bound.total, 1)
+        self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
+        self.arrays: dict[Buffer, Any] = {}  # what calls come with, and what Python has made
+        self.scope = self._scope(table := Table())
+        table.add(self.scope, bound.code.steps if steps is None else steps)
+        self.walk = Walk(table, bound.threads, bound.code.threads())
+        if steps is None:
+            self._start()
+
+    def _scope(self, table: Table) -> Scope:
+        return Scope(self.bound, self.arena.ctypes.data, self.arrays, table, self.point)
+
+    def _start(self) -> None:
+        """Runs what fills borders, those of bodies too."""
+        table = Table()
+        scope = self._scope(table)
+        table.add(scope, self.bound.code.start)
+        starting(table, scope, self.bound.inner.values())
+        if table.records:
+            Walk(table, 1, self.walk.pool).run()
+
+    def point(self, b: Buffer, array: np.ndarray) -> None:
+        """This buffer is that array, from now on."""
+        self.arrays[b] = array
+        self.walk.point(b, array)
+
+    def point_all(self, arrays: Mapping[Buffer, np.ndarray]) -> None:
+        for b, array in arrays.items():
+            self.point(b, array)
+
+    def run(self) -> None:
+        self.walk.run()
 
     def call(self, given: dict[Buffer, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Runs over these arrays; outputs given as None are made."""
         bound, plan = self.bound, self.plan
         for b, array in given.items():
-            if array is None:
-                try:
-                    array = empty(bound.shape(b), b.dtype.np)
-                except LookupError:
-                    continue  # a step makes it
-            self.point(b, array)
+            self.point(b, self._room(b) if array is None else array)
         taken = set(given)
-        states: dict[str, Any] = {}
-        for name, before, after in plan.state:
-            root = self.root(after)
-            if after is not before and root not in taken and root.home == "state":
-                taken.add(root)
-                self.point(root, empty(bound.shape(root), root.dtype.np))
+        for _, before, after in plan.state:
+            place = root(after)
+            if after is not before and place not in taken and place.home == "state":
+                taken.add(place)
+                self.point(place, empty(bound.shape(place), place.dtype.np))
         self.run()
         seen: set[int] = set()
         outputs = [self._given(b, b.home == "output", seen) for b in plan.outputs]
         befores = {before for _, before, _ in plan.state}
+        states: dict[str, Any] = {}
         for name, before, after in plan.state:
-            root = self.root(after)
-            states[name] = self._given(after, root is before or root.home == "state" and root not in befores, seen)
-        self.arrays = {}
+            place = root(after)
+            states[name] = self._given(after, place is before or place.home == "state" and place not in befores, seen)
+        self.arrays.clear()
         bound.free.append(self)
         return outputs, states
 
+    def _room(self, b: Buffer) -> np.ndarray:
+        """Memory for a result; as much as it may become where its length is known only afterwards."""
+        try:
+            return empty(self.bound.shape(b), b.dtype.np)
+        except LookupError:
+            return empty(((self.bound.sizes[b] or 0) // b.dtype.np.itemsize,), b.dtype.np)
+
     def _given(self, b: Buffer, own: bool, seen: set[int]) -> np.ndarray:
         """What a buffer holds, as an array that nobody else has."""
-        array = self.array(b)
-        if own and id(array) not in seen:
+        array = self.scope.array(b)
+        if own and id(array) not in seen and array is self.arrays.get(root(b)):
             seen.add(id(array))
             return array
         return np.array(array, order="C")

@@ -1,0 +1,328 @@
+"""The table that threads walk: records, and the words that they work on.
+
+A kernel is one record. Loops and branches never leave generated code: the body's records stand in the same table, between trips a record
+moves words (slices are addresses that advance, carries addresses that change places), another counts and jumps back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ngraph.codegen.pool import COPIED, HOST, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike
+from ngraph.plan.kernels import Buffer, Routine
+from ngraph.transformers.cpu.code import Control, Host, Native, Step
+
+if TYPE_CHECKING:
+    from ngraph.transformers.cpu.frame import Inner, Scope
+
+SHARE, PIECE = 2.5e-6, 5e-5  # seconds: what a thread is worth being given; what is long enough to be handed out piece by piece
+PIECES = 8  # ranges for each thread of a long kernel
+
+
+class Ref(NamedTuple):
+    """The address of a word."""
+
+    word: int
+
+
+class Word(NamedTuple):
+    """Where a buffer lies that moves while the table is walked: the word that holds its address."""
+
+    word: int
+
+
+Place = int | Buffer | Word  # an address for good, a buffer that calls come with, or a word
+Triple = tuple[int, int, int]  # a word becomes another word and a number
+
+
+class Table:
+    """Records and words under construction; `finish` makes memory of them."""
+
+    def __init__(self) -> None:
+        self.records: list[list[Any]] = []
+        self.steps: list[Any] = []  # what each record is, for those who look
+        self.hosts: dict[int, Callable[[], None]] = {}  # what Python does at a record
+        self.words: list[int | Ref] = []
+        self.places: dict[Buffer, list[int]] = {}  # words that hold the address of a buffer that calls come with
+        self.followers: dict[int, list[int]] = {}  # words that follow one that moves
+        self.constants: dict[int, int] = {}
+        self.scratch = 0
+        self.seconds = 0.0
+        self.longest = 0.0
+        self.times = 1  # how often what is added now runs, as far as known
+
+    def finish(self) -> None:
+        self.array = np.zeros(len(self.words) + 1, np.int64)
+        at = self.array.ctypes.data
+
+        def number(x: int | Ref) -> int:
+            return at + 8 * x.word if isinstance(x, Ref) else x
+
+        self.array[: len(self.words)] = [number(x) for x in self.words]
+        self.table = np.zeros((len(self.records) + 1, WORDS), np.int64)
+        for k, r in enumerate(self.records):
+            self.table[k, : len(r)] = [number(x) for x in r]
+
+    # ---- words and records
+
+    def word(self, value: int | Ref = 0) -> int:
+        self.words.append(value)
+        return len(self.words) - 1
+
+    def held(self, place: Place) -> int:
+        """A new word that holds where a place is, all the time."""
+        k = self.word(place if isinstance(place, int) else 0)
+        if isinstance(place, Buffer):
+            self.places.setdefault(place, []).append(k)
+        elif isinstance(place, Word):
+            self.followers.setdefault(place.word, []).append(k)
+        return k
+
+    def source(self, place: Place) -> int:
+        """A word to move from."""
+        if isinstance(place, Word):
+            return place.word
+        if isinstance(place, Buffer):
+            return self.held(place)
+        if place not in self.constants:
+            self.constants[place] = self.word(place)
+        return self.constants[place]
+
+    def record(self, *fields: Any, step: Any = None) -> int:
+        self.records.append(list(fields))
+        self.steps.append(step)
+        return len(self.records) - 1
+
+    def host(self, does: Callable[[], None], step: Any = None) -> None:
+        self.hosts[self.record(HOST, step=step)] = does
+
+    def move(self, record: int, triples: Sequence[Triple]) -> None:
+        """Makes a record move words, one triple after another."""
+        start = len(self.words)
+        for to, source, more in triples:
+            self.words += [Ref(to), Ref(source), more]
+        self.records[record] = [MOVES, Ref(start), len(triples)]
+
+    def following(self, cells: Sequence[int]) -> list[Triple]:
+        """What has to be moved when these words have changed."""
+        return [(word, cell, 0) for cell in cells for word in self.followers.get(cell, ())]
+
+    # ---- steps
+
+    def add(self, scope: Scope, steps: Sequence[Step]) -> None:
+        for s in steps:
+            if type(s) is Native:
+                self.native(scope, s)
+            elif type(s) is Control:
+                inner = scope.bound.inner.get(s.step)
+                if inner is None:  # its lengths are known once the steps before it have run
+                    self.host(partial(scope.late, s), s)
+                else:
+                    CONTROL[s.step.op](self, scope, s.step, inner)
+            elif type(s) is Host:
+                self.host(partial(scope.routine, s.step), s)
+                self.seconds += 1.0  # who knows
+
+    def native(self, scope: Scope, s: Native) -> None:
+        places = [scope.resolve(b) for b in s.code.buffers]
+        known = all(not isinstance(p, Buffer) or scope.sized(b) for p, b in zip(places, s.code.buffers, strict=True))
+        at = len(self.words)
+        for p in places:
+            self.held(p)
+        for a in s.code.lengths:
+            try:
+                self.word(scope.bound.length(a))
+            except LookupError:
+                self.word()
+                known = False
+        if known:
+            self.record(*self.kernel(scope, s, at), step=s)
+        else:
+            self.host(partial(self.settle, scope, s, at, len(self.records) + 1))
+            self.record(KERNEL, s.entry.address, Ref(at), 0, 1, 1, 0, step=s)
+        self.seconds += s.seconds * self.times
+        self.longest = max(self.longest, s.seconds)
+
+    def kernel(self, scope: Scope, s: Native, at: int) -> list[Any]:
+        """A kernel's record: how many turns, on how many threads, how many at a time."""
+        turns, threads = number(s.code.turns, scope.length), scope.bound.threads
+        self.scratch = max(self.scratch, number(s.code.scratch, scope.length))
+        ways = max(1, min(threads, turns, int(s.seconds / SHARE)))
+        pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
+        return [KERNEL, s.entry.address, Ref(at), turns, max(1, -(-turns // pieces)), ways, int(s.seconds > PIECE)]
+
+    def settle(self, scope: Scope, s: Native, at: int, record: int) -> None:
+        """A kernel whose lengths have become known gets its arguments."""
+        for k, b in enumerate(s.code.buffers, at):
+            if isinstance(scope.resolve(b), Buffer):
+                array = scope.place(b) if b in s.step.targets else scope.array(b)
+                self.array[k] = array.__array_interface__["data"][0]
+        for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
+            self.array[k] = scope.length(a)
+        kind, fn, _, *rest = self.kernel(scope, s, at)
+        self.table[record, :7] = [kind, fn, self.table[record, 2], *rest]
+
+    def copy(self, scope: Scope, to: Place, source: Place, size: int) -> None:
+        """Bytes from one place to another."""
+        at = len(self.words)
+        self.held(to)
+        self.held(source)
+        self.word(size)
+        self.record(KERNEL, scope.bound.code.threads().copy, Ref(at), -(-size // COPIED), 1, 1, 0)
+
+
+def number(e: ExprLike, length: Callable[[Any], int]) -> int:
+    """An expression over lengths."""
+    return e if isinstance(e, int) else int(expr.evaluate(e, lambda x: length(x.of)))
+
+
+# ---- loops and branches --------------------------------------------------------------------------------------------------
+
+
+def real(b: Buffer) -> bool:
+    """Whether it is memory at all, and no token."""
+    return b.dtype.np is not None
+
+
+class _Loop:
+    """What happens to words before the first trip, and after each."""
+
+    def __init__(self, table: Table, scope: Scope, inner: Inner):
+        self.table, self.scope, self.inner = table, scope, inner
+        self.enter: list[Triple] = []
+        self.turn: list[Triple] = []  # carries change places
+        self.advance: list[Triple] = []  # then slices move on
+        self.cells: list[int] = []
+
+    def cell(self, place: Place, more: int = 0) -> int:
+        """A word that starts as a place and moves."""
+        k = self.table.word()
+        self.enter.append((k, self.table.source(place), more))
+        self.cells.append(k)
+        return k
+
+    def slices(self, place: Place, size: int, reverse: bool) -> Word:
+        """Where each trip has its own slice of `size` bytes."""
+        k = self.cell(place, (self.inner.trips - 1) * size if reverse else 0)
+        self.advance.append((k, k, -size if reverse else size))
+        return Word(k)
+
+    def swapped(self, start: Place, first: Place, second: Place) -> tuple[Word, Word]:
+        """Where a trip takes a carry and where it puts it: what it puts is what the next one takes, and they change places."""
+        taken, put, spare = self.cell(start), self.cell(first), self.cell(second)
+        self.turn += [(taken, put, 0), (put, spare, 0), (spare, taken, 0)]
+        return Word(taken), Word(put)
+
+    def begin(self) -> int:
+        return self.table.record()
+
+    def fill(self, begin: int, again: int | None) -> None:
+        """Writes the records of moves, once all that follows the words is known."""
+        follow = self.table.following(self.cells)
+        self.table.move(begin, self.enter + follow)
+        if again is not None:
+            self.table.move(again, self.turn + self.advance + follow)
+
+
+def _scan(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
+    carries, xs, reverse, n = r.attrs["carries"], r.attrs["xs"], r.attrs["reverse"], inner.trips
+    body, child = inner.scope("body", scope, table)
+    plan, sizes = body.plan, body.sizes
+    if n == 0:
+        for first, last, b in zip(r.inputs[:carries], r.results[:carries], plan.inputs, strict=False):
+            if real(b):
+                table.copy(scope, scope.resolve(last), scope.resolve(first), sizes[b] or 0)
+        return
+    loop = _Loop(table, scope, inner)
+    for k, (outer, b) in enumerate(zip(r.inputs, plan.inputs, strict=True)):
+        if real(b) and k >= carries:
+            place = scope.resolve(outer)
+            child.name(b, loop.slices(place, sizes[b] or 0, reverse) if k < carries + xs else place)
+    for stack, b in zip(r.results[carries:], plan.outputs[carries:], strict=True):
+        if real(b):
+            child.name(b, loop.slices(scope.resolve(stack), sizes[b] or 0, reverse))
+    stacked: list[tuple[Place, Place, int]] = []
+    for k, (b, made) in enumerate(zip(plan.inputs[:carries], plan.outputs[:carries], strict=True)):
+        if not real(b):
+            continue
+        start, end = scope.resolve(r.inputs[k]), scope.resolve(r.results[k])
+        taken: Word
+        out = child.resolve(made)
+        if isinstance(out, Word):  # each trip's carry lies in a stack, and the next one takes it from there
+            taken = Word(loop.cell(start))
+            loop.turn.append((taken.word, out.word, 0))
+            if scope.bound.needs(r.results[k]):
+                stacked.append((end, taken, sizes[b] or 0))
+        else:  # the last trip puts it where it shall be
+            spare = scope.base + inner.spare[k]
+            taken, out = loop.swapped(start, *((end, spare) if n % 2 else (spare, end)))
+            child.name(made, out)
+        child.name(b, taken)
+    begin, counter = loop.begin(), table.word()
+    loop.enter.append((counter, table.source(0), 0))
+    top, before = len(table.records), table.times
+    table.times *= n
+    table.add(child, body.code.steps)
+    table.times = before
+    again = table.record()
+    if n > 1:
+        table.record(LOOP, Ref(counter), n, top)
+    for end, place, size in stacked:
+        table.copy(scope, end, place, size)
+    loop.fill(begin, again)
+
+
+def _while(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
+    carries = r.attrs["carries"]
+    body, child = inner.scope("body", scope, table)
+    test, asked = inner.scope("cond", scope, table)
+    loop = _Loop(table, scope, inner)
+    ends: list[tuple[Place, Place, int]] = []
+    for k, (b, again) in enumerate(zip(body.plan.inputs, test.plan.inputs, strict=True)):
+        if not real(b):
+            continue
+        place = scope.resolve(r.inputs[k])
+        if k < carries:
+            end, size = scope.resolve(r.results[k]), body.sizes[b] or 0
+            place, out = loop.swapped(place, end, scope.base + inner.spare[k])
+            child.name(body.plan.outputs[k], out)
+            ends.append((end, place, size))
+        child.name(b, place)
+        asked.name(again, place)
+    flag = scope.base + inner.flag
+    asked.name(test.plan.outputs[0], flag)
+    begin, top = loop.begin(), len(table.records)
+    table.add(asked, test.code.steps)
+    leave = table.record()
+    table.add(child, body.code.steps)
+    turn = table.record()
+    table.record(JUMP, top)
+    table.records[leave] = [UNLESS, Ref(table.source(flag)), len(table.records)]
+    for end, place, size in ends:
+        table.copy(scope, end, place, size)
+    loop.fill(begin, turn)
+
+
+def _cond(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
+    choose = table.record()
+    ends: list[int] = []
+    for name in ("then", "else"):
+        body, child = inner.scope(name, scope, table)
+        for outer, b in (*zip(r.inputs[1:], body.plan.inputs, strict=True), *zip(r.results, body.plan.outputs, strict=True)):
+            if real(b):
+                child.name(b, scope.resolve(outer))
+        table.add(child, body.code.steps)
+        if name == "then":
+            ends.append(table.record())
+            table.records[choose] = [UNLESS, Ref(table.source(scope.resolve(r.inputs[0]))), len(table.records)]
+    for k in ends:
+        table.records[k] = [JUMP, len(table.records)]
+
+
+CONTROL: dict[str, Callable[[Table, Scope, Routine, Inner], None]] = {"scan": _scan, "while": _while, "cond": _cond}
