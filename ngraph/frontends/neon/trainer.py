@@ -293,7 +293,7 @@ class Trainer:
             needed = [o for o in Op.ordered_ops([y]) if o.is_placeholder]
             first = [a for a in y.axes if a.is_batch]
             ordered = ng.axes_with_order(y, [*first, *(a for a in y.axes if a not in first)])
-            self._predicting = self.transformer.computation(ordered, *needed, name="predict"), [p.hint for p in needed]
+            self._predicting = self.transformer.computation(ordered, *needed, name="predict"), [p.label for p in needed]
         return self._predicting
 
     # ---- weights and checkpoints
