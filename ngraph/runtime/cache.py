@@ -419,6 +419,8 @@ class Cache:
 
         Raises `workers.Failed` with LLVM's words where a text is no IR.
         """
+        if self.size > IN_PROCESS:
+            self.here, self.size = {}, 0
         keys: list[bytes] = []
         known: dict[bytes, bytes] = {}
         new: dict[bytes, None] = {}
@@ -457,8 +459,6 @@ class Cache:
         return found
 
     def _keep(self, key: bytes, data: bytes) -> None:
-        if self.size > IN_PROCESS:
-            self.here, self.size = {}, 0
         self.here[key] = data
         self.size += len(data)
 
@@ -483,6 +483,12 @@ class Cache:
         with contextlib.suppress(pickle.PicklingError):
             self.folder.put("plans", {key: _dumped(made, canonical, program)})
         return made
+
+
+def start_compiler() -> None:
+    """Lets LLVM load beside this process while it plans."""
+    with contextlib.suppress(OSError):
+        workers.start()
 
 
 def compiled(texts: Iterable[str], target: Target) -> list[bytes]:

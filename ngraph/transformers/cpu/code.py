@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ngraph.codegen.kernel import KernelCode, emit
@@ -14,6 +15,7 @@ from ngraph.codegen.routines import emit_routine
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Kernel, Plan, PlanStep, Routine
+from ngraph.runtime.cache import cache
 from ngraph.targets import Target
 
 
@@ -35,26 +37,50 @@ class Native(NamedTuple):
     seconds: float  # predicted, on one core
 
 
-class Control(NamedTuple):
-    """A loop or a branch, which the table runs."""
-
-    step: Routine
-
-
 class Host(NamedTuple):
     """A step that Python runs."""
 
     step: Routine
 
 
-Step = Native | Control | Host
-_entries: weakref.WeakValueDictionary[tuple[str, Target], Entry] = weakref.WeakValueDictionary()
+Step = Native | Host
+_entries: weakref.WeakValueDictionary[bytes, Entry] = weakref.WeakValueDictionary()
 
 
-def compile_text(text: str, target: Target) -> bytes:
-    """The object of a module."""
-    made: bytes = importlib.import_module("ngraph.codegen.jit").compile_object(text, target)  # loads LLVM
-    return made
+class Part(NamedTuple):
+    """A kernel as it is kept from run to run: how it is called, and the key of its object."""
+
+    code: KernelCode  # without its text
+    key: bytes
+
+
+class Recipe(NamedTuple):
+    """A plan with the kernels of each step, in order, and the same of the plans inside its routines."""
+
+    plan: Plan
+    parts: tuple[tuple[Part, ...], ...]
+    bodies: tuple[Recipe, ...]
+
+
+def recipe(plan: Plan, target: Target) -> Recipe:
+    """Writes the kernels of a plan, which are compiled meanwhile."""
+    own = cache()
+    made: dict[Plan, list[tuple[Part, ...]]] = {}
+
+    def texts(p: Plan) -> Iterator[str]:
+        made[p] = []
+        for s in p.every:
+            codes = emitted(p, s, target)
+            made[p].append(tuple([Part(replace(c, text=""), own.key(c.text, target)) for c in codes]))
+            yield from [c.text for c in codes]
+            for body in bodies(s):
+                yield from texts(body)
+
+    def together(p: Plan) -> Recipe:
+        return Recipe(p, tuple(made[p]), tuple([together(b) for s in p.every for b in bodies(s)]))
+
+    own.objects(texts(plan), target)
+    return together(plan)
 
 
 def assembly(text: str, target: Target) -> str:
@@ -63,37 +89,45 @@ def assembly(text: str, target: Target) -> str:
 
 
 def load_text(text: str, target: Target) -> Loaded:
-    return Loaded(compile_text(text, target))
+    return Loaded(cache().object(text, target))
 
 
-def entries(texts: Iterable[str], target: Target) -> dict[str, Entry]:
-    """Kernels by their texts; those that this process has not yet are compiled and loaded together."""
-    found = {t: _entries.get((t, target)) for t in texts}
-    missing = [t for t, e in found.items() if e is None]
+def entries(keys: Iterable[bytes], again: Callable[[], Any]) -> dict[bytes, Entry]:
+    """Kernels by their keys; those that this process has not yet are loaded together. `again` compiles all, where one is kept no more."""
+    found = {k: _entries.get(k) for k in keys}
+    missing = [k for k, e in found.items() if e is None]
     if missing:
-        loaded = Loaded(*[compile_text(t, target) for t in missing])
-        for k, t in enumerate(missing):
-            found[t] = _entries[t, target] = Entry(loaded, k)
-    return {t: e for t, e in found.items() if e is not None}
+        objects = [cache().find(k) for k in missing]
+        if None in objects:
+            again()
+            objects = [cache().find(k) for k in missing]
+        loaded = Loaded(*[o for o in objects if o is not None])
+        for which, k in enumerate(missing):
+            found[k] = _entries[k] = Entry(loaded, which)
+    return {k: e for k, e in found.items() if e is not None}
+
+
+def entry(text: str, target: Target) -> Entry:
+    """The kernel of a text."""
+    key = cache().key(text, target)
+    return entries([key], lambda: cache().object(text, target))[key]
 
 
 class Code:
     """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines."""
 
-    def __init__(self, plan: Plan, target: Target):
-        self.plan, self.target = plan, target
-        made = [emitted(plan, s, target) for s in plan.every]
-        self.bodies = {id(b): Code(b, target) for s in plan.every if type(s) is Routine for b in bodies(s)}
-        loaded = entries([c.text for codes in made for c in codes], target)
+    def __init__(self, made: Recipe, target: Target):
+        self.plan, self.target = plan, target = made.plan, target
+        self.bodies = {id(b.plan): Code(b, target) for b in made.bodies}
+        loaded = entries([part.key for parts in made.parts for part in parts], lambda: recipe(plan, target))
         steps: list[tuple[Step, ...]] = []
-        for s, codes in zip(plan.every, made, strict=True):
-            if not codes:
+        for s, parts in zip(plan.every, made.parts, strict=True):
+            if not parts:
                 assert type(s) is Routine
-                steps.append((Control(s) if bodies(s) else Host(s),))
+                steps.append((Host(s),))
             else:
-                steps.append(tuple([Native(s, c, loaded[c.text], seconds(s) / len(codes)) for c in codes]))
+                steps.append(tuple([Native(s, p.code, loaded[p.key], seconds(s) / len(parts)) for p in parts]))
         flat = [step for part in steps for step in part]
-        self.once, self.start, self.steps = flat, flat, flat
         first, second = (sum(map(len, steps[:n])) for n in (len(plan.once), len(plan.once) + len(plan.start)))
         self.once, self.start, self.steps = flat[:first], flat[first:second], flat[second:]
 
@@ -108,19 +142,24 @@ class Code:
 
     @property
     def texts(self) -> dict[str, list[Native]]:
-        """The different kernels, each with the steps that it runs."""
+        """The different kernels, written again, each with the steps that it runs."""
         found: dict[str, list[Native]] = {}
-        for k in self.kernels():
-            found.setdefault(k.code.text, []).append(k)
+        natives = iter([s for s in self.every if type(s) is Native])
+        for s in self.plan.every:
+            for c in emitted(self.plan, s, self.target):
+                found.setdefault(c.text, []).append(next(natives))
+        for body in self.bodies.values():
+            for t, ks in body.texts.items():
+                found.setdefault(t, []).extend(ks)
         return found
 
     def threads(self) -> Pool:
         return pool(load_text)
 
 
-def bodies(routine: Routine) -> list[Plan]:
+def bodies(step: PlanStep) -> list[Plan]:
     """The plans inside a routine."""
-    return [a for a in routine.attrs.values() if type(a) is Plan]
+    return [a for a in step.attrs.values() if type(a) is Plan] if type(step) is Routine else []
 
 
 def emitted(plan: Plan, step: PlanStep, target: Target) -> Sequence[KernelCode]:

@@ -19,9 +19,10 @@ from ngraph.errors import show_line
 from ngraph.op_graph.expr import Len
 from ngraph.plan import plan, text
 from ngraph.program.program import AxisId, Program
+from ngraph.runtime.cache import cache, start_compiler
 from ngraph.runtime.computation import Executable
 from ngraph.targets import host
-from ngraph.transformers.cpu.code import Code, assembly, origin
+from ngraph.transformers.cpu.code import Code, Recipe, assembly, origin, recipe
 from ngraph.transformers.cpu.frame import Bound
 
 VERSIONS = 16  # lengths for which memory is kept
@@ -57,10 +58,17 @@ class Native:
         with self.compiling:
             if key not in self.codes:
                 start = time.perf_counter()
-                made = plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None})
-                planned = time.perf_counter()
-                code = Code(made, host())
-                self.codes[key] = code
+                facts = key, host(), config.exact, config.winograd
+                planned = start
+
+                def make() -> Recipe:
+                    nonlocal planned
+                    start_compiler()
+                    made = plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None})
+                    planned = time.perf_counter()
+                    return recipe(made, host())
+
+                self.codes[key] = code = Code(cache().plan(self.program, facts, make), host())
                 self._report(code, planned - start, time.perf_counter() - planned)
             return self.codes[key]
 
