@@ -61,7 +61,7 @@ POLICIES: dict[str, tuple[Rate, dict[str, Any]]] = {
     "exp": (lambda t, base_lr, gamma: base_lr * ng.power(float(gamma), t), {}),
     "inv": (lambda t, base_lr, gamma, power: base_lr * ng.power(t * gamma + 1.0, -float(power)), {}),
     "poly": (lambda t, base_lr, max_iter, power: base_lr * ng.power(1.0 - _part(t, 0, max_iter), float(power)), {}),
-    "sigmoid": (lambda t, base_lr, gamma, step_size: base_lr * ng.sigmoid((t - step_size) * -gamma), {}),
+    "sigmoid": (lambda t, base_lr, gamma, step_size: base_lr * ng.sigmoid((t - step_size) * gamma), {}),
     "provided": (lambda t, lr_placeholder: lr_placeholder, {}),
     "warmup": (lambda t, base_lr, warmup: base_lr * _warm(t, warmup), {}),
     "cosine": (
