@@ -37,13 +37,19 @@ class Native(NamedTuple):
     seconds: float  # predicted, on one core
 
 
+class Control(NamedTuple):
+    """A loop or a branch, which the table runs."""
+
+    step: Routine
+
+
 class Host(NamedTuple):
     """A step that Python runs."""
 
     step: Routine
 
 
-Step = Native | Host
+Step = Native | Control | Host
 _entries: weakref.WeakValueDictionary[bytes, Entry] = weakref.WeakValueDictionary()
 
 
@@ -114,7 +120,7 @@ def entry(text: str, target: Target) -> Entry:
 
 
 class Code:
-    """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines."""
+    """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines, `copy` copies bytes."""
 
     def __init__(self, made: Recipe, target: Target):
         self.plan, self.target = plan, target = made.plan, target
@@ -124,7 +130,7 @@ class Code:
         for s, parts in zip(plan.every, made.parts, strict=True):
             if not parts:
                 assert type(s) is Routine
-                steps.append((Host(s),))
+                steps.append((Control(s) if bodies(s) else Host(s),))
             else:
                 steps.append(tuple([Native(s, p.code, loaded[p.key], seconds(s) / len(parts)) for p in parts]))
         flat = [step for part in steps for step in part]
