@@ -126,15 +126,15 @@ def blocks(axis: int, width: int, border: int = 0, first: int = 1) -> Callable[[
 def norm_gelu(x: Any, g: Any, b: Any, h: Any) -> Any:
     m = ng.mean(x, reduction_axes=[h])
     d = x - m
-    y = d / ng.sqrt(ng.mean(d * d, reduction_axes=[h]) + 1e-5) * g + b
-    return 0.5 * y * (1 + ng.tanh(0.7978845608 * (y + 0.044715 * y * y * y)))
+    y = d * (1 / ng.sqrt(ng.mean(d * d, reduction_axes=[h]) + 1e-5)) * g + b
+    return y * ng.sigmoid(1.5957691216 * (y + 0.044715 * y * y * y))
 
 
 @case
 def copy() -> Case:
     n, h = axes(N=13020, H=768)
     x = hole(n, h)
-    return Case([x + 1.0], [x], peers={"numpy": lambda x, out=np.zeros((13020, 768), np.float32): np.copyto(out, x)})
+    return Case([x + 1.0], [x], peers={"numpy": lambda x: x + 1})
 
 
 @case
@@ -197,7 +197,10 @@ def gemm(m: int, n: int, k: int, width: int = 0) -> Case:
         [ng.dot(x, w)],
         [x, w],
         2.0 * m * n * k,
-        {"torch": lambda x, w: torch.matmul(x, w.reshape(k, n)), "numpy": lambda x, w: np.matmul(x, w.reshape(k, n))},
+        {
+            "torch": lambda x, w: torch.matmul(x, w[: k * n].reshape(k, n) if w.ndim == 1 else w),
+            "numpy": lambda x, w: np.matmul(x, w[: k * n].reshape(k, n) if w.ndim == 1 else w),
+        },
         {1: panels(width)} if width else (),
     )
 

@@ -6,6 +6,8 @@ common values, register tiles, scalars beside vectors and values taken out of lo
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ngraph.codegen import math as scalar
-from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, meet, plus, register, times
+from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, extremes, meet, plus, register, times
 from ngraph.codegen.philox import random_bits
 from ngraph.codegen.text import Body, Value, Writer, constant, counting
 from ngraph.errors import ProgramError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 SMALL = 1 << 31
 UNROLL = 4  # steps of a sum
 TABLE = 1 << 14  # steps whose offsets may be listed
+STRIDES = 4  # steps up to which elements are picked from whole vectors
 FREE = ("read", "number", "index", "guard", "copy")
 FOLD = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
@@ -40,7 +43,7 @@ FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
 class Access:
     """One read or store: an address that moves with loops, what else is added to it, and where it is allowed."""
 
-    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps")
+    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps", "room")
 
     def __init__(self, source: Buffer, pointer: str, guard: tuple[ExprLike, ...], fill: Any):
         self.source, self.dtype, self.pointer, self.guard, self.fill = source, source.dtype, pointer, guard, fill
@@ -48,6 +51,7 @@ class Access:
         self.const = 0
         self.rest: list[tuple[Whole, ExprLike]] = []  # (elements, times what)
         self.deps: frozenset[Dim] = frozenset()
+        self.room: int | None = None  # elements of the buffer behind the last one that it reaches, where that is known
 
 
 class Open(NamedTuple):
@@ -81,6 +85,9 @@ class Nest:
         self.undo: list[list[tuple[Any, Any]]] = [[]]
         self.opened: dict[Dim, Open] = {}
         self.reducing = bool(stage.combine or stage.reduced)
+        self.asked = Counter([u for _, line in stage.lines() for u in (*line.args, *loads(inside_of(line)))])
+        self.asked.update([c.line for c in stage.combine] + [s.line for s in stage.to])
+        self.fused: dict[int, int] = {}
         self._look()
         self.plan = self._schedule()
         self.lanes, self.vec, self.tile, self.across = self.plan.lanes, self.plan.vector, self.plan.tile, self.plan.across
@@ -115,7 +122,7 @@ class Nest:
             self.deps[n], self.uses[n] = self.deps[c.line].intersection(self.free), ()
         for n, line in enumerate(stage.after, self.border + len(stage.combine)):
             self._line(n, line)
-        for a in (*self.reads.values(), *self.stores):
+        for a in self.stores:
             a.deps = self._moving([*a.guard, *[e for _, e in a.rest]]).union(a.coef)
         late = [a for n, a in self.reads.items() if n >= self.border]
         late += [a for s, a in zip(stage.to, self.stores, strict=True) if s.line >= self.border]
@@ -123,17 +130,28 @@ class Nest:
         self.eager = [a for a in (*self.reads.values(), *self.stores) if a not in self.late]
 
     def _line(self, n: int, line: Line) -> None:
-        inside: list[ExprLike] = []
-        deps: frozenset[Dim] = frozenset()
+        inside = inside_of(line)
+        deps = self._moving(inside) if line.read is None else frozenset()
         if line.read is not None:
             a = self.reads[n]
             inside = [*a.guard, *[e for _, e in a.rest]]
-            deps = frozenset(a.coef)
-        elif line.op in ("index", "guard"):
-            inside = [line.attrs["value"]] if line.op == "index" else [*line.attrs["guard"]]
-        deps |= self._moving(inside)
-        self.uses[n] = uses = (*line.args, *loads(inside))
+            deps = a.deps = self._moving(inside).union(a.coef)
+        self.uses[n] = uses = (*self._fused(n, line), *loads(inside))
         self.deps[n] = deps.union(*[self.deps[u] for u in uses])
+
+    def _fused(self, n: int, line: Line) -> tuple[int, ...]:
+        """The arguments of a line; of a sum with a product that nobody else wants, those of the product, then the other one."""
+        if line.op not in ("add", "subtract") or not line.dtype.is_float or line.dtype.bits < 32:
+            return line.args
+        for k in (1, 0):
+            m, other = line.args[k], line.args[1 - k]
+            product = self.lines.get(m)
+            if product is not None and product.op == "multiply" and self.asked[m] == 1:
+                deps = self.deps[m]
+                if deps >= self.deps[other]:
+                    self.fused[n] = k
+                    return *self.uses[m], other
+        return line.args
 
     def _moving(self, exprs: Iterable[ExprLike]) -> frozenset[Dim]:
         """The dims along which expressions move."""
@@ -151,7 +169,7 @@ class Nest:
         accesses = [*self.reads.values(), *self.stores]
         inside = [e for a in accesses for e in (*a.guard, *[e for _, e in a.rest])]
         for _, line in self.stage.lines():
-            inside += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"] if line.op == "guard" else ()
+            inside += inside_of(line) if line.read is None else ()
         apart = {d for e in inside for leaf in expr.leaves(e) if type(leaf) is Idx for d in self.forms.place[leaf.of].coef}
         apart |= {d for d in self.dims if type(d.size) is not int or d.uneven}
         for loops in (self.free, self.reduced):
@@ -203,6 +221,9 @@ class Nest:
             else:
                 made.coef[d] = c
         made.pointer = w.at(made.pointer, base, b.dtype)
+        high = extremes(total)[1]
+        if b.bytes is not None and not made.rest and high < math.inf:
+            made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
         return made
 
     def _schedule(self) -> Schedule[Dim]:
@@ -410,7 +431,7 @@ class Nest:
         plain = all(isinstance(c, int) for a in early for c in a.coef.values())
         inside = [e for a in early for e in (*a.guard, *[e for _, e in a.rest])]
         for line in self.stage.before:
-            inside += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"] if line.op == "guard" else ()
+            inside += inside_of(line) if line.read is None else ()
         if not fixed or not plain or not self._moving(inside).isdisjoint(self.reduced):
             return list(self.reduced), []
         main = [a for a in early if self.vec in a.coef] or early
@@ -532,13 +553,23 @@ class Nest:
             return scalar.emit(w, "cast", (at,), {"dtype": line.dtype})
         if line.op == "guard":
             return self._holds(line.attrs["guard"], i, j) or constant(True, dtypes.bool_)
-        args = [self.known[self._key(a, i, j)] for a in line.args]
+        args = [self.known[self._key(a, i, j)] for a in self.uses[n]]
+        if n in self.fused:
+            return self._sum_of_product(line.op, self.fused[n], *args)
         if line.op == "copy":
             return args[0]  # type: ignore[no-any-return]
         if line.op == "random_bits":
             return random_bits(w, args, line.attrs["stream"])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else line.attrs
         return scalar.emit(w, line.op, args, attrs)
+
+    def _sum_of_product(self, op: str, place: int, x: Value, y: Value, z: Value) -> Value:
+        """x * y + z, or a difference in which the product stands at `place`, rounded once."""
+        w, lanes = self.w, max(x.lanes, y.lanes, z.lanes)
+        x, y, z = (w.splat(v, lanes) for v in (x, y, z))
+        if op == "subtract":
+            x, z = (w.op("fneg", x), z) if place else (x, w.op("fneg", z))
+        return w.fma(x, y, z)
 
     # ---- indices
 
@@ -601,11 +632,51 @@ class Nest:
         if o.left is None or (self.across is self.vec and j < o.units - 1):
             return None
         if isinstance(o.left, int):
-            bits = ", ".join(f"i1 {'true' if k < o.left else 'false'}" for k in range(self.lanes))
-            return Value(f"<{bits}>", dtypes.bool_, self.lanes)
+            return self._first(o.left)
         return self.w.tail(o.left, self.lanes)
 
     # ---- memory
+
+    def _strided(self, a: Access, i: int, j: int) -> Value | None:
+        """Each k-th element, k from 2 to 4, by loads of whole vectors and shuffles; None where that is not so."""
+        w, n = self.w, self.lanes
+        k = a.coef.get(self.vec, 0)  # type: ignore[arg-type]
+        if not isinstance(k, int) or not 2 <= k <= STRIDES or a.rest or a.guard:
+            return None
+        offset, left = a.const, n
+        for d, c in a.coef.items():
+            steps = self.opened[d].offset + self._step(d, i, j)
+            if steps and not isinstance(c, int):
+                return None
+            offset += steps * c if isinstance(c, int) else 0
+        open_ = self.opened[self.vec]  # type: ignore[index]
+        if open_.left is not None and j == (open_.units - 1 if self.across is self.vec else j):
+            if not isinstance(open_.left, int):
+                return None
+            left = open_.left
+        first, phase = offset // k * k, offset % k
+        end = (left - 1) * k + phase + 1  # elements behind this one are nobody's business
+        if left == n and a.room is not None and a.room >= k - 1:
+            end = n * k
+        at, found = self._pointer(a), None
+        for q in range(-(-end // n)):
+            key = ("wide", at, first + q * n, min(end - q * n, n), a.dtype)
+            x = self.known.get(key) or self._learn(key, w.load(w.at(at, first + q * n, a.dtype), a.dtype, n, mask=self._first(end - q * n)))
+            if found is None:
+                found = x
+                if end <= n:
+                    found = w.shuffle(x, [min(phase + lane * k, n - 1) for lane in range(n)])
+                continue
+            picks = [phase + lane * k for lane in range(n)]
+            earlier = [e if q == 1 else lane for lane, e in enumerate(picks)]
+            found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
+        return found
+
+    def _first(self, count: int) -> Value | None:
+        """The mask of so many lanes; None for all."""
+        if count >= self.lanes:
+            return None
+        return Value(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(self.lanes)])}>", dtypes.bool_, self.lanes)
 
     def _address(self, a: Access, i: int, j: int) -> tuple[str, Value | None]:
         """A pointer, and what each lane adds to it in elements: None where lanes lie side by side, or there are none."""
@@ -630,6 +701,9 @@ class Nest:
 
     def _read(self, a: Access, i: int, j: int) -> Value:
         w, vector = self.w, self.vec in a.deps
+        strided = self._strided(a, i, j) if vector else None
+        if strided is not None:
+            return strided
         holds = self._holds(a.guard, i, j)
         at, apart = self._address(a, i, j)
         fill = number(a.fill, a.dtype) if a.guard else None
@@ -683,6 +757,13 @@ class Nest:
             w.store(x, at, mask=mask)
         else:
             w.scatter(x, at, apart, mask)
+
+
+def inside_of(line: Line) -> list[ExprLike]:
+    """The expressions in a line."""
+    if line.read is not None:
+        return [*line.read.index.values(), *line.read.guard]
+    return [line.attrs["value"]] if line.op == "index" else [*line.attrs["guard"]] if line.op == "guard" else []
 
 
 def loads(exprs: Iterable[ExprLike]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ UNKNOWN = 64  # places along a loop whose length nobody knows
 SCATTERED = 1.0  # what one lane costs that lies apart from its neighbours, in vector instructions
 LOAD = 0.35  # what a load costs beside arithmetic that goes on at the same time
 BROADCAST = 0.5  # of that, where one element goes to all lanes
+PICKED = 4  # steps up to which elements are picked from whole vectors
 BUSY = 8  # sums in flight that hide the time of one
 SPARE = 4  # registers that a tile leaves free, half of them beside those of its columns
 COLUMNS = 4  # at most, but where there are no rows
@@ -145,8 +146,11 @@ def _cost(view: View[D], m: Machine, s: Schedule[D]) -> float:
     def access(w: Walk[D]) -> float:
         step = w.steps.get(v, 0) if v is not None else 1
         easy = v is None or (v not in w.loose and (step == 1 or v not in w.deps))
-        each = (1.0 if v in w.deps else BROADCAST) if easy else SCATTERED * s.lanes * (2 if w.store else 1)
-        return times(w.deps) * each
+        if easy:
+            return times(w.deps) * (1.0 if v in w.deps else BROADCAST)
+        if step and 2 <= step <= PICKED and v not in w.loose and not w.store:
+            return times(w.deps) * (2.0 * step - 1)
+        return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1)
 
     early = [w for w in view.walks if not w.late]
     late = [w for w in view.walks if w.late]
