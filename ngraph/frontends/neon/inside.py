@@ -69,8 +69,7 @@ def machine_rate(seconds: float = 0.1) -> float:
     """Operations a second of the best matrix product that NumPy does here, measured now."""
     a = np.random.default_rng(0).random((768, 768), np.float32)
     best, until = math.inf, time.perf_counter() + seconds
-    a @ a
-    while time.perf_counter() < until:
+    while best == math.inf or time.perf_counter() < until:
         start = time.perf_counter()
         a @ a
         best = min(best, time.perf_counter() - start)

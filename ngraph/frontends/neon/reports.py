@@ -27,10 +27,10 @@ class CsvCallback(Callback):
         self._write(record)
 
     def _write(self, record: Record) -> None:
-        for name, pairs in record.lists.items():
-            for step, value in pairs[self.written.get(name, 0) :]:
-                self._line(f"{step},{name},{value!r}\n")
-            self.written[name] = len(pairs)
+        new = [(step, name, v) for name, pairs in record.lists.items() for step, v in pairs[self.written.get(name, 0) :]]
+        for step, name, value in sorted(new, key=lambda line: line[:2]):
+            self._line(f"{step},{name},{value!r}\n")
+        self.written = {name: len(pairs) for name, pairs in record.lists.items()}
 
     def _line(self, text: str) -> None:
         if self.file is not None:

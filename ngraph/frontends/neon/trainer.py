@@ -229,13 +229,10 @@ class Trainer:
         return self._report(time.perf_counter() - began, self.step - start, train, valid)
 
     def _endless(self, train: Batches) -> Iterator[Batch]:
-        while True:
-            count = 0
-            for batch in train:
-                count += 1
-                yield batch
-            if not count:
-                raise ValueError("the training data gives no batch")
+        if not len(train):
+            raise ValueError("the training data gives no batch")
+        while True:  # a pass that was resumed at its very end gives nothing more
+            yield from train
 
     def _callbacks(
         self, train: Batches, valid: Batches | None, user: list[Any], interval: int, start: int, checkpoint_every: int | None

@@ -1,0 +1,342 @@
+"""The training loop: it learns, resumes after being killed, stops early, draws, and says what it did; and neon's own loop."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.frontends.neon import (
+    Accuracy,
+    Adam,
+    Affine,
+    ArrayIterator,
+    Callback,
+    CallbackContainer,
+    CallbackPhase,
+    ConfusionMatrix,
+    CrossEntropyMulti,
+    Dropout,
+    GaussianInit,
+    GlorotInit,
+    GradientDescentMomentum,
+    IterableSource,
+    LossCallback,
+    Rectlin,
+    RunTimerCallback,
+    Sequential,
+    Softmax,
+    TrainCostCallback,
+    Trainer,
+    loop_eval,
+    loop_train,
+    make_bound_computation,
+    make_default_callbacks,
+)
+
+HERE = os.path.dirname(__file__)
+
+
+def clusters(count=200):
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 3, count).astype(np.int32)
+    centres = np.array([[2, 0, 0, 0], [0, 2, 0, 0], [0, 0, 2, 0]])
+    images = (centres[labels] + random.normal(size=(count, 4)) * 0.4).astype(np.float32)
+    return {"image": {"data": images, "axes": ("N", "F")}, "label": {"data": labels, "axes": ("N",)}}
+
+
+def classifier():
+    return Sequential(
+        [Affine(GlorotInit(), nout=8, activation=Rectlin()), Affine(GlorotInit(), axes=[ng.make_axis(3, name="Y")], activation=Softmax())]
+    )
+
+
+def trainer(folder=None, **options):
+    said = options.pop("said", [])
+    return Trainer(
+        options.pop("model", None) or classifier(),
+        options.pop("optimizer", None) or GradientDescentMomentum(0.1, 0.9),
+        CrossEntropyMulti(),
+        [Accuracy(), ConfusionMatrix()],
+        folder=folder,
+        say=said.append,
+        **options,
+    )
+
+
+def test_fit_learns_and_reports(tmp_path):
+    said = []
+    made = trainer(str(tmp_path / "out"), said=said)
+    report = made.fit(ArrayIterator(clusters(), 20, shuffle=True), ArrayIterator(clusters(), 64, last="short"), epochs=5)
+    assert report.valid["accuracy"] > 0.95 and report.steps == 50 and report.rate > 0 and 0 < report.share
+    assert report.valid["confusion"].sum() == 200
+    assert "50 steps, 1,000 examples" in str(report) and "NumPy's best matrix product" in str(report)
+    assert len(said) == 5 and "accuracy" in said[-1]
+    with open(tmp_path / "out" / "costs.csv") as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["step", "path", "value"]
+    assert [float(r[2]) for r in rows if r[1] == "cost/train"] == list(made.record["cost/train"])
+    if any(f.endswith("loss.png") for f in report.files):
+        assert (tmp_path / "out" / "loss.png").stat().st_size > 1000
+        assert (tmp_path / "out" / "confusion.png").stat().st_size > 1000
+    predicted = made.predict(ArrayIterator(clusters(), 64, last="short"))
+    assert predicted.shape == (200, 3) and (predicted.argmax(1) == clusters()["label"]["data"]).mean() == report.valid["accuracy"]
+    table = made.summary({"image": clusters()["image"]["data"][:10]})
+    assert "Affine_0" in table and "40" in table and "flops" in table and "%" in table
+
+
+def run_killed(folder, steps, *, kill_after=None):
+    process = subprocess.Popen(
+        [sys.executable, os.path.join(HERE, "killed.py"), str(folder), str(steps)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")]),
+        },
+    )
+    if kill_after is None:
+        assert process.wait(timeout=120) == 0, process.stderr.read().decode()
+    else:
+        kill_after(process)
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=60)
+    process.stderr.close()
+
+
+def costs(folder):
+    with open(os.path.join(folder, "costs.csv")) as file:
+        return [tuple(r) for r in csv.reader(file) if r[1].startswith(("cost", "metric"))]
+
+
+def test_a_killed_training_goes_on_to_the_same_losses_bit_for_bit(tmp_path):
+    steps = 150
+    run_killed(tmp_path / "whole", steps)
+    random = np.random.default_rng(int(time.time()))
+
+    def at_some_moment(process):
+        """Waits until it has written a checkpoint of its own, then for a moment that nobody has chosen."""
+        place, end = tmp_path / "cut" / "checkpoint.json", time.monotonic() + 60
+        before = place.read_bytes() if place.exists() else b""
+        while time.monotonic() < end and process.poll() is None:
+            if place.exists() and place.read_bytes() != before:
+                break
+            time.sleep(0.002)
+        time.sleep(random.uniform(0, 0.05))
+
+    killed = 0
+    for _ in range(4):
+        run_killed(tmp_path / "cut", steps, kill_after=at_some_moment)
+        step = json.loads((tmp_path / "cut" / "checkpoint.json").read_text())["step"]
+        killed += step < steps
+    assert killed >= 2
+    run_killed(tmp_path / "cut", steps)
+    assert costs(tmp_path / "cut") == costs(tmp_path / "whole")
+    whole, cut = (
+        open(p / json.loads((p / "checkpoint.json").read_text())["tensors"], "rb").read() for p in (tmp_path / "whole", tmp_path / "cut")
+    )
+    from safetensors.numpy import load
+
+    whole, cut = ({k: v for k, v in load(b).items() if not k.startswith("record/time")} for b in (whole, cut))
+    assert whole.keys() == cut.keys() and all((whole[k] == cut[k]).all() for k in whole)
+    assert {k.split("/")[0] for k in whole} >= {"model", "optimizer", "rng", "record"}
+
+
+def test_resuming_within_one_process(tmp_path):
+    data = clusters()
+    straight = trainer(str(tmp_path / "a"), optimizer=Adam(0.01))
+    straight.fit(ArrayIterator(data, 20, shuffle=True), epochs=4)
+    first = trainer(str(tmp_path / "b"), optimizer=Adam(0.01))
+    first.fit(ArrayIterator(data, 20, shuffle=True), steps=17, checkpoint_every=5)
+    again = trainer(str(tmp_path / "b"), optimizer=Adam(0.01))
+    report = again.fit(ArrayIterator(data, 20, shuffle=True), epochs=4, resume=True)
+    assert report.steps == 25  # the last checkpoint stands at 15
+    # models in one process start alike only if their weights have one name: compare from the checkpoint on
+    assert len(again.record["cost/train"]) == 40
+    np.testing.assert_array_equal(again.record["cost/train"][:15], first.record["cost/train"][:15])
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    data = ArrayIterator(clusters(), 20)
+    trainer(str(tmp_path)).fit(data, epochs=1)
+    other = trainer(str(tmp_path), model=Sequential([Affine(GaussianInit(), axes=[ng.make_axis(3, name="Y")], activation=Softmax())]))
+    with pytest.raises(ng.NgraphError, match="of another model or optimizer"):
+        other.fit(ArrayIterator(clusters(), 20), epochs=2, resume=True)
+    said = json.loads((tmp_path / "checkpoint.json").read_text())
+    (tmp_path / said["tensors"]).write_bytes(b"short")
+    with pytest.raises(ng.NgraphError, match="SHA-256 differs"):
+        trainer(str(tmp_path)).fit(ArrayIterator(clusters(), 20), epochs=2, resume=True)
+    (tmp_path / "checkpoint.json").write_text(json.dumps({**said, "format": 9}))
+    with pytest.raises(ng.NgraphError, match="format 9"):
+        trainer(str(tmp_path)).fit(ArrayIterator(clusters(), 20), epochs=2, resume=True)
+
+
+def test_early_stop(tmp_path):
+    made = trainer(str(tmp_path), optimizer=GradientDescentMomentum(0.0))
+    report = made.fit(ArrayIterator(clusters(), 20), ArrayIterator(clusters(), 50), epochs=50, patience=3)
+    assert report.steps == 40 and "did not become better in 3" in report.stopped
+    again = trainer(str(tmp_path), optimizer=GradientDescentMomentum(0.0))
+    assert again.fit(ArrayIterator(clusters(), 20), ArrayIterator(clusters(), 50), epochs=50, patience=3, resume=True).steps == 0
+
+
+def test_a_padded_last_batch_counts_once(tmp_path):
+    made = trainer()
+    made.fit(ArrayIterator(clusters(), 20), epochs=1)
+    short = made.evaluate(ArrayIterator(clusters(), 64, last="short"))
+    padded = made.evaluate(ArrayIterator(clusters(), 64, last="pad"))
+    assert padded["accuracy"] == short["accuracy"] and padded["cost"] == pytest.approx(short["cost"], rel=1e-6)
+    assert (padded["confusion"] == short["confusion"]).all()
+
+
+def test_weights_are_saved_loaded_frozen_and_transferred(tmp_path):
+    made = trainer()
+    made.fit(ArrayIterator(clusters(), 20), epochs=1)
+    for name in ("w.safetensors", "w.npz"):
+        made.save(str(tmp_path / name))
+        other = trainer()
+        other.fit(ArrayIterator(clusters(), 20), steps=1)
+        report = other.load(str(tmp_path / name))
+        assert len(report["matched"]) == 4 and not report["missing"]
+        assert all((other.weights()[k] == v).all() for k, v in made.weights().items())
+    smaller = trainer(
+        model=Sequential(
+            [
+                Affine(GaussianInit(), nout=8),
+                Affine(GaussianInit(), nout=8),
+                Affine(GaussianInit(), axes=[ng.make_axis(3, name="Y")], activation=Softmax()),
+            ]
+        )
+    )
+    smaller.fit(ArrayIterator(clusters(), 20), steps=1)
+    with pytest.raises(ng.NgraphError, match="do not fit"):
+        smaller.load(str(tmp_path / "w.npz"))
+    report = smaller.load(str(tmp_path / "w.npz"), strict=False)
+    assert (
+        report["matched"] == ["Affine_0/Linear_0/W", "Affine_0/Bias_0/bias"]
+        and len(report["other shape"]) == 2
+        and len(report["missing"]) == 2
+    )
+    model = classifier()
+    model(ng.placeholder([ng.make_axis(4, name="F"), ng.make_axis(name="N")]))
+    assert model.freeze("Affine_1/*") == ["Affine_1/Linear_0/W", "Affine_1/Bias_0/bias"]
+    frozen = trainer(model=model)
+    before = {p: frozen.transformer.get(w) for p, w in model.paths().items()}
+    frozen.fit(ArrayIterator(clusters(), 20), epochs=1)
+    changed = {k for k, v in frozen.weights().items() if (v != before[k]).any()}
+    assert changed == {"Affine_0/Linear_0/W", "Affine_0/Bias_0/bias"}
+    model.unfreeze()
+    assert len(model.variables) == 4
+    with pytest.raises(KeyError, match="has no weight 'Affine_7"):
+        model.freeze("Affine_7/*")
+
+
+@pytest.mark.parametrize("compute, scale", [("bfloat16", None), ("float16", "dynamic"), ("float16", 128.0)])
+def test_mixed_precision_learns_with_float32_weights(compute, scale):
+    made = trainer(optimizer=GradientDescentMomentum(0.1, 0.9, loss_scale=scale), precision=compute)
+    report = made.fit(ArrayIterator(clusters(), 20, shuffle=True), ArrayIterator(clusters(), 50), epochs=5)
+    assert report.valid["accuracy"] > 0.95
+    assert {v.dtype for v in made.weights().values()} == {np.dtype(np.float32)}
+    step, _ = made._train
+    assert compute in {str(v.dtype) for s in step.program.steps if s.op == "contract" for v in s.results}
+
+
+def test_a_plain_iterable_of_dicts_trains():
+    data = clusters()
+    rows = [{"image": data["image"]["data"][k], "label": data["label"]["data"][k]} for k in range(200)]
+    made = trainer()
+    report = made.fit(IterableSource(rows, 20, axes={"image": ("N", "F"), "label": ("N",)}), ArrayIterator(data, 50), epochs=5)
+    assert report.valid["accuracy"] > 0.95
+
+
+def test_what_the_model_gets_can_be_said():
+    data = clusters()
+    data["weight"] = {"data": np.ones(200, np.float32), "axes": ("N",)}
+    with pytest.raises(ng.NgraphError, match="no 'picture'"):
+        trainer(inputs="picture").fit(ArrayIterator(data, 20), steps=1)
+    trainer(inputs="image").fit(ArrayIterator(data, 20), steps=1)
+    trainer(inputs=lambda p: p["image"] * p["weight"], target=lambda p: p["label"]).fit(ArrayIterator(data, 20), steps=1)
+
+
+# ---- neon's own loop ----------------------------------------------------------------------------------------------------
+
+
+def old_program(batch=20):
+    train = ArrayIterator(clusters(), batch, total_iterations=30)
+    inputs = train.make_placeholders(include_iteration=True)
+    model = classifier()
+    model.layers.insert(0, Dropout(0.9))
+    optimizer = GradientDescentMomentum(0.1, 0.9, iteration=inputs["iteration"])
+    hot = ng.one_hot(inputs["label"], axis=ng.make_axis(3, name="Y"))
+    loss = ng.cross_entropy_multi(model(inputs["image"]), hot)
+    cost = ng.sequential([optimizer(loss), ng.mean(loss, out_axes=())])
+    with Dropout.inference_mode_on():
+        inference = model(inputs["image"])
+    eval_loss = ng.cross_entropy_multi(inference, hot)
+    wrong = ng.not_equal(ng.argmax(inference, out_axes=[inputs["label"].axes[0]]), inputs["label"])
+    t = ngt.make_transformer()
+    step = make_bound_computation(t, {"batch_cost": cost}, inputs)
+    evaluate = make_bound_computation(t, {"cross_ent_loss": eval_loss, "misclass": ng.cast(wrong, ng.float32)}, inputs)
+    return train, t, step, evaluate
+
+
+@pytest.mark.parametrize("end", [".npz", ".csv", ".hdf5"])
+def test_a_2019_program(tmp_path, capsys, end):
+    if end == ".hdf5":
+        pytest.importorskip("h5py")
+    train, t, step, evaluate = old_program()
+    out = str(tmp_path / f"out{end}")
+    valid = ArrayIterator(clusters(50), 20)
+    callbacks = make_default_callbacks(t, out, 10, step, 30, eval_set=valid, loss_computation=evaluate, use_progress_bar=False)
+    loop_train(train, step, callbacks)
+    said = capsys.readouterr().out
+    assert "iteration 30: mean training cost of the last 10" in said and "misclass" in said
+    record = callbacks.callback_data
+    assert len(record["cost/train"]) == 30 and record["cost/misclass"][-1] < 0.2 and len(record["cost/cross_ent_loss"]) == 3
+    assert record["cost/train"][-5:].mean() < record["cost/train"][:5].mean() / 2
+    assert os.path.getsize(out) > 100
+    if end == ".npz":
+        assert np.load(out)["cost/train"].shape == (30, 2)
+
+
+def test_containers_do_not_share_callbacks_and_need_no_file():
+    t = ngt.make_transformer()
+    one, other = CallbackContainer(t, None, 3), CallbackContainer(t, None, 3)
+    one.add_callback(RunTimerCallback())
+    assert len(one.callbacks) == 1 and not other.callbacks
+    record = loop_train([{"x": np.ones(3)}] * 3, lambda batch: {"batch_cost": batch["x"].sum()}, one)
+    assert list(record["cost/train"]) == [3, 3, 3] and len(record["time/train"]) == 3 and len(record["time/total"]) == 1
+    with pytest.raises(ValueError, match="no step"):
+        loop_train([], None, other)
+
+
+def test_phases_come_in_order():
+    seen = []
+
+    class Listener(Callback):
+        def __call__(self, transformer, data, phase, batch, idx):
+            seen.append((phase, idx))
+
+    container = CallbackContainer(None, None, 4, [TrainCostCallback(lambda b: b), Listener()], interval=2)
+    loop_train([1.0, 2.0, 3.0, 4.0], None, container)
+    P = CallbackPhase
+    batch = lambda k: [(P.minibatch_pre_, k), (P.minibatch_post, k)]
+    assert seen == [
+        (P.train_pre_, None),
+        *[(P.interval_pre_, 0), *batch(0), *batch(1), (P.interval_post, 1)],
+        *[(P.interval_pre_, 2), *batch(2), *batch(3), (P.interval_post, 3)],
+        (P.train_post, 3),
+    ]
+
+
+def test_loop_eval_counts_each_example_once():
+    data = {"image": np.arange(5.0), "label": np.zeros(5)}
+    found = loop_eval(ArrayIterator(data, 2), lambda b: {"image": b["image"], "mean": b["image"][:, None] * np.ones(3)})
+    assert found["image"] == 2.0 and (found["mean"] == 2.0).all()
+    assert LossCallback(1, [], None).frequency == 1
