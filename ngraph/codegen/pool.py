@@ -51,7 +51,8 @@ PAUSE = {
 }
 SYSTEM = {"x86_64": {"futex": 202, "yield": 24}, "aarch64": {"futex": 98, "yield": 124}}
 
-# In these texts `%x = get TYPE %frame.pc` loads a field, `put TYPE %x, %frame.pc` stores one, `%x = ref %frame.pc` is its address.
+# In these texts `%x = get TYPE %frame.pc` loads a field, `put TYPE %x, %frame.pc` stores one, `%x = ref %frame.pc` is its address;
+# %frame2 is a frame too.
 WORK = """
 define internal i32 @work(ptr %pool, i32 %g, i64 %me, ptr %frame) nounwind { ; takes ranges; 1: the caller was interrupted
 entry:
@@ -579,7 +580,7 @@ def expanded(text: str, target: Target) -> str:
     declared, pause = PAUSE[machine]
 
     def address(name: str, field: str) -> str:
-        return f"getelementptr i8, ptr %{name}, i64 {FIELDS[name][field]}"
+        return f"getelementptr i8, ptr %{name}, i64 {FIELDS[name.rstrip('0123456789')][field]}"
 
     text = re.sub(r"(%\w+) = ref %(\w+)\.(\w+)", lambda m: f"{m[1]} = {address(m[2], m[3])}", text)
     text = re.sub(
@@ -674,10 +675,10 @@ class Pool:
         self.starting = threading.Lock()
         self.started: list[ctypes.c_ulong] = []
         libc = ctypes.CDLL(None)
-        self.put("syscall", _address(libc.syscall))
-        self.put("clock", _address(libc.clock_gettime))
+        self.put("syscall", address_of(libc.syscall))
+        self.put("clock", address_of(libc.clock_gettime))
         for field, name in (("save", "PyEval_SaveThread"), ("restore", "PyEval_RestoreThread"), ("signals", "PyErr_CheckSignals")):
-            self.put(field, _address(getattr(ctypes.pythonapi, name)))
+            self.put(field, address_of(getattr(ctypes.pythonapi, name)))
         self.put("spins", self._spins())
 
     def word(self, field: str) -> Any:
@@ -741,7 +742,8 @@ def aligned(size: int, alignment: int = 64) -> tuple[np.ndarray, int]:
     return raw[off : off + size], raw.ctypes.data + off
 
 
-def _address(function: Any) -> int:
+def address_of(function: Any) -> int:
+    """Where a function of a library lies."""
     found = ctypes.cast(function, ctypes.c_void_p).value
     assert found is not None
     return found

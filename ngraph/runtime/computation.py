@@ -5,14 +5,17 @@ The call itself is a small function written for each computation: arguments that
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ngraph.codegen.entry import held
 from ngraph.config import config
 from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnsupportedError
 from ngraph.op_graph.axes import show_axes
@@ -117,13 +120,23 @@ def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
     return program.with_(outputs=tuple(outputs), steps=tuple(steps))
 
 
-class Computation(Alone):
+class Computation(Alone, partial[Any]):
     """A callable that computes its results from values for its parameters and from its transformer's state.
 
     Call it with one value per parameter, in order, or with `feed_dict={op: value}`; `out=` takes arrays of the results' shapes and
     dtypes to be filled. `program` is what runs, after passes; `source` the generated code; `memory` bytes by use.
     Raises ArgumentError where a value does not fit.
+
+    It is a `partial` so that calls go straight to its function, be that the fast way of generated code or `call`, without a `__call__` in
+    Python between.
     """
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Computation:
+        return super().__new__(cls, cls._unready)
+
+    @staticmethod
+    def _unready(*arguments: Any, **named: Any) -> Any:
+        raise GraphError("this computation was not made by a transformer")
 
     def __init__(
         self,
@@ -139,7 +152,10 @@ class Computation(Alone):
         self._program: Program | None = None
         self._executable: Executable | None = None
         self._count = len(lowered.inputs)
+        self._writes = bool(lowered.program.state_out)
         self._entry: Callable[..., Any] = self._first
+        self._fast: Any = None
+        self._through(self.call)
         self.variables = [lowered.states[s.name] for s in lowered.program.state_in]
         for label, variable in lowered.states.items():
             state.add(label, variable)
@@ -223,36 +239,53 @@ class Computation(Alone):
             dump.write(config.dump, self.name, stages, {"passes": passes, "compile": compile})
 
     # calling
-    def __call__(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None) -> Any:
+    def _through(self, function: Callable[..., Any]) -> None:
+        """Calls go to this function from now on."""
+        self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
+
+    def call(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None) -> Any:
+        """What a call of the computation itself does, for all arguments that can be made to fit."""
         if feed_dict is not None:
             if arguments:
                 raise ArgumentError(f"{self.name} got both positional values and a feed_dict", fix="give one of the two")
             arguments = tuple(from_feeds(feed_dict, self.parameters, self.name))
         elif len(arguments) != self._count:
             raise miscounted(len(arguments), self.parameters, self.name)
-        if out is None:
-            return self._entry(*arguments)
-        return self._into(out, self._entry(*arguments))
+        if out is not None:
+            return self._into(out, arguments)
+        results = self._entry(*arguments)
+        if self._fast is not None and self._fast.stale(self.state):
+            self._watch()
+        return results
 
-    def _into(self, out: Any, given: Any) -> Any:
-        """Copies results into the caller's arrays."""
-        if self.results.keys is not None:
-            pairs = [(out[k], given[k]) for k in self.results.keys]
-        else:
-            pairs = [(out, given)] if self.results.single else list(zip(out, given, strict=True))
+    def _into(self, out: Any, arguments: tuple[Any, ...]) -> Any:
+        """Results in the caller's arrays: made there where they can be, else copied."""
+        keys = self.results.keys
+        targets = [out[k] for k in keys] if keys is not None else [out] if self.results.single else list(out)
+        entry = self._ready() if self._entry == self._first else self._entry
+        native = self.executable.native is not None and self.results.plain
+        given = entry(*arguments, out=targets) if native else entry(*arguments)
+        arrays = [given[k] for k in keys] if keys is not None else [given] if self.results.single else given
+        pairs = list(zip(targets, arrays, strict=True))
         for target, array in pairs:
-            if array is None:
+            if array is None or array is target:
                 continue
             if not isinstance(target, np.ndarray) or target.shape != array.shape or target.dtype != array.dtype:
                 what = f"{target.dtype}{list(target.shape)}" if isinstance(target, np.ndarray) else type(target).__name__
                 raise ArgumentError(f"{self.name}: out= holds {what} where the result is {array.dtype}{list(array.shape)}")
         for target, array in pairs:
-            if array is not None:
+            if array is not None and array is not target:
                 np.copyto(target, array)
         return out
 
-    def _first(self, *arguments: Any) -> Any:
+    def _first(self, *arguments: Any, **more: Any) -> Any:
         """The first call: compiles, and writes the entry that later calls use."""
+        results = self._ready()(*arguments, **more)
+        self._hasten()
+        return results
+
+    def _ready(self) -> Callable[..., Any]:
+        """Compiles, and gives the entry that calls use from now on."""
         self._open()
         executable = self.executable
         if self.variables:
@@ -262,7 +295,38 @@ class Computation(Alone):
         with self.state.compiling:
             self._open()
             self._entry = entry
-        return entry(*arguments)
+        return entry
+
+    # the fast way
+    def _hasten(self) -> None:
+        """Calls go past Python from now on, if the executable has a way for that; all that does not fit comes back to `call`."""
+        native = self.executable.native
+        if native is None or self.results.keys is not None or self._fast is not None:
+            return
+        slots = self.results.slots
+        order = None if self.results.nothing else slots[0] if self.results.single else slots
+        made = native.fast(order, self.call, ctypes.addressof(self.state.writes) if self._writes else 0)
+        if made is not None and (not self.variables or self._watch(made)):
+            with self.state.compiling:
+                if not self.state.closed:
+                    self._fast = made
+                    self._through(made.function)
+
+    def _watch(self, made: Any = None) -> bool:
+        """Tells the fast way where state lies now, and how it sees that this has changed or that somebody else is at work on it."""
+        fast, state = made or self._fast, self.state
+        word = held()
+        if word is None:
+            return False
+        locks, moved = state.lock.readers(), state.moved
+        watches = [(id(lock) + word, 0) for lock in locks]
+        watches += [(ctypes.addressof(state.lock.count), len(locks)), (ctypes.addressof(state.moves), moved)]
+        with state.lock.reading():
+            if fast.packed is not None:
+                watches.append((ctypes.addressof(state.writes), fast.packed))
+            if state.moved == moved and all(v in state.arrays for v in self.variables):
+                fast.point([state.arrays[v] for v in self.variables], watches, moved, (locks, state))
+        return True
 
     def compile(self) -> Computation:
         """Compiles now, rather than with the first call."""
@@ -276,7 +340,8 @@ class Computation(Alone):
     def close(self) -> None:
         """Calls from now on are errors."""
         with self.state.compiling:
-            self._entry = self._first
+            self._entry, self._fast = self._first, None
+            self._through(self.call)
 
     def _made_entry(self, executable: Executable) -> Callable[..., Any]:
         """def entry(x, y): if x and y are right as they are, run them, else convert them first."""
@@ -304,13 +369,14 @@ class Computation(Alone):
                 tests.append(f"{name}.ndim == {len(sizes)}")
             tests.append(f"{name}.shape == ({', '.join(sizes)}{',' * (len(sizes) == 1)})")
         arguments = ", ".join(names)
-        lines = [f"def entry({arguments}):"]
+        more = "" if executable.native is None else f"{', ' * bool(names)}**more"
+        lines = [f"def entry({arguments}{more}):"]
         if names:
             lines += [f"    if not ({' and '.join(tests)}):", f"        {arguments}{',' * (len(names) == 1)} = convert({arguments})"]
         run = self._with_state(executable) if self.program.state_in else executable.call
         known["run"], known["packed"] = run, self.results.packed
         simple = self.results.single and self.results.plain
-        lines.append(f"    return run({arguments})[0]" if simple else f"    return packed(run({arguments}))")
+        lines.append(f"    return run({arguments}{more})[0]" if simple else f"    return packed(run({arguments}{more}))")
         exec(compile("\n".join(lines), inside(f"<entry of {self.name}>"), "exec"), known)
         return known["entry"]
 
@@ -356,7 +422,9 @@ class Computation(Alone):
                         if executable.in_place and not isinstance(error, OutOfMemoryError):
                             state.torn.update(written)
                         raise
-                    state.version += 1
+                    state.writes.value += 1
+                    if any(arrays.get(v) is not a for v, a in zip(written, results[count:], strict=True)):
+                        state.moves.value += 1
                     arrays.update(zip(written, results[count:], strict=True))  # one step, that nothing can cut
                     return results[:count]
                 finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ class ReadersWriter:
 
     def _start(self, readers: dict[int, Any]) -> None:
         self._gate = threading.Lock()  # held by the writer, and while a reader's lock is made
+        self.count = ctypes.c_int64(len(readers))  # of the locks of readers, for generated code
         self._readers = readers  # by thread; a thread that has the number of an ended one takes its lock over
         self._taken: list[Any] = []
         self._waiting: set[int] = set()
@@ -50,9 +52,16 @@ class ReadersWriter:
         self._waiting.add(me)
         try:
             with self._gate:
-                return self._readers.setdefault(me, threading.RLock())
+                made = self._readers.setdefault(me, threading.RLock())
+                self.count.value = len(self._readers)
+                return made
         finally:
             self._waiting.discard(me)
+
+    def readers(self) -> list[Any]:
+        """The locks of all readers, this thread's among them: as long as these are all and free, nobody reads or writes."""
+        with self.reading():
+            return list(self._readers.values())
 
     def start_writing(self, held: bool) -> None:
         """Waits until it is alone. `held`: Ctrl-C waits too, so is looked for here."""

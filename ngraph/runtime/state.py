@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import os
 import threading
@@ -61,6 +62,7 @@ class State(Alone):
     """The arrays of variables, made from their initial values when first needed.
 
     version  raised by each write         torn   variables whose update was cut off         closed   no more to be had
+    moved    raised where a variable gets another array
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -68,13 +70,21 @@ class State(Alone):
         self.arrays: dict[Op, Any] = {}
         self.names: dict[str, Op] = {}  # in the order in which computations brought them
         self.lock = ReadersWriter()
-        self.version = 0
+        self.writes, self.moves = ctypes.c_int64(0), ctypes.c_int64(0)  # words, for generated code counts and reads them too
         self.torn: set[Op] = set()
         self.closed = False
         self._known: set[Op] = set()
         self._tried: dict[str, int] = {}
         self._start()
         _STATES.add(self)
+
+    @property
+    def version(self) -> int:
+        return self.writes.value
+
+    @property
+    def moved(self) -> int:
+        return self.moves.value
 
     def _start(self) -> None:
         self.making = threading.RLock()  # initial values and names; asked for last
@@ -118,7 +128,8 @@ class State(Alone):
         """Gives variables values that fit: all of them or, where something fails, none."""
         buffers = {v: self.device.put(a) for v, a in arrays.items()}
         with self.lock.writing():
-            self.version += 1
+            self.writes.value += 1
+            self.moves.value += 1
             self.arrays.update(buffers)
             self.torn.difference_update(buffers)
 
@@ -126,6 +137,7 @@ class State(Alone):
         """Lets go of the arrays, once nobody reads or writes them."""
         with self.lock.writing():
             self.closed = True
+            self.moves.value += 1
             self.arrays.clear()
 
     def _check(self, variable: Any) -> None:

@@ -71,7 +71,7 @@ class Bound:
         self.arena = self.plan.arena
         self.offsets: dict[Buffer, int] = {}
         self.sizes: dict[Buffer, int | None] = {b: self._size(b) for b in self._buffers()}
-        self.constants = {b: np.require(b.value.array, requirements="CA") for b in self.plan.buffers if b.value is not None}
+        self.constants = {b: np.require(b.value.array, requirements=("C", "A")) for b in self.plan.buffers if b.value is not None}
         self.kept, self.kept_at = aligned(max(self.plan.kept, 1))
         self.version = -1
         self.preparing = threading.Lock()

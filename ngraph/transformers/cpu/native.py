@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,10 @@ from ngraph.plan import plan, text
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, start_compiler
 from ngraph.runtime.computation import Executable
-from ngraph.targets import host
+from ngraph.runtime.measure import machine
+from ngraph.targets import chosen
 from ngraph.transformers.cpu.code import Code, Recipe, assembly, origin, recipe
+from ngraph.transformers.cpu.fast import Fast, fast
 from ngraph.transformers.cpu.frame import Bound
 
 VERSIONS = 16  # lengths for which memory is kept
@@ -58,17 +60,19 @@ class Native:
         with self.compiling:
             if key not in self.codes:
                 start = time.perf_counter()
-                facts = key, host(), config.exact, config.winograd
+                target = chosen()
+                own = machine(target)
+                facts = key, target, own, config.exact, config.winograd
                 planned = start
 
                 def make() -> Recipe:
                     nonlocal planned
                     start_compiler()
-                    made = plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None})
+                    made = plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, own)
                     planned = time.perf_counter()
-                    return recipe(made, host())
+                    return recipe(made, target)
 
-                self.codes[key] = code = Code(cache().plan(self.program, facts, make), host())
+                self.codes[key] = code = Code(cache().plan(self.program, facts, make), target)
                 self._report(code, planned - start, time.perf_counter() - planned)
             return self.codes[key]
 
@@ -94,9 +98,13 @@ class Native:
     def call(self, *arrays: Any, out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
         """See `Executable`; `out` takes arrays for results, `version` is that of the state."""
         bound = self.at(tuple([arrays[k].shape[d] for k, d in self.symbols.values()]))
-        given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements="CA") for a in arrays[: self.inputs]]
+        given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements=("C", "A")) for a in arrays[: self.inputs]]
         outputs, states = bound(given, arrays[self.inputs :], version, out)
         return (*outputs, *[states[name] for name in self.written])
+
+    def fast(self, order: Any, slow: Callable[..., Any], version: int) -> Fast | None:
+        """The way past Python for calls with the last lengths, if there is one."""
+        return fast(next(reversed(self.bound.values())), order, slow, version)
 
     # ---- to look at
 

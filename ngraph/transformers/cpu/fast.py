@@ -1,0 +1,68 @@
+"""The fast way into a compiled program: for arguments that fit as they are, no Python runs between the caller and the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ngraph.codegen import entry
+from ngraph.codegen.entry import Call, Spot
+from ngraph.plan.kernels import Buffer
+from ngraph.transformers.cpu.code import load_text
+from ngraph.transformers.cpu.frame import RELEASE, Bound, Frame, root
+
+LARGE = 1 << 26  # bytes of results from which on memory is asked for with more care than NumPy takes
+
+
+class Fast:
+    """A call over a frame of its own. `point` tells it where state lies."""
+
+    def __init__(self, bound: Bound, frame: Frame, order: Any, slow: Callable[..., Any], version: int):
+        self.bound, self.frame = bound, frame
+        plan = bound.plan
+        given = [self.spot(b) for b in plan.inputs]
+        made = [self.spot(b) for b in plan.outputs]
+        walk = frame.walk
+        self.call = Call(entry.code(load_text), walk.at, walk.pool, given, made, order, slow, version=version)
+        self.function = self.call.function
+        self.moved, self.kept, self.seen = -1, None, self.packed  # type: int, Any, int | None
+
+    def spot(self, b: Buffer) -> Spot:
+        table = self.frame.walk.table
+        at = table.array.ctypes.data
+        return Spot(self.bound.shape(b), b.dtype.np, [at + 8 * k for k in table.places.get(b, ())])
+
+    @property
+    def packed(self) -> int | None:
+        """The version of the state of which there are packed copies."""
+        return self.bound.version if self.bound.plan.once and self.bound.plan.state else None
+
+    def stale(self, state: Any) -> bool:
+        """Whether state is elsewhere than it was said to be, or packed anew."""
+        return self.moved != state.moved or self.packed != self.seen
+
+    def point(self, states: Sequence[Any], watches: Sequence[tuple[int, int]], moved: int, kept: Any) -> None:
+        """State lies in these arrays, for as long as the words that are watched stay as they are; `kept` is what has those."""
+        self.call.set(busy=1)
+        for (_, before, _), array in zip(self.bound.plan.state, states, strict=True):
+            self.frame.walk.point(before, array)
+        self.moved, self.kept, self.seen = moved, kept, self.packed
+        self.call.watch(watches)
+        self.call.set(busy=0)
+
+
+def fast(bound: Bound, order: Any, slow: Callable[..., Any], version: int) -> Fast | None:
+    """The fast way; None where Python has to do something: steps of its own, copies of results, packing, state that changes places."""
+    plan = bound.plan
+    sizes = [bound.sizes[b] for b in plan.outputs]
+    if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.home != "output" for b in plan.outputs):
+        return None
+    if None in sizes or sum(n or 0 for n in sizes) >= LARGE or any(root(after) is not before for _, before, after in plan.state):
+        return None
+    if plan.once and any(after is not before for _, before, after in plan.state):
+        return None
+    frame = bound.take()
+    if frame.walk.host_steps or plan.state and frame.walk.words[RELEASE]:
+        bound.free.append(frame)
+        return None
+    return Fast(bound, frame, order, slow, version)
