@@ -66,7 +66,7 @@ def products_planned(made):
     for step in made.steps:
         for stage in getattr(step, "stages", ()):
             summed = [c for c in stage.combine if c.kind == "add" and stage.before[c.line].op == "multiply"]
-            fixed = {a: n for a, n in getattr(step, "loops", ())}
+            fixed = [a for a, _ in step.loops[: stage.depth]]
             space = {*stage.free, *stage.reduced, *fixed}
             total += len(summed) * size(made, sorted(space))
         for body in [a for a in getattr(step, "attrs", {}).values() if hasattr(a, "steps")]:

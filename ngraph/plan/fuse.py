@@ -38,6 +38,7 @@ class _Merge:
         self.rank: dict[Group, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
         self.walls: set[Group] = set()
+        self.parted: set[Group] = set()  # whose turns have parts of sums
         self.readers: dict[object, list[Node]] = {}  # of what comes from outside
         for n in graph.nodes:
             for r in n.reads:
@@ -96,7 +97,9 @@ class _Merge:
                 tried.add(pair)
                 if not self.promising(a, b):
                     continue
-                merged = price(Group([*a.nodes, *b.nodes], self.lengths), self.machine)
+                merged = self.merged(a, b)
+                if merged is None:
+                    continue
                 gain = a.seconds + b.seconds - merged.seconds
                 if gain > WORTH * min(a.seconds, b.seconds):
                     first = min(a.nodes[0].number, b.nodes[0].number)
@@ -124,10 +127,23 @@ class _Merge:
                 for h in (g, *dict.fromkeys([self.of[u] for u in f.users])):
                     h.link()
                 new.append(price(Group([f], self.lengths), self.machine))
-                self.walls.add(g)
+                self.parted.add(g)
                 self.add(new[-1])
         self.after.clear()
         return new
+
+    def merged(self, a: Group, b: Group) -> Group | None:
+        """Both as one. What has parts of sums keeps its turns: only what each of them may compute for itself can join it."""
+        made = Group([*a.nodes, *b.nodes], self.lengths)
+        if a not in self.parted and b not in self.parted:
+            return price(made, self.machine)
+        held, other = (a, b) if a in self.parted else (b, a)
+        if other in self.parted or not made.riders.issuperset(other.nodes) or not made.keeps(held):
+            return None
+        made.levels()
+        made.loops, made.cuts, made.seconds = held.loops, held.cuts, held.seconds
+        self.parted.add(made)
+        return made
 
     def promising(self, a: Group, b: Group) -> bool:
         """Whether two groups could run in the same turns, or are too small for turns."""

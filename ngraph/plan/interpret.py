@@ -129,14 +129,17 @@ class _Run:
         turns = list(itertools.product(*map(range, counts)))
         turns = turns[1::2] + turns[0::2][::-1]  # they are parallel: no order may matter
         targets = {s.target for stage in kernel.stages for s in stage.to}
-        for turn in turns:
-            stored.clear()
-            for k, stage in enumerate(kernel.stages):
+        before: tuple[int, ...] = ()
+        for n, turn in enumerate(turns):
+            run = [(k, s) for k, s in enumerate(kernel.stages) if not n or turn[: s.depth] != before[: s.depth]]
+            stored.difference_update([s.target for _, stage in run for s in stage.to])  # what others have stored is still there
+            for k, stage in run:
                 for r in stage.reads():
                     if r.source in targets and r.source not in stored:
                         raise ProgramError(f"stage {k} reads {r.source.name}, which no stage before it stores")
                 _Turn(self, kernel, turn).stage(stage)
                 stored.update([s.target for s in stage.to])
+            before = turn
 
 
 class _Turn:

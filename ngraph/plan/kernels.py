@@ -229,6 +229,27 @@ class Routine:
         return self.results
 
 
+def stirred(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> list[frozenset[AxisId]]:
+    """For each stage of a kernel, the loops with which what it computes changes."""
+    axes = frozenset([a for a, _ in loops])
+    of: dict[Buffer, frozenset[AxisId]] = {}
+    found = []
+    for stage in stages:
+        moves = axes.intersection((*stage.free, *stage.reduced))
+        exprs: list[ExprLike] = [e for s in stage.to for e in (*s.index.values(), *s.guard)]
+        for _, line in stage.lines():
+            if line.read is not None:
+                exprs += [*line.read.index.values(), *line.read.guard]
+                moves |= of.get(line.read.source, frozenset())
+            elif line.op in ("index", "guard"):
+                exprs += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"]
+        moves |= axes.intersection([a for e in exprs for a in moving(e)])
+        for s in stage.to:
+            of[s.target] = of.get(s.target, frozenset()) | moves
+        found.append(moves)
+    return found
+
+
 PlanStep = Kernel | Routine
 
 

@@ -99,13 +99,18 @@ class Group:
         self.results = [n for n in self.nodes if n.result or not self.set.issuperset(n.users)]
 
     def _riders(self) -> set[Node]:
-        """Small values that every turn may compute for itself, so that they bind no loop."""
+        """Small values that every turn may compute for itself, so that they bind no loop; several turns may store one alike."""
         most = max([n.size for n in self.nodes])
-        leaving, found = set(self.results), set[Node]()
+        found, kept = set[Node](), set(self.results)
         for n in self.nodes:
-            if n.kind == "elem" and n.size * REREAD <= most and n.size <= SMALL and n not in leaving:
+            if n.kind in ("elem", "reduce") and n.size * REREAD <= most > 0 and n.size <= SMALL:
                 if not any(r.source in self.set and r.source not in found for r in n.reads):
                     found.add(n)
+        lost = {p for p, _, r in self.inner if p in found and (p in kept or p.kind == "reduce") and len(r.straight) < len(r.index)}
+        if lost:  # what is stored has only the turn's own part
+            for n in self.nodes:
+                if n in found and (n in lost or any(r.source in self.set and r.source not in found for r in n.reads)):
+                    found.remove(n)
         return found
 
     def _shared(self) -> tuple[tuple[AxisId, ...], tuple[AxisId, ...]]:
@@ -114,6 +119,8 @@ class Group:
         Apart: those that a reduction takes in whose value nobody in here reads; a turn has only a part of it.
         """
         shared, reduced = set(self.bound[0].loopable), set[AxisId]()
+        for n in self.riders:
+            shared.difference_update(n.reduced)
         for n in self.bound:
             shared &= n.loopable
             reduced.update(n.reduced)
@@ -122,6 +129,10 @@ class Group:
                 shared &= r.straight
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
         return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
+
+    def keeps(self, other: Group) -> bool:
+        """Whether the turns of another group can be those of this one."""
+        return all(a in self.shared or a in self.cut for a, _ in other.loops)
 
     # levels
     def levels(self) -> None:
@@ -160,7 +171,8 @@ class Group:
                     mine = at
             if n.kind == "reduce":
                 mine += 2 if mine % 2 else 1
-                stage_of[n] = (mine, frozenset(n.axes), frozenset(n.reduced), n.number if self._rereads(n, shared) else -1)
+                apart = n.number if self._rereads(n, shared) else -2 if n in self.riders else -1
+                stage_of[n] = (mine, frozenset(n.axes), frozenset(n.reduced), apart)
             elif mine % 2:
                 homes = {stage_of[p] for at, p in ends if at == mine}
                 if len(homes) > 1:
@@ -261,7 +273,8 @@ class _Choice:
         n = self.g.length(a)
         if a in self.cut:
             most = max(CHUNKS, 4 * self.m.cores) // self.chunks
-            block = max(block, -(-n // most)) if most else n
+            step = LANES if a == self.v or a in self.last else 1
+            block = max(block, -(-n // most // step) * step) if most else n
         if block < n:
             self.loops[a] = block
             self.turns *= -(-n // block)
@@ -276,7 +289,7 @@ class _Choice:
         g, m = self.g, self.m
         moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
         seconds = max(g.work / m.speed, moved / m.memory)
-        return math.ceil(max(min(4 * m.cores, seconds / SHARE), seconds / PIECE))
+        return math.ceil(max(min(4 * m.cores, seconds / SHARE), min(16 * m.cores, seconds / PIECE)))
 
     def choose(self) -> None:
         g, m = self.g, self.m
@@ -312,10 +325,16 @@ class _Choice:
     def loss(self, a: AxisId) -> tuple[bool, int]:
         """What is read again, or stored in parts, if an axis is cut."""
         g = self.g
-        lacking = sum([g.walk(r).bytes for r in self.heavy if a not in r.axes])
+        lacking = sum([g.touched(r, {}) for r in self.heavy if a not in r.axes])
         if a in self.cut:
             lacking += sum([4 * n.bytes for n in g.nodes if a in n.reduced])
         return a in self.last and g.length(a) < 2 * PANEL, lacking
+
+    def panel(self, a: AxisId) -> int:
+        """How many steps along an axis leave what turns read of a reduction's operands in half of the second level."""
+        g = self.g
+        one = sum([g.touched(r, {**self.loops, a: 1}) for r in self.heavy if a in r.axes])
+        return self.m.l2 // 2 // one if one else g.length(a)
 
     def block(self, a: AxisId, pieces: int, rest: list[AxisId]) -> int:
         """The length of one of about so many pieces: whole panels of a contiguous axis, else what leaves a register tile its rows."""
@@ -323,7 +342,7 @@ class _Choice:
         each = -(-n // pieces)
         if a in self.last or a == self.v:
             step = PANEL if n >= 2 * PANEL * self.m.cores else LANES
-            return -(-each // step) * step
+            return max(min(-(-each // step), self.panel(a) // step), 1) * step
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
         if a not in self.cut and self.heavy and not any(self.g.length(x) >= TILE for x in others):
             each = max(each, TILE)
@@ -351,29 +370,30 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
         sources.setdefault(r.source, []).append((n, r))
     parts = {s: max([g.touched(r, fixed) for _, r in reads]) for s, reads in sources.items()}
     foot = sum(parts.values()) + local
-    traffic = again = anew = 0.0
+    traffic = again = anew = 0.0  # seconds
+
+    def rate(size: int) -> float:
+        return m.memory if size > m.l3 // 4 else m.cache
+
     for s, reads in sources.items():
         size = max([g.touched(r, {}) for _, r in reads])
         passes = len({g.level[n] // 2 for n, _ in reads})
-        if foot > m.l2:
-            traffic += size * passes
-        else:
-            traffic += size
-            again += size * (passes - 1)
+        traffic += size / rate(size)
+        again += size * (passes - 1) / (rate(size) if foot > m.l2 else m.cache)
         once_each = parts[s] * turns
         if once_each > size > m.l1:
-            anew += once_each - size
+            anew += (once_each - size) / (m.memory if size > m.l3 else m.cache)
     cuts = tuple([n for n in g.nodes if any(a in fixed for a in n.reduced)]) if cut else ()
-    traffic += sum([n.bytes * (3 * choice.chunks if n in cuts else 2) for n in g.results])
+    stored = [n.bytes * choice.chunks if n in cuts else n.bytes for n in g.results]
+    traffic += sum([2 * size / rate(size) for size in stored])
     if local > m.l2:
-        traffic += 3 * local * turns
+        traffic += 3 * local * turns / m.memory
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
     ways = m.cores * turns / (turns + m.cores - 1)
-    seconds = traffic / (m.memory if traffic > m.l3 else m.cache) + again / m.cache + m.launch
-    seconds += max(work / m.speed / ways, anew / m.cache)
     if turns < m.cores:
-        seconds += traffic / m.cache
+        traffic *= 1.3
+    seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, loads, straight
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, loads, stirred, straight
 from ngraph.plan.nodes import Arg, Index, Node, Number, Part
 from ngraph.plan.price import DEAR, Group
 from ngraph.program.program import AxisId
@@ -31,6 +32,7 @@ class _Draft:
         self.reduces: list[Node] = []
         self.stores: list[Node] = []
         self.part: tuple[Node, Part] | None = None
+        self.alone = False
 
     @property
     def space(self) -> frozenset[AxisId]:
@@ -40,13 +42,17 @@ class _Draft:
 class _Stages:
     def __init__(self, g: Group, buffers: Mapping[Any, Buffer]):
         self.g, self.buffers = g, buffers
-        self.fixed = {a for a, b in g.loops if b == 1} | {n.chunk for n in g.cuts if n.chunk is not None}
+        self.fixed = {a for a, b in g.loops if b == 1}
         self.home: dict[Node, Buffer] = {}  # what stages so far have stored
         self.drafts: list[_Draft] = []
         self.locals = 0
 
     def inner(self, axes: Iterable[AxisId]) -> tuple[AxisId, ...]:
         return tuple([a for a in axes if a not in self.fixed])
+
+    def free(self, n: Node) -> tuple[AxisId, ...]:
+        """The axes along which a stage makes a node: not that of the parts of a sum, of which each turn has one."""
+        return self.inner([a for a in n.axes if a != n.chunk])
 
     def kernel(self) -> Kernel:
         g = self.g
@@ -55,6 +61,9 @@ class _Stages:
             self.store(n)
         self.drafts.sort(key=lambda d: (d.level, d.number))
         stages = [_Lines(self, d).stage() for d in self.drafts]
+        names = [a for a, _ in g.loops]
+        depths = [max([k + 1 for k, a in enumerate(names) if a in moves], default=0) for moves in stirred(g.loops, stages)]
+        stages = [replace(s, depth=depth) for s, depth in zip(stages, depths, strict=True)]
         return Kernel(g.loops, tuple(stages), origin_of(g.nodes), g.seconds)
 
     def draft(self) -> None:
@@ -66,7 +75,8 @@ class _Stages:
             if n.kind == "reduce":
                 key = g.stage_of[n]
                 if key not in by_key:
-                    by_key[key] = _Draft(g.level[n], n.number, self.inner(n.axes), self.inner(n.reduced))
+                    by_key[key] = _Draft(g.level[n], n.number, self.free(n), self.inner(n.reduced))
+                    by_key[key].alone = n in g.riders
                     self.drafts.append(by_key[key])
                 by_key[key].reduces.append(n)
             elif n.kind == "join":
@@ -84,13 +94,15 @@ class _Stages:
 
     def store(self, n: Node) -> None:
         """Puts an elementwise value into a stage over its space, at its time; a new one where there is none."""
-        level, space = self.g.level[n], frozenset(self.inner(n.axes))
+        level, space = self.g.level[n], frozenset(self.free(n))
+        alone = n in self.g.riders  # what several turns store alike keeps to itself
         for d in self.drafts:
-            if d.part is None and d.level in (level, level + 1) and d.space == space:
+            if d.part is None and d.level in (level, level + 1) and d.space == space and d.alone == alone:
                 if n not in d.stores:
                     d.stores.append(n)
                 return
-        d = _Draft(level, n.number, self.inner(n.axes))
+        d = _Draft(level, n.number, self.free(n))
+        d.alone = alone
         d.stores.append(n)
         self.drafts.append(d)
 
@@ -137,7 +149,7 @@ class _Stages:
         """Where a node's value goes."""
         if n in self.buffers:
             return self.buffers[n]
-        made = Local(f"l{self.locals}", dims_of(self.inner(n.axes)), n.dtype)
+        made = Local(f"l{self.locals}", dims_of(self.free(n)), n.dtype)
         self.locals += 1
         return made
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, PlanStep, Stage
+from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, PlanStep, Stage, stirred
 from ngraph.plan.memory import ALIGN, last_uses
 from ngraph.program.program import AxisId
 
@@ -50,6 +50,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
     fixed = {a for a, block in kernel.loops if block == 1}
     stored: set[Buffer] = set()
     own = {s.target for stage in kernel.stages for s in stage.to}
+    moves = stirred(kernel.loops, kernel.stages)
     for k, stage in enumerate(kernel.stages):
         space = {*stage.free, *stage.reduced}
         for r in stage.reads():
@@ -65,11 +66,14 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
         for s in stage.to:
             if s.target.home in ("input", "constant"):
                 yield f"stage {k} stores into {s.target!r}"
-            if type(s.target) is not Local and any(a not in _moving(s.index.values()) for a, _ in kernel.loops):
+            if type(s.target) is not Local and not moves[k] <= _moving(s.index.values()):
                 yield f"stage {k} stores {s.target!r} at the same place in several turns"
         stored.update([s.target for s in stage.to])
         if not 0 <= stage.depth <= len(kernel.loops):
             yield f"stage {k} has depth {stage.depth} of {len(kernel.loops)} loops"
+        still = sorted(moves[k].intersection([a for a, _ in kernel.loops[stage.depth :]]))
+        if still:
+            yield f"stage {k} has depth {stage.depth}, and changes with {', '.join(still)}"
 
 
 def _changing(step: PlanStep, inputs: Iterable[Buffer], written: set[Buffer]) -> Iterator[str]:
