@@ -42,7 +42,7 @@ from ngraph.targets import Target
 
 FORMAT = b"ngraph 1"
 HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
-KINDS = ("objects", "plans")
+KINDS = ("objects", "plans", "machines")
 NEW = ".new"  # a file that is being written
 LIMIT = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes of objects kept in this process
@@ -271,12 +271,14 @@ class Folder:
         self.counts, self.owner = [0, 0], os.getpid()  # entries found and not found, since they were last told
 
     def get(self, kind: str, key: bytes) -> bytes | None:
-        """The content of an entry, if there is one that can be trusted."""
-        found = self._read(os.path.join(self.path, kind, key.hex()), key)
+        """The content of an entry, if there is one that can be trusted; counted."""
+        found = self.read(kind, key)
         self.counts[found is None] += 1
         return found
 
-    def _read(self, path: str, key: bytes) -> bytes | None:
+    def read(self, kind: str, key: bytes) -> bytes | None:
+        """The same, not counted."""
+        path = os.path.join(self.path, kind, key.hex())
         try:
             with open(path, "rb") as file:
                 data, owner = file.read(), os.fstat(file.fileno()).st_uid
@@ -303,6 +305,14 @@ class Folder:
             if self.room is None or self.room < 0:
                 self._trim()
             self._tell()
+
+    def writable(self) -> bool:
+        """Whether entries can be added."""
+        try:
+            with self._locked():
+                return True
+        except OSError:
+            return False
 
     def drop(self, kind: str, key: bytes) -> None:
         """Takes out an entry that turned out to be no good."""

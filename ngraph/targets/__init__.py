@@ -1,6 +1,6 @@
 """Machine descriptions as data: what the plan and the code generator need to know of a processor. A new machine is a table entry.
 
-`host()` is this machine, `chosen()` what NGRAPH_TARGET asks for (default: the host), `TARGETS` all that have a name.
+`host()` is this machine, `chosen()` what NGRAPH_TARGET asks for (default: the host), `runnable()` what runs here, `TARGETS` are all.
 Nothing here loads LLVM, so that a warm start need not.
 """
 
@@ -102,13 +102,27 @@ def host() -> Target:
 
 
 def chosen() -> Target:
-    """The target that NGRAPH_TARGET names; the host where it is unset. Raises NgraphError naming what there is."""
+    """The target that NGRAPH_TARGET names; the host where it is unset. Raises NgraphError where there is none, or none that runs here."""
     name = os.environ.get("NGRAPH_TARGET", "") or "host"
     if name == "host":
         return host()
     if name not in TARGETS:
         raise NgraphError(f"NGRAPH_TARGET is {name!r}", fix=f"there are host, {', '.join(TARGETS)}")
-    return TARGETS[name]
+    if name not in (runs := runnable()):
+        raise NgraphError(f"NGRAPH_TARGET is {name!r}, which this machine cannot run", fix=f"it can run {', '.join(runs)}")
+    return replace(TARGETS[name], cores=host().cores)
+
+
+def runnable() -> tuple[str, ...]:
+    """The targets whose code this machine runs, the best one last."""
+    best = named(host())
+    levels = [name for name, _ in reversed(_LEVELS)]
+    return tuple(levels[: levels.index(best) + 1]) if best in levels else (best,)
+
+
+def named(target: Target) -> str:
+    """The entry of `TARGETS` whose instructions it has."""
+    return next(t.name for t in TARGETS.values() if (t.triple, t.cpu, t.features) == (target.triple, target.cpu, target.features))
 
 
 def _flags() -> list[str]:

@@ -18,7 +18,8 @@ from ngraph import __version__
 from ngraph.errors import NgraphError
 from ngraph.verbs import REGISTRY, UsageError
 
-MODULES = tuple(f"ngraph.tools.{m}" for m in ("errors", "explain", "graph", "ops", "rooms"))  # each registers its verbs when imported
+# each registers its verbs when imported
+MODULES = tuple(f"ngraph.tools.{m}" for m in ("cache", "doctor", "errors", "explain", "graph", "ops", "rooms"))
 
 
 def load_verbs() -> None:

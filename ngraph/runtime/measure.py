@@ -1,0 +1,230 @@
+"""What this machine can do at most: bytes moved and multiplications per second, the cost of a launch; measured by generated kernels.
+
+`measure` takes a few seconds and keeps what it found in the cache's folder; `machine` is what the plan's prices take from it, or from the
+description of the target where nobody has measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ngraph.codegen import pool as pools
+from ngraph.codegen.loader import Code
+from ngraph.codegen.text import Value, Writer, constant
+from ngraph.op_graph import dtypes
+from ngraph.plan.price import Machine
+from ngraph.runtime.cache import Cache, cache, digest
+from ngraph.targets import Target
+
+FIELDS = pools.FIELDS["frame"]
+ACCUMULATORS = 12  # independent chains: more than a multiply-add takes cycles, times how many begin in one; fewer than registers
+LAUNCHES = 1000
+TURN = 5e-6  # seconds of a turn in which a launch is measured
+SECONDS = 0.01  # of one run, of which the best counts
+RUNS = 15
+
+
+class Measured(NamedTuple):
+    """Bytes per second of a triad (a = b + s c) in memory and in the second and third cache, FLOP per second, seconds of a launch."""
+
+    memory: float
+    l3: float
+    l2: float
+    flops_of_one: float
+    flops: float
+    launch: float
+    threads: int
+
+
+# ---- kernels; arguments: three addresses, elements of a turn, repetitions
+
+
+def _kernel(target: Target, turn: Callable[[Writer, Sequence[str], Value, Value, Value], None]) -> str:
+    w = Writer(target)
+
+    def body(args: str, first: str, last: str, _: str) -> None:
+        pointers = [w.effect(f"load ptr, ptr {w.at(args, k, dtypes.int64)}") for k in range(3)]
+        size, times = (w.load(w.at(args, k, dtypes.int64), dtypes.int64) for k in (3, 4))
+
+        def one(t: Value) -> Sequence[Value]:
+            turn(w, pointers, t, size, times)
+            return ()
+
+        w.loop(Value(first, dtypes.int64), Value(last, dtypes.int64), 1, [], one)
+
+    w.function("kernel", ("ptr", "i64", "i64", "ptr"), body)
+    return w.text()
+
+
+def triad(target: Target) -> str:
+    """a = b + s c, in vectors, each turn over its own part."""
+    lanes = target.lanes(32)
+
+    def turn(w: Writer, pointers: Sequence[str], t: Value, size: Value, times: Value) -> None:
+        a, b, c = (w.at(p, w.op("mul", t, size), dtypes.float32) for p in pointers)
+
+        def vector(i: Value) -> Sequence[Value]:
+            for k in range(4):
+                j = w.op("add", i, constant(k * lanes, dtypes.int64))
+                x, y = (w.load(w.at(p, j, dtypes.float32), dtypes.float32, lanes) for p in (b, c))
+                w.store(w.fma(y, constant(1.5, dtypes.float32, lanes), x), w.at(a, j, dtypes.float32))
+            return ()
+
+        def again(_: Value) -> Sequence[Value]:
+            return w.loop(0, size, 4 * lanes, [], vector)
+
+        w.loop(0, times, 1, [], again)
+
+    return _kernel(target, turn)
+
+
+def products(target: Target) -> str:
+    """Multiply-adds in registers."""
+    lanes = target.lanes(32)
+
+    def turn(w: Writer, pointers: Sequence[str], t: Value, size: Value, times: Value) -> None:
+        x, y = (w.load(p, dtypes.float32, lanes) for p in pointers[1:])
+
+        def step(_: Value, *sums: Value) -> Sequence[Value]:
+            return [w.fma(s, x, y) for s in sums]
+
+        for s in w.loop(0, times, 1, [constant(k, dtypes.float32, lanes) for k in range(ACCUMULATORS)], step):
+            w.store(s, pointers[0])
+
+    return _kernel(target, turn)
+
+
+def nothing(target: Target) -> str:
+    """A kernel whose cost is that of being called."""
+    return _kernel(target, lambda w, pointers, t, size, times: None)
+
+
+# ---- runs
+
+
+class _Bench:
+    """Kernels in the pool's threads."""
+
+    def __init__(self, target: Target, own: Cache):
+        self.target, self.threads = target, pools.threads()
+        self.code = Code(*own.objects([triad(target), products(target), nothing(target)], target))
+        self.pool = pools.pool(lambda text, t: Code(own.object(text, t)))
+        self.threads = self.pool.ensure(self.threads)
+        self.memory = [pools.aligned(4096) for _ in range(3)]
+        self.held = [at for _, at in self.memory]
+
+    def seconds(self, which: int, threads: int, arguments: Sequence[int], records: int = 1) -> float:
+        """The least time of so many launches, each with a turn for each thread."""
+        args = np.array(arguments, np.int64)
+        table = np.zeros((records + 1, pools.WORDS), np.int64)
+        table[:records, :7] = pools.KERNEL, self.code.address("kernel", which), args.ctypes.data, threads, 1, threads, 1
+        frame = np.zeros(pools.FRAME, np.int64)
+        scratch, place = pools.aligned(4096 * threads)
+        for field, value in (("table", table.ctypes.data), ("scratch", place), ("stride", 4096), ("threads", threads)):
+            frame[FIELDS[field] // 8] = value
+        best = float("inf")
+        for _ in range(RUNS):
+            frame[FIELDS["pc"] // 8] = 0
+            start = time.perf_counter()
+            self.pool.run(self.pool.address, frame.ctypes.data)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    def often(self, which: int, threads: int, arguments: Sequence[int]) -> tuple[float, int]:
+        """The least time of one launch that takes about `SECONDS`, and its repetitions."""
+        times = 1
+        while (took := self.seconds(which, threads, [*arguments, times])) < SECONDS / 2:
+            times = max(times + 1, int(times * min(SECONDS / took, 100)))
+        return took, times
+
+    def bandwidth(self, size: int) -> float:
+        """Bytes per second of a triad whose arrays have so many bytes together."""
+        step = 4 * self.target.lanes(32)
+        each = max(size // (12 * self.threads) // step, 1) * step
+        arrays = [pools.aligned(4 * each * self.threads, 4096) for _ in range(3)]
+        for array, _ in arrays:
+            array[:] = 0
+        took, times = self.often(0, self.threads, [*[at for _, at in arrays], each])
+        return 12 * each * self.threads * times / took
+
+    def flops(self, threads: int) -> float:
+        took, times = self.often(1, threads, [*self.held, 0])
+        return 2 * ACCUMULATORS * self.target.lanes(32) * times * threads / took
+
+    def launch(self) -> float:
+        """What a launch on all threads takes longer than one thread takes for its turn."""
+        took, times = self.often(1, 1, [*self.held, 0])
+        arguments = [*self.held, 0, max(1, int(times * TURN / took))]
+        alone, shared = (self.seconds(1, n, arguments, LAUNCHES) for n in (1, self.threads))
+        least = self.seconds(2, self.threads, [0] * 5, LAUNCHES)
+        return max(shared - alone, least) / LAUNCHES
+
+
+def measure(target: Target) -> Measured:
+    """Measures this machine with the target's instructions and keeps the best that it ever did; it should do nothing else meanwhile."""
+    own, before = cache(), measured(target)
+    b = _Bench(target, own)
+    found = Measured(
+        memory=b.bandwidth(max(4 * target.l3, 64 << 20)),
+        l3=b.bandwidth(max(target.l3 // 2, 2 * target.l2 * b.threads)),
+        l2=b.bandwidth(target.l2 // 2 * b.threads),
+        flops_of_one=b.flops(1),
+        flops=b.flops(b.threads),
+        launch=b.launch(),
+        threads=b.threads,
+    )
+    if before is not None and before.threads == found.threads:
+        most = [max(x, y) for x, y in zip(found[:5], before[:5], strict=True)]
+        found = Measured(*most, min(before.launch, found.launch), b.threads)
+    if own.folder is not None:
+        own.folder.put("machines", {_key(target): json.dumps(found._asdict()).encode()})
+    return found
+
+
+def measured(target: Target) -> Measured | None:
+    """What was measured of this machine, if somebody has."""
+    folder = cache().folder
+    data = None if folder is None else folder.read("machines", _key(target))
+    return None if data is None else Measured(**json.loads(data))
+
+
+def processor() -> str:
+    """The name of the processor, "" where the system does not tell."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            found = re.search(r"^(?:model name|CPU part)\s*: (.*)$", file.read(), re.MULTILINE)
+    except OSError:
+        return ""
+    return found[1] if found else ""
+
+
+def _key(target: Target) -> bytes:
+    return digest(processor().encode(), str(os.cpu_count()).encode(), repr(replace(target, cores=0)).encode())
+
+
+def machine(target: Target) -> Machine:
+    """What prices need to know. It does not depend on how many processors this process may use, so that plans do not."""
+    usual, cores = Machine(), os.cpu_count() or 1
+    made = usual._replace(
+        cores=cores,
+        l1=target.l1 * 3 // 4,
+        l2=target.l2 * 600 // 1024,
+        l3=target.l3 // 2,
+        cache=usual.cache * cores / usual.cores,
+        speed=usual.speed * target.vector_bits // 8 / usual.vector,
+        vector=target.vector_bits // 8,
+        registers=target.vector_registers,
+    )
+    found = measured(target)
+    if found is None:
+        return made
+    # a triad's bytes leave out that what is written is read first; an element of usual work is two multiply-adds
+    return made._replace(memory=found.memory, cache=max(found.l3, found.memory), speed=found.flops_of_one / 4, launch=found.launch)

@@ -1,0 +1,111 @@
+"""`ngraph doctor`: what this machine is to ngraph, and what is installed; `--measure` finds its limits, once."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from ngraph import __version__
+from ngraph.codegen import pool
+from ngraph.config import config
+from ngraph.runtime.cache import cache
+from ngraph.runtime.measure import Measured, measure, measured, processor
+from ngraph.targets import Target, chosen, named
+from ngraph.tools.cache import listed
+from ngraph.tools.ops import columns
+from ngraph.transformers.base import TRANSFORMERS
+from ngraph.verbs import Answer, verb
+
+NEEDED = ("numpy", "llvmlite", "ml_dtypes", "safetensors")
+EXTRAS = {
+    "matplotlib": "pictures of training",
+    "tqdm": "bars of progress",
+    "onnx": "models in ONNX",
+    "torch": "models of PyTorch, and tests against it",
+    "tensorflow": "models of TensorFlow",
+    "mpi4py": "several machines",
+    "xarray": "arrays with named axes",
+}
+
+
+def installed(package: str) -> str:
+    """Its version, "" where it is not there."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def machine_facts(target: Target) -> dict[str, str]:
+    """What code is generated for, and how many threads run it."""
+    sizes = ", ".join(f"{name} {size >> 10:,} KiB" for name, size in (("L1", target.l1), ("L2", target.l2), ("L3", target.l3)))
+    here = f"{os.cpu_count()} in the machine, {target.cores} allowed by affinity, {pool.cores()} with the limits of control groups"
+    asked = os.environ.get("NGRAPH_TARGET", "")
+    return {
+        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "processor": processor() or "unknown",
+        "target": f"{named(target)}, vectors of {target.vector_bits} bits" + (f" (NGRAPH_TARGET={asked})" if asked else ""),
+        "caches": f"{sizes}, lines of {target.line} bytes",
+        "cores": here,
+        "threads": f"{pool.threads()}" + (f" (NGRAPH_NUM_THREADS={config.num_threads})" if config.num_threads else ""),
+    }
+
+
+def cache_facts() -> dict[str, str]:
+    """Where compiled programs are kept."""
+    data, folder = listed(), cache().folder
+    if folder is None:
+        return {"cache": "none: NGRAPH_CACHE is off, or there is no home folder"}
+    held = sum(k["bytes"] for k in data["kinds"].values())
+    return {"cache": f"{data['folder']}, {held:,} bytes" + ("" if folder.writable() else ", which cannot be written")}
+
+
+def package_facts() -> dict[str, str]:
+    """Versions, and what is missing for what."""
+    found = {"ngraph": __version__} | {p: installed(p) or "missing, though needed" for p in NEEDED}
+    return found | {p: installed(p) or f"not installed: {what}" for p, what in EXTRAS.items()}
+
+
+def transformer_facts() -> dict[str, str]:
+    """Which transformers work here, and why others do not."""
+    return {name: cls.unavailable() or "works here" for name, cls in TRANSFORMERS.items()}
+
+
+def limits(found: Measured | None) -> dict[str, str]:
+    """What was measured, in words."""
+    if found is None:
+        return {"limits": "not measured; `ngraph doctor --measure` does, in some seconds in which nothing else should run"}
+    return {
+        "memory": f"{found.memory / 1e9:.1f} GB/s",
+        "L3": f"{found.l3 / 1e9:.1f} GB/s",
+        "L2": f"{found.l2 / 1e9:.1f} GB/s",
+        "products": f"{found.flops_of_one / 1e9:.1f} GFLOP/s on one core, {found.flops / 1e9:.1f} on {found.threads}",
+        "launch": f"{found.launch * 1e6:.2f} us",
+    }
+
+
+def _table(sections: Mapping[str, Mapping[str, str]]) -> str:
+    return "\n\n".join([f"{title}\n{columns([('  ' + k, v) for k, v in facts.items()])}" for title, facts in sections.items()])
+
+
+def _arguments(parser: Any) -> None:
+    parser.add_argument("--measure", action="store_true", help="measure the machine's limits and keep them")
+
+
+@verb("doctor", "say what this machine is, what is installed, what works", _arguments)
+def run(arguments: Any) -> Answer:
+    """`ngraph doctor`."""
+    target = chosen()
+    found = measure(target) if arguments.measure else measured(target)
+    sections = {
+        "machine": machine_facts(target),
+        "limits": limits(found),
+        "kept": cache_facts(),
+        "packages": package_facts(),
+        "transformers": transformer_facts(),
+    }
+    data = {**sections, "limits": None if found is None else found._asdict()}
+    return Answer(_table(sections), data)
