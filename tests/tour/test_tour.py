@@ -9,6 +9,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, AxisError, GraphError, StateError
 from ngraph.op_graph import opdef
+from ngraph.program.text import text
 from ngraph.util.utils import executor
 
 
@@ -167,6 +168,130 @@ def test_convolution_and_pooling_by_axis_name():
     np.testing.assert_allclose(np.transpose(got, [y.axes.index(y.axes.find_by_name(a)[0]) for a in "NKHW"]), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_axes_are_sliced_by_name_and_written_to():
+    A, B = ng.make_axis(3, name="A"), ng.make_axis(4, name="B")
+    v = np.arange(12.0, dtype=np.float32).reshape(3, 4)
+    x = ng.placeholder([A, B])
+    np.testing.assert_array_equal(compute(x[{B: slice(1, 3)}], x, values=(v,)), v[:, 1:3])
+    np.testing.assert_array_equal(compute(x[{"A": -1, "B": slice(None, None, -2)}], x, values=(v,)), v[-1, ::-2])
+    w = ng.variable([B], initial_value=0)
+    assert compute(ng.sequential([ng.set_item(w, {B: slice(0, 2)}, 5), w * 1])).tolist() == [5, 5, 0, 0]
+
+
+def test_einsum_and_rearrange_speak_of_axes_by_name():
+    A, B, C = (ng.make_axis(n, name=a) for n, a in ((2, "A"), (3, "B"), (4, "C")))
+    r = np.random.default_rng(5)
+    u, v = r.normal(size=(2, 3)).astype("f"), r.normal(size=(4, 3)).astype("f")
+    x, y = ng.placeholder([A, B]), ng.placeholder([C, B])
+    for product in (ng.einsum("A B, C B -> C A", x, y), ng.einsum(x, y, out_axes=[C, A])):
+        np.testing.assert_allclose(compute(product, x, y, values=(u, v)), v @ u.T, rtol=1e-5)
+    flat = ng.rearrange(y, "C B -> (B C)")
+    np.testing.assert_array_equal(compute(flat, y, values=(v,)), v.T.ravel())
+    np.testing.assert_array_equal(compute(ng.rearrange(flat, "(B C) -> C B"), y, values=(v,)), v)
+
+
+def test_attention_is_a_softmax_of_products():
+    N, Q, K, D, E = (ng.make_axis(n, name=a) for n, a in ((2, "N"), (3, "Q"), (4, "K"), (5, "D"), (6, "E")))
+    r = np.random.default_rng(6)
+    q, k, v = (r.normal(size=s).astype("f") for s in ((2, 3, 5), (2, 4, 5), (2, 4, 6)))
+    qs, ks, vs = ng.placeholder([N, Q, D]), ng.placeholder([N, K, D]), ng.placeholder([N, K, E])
+    scores = np.einsum("nqd,nkd->nqk", q, k) / np.sqrt(5)
+    weights = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    got = compute(ng.attention(qs, ks, vs, features=[D], queries=Q, keys=K, out_axes=[N, Q, E]), qs, ks, vs, values=(q, k, v))
+    np.testing.assert_allclose(got, weights @ v, rtol=1e-4, atol=1e-5)
+
+
+def test_sorting_and_finding():
+    A, N = ng.make_axis(5, name="A"), ng.make_axis(2, name="N")
+    x = ng.placeholder([N, A])
+    v = np.array([[3, 1, 2, 5, 0], [1, 1, 0, 0, 4]], np.float32)
+    assert compute(ng.sort(x, A), x, values=(v,)).tolist() == np.sort(v, 1).tolist()
+    largest, where = compute(ng.top_k(x, A, 2), x, values=(v,))
+    assert largest.tolist() == [[5, 3], [4, 1]] and where.tolist() == [[3, 0], [4, 0]]
+    assert [p.tolist() for p in compute(ng.nonzero(x), x, values=(v,))] == [p.tolist() for p in np.nonzero(v)]
+    assert compute(ng.cumsum(x, A), x, values=(v,)).tolist() == v.cumsum(1).tolist()
+    assert compute(ng.clip(x, 1, 3), x, values=(v,)).tolist() == v.clip(1, 3).tolist()
+    assert compute(ng.argmax(x, reduction_axes=[N, A]), x, values=(v,)) == v.argmax()
+
+
+def test_reading_and_adding_at_computed_places():
+    V, D, I = ng.make_axis(4, name="V"), ng.make_axis(2, name="D"), ng.make_axis(3, name="I")
+    table, at = ng.placeholder([V, D]), ng.placeholder([I], dtype="int32")
+    t, i = np.arange(8, dtype=np.float32).reshape(4, 2), np.array([2, 0, 2], np.int32)
+    rows = ng.take(table, at, V, out_axes=[I, D])
+    np.testing.assert_array_equal(compute(rows, table, at, values=(t, i)), t[i])
+    np.testing.assert_array_equal(compute(ng.lookuptable(table, at, [I, D]), table, at, values=(t, i)), t[i])
+    slope = compute(ng.deriv(ng.sum(rows, out_axes=()), table), table, at, values=(t, i))
+    assert slope.tolist() == [[1, 1], [0, 0], [2, 2], [0, 0]]
+    added = compute(ng.scatter_add(table, at, rows, V), table, at, values=(t, i))
+    wanted = t.copy()
+    np.add.at(wanted, i, t[i])
+    np.testing.assert_array_equal(added, wanted)
+
+
+def test_ctc_is_that_of_torch():
+    torch = pytest.importorskip("torch")
+    T, N, C, L = (ng.make_axis(n, name=a) for n, a in ((6, "REC"), (2, "N"), (4, "C"), (5, "L")))
+    r = np.random.default_rng(8)
+    scores, labels, taken, said = r.normal(size=(4, 6, 2)).astype("f"), np.array([1, 2, 3, 3, 1]), np.array([6, 5]), np.array([3, 2])
+    x, l, xs, ls = ng.placeholder([C, T, N]), *(ng.placeholder([a], dtype="int32") for a in (L, N, N))
+    loss = ng.ctc(x, l, xs, ls)
+    got = compute([loss, ng.deriv(ng.sum(loss, out_axes=()), x)], x, l, xs, ls, values=(scores, labels, taken, said))
+    t = torch.tensor(scores.transpose(1, 2, 0), requires_grad=True)
+    wanted = torch.nn.functional.ctc_loss(t.log_softmax(2), *map(torch.tensor, (labels, taken, said)), reduction="none")
+    wanted.sum().backward()
+    np.testing.assert_allclose(got[0], wanted.detach(), rtol=1e-4)
+    np.testing.assert_allclose(got[1], t.grad.numpy().transpose(2, 0, 1), rtol=1e-3, atol=1e-5)
+
+
+def test_arrays_that_name_their_dims_meet_axes_by_name():
+    xarray = pytest.importorskip("xarray")
+    A, B = ng.make_axis(2, name="A"), ng.make_axis(3, name="B")
+    v = np.arange(6, dtype=np.float32).reshape(3, 2)
+    x = ng.placeholder([A, B])
+    np.testing.assert_array_equal(compute(x * 2, x, values=(xarray.DataArray(v, dims=("B", "A")),)), v.T * 2)
+
+
+# ---- loops and choices -----------------------------------------------------------------------------------------------------
+
+
+def test_scan_runs_along_an_axis_both_ways_of_time():
+    T, H = ng.make_axis(4, name="T"), ng.make_axis(2, name="H")
+    x, w = ng.placeholder([T, H]), ng.placeholder([H])
+    v, decay = np.arange(8, dtype=np.float32).reshape(4, 2) / 8, np.array([0.5, 0.25], np.float32)
+
+    def step(h, now):
+        h = h * w + now
+        return h, h * h
+
+    last, squares = ng.scan(step, ng.constant(0.0, [H]), x, T)
+    h, wanted = np.zeros(2), []
+    for now in v:
+        h = h * decay + now
+        wanted.append(h * h)
+    got = compute([last, squares, ng.deriv(ng.sum(last, out_axes=()), x)], x, w, values=(v, decay))
+    np.testing.assert_allclose(got[0], h, rtol=1e-5)
+    np.testing.assert_allclose(got[1], wanted, rtol=1e-5)
+    np.testing.assert_allclose(got[2], [decay ** (3 - t) for t in range(4)], rtol=1e-5)
+
+
+def test_while_and_cond():
+    x = ng.placeholder(())
+    doubled = ng.while_loop(lambda c: c < 100.0, lambda c: c * 2.0, x)
+    assert [float(compute(doubled, x, values=(n,))) for n in (3, 200)] == [192, 200]
+    chosen = ng.cond(x > 0.0, lambda: x * x, lambda: -x)
+    for n, value, slope in ((3, 9, 6), (-3, 3, -1)):
+        assert [float(v) for v in compute([chosen, ng.deriv(chosen, x)], x, values=(n,))] == [value, slope]
+
+
+def test_what_is_computed_may_be_printed_on_its_way(capsys):
+    T = ng.make_axis(3, name="T")
+    x = ng.placeholder([T])
+    total, _ = ng.scan(lambda c, s: (ng.PrintOp(c + s, "so far"), None), ng.constant(0.0), x, T)
+    compute([total, ng.deriv(total, x)], x, values=([1, 2, 3],))
+    assert capsys.readouterr().out.splitlines() == ["so far 1.0", "so far 3.0", "so far 6.0"]
+
+
 # ---- derivatives -----------------------------------------------------------------------------------------------------------
 
 
@@ -182,6 +307,30 @@ def test_a_vector_jacobian_product():
     x, e = ng.placeholder([A]), ng.placeholder([A])
     got = compute(ng.deriv(ng.exp(x), x, error=e), x, e, values=([0.0, 1, 2], [1, 10, 100]))
     np.testing.assert_allclose(got, np.exp([0, 1, 2]) * [1, 10, 100], rtol=1e-6)
+
+
+def test_products_with_jacobians_and_several_derivatives_at_once():
+    A = ng.make_axis(3, name="A")
+    x, w, e = (ng.placeholder([A]) for _ in range(3))
+    v, m, d = np.array([[0.5, 1, 2], [1, 2, 3], [1, 0, -1]], np.float32)
+    y = ng.sin(x) * w
+    down, along = ng.vjp(y, [x, w], e), ng.jvp(y, [x, w], [e, ng.constant(0.0, [A])])
+    for got, wanted in zip(
+        compute([*down, along], x, w, e, values=(v, m, d)), (d * np.cos(v) * m, d * np.sin(v), d * np.cos(v) * m), strict=True
+    ):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    cost = ng.sum(y, out_axes=())
+    slopes = compute(ng.deriv(cost, [x, w]), x, w, values=(v, m))
+    np.testing.assert_allclose(slopes, [np.cos(v) * m, np.sin(v)], rtol=1e-5)
+
+
+def test_a_checkpoint_computes_again_instead_of_keeping():
+    A = ng.make_axis(3, name="A")
+    x = ng.placeholder([A])
+    v = np.array([0.5, 1, 2], np.float32)
+    y = ng.checkpoint(lambda x: ng.sin(ng.sin(x)), x)
+    got = compute([y, ng.deriv(ng.sum(y, out_axes=()), x)], x, values=(v,))
+    np.testing.assert_allclose(got, [np.sin(np.sin(v)), np.cos(np.sin(v)) * np.cos(v)], rtol=1e-5)
 
 
 def test_where_derivatives_are_easily_wrong():
@@ -233,6 +382,14 @@ def test_random_numbers_are_reproducible():
     g = executor([n, u])
     again = g()
     assert np.array_equal(again[0], n1) and np.array_equal(again[1], u1)
+
+
+def test_draws_with_a_seed_depend_on_nothing_else():
+    A = ng.make_axis(6, name="A")
+    u = compute(ng.uniform([A], seed=7))
+    assert u.tolist() == compute([ng.normal([A]), ng.uniform([A], seed=7)])[1].tolist() != compute(ng.uniform([A], seed=8)).tolist()
+    assert sorted(compute(ng.permutation(A, seed=1)).tolist()) == list(range(6))
+    assert set(compute(ng.randint([A], low=2, high=4, seed=1)).tolist()) <= {2, 3}
 
 
 # ---- transformers and computations -------------------------------------------------------------------------------------------
@@ -313,6 +470,23 @@ def test_no_transformer_reads_a_reference(monkeypatch):
     x, w = ng.placeholder([C, N]), ng.variable([C - 1], initial_value=1)
     loss = ng.sum(ng.square(ng.sigmoid(ng.dot(w, x))), out_axes=())
     assert executor([loss, ng.assign(w, w - ng.deriv(loss, w))], x)(np.ones((4, 5)))[0] > 0
+
+
+def test_between_processes_one_is_all():
+    A = ng.make_axis(3, name="A")
+    x = ng.placeholder([A])
+    assert compute(ng.all_reduce(x), x, values=([1, 2, 3],)).tolist() == [1, 2, 3]
+
+
+def test_every_stage_can_be_looked_at():
+    C = ng.make_axis(3, name="C")
+    x = ng.placeholder([C]).named("x")
+    f = ngt.make_transformer().computation((x * 1.0 + 2.0).named("y"), x)
+    assert "add(" in text(f.program) and "multiply" in text(f.lowered) and "multiply" not in text(f.program)  # times 1 went
+    assert [name for name, _ in f.stages()][0] == "lower"
+    if ngt.make_transformer().name == "numpy":
+        assert "def " in f.source and "y = np.add(x, 2.0)" in f.source
+    assert repr(x) == "<placeholder x: float32[C=3]>" and "<table" in x._repr_html_()
 
 
 # ---- a network that learns -----------------------------------------------------------------------------------------------------
