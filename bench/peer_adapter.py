@@ -207,7 +207,7 @@ class Infer:
         self.out = self.run(*self.feeds) if w.resident else None
 
     def call(self, i):
-        return self.run(*self.feeds, out=self.out)
+        return self.run(*self.feeds) if self.out is None else self.run(*self.feeds, out=self.out)
 
     def output(self):
         return np.array(self.call(0))

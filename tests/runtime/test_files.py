@@ -37,7 +37,7 @@ path = sys.argv[1]
 W = ng.make_axis(200_000, name="W")
 step, w = ng.persistent_tensor((), initial_value=0).named("step"), ng.persistent_tensor([W], initial_value=0).named("w")
 with ngt.make_transformer() as transformer:
-    run = transformer.computation([ng.assign(step, step + 1), ng.assign(w, w + 1)])
+    run = transformer.computation([ng.assign(step, step + 1), ng.assign(w, w + 1)]).compile()
     for line in sys.stdin:  # one child for each line, killed while it saves
         transformer.restore(path)
         child = os.fork()

@@ -7,10 +7,13 @@ from typing import Any
 
 from ngraph.codegen import entry
 from ngraph.codegen.entry import Call, Spot
+from ngraph.codegen.pool import FIELDS
 from ngraph.plan.kernels import Buffer
 from ngraph.transformers.cpu.code import load_text
 from ngraph.transformers.cpu.frame import RELEASE, Bound, Frame, root
 
+ALONE = 5e-3  # seconds for which a call may keep other Python threads waiting: as long as they wait for each other
+QUIET = FIELDS["frame"]["quiet"] // 8
 LARGE = 1 << 26  # bytes of results from which on memory is asked for with more care than NumPy takes
 
 
@@ -62,7 +65,10 @@ def fast(bound: Bound, order: Any, slow: Callable[..., Any], version: int) -> Fa
     if plan.once and any(after is not before for _, before, after in plan.state):
         return None
     frame = bound.take()
-    if frame.walk.host_steps or plan.state and frame.walk.words[RELEASE]:
+    walk = frame.walk
+    if walk.host_steps or plan.state and walk.table.seconds > ALONE:
         bound.free.append(frame)
         return None
+    if plan.state:  # nobody comes between, and no Ctrl-C
+        walk.words[RELEASE], walk.words[QUIET] = 0, 1
     return Fast(bound, frame, order, slow, version)
