@@ -1,0 +1,321 @@
+"""The thread pool: every range once whoever runs it, records of control, forks, signals, limits of the system."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+from ngraph.codegen import jit, pool
+from ngraph.codegen.pool import FIELDS, FRAME, HOST, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS, aligned
+
+COUNT = """
+define void @kernel(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind {
+entry:
+  %p = load ptr, ptr %args
+  store i64 %first, ptr %scratch
+  br label %l
+l:
+  %i = phi i64 [ %first, %entry ], [ %i1, %l ]
+  %q = getelementptr i64, ptr %p, i64 %i
+  %v = load i64, ptr %q
+  %w = add i64 %v, 1
+  store i64 %w, ptr %q
+  %i1 = add i64 %i, 1
+  %c = icmp slt i64 %i1, %last
+  br i1 %c, label %l, label %o
+o:
+  ret void
+}
+"""
+SLOW = """
+define void @kernel(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind { ; about a millisecond a turn
+entry:
+  %turns = sub i64 %last, %first
+  %n = mul i64 %turns, 1000000
+  br label %l
+l:
+  %i = phi i64 [ 0, %entry ], [ %i1, %l ]
+  store volatile i64 %i, ptr %scratch
+  %i1 = add i64 %i, 1
+  %c = icmp slt i64 %i1, %n
+  br i1 %c, label %l, label %o
+o:
+  ret void
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def count():
+    return jit.load(COUNT)
+
+
+@pytest.fixture(scope="module")
+def slow():
+    return jit.load(SLOW)
+
+
+def the_pool():
+    return pool.pool(lambda text, target: jit.load(text, target))
+
+
+class Program:
+    """A frame over these records."""
+
+    def __init__(self, records, threads=1, release=True):
+        self.pool, self.table, self.words = the_pool(), np.zeros((len(records) + 1, WORDS), np.int64), np.zeros(FRAME, np.int64)
+        for k, r in enumerate(records):
+            self.table[k, : len(r)] = r
+        self.scratch, at = aligned(64 * threads)
+        self.pool.ensure(threads)
+        for name, value in {
+            "table": self.table.ctypes.data,
+            "scratch": at,
+            "stride": 64,
+            "threads": threads,
+            "release": int(release),
+        }.items():
+            self.words[FIELDS["frame"][name] // 8] = value
+
+    def run(self, start=0):
+        self.words[FIELDS["frame"]["pc"] // 8] = start
+        return self.pool.run(self.pool.address, self.words.ctypes.data)
+
+    @property
+    def pc(self):
+        return int(self.words[FIELDS["frame"]["pc"] // 8])
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize(("turns", "grain", "long"), [(1, 1, 0), (7, 1, 0), (64, 16, 1), (1000, 7, 1), (5, 100, 0), (0, 1, 0)])
+def test_every_turn_runs_once(count, threads, turns, grain, long):
+    hits = np.zeros(turns + 1, np.int64)
+    args = np.array([hits.ctypes.data])
+    program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, turns, grain, threads, long)] * 50, threads)
+    for _ in range(20):
+        assert program.run() == pool.DONE
+    assert (hits[:turns] == 1000).all() and hits[turns] == 0
+
+
+def test_kernels_run_one_after_another(count):
+    """A kernel starts when all ranges of the one before have ended: each adds up what the one before left."""
+    cells = np.zeros(2, np.int64)
+    hits = np.zeros((100, 16), np.int64)
+    args = [np.array([row.ctypes.data]) for row in hits]
+    records = [(KERNEL, count.address("kernel"), a.ctypes.data, 16, 4, 4, 1) for a in args]
+    assert Program(records, 4).run() == pool.DONE and (hits == 1).all() and not cells.any()
+
+
+def test_records_of_control(count):
+    """Moves, loops, jumps, branches and host steps, in one table."""
+    cells = np.zeros(8, np.int64)  # 0 counter, 1 address of what the kernel counts, 2 zero, 3 address of a flag
+    rows, flag = np.zeros(5, np.int64), np.zeros(1, np.uint8)
+    at = cells.ctypes.data
+    cells[3] = flag.ctypes.data
+    start = np.array([rows.ctypes.data])
+    enter = np.array([[at, at + 16, 0], [at + 8, start.ctypes.data, 0]])
+    advance = np.array([[at + 8, at + 8, 8]])
+    records = [
+        (MOVES, enter.ctypes.data, 2),
+        (KERNEL, count.address("kernel"), at + 8, 1, 1, 1, 0),
+        (MOVES, advance.ctypes.data, 1),
+        (LOOP, at, 5, 1),
+        (UNLESS, at + 24, 6),
+        (KERNEL, count.address("kernel"), start.ctypes.data, 5, 5, 1, 0),
+        (HOST,),
+        (JUMP, 9),
+        (KERNEL, count.address("kernel"), start.ctypes.data, 5, 5, 1, 0),
+    ]
+    program = Program(records)
+    assert program.run() == pool.HOST_STEP and program.pc == 6 and (rows == 1).all()
+    assert program.run(7) == pool.DONE and (rows == 1).all()
+    flag[0] = 1
+    assert program.run() == pool.HOST_STEP and (rows == 3).all()
+
+
+def test_threads_of_python_share_one_pool(count):
+    """One program at a time has the workers; the others run alone, and all are right."""
+    hits = np.zeros((8, 1000), np.int64)
+
+    def work(k):
+        args = np.array([hits[k].ctypes.data])
+        program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, 1000, 50, 2, 1)] * 20, 2)
+        for _ in range(50):
+            program.run()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert (hits == 1000).all()
+
+
+def test_the_interpreter_is_free_meanwhile(slow):
+    program = Program([(KERNEL, slow.address("kernel"), 0, 300, 10, 1, 1)])
+    other, stop = [0], threading.Event()
+
+    def count_up():
+        while not stop.is_set():
+            other[0] += 1
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=count_up)
+    thread.start()
+    before = other[0]
+    program.run()
+    seen = other[0] - before
+    stop.set()
+    thread.join()
+    assert seen > 20
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_control_c_ends_a_long_kernel(slow, threads):
+    """Ranges that nobody has begun are dropped; what has begun ends; the pool is as before."""
+    program = Program([(KERNEL, slow.address("kernel"), 0, 20_000, 5, threads, 1)], threads)
+    timer = threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        program.run()
+    assert time.monotonic() - start < 8  # of twenty
+    timer.join()
+    program.table[0, 3] = 10
+    assert program.run() == pool.DONE
+
+
+def test_a_child_makes_threads_of_its_own(count):
+    hits = np.zeros(1000, np.int64)
+    args = np.array([hits.ctypes.data])
+    program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, 1000, 10, 3, 1)], 3)
+    program.run()
+    child = os.fork()
+    if not child:
+        own = the_pool()
+        alone = len(own.started) == 0
+        program.run()
+        before = (hits == 2).all()
+        own.ensure(3)
+        program.run()
+        os._exit(0 if alone and before and (hits == 3).all() and len(own.started) == 2 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    program.run()
+    assert (hits == 2).all()
+
+
+def test_workers_sleep_when_there_is_nothing_to_do(count):
+    hits = np.zeros(64, np.int64)
+    args = np.array([hits.ctypes.data])
+    program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, 64, 4, 2, 1)], 2)
+    program.run()
+    time.sleep(0.3)
+    before = time.process_time()
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.1
+    program.run()
+    assert (hits == 2).all()
+
+
+def test_stopped_workers_come_again(count):
+    hits = np.zeros(64, np.int64)
+    args = np.array([hits.ctypes.data])
+    program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, 64, 4, 2, 1)], 2)
+    the_pool().stop()
+    assert not the_pool().started
+    program.run()
+    the_pool().ensure(2)
+    program.run()
+    assert (hits == 2).all()
+
+
+def test_number_of_threads():
+    with ng.config(num_threads=3):
+        assert pool.threads() == 3
+    with ng.config(num_threads=100_000):
+        assert pool.threads() == pool.MOST
+    with ng.config(num_threads=0):
+        assert pool.threads() == pool.cores()
+    code = "import ngraph as ng; from ngraph.codegen import pool; print(pool.threads())"
+    said = subprocess.run([sys.executable, "-c", code], env={**os.environ, "NGRAPH_NUM_THREADS": "5"}, capture_output=True, text=True)
+    assert said.stdout.strip() == "5", said.stderr
+
+
+def test_affinity_counts():
+    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); from ngraph.codegen import pool; print(pool.cores())"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert said.stdout.strip() == "1", said.stderr
+
+
+def tree(root, files):
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root)
+
+
+@pytest.mark.parametrize(
+    ("files", "limit"),
+    [
+        ({}, None),
+        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000\n"}, None),
+        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/b/cpu.max": "150000 100000\n"}, 1),
+        ({"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/a/cpu.max": "100000 100000\n", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, 1),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/x\n3:cpu,cpuacct:/docker/x\n",
+                "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_quota_us": "100000",
+                "sys/fs/cgroup/cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000",
+            },
+            1,
+        ),
+        (
+            {
+                "proc/self/cgroup": "3:cpu,cpuacct:/x\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+            },
+            None,
+        ),
+    ],
+)
+def test_limits_of_control_groups(tmp_path, files, limit):
+    """Both versions of control groups; the tightest of one's own and those around it counts."""
+    assert pool.cores(tree(tmp_path, files)) == (limit or pool.cores(str(tmp_path / "nothing")))
+
+
+def test_the_code_wants_nothing_from_elsewhere():
+    """System calls and Python's functions come as addresses, so the object loads anywhere."""
+    from ngraph.codegen.loader import undefined_symbols
+    from ngraph.targets import TARGETS
+
+    for target in TARGETS.values():
+        assert not undefined_symbols(jit.compile_object(pool.text(target), target))
+
+
+def test_the_process_ends_at_once():
+    """With workers asleep, awake, and in the middle of a program of another thread."""
+    code = """
+import threading, time, numpy as np, ngraph as ng, ngraph.transformers as ngt
+x = ng.placeholder([ng.make_axis(1000, name="A"), ng.make_axis(1000, name="B")])
+f = ngt.make_transformer_factory("cpu")().computation(ng.sum(ng.exp(x) * ng.tanh(x), out_axes=()), x)
+a = np.ones((1000, 1000), "f")
+f(a)
+def forever():
+    while True: f(a)
+threading.Thread(target=forever, daemon=True).start()
+time.sleep(0.2)
+print("end")
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "NGRAPH_NUM_THREADS": "2"}, capture_output=True, text=True, timeout=60
+    )
+    assert said.returncode == 0 and said.stdout == "end\n", said.stderr
