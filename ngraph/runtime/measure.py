@@ -182,8 +182,8 @@ def measure(target: Target) -> Measured:
         threads=b.threads,
     )
     if before is not None and before.threads == found.threads:
-        most = [max(x, y) for x, y in zip(found[:5], before[:5], strict=True)]
-        found = Measured(*most, min(before.launch, found.launch), b.threads)
+        memory, l3, l2, one, flops = map(max, found[:5], before[:5])
+        found = Measured(memory, l3, l2, one, flops, min(before.launch, found.launch), b.threads)
     if own.folder is not None:
         own.folder.put("machines", {_key(target): json.dumps(found._asdict()).encode()})
     return found

@@ -47,10 +47,10 @@ class Compiled(_Run):
         return expr.evaluate(e, lambda x: self.length(x.of) if type(x) is Len else None)
 
 
-def run(plan, inputs, state=None, lengths=None, target=None):
+def run(plan, inputs, state=None, lengths=None, target=None, kind=Compiled):
     """Outputs, and the state afterwards."""
-    r = Compiled(plan, dict(lengths or {}))
-    r.target = target or host()
+    r = kind(plan, dict(lengths or {}))
+    r.target = target or kind.target
     for b, array in zip(plan.inputs, inputs, strict=True):
         r.take(b, np.ascontiguousarray(array) if np.ndim(array) else np.array(array))
     given = dict(state or {})
