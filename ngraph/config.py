@@ -4,7 +4,8 @@ exact       no rewrite that differs at NaN, infinity or signed zero        (NGRA
 strict      refuse what would only warn, such as a dot over the batch axis (NGRAPH_STRICT, off)
 winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
 check       verify programs after each pass                                (CHECK, off)
-debug       1 computations and times .. 5 programs after each pass         (DEBUG, 0)
+debug       1 computations and times, 2 kernels, 3 plans, 4 generated code,
+            5 programs after each pass                                     (DEBUG, 0)
 dump        a folder for every stage of every computation, as files       (DUMP, none)
 transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
 num_threads how many threads a program may run on; 0: all there are        (NGRAPH_NUM_THREADS, 0)

@@ -235,7 +235,7 @@ class Computation(Alone, partial[Any]):
             print(self.source, file=sys.stderr)
         if config.dump:
             with config(debug=0):  # what DEBUG=5 says was said when the passes ran for the call
-                stages = dump.stages(self.results.ops, self.lowered, self.history(), self.source)
+                stages = dump.stages(self.results.ops, self.lowered, self.history(), self.source, self._executable.native)
             dump.write(config.dump, self.name, stages, {"passes": passes, "compile": compile})
 
     # calling

@@ -1,6 +1,7 @@
 """A computation's stages as texts, for `ngraph explain` and for `DUMP=folder`, which gives each computation a folder of its own:
 
 DUMP/train/0-op-graph.txt  1-lower.txt  2-share.txt  3-simplify.txt  3-simplify.rules.txt …  9-source.py  stages.json
+where there is machine code, in place of the source:  9-plan.txt  10-llvm.ll  11-asm.s
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ngraph.program.program import Program
 from ngraph.rewrite.runner import Ran
 
 INDEX = "stages.json"
+SUFFIX = {"source": ".py", "llvm": ".ll", "asm": ".s"}
 _taken: dict[str, int] = {}  # folders that this process has written, and how often: two computations may have one name
 
 
@@ -32,11 +34,11 @@ class Stage(NamedTuple):
 
     @property
     def file(self) -> str:
-        return f"{self.name}.py" if self.name == "source" else f"{self.name}.txt"
+        return self.name + SUFFIX.get(self.name, ".txt")
 
 
-def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], source: str) -> list[Stage]:
-    """Every stage of a computation, from the op-graph to the generated code."""
+def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], source: str, native: Any = None) -> list[Stage]:
+    """Every stage of a computation, from the op-graph to the generated code; `native` is what was compiled to machine code."""
     found = [
         Stage("op-graph", graph_text.text(results), len(Op.ordered_ops(results)), {}, ""),
         Stage("lower", program_text.text(lowered), len(lowered.steps), {}, ""),
@@ -48,6 +50,9 @@ def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], sour
         found.append(Stage(name, program_text.text(ran.program), len(ran.program.steps), ran.trace.counts(), str(ran.trace)))
     if source:
         found.append(Stage("source", source, source.count("\n"), {}, ""))
+    if native is not None:
+        found.append(Stage("plan", native.plan_text(), len(native.chosen.plan.every), {}, ""))
+        found += [Stage(name, code, code.count("\n"), {}, "") for name, code in (("llvm", native.llvm()), ("asm", native.asm()))]
     return found
 
 

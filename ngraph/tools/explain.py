@@ -1,7 +1,7 @@
 """`ngraph explain prog.py:train --after simplify`: a computation of a user's program at any stage, as text or as a page.
 
-Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time), `source`. Behind `#` stand the
-rules that fired to reach one. `ngraph explain folder --html -o pages` makes pages of what `DUMP=folder` wrote.
+Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time), then `source`, or `plan`, `llvm`
+and `asm` where there is machine code. Behind `#` stand the rules that fired to reach one. `ngraph explain folder --html -o pages` makes pages of what `DUMP=folder` wrote.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ def computation_of(x: Any) -> Computation:
 
 def stages(computation: Computation) -> list[Stage]:
     """Every stage, in order."""
-    return dump.stages(computation.results.ops, computation.lowered, computation.history(), computation.source)
+    native = computation.executable.native
+    return dump.stages(computation.results.ops, computation.lowered, computation.history(), computation.source, native)
 
 
 def listing(found: Sequence[Stage]) -> str:
     """`--list`: each stage, its size, and how many rules fired to reach it."""
     width = max(len(s.name) for s in found)
-    unit = {"op-graph": "ops", "source": "lines"}
+    unit = {"op-graph": "ops", "plan": "kernels", "source": "lines", "llvm": "lines", "asm": "lines"}
     fired = [sum(s.rules.values()) for s in found]
     lines = [
         f"{s.name:{width}}  {s.size:6} {unit.get(s.name, 'steps')}" + (f"  {n} rule{'s' * (n != 1)} fired" if n else "")
@@ -59,7 +60,7 @@ def _arguments(parser: Any) -> None:
     parser.add_argument(
         "target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it a computation, executor or op; or a DUMP folder"
     )
-    parser.add_argument("--after", metavar="STAGE", help="op-graph, lower, a pass, or source; all of them without this")
+    parser.add_argument("--after", metavar="STAGE", help="op-graph, lower, a pass, source, plan, llvm or asm; all of them without this")
     parser.add_argument("--list", action="store_true", help="only the names of the stages, their sizes and how many rules fired")
     parser.add_argument("--rules", action="store_true", help="every rule that fired, with the line of yours that it fired on")
     parser.add_argument("--html", action="store_true", help="a page, into FILE; of a DUMP folder, pages beside what it holds")
