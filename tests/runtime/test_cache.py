@@ -469,3 +469,81 @@ def test_compiling_stops_at_once_and_leaves_no_process(folder, how):
     while not all(map(gone, children)):
         assert time.monotonic() - start < 30
         time.sleep(0.02)
+
+
+# ---- from one run of a program to the next
+
+MODEL = """
+import sys
+import numpy as np
+import ngraph as ng, ngraph.transformers as ngt
+A, B, N = ng.make_axis({a}, name="{A}"), ng.make_axis(7, name="B"), ng.make_axis(5, name="N")
+x = ng.placeholder([A, N]).named("{x}")
+w = ng.variable([A, B], initial_value=np.linspace(-1, 1, {a} * 7).reshape({a}, 7) * {scale}).named("{w}")
+large = ng.constant(np.arange({a} * 5, dtype=np.float32).reshape({a}, 5) * {scale}, [A, N])
+y = ng.softmax(ng.dot(w, x + large), B)
+loss = ng.sum(y * y, out_axes=())
+t = ngt.make_transformer_factory("cpu")()
+step = t.computation([ng.sequential([loss, ng.assign(w, w - 0.1 * ng.deriv(loss, w)), loss])], x)
+out = t.computation(y, x)
+v = np.ones(({a}, 5), np.float32)
+print([float(np.sum(r)) for _ in range(3) for r in (*step(v), out(v))])
+print("llvmlite" in sys.modules, out.plan.count("{A}"), "{x}" in out.plan)
+"""
+
+
+def started(folder, **names):
+    """What a run of the model prints: its results, and what it found in the cache."""
+    names = {"a": 9, "A": "A", "x": "x", "w": "w", "scale": 1, **names}
+    environment = {**os.environ, "NGRAPH_CACHE": folder}
+    before = Cache(folder).folder.told()
+    done = subprocess.run([sys.executable, "-c", MODEL.format(**names)], capture_output=True, text=True, check=True, env=environment)
+    results, facts = done.stdout.splitlines()
+    llvm, seen, named = facts.split()
+    assert llvm == "False" and int(seen) > 0 and named == "True"
+    hits, misses = (after - b for after, b in zip(Cache(folder).folder.told(), before, strict=True))
+    return results, hits, misses
+
+
+def test_a_second_start_compiles_nothing(folder):
+    first, _, missed = started(folder)
+    assert missed > 3
+    second, found, missed = started(folder)
+    assert second == first and found > 3 and missed == 0
+
+
+def test_a_renamed_model_with_other_weights_compiles_nothing(folder):
+    first, *_ = started(folder)
+    other, _, missed = started(folder, A="Aa", x="pictures", w="weights", scale=2)
+    assert missed == 0 and other != first
+    alone, *_ = started(folder + "2", A="Aa", x="pictures", w="weights", scale=2)
+    assert other == alone
+    assert started(folder, a=10)[2] > 0  # other lengths are another program
+
+
+def test_a_start_after_every_entry_was_damaged_gives_the_same(folder):
+    first, *_ = started(folder)
+    for kind in ("objects", "plans"):
+        for k, path in enumerate(files(folder, kind)):
+            with open(path, "r+b") as file:
+                file.seek(HEAD.size + 30 + k)
+                file.write(b"\x5a\xa5")
+    again, *_ = started(folder)
+    assert again == first and started(folder)[2] == 0
+
+
+def test_a_start_without_some_objects_makes_them_again(folder):
+    first, *_ = started(folder)
+    for path in files(folder)[::2]:
+        os.unlink(path)
+    assert started(folder)[0] == first and started(folder)[2] == 0
+
+
+def test_starts_at_once_give_the_same(folder):
+    made = {}
+    threads = [threading.Thread(target=lambda k=k: made.update({k: started(folder)[0]})) for k in range(3)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(made) == 3 and len(set(made.values())) == 1
