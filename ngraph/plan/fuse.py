@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable
+from bisect import bisect_left
 
 from ngraph.plan.nodes import Graph, Node
-from ngraph.plan.price import Group, Lengths, Machine, price
+from ngraph.plan.price import Group, Lengths, Machine, Prices
 
 WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
+NEAR = 32  # readers of one value that are tried together
+FAR = 1024  # groups between two that are looked at: beyond that a way is taken for granted
 LARGEST = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
 
 
@@ -21,9 +23,11 @@ def fuse(graph: Graph, machine: Machine) -> list[Group]:
     """The groups, in an order in which they can run."""
     merge = _Merge(graph, machine)
     merge.chains()
-    merge.best_first(list(merge.rank))
-    merge.best_first(merge.finishing())
-    return merge.ordered()
+    merge.best_first(merge.connect())
+    new = merge.finishing()
+    merge.connect()
+    merge.best_first(new)
+    return merge.connect()
 
 
 class _Merge:
@@ -33,8 +37,11 @@ class _Merge:
         self.graph, self.machine = graph, machine
         guesses = graph.guesses()
         self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]))
+        self.prices = Prices(machine, self.lengths)
         self.of: dict[Node, Group] = {}
-        self.after: dict[Group, dict[Group, None]] = {}  # who reads from whom
+        self.after: dict[Group, dict[Group, None]] = {}  # who reads from it
+        self.before: dict[Group, dict[Group, None]] = {}  # from whom it reads
+        self.place: dict[Group, int] = {}  # an order in which they can run
         self.rank: dict[Group, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
         self.walls: set[Group] = set()
@@ -80,12 +87,12 @@ class _Merge:
                     self.add(g)
             else:
                 seen.add(id(chain[n]))
-                self.add(price(Group(chain[n], self.lengths), self.machine))
+                self.add(self.prices.group(chain[n]))
 
     # the merge
     def best_first(self, groups: list[Group]) -> None:
         """Merges what pays, the most first, with each of these groups as one side."""
-        heap: list[tuple[float, int, int, Group, Group, Group]] = []
+        heap: list[tuple[float, int, int, Group, Group]] = []
         tried: set[tuple[int, int]] = set()
 
         def push(g: Group) -> None:
@@ -97,24 +104,19 @@ class _Merge:
                 tried.add(pair)
                 if not self.promising(a, b):
                     continue
-                merged = self.merged(a, b)
-                if merged is None:
-                    continue
-                gain = a.seconds + b.seconds - merged.seconds
+                gain = a.seconds + b.seconds - self.price(a, b)
                 if gain > WORTH * min(a.seconds, b.seconds):
                     first = min(a.nodes[0].number, b.nodes[0].number)
-                    heapq.heappush(heap, (-gain, first, len(tried), a, b, merged))
+                    heapq.heappush(heap, (-gain, first, len(tried), a, b))
 
         for g in groups:
             if g not in self.walls:
                 push(g)
         while heap:
-            _, _, _, a, b, merged = heapq.heappop(heap)
-            if a not in self.rank or b not in self.rank or self.path(a, b) or self.path(b, a):
-                continue
-            del self.rank[a], self.rank[b]
-            self.add(merged)
-            push(merged)
+            _, _, _, a, b = heapq.heappop(heap)
+            made = self.joined(a, b) if a in self.rank and b in self.rank else None
+            if made is not None:
+                push(made)
 
     def finishing(self) -> list[Group]:
         """Behind each reduction of which turns have parts, what puts them together: groups that may merge on. Those with parts may not."""
@@ -124,25 +126,29 @@ class _Merge:
                 f = self.graph.chunked(n, math.prod([-(-g.length(a) // b) for a, b in g.loops if a in n.reduced]))
                 assert n.chunk is not None
                 self.lengths.known[n.chunk] = n.bytes // f.bytes
+                self.prices.signs.clear()
                 for h in (g, *dict.fromkeys([self.of[u] for u in f.users])):
                     h.link()
-                new.append(price(Group([f], self.lengths), self.machine))
+                new.append(self.prices.group([f]))
                 self.parted.add(g)
                 self.add(new[-1])
-        self.after.clear()
         return new
+
+    def price(self, a: Group, b: Group) -> float:
+        """What both take as one; infinite where that cannot be."""
+        if a not in self.parted and b not in self.parted:
+            return self.prices.seconds(list(heapq.merge(a.nodes, b.nodes, key=lambda n: n.number)))
+        return math.inf if self.merged(a, b) is None else max(a.seconds, b.seconds)
 
     def merged(self, a: Group, b: Group) -> Group | None:
         """Both as one. What has parts of sums keeps its turns: only what each of them may compute for itself can join it."""
-        made = Group([*a.nodes, *b.nodes], self.lengths)
         if a not in self.parted and b not in self.parted:
-            return price(made, self.machine)
+            return self.prices.group([*a.nodes, *b.nodes])
+        made = Group([*a.nodes, *b.nodes], self.lengths)
         held, other = (a, b) if a in self.parted else (b, a)
         if other in self.parted or not made.riders.issuperset(other.nodes) or not made.keeps(held):
             return None
-        made.levels()
         made.loops, made.cuts, made.seconds = held.loops, held.cuts, held.seconds
-        self.parted.add(made)
         return made
 
     def promising(self, a: Group, b: Group) -> bool:
@@ -157,50 +163,85 @@ class _Merge:
         """The groups that share an edge or an input with this one, in order."""
         near: set[Group] = set()
         for n in g.nodes:
-            near.update([self.of[u] for u in n.users])
-        for _, r in g.outer:
+            near.update([self.of[u] for u in self.around(n.users, n)])
+        for n, r in g.outer:
             if isinstance(r.source, Node):
                 near.add(self.of[r.source])
-                near.update([self.of[u] for u in r.source.users])
+                near.update([self.of[u] for u in self.around(r.source.users, n)])
             else:
-                near.update([self.of[u] for u in self.readers[r.source]])
+                near.update([self.of[u] for u in self.around(self.readers[r.source], n)])
         near.discard(g)
         return sorted(near - self.walls, key=lambda h: self.rank[h])
 
-    def successors(self, g: Group) -> Iterable[Group]:
-        """The groups that read from this one."""
-        found = self.after.get(g)
-        if found is None or any(h not in self.rank for h in found):
-            found = self.after[g] = {self.of[u]: None for n in g.nodes for u in n.users}
-            found.pop(g, None)
-        return found
-
-    def path(self, a: Group, b: Group) -> bool:
-        """Whether a way leads from a to b through a third group."""
-        todo = [x for x in self.successors(a) if x is not b]
-        seen = set(todo)
-        while todo:
-            x = todo.pop()
-            if x is b:
-                return True
-            for y in self.successors(x):
-                if y not in seen:
-                    seen.add(y)
-                    todo.append(y)
-        return False
+    def around(self, readers: list[Node], n: Node) -> list[Node]:
+        """Those next to a node, where many read the same."""
+        if len(readers) <= NEAR:
+            return readers
+        k = bisect_left(readers, n.number, key=lambda m: m.number)
+        return readers[max(k - NEAR // 2, 0) : k + NEAR // 2]
 
     # order
-    def ordered(self) -> list[Group]:
-        """All groups, each behind those it reads from; the one with the lowest node first."""
-        waits = {g: len({self.of[r.source] for _, r in g.outer if isinstance(r.source, Node)}) for g in self.rank}
+    def connect(self) -> list[Group]:
+        """Finds out who reads from whom, and an order in which all can run; the one with the lowest node first."""
+        self.before = {g: dict.fromkeys([self.of[r.source] for _, r in g.outer if isinstance(r.source, Node)]) for g in self.rank}
+        self.after = {g: {} for g in self.rank}
+        for g, makers in self.before.items():
+            for h in makers:
+                self.after[h][g] = None
+        waits = {g: len(makers) for g, makers in self.before.items()}
         ready = [(g.nodes[0].number, g) for g, n in waits.items() if not n]
         heapq.heapify(ready)
         line = []
         while ready:
             _, g = heapq.heappop(ready)
             line.append(g)
-            for u in self.successors(g):
+            for u in self.after[g]:
                 waits[u] -= 1
                 if not waits[u]:
                     heapq.heappush(ready, (u.nodes[0].number, u))
+        self.place = {g: k for k, g in enumerate(line)}
         return line
+
+    def joined(self, a: Group, b: Group) -> Group | None:
+        """Puts one group in the place of two; not where a way leads from one to the other through a third, or might."""
+        place = self.place
+        if place[a] > place[b]:
+            a, b = b, a
+        behind = self.between(a, b, self.after)
+        ahead = self.between(b, a, self.before) if behind else []
+        if behind is None or ahead is None:
+            return None
+        merged = self.merged(a, b)
+        assert merged is not None
+        if a in self.parted or b in self.parted:
+            self.parted.add(merged)
+        if behind:  # they go behind what is merged, and what it needs goes ahead of it
+            free = sorted([place[x] for x in (a, b, *ahead, *behind)])
+            order = [*sorted(ahead, key=place.__getitem__), merged, *sorted(behind, key=place.__getitem__)]
+            place.update(zip(order, free, strict=False))
+        else:
+            place[merged] = place[b]
+        for near, far in ((self.after, self.before), (self.before, self.after)):
+            near[merged] = {x: None for x in (*near[a], *near[b]) if x is not a and x is not b}
+            for x in near[merged]:
+                far[x].pop(a, None)
+                far[x].pop(b, None)
+                far[x][merged] = None
+        for x in (a, b):
+            del self.rank[x], place[x], self.after[x], self.before[x]
+        self.add(merged)
+        return merged
+
+    def between(self, a: Group, b: Group, near: dict[Group, dict[Group, None]]) -> list[Group] | None:
+        """The groups on the ways from a towards b that end short of it; None where one gets there, or the search takes too long."""
+        low, high = sorted((self.place[a], self.place[b]))
+        found = {x: None for x in near[a] if x is not b and low < self.place[x] < high}
+        todo = list(found)
+        while todo:
+            for y in near[todo.pop()]:
+                if y is b or len(found) > FAR:
+                    return None
+                if y not in found and low < self.place[y] < high:
+                    found[y] = None
+                    todo.append(y)
+        return list(found)

@@ -585,8 +585,17 @@ def _convolve(g: Graph, s: Step) -> None:
     _product(g, s, moved, g.at[f], (*s.attrs["over"], *[t[1] for t in s.attrs["spatial"]]))
 
 
+def _lies(g: Graph, v: Value) -> tuple[AxisId, ...] | None:
+    """The order in which a value that comes from outside or from a routine lies."""
+    x = g.at[v]
+    if type(x) is not Read or x.guard or not x.straight.issuperset(v.axes) or set(x.source.axes) != set(v.axes):
+        return None
+    given = type(x.source) is Value or (type(x.source) is Node and x.source.kind == "part")
+    return tuple(x.source.axes) if given else None
+
+
 def _routine(g: Graph, s: Step) -> None:
-    attrs, orders, results = arranged(s)
+    attrs, orders, results = arranged(s, lambda v: _lies(g, v))
     args = [g.at[v] if v.dtype.kind == "token" else g.whole(g.at[v], axes) for v, axes in zip(s.inputs, orders, strict=True)]
     attrs = {k: tuple(map(g.settled, a)) if type(a) is tuple else g.settled(a) for k, a in attrs.items()}
     call = g.node("routine", s.op, args, (), dtypes.token, attrs=attrs).source

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ngraph.plan.kernels import Read, affine
+from ngraph.op_graph import expr
+from ngraph.plan.kernels import Load, Read, affine
 from ngraph.plan.nodes import Node
 from ngraph.program.program import AxisId
 
@@ -255,6 +256,72 @@ def vector_axis(g: Group) -> AxisId | None:
     return max(score, key=lambda a: score[a]) if score else None
 
 
+class Prices:
+    """Groups with their prices. What is alike but for names, as the layers of a network are, is priced once."""
+
+    def __init__(self, machine: Machine, lengths: Lengths):
+        self.machine, self.lengths = machine, lengths
+        self.templates: dict[Any, int] = {}
+        self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
+        self.signs: dict[Node, tuple[int, list[AxisId], list[Any]]] = {}
+
+    def seconds(self, nodes: list[Node]) -> float:
+        """What the kernel of these nodes, in order, would take."""
+        key, axes = self.key(nodes)
+        if key not in self.known:
+            self.learn(key, axes, price(Group(nodes, self.lengths), self.machine))
+        return self.known[key][0]
+
+    def group(self, nodes: Iterable[Node]) -> Group:
+        """These nodes as a group, with its price."""
+        g = Group(nodes, self.lengths)
+        key, axes = self.key(g.nodes)
+        if key not in self.known:
+            self.learn(key, axes, price(g, self.machine))
+        g.seconds, loops, cuts = self.known[key]
+        g.loops, g.cuts = tuple([(axes[a], b) for a, b in loops]), tuple([g.nodes[k] for k in cuts])
+        return g
+
+    def learn(self, key: Any, axes: list[AxisId], g: Group) -> None:
+        at = {a: k for k, a in enumerate(axes)}
+        self.known[key] = g.seconds, [(at[a], b) for a, b in g.loops], [k for k, n in enumerate(g.nodes) if n in g.cuts]
+
+    def key(self, nodes: list[Node]) -> tuple[Any, list[AxisId]]:
+        """All that a price depends on, with axes and sources numbered as they come; and the axes."""
+        axes: dict[AxisId, int] = {}
+        sources: dict[Any, int] = {}
+        inside, key = set(nodes), list[Any]()
+        for n in nodes:
+            if n not in self.signs:
+                self.signs[n] = self.sign(n)
+            template, own, reads = self.signs[n]
+            leaves = n.result or not inside.issuperset(n.users)
+            key.append((template, sources.setdefault(n, len(sources)), leaves))
+            key += [axes.setdefault(a, len(axes)) for a in own]
+            key += [sources.setdefault(s, len(sources)) for s in reads]
+        return tuple(key), list(axes)
+
+    def sign(self, n: Node) -> tuple[int, list[AxisId], list[Any]]:
+        """A number that nodes have in common which differ in axes and sources alone; its axes; its sources."""
+        own: dict[AxisId, int] = {}
+
+        def number(axes: Iterable[AxisId]) -> list[int]:
+            return [own.setdefault(a, len(own)) for a in axes]
+
+        def leaf(x: Any) -> str:
+            if type(x) is Load:
+                inner = x.of
+                return f"L{sorted(number(inner.axes))}" if type(inner) is Read else "L"
+            return f"{type(x).__name__}{number([x.of])}"
+
+        parts: list[Any] = [n.kind, n.op, n.dtype.bits, _weight(n), n.once, number(n.axes), number(n.reduced), sorted(number(n.loopable))]
+        for r in n.reads:
+            index = [expr.text(r.index[a], leaf) for a in r.source.axes] if r.index else []
+            parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.guard), sorted(number(r.axes))))
+        lengths = [(self.lengths.known[a], a in self.lengths.open) for a in own]
+        return self.templates.setdefault(repr((parts, lengths)), len(self.templates)), list(own), [r.source for r in n.reads]
+
+
 class _Choice:
     """Which shared axes become loops, in what blocks: for locality first, then so that there are turns enough to share out."""
 
@@ -384,8 +451,9 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
         if once_each > size > m.l1:
             anew += (once_each - size) / (m.memory if size > m.l3 else m.cache)
     cuts = tuple([n for n in g.nodes if any(a in fixed for a in n.reduced)]) if cut else ()
-    stored = [n.bytes * choice.chunks if n in cuts else n.bytes for n in g.results]
-    traffic += sum([2 * size / rate(size) for size in stored])
+    for n in g.results:
+        size = n.bytes * choice.chunks if n in cuts else n.bytes
+        traffic += 2 * size / rate(size)
     if local > m.l2:
         traffic += 3 * local * turns / m.memory
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}

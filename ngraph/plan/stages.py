@@ -21,6 +21,7 @@ MOST_ORIGINS = 16
 
 def kernel_of(g: Group, buffers: Mapping[Any, Buffer]) -> Kernel:
     """The kernel of a group; `buffers` holds where each source and each result lies."""
+    g.levels()
     return _Stages(g, buffers).kernel()
 
 
