@@ -152,8 +152,6 @@ class KernelText:
                 self.walks[b] = b.strides
             else:
                 shape = [plus(self.w, self.extent(d, self.length(d[0])), sum(b.border.get(d[0], ()))) for d in b.dims]
-                if b.pad > 1:
-                    shape[-1:] = [times(self.w, apply(self.w, "//", plus(self.w, n, b.pad - 1), b.pad), b.pad) for n in shape[-1:]]
                 self.walks[b] = self.dense(shape)
         return self.walks[b]
 

@@ -82,7 +82,7 @@ class _Run:
             self.arrays[b] = self.arrays[b.shares]
         elif b.offset is not None:
             shape = self.shape(b)
-            full = (*shape[:-1], *[-(-n // b.pad) * b.pad for n in shape[-1:]])
+            full = (*shape[:-1], *[max(n, b.row) for n in shape[-1:]])
             n = int(np.prod(full, dtype=np.int64)) * b.dtype.np.itemsize
             flat = self.memory[b.home][b.offset : b.offset + n].view(b.dtype.np)
             self.arrays[b] = flat.reshape(full)[(..., *[slice(n) for n in shape])]

@@ -40,12 +40,12 @@ class Buffer:
     home      "input", "state", "output", "constant", "arena" (at `offset`), "once" (at `offset` of memory that outlasts the call),
               "run" (its size is known at run time only)
     dims      which digits of which axes, outermost first; strides in elements; `first`: the place of index 0 of every axis
-    border    {axis: (places before index 0, places behind the last)}: they hold `fill`, from when the arena was made
-    pad       the last dim has a multiple of so many places
+    border    {axis: (places before index 0, places behind the last)}: they hold `fill`; a step of its own sees to that
+    row       places from one row of the last dim to the next, where that is more than it has
     shares    the buffer whose memory this one takes over: a state's new value in the place of the old
     """
 
-    __slots__ = ("name", "dims", "dtype", "home", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "pad")
+    __slots__ = ("name", "dims", "dtype", "home", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "row")
 
     def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, home: str, value: ArrayRef | None = None):
         self.name, self.dims, self.dtype, self.home, self.value = name, dims, dtype, home, value
@@ -56,7 +56,7 @@ class Buffer:
         self.shares: Buffer | None = None
         self.border: dict[AxisId, tuple[int, int]] = {}
         self.fill: Any = 0
-        self.pad = 1
+        self.row = 0
 
     @property
     def axes(self) -> tuple[AxisId, ...]:

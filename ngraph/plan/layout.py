@@ -6,15 +6,20 @@ Before the merge, `settle` marks the nodes that no call changes, and orders the 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.kernels import Read
+from ngraph.plan.borders import Borders
+from ngraph.plan.kernels import Buffer, Plan, Read
 from ngraph.plan.nodes import Constant, Graph, Node
+from ngraph.plan.panels import Factor, Packer, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
 from ngraph.program.program import AxisId
+
+LONGEST = 6  # elementwise steps from a sum to a result
+WASTE = 1.25  # times the memory that whole vectors may take
+SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 
 
 def settle(graph: Graph, machine: Machine) -> None:
@@ -127,37 +132,87 @@ def contraction(n: Node, length: Callable[[AxisId], int], machine: Machine) -> C
         return None
     (arg,) = n.args
     p = arg.source if type(arg) is Read else None
-    if type(p) is not Node or p.kind != "elem" or p.op != "multiply" or not all(type(a) is Read for a in p.args):
+    if type(p) is not Node or p.kind != "elem" or p.op != "multiply":
         return None
     operands = [a for a in p.args if type(a) is Read]
-    reads = tuple([o for a in operands for o in _sources(a)])
     wide = [a for a in n.axes if length(a) >= REREAD]
-    if all(a in o.axes for a in wide for o in operands):
+    if len(operands) < 2 or all(a in o.axes for a in wide for o in operands):
         return None
-    vector = vector_of(n.axes, n.reduced, operands, length, machine.lanes)
-    return None if vector is None else Contraction(vector, reads, n.reduced, length)
+    factors = [Factor(tuple([a for a in (*n.axes, *n.reduced) if a in o.axes]), o.straight) for o in operands]
+    vector = vector_of(n.axes, factors, _last(n), length, machine.lanes)
+    return None if vector is None else Contraction(vector, tuple([_source(o) for o in operands]), n.reduced, length)
 
 
-def _sources(r: Read) -> Iterable[Read]:
+def _source(r: Read) -> Read:
     """What an operand is made of, casts left out."""
-    while type(r.source) is Node and r.source.op == "cast" and len(r.source.users) == 1 and type(r.source.args[0]) is Read:
-        r = r.source.args[0].at(r.index)
-    yield r
+    while type(r.source) is Node and r.source.op == "cast" and len(r.source.users) == 1:
+        inner = r.source.args[0].at(r.index)
+        if type(inner) is not Read:
+            break
+        r = inner
+    return r
 
 
-def vector_of(
-    free: Sequence[AxisId], reduced: Sequence[AxisId], operands: Sequence[Read], length: Callable[[AxisId], int], lanes: int
-) -> AxisId | None:
-    """The free axis along which vectors of a contraction lie: filled well, moved along by one operand only, and without a window."""
+def _last(n: Node) -> AxisId | None:
+    """The last axis of what a value ends in, where that order is not the plan's to choose."""
+    for _ in range(LONGEST):
+        if n.result:
+            return n.axes[-1] if n.axes else None
+        after = [u for u in n.users if u.kind == "elem" and u.space == n.space]
+        if not after:
+            return None
+        n = after[0]
+    return None
 
-    def score(a: AxisId) -> tuple[float, float]:
-        n = length(a)
-        full = n / (-(-n // lanes) * lanes)
-        with_a = [r for r in operands if a in r.axes]
-        windows = sum([a not in r.straight for r in with_a])
-        shared = len(with_a) > 1
-        size = sum([math.prod([length(x) for x in r.axes]) for r in with_a])
-        return (full / (1 + 3 * windows) / (1 + shared), -size)
 
-    long = [a for a in free if length(a) > 1]
-    return max(long, key=lambda a: (*score(a), free.index(a))) if long else None
+# ---- plans ----------------------------------------------------------------------------------------------------------------
+
+
+def lay(plan: Plan, machine: Machine) -> Plan:
+    """Puts copies in panels before sums of products, and gives the buffers that the plan owns borders and rows."""
+    lengths: dict[AxisId, int | None] = {}
+
+    def length(a: AxisId) -> int | None:
+        if a not in lengths:
+            try:
+                lengths[a] = plan.length(a)
+            except LookupError:
+                lengths[a] = None
+        return lengths[a]
+
+    still = _still(plan)
+    Packer(plan, still, length, machine).pack()
+    borders = Borders(plan, still, length, machine)
+    borders.draw()
+    _rows(plan, borders.rigid, length, machine)
+    return plan
+
+
+def _still(plan: Plan) -> set[Buffer]:
+    """The buffers that no call changes."""
+    moved = {b for _, before, after in plan.state if before is not after for b in (before, after)}
+    found = {b for b in plan.buffers if b.home in ("constant", "state") and b not in moved}
+    found.update([b for step in plan.once for b in step.targets])
+    return found.difference([b for step in plan.steps for b in step.targets])
+
+
+def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None], machine: Machine) -> None:
+    """Rows of what sums of products read and write start at whole vectors, and do not fall onto each other in the cache."""
+    for kernel in plan.kernels:
+        for stage in kernel.stages:
+            if any(product_of(kernel, stage, c, length, machine) is not None for c in stage.combine):
+                for b in (*[r.source for r in stage.reads()], *[s.target for s in stage.to]):
+                    if type(b) is Buffer and b.home in ("arena", "once") and b not in rigid and len(b.dims) > 1:
+                        set_row(b, length, machine)
+
+
+def set_row(b: Buffer, length: Callable[[AxisId], int | None], machine: Machine) -> None:
+    a, div, mod = b.dims[-1]
+    n, size = length(a), b.dtype.bits // 8
+    if n is None or mod is not None or div != 1 or a in b.border:
+        return
+    lanes = machine.vector // size
+    row = -(-n // lanes) * lanes
+    row = n if row > WASTE * n else row
+    row = row + lanes if row * size % SETS == 0 else row
+    b.row = row if row > n else 0

@@ -26,7 +26,7 @@ def _size(plan: Plan, b: Buffer) -> None:
     except LookupError:
         b.home = "run" if b.home == "arena" else b.home
         return
-    shape[-1:] = [-(-n // b.pad) * b.pad for n in shape[-1:]]
+    shape[-1:] = [max(n, b.row) for n in shape[-1:]]
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     b.strides = tuple(strides)
     b.first = sum([s * b.border[a][0] for s, (a, _, _) in zip(strides, b.dims, strict=True) if a in b.border])
@@ -43,10 +43,14 @@ def last_uses(plan: Plan) -> dict[Buffer, int]:
     for a in plan.axes.values():  # what lengths need lives to the end
         for b in loaded(a):
             last[b] = end
-    for b in plan.buffers:  # and so do borders, and what outlasts the call
-        if b.border or b.home == "once":
-            last[b] = end
+    for b in (*lasting(plan), *[b for b in plan.buffers if b.home == "once"]):
+        last[b] = end
     return last
+
+
+def lasting(plan: Plan) -> list[Buffer]:
+    """Buffers whose borders are filled at the start: they share their places with nobody."""
+    return [b for step in plan.start for b in step.targets]
 
 
 def loaded(e: object) -> Iterable[Buffer]:
@@ -64,13 +68,14 @@ def _place(plan: Plan) -> None:
     last = last_uses(plan)
     top = {home: max([_end(b) for b in plan.buffers if b.home == home], default=0) for home in ("arena", "once")}
     live: list[tuple[int, int, Buffer]] = []
+    pinned = set(lasting(plan))
 
     def put(b: Buffer, at: int) -> None:
         b.offset = at
         top[b.home] = max(top[b.home], _end(b))
 
     for b in plan.buffers:  # these have their places for themselves
-        if b.offset is None and b.bytes is not None and (b.home == "once" or (b.home == "arena" and b.border)):
+        if b.offset is None and b.bytes is not None and (b.home == "once" or b in pinned):
             put(b, top[b.home])
             if b.home == "arena":
                 live.append((_end(b) - _size_of(b), _size_of(b), b))
@@ -113,7 +118,7 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     """
     if old.dims != new.dims or old.dtype.bits != new.dtype.bits or any(a not in old.axes for a, _ in kernel.loops):
         return False
-    if old.border or new.border or old.pad != new.pad:
+    if old.border or new.border or old.row != new.row:
         return False
     stored = [(k, s) for k, stage in enumerate(kernel.stages) for s in stage.to if s.target is new]
     if len(stored) != 1 or stored[0][1].guard or not _own(stored[0][1].index):

@@ -11,7 +11,7 @@ from ngraph.passes.hoist import hoist
 from ngraph.passes.specialise import specialise
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
-from ngraph.plan.layout import settle
+from ngraph.plan.layout import lay, settle
 from ngraph.plan.memory import lay_out, may_replace
 from ngraph.plan.nodes import Constant, Graph
 from ngraph.plan.price import Group, Machine
@@ -54,6 +54,7 @@ class _Planner:
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
         made.once = once
         made.token_out = None if g.token is None else self.buffers[g.token]
+        lay(made, self.machine)
         _in_place(made)
         return lay_out(made)
 
@@ -70,7 +71,8 @@ class _Planner:
             home = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
             if n.once and any(not u.once for u in n.users):
                 home = "once"
-            self.buffer(n, n.hint, n.axes, n.dtype, home)
+            axes = n.axes if n.chunk is None else (n.chunk, *[a for a in n.axes if a != n.chunk])
+            self.buffer(n, n.hint, axes, n.dtype, home)
         for _, r in group.outer:
             if type(r.source) is Constant and r.source not in self.buffers:
                 c = r.source

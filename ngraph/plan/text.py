@@ -4,7 +4,7 @@
     axis N = 4
     buffer %b0 x : float32[N] input
     buffer %b1 : float32[] output
-    buffer %b2 : float32[C // 16, 1 + H + 1, W, C % 16] arena fill -inf pad 16
+    buffer %b2 : float32[C // 16, 1 + H + 1, W, C % 16] arena fill -inf row 32
     kernel N by 1, H by 32  # sum at "net.py":7
     stage [] over [N] depth 0
     %0 : float32 = read %b0[N: Idx(N)]
@@ -96,7 +96,7 @@ class _PlanPrinter(_Printer):
         line += "" if b.value is None else f" = {self.array(b.value)}"
         line += "" if b.shares is None else f" shares {self.buffers[b.shares]}"
         line += f" fill {self.attr(b.fill, _NOWHERE)}" if b.border else ""
-        line += "" if b.pad == 1 else f" pad {b.pad}"
+        line += f" row {b.row}" if b.row else ""
         return line + ("" if b.offset is None else f" at {b.offset}")
 
     def kernel(self, k: Kernel) -> list[str]:
@@ -270,8 +270,8 @@ class _PlanParser(_Parser):
         made.border = border
         if self.accept("fill"):
             made.fill = self.attr()
-        if self.accept("pad"):
-            made.pad = self.integer()
+        if self.accept("row"):
+            made.row = self.integer()
         if self.accept("at"):
             made.offset = self.integer()
         return made

@@ -8,7 +8,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, PlanStep, Stage, stirred
-from ngraph.plan.memory import ALIGN, last_uses
+from ngraph.plan.memory import ALIGN, last_uses, lasting
 from ngraph.program.program import AxisId
 
 
@@ -18,6 +18,7 @@ def verify(plan: Plan) -> Plan:
     if plan.token_in is not None:
         filled.add(plan.token_in)
     steps = [("once ", k, s) for k, s in enumerate(plan.once)] + [("", k, s) for k, s in enumerate(plan.steps)]
+    edged: set[Buffer] = set()  # what has its border, and will be filled
     written = {before for _, before, after in plan.state if before is not after}
     complaint = next((c for s in plan.start if type(s) is Kernel for c in _kernel(plan, s, filled)), None)
     if complaint is not None:
@@ -29,7 +30,8 @@ def verify(plan: Plan) -> Plan:
         if complaint is not None:
             raise ProgramError(f"plan {plan.name}, {when}step {k}: {complaint}")
         made = step.targets
-        twice = [b.name for b in made if b in filled]
+        twice = [b.name for b in made if b in filled and b not in edged]
+        edged.update([b for b in made if b.border and b not in filled])
         if twice:
             raise ProgramError(f"plan {plan.name}, {when}step {k}: it fills {', '.join(twice)}, which was filled before")
         filled.update(made)
@@ -116,7 +118,7 @@ def _outside(what: str, exprs: Iterable[ExprLike], there: set[AxisId]) -> Iterat
 def _overlap(plan: Plan) -> str | None:
     """Two buffers that live at the same time share no byte of the arena, but where one takes the other's place in the step between."""
     last = last_uses(plan)
-    live: list[tuple[int, Buffer]] = [(last[b], b) for b in plan.buffers if b.home == "arena" and b.border and b.offset is not None]
+    live: list[tuple[int, Buffer]] = [(last[b], b) for b in lasting(plan) if b.offset is not None]
     for k, step in enumerate(plan.every):
         live = [x for x in live if x[0] >= k]
         for b in step.targets:

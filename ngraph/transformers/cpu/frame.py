@@ -137,7 +137,7 @@ class Bound:
     def full(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
         """How many places each dim of a buffer has, borders and padding included."""
         shape = [places(b, d, self.length(d[0], run)) for d in b.dims]
-        shape[-1:] = [-(-n // b.pad) * b.pad for n in shape[-1:]]
+        shape[-1:] = [max(n, b.row) for n in shape[-1:]]
         return tuple(shape)
 
     def shape(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:

@@ -1,0 +1,179 @@
+"""Borders: a guard of a read is dropped where the buffer holds the guard's fill around what it has."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds, dims_of, straight
+from ngraph.plan.panels import product_of
+from ngraph.plan.price import Machine
+from ngraph.program.program import AxisId
+
+WIDEST = 4  # places that a border may have at one end
+AGAIN = 16  # times that a stage must read a buffer of others for a copy with a border to pay
+Length = Callable[[AxisId], int | None]
+
+
+@dataclass
+class _Wish:
+    """What readers of a buffer want around it, those with one fill."""
+
+    fill: Any
+    weight: int = 0
+    border: dict[AxisId, tuple[int, int]] = field(default_factory=dict)
+    reads: list[tuple[Read, dict[ExprLike, None]]] = field(default_factory=list)
+
+
+class Borders:
+    """Finds what readers want, gives each buffer that the plan owns the heaviest wish, and fills it."""
+
+    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Machine):
+        self.plan, self.still, self.length, self.machine = plan, still, length, machine
+        calls = [s for s in plan.every if type(s) is not Kernel]
+        self.rigid = {b for s in calls for b in (*s.sources, *s.targets)} | {b for b in plan.buffers if b.shares is not None}
+
+    def draw(self) -> None:
+        self.copy()
+        wishes: dict[Buffer, dict[str, _Wish]] = {}
+        for kernel in [s for s in (*self.plan.once, *self.plan.steps) if type(s) is Kernel]:
+            own = set(kernel.targets)
+            for stage in kernel.stages:
+                for r in stage.reads():
+                    if type(r.source) is Buffer and r.source.home == "arena" and r.source not in own and r.source not in self.rigid:
+                        self.wish(wishes, kernel, stage, r)
+        made: list[Buffer] = []
+        for b, some in wishes.items():
+            best = max(some.values(), key=lambda w: w.weight)
+            b.border, b.fill = best.border, best.fill
+            for r, dropped in best.reads:
+                r.guard = tuple([g for g in r.guard if g not in dropped])
+            made.append(b)
+        self.fill(made)
+
+    def wish(self, wishes: dict[Buffer, dict[str, _Wish]], kernel: Kernel, stage: Stage, r: Read) -> None:
+        border, dropped = self.covered(r)
+        if dropped:
+            w = wishes.setdefault(r.source, {}).setdefault(repr(r.fill), _Wish(r.fill))
+            w.weight += self.work(kernel, stage)
+            w.reads.append((r, dropped))
+            for a, (low, high) in border.items():
+                old = w.border.get(a, (0, 0))
+                w.border[a] = (max(old[0], low), max(old[1], high))
+
+    def work(self, kernel: Kernel, stage: Stage) -> int:
+        axes = (*[a for a, b in kernel.loops if b == 1], *stage.free, *stage.reduced)
+        return math.prod([self.length(a) or 1 for a in axes])
+
+    def covered(self, r: Read) -> tuple[dict[AxisId, tuple[int, int]], dict[ExprLike, None]]:
+        """The border that a read wants, and the guards that it then has no need of."""
+        border: dict[AxisId, tuple[int, int]] = {}
+        dropped: dict[ExprLike, None] = {}
+        if any(div != 1 or mod is not None or self.length(a) is None for a, div, mod in r.source.dims):
+            return border, dropped
+        for a, e in r.index.items() if r.guard else ():
+            n, form = self.length(a), affine(e)
+            if form is None or n is None:
+                continue
+            low, high = bounds(e, self.length)
+            over = (max(0, -low), max(0, high - (n - 1)))
+            if max(over) > WIDEST:
+                continue
+            far = ({x: -k for x, k in form[0].items()}, n - 1 - form[1])
+            mine = [g for g in r.guard if affine(g) in (form, far)]
+            if mine:
+                border[a] = (int(over[0]), int(over[1]))
+                dropped |= dict.fromkeys(mine)
+        return border, dropped
+
+    # ---- copies of what the plan does not own
+    def copy(self) -> None:
+        """A copy with a border of what others own, in front of a stage that reads it with guards again and again."""
+        steps: list[PlanStep] = []
+        made: dict[Buffer, Buffer] = {}
+        for step in self.plan.steps:
+            for stage in step.stages if type(step) is Kernel else ():
+                for r in stage.reads():
+                    b = r.source
+                    mine = b.home == "input" or (b in self.still and b.home != "once")
+                    if not mine or type(step) is not Kernel or not self.covered(r)[1]:
+                        continue
+                    if self.work(step, stage) < AGAIN * math.prod([self.length(a) or 1 for a in b.axes]):
+                        continue
+                    if b not in made:
+                        axes = self.by_reader(step, stage, r)
+                        made[b] = Buffer(b.name, dims_of(axes), b.dtype, "arena")
+                        n = self.length(axes[0]) or 1
+                        loops = ((axes[0], 1),) if n > 1 else ()
+                        line = Line("read", (), b.dtype, {}, Read(b, straight(axes)))
+                        free = axes[len(loops) :]
+                        stage_ = Stage(free, (), (line,), (), (), (Store(0, made[b], straight(axes)),), len(loops))
+                        steps.append(Kernel(loops, (stage_,), step.origin))
+                    r.source = made[b]
+            steps.append(step)
+        self.plan.steps = tuple(steps)
+        self.plan.buffers += tuple(made.values())
+
+    def by_reader(self, kernel: Kernel, stage: Stage, r: Read) -> tuple[AxisId, ...]:
+        """The axes of what a stage reads, last the one that it sums, if that fills a vector."""
+        axes = r.source.axes
+        for c in stage.combine:
+            p = product_of(kernel, stage, c, self.length, self.machine)
+            own = {e.of: a for a, e in r.index.items() if type(e) is Idx} if p is not None else {}
+            long = [a for x, a in own.items() if p is not None and x in p.reduced and (self.length(a) or 0) >= self.machine.lanes]
+            if p is not None and p.vector not in r.axes and long:
+                last = max(long, key=lambda a: self.length(a) or 0)
+                return (*[a for a in axes if a != last], last)
+        return axes
+
+    # ---- filling
+    def fill(self, buffers: list[Buffer]) -> None:
+        """Borders of little memory are filled when an arena is made; others before each use, so that they can share their places."""
+        start: list[PlanStep] = []
+        first: dict[Buffer, PlanStep] = {}
+        total = 0
+        for b in buffers:
+            total += math.prod([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) * b.dtype.bits // 8
+            kernel = self.edges(b)
+            if total <= self.machine.l3:
+                start.append(kernel)
+            else:
+                first[b] = kernel
+        steps: list[PlanStep] = []
+        for step in self.plan.steps:
+            steps += [first.pop(b) for b in step.targets if b in first]
+            steps.append(step)
+        self.plan.start, self.plan.steps = tuple(start), tuple(steps)
+
+    def edges(self, b: Buffer) -> Kernel:
+        """Fills the border of a buffer: two slabs for each axis, which reach over the borders of the axes before."""
+        inside = [a for a in b.axes if a not in b.border and (self.length(a) or 0) > 1]
+        outer = inside[0] if len(inside) > 1 else None
+        stages: list[Stage] = []
+        whole: dict[AxisId, tuple[AxisId, ExprLike]] = {}
+        for a in [a for a in b.axes if a in b.border]:
+            low, high = b.border[a]
+            n = self.length(a) or 0
+            for wide, first in ((low, -low), (high, n)):
+                if wide:
+                    slab = self.axis(wide, (*b.axes, *[x for x, _ in whole.values()]))
+                    index: dict[AxisId, ExprLike] = {x: whole[x][1] if x in whole else Idx(x) for x in b.axes}
+                    index[a] = Idx(slab) + first
+                    free = [slab if x == a else whole[x][0] if x in whole else x for x in b.axes if x != outer]
+                    line = Line("number", (), b.dtype, {"value": b.fill})
+                    store = Store(0, b, index)
+                    stages.append(Stage(tuple(free), (), (line,), (), (), (store,), 0 if outer is None else 1))
+            ring = self.axis(low + n + high, (*b.axes, *[x for x, _ in whole.values()]))
+            whole[a] = (ring, Idx(ring) - low)
+        return Kernel(() if outer is None else ((outer, 1),), tuple(stages), ())
+
+    def axis(self, length: int, taken: Iterable[AxisId]) -> AxisId:
+        """An axis that the program has not."""
+        names = (AxisId("edge" if k == 1 else f"edge.{k}") for k in itertools.count(1))
+        made = next(a for a in names if self.plan.axes.get(a, length) == length and a not in taken)
+        self.plan.axes[made] = length
+        return made

@@ -1,0 +1,321 @@
+"""Copies of operands in panels, in front of the sums of products that read them again and again.
+
+A panel has `w` places of the vector axis side by side, row after row in the order in which the sum runs: `(v, w, None) k … (v, 1, w)`.
+What no call changes is copied once; what a turn alone uses is copied to a Local of the turn; all else by a kernel of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike
+from ngraph.plan.kernels import (
+    Buffer,
+    Combine,
+    Dim,
+    Kernel,
+    Line,
+    Load,
+    Local,
+    Plan,
+    PlanStep,
+    Read,
+    Stage,
+    Store,
+    affine,
+    moving,
+    straight,
+)
+from ngraph.plan.price import GRAIN, Machine
+from ngraph.program.program import AxisId
+
+FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
+AGAIN = 16  # times that an operand must be read for a copy in each call to pay
+PARTS = 4  # turns of a copy for each core
+Length = Callable[[AxisId], int | None]
+K = TypeVar("K")
+
+
+class Factor(NamedTuple):
+    """One side of a product: the axes along which it moves, and those of them at whose own index everything in it is read."""
+
+    axes: tuple[AxisId, ...]
+    straight: frozenset[AxisId]
+
+
+def vector_of(
+    free: Sequence[AxisId], factors: Sequence[Factor], last: AxisId | None, length: Callable[[AxisId], int], lanes: int
+) -> AxisId | None:
+    """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window; best the last of the result."""
+
+    def score(a: AxisId) -> tuple[float, float, int]:
+        n = length(a)
+        having = [f for f in factors if a in f.axes]
+        windows = sum([a not in f.straight for f in having])
+        good = n / (-(-n // lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1)) * (1.5 if a == last else 1)
+        return good, -sum([math.prod([length(x) for x in f.axes]) for f in having]), free.index(a)
+
+    return max([a for a in free if length(a) > 1], key=score, default=None)
+
+
+def panel_width(n: int, rows: int, machine: Machine) -> int:
+    """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best."""
+    lanes, need = machine.lanes, -(-n // machine.lanes)
+    if need <= 4:
+        return need * lanes
+
+    def waste(w: int) -> tuple[float, int]:
+        tile = max(1, (machine.registers - 4) // w)
+        height = -(-rows // -(-rows // tile))  # equal tiles
+        whole = -(-need // w) * w / need * -(-rows // height) * height / rows
+        return round(whole * (1 + 0.1 * (1 / w + 1 / height)), 3), -w
+
+    return min((2, 3, 4), key=waste) * lanes
+
+
+class Operand:
+    """A line of a stage as a factor: all that it is made of."""
+
+    def __init__(self, stage: Stage, line: int, space: Sequence[AxisId]):
+        self.line, self.dtype = line, stage.before[line].dtype
+        needed, todo = set[int](), [line]
+        while todo:
+            n = todo.pop()
+            if n not in needed:
+                needed.add(n)
+                todo += stage.before[n].args
+        self.lines = sorted(needed)
+        made = [stage.before[n] for n in self.lines]
+        exprs = [e for x in made for e in _exprs(x)]
+        self.reads = [x.read for x in made if x.read is not None]
+        along = {a for e in exprs for a in moving(e)}
+        self.axes = tuple([a for a in space if a in along])
+        self.straight = frozenset([a for a in self.axes if all(a in r.straight for r in self.reads if a in r.axes)])
+        self.movable = bool(self.reads) and not any(type(x) is Load for e in exprs for x in expr.leaves(e))
+        number = {n: k for k, n in enumerate(self.lines)}
+        self.copy = tuple([replace(x, args=tuple([number[a] for a in x.args])) for x in made])
+        self.key = tuple([_key(x) for x in self.copy])
+
+    @property
+    def factor(self) -> Factor:
+        return Factor(self.axes, self.straight)
+
+
+def _exprs(line: Line) -> Iterable[ExprLike]:
+    if line.read is not None:
+        yield from (*line.read.index.values(), *line.read.guard)
+    elif line.op in ("index", "guard"):
+        value = line.attrs[{"index": "value", "guard": "guard"}[line.op]]
+        yield from value if type(value) is tuple else (value,)
+
+
+def _key(x: Line) -> Any:
+    r = x.read
+    return x.op, x.args, x.dtype, repr(sorted(x.attrs.items())), r and (r.source, tuple(r.index.items()), r.guard, repr(r.fill))
+
+
+class Product(NamedTuple):
+    """A sum of products in a stage, and the axis along which its vectors lie."""
+
+    operands: tuple[Operand, Operand]
+    vector: AxisId
+    space: tuple[AxisId, ...]
+    inner: tuple[AxisId, ...]  # the axes of the stage
+    reduced: tuple[AxisId, ...]
+
+
+def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: Machine) -> Product | None:
+    """What an accumulator sums, if that is a product and all lengths are known."""
+    line = stage.before[c.line]
+    fixed = tuple([a for a, b in kernel.loops if b == 1])
+    inner = (*stage.free, *stage.reduced)
+    space = (*fixed, *inner)
+    if line.op != "multiply" or not stage.reduced or any(length(a) is None for a in space):
+        return None
+    operands = (Operand(stage, line.args[0], space), Operand(stage, line.args[1], space))
+    lasts = [s.target.dims[-1][0] for s in stage.to if s.line >= len(stage.before) and s.target.dims]
+    v = vector_of(stage.free, [o.factor for o in operands], lasts[0] if lasts else None, lambda a: length(a) or 0, machine.lanes)
+    return None if v is None else Product(operands, v, space, inner, stage.reduced)
+
+
+def stride(r: Read, a: AxisId, length: Length) -> float:
+    """How many elements apart two steps along an axis are; infinite where they are not evenly so."""
+    total: float = 0
+    step = 1
+    for axis, div, mod in reversed(r.source.dims):
+        form = affine(r.index[axis])
+        if form is None:
+            total += math.inf if a in set(moving(r.index[axis])) else 0
+        elif a in form[0]:
+            total += form[0][a] * step if div == 1 else 0
+        step *= _places(length(axis) or 0, div, mod)
+    return abs(total)
+
+
+def _places(n: int, div: int, mod: int | None) -> int:
+    n = -(-n // div)
+    return n if mod is None else min(n, mod)
+
+
+class Packer:
+    """Walks the kernels of a plan, and knows what has been copied."""
+
+    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Machine):
+        self.plan, self.still, self.length, self.machine = plan, still, length, machine
+        self.made: list[Buffer] = []
+        self.once: list[PlanStep] = []
+        self.copies: dict[Any, Buffer] = {}
+
+    def size(self, axes: Iterable[AxisId]) -> int:
+        return math.prod([self.length(a) or 0 for a in axes])
+
+    def pack(self) -> None:
+        steps: list[PlanStep] = []
+        for step in self.plan.steps:
+            steps += self.kernel(step) if type(step) is Kernel else [step]
+        self.plan.steps, self.plan.once = tuple(steps), (*self.plan.once, *self.once)
+        self.plan.buffers += tuple(self.made)
+
+    def kernel(self, kernel: Kernel) -> list[PlanStep]:
+        """The copies that a kernel wants before it, and the kernel."""
+        before: list[PlanStep] = []
+        stages: list[Stage] = []
+        own = {s.target for stage in kernel.stages for s in stage.to}
+        for stage in kernel.stages:
+            for k in range(len(stage.combine)):
+                for side in (0, 1):
+                    p = product_of(kernel, stage, stage.combine[k], self.length, self.machine)
+                    if p is not None and self.wants(p, p.operands[side]):
+                        stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
+            stages.append(stage)
+        return [*before, replace(kernel, stages=tuple(stages))]
+
+    def wants(self, p: Product, o: Operand) -> bool:
+        """Whether a copy of an operand pays: it is read often enough, or copied once, and now lies badly."""
+        if not o.movable or p.vector not in o.axes or not set(o.axes).intersection(p.reduced):
+            return False
+        once = self.still.issuperset([r.source for r in o.reads])
+        again = self.size([a for a in p.space if a not in o.axes])
+        having = [r for r in o.reads if p.vector in r.axes]
+        small = self.size(o.axes) <= 1.1 * max([self.size(r.source.axes) for r in having])
+        return small and (once or again >= AGAIN) and any(self.bad(p, r) for r in having)
+
+    def bad(self, p: Product, r: Read) -> bool:
+        """Whether vectors are not contiguous, or rows lie far apart."""
+        if stride(r, p.vector, self.length) != 1:
+            return True
+        rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, self.length))]
+        return min(rows, default=0) * r.source.dtype.bits // 8 >= FAR
+
+    def copied(
+        self, kernel: Kernel, stage: Stage, p: Product, o: Operand, own: set[Buffer], before: list[PlanStep], stages: list[Stage]
+    ) -> Stage:
+        """The stage, with an operand read from a copy."""
+        v, blocks = p.vector, dict(kernel.loops)
+        once = self.still.issuperset([r.source for r in o.reads])
+        inside = not once and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
+        axes = [a for a in o.axes if a in p.inner or not inside]
+        n = self.length(v) or 0
+        n = min(blocks.get(v, n), n) if inside else n
+        others = [a for a in p.inner if a in stage.free and a not in o.axes]
+        w = panel_width(n, min(blocks.get(others[-1], math.inf), self.length(others[-1]) or 1) if others else 1, self.machine)  # type: ignore[arg-type]
+        rows = self.order(p, o)
+        outer = [a for a in axes if a != v and a not in rows]
+        free = (*outer, *rows, v)
+        dims: tuple[Dim, ...] = tuple([(a, 1, None) for a in (*outer, *rows)])
+        dims = (*dims, (v, 1, None)) if n <= w else (*dims[: len(outer)], (v, w, None), *dims[len(outer) :], (v, 1, w))
+        at = straight(free)
+        if inside:
+            local = Local(f"p{len(stages)}", dims, o.dtype)
+            depth = max([k for k, (a, _) in enumerate(kernel.loops, 1) if a in o.axes], default=0)
+            if any(r.source in own for r in o.reads):
+                depth = max([depth, *[s.depth for s in stages if {t.target for t in s.to}.intersection([r.source for r in o.reads])]])
+            stages.append(Stage(free, (), o.copy, (), (), (Store(len(o.copy) - 1, local, at),), depth))
+            return _reading(stage, o.line, local, at)
+        key = (o.key, dims)
+        if key not in self.copies or not once:
+            target = self.copies[key] = Buffer(o.reads[0].source.name, dims, o.dtype, "once" if once else "arena")
+            self.made.append(target)
+            made = Stage(free, (), o.copy, (), (), (Store(len(o.copy) - 1, target, at),), 0)
+            loops = self.turns(free, v, w)
+            copy = Kernel(loops, (replace(made, depth=len(loops)),), kernel.origin)
+            (self.once if once else before).append(copy)
+            if once:
+                self.still.add(target)
+        return _reading(stage, o.line, self.copies[key], at)
+
+    def fits(self, kernel: Kernel, o: Operand) -> bool:
+        """Whether each turn has a part of an operand for itself, and that fits into the second cache."""
+        part = self.size(o.axes) * o.dtype.bits // 8
+        for a, b in kernel.loops:
+            n = self.length(a) or 0
+            if a not in o.axes:
+                return False
+            part = part * min(b, n) // n if n else 0
+        return bool(kernel.loops) and part <= self.machine.l2 // 2
+
+    def order(self, p: Product, o: Operand) -> list[AxisId]:
+        """The axes that are summed, in the order in which the other operand lies in memory."""
+        other = next(x for x in p.operands if x is not o) if p.operands[0].line != p.operands[1].line else o
+
+        def key(a: AxisId) -> float:
+            return max([stride(r, a, self.length) for r in other.reads], default=0.0)
+
+        return sorted([a for a in p.reduced if a in o.axes], key=key, reverse=True)
+
+    def turns(self, axes: Sequence[AxisId], v: AxisId, w: int) -> tuple[tuple[AxisId, int], ...]:
+        """Loops of a copy: whole panels, else parts of its longest axis."""
+        most = PARTS * self.machine.cores
+        if self.size(axes) < GRAIN * most:
+            return ()
+        n = self.length(v) or 0
+        longest = max([a for a in axes if a != v], key=lambda a: self.length(a) or 0, default=v)
+        a, step = (v, w) if n >= w * self.machine.cores else (longest, 1)
+        n = self.length(a) or 0
+        block = -(-n // (most * step)) * step
+        return ((a, block),) if 1 < block < n else ()
+
+
+def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]) -> Stage:
+    """The stage with one line read from a buffer, and without the lines that nobody needs then."""
+    before = list(stage.before)
+    before[line] = Line("read", (), before[line].dtype, {}, Read(source, {a: at[a] for a in source.axes}))
+    border = len(before)
+    todo = [c.line for c in stage.combine] + [s.line for s in stage.to if s.line < border]
+    for s in stage.to:
+        todo += [u for u in _used((*s.index.values(), *s.guard)) if u < border]
+    needed: set[int] = set()
+    while todo:
+        n = todo.pop()
+        if n not in needed:
+            needed.add(n)
+            todo += [*before[n].args, *_used(_exprs(before[n]))]
+    new = {n: k for k, n in enumerate(sorted(needed))}
+    new |= {n: n - border + len(needed) for n in range(border, border + len(stage.combine) + len(stage.after))}
+
+    def moved(e: Any) -> Any:
+        if type(e) is tuple:
+            return tuple([moved(x) for x in e])
+        return expr.substitute(e, lambda x: Load(new[x.of]) if type(x) is Load and type(x.of) is int else x)
+
+    def again(x: Line) -> Line:
+        r = x.read
+        read = r and Read(r.source, {a: moved(e) for a, e in r.index.items()}, moved(r.guard), r.fill)
+        attrs = {k: moved(a) for k, a in x.attrs.items()} if x.op in ("index", "guard") else x.attrs
+        return replace(x, args=tuple([new[n] for n in x.args]), read=read, attrs=attrs)
+
+    return replace(
+        stage,
+        before=tuple([again(x) for n, x in enumerate(before) if n in needed]),
+        combine=tuple([replace(c, line=new[c.line]) for c in stage.combine]),
+        after=tuple([again(x) for x in stage.after]),
+        to=tuple([replace(s, line=new[s.line], index={a: moved(e) for a, e in s.index.items()}, guard=moved(s.guard)) for s in stage.to]),
+    )
+
+
+def _used(exprs: Iterable[ExprLike]) -> list[int]:
+    return [x.of for e in exprs for x in expr.leaves(e) if type(x) is Load and type(x.of) is int]

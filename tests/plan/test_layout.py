@@ -1,0 +1,226 @@
+"""Where values lie: borders instead of guards, copies in panels, once-steps, orders by readers; and that results stay what they are."""
+
+import numpy as np
+import pytest
+from plan_programs import arrays_for, axis, hole, program
+
+import ngraph as ng
+from ngraph.plan import Kernel, Local, Machine, arrays, interpret, parse, plan, text, verify
+from ngraph.plan.kernels import Buffer, dims_of
+from ngraph.plan.layout import set_row
+from ngraph.plan.panels import panel_width
+from ngraph.program import interpret as oracle
+
+N, C, H, W = axis(2, "N"), axis(16, "C"), axis(9, "H"), axis(10, "W")
+
+
+def weights(*axes, seed=0):
+    draw = np.random.default_rng(seed)
+    return ng.variable(list(axes), initial_value=draw.normal(size=[len(a) for a in axes]) * 0.1)
+
+
+def conv(x, k, size=3, **options):
+    """A convolution over the last two axes of N, C, rows, columns, with weights of its own."""
+    r, s = axis(size, "R"), axis(size, "S")
+    return ng.conv(x, weights(k, x.axes[1], r, s), {x.axes[2]: r, x.axes[3]: s}, **options)
+
+
+def planned(results, *holes, machine=None, **limits):
+    """The plan, once it was verified, printed, parsed and held against the oracle."""
+    p = program(results, *holes)
+    made = verify(plan(p, machine=machine))
+    shown = text(made)
+    again = verify(parse(shown, arrays(made)))
+    assert text(again) == shown
+    inputs, state = arrays_for(p)
+    state = {name: (0.1 * a).astype(a.dtype) if a.dtype.kind == "f" else a for name, a in state.items()}
+    expected, after = oracle.interpret(p, inputs, dict(state))
+    for m in (made, again):
+        got, now = interpret(m, inputs, dict(state))
+        for a, b in zip([*got, *[now[k] for k in after]], [*expected, *after.values()], strict=True):
+            assert a.dtype == b.dtype and a.shape == b.shape
+            np.testing.assert_allclose(a, b, **{"rtol": 1e-4, "atol": 1e-4, **limits})
+    return made
+
+
+def reads(steps):
+    return [r for s in steps if isinstance(s, Kernel) for stage in s.stages for r in stage.reads()]
+
+
+def guards(made):
+    return [r for r in reads(made.steps) if r.guard]
+
+
+LAYERS = {
+    "plain": {"padding": 1},
+    "stride": {"padding": 1, "stride": 2},
+    "dilation": {"padding": 2, "dilation": 2},
+    "wide": {"padding": 3, "size": 7},
+    "uneven": {"padding": 0},
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_convolutions_read_borders_and_panels(layer):
+    x = hole(N, C, H, W)
+    y = ng.relu(conv(x, axis(32, "K"), padding=1))
+    made = planned([conv(y, axis(24, "L"), **LAYERS[layer])], x)
+    assert not guards(made)
+    inner = [b for b in made.buffers if b.home == "arena" and b.border]
+    assert inner and all(b.dims[-1][0] in ("C", "K") for b in inner)
+    packed = [b for b in made.buffers if b.home == "once"]
+    assert {b.dims[-1][0] for b in packed} == {"K", "L"} and len(made.once) == 2
+    assert made.kept >= sum(b.bytes for b in packed)
+
+
+def test_channels_are_last_in_between():
+    x = hole(N, C, H, W)
+    made = planned([conv(ng.relu(conv(x, axis(32, "K"), padding=1)), axis(24, "L"), padding=1)], x)
+    (between,) = [b for b in made.buffers if b.home == "arena" and "K" in b.axes]
+    assert between.dims[-1][0] == "K" and set(between.border) == {a for a in between.axes if a[0] in "HW"}
+    assert [b.axes for b in made.outputs] == [("N", "L", "H", "W")]  # as the caller asked
+
+
+def test_depthwise_and_transposed():
+    x = hole(N, C, H, W)
+    r, s = axis(3, "R"), axis(3, "S")
+    y = ng.relu(conv(x, axis(24, "G"), padding=1))
+    c = y.axes[1]
+    z = ng.conv(y, weights(c, r, s), {y.axes[2]: r, y.axes[3]: s}, padding=1, groups=c)
+    planned([z], x)
+    back = ng.deriv(ng.sum(z * z, out_axes=()), x)
+    planned([back], x, rtol=2e-4, atol=2e-4)
+
+
+def test_gradients_of_strided_convolutions():
+    x = hole(N, C, H, W)
+    w = weights(axis(32, "K"), C, axis(3, "R"), axis(3, "S"))
+    k, _, r, s = w.axes
+    y = ng.relu(ng.conv(x, w, {H: r, W: s}, stride=2, padding=1))
+    loss = ng.sum(y * y, out_axes=())
+    planned([loss, ng.assign(w, w - 0.001 * ng.deriv(loss, w))], x, rtol=2e-3, atol=2e-3)
+    planned([ng.deriv(loss, x)], x, rtol=2e-3, atol=2e-3)
+
+
+def test_one_dimension_and_three():
+    for names in (["T"], ["A", "B", "D"]):
+        places = [axis(4 + k, name) for k, name in enumerate(names)]
+        x = hole(axis(1, "N"), C, *places)
+        y = x
+        for k in (32, 16):
+            taps = [axis(3, f"R{a.name}") for a in y.axes[2:]]
+            w = weights(axis(k, f"K{k}"), y.axes[1], *taps)
+            y = ng.relu(ng.conv(y, w, dict(zip(y.axes[2:], taps, strict=True)), padding=1))
+        made = planned([y], x)
+        assert any(set(b.border) == set(made.inputs[0].axes[2:]) for b in made.buffers)
+
+
+def test_one_buffer_has_one_fill():
+    x = hole(N, C, H, W)
+    y = conv(x, axis(32, "K"), padding=1)
+    pooled = ng.max_pool(y, dict.fromkeys(y.axes[2:], 3), stride=2, padding=1)
+    made = planned([conv(y, axis(64, "L"), padding=1), pooled], x)
+    (between,) = [b for b in made.buffers if b.home == "arena" and b.axes[-1] == "K"]
+    assert between.fill == 0 and [r.fill for r in guards(made)] == [-np.inf]
+
+
+def test_max_pooling_reads_a_border_of_its_own_fill():
+    c, h, w = axis(64, "C"), axis(56, "H"), axis(56, "W")
+    x = hole(axis(1, "N"), c, h, w)
+    y = ng.relu(conv(x, axis(64, "K"), padding=1))
+    made = verify(plan(program([ng.max_pool(y, dict.fromkeys(y.axes[2:], 3), stride=2, padding=1)], x)))
+    assert not guards(made) and any(b.fill == -np.inf for b in made.buffers if b.border)
+
+
+def test_borders_last_from_call_to_call():
+    x = hole(N, C, H, W)
+    y = x
+    for k in range(4):
+        y = ng.relu(conv(y, axis(16, f"K{k}"), padding=1))
+    made = planned([y], x, rtol=1e-3, atol=1e-3)
+    inner = [b for b in made.buffers if b.border]
+    assert len(inner) == 4 and len(made.start) == 4
+    taken = sorted((b.offset, b.offset + b.bytes) for b in made.buffers if b.home == "arena")
+    for b in inner:  # nobody lies on it, at any time
+        assert sum(low < b.offset + b.bytes and b.offset < high for low, high in taken) == 1
+
+
+def test_borders_of_much_memory_are_filled_in_the_call():
+    x = hole(N, C, H, W)
+    y = x
+    for k in range(6):
+        y = ng.relu(conv(y, axis(16, f"K{k}"), padding=1))
+    few, many = (planned([y], x, machine=Machine(l3=size), rtol=1e-3, atol=1e-3) for size in (0, 1 << 24))
+    assert not few.start and few.arena < many.arena
+
+
+def test_what_no_call_changes_is_computed_once():
+    x, g, v = hole(N, H), weights(H), ng.variable([H], initial_value=np.linspace(0.5, 2, len(H)))
+    made = planned([x * (g / ng.sqrt(v + 1e-5))], x)
+    assert len(made.once) == 1 and len(made.steps) == 1
+    (kernel,) = made.steps
+    assert not any(line.op in ("sqrt", "divide") for s in kernel.stages for _, line in s.lines())
+
+
+def test_state_that_a_call_writes_is_not_once():
+    x, w = hole(N, H), weights(H)
+    scale = 1 / ng.sqrt(w * w + 1)
+    assert planned([x * scale], x).once
+    assert not planned([x * scale, ng.assign(w, w * 0.5)], x).once
+
+
+def test_weights_are_packed_once_and_by_a_kernel_where_they_change():
+    k, o, n = axis(300, "K"), axis(700, "O"), axis(40, "N")
+    x, w = hole(n, k), weights(k, o)
+    made = planned([ng.dot(x, w)], x, rtol=1e-4, atol=1e-4)
+    (packed,) = [b for b in made.buffers if b.home == "once"]
+    width = packed.dims[-1][2]
+    assert packed.dims == (("O", width, None), ("K", 1, None), ("O", 1, width)) and width % 16 == 0
+    assert len(made.steps) == 1
+    again = planned([ng.dot(x, w), ng.assign(w, w * 0.5)], x, rtol=1e-4, atol=1e-4)
+    assert not again.once and again.kept == 0
+    stores = [t.target for s in again.steps for stage in s.stages for t in stage.to]
+    assert any(b.home in ("arena", "local") and set(b.axes) == {"K", "O"} and b.dims[-1][0] == "O" for b in stores)
+
+
+def test_attention_packs_in_its_turns():
+    q, k, v = (axis(n, name) for n, name in ((64, "Q"), (64, "K"), (32, "V")))
+    d, heads = axis(32, "D"), axis(8, "E")
+    x, y, z = hole(heads, q, d), hole(heads, k, d), hole(heads, k, v)
+    scores = ng.contract(x, y, over=[d]) * 0.25
+    made = planned([ng.contract(ng.softmax(scores, [k]), z, over=[k])], x, y, z, rtol=1e-4, atol=1e-4)
+    (kernel,) = made.steps
+    panels = [s for s in kernel.stages if all(isinstance(t.target, Local) for t in s.to) and len(s.before) == 1]
+    assert panels and all(0 < s.depth <= len(kernel.loops) for s in panels)
+
+
+def test_odd_lengths_and_types():
+    k, o, n = axis(67, "K"), axis(203, "O"), axis(33, "N")
+    for dtype in (np.float64, np.int32, "bfloat16"):
+        x = hole(n, k, dtype=dtype)
+        w = ng.variable([k, o], initial_value=np.arange(67 * 203).reshape(67, 203) % 7 - 3, dtype=dtype)
+        planned([ng.dot(x, w)], x)
+
+
+def test_rows_start_at_vectors():
+    c, o = axis(64, "C"), axis(60, "O")
+    x = hole(N, c)
+    made = planned([ng.dot(x, weights(o, c))], x)
+    (packed,) = [b for b in made.buffers if b.home == "once"]
+    assert packed.axes == ("C", "O") and packed.strides == (64, 1)
+
+
+@pytest.mark.parametrize(("length", "row"), [(100, 112), (1024, 1040), (512, 528), (256, 0), (5, 0), (3072, 3088)])
+def test_rows_do_not_fall_onto_each_other(length, row):
+    b = Buffer("b", dims_of(("A", "B")), ng.float32, "arena")
+    set_row(b, lambda a: length, Machine())
+    assert b.row == row
+
+
+@pytest.mark.parametrize(("n", "rows"), [(64, 56), (128, 14), (784, 128), (650, 20), (2048, 7), (48, 49), (1000, 1)])
+@pytest.mark.parametrize("machine", [Machine(), Machine(vector=32, registers=16), Machine(vector=16, registers=16)])
+def test_panels_divide_and_fit_registers(n, rows, machine):
+    w = panel_width(n, rows, machine)
+    lanes = machine.lanes
+    assert w % lanes == 0 and w // lanes <= 4
+    assert -(-n // w) * w <= 1.2 * -(-n // lanes) * lanes
