@@ -5,7 +5,7 @@ So slices are addresses that move, carries need no conversion from trip to trip,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ngraph.op_graph.op import Origin, TensorType
@@ -14,34 +14,68 @@ from ngraph.program.program import AxisId, Program, Step, Value
 Order = tuple[AxisId, ...]
 
 
-def arranged(step: Step) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
-    """Attributes with bodies that agree on orders; the orders in which the step's inputs and, None for any, its results have to lie."""
+def arranged(step: Step, lies: Callable[[Value], Order | None]) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
+    """Attributes with bodies that agree on orders; the orders in which the step's inputs and, None for any, its results have to lie.
+
+    lies   the order in which a value lies already, if that is settled
+    """
     if step.op not in ARRANGE:
         return step.attrs, [v.axes for v in step.inputs], [None] * len(step.results)
-    return ARRANGE[step.op](step)
+    return ARRANGE[step.op](step, lies)
 
 
 def _orders(values: Sequence[Value]) -> list[Order]:
     return [v.axes for v in values]
 
 
-def _scan(step: Step) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
+def _scan(step: Step, lies: Callable[[Value], Order | None]) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
+    """Slices and constants lie as they do outside, where that is settled; what has no order yet follows those that have."""
     body, axis, carries = step.attrs["body"], step.attrs["axis"], step.attrs["carries"]
     orders = _orders(body.inputs)
-    after = [*orders[:carries], *_orders(body.outputs[carries:])]
+    sliced = range(carries, carries + step.attrs["xs"])
+    settled = list(orders[:carries])
+    for k in range(carries, len(orders)):
+        there = lies(step.inputs[k])
+        if there is not None and (k not in sliced or there[:1] == (axis,)):
+            orders[k] = there[1:] if k in sliced else there
+            settled.append(orders[k])
+    rank = ranked([*settled, *orders])
+    for k in sliced:
+        if not any(o is orders[k] for o in settled):
+            orders[k] = tuple(sorted(orders[k], key=rank.index))
+    stacked = _orders(body.outputs[carries:])
+    rank = ranked([rank, *stacked])
+    after = [*orders[:carries], *[tuple(sorted(o, key=rank.index)) for o in stacked]]
     body = in_order(body, orders, after, step.origin, carries)
-    given = [(axis, *a) if carries <= k < carries + step.attrs["xs"] else a for k, a in enumerate(orders)]
-    return {**step.attrs, "body": body}, given, [a if k < carries else (axis, *a) for k, a in enumerate(after)]
+    given = [(axis, *o) if k in sliced else o for k, o in enumerate(orders)]
+    return {**step.attrs, "body": body}, given, [o if k < carries else (axis, *o) for k, o in enumerate(after)]
 
 
-def _while(step: Step) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
+def ranked(orders: Sequence[Sequence[AxisId]]) -> list[AxisId]:
+    """All axes in one order that agrees with the first of these, and with the others as far as it can: each axis behind its neighbour."""
+    rank: list[AxisId] = []
+    agree = [o for o in orders if len(o) > 1]
+    for strict in (True, False):  # those that contradict come last
+        for order in agree if strict else orders:
+            places = [rank.index(a) for a in order if a in rank]
+            if strict and places != sorted(places):
+                continue
+            at = 0
+            for a in order:
+                if a not in rank:
+                    rank.insert(at, a)
+                at = rank.index(a) + 1
+    return rank
+
+
+def _while(step: Step, lies: Callable[[Value], Order | None]) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
     body, cond, carries = step.attrs["body"], step.attrs["cond"], step.attrs["carries"]
     orders = _orders(body.inputs)
     body = in_order(body, orders, orders[:carries], step.origin)
     return {**step.attrs, "body": body, "cond": in_order(cond, orders, [()], step.origin)}, orders, list(orders[:carries])
 
 
-def _cond(step: Step) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
+def _cond(step: Step, lies: Callable[[Value], Order | None]) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
     then, other = step.attrs["then"], step.attrs["else"]
     orders, after = _orders(then.inputs), _orders(then.outputs)
     bodies = {"then": in_order(then, orders, after, step.origin), "else": in_order(other, orders, after, step.origin)}
