@@ -128,7 +128,8 @@ class ReadersWriter:
         if self.writer == me:
             return False
         cut = bool(self._taken)
-        self._start({me: self._readers[me]} if me in self._readers else {})
+        own = self._readers.get(me)  # which a writer may have taken, who is gone
+        self._start({me: own} if own is not None and own._is_owned() else {})
         return cut
 
 
