@@ -219,8 +219,48 @@ for _m, _n, _k in (
 
 
 @case
+def gemm_nt() -> Case:
+    i, j, l = axes(I=128, J=768, L=768)
+    x, w = hole(i, l), hole(j, l)
+    return Case([ng.dot(x, w)], [x, w], 2.0 * 128 * 768 * 768, {"torch": lambda x, w: torch.matmul(x, w.T)})
+
+
+@case
+def gemm_tn() -> Case:
+    i, j, l = axes(I=784, J=112, L=128)
+    x, w = hole(l, i), hole(l, j)
+    return Case([ng.dot(x, w)], [x, w], 2.0 * 784 * 112 * 128, {"torch": lambda x, w: torch.matmul(x.T, w)})
+
+
+@case
+def gemm_tt() -> Case:
+    i, j, l = axes(I=128, J=768, L=768)
+    x, w = hole(l, i), hole(j, l)
+    return Case([ng.dot(x, w)], [x, w], 2.0 * 128 * 768 * 768, {"torch": lambda x, w: torch.matmul(x.T, w.T)})
+
+
+@case
+def attention() -> Case:
+    q, k, d, heads = axes(Q=128, K=128, D=64, E=12)
+    v = ng.make_axis(64, name="V")
+    x, y, z = hole(heads, q, d), hole(heads, k, d), hole(heads, k, v)
+    scores = ng.sum(x * y, reduction_axes=[d]) * 0.125
+    return Case(
+        [ng.sum(ng.softmax(scores, normalization_axes=[k]) * z, reduction_axes=[k])],
+        [x, y, z],
+        4.0 * 12 * 128 * 128 * 64,
+        {"torch": lambda x, y, z: torch.softmax(x @ y.transpose(1, 2) * 0.125, 2) @ z},
+    )
+
+
+@case
 def gemv() -> Case:
     return gemm(1, 4096, 1024)
+
+
+@case
+def gemv_panels64() -> Case:
+    return gemm(1, 8192, 4096, 64)
 
 
 def conv(c: int, k: int, size: int, window: int, stride: int = 1, n: int = 1, width: int = 32, blocked: bool = True) -> Case:

@@ -8,6 +8,7 @@ aligned to 64 bytes. The text names nothing of the user's, so that kernels that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from ngraph.targets import Target
 
 STACK = 32 << 10  # bytes of Locals that lie on the stack; more lie in the thread's scratch
 ALIGN = 64
+MANY = 16  # turns from which on the next one is fetched ahead
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class KernelText:
         self.counters: dict[AxisId, Dim] = {}  # one for each loop: its index is the number of the block
         self.at: dict[Dim, Whole] = {}  # where the turn stands
         self.scratch: ExprLike = 0
+        self.many = False  # turns
+        self.touched: set[Buffer] = set()
         self.notes: list[str] = []
 
     def code(self) -> KernelCode:
@@ -77,6 +81,8 @@ class KernelText:
             counts.append(apply(self.w, "//", plus(self.w, n, b - 1), b, small=type(n) is int))
             most = counts[-1] if type(counts[-1]) is int else None
             self.counters[a] = Dim(counts[-1], most)
+        known = [n for n in counts if isinstance(n, int)]
+        self.many = len(self.kernel.stages) > 1 and bool(counts) and len(known) == len(counts) and math.prod(known) >= MANY
         for outside in self.buffers:
             self.pointer(outside)
         self.w.loop(self.first, Value(last, dtypes.int64), 1, [], lambda t: self.turn(t, counts))
@@ -144,6 +150,11 @@ class KernelText:
     def nothing(self) -> str:
         """An address from which anything may be loaded."""
         return self.w.table([0] * ALIGN, dtypes.uint8)
+
+    def streams(self, b: Buffer) -> bool:
+        """Whether this kernel is the first to bring a buffer from memory, piece by piece with its turns."""
+        large = b.bytes is not None and b.bytes > 2 * self.target.l2
+        return large and self.many and b not in self.touched
 
     def strides(self, b: Buffer) -> tuple[Whole, ...]:
         """Elements from one place to the next along each dim."""

@@ -43,7 +43,7 @@ FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
 class Access:
     """One read or store: an address that moves with loops, what else is added to it, and where it is allowed."""
 
-    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps", "room")
+    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps", "room", "ahead")
 
     def __init__(self, source: Buffer, pointer: str, guard: tuple[ExprLike, ...], fill: Any):
         self.source, self.dtype, self.pointer, self.guard, self.fill = source, source.dtype, pointer, guard, fill
@@ -51,6 +51,7 @@ class Access:
         self.const = 0
         self.rest: list[tuple[Whole, ExprLike]] = []  # (elements, times what)
         self.deps: frozenset[Dim] = frozenset()
+        self.ahead = 0  # elements to the same place in the next turn, where that is worth a prefetch
         self.room: int | None = None  # elements of the buffer behind the last one that it reaches, where that is known
 
 
@@ -90,6 +91,8 @@ class Nest:
         self.fused: dict[int, int] = {}
         self._look()
         self.plan = self._schedule()
+        self.streamed = {a for a in self.reads.values() if a.ahead and a.deps >= self.dims}
+        kernel.touched.update([a.source for a in self.reads.values()])
         self.lanes, self.vec, self.tile, self.across = self.plan.lanes, self.plan.vector, self.plan.tile, self.plan.across
 
     # ---- what there is
@@ -221,6 +224,9 @@ class Nest:
             else:
                 made.coef[d] = c
         made.pointer = w.at(made.pointer, base, b.dtype)
+        if kernel.streams(b):
+            step = total.coef.get(kernel.counters[kernel.kernel.loops[-1][0]], 0)
+            made.ahead = step if isinstance(step, int) else 0
         high = extremes(total)[1]
         if b.bytes is not None and not made.rest and high < math.inf:
             made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
@@ -716,6 +722,8 @@ class Nest:
         if apart is None and self.vec not in a.coef:
             apart = constant(0, dtypes.int64, self.lanes)  # one element, for some lanes
         x = w.load(at, a.dtype, self.lanes, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
+        if a.ahead and apart is None and a in self.streamed:
+            w.prefetch(w.at(at, a.ahead, a.dtype))
         if holds is None or fill is None:
             return x
         return w.select(w.splat(holds, self.lanes), x, w.splat(fill, self.lanes))

@@ -109,8 +109,8 @@ def _candidates(view: View[D], m: Machine) -> Iterator[Schedule[D]]:
             seconds += rows
         for s in seconds:
             most = vectors if s is None else size(view, s)
-            wide = COLUMNS if not view.sums or s is not None or v in view.reduced else m.registers // 2
-            for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16) if k <= min(most, wide)]:
+            wide = COLUMNS if not view.sums or s is not None or v in view.reduced else m.registers - SPARE
+            for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28) if k <= min(most, wide)]:
                 if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= SHORT else (1, 2)):
                     continue
                 yield Schedule(lanes, v, None, s, 1, columns)
