@@ -46,7 +46,8 @@ from ngraph.frontends.neon import (
 
 NAMES = """
 Layer Preprocess Linear Bias Affine Activation Convolution Deconvolution ConvBase DeconvBase make_conv Pooling BatchNorm Dropout
-LookupTable Recurrent BiRNN LSTM RNNCell BaseRNNCell unroll Rectlin Rectlinclip Identity Explin Normalizer Softmax Tanh Logistic GaussianInit UniformInit
+LookupTable Recurrent BiRNN LSTM RNNCell BaseRNNCell unroll
+Rectlin Rectlinclip Identity Explin Normalizer Softmax Tanh Logistic GaussianInit UniformInit
 ConstantInit GlorotInit XavierInit KaimingInit GradientDescentMomentum RMSProp Adam Adagrad clip_gradient_norm clip_gradient_value
 clip_weight_value Sequential Parallel ResidualModule Container make_bound_computation BoundComputation ComputationalGraph SubGraph scope_ops
 CallbackPhase Callback TrainCostCallback TrainLoggerCallback LossCallback ProgressCallback RunTimerCallback CallbackContainer

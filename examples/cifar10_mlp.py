@@ -1,0 +1,41 @@
+"""CIFAR-10 with one hidden layer of 200 units, as neon's example of 2016 had it.
+
+    python examples/cifar10_mlp.py [--quick] [--help]
+
+Without CIFAR-10 in its folder it takes made-up pictures of the same shape, and says so.
+"""
+
+from example import cifar10, fell, flags
+
+import ngraph as ng
+from ngraph.frontends.neon import (
+    Accuracy,
+    Affine,
+    ArrayIterator,
+    CrossEntropyBinary,
+    GradientDescentMomentum,
+    Logistic,
+    Preprocess,
+    Rectlin,
+    Sequential,
+    Trainer,
+    UniformInit,
+    ax,
+)
+
+args = flags(__doc__, num_iterations=2000).parse_args()
+train, valid = cifar10()
+ax.Y.length = 10
+init = UniformInit(-0.1, 0.1)
+model = Sequential(
+    [
+        Preprocess(lambda x: ng.cast(x, ng.float32) / 255),
+        Affine(init, nout=200, activation=Rectlin()),
+        Affine(init, axes=[ax.Y], activation=Logistic()),
+    ]
+)
+trainer = Trainer(model, GradientDescentMomentum(0.1, 0.9), CrossEntropyBinary(), [Accuracy()], folder="out/cifar10_mlp")
+steps = 60 if args.quick else args.num_iterations
+print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 500, last="short"), steps=steps))
+if args.quick:
+    fell(trainer.record["cost/train"], 1.3)
