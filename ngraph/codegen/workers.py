@@ -19,7 +19,7 @@ from importlib.machinery import PathFinder
 from ngraph.codegen import worker
 from ngraph.targets import Target, host
 
-MUCH = 200_000  # characters of IR that one process compiles in about half a second
+MUCH = 400_000  # characters of IR that one process compiles in 0.1 to 0.5 seconds; to load LLVM takes one 0.2
 AHEAD = 2  # requests that a process holds at most, so that it never waits for the next
 MOST = 16  # processes; each takes 80 MB
 
@@ -44,6 +44,8 @@ class _Process:
     """One of them, with the texts that it has been given, and their numbers."""
 
     def __init__(self) -> None:
+        if "python" not in os.path.basename(sys.executable or "").lower():
+            raise OSError(f"{sys.executable or 'nothing'} is no Python that could be started")  # Python inside of another program
         folder = os.path.dirname(llvm_folder())
         command = [sys.executable, "-I", "-S", worker.__file__, folder]
         self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)

@@ -45,7 +45,7 @@ HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its 
 KINDS = ("objects", "plans", "machines")
 NEW = ".new"  # a file that is being written
 LIMIT = 1 << 30  # bytes in the folder
-IN_PROCESS = 64 << 20  # bytes of objects kept in this process
+IN_PROCESS = 64 << 20  # bytes kept in this process
 PATIENCE = 2.0  # seconds to wait for another process's lock; what cannot be written is not
 SOURCES = ("op_graph", "program", "passes", "plan", "targets", "codegen", "runtime", "transformers")  # rooms that decide what a plan is
 _ENTRY = re.compile(rf"[0-9a-f]{{64}}(?:{re.escape(NEW)})?")
@@ -149,7 +149,7 @@ class _Dump(pickle.Pickler):
         self.refs = canonical.refs
         self.state = {s.name: _Of("state", k) for k, s in enumerate(program.state_in)}
         self.values = {hint: _Of("value", k) for k, hint in reversed(list(enumerate(canonical.hints))) if hint}
-        self.arrays = {ref.name: _Of("name", k) for ref, k in self.refs.items()}
+        self.arrays = {ref.name: _Of("name", k) for ref, k in self.refs.items() if ref.name}
         self.origins: dict[Origin, tuple[int, int]] = {}
         for k, s in enumerate(canonical.steps):
             for j, o in enumerate(s.origin):
@@ -286,7 +286,8 @@ class Folder:
             if data[: HEAD.size] != _head(key, content) or owner not in (os.geteuid(), 0):
                 self._drop(path)
                 return None
-            os.utime(path)  # the time of its last use
+            with contextlib.suppress(OSError):  # a folder that cannot be written can be read
+                os.utime(path)  # the time of its last use
             return content
         except OSError:
             return None
@@ -415,7 +416,7 @@ class Cache:
 
     def __init__(self, folder: str, limit: int = LIMIT):
         self.folder = Folder(folder, limit) if folder else None
-        self.here: dict[bytes, bytes] = {}  # objects of this process
+        self.here: dict[bytes, bytes] = {}  # what this process has met
         self.size = 0
         if self.folder is not None:
             atexit.register(self.folder.tell)
@@ -459,11 +460,11 @@ class Cache:
         """The key of the object of a text."""
         return digest(compiler(), *[s.encode() for s in (target.triple, target.cpu, target.features, text)])
 
-    def find(self, key: bytes) -> bytes | None:
-        """An object that is known, of this process or from disk."""
+    def find(self, key: bytes, kind: str = "objects") -> bytes | None:
+        """What is known of a kind, from this process or from disk."""
         found = self.here.get(key)
         if found is None and self.folder is not None:
-            found = self.folder.get("objects", key)
+            found = self.folder.get(kind, key)
             if found is not None:
                 self._keep(key, found)
         return found
@@ -478,20 +479,23 @@ class Cache:
         It is that of an earlier program of the same meaning, whatever its names, origins and large arrays were: those are then this
         program's. `facts` is what else decides, by its `repr`: lengths, target, machine, settings.
         """
-        if self.folder is None:
-            return make()
         canonical = _Canonical()
         text = canonical.program(program)
         key = digest(compiler(), sources(), text.encode(), repr(facts).encode())
-        found = self.folder.get("plans", key)
+        found = self.find(key, "plans")
         if found is not None:
             try:
                 return _loaded(found, canonical, program)
             except Exception:  # whatever pickle says of what it cannot read
-                self.folder.drop("plans", key)
+                self.here.pop(key, None)
+                if self.folder is not None:
+                    self.folder.drop("plans", key)
         made = make()
         with contextlib.suppress(pickle.PicklingError):
-            self.folder.put("plans", {key: _dumped(made, canonical, program)})
+            data = _dumped(made, canonical, program)
+            self._keep(key, data)
+            if self.folder is not None:
+                self.folder.put("plans", {key: data})
         return made
 
 

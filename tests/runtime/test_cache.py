@@ -99,6 +99,23 @@ def test_a_folder_that_cannot_be_is_done_without(tmp_path):
     cache.folder.tell()
 
 
+def test_a_folder_that_can_only_be_read_is_read(folder, counted, monkeypatch):
+    made = Cache(folder).object(ir(1), HOST)
+
+    def refuse(*_):
+        raise PermissionError
+
+    monkeypatch.setattr("os.utime", refuse)
+    assert Cache(folder).object(ir(1), HOST) == made and len(counted) == 1
+
+
+def test_where_no_process_can_be_started_this_one_compiles(monkeypatch):
+    monkeypatch.setattr("ngraph.runtime.cache.workers", Workers())
+    for program in ("/usr/bin/true", "", None, "/nowhere/python"):
+        monkeypatch.setattr(sys, "executable", program)
+        assert value(Cache("").object(ir(1), HOST)) == 1
+
+
 def damages():
     def cut(data, k):
         return data[:k]
@@ -203,6 +220,12 @@ RENAMED = (
 def program(source=PROGRAM, table=None):
     name = "table" if '"table"' in source else "numbers"
     return parse(source, {name: np.arange(32, dtype=np.float32) if table is None else table})
+
+
+def test_a_plan_is_made_once_in_a_process_without_a_folder():
+    p, cache = program(), Cache("")
+    made = cache.plan(p, "", lambda: plan(p))
+    assert text(cache.plan(program(), "", never)) == text(made)
 
 
 def never():
@@ -426,6 +449,21 @@ def test_threads_compile_one_after_the_other():
         t.join()
     assert made == {k: k for k in range(4)}
     w.end()
+
+
+def test_a_forked_process_has_processes_of_its_own(folder):
+    script = """
+    import os
+    from ngraph.codegen.workers import workers
+    before = workers.compile([ir(1)], host())
+    child = os.fork()
+    after = [workers.compile([ir(k)], host())[0] for k in range(3)]
+    assert after[1] == before[0]
+    if not child:
+        os._exit(len(after))
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(workers.compile([ir(9)], host())))
+    """
+    assert python(folder, script).communicate()[0] == "3 1\n"
 
 
 LONG = """
