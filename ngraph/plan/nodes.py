@@ -15,6 +15,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
@@ -176,7 +177,7 @@ class Graph:
         self.sources: list[Value] = list(program.sources())
         self.origin: tuple[Origin, ...] = ()
         self.lengths: dict[AxisId, int | None] = {}
-        self.chunks: dict[AxisId, int] = {}  # axes that the program has not
+        self.made: dict[AxisId, int] = {}  # axes that the program has not
         self.outputs: list[Any] = []
         self.state: list[tuple[str, Value, Any]] = []
         self.token: Any = None
@@ -204,7 +205,7 @@ class Graph:
 
     def guesses(self) -> dict[AxisId, int]:
         """The length of each axis, of those too that nobody knows."""
-        return {a: GUESS if (n := self.known(a)) is None else n for a in self.program.axes}
+        return {a: GUESS if (n := self.known(a)) is None else n for a in self.program.axes} | self.made
 
     # making nodes
     def node(self, kind: str, op: str, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType, **fields: Any) -> Read:
@@ -294,6 +295,11 @@ class Graph:
         self._rename()
         self._link()
 
+    def again(self) -> None:
+        """Drops what nobody needs any more, and counts anew."""
+        self._drop()
+        self._link()
+
     def run_length(self, v: Value) -> None:
         """A number that a length needs has to lie in memory."""
         x = self.whole(self.at[v], ())
@@ -313,6 +319,7 @@ class Graph:
                 todo += [r.source for r in n.reads if isinstance(r.source, Node)]
         self.nodes = [n for n in self.nodes if n in needed]
         for n in self.nodes:
+            n.users = []
             for r in n.reads:
                 if isinstance(r.source, Node) and (not r.source.users or r.source.users[-1] is not n):
                     r.source.users.append(n)
@@ -367,13 +374,18 @@ class Graph:
     # reductions in parts
     def chunked(self, n: Node, parts: int) -> Node:
         """Gives a reduction an axis of so many parts, and puts the reduction over it, which is new, behind it."""
-        chunk = self._chunk(parts)
+        chunk = self.axis("chunk", parts)
         f = Node("reduce", n.op, [Read(n, straight((*n.axes, chunk)))], n.axes, n.dtype, reduced=(chunk,))
-        f.number, f.origin, f.users = n.number + 1, n.origin, n.users
-        f.result, f.state, f.hint, f.once = n.result, n.state, n.hint, n.once
+        f.number, f.origin = n.number + 1, n.origin
         f.size, f.bytes = n.bytes // (n.dtype.bits // 8) * parts, n.bytes
+        self.replaced(n, f)
         n.chunk, n.axes, n.bytes, n.users = chunk, (*n.axes, chunk), n.bytes * parts, [f]
-        n.result, n.state = False, ""
+        return f
+
+    def replaced(self, n: Node, f: Node) -> None:
+        """Puts a node in the place of another, for all that read it."""
+        f.result, f.state, f.hint, f.once = n.result, n.state, n.hint, n.once
+        f.users, n.result, n.state = [u for u in n.users if u is not f], False, ""
         for u in f.users:
             u.reread(lambda r: Read(f, r.index, r.guard, r.fill) if r.source is n else r)
         self.outputs = [f if x is n else x for x in self.outputs]
@@ -381,13 +393,12 @@ class Graph:
         for v in self.runs:
             x = self.at[v]
             self.at[v] = Read(f, straight(f.axes)) if type(x) is Read and x.source is n else x
-        return f
 
-    def _chunk(self, parts: int) -> AxisId:
+    def axis(self, stem: str, length: int) -> AxisId:
         """An axis of this length that no program has."""
-        names = (AxisId("chunk" if k == 1 else f"chunk.{k}") for k in itertools.count(1))
-        made = next(a for a in names if self.chunks.get(a, parts) == parts and a not in self.program.axes)
-        self.chunks[made] = self.lengths[made] = parts
+        names = (AxisId(stem if k == 1 else f"{stem}.{k}") for k in itertools.count(1))
+        made = next(a for a in names if self.made.get(a, length) == length and a not in self.program.axes)
+        self.made[made] = self.lengths[made] = length
         return made
 
 
@@ -517,7 +528,7 @@ def _scatter(g: Graph, s: Step) -> None:
     wide = _accumulator(x.dtype) if how in ("add", "multiply") else x.dtype
     first, update = g.cast(g.at[x], x.axes, wide), g.cast(g.at[u], u.axes, wide)
     parts = (Part(x.axes, first, straight(x.axes)), Part(u.axes, update, index, tuple(guards), how))
-    g.at[s.result] = g.cast(g.node("join", "join", [], x.axes, wide, parts=parts), x.axes, x.dtype)
+    g.at[s.result] = g.cast(g.node("join", "scatter", [], x.axes, wide, parts=parts), x.axes, x.dtype)
 
 
 def _concat(g: Graph, s: Step) -> None:
@@ -525,9 +536,12 @@ def _concat(g: Graph, s: Step) -> None:
     start: ExprLike = 0
     for own, v in zip(s.attrs["parts"], s.inputs, strict=True):
         index = {a: Idx(own) + start if a == axis else Idx(a) for a in s.result.axes}
-        parts.append(Part(tuple([own if a == axis else a for a in s.result.axes]), g.at[v], index))
+        axes, arg = tuple([own if a == axis else a for a in s.result.axes]), g.at[v]
+        if g.known(own) == 1:  # no axis at all
+            axes, arg, index[axis] = tuple([a for a in axes if a != own]), arg.at({own: 0}), start
+        parts.append(Part(axes, arg, index))
         start = start + g.length(own)
-    g.at[s.result] = g.node("join", "join", [], s.result.axes, s.result.dtype, parts=tuple(parts))
+    g.at[s.result] = g.node("join", "join", [], s.result.axes, s.result.dtype, parts=tuple(parts), attrs={"apart": True})
 
 
 def _accumulator(dtype: DType) -> DType:
@@ -608,7 +622,13 @@ def _routine(g: Graph, s: Step) -> None:
 
 def _identity(g: Graph, s: Step) -> None:
     """What processes do together is, for the one that runs a plan, the value itself."""
-    moved = {s.attrs["axis"]: Idx(s.attrs["out"])} if "out" in s.attrs else {}
+    moved: dict[AxisId, ExprLike] = {}
+    if "out" in s.attrs:
+        axis, out = s.attrs["axis"], s.attrs["out"]
+        here, there = g.known(axis), g.known(out)
+        if None not in (here, there) and here != there:
+            raise UnsupportedError(f"{s.op} from {axis}={here} to {out}={there}: there is one process, which has all of it")
+        moved = {axis: Idx(out)}
     g.at[s.result] = g.at[s.inputs[0]].at(moved)
 
 

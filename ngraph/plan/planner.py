@@ -15,6 +15,7 @@ from ngraph.plan.layout import lay, settle
 from ngraph.plan.memory import lay_out, may_replace
 from ngraph.plan.nodes import Constant, Graph
 from ngraph.plan.price import Group, Machine
+from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
 from ngraph.program.program import AxisId, Program, Value, map_attr
 
@@ -42,13 +43,14 @@ class _Planner:
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
+        split(g)
         settle(g, self.machine)
         groups = fuse(g, self.machine)
         for group in groups:
             self.results(group)
         steps = tuple([self.step(group) for group in groups if not group.nodes[0].once])
         once = tuple([self.step(group) for group in groups if group.nodes[0].once])
-        axes = {a: self.length(e) for a, e in p.axes.items()} | g.chunks
+        axes = {a: self.length(e) for a, e in p.axes.items()} | g.made
         written = {name: self.buffers[n] for name, _, n in g.state}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)

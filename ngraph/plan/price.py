@@ -181,8 +181,10 @@ class Group:
                 else:
                     (stage_of[n],) = homes
             level[n], cost[n] = mine, total
-        for p, n, _ in self.inner:
+        for p, n, r in self.inner:
             if level[p] % 2:
+                if stored_by(n, p, r):
+                    continue
                 if stage_of.get(n) != stage_of[p] or n.kind == "reduce":
                     kept.add(p)
             elif cost[p] > DEAR and level[n] - level[p] > 1 and p not in self.riders:
@@ -256,6 +258,13 @@ def vector_axis(g: Group) -> AxisId | None:
     return max(score, key=lambda a: score[a]) if score else None
 
 
+def stored_by(n: Node, p: Node, r: Read) -> bool:
+    """Whether a stage that makes p can store it as a part of the array n right away: it is all that becomes of it."""
+    if n.kind != "join" or "apart" not in n.attrs or len(p.users) > 1 or p.result or r.guard or len(r.straight) < len(r.index):
+        return False
+    return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.guard for part in n.parts)
+
+
 class Prices:
     """Groups with their prices. What is alike but for names, as the layers of a network are, is priced once."""
 
@@ -318,6 +327,7 @@ class Prices:
         for r in n.reads:
             index = [expr.text(r.index[a], leaf) for a in r.source.axes] if r.index else []
             parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.guard), sorted(number(r.axes))))
+        parts += ["apart" in n.attrs, len(n.users) > 1, n.result, [number(p.axes) for p in n.parts]]
         lengths = [(self.lengths.known[a], a in self.lengths.open) for a in own]
         return self.templates.setdefault(repr((parts, lengths)), len(self.templates)), list(own), [r.source for r in n.reads]
 

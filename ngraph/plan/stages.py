@@ -12,7 +12,7 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, loads, stirred, straight
 from ngraph.plan.nodes import Arg, Index, Node, Number, Part
-from ngraph.plan.price import DEAR, Group
+from ngraph.plan.price import DEAR, Group, stored_by
 from ngraph.program.program import AxisId
 
 Key = tuple[Any, ...]
@@ -32,12 +32,18 @@ class _Draft:
         self.level, self.number, self.free, self.reduced = level, number, free, reduced
         self.reduces: list[Node] = []
         self.stores: list[Node] = []
-        self.part: tuple[Node, Part] | None = None
+        self.parts: list[tuple[Node, Part]] = []
+        self.ends: list[tuple[Node, Part]] = []  # parts that are what it has reduced
         self.alone = False
 
     @property
     def space(self) -> frozenset[AxisId]:
         return frozenset((*self.free, *self.reduced))
+
+    @property
+    def closed(self) -> bool:
+        """Whether it stores parts that may share places, and so nothing else."""
+        return any("apart" not in n.attrs for n, _ in self.parts)
 
 
 class _Stages:
@@ -82,8 +88,17 @@ class _Stages:
                 by_key[key].reduces.append(n)
             elif n.kind == "join":
                 for part in n.parts:
-                    d = _Draft(g.level[n], n.number, self.inner(part.axes))
-                    d.part = (n, part)
+                    p = part.arg.source if type(part.arg) is Read else None
+                    if type(part.arg) is Read and type(p) is Node and p in g.set and g.level[p] % 2 and stored_by(n, p, part.arg):
+                        by_key[g.stage_of[p]].ends.append((n, part))
+                        continue
+                    free = self.inner(part.axes)
+                    beside = "apart" in n.attrs and self.drafts and self.drafts[-1]  # parts that share no place are stored together
+                    if beside and beside.parts and beside.parts[0][0] is n and beside.space == frozenset(free):
+                        beside.parts.append((n, part))
+                        continue
+                    d = _Draft(g.level[n], n.number, free)
+                    d.parts.append((n, part))
                     self.drafts.append(d)
         for n in g.nodes:
             if n.kind == "join" or (n not in results and n not in g.kept):
@@ -98,7 +113,7 @@ class _Stages:
         level, space = self.g.level[n], frozenset(self.free(n))
         alone = n in self.g.riders  # what several turns store alike keeps to itself
         for d in self.drafts:
-            if d.part is None and d.level in (level, level + 1) and d.space == space and d.alone == alone:
+            if not d.closed and d.level in (level, level + 1) and d.space == space and d.alone == alone:
                 if n not in d.stores:
                     d.stores.append(n)
                 return
@@ -114,8 +129,8 @@ class _Stages:
         for k, d in enumerate(self.drafts):
             roots = [r.source for n in d.reduces for r in n.reads] + [n for n in d.stores if not g.level[n] % 2]
             roots += [r.source for n in d.stores if g.level[n] % 2 and n.kind == "elem" for r in n.reads]
-            if d.part is not None:
-                roots += [r.source for r in d.part[0].reads]
+            if d.parts:
+                roots += [r.source for r in d.parts[0][0].reads]
             seen: set[Node] = set()
             while roots:
                 n = roots.pop()
@@ -173,14 +188,16 @@ class _Lines:
         inputs = [self.line(n.args[0]) for n in d.reduces]
         for n in early:
             stores.append(self.put(n, self.node_line(n), written))
-        if d.part is not None:
-            stores.append(self.put_part(*d.part, written))
+        for n, part in d.parts:
+            stores.append(self.put_part(n, part, written))
         combine = tuple([Combine(n.op, k, n.dtype) for n, k in zip(d.reduces, inputs, strict=True)])
         before, self.first = tuple(self.lines), len(self.lines) + len(combine)
         self.memo = {self.node_key(n): len(before) + k for k, n in enumerate(d.reduces)}
         self.lines = []
         for n in late:
             stores.append(self.put(n, self.node_line(n), written))
+        for n, part in d.ends:
+            stores.append(self.put_part(n, part, written))
         owner.home.update(written)
         return Stage(d.free, d.reduced, before, combine, tuple(self.lines), tuple(stores), len(owner.g.loops))
 
@@ -192,7 +209,7 @@ class _Lines:
         return Store(line, target, index)
 
     def put_part(self, n: Node, part: Part, written: dict[Node, Buffer]) -> Store:
-        target = self.owner.home.get(n) or self.owner.target(n)
+        target = written.get(n) or self.owner.home.get(n) or self.owner.target(n)
         written[n] = target
         value = self.line(part.arg)
         index = {a: self.resolved(part.place[a], ()) for a in target.axes}

@@ -1,0 +1,184 @@
+"""Reductions that take part only where a division comes out even, as those of strided windows' gradients do, fall into their classes.
+
+An axis whose index is read as `(a * o + c * r + d) // k`, guarded by its remainder, is made as k values of its own: `o = k * o' + e`.
+In each the terms of r that remain are known, the division is exact, and no guard is left; together they are one value again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Bin, ExprLike, Idx
+from ngraph.plan.kernels import Load, Read, affine, bounds
+from ngraph.plan.nodes import Arg, Graph, Index, Node, Number, Part
+from ngraph.program.program import AxisId
+
+MOST = 16  # classes of one reduction
+
+
+class Cut(NamedTuple):
+    """The guard `(out * o + window * r + start) % by == 0`; r may be none."""
+
+    o: AxisId
+    r: AxisId | None
+    out: int
+    window: int
+    start: int
+    by: int
+
+
+class Way(NamedTuple):
+    """One class of a cut: where o and r stand in terms of fewer steps, and how many steps those are."""
+
+    first: int
+    r_first: int
+    r_step: int
+    r_count: int
+
+
+def split(graph: Graph) -> None:
+    """Puts reductions in classes in the place of those whose guards are remainders."""
+    nodes: list[Node] = []
+    changed = False
+    for n in graph.nodes:
+        cuts = _cuts(graph, n) if n.kind == "reduce" else []
+        if cuts:
+            changed = True
+            graph.nodes = nodes  # new ones go here
+            graph.origin = n.origin
+            _in_classes(graph, n, cuts)
+            nodes = graph.nodes
+        else:
+            nodes.append(n)
+    graph.nodes = nodes
+    if changed:
+        graph.again()
+
+
+def _cone(n: Node) -> list[Read]:
+    """The reads of a reduction: its own, and those of the product that it sums."""
+    own = [a for a in n.args if type(a) is Read]
+    r = own[0] if own else None
+    m = r.source if r is not None else None
+    if r is None or type(m) is not Node or m.kind != "elem" or len(m.users) > 1 or m.result or r.guard or len(r.straight) < len(r.index):
+        return own
+    return [*own, *[a for a in m.args if type(a) is Read]]
+
+
+def _cuts(graph: Graph, n: Node) -> list[Cut]:
+    """The remainders that decide where a reduction takes part, if they can be told apart."""
+    found: dict[AxisId, Cut] = {}
+    for r in _cone(n):
+        for g in r.guard:
+            if type(g) is not Bin or g.op != "-" or g.a != 0 or type(g.b) is not Bin or g.b.op != "%" or type(g.b.b) is not int:
+                continue
+            cut = _cut(n, g.b.a, g.b.b)
+            if cut is None or found.get(cut.o, cut) != cut:
+                return []
+            found[cut.o] = cut
+    cuts = list(found.values())
+    windows = [c.r for c in cuts if c.r is not None]
+    known = all(graph.known(a) is not None for c in cuts for a in (c.o, c.r) if a is not None)
+    several = 1
+    for c in cuts:
+        several *= c.by
+    return cuts if known and several <= MOST and len(set(windows)) == len(windows) else []
+
+
+def _cut(n: Node, e: ExprLike, by: int) -> Cut | None:
+    form = affine(e)
+    if form is None or by < 2:
+        return None
+    moves = {a: k for a, k in form[0].items() if k % by}
+    outs, windows = [a for a in moves if a in n.axes], [a for a in moves if a in n.reduced]
+    if len(outs) != 1 or len(windows) > 1 or len(moves) != 1 + len(windows):
+        return None
+    r = windows[0] if windows else None
+    return Cut(outs[0], r, moves[outs[0]], moves[r] if r is not None else 0, form[1], by)
+
+
+def _ways(graph: Graph, c: Cut) -> Iterable[Way]:
+    """For each remainder of o, the terms of r that take part: first, step and number."""
+    length = (graph.known(c.r) or 0) if c.r is not None else 1
+    for first in range(c.by):
+        terms = [v for v in range(length) if (c.out * first + c.window * v + c.start) % c.by == 0]
+        step = terms[1] - terms[0] if len(terms) > 1 else 1
+        yield Way(first, terms[0] if terms else 0, step, len(terms))
+
+
+def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
+    parts = []
+    for ways in itertools.product(*[list(_ways(graph, c)) for c in cuts]):
+        index: dict[AxisId, ExprLike] = {}
+        names: dict[AxisId, AxisId | None] = {}  # what an axis becomes; None where one term remains
+        for c, w in zip(cuts, ways, strict=True):
+            length = graph.known(c.o) or 0
+            names[c.o] = o = graph.axis(f"{c.o}_by{c.by}", max(-(-(length - w.first) // c.by), 0))
+            index[c.o] = Idx(o) * c.by + w.first
+            if c.r is not None:
+                names[c.r] = r = graph.axis(f"{c.r}_by{w.r_step}", w.r_count) if w.r_count > 1 else None
+                index[c.r] = w.r_first if r is None else Idx(r) * w.r_step + w.r_first
+        axes = tuple([names.get(a, a) or a for a in n.axes])
+        place = {a: index.get(a, Idx(a)) for a in n.axes}
+        empty = not all(w.r_count for w in ways)
+        value = Number(_nothing(n), n.dtype) if empty else _one(graph, n, axes, index, names)
+        parts.append(Part(axes, value, place))
+    join = graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source
+    graph.replaced(n, join)
+
+
+def _nothing(n: Node) -> object:
+    """The combination of nothing."""
+    return {"add": 0, "multiply": 1, "max": n.dtype.lowest, "min": n.dtype.highest}[n.op]
+
+
+def _one(graph: Graph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId | None]) -> Arg:
+    """A reduction at the places of one class."""
+    reduced = tuple([b for a in n.reduced if (b := names.get(a, a)) is not None])
+    (arg,) = n.args
+    assert type(arg) is Read
+    if len(_cone(n)) > 1:
+        m = arg.source
+        space = tuple([b for a in m.axes if (b := names.get(a, a)) is not None])
+        arg = graph.node("elem", m.op, [_moved(graph, a, index) for a in m.args], space, m.dtype, attrs=m.attrs)
+        moved: Arg = arg
+    else:
+        moved = _moved(graph, arg, index)
+    return graph.node("reduce", n.op, [moved], axes, n.dtype, reduced=reduced) if reduced else moved
+
+
+def _moved(graph: Graph, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
+    """An argument at other places, divisions that come out even carried out, guards that hold left out."""
+    made = a.at(index)
+    if type(made) is Index:
+        return Index(exact(made.value), made.dtype)
+    if type(made) is not Read:
+        return made
+    guards = [g for g in map(exact, made.guard) if not bounds(g, graph.known)[0] >= 0]
+    return Read(made.source, {k: exact(e) for k, e in made.index.items()}, tuple(guards), made.fill)
+
+
+def exact(e: ExprLike) -> ExprLike:
+    """An expression in which multiples of k are divided by k."""
+    if type(e) is not Bin:
+        return Load(e.of) if type(e) is Load else e
+    a, b = exact(e.a), exact(e.b)
+    if e.op in ("//", "%") and type(b) is int and b > 0:
+        form = affine(a)
+        if form is not None and all(k % b == 0 for k in form[0].values()):
+            if e.op == "%":
+                return form[1] % b
+            return _sum({x: k // b for x, k in form[0].items()}, form[1] // b)
+    made = expr.combine(e.op, a, b)
+    form = affine(made)
+    return _sum(*form) if form is not None else made
+
+
+def _sum(moves: dict[AxisId, int], start: int) -> ExprLike:
+    made: ExprLike = 0
+    for a, k in moves.items():
+        made = made + Idx(a) * k
+    return made + start

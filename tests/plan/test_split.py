@@ -1,0 +1,69 @@
+"""split: gradients of strided windows do the arithmetic that is needed, without guards of remainders, and give what the oracle gives."""
+
+import math
+
+import pytest
+from plan_programs import agree, axis, hole, program
+
+import ngraph as ng
+from ngraph.op_graph import expr
+from ngraph.plan import verify
+
+N, C, K = axis(4, "N"), axis(3, "C"), axis(5, "K")
+
+
+def remainders(made):
+    """The guards that ask whether a division comes out even."""
+    guards = [g for k in made.kernels for s in k.stages for r in s.reads() for g in r.guard]
+    return [g for g in guards if "%" in expr.text(g)]
+
+
+def products(made):
+    """Places at which stages multiply and sum."""
+    total = 0
+    for k in made.kernels:
+        for s in k.stages:
+            if any(c.kind == "add" for c in s.combine) and "multiply" in [line.op for line in s.before]:
+                total += math.prod([made.length(a) for a in {*s.free, *s.reduced, *[a for a, _ in k.loops[: s.depth]]}])
+    return total
+
+
+def convolution(height, width, window, stride, pad, dilation=1):
+    h, w, r, s = axis(height, "H"), axis(width, "W"), axis(window, "R"), axis(window, "S")
+    x, f = hole(N, C, h, w), hole(K, C, r, s)
+    y = ng.conv(x, f, {h: r, w: s}, stride=stride, padding=pad, dilation=dilation)
+    return x, f, y
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "window", "stride", "pad", "dilation"),
+    [(8, 8, 3, 2, 1, 1), (9, 7, 3, 2, 1, 1), (12, 11, 5, 3, 2, 1), (8, 6, 1, 2, 0, 1), (13, 13, 3, 2, 2, 2), (10, 9, 2, 4, 0, 1), (15, 8, 3, 2, 0, 3)],
+)
+def test_gradient_of_a_strided_convolution(height, width, window, stride, pad, dilation):
+    x, f, y = convolution(height, width, window, stride, pad, dilation)
+    p = program([ng.deriv(ng.sum(y * y, out_axes=()), x)], x, f)
+    made = verify(agree(p, rtol=1e-4, atol=1e-4))
+    assert not remainders(made)
+
+
+def test_its_arithmetic_is_what_is_needed():
+    x, f, y = convolution(16, 16, 3, 2, 1)
+    dy = hole(*y.axes)
+    made = verify(agree(program([ng.deriv(ng.sum(y * dy, out_axes=()), x)], x, f, dy), rtol=1e-4, atol=1e-4))
+    assert products(made) <= 1.3 * math.prod([len(a) for a in (N, C, K)]) * 8 * 8 * 9
+
+
+@pytest.mark.parametrize(("height", "width", "window", "stride", "pad"), [(8, 8, 2, 2, 0), (9, 8, 3, 2, 1), (10, 11, 3, 3, 0), (7, 7, 3, 2, 0)])
+def test_gradient_of_pooling(height, width, window, stride, pad):
+    h, w = axis(height, "H"), axis(width, "W")
+    x = hole(N, C, h, w)
+    y = ng.max_pool(x, {h: window, w: window}, stride=stride, padding=pad)
+    made = verify(agree(program([ng.deriv(ng.sum(y * y, out_axes=()), x)], x), rtol=1e-4, atol=1e-4))
+    assert not remainders(made)
+
+
+def test_transposed_convolution():
+    h, w, r, s = axis(6, "H"), axis(5, "W"), axis(4, "R"), axis(3, "S")
+    x, f = hole(N, C, h, w), hole(C, K, r, s)
+    made = verify(agree(program([ng.deconv(x, f, {h: r, w: s}, stride=2)], x, f), rtol=1e-4, atol=1e-4))
+    assert not remainders(made)
