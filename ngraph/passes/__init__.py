@@ -1,13 +1,14 @@
 """Program → program: one function each, in any order that their needs allow.
 
 `simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
-`dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop.
+`dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop · `joined` sums of pieces.
 `ngraph.rewrite.runner` runs them in a row and checks the law.
 """
 
 from ngraph.passes.dead import dead
 from ngraph.passes.fold import fold
 from ngraph.passes.hoist import hoist
+from ngraph.passes.joined import joined
 from ngraph.passes.rules import simplify_rules
 from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify
@@ -28,6 +29,7 @@ __all__ = [
     "default_passes",
     "fold",
     "hoist",
+    "joined",
     "pass_",
     "passes",
     "register",
