@@ -215,9 +215,11 @@ class Optimizer:
         iteration = count if isinstance(self.iteration, (int, float)) and self.iteration == 0 else self.iteration
         self.lrate = self.schedule(iteration).named("learning_rate")
         options = SimpleNamespace(lr=self.lrate, t=ng.cast(count + 1, ng.float32), **self.values)
-        wanted: dict[Op, Op] = {count: count + 1}
+        wanted: dict[Op, Op] = {}
         for w, g in zip(weights, gradients, strict=True):
             wanted.update(self._one(w, g, options, count))
+        if count in Op.ordered_ops(wanted.values()):  # else nothing goes by it
+            wanted[count] = count + 1
         for variable, value in wanted.items():
             changes[variable] = value if due is None else ng.where(due, value, variable)
         return ng.sequential([ng.doall([ng.assign(v, value) for v, value in changes.items()]), ng.constant(0)])

@@ -163,7 +163,6 @@ class Trainer:
         step = self.transformer.computation([loss, self.optimizer(cost)], *placeholders.values(), name="train")
         keys = list(placeholders)
         self._train = step, keys
-        self._rate = self.transformer.computation(self.optimizer.lrate, name="rate") if self.optimizer.lrate is not None else None
 
     def _evaluation(self, data: Batches) -> Any:
         """(computation, names of a batch's entries, the metrics, whether there is a target) for data of this kind, in inference mode."""
