@@ -418,7 +418,7 @@ class _Choice:
         n = self.g.length(a)
         each = -(-n // pieces)
         if a in self.last or a == self.v:
-            step = PANEL if n >= 2 * PANEL * self.m.cores else LANES
+            step = PANEL if n >= 2 * PANEL else 2 * LANES
             return max(min(-(-each // step), self.panel(a) // step), 1) * step
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
         if a not in self.cut and self.heavy and not any(self.g.length(x) >= TILE for x in others):
