@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ngraph.codegen.alike import Shape, moved, shape
 from ngraph.codegen.kernel import KernelCode, emit
 from ngraph.codegen.loader import Code as Loaded
 from ngraph.codegen.pool import Pool, pool
@@ -69,15 +70,24 @@ class Recipe(NamedTuple):
 
 
 def recipe(plan: Plan, target: Target) -> Recipe:
-    """Writes the kernels of a plan, which are compiled meanwhile."""
+    """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile."""
     own = cache()
     made: dict[Plan, list[tuple[Part, ...]]] = {}
+    known: dict[bytes, tuple[Part, Shape]] = {}
 
     def texts(p: Plan) -> Iterator[str]:
         made[p] = []
         for s in p.every:
+            this = shape(p, s) if type(s) is Kernel else None
+            if this is not None and this.key in known:
+                part, other = known[this.key]
+                made[p].append((Part(moved(part.code, other, this), part.key),))
+                continue
             codes = emitted(p, s, target)
-            made[p].append(tuple([Part(replace(c, text=""), own.key(c.text, target)) for c in codes]))
+            parts = tuple([Part(replace(c, text=""), own.key(c.text, target)) for c in codes])
+            made[p].append(parts)
+            if this is not None:
+                known[this.key] = parts[0], this
             yield from [c.text for c in codes]
             for body in bodies(s):
                 yield from texts(body)

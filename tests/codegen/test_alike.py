@@ -1,0 +1,100 @@
+"""Kernels that differ in names alone are written once, and what is taken for alike is alike."""
+
+import dataclasses
+
+import pytest
+from cells import case, cells
+from plan_programs import axis, hole, program
+from test_kernels import network
+
+import ngraph as ng
+from ngraph.codegen.alike import moved, shape
+from ngraph.codegen.kernel import emit
+from ngraph.op_graph.expr import Idx, Len
+from ngraph.plan import Kernel, plan
+from ngraph.plan.kernels import Buffer
+from ngraph.program.lower import lower
+from ngraph.targets import host
+
+EVERY = sorted({(r, d) for r, d, _ in cells("value") if d == "float32"})
+
+
+def layers(count):
+    """So many equal layers, each over axes of its own."""
+    n, axes = axis(60, "N"), [axis(256, f"H{k}") for k in range(count + 1)]
+    x = hole(axes[0], n)
+    weights = [hole(k, h) for h, k in zip(axes, axes[1:], strict=False)]
+    y = x
+    for h, w in zip(axes, weights, strict=False):
+        y = ng.tanh(ng.dot(w, ng.softmax(y, h)))
+    return program([y], x, *weights)
+
+
+def check(made):
+    """Each kernel of a plan, written by itself, is what a like one before it was, moved. How many kernels and shapes there are."""
+    first = {}
+    kernels = [s for s in made.every if type(s) is Kernel]
+    for k in kernels:
+        s, code = shape(made, k), emit(made, k, host())
+        if s.key in first:
+            other, known = first[s.key]
+            assert moved(known, other, s) == code
+        else:
+            first[s.key] = s, code
+    return len(kernels), len(first)
+
+
+def test_equal_layers_are_one():
+    few, many = check(plan(layers(6))), check(plan(layers(24)))
+    assert many[0] > few[0] and many[1] == few[1]
+
+
+@pytest.mark.parametrize(("record", "dtype"), EVERY, ids=["-".join(c) for c in EVERY])
+def test_what_is_alike_has_equal_code(record, dtype):
+    c = case(record, dtype)
+    check(plan(lower(c.roots, c.holes).program))
+
+
+def test_open_lengths_and_training_steps():
+    n, h = ng.make_axis(None, name="N"), axis(16, "H")
+    x, y = hole(h, n), hole(h, n)
+    check(plan(program([ng.tanh(x) * 2, ng.sum(ng.tanh(y), h) * 2, ng.tanh(x) * 3], x, y)))
+    check(plan(network()))
+
+
+CHANGES = {
+    "a length": lambda p, k, b: p.axes.update({b.axes[0]: 17}),
+    "an open length": lambda p, k, b: p.axes.update({b.axes[0]: Len(b.axes[0])}),
+    **{f: lambda p, k, b, f=f: setattr(b, f, "another") for f in Buffer.__slots__ if f not in ("name", "offset", "value")},
+    "a block": lambda p, k, b: dataclasses.replace(k, loops=tuple((a, n + 1) for a, n in k.loops) or ((b.axes[0], 2),)),
+    "a stage": lambda p, k, b: dataclasses.replace(k, stages=k.stages[:-1]),
+    "a depth": lambda p, k, b: dataclasses.replace(k, stages=tuple(dataclasses.replace(s, depth=s.depth + 1) for s in k.stages)),
+    "a guard": lambda p, k, b: setattr(next(r for s in k.stages for r in s.reads()), "guard", (Idx(b.axes[0]),)),
+}
+NAMES = {
+    "a name": lambda p, k, b: setattr(b, "name", "another"),
+    "a place": lambda p, k, b: setattr(b, "offset", None if b.offset is None else b.offset + 64),
+    "an origin": lambda p, k, b: dataclasses.replace(k, origin=()),
+    "a price": lambda p, k, b: dataclasses.replace(k, seconds=k.seconds + 1),
+}
+
+
+def changed(how):
+    """The keys of a kernel before and after a change."""
+    made = plan(layers(2))
+    k = next(s for s in made.every if type(s) is Kernel)
+    before = shape(made, k).key
+    other = how(made, k, k.sources[0])
+    return before, shape(made, other if type(other) is Kernel else k).key
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_kernel_that_differs_is_not_alike(what):
+    before, after = changed(CHANGES[what])
+    assert before != after
+
+
+@pytest.mark.parametrize("what", NAMES)
+def test_names_and_places_do_not_count(what):
+    before, after = changed(NAMES[what])
+    assert before == after
