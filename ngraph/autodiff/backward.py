@@ -115,6 +115,11 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
         )
     if isinstance(independent, (list, tuple)):
         return [deriv(dependent, i, error) for i in independent]
+    if not isinstance(independent, Op):
+        raise GraphError(
+            f"the derivative of {dependent.label} with respect to {independent!r}, which is no op",
+            fix="name a variable, a placeholder, or any other op that it is made of",
+        )
     if not _is_float(independent.type):
         raise DTypeError(
             f"the derivative with respect to {independent.label}, which is no float tensor", details=(show_input(independent),)

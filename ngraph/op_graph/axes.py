@@ -354,6 +354,8 @@ class Axes(tuple[Axis, ...]):
             axes = ()
         elif isinstance(axes, dict):
             axes = tuple(make_axis(length, name=name) for name, length in axes.items())
+        elif not hasattr(axes, "__iter__"):
+            raise AxisError(f"{axes!r} is no axis", fix="make one with ng.make_axis(length, name=...)")
         else:
             axes = tuple([joined_axis(Axes(a)) if isinstance(a, (list, tuple)) else a for a in axes])
         for a in axes:

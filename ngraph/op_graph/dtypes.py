@@ -13,6 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ngraph.errors import DTypeError
+
 
 @dataclass(frozen=True, eq=False)
 class DType:
@@ -75,7 +77,7 @@ token = register("token", "token", 0, None)
 
 
 def as_dtype(d: Any) -> DType:
-    """A record from a record, a name, a NumPy dtype or scalar type. Raises TypeError naming what there is."""
+    """A record from a record, a name, a NumPy dtype or scalar type. Raises DTypeError naming what there is."""
     if type(d) is DType:
         return d
     if isinstance(d, str) and d in REGISTRY:
@@ -84,7 +86,7 @@ def as_dtype(d: Any) -> DType:
         return _BY_NUMPY[np.dtype(d)]
     except (KeyError, TypeError):
         names = ", ".join(n for n in REGISTRY if n != "token")
-        raise TypeError(f"{d!r} is no element type of ngraph; there are {names}") from None
+        raise DTypeError(f"{d!r} is no element type", fix=f"take one of {names}") from None
 
 
 @cache

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError
+from ngraph.errors import AxisError, DTypeError, NgraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.axes import Axes, make_axis, show_axes
@@ -81,9 +81,16 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
         d = as_dtype(dtype) if dtype is not None else dtypes.bool_ if isinstance(const, bool) else dtypes.float32
         return filled(const, axes, d)
     axes = axes_of(const, Axes()) if axes is None else axes
-    array = np.asarray(const if axes is None else arranged(const, Axes(axes), "a constant"))
-    if array.dtype == object:
-        raise DTypeError(f"a constant of {type(const).__name__} {const!r} is no array of numbers")
+    try:
+        array = np.asarray(const if axes is None else arranged(const, Axes(axes), "a constant"))
+    except ValueError as error:
+        if isinstance(error, NgraphError):
+            raise
+        raise DTypeError("a constant of rows of unlike lengths is no array", fix="give rows of one length, or pad them") from None
+    if array.dtype == object or (dtype is not None and array.dtype.kind in "SUMm"):
+        raise DTypeError(
+            f"a constant of {type(const).__name__} {const!r} is no array of numbers", fix="give numbers, or np.asarray of them"
+        )
     d = as_dtype(dtype if dtype is not None else array.dtype)
     array = array.astype(d.np)
     if axes is None:

@@ -77,7 +77,21 @@ CASES = {
         ["batch axis [N=8]"],
     ),
     "bits of a float": ("x = ng.placeholder(())\nx << 1", "DTypeError", ["bitwise of float32", "ng.cast"]),
-    "no such dtype": ('ng.placeholder((), dtype="float12")', "TypeError", ["float12", "float32"]),
+    "no such dtype": ('ng.placeholder((), dtype="float12")', "DTypeError", ["float12", "float32", "fix:"]),
+    "text as a tensor": ('x = ng.placeholder([C])\nx + "a"', "DTypeError", ["<U1", "float32"]),
+    "rows of unlike lengths": ("ng.constant([[1, 2], [3]])", "DTypeError", ["unlike lengths"]),
+    "a number for axes": ("x = ng.placeholder([C])\nng.sum(x, 4)", "AxisError", ["4 is no axis", "ng.make_axis"]),
+    "a number added to an axis": ("C + 1.5", "AxisError", ["1.5 is no axis"]),
+    "derivative by a number": (
+        'x = ng.variable([C]).named("x")\nloss = ng.sum(x, out_axes=()).named("loss")\nng.deriv(loss, 3)',
+        "GraphError",
+        ["derivative of loss", "3, which is no op"],
+    ),
+    "print in a condition": (
+        "t = ngt.make_transformer()\nt.computation(ng.while_loop(lambda c: ng.PrintOp(c) < 3.0, lambda c: c + 1.0, ng.constant(0.0)))",
+        "GraphError",
+        ["the condition of a loop has effects", "fix:"],
+    ),
     "unfed placeholder": (
         't = ngt.make_transformer()\ny = ng.placeholder([C]).named("y"); t.computation(y + 1)',
         "GraphError",
@@ -117,10 +131,9 @@ def test_error(name, tmp_path):
     message = done.stderr[done.stderr.rindex("Traceback") :]
     first = next(line for line in message.splitlines() if line and not line.startswith((" ", "Traceback")))
     assert kind in first
-    if kind != "TypeError":
-        blamed = next((n for n, line in enumerate(script.read_text().splitlines(), 1) if "y = ng.placeholder([C])" in line), None)
-        expected = blamed or len(script.read_text().splitlines())
-        assert f"model.py:{expected}: " in first, message
+    blamed = next((n for n, line in enumerate(script.read_text().splitlines(), 1) if "y = ng.placeholder([C])" in line), None)
+    expected = blamed or len(script.read_text().splitlines())
+    assert f"model.py:{expected}: " in first, message
     for part in says:
         assert part in message, message
 
