@@ -54,6 +54,10 @@ class Record:
     def __contains__(self, path: str) -> bool:
         return path in self.lists
 
+    def recent(self, path: str, count: int) -> float:
+        """The mean of the last `count` numbers at a path."""
+        return float(np.mean([v for _, v in self.lists[path][-count:]]))
+
     def last(self, path: str) -> float:
         return self.lists[path][-1][1]
 
@@ -138,7 +142,7 @@ class TrainLoggerCallback(Callback):
 
     def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
         if (idx + 1) % self.frequency == 0:
-            mean = record["cost/train"][-self.frequency :].mean()
+            mean = record.recent("cost/train", self.frequency)
             self.say(f"iteration {idx + 1}: mean training cost of the last {self.frequency} {mean:.6g}")
 
 
@@ -190,7 +194,7 @@ class ProgressCallback(Callback):
             return
         self.bar.update()
         if idx % 10 == 0:
-            shown = {"loss": record["cost/train"][-20:].mean(), **record.status}
+            shown = {"loss": record.recent("cost/train", 20), **record.status}
             self.bar.set_postfix({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in shown.items()}, refresh=False)
 
     def train_post(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.neon.layer import Layer
 from ngraph.numpy_ops.lines import Lines
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import Walk
 from ngraph.passes.orders import orders
 from ngraph.program.program import AxisId, Program, Step
+
+if TYPE_CHECKING:
+    from ngraph.frontends.neon.layer import Layer
 
 
 def work(program: Program, lengths: Mapping[AxisId, int] | None = None, times: int = 1) -> Iterator[tuple[Step, int]]:
@@ -146,7 +148,8 @@ def summary(layer: Layer, computation: Any = None, *arrays: Any, depth: int = 2)
 
 def _levels(layer: Layer, depth: int) -> Iterator[tuple[int, Layer]]:
     """A layer and those within, with how deep they stand; those that were never called are left out."""
-    todo, seen = [(0, layer)], set[Layer]()
+    todo: list[tuple[int, Layer]] = [(0, layer)]
+    seen: set[Layer] = set()
     while todo:
         level, inner = todo.pop()
         if inner in seen or not inner.initialized:

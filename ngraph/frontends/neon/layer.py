@@ -10,6 +10,7 @@ from typing import Any
 
 import ngraph as ng
 from ngraph.errors import AxisError, show_line
+from ngraph.frontends.neon import inside
 from ngraph.frontends.neon.graph import SubGraph
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.op_graph.axes import Axes, show_axes
@@ -183,6 +184,10 @@ class Layer(SubGraph):
     def unfreeze(self, pattern: str = "*") -> list[str]:
         """Turns `freeze` round."""
         return self.freeze(pattern, trained=True)
+
+    def summary(self, computation: Any = None, *arrays: Any, depth: int = 2) -> str:
+        """A table of this layer and those within: axes out, parameters, operations, share of time. See `inside.summary`."""
+        return inside.summary(self, computation, *arrays, depth=depth)
 
     def _arguments(self) -> str:
         """What stands in `repr` between the brackets."""

@@ -136,7 +136,7 @@ class SayCallback(Callback):
 
     def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
         shown = ", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in record.status.items())
-        self.say(f"step {idx + 1}: loss {record['cost/train'][-self.interval :].mean():.4g}" + (f", {shown}" if shown else ""))
+        self.say(f"step {idx + 1}: loss {record.recent('cost/train', self.interval):.4g}" + (f", {shown}" if shown else ""))
 
 
 # ---- pictures -----------------------------------------------------------------------------------------------------------

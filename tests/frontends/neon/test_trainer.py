@@ -89,6 +89,7 @@ def test_fit_learns_and_reports(tmp_path):
     predicted = made.predict(ArrayIterator(clusters(), 64, last="short"))
     assert predicted.shape == (200, 3) and (predicted.argmax(1) == clusters()["label"]["data"]).mean() == report.valid["accuracy"]
     table = made.summary({"image": clusters()["image"]["data"][:10]})
+    assert made.model.summary().splitlines()[0].split() == ["layer", "axes", "out", "parameters"]
     assert "Affine_0" in table and "40" in table and "flops" in table and "%" in table
 
 
