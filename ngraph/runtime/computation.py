@@ -235,7 +235,7 @@ class Computation(Alone, partial[Any]):
             print(self.source, file=sys.stderr)
         if config.dump:
             with config(debug=0):  # what DEBUG=5 says was said when the passes ran for the call
-                stages = dump.stages(self.results.ops, self.lowered, self.history(), self.source, self._executable.native)
+                stages = dump.stages(self.results.ops, self.lowered, self.history(), self.source, self.executable.native)
             dump.write(config.dump, self.name, stages, {"passes": passes, "compile": compile})
 
     # calling
@@ -324,8 +324,9 @@ class Computation(Alone, partial[Any]):
         with state.lock.reading():
             if fast.packed is not None:
                 watches.append((ctypes.addressof(state.writes), fast.packed))
-            if state.moved == moved and all(v in state.arrays for v in self.variables):
-                fast.point([state.arrays[v] for v in self.variables], watches, moved, (locks, state))
+            lent = [state.arrays.get(v) for v in self._lent]
+            if state.moved == moved and not any(a is None for a in lent):
+                fast.point(lent, watches, moved, (locks, state))
         return True
 
     def compile(self) -> Computation:
@@ -380,10 +381,15 @@ class Computation(Alone, partial[Any]):
         exec(compile("\n".join(lines), inside(f"<entry of {self.name}>"), "exec"), known)
         return known["entry"]
 
+    @property
+    def _lent(self) -> list[Op]:
+        """The variables that the program reads; passes may have dropped some."""
+        return [self._lowered.states[s.name] for s in self.program.state_in]
+
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
         """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
         state, call = self.state, executable.call
-        variables = [self._lowered.states[s.name] for s in self.program.state_in]  # passes may have dropped some
+        variables = self._lent
         arrays, lock, count = state.arrays, state.lock, len(self.program.outputs)
         written = [self._lowered.states[name] for name, _ in self.program.state_out]
 

@@ -13,7 +13,7 @@ N, H, T, S, D, E = (ng.make_axis(n, name=a) for n, a in ((2, "N"), (3, "H"), (5,
 R = np.random.default_rng(0)
 
 
-@pytest.fixture(params=["direct", "numpy"])
+@pytest.fixture(params=["direct", "numpy", "cpu"])
 def compute(request):
     def run(ops, parameters=(), values=()):
         with ngt.make_transformer_factory(request.param)() as transformer:

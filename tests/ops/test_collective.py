@@ -21,7 +21,7 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", ["direct", "numpy"])
+@pytest.mark.parametrize("name", ["direct", "numpy", "cpu"])
 @pytest.mark.parametrize("case", MADE)
 def test_one_process_has_it_all(case, name):
     x, v = ng.placeholder([H, N]), np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
@@ -52,7 +52,7 @@ def test_constants_are_not_folded_through_them():
     assert [s.op for s in program.steps][-1] == "all_reduce"
 
 
-@pytest.mark.parametrize("name", ["direct", "numpy"])
+@pytest.mark.parametrize("name", ["direct", "numpy", "cpu"])
 def test_one_process_cannot_have_parts_of_others(name):
     x, whole = ng.placeholder([H, N]), ng.make_axis(8, name="whole")
     with ngt.make_transformer_factory(name)() as transformer, pytest.raises(UnsupportedError, match="N=4 to whole=8: there is one process"):

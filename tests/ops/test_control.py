@@ -12,7 +12,7 @@ T, N, H, I = (ng.make_axis(n, name=a) for n, a in ((6, "T"), (3, "N"), (4, "H"),
 R = np.random.default_rng(0)
 
 
-@pytest.fixture(params=["direct", "numpy"])
+@pytest.fixture(params=["direct", "numpy", "cpu"])
 def compute(request):
     def run(ops, parameters=(), values=()):
         with ngt.make_transformer_factory(request.param)() as transformer:

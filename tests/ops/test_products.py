@@ -17,7 +17,7 @@ H, K, N, T = (ng.make_axis(n, name=a) for n, a in ((3, "H"), (4, "K"), (5, "N"),
 R = np.random.default_rng(0)
 
 
-@pytest.fixture(params=["direct", "numpy"])
+@pytest.fixture(params=["direct", "numpy", "cpu"])
 def compute(request):
     def run(ops, parameters=(), values=()):
         with ngt.make_transformer_factory(request.param)() as transformer:

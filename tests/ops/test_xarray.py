@@ -16,7 +16,7 @@ V = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
 BY_NAME = xarray.DataArray(V.T, dims=("N", "H"))
 
 
-@pytest.fixture(params=["direct", "numpy"])
+@pytest.fixture(params=["direct", "numpy", "cpu"])
 def compute(request):
     def run(ops, parameters=(), values=()):
         with ngt.make_transformer_factory(request.param)() as transformer:

@@ -86,7 +86,7 @@ def trained_by_numpy(xs, ys, steps):
 @pytest.mark.parametrize("features", [1, 4, 9])
 @pytest.mark.parametrize("order", ["feature first", "batch first"])
 @pytest.mark.parametrize("names", [("C", "N"), ("N2", "samples"), ("ax.C", "REC")])
-@pytest.mark.parametrize("transformer_name", ["direct", "numpy"])
+@pytest.mark.parametrize("transformer_name", ["direct", "numpy", "cpu"])
 def test_logistic_regression_by_any_other_name(transformer_name, names, order, features, batch):
     C = ng.make_axis(features, name=names[0])
     N = ng.make_axis(batch, name=names[1], batch=True, recurrent=False)
@@ -108,7 +108,7 @@ def test_logistic_regression_by_any_other_name(transformer_name, names, order, f
     np.testing.assert_allclose(weights, w, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("transformer_name", ["direct", "numpy"])
+@pytest.mark.parametrize("transformer_name", ["direct", "numpy", "cpu"])
 @pytest.mark.parametrize("axes", ["whn", "nhw", "hnw"])
 def test_two_feature_axes_and_a_bias_by_any_order(transformer_name, axes):
     scope = ng.make_name_scope("other")

@@ -13,7 +13,7 @@ from ngraph.program.text import text
 from ngraph.util.utils import executor
 
 
-@pytest.fixture(params=["direct", "numpy"], autouse=True)
+@pytest.fixture(params=["direct", "numpy", "cpu"], autouse=True)
 def transformer_name(request, monkeypatch):
     monkeypatch.setenv("NGRAPH_TRANSFORMER", request.param)
     with ng.config(transformer=request.param):

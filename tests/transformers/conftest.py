@@ -3,7 +3,7 @@ import pytest
 import ngraph.transformers as ngt
 
 
-@pytest.fixture(params=["direct", "numpy"])
+@pytest.fixture(params=["direct", "numpy", "cpu"])
 def transformer(request):
     """A fresh transformer of each kind."""
     with ngt.allocate_transformer(request.param) as made:

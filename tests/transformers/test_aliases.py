@@ -37,7 +37,7 @@ def computed(sources, recipe):
     return made[len(sources) :] or made
 
 
-@pytest.mark.parametrize("name", ["direct", "numpy"])
+@pytest.mark.parametrize("name", ["direct", "numpy", "cpu"])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(sorted(VIEWS)), st.integers(0, 20)), max_size=8), st.booleans())
 def test_no_result_shares_memory(name, recipe, writes):

@@ -139,7 +139,10 @@ def test_memory_is_reported(transformer):
     x, w = ng.placeholder([C]), ng.variable([C])
     table = ng.constant(np.arange(3, dtype=np.float32), [C])
     run = transformer.computation((x * w + table) * ng.exp(x), x)
-    assert run.memory == {"arguments": 12, "state": 12, "constants": 12, "temporaries": 36}
+    if transformer.name == "cpu":  # which keeps no value between its kernels, for there is one
+        assert run.memory == {"arena": 0, "constants": 12, "packed": 0, "state": 12, "outputs": 12}
+    else:
+        assert run.memory == {"arguments": 12, "state": 12, "constants": 12, "temporaries": 36}
 
 
 def test_names_of_computations(transformer):

@@ -42,7 +42,9 @@ def test_gradients_are_made_in_the_order_of_their_weights():
         assert ".T" not in update and "transpose" not in update
 
 
-@pytest.mark.parametrize("kinds", list(itertools.product([(A, B, D), (D, A, B), (B, D, A)], [(B, D, E), (E, D, B)], ["direct", "numpy"])))
+@pytest.mark.parametrize(
+    "kinds", list(itertools.product([(A, B, D), (D, A, B), (B, D, A)], [(B, D, E), (E, D, B)], ["direct", "numpy", "cpu"]))
+)
 def test_any_orders_give_the_same(kinds):
     left, right, name = kinds
     x, y = ng.placeholder(left), ng.placeholder(right)

@@ -138,7 +138,7 @@ def test_an_update_cut_off_in_the_middle_is_not_saved(tmp_path):
     armed = []
     HOST_CALLS["fail"] = fail
     try:
-        for name in ("direct", "numpy"):
+        for name in ("direct", "numpy", "cpu"):
             v, w = (ng.variable([C], initial_value=1).named(n) for n in "vw")
             half = v * 2 + 1
             stop = ng.ops.control.effect.build(half, kind="fail", text="")

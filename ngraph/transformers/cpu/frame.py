@@ -182,7 +182,7 @@ class Bound:
     def __call__(
         self, inputs: Sequence[Any], states: Sequence[Any], version: int = 0, outs: Sequence[Any] | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The outputs, and the states after it. `outs` are arrays for the results that fit."""
+        """The outputs, and the states after it. `outs` are arrays of the caller's for results; those that do not fit are left alone."""
         plan = self.plan
         given = {before: array for (_, before, _), array in zip(plan.state, states, strict=True)}
         self.prepare(version, given)
@@ -190,8 +190,15 @@ class Bound:
         given.update(zip(plan.inputs, inputs, strict=True))
         for k, b in enumerate(plan.outputs):
             if b.home == "output" and b not in given:
-                given[b] = outs[k] if outs is not None else None
+                given[b] = outs[k] if outs is not None and self.fits(outs[k], b, given) else None
         return frame.call(given)
+
+    def fits(self, out: Any, b: Buffer, given: Mapping[Buffer, Any]) -> bool:
+        """Whether a result can be made in the caller's array: of its form, dense, and apart from all other arrays."""
+        if not isinstance(out, np.ndarray) or out.dtype != b.dtype.np or self.sizes[b] != out.nbytes or out.shape != self.shape(b):
+            return False
+        dense = out.flags.c_contiguous and out.flags.aligned and out.flags.writeable
+        return dense and not any(a is not None and np.may_share_memory(out, a) for a in given.values())
 
 
 class Inner(NamedTuple):
