@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 REQUEST, ANSWER = "<4I", "<BI"
-PATIENCE = 20.0  # seconds without a request after which it ends
+PATIENCE = 600.0  # seconds without a request after which it ends, should nobody have ended it
 LOOK = 0.5  # seconds after which it looks whether who started it is still there
 
 

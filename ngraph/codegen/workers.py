@@ -21,6 +21,7 @@ from ngraph.targets import Target, host
 
 MUCH = 400_000  # characters of IR that one process compiles in 0.1 to 0.5 seconds; to load LLVM takes one 0.2
 AHEAD = 2  # requests that a process holds at most, so that it never waits for the next
+IDLE = 5.0  # seconds after which processes that have nothing to do are ended
 MOST = 16  # processes; each takes 80 MB
 
 
@@ -102,21 +103,40 @@ class Workers:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.processes: list[_Process] = []
+        self.rest: threading.Timer | None = None  # ends them
 
     def start(self) -> None:
         """Lets one load LLVM ahead of the first request. Raises OSError where there can be no process, ImportError without llvmlite."""
         with self.lock:
             if not self.processes:
                 self.processes.append(_Process())
+                self._rest()
 
     def compile(self, texts: Iterable[str], target: Target) -> list[bytes]:
         """The object of each text, in order. Raises `Failed`; whatever is raised, Ctrl-C too, ends the processes at once."""
         with self.lock:
             try:
-                return _Batch(self.processes, target).compile(texts)
+                made = _Batch(self.processes, target).compile(texts)
+                self._rest()
+                return made
             except BaseException:
                 self.end()
                 raise
+
+    def _rest(self) -> None:
+        """They end when nothing has come for a while."""
+        if self.rest is not None:
+            self.rest.cancel()
+        self.rest = threading.Timer(IDLE, self._idle)
+        self.rest.daemon = True
+        self.rest.start()
+
+    def _idle(self) -> None:
+        if self.lock.acquire(blocking=False):  # else they are at work
+            try:
+                self.end()
+            finally:
+                self.lock.release()
 
     def end(self) -> None:
         while self.processes:

@@ -430,13 +430,24 @@ def test_llvm_that_dies_is_an_error_of_ours():
 def test_a_process_that_had_waited_for_long_is_replaced(monkeypatch, tmp_path):
     impatient = tmp_path / "impatient.py"
     with open(worker.__file__) as file:
-        impatient.write_text(file.read().replace("PATIENCE = 20.0", "PATIENCE = 0.0").replace("LOOK = 0.5", "LOOK = 0.01"))
+        impatient.write_text(file.read().replace("PATIENCE = 600.0", "PATIENCE = 0.0").replace("LOOK = 0.5", "LOOK = 0.01"))
     w = Workers()
     monkeypatch.setattr(worker, "__file__", str(impatient))
     w.start()
     monkeypatch.undo()
     w.processes[0].popen.wait()
     assert value(w.compile([ir(1)], HOST)[0]) == 1
+    w.end()
+
+
+def test_processes_that_have_nothing_to_do_are_ended(monkeypatch):
+    monkeypatch.setattr("ngraph.codegen.workers.IDLE", 0.05)
+    w = Workers()
+    assert value(w.compile([ir(1)], HOST)[0]) == 1
+    (pid,) = [p.popen.pid for p in w.processes]
+    w.rest.join()
+    assert w.processes == [] and not os.path.exists(f"/proc/{pid}")
+    assert value(w.compile([ir(2)], HOST)[0]) == 2
     w.end()
 
 
