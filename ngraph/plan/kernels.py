@@ -268,7 +268,8 @@ class Memory:
 class Plan:
     """Kernels over buffers, in the order in which they run. `state`: (name, buffer before, buffer after), the same one where in place.
 
-    once    steps that depend on nothing but constants and state that is only read: they run when that state has changed, before a call
+    once    steps that depend on nothing but constants and state that is only read: they run when that state has changed, before a call;
+            those of a loop's body, which depend on nothing that changes from trip to trip, run before the first trip
     start   steps that fill borders: they run when an arena has been made
     """
 
@@ -285,6 +286,7 @@ class Plan:
     once: tuple[PlanStep, ...] = ()
     start: tuple[PlanStep, ...] = ()
     kept: int = 0  # bytes that outlast the call
+    steady: tuple[Buffer, ...] = ()  # inputs of a loop's body that are the same in all trips: once-steps may read them too
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -34,7 +34,7 @@ def settle(graph: Graph, machine: Machine) -> None:
 def _mark_once(graph: Graph) -> None:
     """Nodes that depend on constants and on state that is only read, where keeping their value is worth more than computing it again."""
     written = {old for _, old, _ in graph.state}
-    still = {s.value for s in graph.program.state_in} - written
+    still = ({s.value for s in graph.program.state_in} - written) | graph.steady
     cost: dict[Node, float] = {}
     for n in graph.nodes:
         sources = [r.source for r in n.reads]
@@ -192,7 +192,7 @@ def _still(plan: Plan) -> set[Buffer]:
     """The buffers that no call changes."""
     moved = {b for _, before, after in plan.state if before is not after for b in (before, after)}
     found = {b for b in plan.buffers if b.home in ("constant", "state") and b not in moved}
-    found.update([b for step in plan.once for b in step.targets])
+    found.update(plan.steady, [b for step in plan.once for b in step.targets])
     return found.difference([b for step in plan.steps for b in step.targets])
 
 

@@ -182,6 +182,7 @@ class Graph:
         self.state: list[tuple[str, Value, Any]] = []
         self.token: Any = None
         self.runs: list[Value] = []  # numbers that lengths need
+        self.steady: set[Value] = set()  # inputs of a body that are the same in all trips
         for v in self.sources:
             self.at[v] = Read(v, straight(v.axes))
         for step in program.steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ngraph.op_graph import expr
@@ -14,7 +14,7 @@ from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
 from ngraph.plan.layout import lay, settle
 from ngraph.plan.memory import lay_out, may_replace
-from ngraph.plan.nodes import Constant, Graph
+from ngraph.plan.nodes import Constant, Graph, Node
 from ngraph.plan.price import Group, Machine
 from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
@@ -28,9 +28,10 @@ def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Ma
 
 
 class _Planner:
-    def __init__(self, program: Program, machine: Machine):
-        self.program, self.machine = program, machine
+    def __init__(self, program: Program, machine: Machine, steady: slice = slice(0)):
+        self.program, self.machine, self.steady = program, machine, steady
         self.graph = Graph(program)
+        self.graph.steady.update(program.inputs[steady])
         self.buffers: dict[Any, Buffer] = {}
         self.every: list[Buffer] = []
 
@@ -55,7 +56,7 @@ class _Planner:
         written = {name: self.buffers[n] for name, _, n in g.state}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
-        made.once = once
+        made.once, made.steady = once, inputs[self.steady]
         made.token_out = None if g.token is None else self.buffers[g.token]
         lay(made, self.machine)
         _in_place(made)
@@ -87,17 +88,23 @@ class _Planner:
             return kernel_of(group, self.buffers)
         results = tuple([self.buffers[n] for n in group.nodes[1:]])
         inputs = tuple([self.buffers[a.source] for a in call.args if type(a) is Read])
-        attrs = {k: map_attr(a, _same, self.run_buffer, self.body) for k, a in call.attrs.items() if not isinstance(a, Expr)}
+        attrs = {k: map_attr(a, _same, self.run_buffer, self.body(call)) for k, a in call.attrs.items() if not isinstance(a, Expr)}
         attrs |= {k: a for k, a in call.attrs.items() if isinstance(a, Expr)}
         return Routine(call.op, inputs, results, attrs, call.origin)
 
     def run_buffer(self, v: Value) -> Buffer:
         return self.buffers[v]
 
-    def body(self, body: Program) -> Plan:
-        known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
-        open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
-        return _Planner(specialise(body, open_) if open_ else body, self.machine).plan()
+    def body(self, call: Node) -> Callable[[Program], Plan]:
+        """What plans the bodies of a routine: all inputs of a loop but carries and slices are the same in all trips."""
+        moving = call.attrs.get("carries", len(call.args)) + call.attrs.get("xs", 0)
+
+        def planned(body: Program) -> Plan:
+            known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
+            open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
+            return _Planner(specialise(body, open_) if open_ else body, self.machine, slice(moving, None)).plan()
+
+        return planned
 
 
 def _same(a: Any) -> Any:

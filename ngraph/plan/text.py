@@ -65,7 +65,8 @@ class _PlanPrinter(_Printer):
             out += [when] if getattr(p, of) and (p.once or p.start) else []
             for step in getattr(p, of):
                 out += self.kernel(step) if type(step) is Kernel else [self.routine(step)]
-        out += [f"{what} {self.names_of(which)}" for what, which in (("inputs", p.inputs), ("outputs", p.outputs)) if which]
+        lists = (("inputs", p.inputs), ("steady", p.steady), ("outputs", p.outputs))
+        out += [f"{what} {self.names_of(which)}" for what, which in lists if which]
         out += [f"state {json.dumps(name)} {self.buffers[a]} becomes {self.buffers[b]}" for name, a, b in p.state]
         tokens = (("token_in", p.token_in), ("token_out", p.token_out))
         out += [f"{what} {self.buffers[b]}" for what, b in tokens if b is not None]
@@ -193,7 +194,7 @@ class _PlanParser(_Parser):
                 steps.append(self.routine())
             elif token in when:
                 steps = when[token]
-            elif token in ("inputs", "outputs"):
+            elif token in ("inputs", "steady", "outputs"):
                 setattr(p, token, tuple(self.some()))
             elif token in ("token_in", "token_out"):
                 setattr(p, token, self.one())

@@ -26,7 +26,7 @@ def verify(plan: Plan) -> Plan:
     for when, k, step in steps:
         complaint = next(_kernel(plan, step, filled) if type(step) is Kernel else _missing(step.sources, filled), None)
         if when and complaint is None:
-            complaint = next(_changing(step, plan.inputs, written), None)
+            complaint = next(_changing(step, [b for b in plan.inputs if b not in plan.steady], written), None)
         if complaint is not None:
             raise ProgramError(f"plan {plan.name}, {when}step {k}: {complaint}")
         made = step.targets

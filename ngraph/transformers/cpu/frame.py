@@ -153,6 +153,11 @@ class Bound:
             inner = Inner.of(self, step, self.total, self.length)
         self.inner[step], self.total = inner, max(self.total, inner.end)
 
+    @property
+    def apart(self) -> int:
+        """Bytes of the arena, those of bodies too, up to where other memory may begin."""
+        return -(-self.total // ALIGN) * ALIGN
+
     def needs(self, b: Buffer) -> bool:
         """Whether anybody reads a buffer."""
         if self.used is None:
@@ -220,10 +225,9 @@ class Inner(NamedTuple):
                 made = Bound(outer.code.bodies[id(body)], known)
                 if any(real(b) and made.sizes[b] is None for b in (*body.inputs, *body.outputs)):
                     raise LookupError(f"the body of a {step.op} has values of unknown size")
-                made.prepare(0, {})
                 at = -(-at // ALIGN) * ALIGN
                 found[name] = made, at
-                at += made.total
+                at += made.apart + made.plan.kept
         spare: dict[int, int] = {}
         trips = length(step.attrs["axis"]) if step.op == "scan" else 0
         for k in range(step.attrs.get("carries", 0)):
@@ -236,14 +240,21 @@ class Inner(NamedTuple):
     def scope(self, name: str, outer: Scope, table: Table) -> tuple[Bound, Scope]:
         """A body, and where its buffers are: the caller names its arguments."""
         bound, at = self.bodies[name]
-        return bound, Scope(bound, outer.base + at, outer.arrays, table, outer.point)
+        at += outer.base
+        return bound, Scope(bound, at, at + bound.apart, outer.arrays, table, outer.point)
 
 
 class Scope:
-    """Where the buffers of a plan are: in an arena that starts at `base`, in arrays that calls come with, or where `name` put them."""
+    """Where the buffers of a plan are: in an arena that starts at `base`, in arrays that calls come with, or where `name` put them.
 
-    def __init__(self, bound: Bound, base: int, arrays: dict[Buffer, Any], table: Table, point: Callable[[Buffer, np.ndarray], None]):
-        self.bound, self.plan, self.base, self.arrays, self.table, self.point = bound, bound.plan, base, arrays, table, point
+    What runs once lies from `kept` on.
+    """
+
+    def __init__(
+        self, bound: Bound, base: int, kept: int, arrays: dict[Buffer, Any], table: Table, point: Callable[[Buffer, np.ndarray], None]
+    ):
+        self.bound, self.plan, self.base, self.kept = bound, bound.plan, base, kept
+        self.arrays, self.table, self.point = arrays, table, point
         self.named: dict[Buffer, Place] = {}
 
     def name(self, b: Buffer, place: Place) -> None:
@@ -258,7 +269,7 @@ class Scope:
         at = self.bound.offsets.get(b)
         if at is None:
             return b
-        return at + (self.bound.kept_at if b.home == "once" else self.base)
+        return at + (self.kept if b.home == "once" else self.base)
 
     def sized(self, b: Buffer) -> bool:
         """Whether the size of a buffer is known before anything runs."""
@@ -313,7 +324,7 @@ class Scope:
         inner = Inner.of(self.bound, r, 0, self.length)
         memory, at = aligned(max(inner.end, 1))
         tables = Table(), Table()
-        scopes = [Scope(self.bound, at, self.arrays, t, self.point) for t in tables]
+        scopes = [Scope(self.bound, at, self.kept, self.arrays, t, self.point) for t in tables]
         for b in filter(real, (*r.inputs, *r.results)):
             array = self.place(b) if b in r.results else self.array(b)
             for s in scopes:
@@ -398,7 +409,7 @@ class Frame:
             self._start()
 
     def _scope(self, table: Table) -> Scope:
-        return Scope(self.bound, self.arena.ctypes.data, self.arrays, table, self.point)
+        return Scope(self.bound, self.arena.ctypes.data, self.bound.kept_at, self.arrays, table, self.point)
 
     def _start(self) -> None:
         """Runs what fills borders, those of bodies too."""

@@ -264,6 +264,7 @@ def _scan(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
             taken, out = loop.swapped(start, *((end, spare) if n % 2 else (spare, end)))
             child.name(made, out)
         child.name(b, taken)
+    table.add(child, body.code.once)
     begin, counter = loop.begin(), table.word()
     loop.enter.append((counter, table.source(0), 0))
     top, before = len(table.records), table.times
@@ -297,6 +298,8 @@ def _while(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
         asked.name(again, place)
     flag = scope.base + inner.flag
     asked.name(test.plan.outputs[0], flag)
+    table.add(asked, test.code.once)
+    table.add(child, body.code.once)
     begin, top = loop.begin(), len(table.records)
     table.add(asked, test.code.steps)
     leave = table.record()
@@ -317,7 +320,7 @@ def _cond(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
         for outer, b in (*zip(r.inputs[1:], body.plan.inputs, strict=True), *zip(r.results, body.plan.outputs, strict=True)):
             if real(b):
                 child.name(b, scope.resolve(outer))
-        table.add(child, body.code.steps)
+        table.add(child, [*body.code.once, *body.code.steps])
         if name == "then":
             ends.append(table.record())
             table.records[choose] = [UNLESS, Ref(table.source(scope.resolve(r.inputs[0]))), len(table.records)]
