@@ -28,6 +28,7 @@ MOST = 256  # threads
 END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP = range(7)  # kinds of records; what each does stands in `WALK`
 DONE, HOST_STEP, INTERRUPTED = range(3)  # what `run` says
 WORDS = 8  # in a record
+TIMES = 4  # words for each record where it is timed: nanoseconds, how often it ran, start and end of the last time
 
 # where fields lie, in bytes; what different threads write lies on cache lines of its own
 FIELDS: dict[str, dict[str, int]] = {
@@ -424,10 +425,18 @@ ran:
 stamp:
   %t1 = call i64 @clock(ptr %pool, ptr %frame)
   %dt = sub i64 %t1, %t
-  %cell = getelementptr i64, ptr %times, i64 %pc
+  %cell = getelementptr [4 x i64], ptr %times, i64 %pc
   %so = load i64, ptr %cell
   %far = add i64 %so, %dt
   store i64 %far, ptr %cell
+  %often.at = getelementptr i64, ptr %cell, i64 1
+  %often = load i64, ptr %often.at
+  %oftener = add i64 %often, 1
+  store i64 %oftener, ptr %often.at
+  %from.at = getelementptr i64, ptr %cell, i64 2
+  store i64 %t, ptr %from.at
+  %till.at = getelementptr i64, ptr %cell, i64 3
+  store i64 %t1, ptr %till.at
   br label %step
 moves:                                            ; b times at a: the word at the first address becomes that at the second, and a number
   %any = icmp sgt i64 %b, 0

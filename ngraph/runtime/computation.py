@@ -29,6 +29,7 @@ from ngraph.rewrite.runner import Ran, watching
 from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.interrupts import interrupts
+from ngraph.runtime.profile import Profile
 from ngraph.runtime.state import Alone, State
 
 
@@ -227,6 +228,16 @@ class Computation(Alone, partial[Any]):
     def asm(self) -> str:
         """The machine code of each different kernel, as assembly text."""
         return str(self.native.asm())
+
+    def profile(self, *arguments: Any, calls: int = 10) -> Profile:
+        """Where the time of a call goes, kernel by kernel: print it, or `save` it as a page (.html) or a trace (.json).
+
+        It is called once to get ready and then `calls` times: state that it writes moves on. Raises UnsupportedError where nothing was
+        compiled to machine code.
+        """
+        self.call(*arguments)
+        found: Profile = self.native.profile(lambda: self.call(*arguments), calls)
+        return found
 
     def _report(self, steps: int, passes: float, compile: float) -> None:
         if config.debug >= 1:

@@ -19,6 +19,7 @@ from ngraph.rewrite.runner import Ran
 
 INDEX = "stages.json"
 SUFFIX = {"source": ".py", "llvm": ".ll", "asm": ".s"}
+CODE = ("source", "plan", "llvm", "asm")  # stages that are no programs
 _taken: dict[str, int] = {}  # folders that this process has written, and how often: two computations may have one name
 
 

@@ -22,10 +22,12 @@ from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, start_compiler
 from ngraph.runtime.computation import Executable
 from ngraph.runtime.measure import machine
+from ngraph.runtime.profile import Profile
 from ngraph.targets import chosen
 from ngraph.transformers.cpu.code import Code, Recipe, assembly, origin, recipe
 from ngraph.transformers.cpu.fast import Fast, fast
 from ngraph.transformers.cpu.frame import Bound
+from ngraph.transformers.cpu.profile import profile
 
 VERSIONS = 16  # lengths for which memory is kept
 Key = tuple[int | None, ...]
@@ -105,6 +107,10 @@ class Native:
     def fast(self, order: Any, slow: Callable[..., Any], version: int) -> Fast | None:
         """The way past Python for calls with the last lengths, if there is one."""
         return fast(next(reversed(self.bound.values())), order, slow, version)
+
+    def profile(self, call: Callable[[], Any], calls: int) -> Profile:
+        """Where the time of calls with the last lengths goes."""
+        return profile(self.program.name, next(reversed(self.bound.values())), call, calls, title)
 
     # ---- to look at
 

@@ -1,0 +1,93 @@
+"""Times kernels where they run: the table says for each record how long it took, the plan what it computes and moves."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.codegen.pool import FIELDS
+from ngraph.codegen.pool import TIMES as WORDS
+from ngraph.errors import show_line
+from ngraph.plan.kernels import Kernel
+from ngraph.runtime.measure import machine, measured
+from ngraph.runtime.profile import Profile, Row
+from ngraph.targets import Target
+from ngraph.transformers.cpu.code import Native, origin
+from ngraph.transformers.cpu.frame import THREADS, Bound
+
+TIMES, FREE = FIELDS["frame"]["times"] // 8, frozenset(("read", "number", "index", "copy", "guard"))  # lines that compute nothing
+
+
+def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title: Callable[[Any], str]) -> Profile:
+    """Calls it so often, and says where the time went."""
+    frame = bound.take()
+    walk, table = frame.walk, frame.walk.table
+    cells = np.zeros((len(table.records) + 1, WORDS), np.int64)
+    walk.words[TIMES] = cells.ctypes.data
+    bound.free.append(frame)  # the next call takes it
+    try:
+        start = time.perf_counter()
+        for _ in range(calls):
+            began = time.monotonic_ns()
+            call()
+        seconds = (time.perf_counter() - start) / calls
+    finally:
+        walk.words[TIMES] = 0
+    memory, peak = limits(bound.code.target)
+    homes = {id(s): b for b in within(bound) for s in b.code.every}
+    rows = []
+    for step, (spent, often, first, last) in zip(table.steps, cells.tolist(), strict=False):
+        if type(step) is not Native:
+            continue
+        flops, moved = work(step, homes[id(step)])
+        least = max(flops / peak, moved / memory)
+        lines = tuple(dict.fromkeys([show_line((o.file, o.line)) for o in origin(step.step) if o.file]))
+        ops = title(step.step).split(" (")[0]
+        times = (first - began) * 1e-9, (last - began) * 1e-9
+        rows.append(Row(ops, lines, often / calls, spent * 1e-9 / calls, flops, moved, step.seconds, least, *times))
+    return Profile(name, tuple(rows), seconds, calls, int(walk.words[THREADS]))
+
+
+def within(bound: Bound) -> list[Bound]:
+    """A plan and the bodies of its loops and branches, those inside these too."""
+    found = [bound]
+    for b in found:
+        found += [body for inner in b.inner.values() for body, _ in inner.bodies.values()]
+    return found
+
+
+def limits(target: Target) -> tuple[float, float]:
+    """Bytes and operations per second: measured if somebody did, else those of the description."""
+    found = measured(target)
+    if found is not None:
+        return found.memory, found.flops
+    usual = machine(target)
+    return usual.memory, 4 * usual.speed * usual.cores
+
+
+def work(step: Native, bound: Bound) -> tuple[float, float]:
+    """Operations, and bytes of what comes in and goes out, of one run of a kernel."""
+    buffers: Sequence[Any] = dict.fromkeys((*step.step.sources, *step.step.targets))  # type: ignore[assignment]
+    moved = sum(bound.sizes.get(b) or 0 for b in buffers)
+    if type(step.step) is not Kernel:
+        return 0.0, moved
+    total = 0.0
+    loops = [a for a, _ in step.step.loops]
+    for stage in step.step.stages:
+        outer = [a for a in loops[: stage.depth] if a not in stage.free and a not in stage.reduced]
+        free = math.prod(_length(bound, a) for a in {*outer, *stage.free, *[a for a in loops if a in stage.free]})
+        every = free * math.prod(_length(bound, a) for a in stage.reduced)
+        total += every * (sum(line.op not in FREE for line in stage.before) + len(stage.combine))
+        total += free * sum(line.op not in FREE for line in stage.after)
+    return total, moved
+
+
+def _length(bound: Bound, axis: Any) -> int:
+    try:
+        return bound.length(axis)
+    except LookupError:
+        return 1
