@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
-from ngraph.plan.kernels import Buffer, Plan, Read
+from ngraph.plan.kernels import Buffer, Plan, Read, affine
 from ngraph.plan.nodes import Constant, Graph, Node
-from ngraph.plan.panels import Factor, Packer, product_of, vector_of
+from ngraph.plan.panels import Factor, Packer, plain, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
 from ngraph.program.program import AxisId
 
@@ -67,6 +67,11 @@ def _order(graph: Graph, machine: Machine) -> None:
             mine = votes.setdefault(family[s], {})
             mine[a] = mine.get(a, 0.0) + weight * min(1.0, length[a] / machine.lanes)
 
+    state = {s.value for s in graph.program.state_in}
+
+    def parameters(r: Read) -> bool:
+        return r.source.once if type(r.source) is Node else type(r.source) is Constant or r.source in state
+
     for n in graph.nodes:
         if n.result or n.kind in ("routine", "part", "join"):
             vote(n, n.axes[-1] if n.axes else None, n.size)
@@ -77,12 +82,12 @@ def _order(graph: Graph, machine: Machine) -> None:
             elif not isinstance(r.source, Node) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
                 vote(n, e.of if type(e) is Idx else None, n.size)
-        found = contraction(n, length.__getitem__, machine)
+        found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
             vote(n, found.vector, n.size)
             for r in found.reads:
-                along = found.vector if found.vector in r.straight else found.inner(r)
-                vote(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == along), None), n.size)
+                along = found.vector if found.vector in r.axes else found.inner(r)
+                vote(r.source, next((a for a, e in r.index.items() if along is not None and _steps(e, along)), None), n.size)
     for n in graph.nodes:
         mine = votes.get(family[n])
         if n not in fixed and mine and len(n.axes) > 1:
@@ -121,12 +126,12 @@ class Contraction(NamedTuple):
 
     def inner(self, r: Read) -> AxisId | None:
         """What an operand without the vector axis should be contiguous along: the longest axis that is summed, else any."""
-        own = [a for a in self.reduced if a in r.straight and self.length(a) > 1]
-        own = own or [a for a in sorted(r.straight) if self.length(a) > 1]
+        own = [a for a in self.reduced if a in r.axes and self.length(a) > 1 and plain(r, a, self.length)]
+        own = own or [a for a in sorted(r.axes) if self.length(a) > 1 and plain(r, a, self.length)]
         return max(own, key=lambda a: self.length(a)) if own else None
 
 
-def contraction(n: Node, length: Callable[[AxisId], int], machine: Machine) -> Contraction | None:
+def contraction(n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Machine) -> Contraction | None:
     """A reduction of a product as a contraction, if an operand lacks a free axis of some length."""
     if n.kind != "reduce":
         return None
@@ -138,9 +143,22 @@ def contraction(n: Node, length: Callable[[AxisId], int], machine: Machine) -> C
     wide = [a for a in n.axes if length(a) >= REREAD]
     if len(operands) < 2 or all(a in o.axes for a in wide for o in operands):
         return None
-    factors = [Factor(tuple([a for a in (*n.axes, *n.reduced) if a in o.axes]), o.straight) for o in operands]
+    sources = [_source(o) for o in operands]
+    space = (*n.axes, *n.reduced)
+    factors = [
+        Factor(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if plain(o, a, length)]), fixed(s))
+        for o, s in zip(operands, sources, strict=True)
+    ]
     vector = vector_of(n.axes, factors, _last(n), length, machine.lanes)
-    return None if vector is None else Contraction(vector, tuple([_source(o) for o in operands]), n.reduced, length)
+    return None if vector is None else Contraction(vector, tuple(sources), n.reduced, length)
+
+
+def _steps(e: ExprLike, a: AxisId) -> bool:
+    """Whether an index goes up by one along an axis."""
+    if type(e) is Bin and e.op == "%":
+        e = e.a
+    form = affine(e)
+    return form is not None and form[0].get(a) == 1
 
 
 def _source(r: Read) -> Read:

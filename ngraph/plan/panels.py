@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import (
     Buffer,
     Combine,
@@ -35,35 +35,44 @@ from ngraph.program.program import AxisId
 
 FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
 AGAIN = 16  # times that an operand must be read for a copy in each call to pay
+GREAT = 1 << 62
 PARTS = 4  # turns of a copy for each core
 Length = Callable[[AxisId], int | None]
 K = TypeVar("K")
 
 
 class Factor(NamedTuple):
-    """One side of a product: the axes along which it moves, and those of them at whose own index everything in it is read."""
+    """One side of a product: the axes along which it moves, those along which it has no window; whether it is parameters."""
 
     axes: tuple[AxisId, ...]
     straight: frozenset[AxisId]
+    parameters: bool
 
 
 def vector_of(
     free: Sequence[AxisId], factors: Sequence[Factor], last: AxisId | None, length: Callable[[AxisId], int], lanes: int
 ) -> AxisId | None:
-    """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window; best the last of the result."""
+    """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window.
+
+    Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
+    """
 
     def score(a: AxisId) -> tuple[float, float, int]:
         n = length(a)
         having = [f for f in factors if a in f.axes]
         windows = sum([a not in f.straight for f in having])
-        good = n / (-(-n // lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1)) * (1.5 if a == last else 1)
+        good = n / (-(-n // lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
+        good *= (1.5 if a == last else 1) * (1.5 if any(f.parameters for f in having) else 1)
         return good, -sum([math.prod([length(x) for x in f.axes]) for f in having]), free.index(a)
 
     return max([a for a in free if length(a) > 1], key=score, default=None)
 
 
-def panel_width(n: int, rows: int, machine: Machine) -> int:
-    """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best."""
+def panel_width(n: int, rows: int, machine: Machine, block: int = 0) -> int:
+    """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best.
+
+    Where turns take `block` places each, that is a whole number of panels.
+    """
     lanes, need = machine.lanes, -(-n // machine.lanes)
     if need <= 4:
         return need * lanes
@@ -74,13 +83,29 @@ def panel_width(n: int, rows: int, machine: Machine) -> int:
         whole = -(-need // w) * w / need * -(-rows // height) * height / rows
         return round(whole * (1 + 0.1 * (1 / w + 1 / height)), 3), -w
 
-    return min((2, 3, 4), key=waste) * lanes
+    return min([w for w in (2, 3, 4) if block % (w * lanes) == 0] or [2], key=waste) * lanes
+
+
+def plain(r: Read, a: AxisId, length: Length) -> bool:
+    """Whether a read comes to each place along an axis once, without a guard: no window. An index may join axes as digits of one number."""
+    if any(a in set(moving(g)) for g in r.guard):
+        return False
+    for e in r.index.values():
+        form = affine(e)
+        if form is None:
+            if a in set(moving(e)) and not (type(e) is expr.Bin and e.op in ("//", "%") and type(e.a) is Idx and type(e.b) is int):
+                return False
+        elif a in form[0]:
+            k, n = abs(form[0][a]), length(a) or 0
+            if any(abs(c) < k * n and k < abs(c) * (length(x) or 0) for x, c in form[0].items() if x != a and length(x) != 1):
+                return False
+    return True
 
 
 class Operand:
     """A line of a stage as a factor: all that it is made of."""
 
-    def __init__(self, stage: Stage, line: int, space: Sequence[AxisId]):
+    def __init__(self, stage: Stage, line: int, space: Sequence[AxisId], length: Length):
         self.line, self.dtype = line, stage.before[line].dtype
         needed, todo = set[int](), [line]
         while todo:
@@ -94,7 +119,7 @@ class Operand:
         self.reads = [x.read for x in made if x.read is not None]
         along = {a for e in exprs for a in moving(e)}
         self.axes = tuple([a for a in space if a in along])
-        self.straight = frozenset([a for a in self.axes if all(a in r.straight for r in self.reads if a in r.axes)])
+        self.straight = frozenset([a for a in self.axes if all(plain(r, a, length) for r in self.reads)])
         self.movable = bool(self.reads) and not any(type(x) is Load for e in exprs for x in expr.leaves(e))
         number = {n: k for k, n in enumerate(self.lines)}
         self.copy = tuple([replace(x, args=tuple([number[a] for a in x.args])) for x in made])
@@ -102,7 +127,7 @@ class Operand:
 
     @property
     def factor(self) -> Factor:
-        return Factor(self.axes, self.straight)
+        return Factor(self.axes, self.straight, any(r.source.home in ("state", "constant", "once") for r in self.reads))
 
 
 def _exprs(line: Line) -> Iterable[ExprLike]:
@@ -136,7 +161,7 @@ def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine
     space = (*fixed, *inner)
     if line.op != "multiply" or not stage.reduced or any(length(a) is None for a in space):
         return None
-    operands = (Operand(stage, line.args[0], space), Operand(stage, line.args[1], space))
+    operands = (Operand(stage, line.args[0], space, length), Operand(stage, line.args[1], space, length))
     lasts = [s.target.dims[-1][0] for s in stage.to if s.line >= len(stage.before) and s.target.dims]
     v = vector_of(stage.free, [o.factor for o in operands], lasts[0] if lasts else None, lambda a: length(a) or 0, machine.lanes)
     return None if v is None else Product(operands, v, space, inner, stage.reduced)
@@ -222,7 +247,8 @@ class Packer:
         n = self.length(v) or 0
         n = min(blocks.get(v, n), n) if inside else n
         others = [a for a in p.inner if a in stage.free and a not in o.axes]
-        w = panel_width(n, min(blocks.get(others[-1], math.inf), self.length(others[-1]) or 1) if others else 1, self.machine)  # type: ignore[arg-type]
+        height = min(blocks.get(others[-1], GREAT), self.length(others[-1]) or 1) if others else 1
+        w = panel_width(n, height, self.machine, 0 if inside else blocks.get(v, 0))
         rows = self.order(p, o)
         outer = [a for a in axes if a != v and a not in rows]
         free = (*outer, *rows, v)
