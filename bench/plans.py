@@ -20,7 +20,6 @@ from ngraph.plan import Kernel, Machine, plan, text, verify
 from ngraph.plan.kernels import extent
 
 
-
 def program_of(name):
     """The program of a workload, as its computation would compile it."""
     w = WORKLOADS[name]

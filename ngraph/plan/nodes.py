@@ -35,6 +35,7 @@ ELEMENTS = frozenset(
 # what one element costs, in vector instructions; what is not here costs one
 WEIGHT = {"exp": 9, "expm1": 14, "tanh": 14, "erf": 18, "log": 12, "log1p": 14, "divide": 5, "remainder": 8, "sqrt": 6, "power": 25}
 WEIGHT |= {"sin": 14, "cos": 14, "atan": 18, "random_bits": 30, "copy": 0}
+GATHERED = 2  # what a read at an index that is itself read costs: it is kept rather than repeated
 GUESS = 64  # elements along an axis whose length nobody knows
 
 
@@ -103,8 +104,10 @@ class Node:
         self.hint = ""
         self.once = False  # no call changes it
         self.chunk: AxisId | None = None  # along which its parts lie, where turns have parts of its sum
-        self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
         self._settle()
+        self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
+        if op == "copy" and any(type(x) is Load for r in self.reads for e in r.index.values() for x in expr.leaves(e)):
+            self.weight = GATHERED
 
     def _settle(self) -> None:
         self.space = frozenset((*self.axes, *self.reduced))
@@ -420,7 +423,7 @@ def _counted(g: Graph, s: Step) -> Index | None:
         return None
     if not all(type(a) is Index or type(a) is Number for a in args):
         return None
-    value = COUNTING[s.op](*[a.value if type(a) is Index else int(a.value) for a in args])  # type: ignore[union-attr]
+    value = COUNTING[s.op](*[a.value if isinstance(a, Index) else int(a.value) for a in args if isinstance(a, Index | Number)])
     low, high = bounds(value, g.known)
     return Index(value, dtype) if dtype.lowest <= low and high <= dtype.highest and not any(loads(value)) else None
 
@@ -577,8 +580,15 @@ def _product(g: Graph, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> Non
     """The sum of products, kept as `accumulate`."""
     v, kind = s.result, s.attrs["accumulate"]
     space = (*v.axes, *over)
-    made = g.elem("multiply", g.cast(x, s.inputs[0].axes, kind), g.cast(y, s.inputs[1].axes, kind), axes=space, dtype=kind)
+    x, y = (_gathered(g, g.cast(a, v.axes, kind), v.axes) for a, v in zip((x, y), s.inputs, strict=True))
+    made = g.elem("multiply", x, y, axes=space, dtype=kind)
     g.at[v] = g.cast(g.reduce("add", made, v.axes, over, kind), v.axes, v.dtype)
+
+
+def _gathered(g: Graph, x: Arg, axes: tuple[AxisId, ...]) -> Arg:
+    """A value that is read at indices which are read, as an array of its own: products read it again and again."""
+    found = type(x) is Read and x.axes <= frozenset(axes) and any(type(e) is Load for i in x.index.values() for e in expr.leaves(i))
+    return g.elem("copy", x, axes=axes, dtype=dtype_of(x)) if found else x
 
 
 def _contract(g: Graph, s: Step) -> None:

@@ -2,21 +2,26 @@
 
 An axis whose index is read as `(a * o + c * r + d) // k`, guarded by its remainder, is made as k values of its own: `o = k * o' + e`.
 In each the terms of r that remain are known, the division is exact, and no guard is left; together they are one value again.
+
+A reduction of a few terms, as of a pooling window, is written out: then it is a value like any other, in one pass with what reads it.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.kernels import Load, Read, affine, bounds
+from ngraph.plan.kernels import Load, Read, affine, bounds, placed
 from ngraph.plan.nodes import Arg, Graph, Index, Node, Number, Part
 from ngraph.program.program import AxisId
 
 MOST = 16  # classes of one reduction
+FEW = 9  # terms that are written out
+PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
 
 class Cut(NamedTuple):
@@ -56,6 +61,7 @@ def split(graph: Graph) -> None:
     graph.nodes = nodes
     if changed:
         graph.again()
+    _write_out(graph)
 
 
 def _cone(n: Node) -> list[Read]:
@@ -182,3 +188,84 @@ def _sum(moves: dict[AxisId, int], start: int) -> ExprLike:
     for a, k in moves.items():
         made = made + Idx(a) * k
     return made + start
+
+
+# ---- few terms ----------------------------------------------------------------------------------------------------------
+
+
+def _write_out(graph: Graph) -> None:
+    """Puts the combination of its terms in the place of each reduction that has only a few."""
+    nodes: list[Node] = []
+    changed = False
+    for n in graph.nodes:
+        if n.kind == "reduce" and _few(graph, n):
+            changed = True
+            graph.nodes, graph.origin = nodes, n.origin
+            _terms(graph, n)
+            nodes = graph.nodes
+        else:
+            nodes.append(n)
+    graph.nodes = nodes
+    if changed:
+        graph.again()
+
+
+def _few(graph: Graph, n: Node) -> bool:
+    """Whether a reduction has some terms, but few, and sums no products."""
+    lengths = [graph.known(a) for a in n.reduced]
+    terms = math.prod([k or 0 for k in lengths])
+    m = n.args[0].source if type(n.args[0]) is Read else None
+    product = type(m) is Node and m.op == "multiply" and m.kind == "elem"
+    return 0 < terms <= FEW and n.dtype.kind != "bool" and not product and n.axes != ()
+
+
+def _terms(graph: Graph, n: Node) -> None:
+    made: Read | None = None
+    for places in itertools.product(*[range(graph.known(a) or 0) for a in n.reduced]):
+        term = _fixed(graph, n.args[0], dict(zip(n.reduced, places, strict=True)), {})
+        made = (
+            graph.elem("copy", term, axes=n.axes, dtype=n.dtype)
+            if made is None
+            else graph.elem(PAIR[n.op], made, term, axes=n.axes, dtype=n.dtype)
+        )
+    assert made is not None
+    graph.replaced(n, made.source)
+
+
+def _fixed(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
+    """An argument at one place along some axes; what is computed along them is computed for that place."""
+    if type(a) is not Read or type(a.source) is not Node or not _along(a, at):
+        return _moved(graph, a, dict(at))
+    todo = [a.source]
+    while todo:
+        n = todo[-1]
+        missing = [r.source for r in n.args if type(r) is Read and type(r.source) is Node and _along(r, at) and r.source not in known]
+        if missing:
+            todo += missing
+            continue
+        todo.pop()
+        if n not in known:
+            args = [_at(graph, r, at, known) for r in n.args]
+            axes = tuple([x for x in n.axes if x not in at])
+            known[n] = graph.elem(n.op, *args, axes=axes, dtype=n.dtype, **n.attrs).source
+    return _at(graph, a, at, known)
+
+
+def _along(a: Read, at: dict[AxisId, int]) -> bool:
+    """Whether a read takes a computed value at the reader's own index along these axes."""
+    n = a.source
+    return (
+        type(n) is Node
+        and n.kind == "elem"
+        and not n.result
+        and n.op != "random_bits"
+        and a.straight.issuperset(at)
+        and n.space.issuperset(at)
+    )
+
+
+def _at(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
+    if type(a) is not Read or a.source not in known:
+        return _moved(graph, a, dict(at))
+    index = {x: exact(placed(e, dict(at))) for x, e in a.index.items() if x not in at}
+    return Read(known[a.source], index, tuple([exact(placed(g, dict(at))) for g in a.guard]), a.fill)

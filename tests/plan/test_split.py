@@ -37,7 +37,15 @@ def convolution(height, width, window, stride, pad, dilation=1):
 
 @pytest.mark.parametrize(
     ("height", "width", "window", "stride", "pad", "dilation"),
-    [(8, 8, 3, 2, 1, 1), (9, 7, 3, 2, 1, 1), (12, 11, 5, 3, 2, 1), (8, 6, 1, 2, 0, 1), (13, 13, 3, 2, 2, 2), (10, 9, 2, 4, 0, 1), (15, 8, 3, 2, 0, 3)],
+    [
+        (8, 8, 3, 2, 1, 1),
+        (9, 7, 3, 2, 1, 1),
+        (12, 11, 5, 3, 2, 1),
+        (8, 6, 1, 2, 0, 1),
+        (13, 13, 3, 2, 2, 2),
+        (10, 9, 2, 4, 0, 1),
+        (15, 8, 3, 2, 0, 3),
+    ],
 )
 def test_gradient_of_a_strided_convolution(height, width, window, stride, pad, dilation):
     x, f, y = convolution(height, width, window, stride, pad, dilation)
@@ -53,7 +61,9 @@ def test_its_arithmetic_is_what_is_needed():
     assert products(made) <= 1.3 * math.prod([len(a) for a in (N, C, K)]) * 8 * 8 * 9
 
 
-@pytest.mark.parametrize(("height", "width", "window", "stride", "pad"), [(8, 8, 2, 2, 0), (9, 8, 3, 2, 1), (10, 11, 3, 3, 0), (7, 7, 3, 2, 0)])
+@pytest.mark.parametrize(
+    ("height", "width", "window", "stride", "pad"), [(8, 8, 2, 2, 0), (9, 8, 3, 2, 1), (10, 11, 3, 3, 0), (7, 7, 3, 2, 0)]
+)
 def test_gradient_of_pooling(height, width, window, stride, pad):
     h, w = axis(height, "H"), axis(width, "W")
     x = hole(N, C, h, w)
@@ -67,3 +77,19 @@ def test_transposed_convolution():
     x, f = hole(N, C, h, w), hole(C, K, r, s)
     made = verify(agree(program([ng.deconv(x, f, {h: r, w: s}, stride=2)], x, f), rtol=1e-4, atol=1e-4))
     assert not remainders(made)
+
+
+def test_a_pooling_window_is_written_out():
+    h, w = axis(9, "H"), axis(8, "W")
+    x = hole(N, C, h, w)
+    best = ng.max_pool(ng.relu(x), {h: 3, w: 3}, stride=2, padding=1)
+    mean = ng.avg_pool(x, {h: 2, w: 2})
+    made = verify(agree(program([best, mean], x)))
+    assert not any(s.reduced for k in made.kernels for s in k.stages)
+
+
+def test_terms_of_a_computed_value_are_computed_once_each():
+    r = axis(3, "R")
+    x, y = hole(N, C, r), hole(N, C, r)
+    made = verify(agree(program([ng.sum(ng.exp(x) * ng.tanh(y), reduction_axes=[r]), ng.max(ng.tanh(x - y), reduction_axes=[r])], x, y)))
+    assert made.arena == 0
