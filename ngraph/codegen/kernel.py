@@ -24,6 +24,8 @@ from ngraph.targets import Target
 
 STACK = 32 << 10  # bytes of Locals that lie on the stack; more lie in the thread's scratch
 ALIGN = 64
+TWICE = 2  # axes whose last block is shorter, for which there is code of its own
+MAJOR = 2  # blocks along an axis up to which the last one matters
 MANY = 16  # turns from which on the next one is fetched ahead
 
 
@@ -59,6 +61,8 @@ class KernelText:
         self.block = dict(kernel.loops)
         self.counters: dict[AxisId, Dim] = {}  # one for each loop: its index is the number of the block
         self.at: dict[Dim, Whole] = {}  # where the turn stands
+        self.minor = False  # whether what is being written runs seldom, and should be short
+        self.cut: dict[AxisId, int] = {}  # the size of the block that is being written
         self.scratch: ExprLike = 0
         self.many = False  # turns
         self.touched: set[Buffer] = set()
@@ -96,6 +100,31 @@ class KernelText:
                 n = register(counts[k])
                 q, rest = w.op("urem", rest, n), w.op("udiv", rest, n)
             self.at[self.counters[a]] = q
+        ends = {a: k % b for a, b in self.kernel.loops if isinstance(k := self.length(a), int) and k > b and k % b}
+        if len(ends) > TWICE:
+            return self.stages(t)
+        return self.by_size(t, list(ends.items()))
+
+    def by_size(self, t: Value, ends: list[tuple[AxisId, int]]) -> list[Value]:
+        """The stages, written once for whole blocks and once for each kind of last one, so that all of them know their sizes."""
+        if not ends:
+            return self.stages(t)
+        w = self.w
+        (a, short), *others = ends
+        counter = self.counters[a]
+        assert isinstance(counter.size, int)
+        last = constant(counter.size - 1, dtypes.int64)
+        for test, size in (("slt", self.block[a]), ("eq", short)):
+            here = w.op(f"icmp {test}", register(self.at[counter]), last, dtype=dtypes.bool_)
+            self.cut[a] = size
+            before, self.minor = self.minor, self.minor or (test == "eq" and counter.size > MAJOR)
+            w.when(here, [], lambda: self.by_size(t, others), rare=False)
+            self.minor = before
+        del self.cut[a]
+        return []
+
+    def stages(self, t: Value) -> list[Value]:
+        w = self.w
         for stage in self.kernel.stages:
             moved = self.moved(t, stage)
             if moved is None:
@@ -235,8 +264,8 @@ class KernelText:
         n, block = self.length(a), self.block.get(a)
         if block is None or (isinstance(n, int) and n <= block):
             size, most = n, n if isinstance(n, int) else None
-        elif isinstance(n, int) and n % block == 0:
-            size, most = block, block
+        elif a in self.cut or (isinstance(n, int) and n % block == 0):
+            size = most = self.cut.get(a, block)
         else:
             left = apply(self.w, "-", n, times(self.w, self.at[self.counters[a]], block))
             size, most = apply(self.w, "min", left, block), block

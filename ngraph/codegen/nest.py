@@ -25,7 +25,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
 from ngraph.plan.kernels import Buffer, Line, Load, Local, Stage, bounds
 from ngraph.plan.nodes import WEIGHT
-from ngraph.plan.schedule import Machine, Schedule, View, Walk, schedule, split
+from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.program.program import AxisId
 
 if TYPE_CHECKING:
@@ -64,6 +64,22 @@ class Open(NamedTuple):
     left: Whole | None = None
 
 
+class Tile(NamedTuple):
+    """A schedule in the loops of a nest."""
+
+    lanes: int
+    vector: Dim | None
+    tile: Dim | None
+    across: Dim | None
+    rows: int
+    columns: int
+    order: tuple[Dim, ...]
+
+    def units(self, d: Dim) -> int:
+        """How many steps of a loop are done together."""
+        return self.rows if d is self.tile else self.columns if d is self.across else 1
+
+
 class Nest:
     """The loops of one stage in one turn."""
 
@@ -89,6 +105,7 @@ class Nest:
         self.asked = Counter([u for _, line in stage.lines() for u in (*line.args, *loads(inside_of(line)))])
         self.asked.update([c.line for c in stage.combine] + [s.line for s in stage.to])
         self.fused: dict[int, int] = {}
+        self.minor = kernel.minor
         self._look()
         self.plan = self._schedule()
         self.streamed = {a for a in self.reads.values() if a.ahead and a.deps >= self.dims}
@@ -232,7 +249,7 @@ class Nest:
             made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
         return made
 
-    def _schedule(self) -> Schedule[Dim]:
+    def _schedule(self) -> Tile:
         target, stage = self.kernel.target, self.stage
         walks = [self._walk(a) for a in self.reads.values()]
         walks += [self._walk(a, True, s.combine != "set") for a, s in zip(self.stores, stage.to, strict=True)]
@@ -242,20 +259,34 @@ class Nest:
         shown = range(self.border) if self.reducing else self.lines
         work = [(float(WEIGHT.get(self.lines[n].op, 1)), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
         sums = [self.deps[c.line] for c in stage.combine]
-        bound = frozenset([d for d in self.dims if d.uneven and d.lower is not None])
-        sizes = {d: d.most for d in self.dims}
-        view = View(tuple(self.free), tuple(self.reduced), sizes, tuple(walks), tuple(work), tuple(sums), bound)
-        made = schedule(view, Machine(lanes, target.vector_registers, target.l1, target.l2))
-        names = {d: f"{'r' if d in self.reduced else 'f'}{k}" for k, d in enumerate((*self.free, *self.reduced))}
-        note = " ".join([f"{names[d]}={sizes[d]}" for d in names]) + ":"
-        for what, d, n in (("rows", made.tile, made.rows), ("columns", made.across, made.columns)):
-            note += f" {n} {what} {names[d]}" if d is not None else ""
-        self.kernel.notes.append(f"{note} vectors of {lanes} {names.get(made.vector)} order {' '.join([names[d] for d in made.order])}")  # type: ignore[arg-type]
-        return made
+        bound = [d for d in self.dims if d.uneven and d.lower is not None]
+        loops, free = (*self.free, *self.reduced), range(len(self.free))
+        number = {d: k for k, d in enumerate(loops)}
 
-    def _walk(self, a: Access, store: bool = False, combines: bool = False) -> Walk[Dim]:
-        steps = {d: c if type(c) is int else None for d, c in a.coef.items()}
-        return Walk(steps, a.deps, self._moving([e for _, e in a.rest]), a.dtype.bits // 8, store, a in self.late, combines)
+        def numbers(dims: Iterable[Dim]) -> frozenset[int]:
+            return frozenset([number[d] for d in dims])
+
+        seen = [
+            Walk(tuple([_step(a.coef.get(d, 0)) for d in loops]), numbers(a.deps), numbers(loose), a.dtype.bits // 8, *how)
+            for a, loose, how in walks
+        ]
+        view = View(
+            tuple(free),
+            tuple(range(len(free), len(loops))),
+            tuple([d.most for d in loops]),
+            tuple(seen),
+            tuple([(k, numbers(deps)) for k, deps in work]),
+            tuple(map(numbers, sums)),
+            numbers(bound),
+        )
+        made = schedule(view, Machine(lanes, target.vector_registers, target.l1, target.l2))
+        self.kernel.notes.append(f"{' '.join([f'{k}:{d.most}' for k, d in enumerate(loops)])} {made}")
+        vector, tile, second = [None if k is None else loops[k] for k in (made.vector, made.tile, made.second)]
+        across = second if second is not None else vector
+        return Tile(made.lanes, vector, tile, across, made.rows, made.columns, tuple([loops[k] for k in made.order]))
+
+    def _walk(self, a: Access, store: bool = False, combines: bool = False) -> tuple[Access, frozenset[Dim], tuple[bool, ...]]:
+        return a, self._moving([e for _, e in a.rest]), (store, a in self.late, combines)
 
     # ---- loops
 
@@ -309,7 +340,9 @@ class Nest:
             total = d.total
             segment(0, total // d.unit, 1)
             d.lower.cover(total % d.unit)
+            before, self.minor = self.minor, self.minor or total // d.unit > 1
             segment(total // d.unit, n, 1)
+            self.minor = before
             d.lower.cover(d.unit)
         else:
             first = 0
@@ -487,7 +520,7 @@ class Nest:
     def _unroll(self, d: Dim, n: int) -> int:
         """How many steps of a reduced loop are written out: no two of them may read the same element, or it would stay in a register."""
         tail = any(o.left is not None and x.most is not None and x.most > self.lanes for x, o in self.opened.items())
-        if tail:
+        if tail or self.minor:
             return 1
         most = UNROLL
         for a in self.eager:
@@ -765,6 +798,10 @@ class Nest:
             w.store(x, at, mask=mask)
         else:
             w.scatter(x, at, apart, mask)
+
+
+def _step(c: Whole) -> int | None:
+    return c if isinstance(c, int) else None
 
 
 def inside_of(line: Line) -> list[ExprLike]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Generic, NamedTuple, TypeVar
+from functools import lru_cache
+from typing import NamedTuple
 
-D = TypeVar("D")
+D = int  # a loop of a stage, by number
 UNKNOWN = 64  # places along a loop whose length nobody knows
 SCATTERED = 1.0  # what one lane costs that lies apart from its neighbours, in vector instructions
 LOAD = 0.35  # what a load costs beside arithmetic that goes on at the same time
@@ -22,10 +23,10 @@ COLUMNS = 4  # at most, but where there are no rows
 SHORT = 12  # instructions below which a loop is mostly overhead
 
 
-class Walk(NamedTuple, Generic[D]):
-    """A read or store: elements per step of each loop (None: not known yet), and what else it depends on."""
+class Walk(NamedTuple):
+    """A read or store: elements per step of each loop (None: not known yet; 0: stays), and what else it depends on."""
 
-    steps: dict[D, int | None]
+    steps: tuple[int | None, ...]
     deps: frozenset[D]  # all loops that it depends on
     loose: frozenset[D]  # those through an index that is no sum of steps
     bytes: int  # of one element
@@ -34,13 +35,13 @@ class Walk(NamedTuple, Generic[D]):
     combines: bool = False  # folds into what is there, so no two lanes may meet
 
 
-class View(NamedTuple, Generic[D]):
+class View(NamedTuple):
     """What a schedule sees of a stage. `work`: (instructions, loops) of what each step computes; `sums`: loops of each accumulator."""
 
     free: tuple[D, ...]
     reduced: tuple[D, ...]
-    sizes: dict[D, int | None]
-    walks: tuple[Walk[D], ...]
+    sizes: tuple[int | None, ...]
+    walks: tuple[Walk, ...]
     work: tuple[tuple[float, frozenset[D]], ...]
     sums: tuple[frozenset[D], ...]
     bound: frozenset[D] = frozenset()  # loops that neither vectors nor tiles may take: others' ends depend on them
@@ -55,7 +56,7 @@ class Machine(NamedTuple):
     l2: int
 
 
-class Schedule(NamedTuple, Generic[D]):
+class Schedule(NamedTuple):
     """`order` of the free loops; `rows` steps of `tile` and `columns` of `second`, else of `lanes` along `vector`, are done together."""
 
     lanes: int
@@ -76,7 +77,8 @@ class Schedule(NamedTuple, Generic[D]):
         return self.rows if d is self.tile else self.columns if d is self.across else 1
 
 
-def schedule(view: View[D], m: Machine) -> Schedule[D]:
+@lru_cache(4096)
+def schedule(view: View, m: Machine) -> Schedule:
     """The cheapest schedule; the first of equal ones."""
     best = min(_candidates(view, m), key=lambda s: _cost(view, m, s))
     return best._replace(order=_order(view, m, best))
@@ -89,13 +91,13 @@ def split(n: int, most: int) -> list[tuple[int, int]]:
     return [(k, size) for k, size in ((longer, length + 1), (pieces - longer, length)) if k]
 
 
-def size(view: View[D], d: D) -> int:
+def size(view: View, d: D) -> int:
     """The places along a loop, at least one."""
     n = view.sizes[d]
     return UNKNOWN if n is None else max(n, 1)
 
 
-def _candidates(view: View[D], m: Machine) -> Iterator[Schedule[D]]:
+def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.late and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
@@ -123,14 +125,14 @@ def _candidates(view: View[D], m: Machine) -> Iterator[Schedule[D]]:
                         yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
 
 
-def _may_lie(view: View[D], d: D) -> bool:
+def _may_lie(view: View, d: D) -> bool:
     """Whether vectors may lie along a loop: lanes that fold into memory must not meet."""
     if view.sizes[d] == 1 or d in view.bound:
         return False
-    return all(not w.combines or (w.steps.get(d) and d not in w.loose) for w in view.walks)
+    return all(not w.combines or (w.steps[d] and d not in w.loose) for w in view.walks)
 
 
-def _cost(view: View[D], m: Machine, s: Schedule[D]) -> float:
+def _cost(view: View, m: Machine, s: Schedule) -> float:
     """What one element costs, in vector instructions."""
     v, columns = s.vector, s.across
     n = 1 if v is None else size(view, v)
@@ -143,8 +145,8 @@ def _cost(view: View[D], m: Machine, s: Schedule[D]) -> float:
     def times(deps: frozenset[D]) -> int:
         return (s.rows if s.tile in deps else 1) * (s.columns if columns in deps else 1)
 
-    def access(w: Walk[D]) -> float:
-        step = w.steps.get(v, 0) if v is not None else 1
+    def access(w: Walk) -> float:
+        step = w.steps[v] if v is not None else 1
         easy = v is None or (v not in w.loose and (step == 1 or v not in w.deps))
         if easy:
             return times(w.deps) * (1.0 if v in w.deps else BROADCAST)
@@ -165,7 +167,7 @@ def _cost(view: View[D], m: Machine, s: Schedule[D]) -> float:
     return (total + ends / steps) / together
 
 
-def _order(view: View[D], m: Machine, s: Schedule[D]) -> tuple[D, ...]:
+def _order(view: View, m: Machine, s: Schedule) -> tuple[D, ...]:
     """Outer loops, vectors, rows; what vectors read, if it is too large for the cache, is walked by the outermost loops."""
     inner = [d for d in (s.vector, s.second, s.tile) if d is not None and d in view.free]
     outer = [d for d in view.free if d not in inner]
@@ -180,6 +182,6 @@ def _order(view: View[D], m: Machine, s: Schedule[D]) -> tuple[D, ...]:
     return (*outer, *inner)
 
 
-def footprint(view: View[D], w: Walk[D]) -> int:
+def footprint(view: View, w: Walk) -> int:
     """The bytes that a read touches in all."""
     return math.prod([size(view, d) for d in w.deps]) * w.bytes
