@@ -52,16 +52,22 @@ class _Shape(pickle.Pickler):
             return tuple, ((x.source, x.index, x.guard, x.fill),)
         if kind is Buffer or kind is Local:
             self.buffers.append(x)
-            fields = [getattr(x, f) for f in Buffer.__slots__ if f not in ("name", "offset", "value")]
-            return list, (), None, iter([kind is Local, x.offset is None or x.offset % 64, *fields])
+            root = x.shares
+            while root is not None and root.shares is not None:
+                root = root.shares
+            fields = [getattr(x, f) for f in Buffer.__slots__ if f not in ("name", "offset", "value", "shares")]
+            return list, (), None, iter([kind is Local, x.offset is None or x.offset % 64, root, *fields])
         return (tuple, ((x.loops, x.stages),)) if kind is Kernel else NotImplemented
 
 
-def shape(plan: Plan, kernel: Kernel) -> Shape:
-    """All of a kernel that its code depends on, the lengths that the plan knows with it."""
+def shape(plan: Plan, kernel: Kernel) -> Shape | None:
+    """All of a kernel that its code depends on, the lengths that the plan knows with it; None where expressions are too deep to write."""
     file = io.BytesIO()
     written = _Shape(file)
-    written.dump(kernel)
+    try:
+        written.dump(kernel)
+    except RecursionError:
+        return None
     lengths = [_length(plan, a) for a in written.axes]
     key = hashlib.blake2b(repr(lengths).encode() + file.getvalue(), digest_size=32).digest()
     return Shape(key, tuple(written.axes), tuple(written.buffers))

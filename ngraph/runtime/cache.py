@@ -491,7 +491,7 @@ class Cache:
                 if self.folder is not None:
                     self.folder.drop("plans", key)
         made = make()
-        with contextlib.suppress(pickle.PicklingError):
+        with contextlib.suppress(pickle.PicklingError, RecursionError):
             data = _dumped(made, canonical, program)
             self._keep(key, data)
             if self.folder is not None:

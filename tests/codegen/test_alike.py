@@ -1,6 +1,8 @@
 """Kernels that differ in names alone are written once, and what is taken for alike is alike."""
 
 import dataclasses
+import inspect
+import sys
 
 import pytest
 from cells import case, cells
@@ -10,7 +12,7 @@ from test_kernels import network
 import ngraph as ng
 from ngraph.codegen.alike import moved, shape
 from ngraph.codegen.kernel import emit
-from ngraph.op_graph.expr import Idx, Len
+from ngraph.op_graph.expr import Idx, Len, minimum
 from ngraph.plan import Kernel, plan
 from ngraph.plan.kernels import Buffer
 from ngraph.program.lower import lower
@@ -65,7 +67,8 @@ def test_open_lengths_and_training_steps():
 CHANGES = {
     "a length": lambda p, k, b: p.axes.update({b.axes[0]: 17}),
     "an open length": lambda p, k, b: p.axes.update({b.axes[0]: Len(b.axes[0])}),
-    **{f: lambda p, k, b, f=f: setattr(b, f, "another") for f in Buffer.__slots__ if f not in ("name", "offset", "value")},
+    **{f: lambda p, k, b, f=f: setattr(b, f, "another") for f in Buffer.__slots__ if f not in ("name", "offset", "value", "shares")},
+    "whose memory": lambda p, k, b: setattr(b, "shares", k.targets[0]),
     "a block": lambda p, k, b: dataclasses.replace(k, loops=tuple((a, n + 1) for a, n in k.loops) or ((b.axes[0], 2),)),
     "a stage": lambda p, k, b: dataclasses.replace(k, stages=k.stages[:-1]),
     "a depth": lambda p, k, b: dataclasses.replace(k, stages=tuple(dataclasses.replace(s, depth=s.depth + 1) for s in k.stages)),
@@ -77,6 +80,23 @@ NAMES = {
     "an origin": lambda p, k, b: dataclasses.replace(k, origin=()),
     "a price": lambda p, k, b: dataclasses.replace(k, seconds=k.seconds + 1),
 }
+
+
+def test_an_index_that_is_too_deep_is_like_no_other():
+    made = plan(layers(2))
+    k = next(s for s in made.every if type(s) is Kernel)
+    read = next(r for s in k.stages for r in s.reads())
+    a = next(iter(read.index))
+    for _ in range(80):
+        read.index[a] = minimum(read.index[a] + 1, Len(a)) * 2
+    assert shape(made, k).key == shape(made, k).key
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(len(inspect.stack(0)) + 120)
+        found = shape(made, k)
+    finally:
+        sys.setrecursionlimit(limit)
+    assert found is None
 
 
 def changed(how):
