@@ -27,7 +27,7 @@ from ngraph.frontends.neon import (
     ax,
 )
 
-args = flags(__doc__, epochs=4).parse_args()
+args = flags(__doc__, epochs=7).parse_args()
 train, valid = MNIST().load_data()
 ax.Y.length = 10
 model = Sequential(
