@@ -43,9 +43,12 @@ class Buffer:
     border    {axis: (places before index 0, places behind the last)}: they hold `fill`; a step of its own sees to that
     row       places from one row of the last dim to the next, where that is more than it has
     shares    the buffer whose memory this one takes over: a state's new value in the place of the old
+    steady    an input of a loop's body that is the same in all trips
     """
 
-    __slots__ = ("name", "dims", "dtype", "home", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "row")
+    __slots__ = (
+        *("name", "dims", "dtype", "home", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "row", "steady"),
+    )
 
     def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, home: str, value: ArrayRef | None = None):
         self.name, self.dims, self.dtype, self.home, self.value = name, dims, dtype, home, value
@@ -57,6 +60,12 @@ class Buffer:
         self.border: dict[AxisId, tuple[int, int]] = {}
         self.fill: Any = 0
         self.row = 0
+        self.steady = False
+
+    @property
+    def parameters(self) -> bool:
+        """Whether many calls, or trips, find the same in it, or next to it."""
+        return self.home in ("state", "constant", "once") or self.steady
 
     @property
     def axes(self) -> tuple[AxisId, ...]:
@@ -286,7 +295,11 @@ class Plan:
     once: tuple[PlanStep, ...] = ()
     start: tuple[PlanStep, ...] = ()
     kept: int = 0  # bytes that outlast the call
-    steady: tuple[Buffer, ...] = ()  # inputs of a loop's body that are the same in all trips: once-steps may read them too
+
+    @property
+    def steady(self) -> tuple[Buffer, ...]:
+        """The inputs that are the same in all trips of the loop whose body it is."""
+        return tuple([b for b in self.inputs if b.steady])
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:

@@ -127,7 +127,7 @@ class Operand:
 
     @property
     def factor(self) -> Factor:
-        return Factor(self.axes, self.straight, any(r.source.home in ("state", "constant", "once") for r in self.reads))
+        return Factor(self.axes, self.straight, any(r.source.parameters for r in self.reads))
 
 
 def _exprs(line: Line) -> Iterable[ExprLike]:

@@ -43,6 +43,8 @@ class _Planner:
     def plan(self) -> Plan:
         p, g = self.program, self.graph
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
+        for b in inputs[self.steady]:
+            b.steady = True
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
         split(g)
@@ -56,7 +58,7 @@ class _Planner:
         written = {name: self.buffers[n] for name, _, n in g.state}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
-        made.once, made.steady = once, inputs[self.steady]
+        made.once = once
         made.token_out = None if g.token is None else self.buffers[g.token]
         lay(made, self.machine)
         _in_place(made)

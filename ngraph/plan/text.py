@@ -194,7 +194,10 @@ class _PlanParser(_Parser):
                 steps.append(self.routine())
             elif token in when:
                 steps = when[token]
-            elif token in ("inputs", "steady", "outputs"):
+            elif token == "steady":
+                for b in self.some():
+                    b.steady = True
+            elif token in ("inputs", "outputs"):
                 setattr(p, token, tuple(self.some()))
             elif token in ("token_in", "token_out"):
                 setattr(p, token, self.one())
