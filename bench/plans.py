@@ -17,7 +17,6 @@ from peer_adapter import Infer, Train
 from peerbench.workloads import WORKLOADS
 
 from ngraph.plan import Kernel, Machine, plan, text, verify
-from ngraph.plan.kernels import extent
 
 
 def program_of(name):
@@ -99,11 +98,18 @@ def describe(made, step):
     return f"{step.seconds * 1e6:9.1f} us  {turns:6} turns of [{loops}]  {stages}  {names}"
 
 
+def shape(made, kernel):
+    """What a kernel is but for the names of its axes."""
+    loops = [(made.length(a), b) for a, b in kernel.loops]
+    stages = [([size(made, [a]) for a in (*s.free, 0, *s.reduced) if a], [line.op for _, line in s.lines()]) for s in kernel.stages]
+    return repr((loops, stages))
+
+
 def row(name, verbose, machine):
     p = program_of(name)
-    start = time.perf_counter()
+    start = time.process_time()
     made = plan(p, machine=machine)
-    took = time.perf_counter() - start
+    took = time.process_time() - start
     verify(made)
     flat = list(kernels(made.steps, 1))
     count = sum(1 for s, _ in flat if type(s) is Kernel)
@@ -111,15 +117,13 @@ def row(name, verbose, machine):
     for s, _ in flat:
         if type(s) is Kernel and s.seconds > 50e-6:
             idle += not s.loops
-    different = len({repr([(st.free, st.reduced, [l.op for l in st.before]) for st in s.stages]) for s, _ in flat if type(s) is Kernel})
+    different = len({shape(made, s) for s, _ in flat if type(s) is Kernel})
     moved = sum(bytes_of([*s.sources, *s.targets]) for s in made.steps)
     need, do = products_needed(p), products_planned(made)
     seconds = sum([s.seconds * n for s, n in flat if type(s) is Kernel])
-    print(
-        f"{name:5} {len(p.steps):6} {count:6} {len(flat) - count:5} {different:6} {idle:5} {moved / 1e6:9.1f} {moved / max(least(made), 1):6.2f}"
-        f" {need * 2e-9:9.2f} {do / max(need, 1):6.2f} {seconds * 1e3:9.2f} {made.arena / 1e6:8.1f} {took:7.2f}",
-        flush=True,
-    )
+    counts = f"{len(p.steps):6} {count:6} {len(flat) - count:5} {different:6} {idle:5}"
+    bytes_ = f"{moved / 1e6:9.1f} {moved / max(least(made), 1):6.2f} {need * 2e-9:9.2f} {do / need if need else 1:6.2f}"
+    print(f"{name:5} {counts} {bytes_} {seconds * 1e3:9.2f} {made.arena / 1e6:8.1f} {took:7.2f}", flush=True)
     if verbose:
         for s, n in flat:
             print(f"      x{n:<4}", describe(made, s))
@@ -129,7 +133,7 @@ def row(name, verbose, machine):
 
 def main():
     args = argparse.ArgumentParser(description=__doc__)
-    args.add_argument("workloads", nargs="*", default=[k for k in WORKLOADS])
+    args.add_argument("workloads", nargs="*", default=list(WORKLOADS))
     args.add_argument("-v", action="count", default=0, help="each kernel; twice: the whole plan")
     asked = args.parse_args()
     print("      steps kernels  rout  diff  1turn       MB  /least    GFLOP  /need predicted   arena    plan s")

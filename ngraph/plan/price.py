@@ -42,6 +42,7 @@ SMALL = 4096  # bytes or elements that are not worth a thought
 GUARDED = 6  # times the work of a guarded read of what the same kernel computes
 GRAIN = 2048  # elements of a turn below which its own loops cost more than they share out
 CHUNKS = 16  # parts into which a reduction over loops is cut
+GAIN = 0.9  # of the price of a sum in one piece, below which it is cut into parts
 PANEL = 64  # elements of a contiguous axis that turns leave together
 TILE = 8  # elements that a register tile wants of an axis beside the vectors
 SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a turn: enough to be worth a thread; as much as should hang on one
@@ -433,7 +434,7 @@ def price(g: Group, m: Machine) -> Group:
     if g.cut:
         before = g.seconds, g.loops, g.cuts
         _price(g, m, g.cut)
-        if not g.cuts or g.seconds >= before[0]:
+        if not g.cuts or g.seconds >= GAIN * before[0]:
             g.seconds, g.loops, g.cuts = before
     return g
 
