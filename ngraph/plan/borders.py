@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds, dims_of, straight
-from ngraph.plan.panels import product_of
+from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds
+from ngraph.plan.panels import copy_of, product_of
 from ngraph.plan.price import Machine
 from ngraph.program.program import AxisId
 
@@ -106,13 +106,8 @@ class Borders:
                         continue
                     if b not in made:
                         axes = self.by_reader(step, stage, r)
-                        made[b] = Buffer(b.name, dims_of(axes), b.dtype, "arena")
-                        n = self.length(axes[0]) or 1
-                        loops = ((axes[0], 1),) if n > 1 else ()
-                        line = Line("read", (), b.dtype, {}, Read(b, straight(axes)))
-                        free = axes[len(loops) :]
-                        stage_ = Stage(free, (), (line,), (), (), (Store(0, made[b], straight(axes)),), len(loops))
-                        steps.append(Kernel(loops, (stage_,), step.origin))
+                        made[b], copy = copy_of(b, axes, self.length, step.origin)
+                        steps.append(copy)
                     r.source = made[b]
             steps.append(step)
         self.plan.steps = tuple(steps)

@@ -13,13 +13,12 @@ from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
 from ngraph.plan.kernels import Buffer, Plan, Read, affine
 from ngraph.plan.nodes import Constant, Graph, Node
-from ngraph.plan.panels import Factor, Packer, plain, product_of, vector_of
+from ngraph.plan.panels import SETS, Factor, Packer, plain, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
 from ngraph.program.program import AxisId
 
 LONGEST = 6  # elementwise steps from a sum to a result
 WASTE = 1.25  # times the memory that whole vectors may take
-SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 
 
 def settle(graph: Graph, machine: Machine) -> None:

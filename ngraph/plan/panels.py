@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import (
     Buffer,
     Combine,
@@ -27,14 +28,16 @@ from ngraph.plan.kernels import (
     Stage,
     Store,
     affine,
+    dims_of,
     moving,
     straight,
 )
-from ngraph.plan.price import GRAIN, Machine
+from ngraph.plan.price import GRAIN, TILE, Machine
 from ngraph.program.program import AxisId
 
 FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
 AGAIN = 16  # times that an operand must be read for a copy in each call to pay
+SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 GREAT = 1 << 62
 PARTS = 4  # turns of a copy for each core
 Length = Callable[[AxisId], int | None]
@@ -216,6 +219,8 @@ class Packer:
                     p = product_of(kernel, stage, stage.combine[k], self.length, self.machine)
                     if p is not None and self.wants(p, p.operands[side]):
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
+                    elif p is not None:
+                        before += self.spread(kernel, p, p.operands[side])
             stages.append(stage)
         return [*before, replace(kernel, stages=tuple(stages))]
 
@@ -274,6 +279,22 @@ class Packer:
                 self.still.add(target)
         return _reading(stage, o.line, self.copies[key], at)
 
+    def spread(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
+        """A copy of what others own, where the rows that a tile reads together fall onto each other in the cache."""
+        if p.vector in o.axes or len(o.reads) != 1 or self.size([a for a in p.space if a not in o.axes]) < AGAIN:
+            return []
+        (r,), b = o.reads, o.reads[0].source
+        mine = b.home == "input" or (b in self.still and b.home in ("state", "constant"))
+        rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= TILE]
+        steps = [stride(r, a, self.length) * b.dtype.bits // 8 for a in rows]
+        flat = any(stride(r, a, self.length) == 1 for a in p.reduced)
+        if not (mine and flat and any(s and s % SETS == 0 for s in steps)) or len(b.axes) != len(b.dims):
+            return []
+        made, copy = copy_of(b, b.axes, self.length, kernel.origin)
+        self.made.append(made)
+        r.source = made
+        return [copy]
+
     def fits(self, kernel: Kernel, o: Operand) -> bool:
         """Whether each turn has a part of an operand for itself, and that fits into the second cache."""
         part = self.size(o.axes) * o.dtype.bits // 8
@@ -304,6 +325,15 @@ class Packer:
         n = self.length(a) or 0
         block = -(-n // (most * step)) * step
         return ((a, block),) if 1 < block < n else ()
+
+
+def copy_of(b: Buffer, axes: tuple[AxisId, ...], length: Length, origin: tuple[Origin, ...]) -> tuple[Buffer, Kernel]:
+    """A buffer that holds the same along axes in this order, and what fills it."""
+    made = Buffer(b.name, dims_of(axes), b.dtype, "arena")
+    loops = ((axes[0], 1),) if len(axes) > 1 and (length(axes[0]) or 0) > 1 else ()
+    line = Line("read", (), b.dtype, {}, Read(b, straight(axes)))
+    stage = Stage(axes[len(loops) :], (), (line,), (), (), (Store(0, made, straight(axes)),), len(loops))
+    return made, Kernel(loops, (stage,), origin)
 
 
 def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]) -> Stage:

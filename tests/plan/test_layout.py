@@ -224,3 +224,12 @@ def test_panels_divide_and_fit_registers(n, rows, machine):
     lanes = machine.lanes
     assert w % lanes == 0 and w // lanes <= 4
     assert -(-n // w) * w <= 1.2 * -(-n // lanes) * lanes
+
+
+def test_rows_of_an_input_that_fall_onto_each_other_are_spread():
+    k, o, n = axis(1024, "K"), axis(64, "O"), axis(32, "N")
+    x = hole(n, k)
+    made = planned([ng.dot(x, weights(k, o))], x, rtol=1e-3, atol=1e-3)
+    assert [b.row for b in made.buffers if b.home == "arena" and b.axes == ("N", "K")] == [1040]
+    made = planned([ng.dot(x, weights(k, axis(8, "O")))], x, rtol=1e-3, atol=1e-3)  # read too seldom for a copy
+    assert not [b for b in made.buffers if b.home == "arena" and b.axes == ("N", "K")]
