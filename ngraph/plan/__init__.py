@@ -1,12 +1,12 @@
 """Program → plan: kernels over buffers, found by one merge that knows no op by name.
 
-`kernels` the nouns · `nodes` a program as scalar operations over spaces · `fuse` the merge · `price` what it is judged by · `stages`
-a group as the stages of a kernel · `memory` the arena · `planner` all of it in a row · `text`, `verify`, `interpret` to look at plans.
+`kernels` the nouns · `nodes` a program as scalar operations over spaces · `split` reductions in classes and in terms · `fuse` the merge ·
+`price` what it is judged by, and loops · `stages` a group as the stages of a kernel · `layout`, `panels` where values lie · `memory` the
+arena · `schedule` vectors and tiles · `planner` all of it in a row · `text`, `verify`, `interpret` to look at plans.
 
-What is there: every core op, as stages, or as a routine (sort, compact, cumulate, control flow over sub-plans, effects); fusion with
-blocks, locals and recomputation; state in place. What is not there yet: reductions over loops (chunks), so a total runs in one turn;
-renaming of producers; split axes; packed operands and panels; layouts, borders and padding other than dense ones in the order of the
-value's axes; schedules; cut K; Winograd; hoisting out of scans. Every stage runs in every turn (depth is always that of all loops).
+Every core op is stages, or a routine (sort, compact, cumulate, control flow over sub-plans, effects). A turn of a kernel's loops computes
+for itself what is small (once in a thread, its stages have a depth of 0), and a part of what takes in the loops: the parts lie along an
+axis `chunk` and are put together by a reduction that merges like any other. How many there are follows from kernel and machine alone.
 """
 
 from ngraph.plan.interpret import interpret

@@ -1,6 +1,8 @@
 """What becomes one kernel, without being known by name; and what a plan's text does not depend on."""
 
+import math
 import os
+import re
 import subprocess
 import sys
 
@@ -11,8 +13,9 @@ from hypothesis import strategies as st
 from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import Kernel, plan, text, verify
+from ngraph.plan import Kernel, Machine, plan, text, verify
 from ngraph.program.lower import lower
+from ngraph.program.program import Step
 
 N, H, W, C = axis(64, "N"), axis(96, "H"), axis(5, "W"), axis(8, "C")
 
@@ -59,7 +62,7 @@ def attention():
     q, k, v = (axis(n, name) for n, name in ((32, "Q"), (32, "K"), (16, "V")))
     d, heads = axis(16, "D"), axis(4, "E")
     x, y, z = hole(heads, q, d), hole(heads, k, d), hole(heads, k, v)
-    scores = ng.dot(x, y, reduction_axes=[d]) if False else ng.sum(x * y, reduction_axes=[d]) * 0.25
+    scores = ng.sum(x * y, reduction_axes=[d]) * 0.25
     return [ng.sum(ng.softmax(scores, normalization_axes=[k]) * z, reduction_axes=[k])], [x, y, z]
 
 
@@ -173,8 +176,85 @@ def test_training_step():
     assert all(b.offset % 64 == 0 for b in made.buffers if b.offset is not None)
 
 
+def convolutions():
+    """A strided convolution with batch norm and pooling, trained: classes, parts of sums, windows."""
+    n, c, h, w, k, r, q = (axis(a, b) for a, b in ((8, "N"), (3, "C"), (16, "H"), (16, "W"), (16, "K"), (3, "R"), (3, "S")))
+    x, f = hole(n, c, h, w), ng.variable([k, c, r, q], initial_value=0.1)
+    y = ng.conv(x, f, {h: r, w: q}, stride=2, padding=1)
+    y = norm(y, 1.0, 0.0, [n, *y.axes[2:]])[0]
+    y = ng.max_pool(ng.relu(y), dict.fromkeys(y.axes[2:], 3), stride=2, padding=1)
+    loss = ng.sum(y * y, out_axes=())
+    return lower([loss, ng.deriv(loss, x), ng.assign(f, f - 0.1 * ng.deriv(loss, f))], [x]).program
+
+
+def test_convolutions_trained():
+    verify(agree(convolutions(), rtol=2e-3, atol=2e-3))
+
+
+def test_a_total_is_begun_by_many_turns_and_finished_by_one():
+    n, h = axis(1000, "N"), axis(300, "H")
+    x, y = hole(n, h), hole(n, h)
+    p = program([ng.mean(ng.sigmoid(x) * ng.tanh(y), out_axes=())], x, y)
+    made = verify(agree(p))
+    first, last = made.kernels
+    turns = math.prod([-(-made.length(a) // b) for a, b in first.loops])
+    (parts,) = first.targets
+    assert turns >= Machine().cores * 4 and made.length(parts.axes[-1]) == turns <= 16
+    assert not last.loops and last.sources == (parts,)
+
+
+def test_the_parts_of_a_sum_follow_from_the_machine_alone():
+    n, h = axis(1000, "N"), axis(300, "H")
+    x = hole(n, h)
+    p = program([ng.sum(ng.exp(x), out_axes=())], x)
+    assert len({text(plan(p, machine=m)) for m in (Machine(), Machine(), Machine(cores=2))}) == 1
+
+
+def test_what_is_read_along_another_axis_is_made_along_it():
+    other = axis(96, "H2")
+    x, y = hole(N, H), hole(N, other)
+    p = program([ng.sigmoid(x) * ng.cast_axes(ng.tanh(y), [N, H])], x, y)
+    made = verify(agree(p))
+    assert len(made.kernels) == 1 and made.arena == 0
+
+
+def test_small_values_are_computed_once_by_each_thread():
+    k = axis(640, "K")
+    x, g, w = hole(H), hole(H), hole(H, k)
+    made = verify(agree(program([ng.dot(norm(x, g, 1.0, [H])[0], w)], x, g, w), rtol=1e-4, atol=1e-4))
+    (kernel,) = made.kernels
+    *norms, product = kernel.stages
+    assert kernel.loops and product.depth == len(kernel.loops)
+    assert len(norms) >= 2 and all(s.depth == 0 for s in norms)
+
+
+def test_work_is_shared_out_in_pieces_that_hold_whole_vectors():
+    m, k = axis(128, "M"), axis(768, "K")
+    o = axis(768, "O")
+    x, w = hole(m, k), hole(k, o)
+    *_, kernel = plan(program([ng.relu(ng.dot(x, w))], x, w)).kernels  # the first copies w to panels
+    loops = dict(kernel.loops)
+    assert math.prod([-(-len(a) // loops[a.name]) for a in (m, o) if a.name in loops]) >= 4 * Machine().cores
+    assert loops.get("O", 64) % 32 == 0
+
+
+def test_ops_that_cost_the_same_are_planned_the_same():
+    """No op is known by name: others of equal weight in the place of each change nothing but the lines."""
+    other = {"add": "maximum", "subtract": "minimum", "tanh": "expm1", "exp": "exp", "sqrt": "sqrt", "divide": "divide", "abs": "floor"}
+
+    def swapped(p):
+        steps = [Step(s.results, other.get(s.op, s.op), s.inputs, s.attrs, s.origin) for s in p.steps]
+        return p.with_(steps=tuple(steps))
+
+    for make in (softmax, layer_norm_gelu, batch_norm, lstm_gates):
+        p = program(*_flat(make()))
+        shown = text(plan(p), origins=False)
+        expected = re.sub(r" = (\w+)\(", lambda m: f" = {other.get(m[1], m[1])}(", shown)
+        assert text(plan(swapped(p)), origins=False) == expected
+
+
 def test_same_plan_in_every_process():
-    script = "import sys; sys.path[:0] = sys.argv[1:]; import test_kernels as t; print(t.text(t.plan(t.network())))"
+    script = "import sys; sys.path[:0] = sys.argv[1:]; import test_kernels as t; print(t.text(t.plan(t.network())), t.text(t.plan(t.convolutions())))"
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.dirname(os.path.dirname(here))
     texts = set()
