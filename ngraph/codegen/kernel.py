@@ -100,10 +100,9 @@ class KernelText:
                 n = register(counts[k])
                 q, rest = w.op("urem", rest, n), w.op("udiv", rest, n)
             self.at[self.counters[a]] = q
-        ends = {a: k % b for a, b in self.kernel.loops if isinstance(k := self.length(a), int) and k > b and k % b}
-        if len(ends) > TWICE:
-            return self.stages(t)
-        return self.by_size(t, list(ends.items()))
+        sizes = [(a, b, self.length(a)) for a, b in self.kernel.loops]
+        ends = [(a, size % b) for a, b, size in sizes if isinstance(size, int) and size > b and size % b]
+        return self.stages(t) if len(ends) > TWICE else self.by_size(t, ends)
 
     def by_size(self, t: Value, ends: list[tuple[AxisId, int]]) -> list[Value]:
         """The stages, written once for whole blocks and once for each kind of last one, so that all of them know their sizes."""

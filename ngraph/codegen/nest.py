@@ -723,9 +723,10 @@ class Nest:
         at, offset = self._pointer(a), a.const  # type: Any, Whole
         lanes: Whole = 0
         for d, c in a.coef.items():
-            o = self.opened[d]
-            steps = o.offset + self._step(d, i, j)
-            offset = plus(w, offset, times(w, steps, c))
+            steps = self.opened[d].offset + self._step(d, i, j)
+            if steps:
+                known = type(c) is int and type(offset) is int
+                offset = offset + steps * c if known else plus(w, offset, times(w, steps, c))  # type: ignore[operator]
             if d is self.vec:
                 lanes = c
         for stride, e in a.rest:

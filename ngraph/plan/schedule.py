@@ -111,7 +111,13 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
             seconds += rows
         for s in seconds:
             most = vectors if s is None else size(view, s)
-            wide = COLUMNS if not view.sums or s is not None or v in view.reduced else m.registers - SPARE
+            wide = (
+                COLUMNS
+                if not view.sums or s is not None or v in view.reduced
+                else m.registers - SPARE
+                if m.registers > COLUMNS * SPARE
+                else m.registers // 2
+            )
             for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28) if k <= min(most, wide)]:
                 if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= SHORT else (1, 2)):
                     continue
@@ -119,7 +125,7 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                 for t in rows:
                     if t is v or t is s or not view.sums:
                         continue
-                    room = (m.registers - SPARE // 2 - columns) // (columns * len(view.sums))
+                    room = (m.registers - SPARE // 2 - max(columns, SPARE if m.registers < 32 else 1)) // (columns * len(view.sums))
                     if room > 1:
                         n = size(view, t)
                         yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)

@@ -23,9 +23,9 @@ def load(text, target):
 
 
 class Compiled(_Run):
-    """A plan being run: each kernel in three pieces, the last ones first, each with memory of its own."""
+    """A plan being run: each kernel in pieces, the last ones first, each with memory of its own."""
 
-    target = host()
+    target, pieces = host(), 3
 
     def kernel(self, kernel):
         code = emit(self.plan, kernel, self.target)
@@ -37,7 +37,7 @@ class Compiled(_Run):
         numbers = [self.arrays[b].ctypes.data for b in code.buffers] + [self.length(a) for a in code.lengths]
         args = np.array(numbers, np.int64)
         turns = self.number(code.turns)
-        cuts = [0, turns // 3, turns - turns // 3, turns]
+        cuts = [turns * k // self.pieces for k in range(self.pieces + 1)]
         run = CALL(load(code.text, self.target).address("kernel"))
         for first, last in reversed(list(zip(cuts, cuts[1:], strict=False))):
             scratch = np.full(self.number(code.scratch) + 64, 0xA5, np.uint8)

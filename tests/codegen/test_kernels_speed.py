@@ -1,0 +1,110 @@
+"""What makes kernels fast, seen in their text: no register goes to the stack, tiles, loops that become one, shuffles for gathers."""
+
+import re
+
+import numpy as np
+import plans
+import pytest
+from plan_programs import axis, hole, program
+
+import ngraph as ng
+from ngraph.codegen import jit
+from ngraph.codegen.kernel import emit
+from ngraph.plan import Kernel, plan
+from ngraph.plan.schedule import Machine, View, Walk, schedule, split
+from ngraph.targets import TARGETS
+
+V4, V3 = TARGETS["x86-64-v4"], TARGETS["x86-64-v3"]
+MACHINE = Machine(16, 32, 32 << 10, 1 << 20)
+
+
+def codes(results, holes, target=V4):
+    made = plan(program(results, *holes))
+    return [emit(made, k, target) for k in made.every if isinstance(k, Kernel)]
+
+
+def spills(code, target):
+    """Vectors that go to the stack, in kernels that keep nothing else there."""
+    return re.findall(r"[yz]mm\d+, [-\d]*\(%rsp\S*\)", jit.compile_assembly(code.text, target))
+
+
+def contraction(m, n, k):
+    i, j, r = axis(m, "I"), axis(n, "J"), axis(k, "R")
+    x, w, b = hole(i, r), hole(r, j), hole(j)
+    return [ng.relu(ng.dot(x, w) + b)], [x, w, b]
+
+
+def convolution(c, k, size, window, stride):
+    n, ci, ko, h, w, r, s = (axis(m, a) for m, a in ((2, "N"), (c, "C"), (k, "K"), (size, "H"), (size, "W"), (window, "R"), (window, "S")))
+    x, f = hole(n, ci, h, w), hole(ko, ci, r, s)
+    return [ng.relu(ng.conv(x, f, {h: r, w: s}, stride=stride, padding=window // 2))], [x, f]
+
+
+MAIN = {
+    "gemm": lambda: contraction(128, 768, 768),
+    "uneven gemm": lambda: contraction(101, 300, 1203),
+    "conv 3x3": lambda: convolution(64, 64, 28, 3, 1),
+    "conv 1x1": lambda: convolution(64, 128, 14, 1, 1),
+    "conv 3x3 stride 2": lambda: convolution(64, 64, 28, 3, 2),
+}
+
+
+@pytest.mark.parametrize("target", [V3, V4], ids=lambda t: t.name)
+@pytest.mark.parametrize("make", MAIN.values(), ids=list(MAIN))
+def test_sums_stay_in_registers(make, target):
+    every = codes(*make(), target)
+    assert any("fma" in c.text for c in every)
+    for c in every:
+        masks = 0 if target.mask_registers else 1  # that of the last columns is a vector there
+        assert "alloca" not in c.text and len(spills(c, target)) <= masks
+
+
+def test_a_contraction_has_a_tile_of_sums():
+    (code,) = codes(*contraction(128, 768, 768))[-1:]
+    assert code.text.count("phi <16 x float>") >= 20
+
+
+def test_loops_that_memory_walks_as_one_are_one():
+    x = hole(*[axis(n, a) for n, a in ((4, "N"), (8, "C"), (6, "H"), (10, "W"))])
+    (code,) = codes([x + 1.0], [x])
+    assert code.text.count("phi i64") <= 2  # turns and one loop inside
+
+
+def test_strided_reads_are_shuffles():
+    n, h, w = axis(8, "N"), axis(64, "H"), axis(64, "W")
+    x = hole(n, h, w)
+    every = codes([ng.max_pool(x, {h: 2, w: 2})], [x])
+    assert not any("gather" in c.text for c in every) and any("shufflevector" in c.text for c in every)
+
+
+def test_rows_of_two_lengths_share_the_work():
+    assert split(128, 14) == [(8, 13), (2, 12)]
+    assert split(12, 14) == [(1, 12)] and split(0, 4) == [] and split(5, 4) == [(1, 3), (1, 2)]
+
+
+@pytest.mark.parametrize("sizes", [(64, 64, 64), (13, 100, 7), (1, 4096, 1024), (None, 64, 64), (0, 64, 64)])
+@pytest.mark.parametrize("registers", [16, 32])
+def test_tiles_fit_the_registers(sizes, registers):
+    m, n, k = range(3)
+    x = Walk((1024, 0, 1), frozenset((m, k)), frozenset(), 4)
+    w = Walk((0, 1, 1024), frozenset((n, k)), frozenset(), 4)
+    y = Walk((1024, 1, 0), frozenset((m, n)), frozenset(), 4, True, True)
+    view = View((m, n), (k,), sizes, (x, w, y), (), (frozenset((m, n, k)),))
+    found = schedule(view, MACHINE._replace(registers=registers))
+    assert found.rows * found.columns + (found.columns if found.rows > 1 else 2) <= registers
+    assert found.vector == n and set(found.order) == {m, n}
+    assert sizes[0] != 64 or found.rows > 1
+
+
+class FivePieces(plans.Compiled):
+    pieces = 5
+
+
+def test_sums_do_not_depend_on_how_turns_are_dealt_out():
+    """Pieces of the turns in any cut give equal bits: what a turn computes is a matter of the turn alone."""
+    results, holes = contraction(70, 130, 333)
+    made = plan(program(results, *holes))
+    draw = np.random.default_rng(0)
+    arrays = [draw.normal(size=[made.length(a) for a in b.axes]).astype(np.float32) for b in made.inputs]
+    (a,), (b,) = plans.run(made, arrays)[0], plans.run(made, arrays, kind=FivePieces)[0]
+    assert a.tobytes() == b.tobytes()
