@@ -78,7 +78,7 @@ def test_aarch64_gives_what_the_oracle_gives(record, dtype):
 
 
 @emulated
-@every(OTHER[::2])
+@every(OTHER[::3])
 def test_aarch64_in_other_dtypes(record, dtype):
     agrees(record, dtype, kind=static.Emulated)
 
@@ -145,7 +145,7 @@ def adrp_targets(memory, base, offset):
 
 @pytest.mark.skipif(not LOWER, reason="this processor has no lower level")
 @pytest.mark.parametrize("name", LOWER or ["none"])
-@every(sorted({*MAIN, *OTHER}))
+@every(MAIN)
 def test_lower_levels_give_what_the_oracle_gives(record, dtype, name):
     agrees(record, dtype, target=TARGETS[name])
 
