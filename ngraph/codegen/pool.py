@@ -35,14 +35,14 @@ FIELDS: dict[str, dict[str, int]] = {
     "pool": {"generation": 0, "finished": 64}
     | {name: 128 + 8 * k for k, name in enumerate("fn args turns grain grains ways scratch stride".split())}
     | {"sleepers": 192, "lock": 256, "active": 320, "stop": 324}
-    | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals".split())}
+    | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals back".split())}
     | {"slots": 512},
     "slot": {"taken": 0, "pool": 8, "me": 16},
     "frame": {
         name: 8 * k
         for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano quiet".split())
     },
-    "rec": {"kind": 0, "fn": 8, "args": 16, "turns": 24, "grain": 32, "ways": 40, "long": 48, "a": 8, "b": 16, "c": 24},
+    "rec": {"kind": 0, "fn": 8, "args": 16, "turns": 24, "grain": 32, "ways": 40, "long": 48, "back": 56, "a": 8, "b": 16, "c": 24},
 }
 FRAME = len(FIELDS["frame"])  # words
 
@@ -65,6 +65,8 @@ entry:
   %ways = get i64 %pool.ways
   %scratch = get ptr %pool.scratch
   %stride = get i64 %pool.stride
+  %back = get i64 %pool.back
+  %rev = icmp eq i64 %back, 2
   %off = mul i64 %me, %stride
   %mine = getelementptr i8, ptr %scratch, i64 %off
   %slots = ref %pool.slots
@@ -92,8 +94,11 @@ claim:                                            ; the counter carries the job'
   br i1 %same, label %rest, label %report
 rest:
   %n = and i64 %c, 4294967295
-  %at = add i64 %lo, %n
-  %some = icmp ult i64 %at, %hi
+  %up = add i64 %lo, %n
+  %some = icmp ult i64 %up, %hi
+  %above = sub i64 %hi, %n
+  %down = sub i64 %above, 1
+  %at = select i1 %rev, i64 %down, i64 %up
   br i1 %some, label %try, label %empty
 try:
   %c1 = add i64 %c, 1
@@ -232,6 +237,8 @@ entry:
   %turns = get i64 %rec.turns
   %grain = get i64 %rec.grain
   %long = get i64 %rec.long
+  %back = get i64 %rec.back
+  put i64 %back, %pool.back
   %scratch = get ptr %frame.scratch
   %stride = get i64 %frame.stride
   %up0 = add i64 %turns, %grain
@@ -377,12 +384,20 @@ step:
   put i64 %pc1, %frame.pc
   br label %next
 kernel:                                           ; fn(args, turns), on at most `ways` threads, `grain` turns at a time
+  %back = get i64 %rec.back                       ; 0, or 1 and 2 by turns: 2 says that the last turns come first
+  %about = icmp ne i64 %back, 0
+  br i1 %about, label %swap, label %way
+swap:
+  %other = sub i64 3, %back
+  put i64 %other, %rec.back
+  br label %way
+way:
   br i1 %timed, label %start, label %kernel1
 start:
   %t0 = call i64 @clock(ptr %pool, ptr %frame)
   br label %kernel1
 kernel1:
-  %t = phi i64 [ 0, %kernel ], [ %t0, %start ]
+  %t = phi i64 [ 0, %way ], [ %t0, %start ]
   %turns = get i64 %rec.turns
   %grain = get i64 %rec.grain
   %ways0 = get i64 %rec.ways
@@ -403,13 +418,28 @@ alone:
   %some = icmp sgt i64 %turns, 0
   br i1 %some, label %alone1, label %ran
 alone1:
+  %rev = icmp eq i64 %back, 1
+  br i1 %rev, label %backward, label %forward
+backward:
+  %bi = phi i64 [ %turns, %alone1 ], [ %bj, %backward1 ]
+  %bj0 = sub i64 %bi, %grain
+  %bneg = icmp slt i64 %bj0, 0
+  %bj = select i1 %bneg, i64 0, i64 %bj0
+  call void %fn(ptr %args, i64 %bj, i64 %bi, ptr %scratch)
+  %code2 = call i32 @look(ptr %pool, ptr %frame)
+  %bad2 = icmp ne i32 %code2, 0
+  br i1 %bad2, label %cut, label %backward1
+backward1:
+  %bleft = icmp sgt i64 %bj, 0
+  br i1 %bleft, label %backward, label %ran
+forward:
   %slow = icmp ne i64 %long, 0
   br i1 %slow, label %pieces, label %once
 once:
   call void %fn(ptr %args, i64 0, i64 %turns, ptr %scratch)
   br label %ran
 pieces:
-  %i = phi i64 [ 0, %alone1 ], [ %j, %pieces1 ]
+  %i = phi i64 [ 0, %forward ], [ %j, %pieces1 ]
   %j0 = add i64 %i, %grain
   %in = icmp slt i64 %j0, %turns
   %j = select i1 %in, i64 %j0, i64 %turns

@@ -7,6 +7,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.config import config
 
 H, T, S, N = (ng.make_axis(n, name=name) for n, name in ((3, "H"), (5, "T"), (2, "S"), (4, "N")))
 
@@ -168,3 +169,21 @@ def test_calls_on_several_threads_have_memory_of_their_own():
         for th in threads:
             th.join()
         assert not wrong
+
+
+def test_every_other_trip_goes_backwards_over_large_weights(monkeypatch):
+    """What one trip has read last, the next one finds in the cache; with one thread and with two, the bits are the same."""
+    wide, trips = ng.make_axis(512, name="W"), ng.make_axis(6, name="T")
+    x, c, w = ng.placeholder([trips, wide]), ng.placeholder([wide]), ng.placeholder([wide, wide - 1])
+    c1, y = ng.scan(lambda c, x: (ng.tanh(ng.dot(w, c) * 0.05 + x), c), c, x, trips)
+    arrays = [values(trips, wide), values(wide), values(wide, wide)]
+    want = both([c1, y], [x, c, w], arrays)
+    for threads in (1, 2):
+        monkeypatch.setattr(config, "num_threads", threads)
+        with ngt.allocate_transformer("cpu") as t:
+            f = t.computation([c1, y], x, c, w)
+            got = [np.array(a) for a in f(*arrays)]
+            (bound,) = f.executable.native.bound.values()
+            assert any(r[7:] == [1] for r in bound.take().walk.table.records)
+        for a, b in zip(want, got, strict=True):
+            assert a.tobytes() == b.tobytes()

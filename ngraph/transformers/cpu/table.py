@@ -155,7 +155,17 @@ class Table:
         self.scratch = max(self.scratch, number(s.code.scratch, scope.length))
         ways = max(1, min(threads, turns, int(s.seconds / SHARE)))
         pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
-        return [KERNEL, s.entry.address, Ref(at), turns, max(1, -(-turns // pieces)), ways, int(s.seconds > PIECE)]
+        about = self.times > 1 and self.large(scope, s)
+        pieces = max(pieces, PIECES * ways) if about else pieces
+        return [KERNEL, s.entry.address, Ref(at), turns, max(1, -(-turns // pieces)), ways, int(s.seconds > PIECE), int(about)]
+
+    def large(self, scope: Scope, s: Native) -> bool:
+        """Whether a kernel of a loop reads so much again in each trip that the second cache holds a part of it.
+
+        Every other trip then takes the turns from the last to the first: what one trip has read last, the next one finds.
+        """
+        steady = [b for b in s.step.sources if b.parameters]
+        return sum([scope.bound.sizes[b] or 0 for b in steady]) > scope.bound.code.target.l2 // 2
 
     def settle(self, scope: Scope, s: Native, at: int, record: int) -> None:
         """A kernel whose lengths have become known gets its arguments."""
@@ -166,7 +176,7 @@ class Table:
         for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
             self.array[k] = scope.length(a)
         kind, fn, _, *rest = self.kernel(scope, s, at)
-        self.table[record, :7] = [kind, fn, self.table[record, 2], *rest]
+        self.table[record] = [kind, fn, self.table[record, 2], *rest]
 
     def copy(self, scope: Scope, to: Place, source: Place, size: int) -> None:
         """Bytes from one place to another."""
