@@ -4,7 +4,7 @@ PYTHON := $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 NEW = $(if $(PYTHON),,$(error ngraph needs Python 3.11 or later; none is on the path))$(PYTHON) -m venv
 INSTALL = -m pip install --quiet --disable-pip-version-check
-PYTEST = .venv-test/bin/python -m pytest
+PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
