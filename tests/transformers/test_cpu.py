@@ -458,3 +458,29 @@ def test_effects_are_host_steps(cpu, capsys):
     assert (f(np.zeros(2, "f")) == 1).all() and "x is [0. 0.]" in capsys.readouterr().out
     bound = next(iter(f.native.bound.values()))
     assert bound.take().walk.host_steps == 1 == sum(isinstance(s, Routine) for s in bound.plan.steps)
+
+
+def test_state_in_two_arrays_is_nobody_elses(cpu):
+    """A new value that cannot take the old one's place; several computations, and values from outside, in between."""
+    (a,) = axes(A=6)
+    w = ng.variable([a], initial_value=np.arange(6, dtype="f"))
+    turn = cpu.computation([ng.assign(w, w[::-1] + ng.sum(w, out_axes=())), ng.sum(w, out_axes=())])
+    other = cpu.computation(ng.assign(w, w[::-1] * 2))
+    expected = np.arange(6, dtype="f")
+    for k in range(12):
+        turn()
+        expected = expected[::-1] + expected.sum()
+        if k % 3 == 1:
+            other()
+            expected = expected[::-1] * 2
+        if k % 5 == 4:
+            kept = cpu.get(w)
+            cpu.set(w, expected % 7)
+            expected = expected % 7
+            turn()
+            expected = expected[::-1] + expected.sum()
+            assert kept is not cpu.get(w)
+        np.testing.assert_allclose(cpu.get(w), expected, rtol=1e-5)
+        if k % 4 == 3:
+            expected = np.arange(6, dtype="f")
+            cpu.set(w, expected)

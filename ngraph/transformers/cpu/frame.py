@@ -76,6 +76,7 @@ class Bound:
         self.version = -1
         self.preparing = threading.Lock()
         self.free: list[Frame] = []
+        self.spare: dict[Buffer, np.ndarray] = {}  # arrays that state had before
         self.threads = pools.threads()
         self.total = self.arena
         self.inner: dict[Routine, Inner] = {}
@@ -166,6 +167,13 @@ class Bound:
             self.used.update(plan.outputs, [after for _, _, after in plan.state])
             self.used.update([b for length in plan.axes.values() for b in loaded(length)])
         return b in self.used
+
+    def room(self, b: Buffer, old: np.ndarray) -> np.ndarray:
+        """An array for the new value of state: the one that it had before the old, where that is no longer in use."""
+        spare = self.spare.pop(b, None)
+        if spare is None or spare is old or spare.shape != self.shape(b) or spare.dtype != b.dtype.np:
+            return empty(self.shape(b), b.dtype.np)
+        return spare
 
     def take(self) -> Frame:
         try:
@@ -442,7 +450,7 @@ class Frame:
             place = root(after)
             if after is not before and place not in taken and place.home == "state":
                 taken.add(place)
-                self.point(place, empty(bound.shape(place), place.dtype.np))
+                self.point(place, bound.room(place, given[before]))
         self.run()
         seen: set[int] = set()
         outputs = [self._given(b, b.home == "output", seen) for b in plan.outputs]
@@ -450,7 +458,10 @@ class Frame:
         states: dict[str, Any] = {}
         for name, before, after in plan.state:
             place = root(after)
-            states[name] = self._given(after, place is before or place.home == "state" and place not in befores, seen)
+            moved = place.home == "state" and place not in befores
+            states[name] = self._given(after, place is before or moved, seen)
+            if moved:
+                bound.spare[place] = given[before]  # two arrays change places from call to call
         self.arrays.clear()
         bound.free.append(self)
         return outputs, states
