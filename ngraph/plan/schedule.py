@@ -185,6 +185,9 @@ def _order(view: View, m: Machine, s: Schedule) -> tuple[D, ...]:
             if s.second is not None and s.second in inner and s.second in heavy.deps:
                 inner.remove(s.second)
                 inner.insert(0, s.second)
+    apart = [w for w in view.walks if not w.store and s.vector is not None and (w.steps[s.vector] or 0) > PICKED]
+    if not view.sums and apart and not view.bound:  # lanes in lines of their own: the next step uses the same lines
+        outer.sort(key=lambda d: -abs(apart[0].steps[d] or 0))
     return (*outer, *inner)
 
 
