@@ -113,7 +113,11 @@ class Group:
             for n in self.nodes:
                 if n in found and (n in lost or any(r.source in self.set and r.source not in found for r in n.reads)):
                     found.remove(n)
-        return found
+        wanted: set[Node] = set()  # what others in here read: the rest gains nothing from being here
+        for n in reversed(self.nodes):
+            if n not in found or n in wanted:
+                wanted.update([r.source for r in n.reads if r.source in found])
+        return found & wanted
 
     def _shared(self) -> tuple[tuple[AxisId, ...], tuple[AxisId, ...]]:
         """The axes that every turn may fix: all nodes iterate over them, all reads inside are at the same index.

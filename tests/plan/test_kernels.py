@@ -254,7 +254,8 @@ def test_ops_that_cost_the_same_are_planned_the_same():
 
 
 def test_same_plan_in_every_process():
-    script = "import sys; sys.path[:0] = sys.argv[1:]; import test_kernels as t; print(t.text(t.plan(t.network())), t.text(t.plan(t.convolutions())))"
+    made = "print(*map(t.text, map(t.plan, (t.network(), t.convolutions()))))"
+    script = f"import sys; sys.path[:0] = sys.argv[1:]; import test_kernels as t; {made}"
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.dirname(os.path.dirname(here))
     texts = set()
