@@ -6,17 +6,20 @@ Before the merge, `settle` marks the nodes that no call changes, and orders the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
 from ngraph.plan.kernels import Buffer, Plan, Read, affine
-from ngraph.plan.nodes import Constant, Graph, Node
+from ngraph.plan.nodes import Arg, Constant, Graph, Node
 from ngraph.plan.panels import SETS, Factor, Packer, plain, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
 from ngraph.program.program import AxisId
 
+CHEAP = 16  # vector instructions that a value may take that is made again, each value that it reads being one
+FEW = 8  # times as large a value may be that counts as small
 LONGEST = 6  # elementwise steps from a sum to a result
 WASTE = 1.25  # times the memory that whole vectors may take
 
@@ -24,6 +27,7 @@ WASTE = 1.25  # times the memory that whole vectors may take
 def settle(graph: Graph, machine: Machine) -> None:
     """What is decided about nodes before they are merged."""
     _mark_once(graph)
+    _recompute(graph, machine)
     _order(graph, machine)
 
 
@@ -43,6 +47,63 @@ def _mark_once(graph: Graph) -> None:
     for n in reversed(graph.nodes):
         if n.once and not all(u.once for u in n.users):
             n.once = cost[n] > DEAR or (cost[n] > 2 and n.size <= SMALL)
+
+
+# ---- what is computed again -----------------------------------------------------------------------------------------------
+
+
+def _recompute(graph: Graph, machine: Machine) -> None:
+    """Large values that are cheap to make of what is kept anyway are made again by those that a reduction stands before."""
+    length = graph.guesses().__getitem__
+    level: dict[Node, int] = {}
+    kept: set[Node] = set()
+    products: set[Node] = set()
+    for n in graph.nodes:
+        level[n] = max([level[r.source] for r in n.reads if type(r.source) is Node], default=0)
+        level[n] += n.kind != "elem" and n.size >= SMALL
+        found = contraction(n, length, lambda r: False, machine)
+        for r in found.reads if found is not None else ():
+            kept.add(r.source)
+        if found is not None:
+            products.add(n.args[0].source)  # type: ignore[union-attr]
+        kept.update([r.source for r in n.reads if r.guard or any(type(e) is not Idx for e in r.index.values())])
+        if n.kind != "elem" or n.result:
+            kept.add(n)
+    price: dict[Node, tuple[float, set[Any]]] = {}  # what a value costs that is made again, and the large values that it takes
+    for n in graph.nodes:
+        if n in kept or n in products or n.bytes < machine.l2 or n.once:
+            continue
+        cost, large = float(n.weight), set[Any]()
+        for r in n.reads:
+            more, of = price.get(r.source, (1, {r.source})) if type(r.source) is Node else (1, {r.source})
+            cost += more
+            large |= {s for s in of if math.prod([length(a) for a in s.axes]) * FEW >= n.size}
+        if cost <= CHEAP and len(large) <= 2:
+            price[n] = (cost, large)
+    again: dict[tuple[Node, Node], Node] = {}
+    line: list[Node] = []
+    args_of = {n: n.args for n in graph.nodes}
+
+    def copied(arg: Arg, at: int, user: Node) -> Arg:
+        if type(arg) is not Read or arg.source not in price or level[arg.source] >= at:
+            return arg
+        s = arg.source
+        if (s, user) not in again:
+            made = Node(s.kind, s.op, [copied(a, at, user) for a in args_of[s]], s.axes, s.dtype, attrs=s.attrs)
+            made.number, made.origin, made.hint = s.number, s.origin, s.hint
+            again[s, user] = made
+            line.append(made)
+        return Read(again[s, user], arg.index, arg.guard, arg.fill)
+
+    for n in graph.nodes:
+        if n not in products and n.kind in ("elem", "reduce"):
+            args = tuple([copied(a, level[n] if n.kind == "elem" else level[n] - (n.size >= SMALL), n) for a in n.args])
+            if any(a is not b for a, b in zip(args, n.args, strict=True)):
+                n.set_args(args)
+        line.append(n)
+    if again:
+        graph.nodes = line
+        graph.again()
 
 
 # ---- the order of dims ----------------------------------------------------------------------------------------------------

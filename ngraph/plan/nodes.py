@@ -117,6 +117,11 @@ class Node:
         exprs = [e for p in self.parts for e in (*p.place.values(), *p.guard)]
         self.reads = tuple(_reads([*self.args, *(p.arg for p in self.parts)], exprs))
 
+    def set_args(self, args: tuple[Arg, ...]) -> None:
+        """Makes it of other values of the same kinds."""
+        self.args = args
+        self._settle()
+
     def moved(self, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike]) -> None:
         """Makes it along other axes."""
         self.axes, self.args = axes, tuple([a.at(index) for a in self.args])
