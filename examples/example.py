@@ -1,5 +1,6 @@
 """What the examples share: their flags, the check of a quick run, and data that they fall back on."""
 
+import argparse
 import os
 import shutil
 import subprocess
@@ -8,11 +9,12 @@ import numpy as np
 
 from ngraph.data.mnist import Unavailable, cache_folder
 from ngraph.frontends.neon import CIFAR10, NgraphArgparser, Text
+from ngraph.frontends.neon.data.readers import text_file
 
 
 def flags(doc, **defaults):
     """neon's flags and --quick; `defaults` are those of this example."""
-    parser = NgraphArgparser(description=doc, formatter_class=__import__("argparse").RawDescriptionHelpFormatter)
+    parser = NgraphArgparser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="run for seconds, and check that the loss falls")
     parser.set_defaults(**defaults)
     return parser
@@ -59,8 +61,6 @@ def bible():
 
 
 def text(args, characters=None, **options):
-    """The Bible as a Text; for a quick run its beginning. The last tenth is for testing, the tenth before it is not used."""
-    from ngraph.frontends.neon.data.readers import text_file
-
+    """The Bible as a Text; for a quick run its beginning. The last tenth is for testing."""
     whole = text_file(bible())
     return Text("", text=whole[: characters or 200_000] if args.quick else whole, splits=(0.0, 0.1), **options)
