@@ -340,9 +340,14 @@ class Computation(Alone, partial[Any]):
                 fast.point(lent, watches, moved, (locks, state))
         return True
 
-    def compile(self) -> Computation:
-        """Compiles now, rather than with the first call."""
+    def compile(self, **lengths: int) -> Computation:
+        """Compiles now, rather than with the first call; for these lengths of axes, if any are given, a version of their own.
+
+        Raises AxisError for a name of no axis whose length is open, UnsupportedError for lengths where there is no machine code.
+        """
         self.executable  # noqa: B018  compiled here
+        if lengths:
+            self.native.special(lengths)
         return self
 
     def _open(self) -> None:

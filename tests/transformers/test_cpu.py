@@ -294,6 +294,22 @@ def test_fifty_lengths_are_two_compilations(cpu):
     assert len(f.native.codes) == 2 and len(f.native.bound) <= 16
 
 
+def test_a_version_for_lengths_that_matter(cpu):
+    n, m = ng.make_axis(name="N"), ng.make_axis(name="M")
+    x = ng.placeholder([n, m])
+    f = cpu.computation(ng.sum(x, out_axes=[n]), x).compile(N=4, M=6).compile(N=3)
+    native = f.native
+    assert list(native.codes) == [(4, 6), (3, None)]
+    for shape in ((4, 6), (3, 9), (3, 2)):
+        assert (f(np.ones(shape, "f")) == shape[1]).all()
+    assert len(native.codes) == 2
+    for shape in ((5, 7), (8, 9), (1, 1)):
+        assert (f(np.ones(shape, "f")) == shape[1]).all()
+    assert len(native.codes) <= 4
+    with pytest.raises(ng.errors.AxisError, match="no axis Q whose length is open"):
+        f.compile(Q=3)
+
+
 # ---- the fast way in ------------------------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ The first lengths get code of their own; from the second on, symbols that differ
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.config import config
-from ngraph.errors import show_line
+from ngraph.errors import AxisError, show_line
 from ngraph.op_graph.expr import Len
 from ngraph.plan import plan, text
 from ngraph.program.program import AxisId, Program
@@ -82,20 +83,36 @@ class Native:
         """What calls with these lengths run on."""
         found = self.bound.get(key)
         if found is not None:
+            with contextlib.suppress(KeyError):  # another thread may have dropped it
+                self.bound.move_to_end(key)
             return found
         with self.compiling:
             if self.first is None:
                 self.first = key
-            special = key if key in self.codes or key == self.first else self._open(key)
-            self.bound[key] = made = Bound(self.code(special), dict(zip(self.symbols, key, strict=True)))
+            version = key if key in self.codes or key == self.first else self._open(key)
+            self.bound[key] = made = Bound(self.code(version), dict(zip(self.symbols, key, strict=True)))
             while len(self.bound) > VERSIONS:
                 self.bound.popitem(last=False)
             return made
 
     def _open(self, key: Key) -> Key:
-        """The key of a version for all lengths, of those symbols that have been seen to differ."""
+        """The key of the version for these lengths that leaves the fewest open; a new one leaves those open that differ from the first."""
         assert self.first is not None
-        return tuple([n if n == m else None for n, m in zip(key, self.first, strict=True)])
+        there = [k for k in self.codes if all(m is None or m == n for m, n in zip(k, key, strict=True))]
+        new = tuple([n if n == m else None for n, m in zip(key, self.first, strict=True)])
+        return min(there, key=lambda k: sum(n is None for n in k), default=new)
+
+    def special(self, lengths: Mapping[str, int]) -> None:
+        """Compiles a version for these lengths, by the user's names of axes. Raises AxisError for names of no axis whose length is open."""
+        names = [{str(a), self.program.hints.get(a, "")} for a in self.symbols]
+        unknown = [name for name in lengths if not any(name in own for own in names)]
+        if unknown:
+            raise AxisError(f"{self.program.name} has no axis {', '.join(unknown)} whose length is open")
+        key = tuple([next((n for name, n in lengths.items() if name in own), None) for own in names])
+        self.code(key)
+        known = tuple([n for n in key if n is not None])
+        if len(known) == len(key):
+            self.at(known)
 
     def call(self, *arrays: Any, out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
         """See `Executable`; `out` takes arrays for results, `version` is that of the state."""
@@ -163,7 +180,3 @@ def title(step: Any) -> str:
     found = list(dict.fromkeys([o.name for o in origin(step) if o.name]))
     line = next((show_line((o.file, o.line)) for o in reversed(origin(step)) if o.file), "")
     return f"{', '.join(found[:4])}{' …' if len(found) > 4 else ''}{f' ({line})' if line else ''}" or getattr(step, "op", "kernel")
-
-
-def lengths_of(native: Native, lengths: Mapping[str, int]) -> tuple[int | None, ...]:
-    return tuple([lengths.get(a) for a in native.symbols])
