@@ -181,7 +181,7 @@ class Group:
                 stage_of[n] = (mine, frozenset(n.axes), frozenset(n.reduced), apart)
             elif mine % 2:
                 homes = {stage_of[p] for at, p in ends if at == mine}
-                if len(homes) > 1:
+                if len(homes) > 1 or self._again(n, [p for at, p in ends if at == mine]):
                     mine += 1
                 else:
                     (stage_of[n],) = homes
@@ -195,6 +195,12 @@ class Group:
             elif cost[p] > DEAR and level[n] - level[p] > 1 and p not in self.riders:
                 kept.add(p)
         self.level, self.stage_of, self.kept = level, stage_of, kept
+
+    def _again(self, n: Node, ends: list[Node]) -> bool:
+        """Whether a cheap value of stored accumulators is only reduced: each reduction computes it again, and it is not stored."""
+        if n.weight > DEAR or n.result or not all(u.kind == "reduce" and u in self.set for u in n.users):
+            return False
+        return all(p.result or not self.set.issuperset(p.users) for p in ends)
 
     def _rereads(self, n: Node, shared: frozenset[AxisId]) -> bool:
         """Whether an operand of a reduction is read again for each index of a free axis: it then wants a stage for itself."""
