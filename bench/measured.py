@@ -1,6 +1,6 @@
 """Each kernel of a peer workload's plan alone on one thread: measured beside predicted. `python bench/measured.py WORKLOAD [share]`
 
-The data is zeros, so indices are lawful; what is denormal or infinite elsewhere is not here. `share`: the least share of the total to list.
+Floats are random, all else is zero, so indices are lawful. `share`: the least share of the total to list.
 """
 
 import ctypes
@@ -23,7 +23,11 @@ def seconds(made, step, loaded):
     code = emit(made, step, host())
     if code.text not in loaded:
         loaded[code.text] = jit.load(code.text)
-    arrays = [aligned(((b.bytes or 0) + 64,), np.uint8) for b in code.buffers]
+    arrays = [aligned(((b.bytes or 0) // b.dtype.np.itemsize + 64,), b.dtype.np) for b in code.buffers]
+    draw = np.random.default_rng(0)
+    for a in arrays:
+        if a.dtype.kind == "f":  # zeros would become denormal numbers, which are slow
+            a[...] = draw.standard_normal(a.size, dtype=np.float32)
     args = np.array([a.ctypes.data for a in arrays], np.int64)
     scratch = aligned((int(expr.evaluate(code.scratch, int)) + 64,), np.uint8)
     f, turns, best = CALL(loaded[code.text].address("kernel")), expr.evaluate(code.turns, int), np.inf
