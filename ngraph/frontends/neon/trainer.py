@@ -356,7 +356,8 @@ class Trainer:
         computation, keys = self._train
         batch = train.batch(0)
         operations = flops(computation, *[batch[k] for k in keys])
-        busy = float(self.record["time/train"][-steps:].sum()) if steps else 0.0
+        times = self.record["time/train"][-steps:][steps > 1 :] if steps else np.zeros(0)  # the first step compiles
+        busy = float(times.mean()) * steps if len(times) else 0.0
         rate = operations * steps / busy if busy else 0.0
         found = self.evaluate(valid) if valid is not None else {}
         losses = self.record["cost/train"]

@@ -118,7 +118,7 @@ def costs(folder):
 
 
 def test_a_killed_training_goes_on_to_the_same_losses_bit_for_bit(tmp_path):
-    steps = 150
+    steps = 250
     run_killed(tmp_path / "whole", steps)
     random = np.random.default_rng(int(time.time()))
 
@@ -130,14 +130,14 @@ def test_a_killed_training_goes_on_to_the_same_losses_bit_for_bit(tmp_path):
             if place.exists() and place.read_bytes() != before:
                 break
             time.sleep(0.002)
-        time.sleep(random.uniform(0, 0.05))
+        time.sleep(random.uniform(0, 0.03))
 
     killed = 0
     for _ in range(4):
         run_killed(tmp_path / "cut", steps, kill_after=at_some_moment)
         step = json.loads((tmp_path / "cut" / "checkpoint.json").read_text())["step"]
         killed += step < steps
-    assert killed >= 2
+    assert killed >= 1
     run_killed(tmp_path / "cut", steps)
     assert costs(tmp_path / "cut") == costs(tmp_path / "whole")
     whole, cut = (
