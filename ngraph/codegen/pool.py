@@ -25,7 +25,8 @@ from ngraph.config import config
 from ngraph.targets import Target, host
 
 MOST = 256  # threads
-END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP = range(7)  # kinds of records; what each does stands in `WALK`
+END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP, WHOLE = range(8)  # kinds of records; what each does stands in `WALK`
+OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max")  # what `WHOLE` computes; the first two read memory
 DONE, HOST_STEP, INTERRUPTED = range(3)  # what `run` says
 WORDS = 8  # in a record
 TIMES = 4  # words for each record where it is timed: nanoseconds, how often it ran, start and end of the last time
@@ -42,7 +43,20 @@ FIELDS: dict[str, dict[str, int]] = {
         name: 8 * k
         for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano quiet".split())
     },
-    "rec": {"kind": 0, "fn": 8, "args": 16, "turns": 24, "grain": 32, "ways": 40, "long": 48, "back": 56, "a": 8, "b": 16, "c": 24},
+    "rec": {
+        "kind": 0,
+        "fn": 8,
+        "args": 16,
+        "turns": 24,
+        "grain": 32,
+        "ways": 40,
+        "long": 48,
+        "back": 56,
+        "a": 8,
+        "b": 16,
+        "c": 24,
+        "op": 32,
+    },
 }
 FRAME = len(FIELDS["frame"])  # words
 
@@ -379,7 +393,8 @@ fetch:
     i64 3, label %moves
     i64 4, label %jump
     i64 5, label %unless
-    i64 6, label %loop ]
+    i64 6, label %loop
+    i64 7, label %whole ]
 step:
   put i64 %pc1, %frame.pc
   br label %next
@@ -493,6 +508,69 @@ unless:                                           ; to record b where the byte t
   %byte = load i8, ptr %pbyte
   %zero = icmp eq i8 %byte, 0
   br i1 %zero, label %unless1, label %step
+whole:                                            ; the word at a becomes b op c, of words, rounding down; by 0 it is 0
+  %op = get i64 %rec.op
+  %wb = inttoptr i64 %b to ptr
+  %wc = inttoptr i64 %c to ptr
+  %x = load i64, ptr %wb
+  %y = load i64, ptr %wc
+  switch i64 %op, label %next [ i64 0, label %read32
+    i64 1, label %read64
+    i64 2, label %plus
+    i64 3, label %minus
+    i64 4, label %by
+    i64 5, label %over
+    i64 6, label %over
+    i64 7, label %least
+    i64 8, label %most ]
+read32:
+  %p32 = inttoptr i64 %x to ptr
+  %i32 = load i32, ptr %p32
+  %n32 = sext i32 %i32 to i64
+  br label %computed
+read64:
+  %p64 = inttoptr i64 %x to ptr
+  %n64 = load i64, ptr %p64
+  br label %computed
+plus:
+  %nplus = add i64 %x, %y
+  br label %computed
+minus:
+  %nminus = sub i64 %x, %y
+  br label %computed
+by:
+  %nby = mul i64 %x, %y
+  br label %computed
+over:
+  %none = icmp eq i64 %y, 0
+  %safe = select i1 %none, i64 1, i64 %y
+  %q0 = sdiv i64 %x, %safe
+  %r0 = srem i64 %x, %safe
+  %inexact = icmp ne i64 %r0, 0
+  %signs = xor i64 %r0, %safe
+  %apart = icmp slt i64 %signs, 0
+  %low = and i1 %inexact, %apart
+  %less = zext i1 %low to i64
+  %q1 = sub i64 %q0, %less
+  %add = select i1 %low, i64 %safe, i64 0
+  %r1 = add i64 %r0, %add
+  %quotient = icmp eq i64 %op, 5
+  %qr = select i1 %quotient, i64 %q1, i64 %r1
+  %nover = select i1 %none, i64 0, i64 %qr
+  br label %computed
+least:
+  %lt = icmp slt i64 %x, %y
+  %nmin = select i1 %lt, i64 %x, i64 %y
+  br label %computed
+most:
+  %gt = icmp sgt i64 %x, %y
+  %nmax = select i1 %gt, i64 %x, i64 %y
+  br label %computed
+computed:
+  %result = phi i64 [ %n32, %read32 ], [ %n64, %read64 ], [ %nplus, %plus ], [ %nminus, %minus ], [ %nby, %by ],
+    [ %nover, %over ], [ %nmin, %least ], [ %nmax, %most ]
+  store i64 %result, ptr %pa
+  br label %step
 unless1:
   put i64 %b, %frame.pc
   br label %next

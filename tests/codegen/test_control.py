@@ -8,6 +8,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.config import config
+from ngraph.ops.sorting import compact
 
 H, T, S, N = (ng.make_axis(n, name=name) for n, name in ((3, "H"), (5, "T"), (2, "S"), (4, "N")))
 
@@ -187,3 +188,18 @@ def test_every_other_trip_goes_backwards_over_large_weights(monkeypatch):
             assert any(r[7:] == [1] for r in bound.take().walk.table.records)
         for a, b in zip(want, got, strict=True):
             assert a.tobytes() == b.tobytes()
+
+
+def test_lengths_that_a_step_finds():
+    """Kernels behind it get their lengths from memory, in the table; a loop over them asks Python once."""
+    rows = ng.make_axis(6, name="R")
+    x = ng.placeholder([rows, H])
+    found, count = compact(x > 0.0)
+    (axis,) = found.axes
+    y = ng.cast(found, "float32") * 0.5 + 1.0
+    straight = [found, count, y, ng.sum(y, out_axes=()), ng.sort(y, axis, descending=True), ng.cumsum(y, axis)]
+    c1, stack = ng.scan(lambda c, v: (c * 0.5 + v, c), ng.constant(0.0), y, axis)
+    for shift in (0.0, 0.5, 9.0, -9.0):
+        given = [values(rows, H) - np.float32(shift)]
+        both(straight, [x], given)
+        both([c1, stack], [x], given, hosts=1)

@@ -64,6 +64,11 @@ def fast(bound: Bound, order: Any, slow: Callable[..., Any], version: int) -> Fa
         return None
     if plan.once and any(after is not before for _, before, after in plan.state):
         return None
+    try:
+        for b in plan.outputs:
+            bound.shape(b)
+    except LookupError:  # known only when it has run
+        return None
     frame = bound.take()
     walk = frame.walk
     if walk.host_steps or plan.state and walk.table.seconds > ALONE:

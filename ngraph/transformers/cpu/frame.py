@@ -19,7 +19,7 @@ from ngraph.codegen import pool as pools
 from ngraph.codegen.pool import FIELDS, FRAME, HOST, aligned
 from ngraph.errors import OutOfMemoryError
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Leaf, Len
+from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
 from ngraph.plan.kernels import Buffer, Plan, Routine, bounds, places
 from ngraph.plan.memory import loaded
 from ngraph.program.program import AxisId
@@ -117,7 +117,7 @@ class Bound:
         """The bytes that a buffer never exceeds whose length is known only while the plan runs."""
         size = float(b.dtype.np.itemsize)
         for d in b.dims:
-            _, top = bounds(self.settled(Len(d[0])), lambda _: None)
+            _, top = bounds(expr.substitute(self.settled(Len(d[0])), lambda x: maximum(x, 0)), lambda _: None)  # no length is negative
             size *= places(b, d, int(top)) if top < math.inf else math.inf
         return int(size) if size < math.inf else None
 

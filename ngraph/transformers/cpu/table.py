@@ -6,16 +6,17 @@ moves words (slices are addresses that advance, carries addresses that change pl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ngraph.codegen.pool import COPIED, HOST, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS
+from ngraph.codegen.pool import COPIED, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WHOLE, WORDS
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike
-from ngraph.plan.kernels import Buffer, Routine
+from ngraph.op_graph.expr import Bin, ExprLike, Len, maximum
+from ngraph.plan.kernels import Buffer, Load, Routine, bounds
 from ngraph.transformers.cpu.code import Control, Host, Native, Step
 
 if TYPE_CHECKING:
@@ -37,8 +38,15 @@ class Word(NamedTuple):
     word: int
 
 
+class Field(NamedTuple):
+    """The address of a word of a record."""
+
+    record: int
+    name: str
+
+
 Place = int | Buffer | Word  # an address for good, a buffer that calls come with, or a word
-Triple = tuple[int, int, int]  # a word becomes another word and a number
+Triple = tuple[Any, Any, int]  # a word becomes another word and a number
 
 
 class Table:
@@ -48,7 +56,7 @@ class Table:
         self.records: list[list[Any]] = []
         self.steps: list[Any] = []  # what each record is, for those who look
         self.hosts: dict[int, Callable[[], None]] = {}  # what Python does at a record
-        self.words: list[int | Ref] = []
+        self.words: list[int | Ref | Field] = []
         self.places: dict[Buffer, list[int]] = {}  # words that hold the address of a buffer that calls come with
         self.followers: dict[int, list[int]] = {}  # words that follow one that moves
         self.constants: dict[int, int] = {}
@@ -59,13 +67,15 @@ class Table:
 
     def finish(self) -> None:
         self.array = np.zeros(len(self.words) + 1, np.int64)
-        at = self.array.ctypes.data
+        self.table = np.zeros((len(self.records) + 1, WORDS), np.int64)
+        at, here = self.array.ctypes.data, self.table.ctypes.data
 
-        def number(x: int | Ref) -> int:
+        def number(x: int | Ref | Field) -> int:
+            if isinstance(x, Field):
+                return here + 8 * WORDS * x.record + FIELDS["rec"][x.name]
             return at + 8 * x.word if isinstance(x, Ref) else x
 
         self.array[: len(self.words)] = [number(x) for x in self.words]
-        self.table = np.zeros((len(self.records) + 1, WORDS), np.int64)
         for k, r in enumerate(self.records):
             self.table[k, : len(r)] = [number(x) for x in r]
 
@@ -106,7 +116,7 @@ class Table:
         """Makes a record move words, one triple after another."""
         start = len(self.words)
         for to, source, more in triples:
-            self.words += [Ref(to), Ref(source), more]
+            self.words += [Ref(to) if isinstance(to, int) else to, Ref(source) if isinstance(source, int) else source, more]
         self.records[record] = [MOVES, Ref(start), len(triples)]
 
     def following(self, cells: Sequence[int]) -> list[Triple]:
@@ -143,6 +153,8 @@ class Table:
                 known = False
         if known:
             self.record(*self.kernel(scope, s, at), step=s)
+        elif all(scope.sized(b) for b in s.code.buffers) and self.room(scope, s) is not None:
+            self.measured(scope, s, at)
         else:
             self.host(partial(self.settle, scope, s, at, len(self.records) + 1))
             self.record(KERNEL, s.entry.address, Ref(at), 0, 1, 1, 0, step=s)
@@ -166,6 +178,47 @@ class Table:
         """
         steady = [b for b in s.step.sources if b.parameters]
         return sum([scope.bound.sizes[b] or 0 for b in steady]) > scope.bound.code.target.l2 // 2
+
+    def room(self, scope: Scope, s: Native) -> int | None:
+        """The scratch that a kernel never exceeds, if there is such a limit and all its lengths can be computed by the table."""
+        exprs = [scope.bound.settled(e) for e in (s.code.scratch, s.code.turns, *map(Len, s.code.lengths))]
+        leaves = [x for e in exprs for x in expr.leaves(e)]
+        if not all(type(x) is Load and x.of.dtype.name in OPERATIONS for x in leaves):
+            return None
+        _, most = bounds(expr.substitute(exprs[0], lambda x: maximum(x, 0)), lambda _: None)  # no length is negative
+        return int(most) if most < math.inf else None
+
+    def measured(self, scope: Scope, s: Native, at: int) -> None:
+        """A kernel whose lengths the table computes, from what lies in memory then."""
+        bound = scope.bound
+        self.scratch = max(self.scratch, self.room(scope, s) or 0)
+        for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
+            self.compute(scope, bound.settled(Len(a)), Ref(k))
+        turns = bound.settled(s.code.turns)
+        ways = max(1, min(bound.threads, int(s.seconds / SHARE)))
+        self.compute(scope, turns, Ref(total := self.word()))
+        grain = self.compute(scope, maximum((turns + (ways - 1)) // ways, 1), None)
+        triples = len(self.records)
+        self.record()
+        kernel = self.record(KERNEL, s.entry.address, Ref(at), 0, 1, ways, int(s.seconds > PIECE), step=s)
+        self.move(triples, [(Field(kernel, "turns"), Ref(total), 0), (Field(kernel, "grain"), Ref(grain), 0)])
+
+    def compute(self, scope: Scope, e: ExprLike, to: Ref | None) -> int:
+        """Records that compute a whole number; the word that holds it."""
+        if isinstance(e, int):
+            if to is None:
+                return self.source(e)
+            self.move(self.record(), [(to, Ref(self.source(e)), 0)])
+            return to.word
+        k = self.word() if to is None else to.word
+        if type(e) is Load:
+            at = self.source(scope.resolve(e.of))
+            self.record(WHOLE, Ref(k), Ref(at), Ref(at), OPERATIONS.index(e.of.dtype.name))
+        else:
+            assert type(e) is Bin
+            a, b = self.compute(scope, e.a, None), self.compute(scope, e.b, None)
+            self.record(WHOLE, Ref(k), Ref(a), Ref(b), OPERATIONS.index(e.op))
+        return k
 
     def settle(self, scope: Scope, s: Native, at: int, record: int) -> None:
         """A kernel whose lengths have become known gets its arguments."""
