@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ngraph.codegen import math as scalar
-from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, extremes, meet, plus, register, times
+from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, certain, extremes, meet, plus, register, times
 from ngraph.codegen.philox import random_bits
 from ngraph.codegen.text import Body, Value, Writer, constant, counting
 from ngraph.errors import ProgramError
@@ -476,30 +476,30 @@ class Nest:
         main = [a for a in early if self.vec in a.coef] or early
         order = sorted(self.reduced, key=lambda d: -max([abs(a.coef.get(d, 0)) for a in main], default=0))  # type: ignore[arg-type]
         k, steps = len(order), 1
-        while k and steps * order[k - 1].size <= TABLE:  # type: ignore[operator]
+        while k and steps * certain(order[k - 1].size) <= TABLE:
             k -= 1
-            steps *= order[k].size  # type: ignore[operator]
+            steps *= certain(order[k].size)
         return (order[:k], order[k:]) if k < len(order) else (order[:-1], order[-1:])
 
     def _together(self, order: Sequence[Dim], carried: Sequence[Value], leaf: Body) -> tuple[Value, ...]:
         """Loops as one: each turn does some steps of the innermost one; offsets that do not step evenly come from a table."""
-        w, sizes = self.w, [d.size for d in order]
+        w, sizes = self.w, [certain(d.size) for d in order]
         inner, n = order[-1], sizes[-1]
-        assert isinstance(n, int)
         unroll = self._unroll(inner, n)
         moving = [a for a in self.eager if any(d in a.coef for d in order)]
-        turns = list(product(*[range(k) for k in sizes[:-1]], range(0, n - n % unroll, unroll))) if len(order) > 1 else []  # type: ignore[arg-type]
-        offsets = {a: [sum([a.coef.get(d, 0) * t for d, t in zip(order, turn, strict=True)]) for turn in turns] for a in moving}  # type: ignore[operator]
+        turns = list(product(*[range(k) for k in sizes[:-1]], range(0, n - n % unroll, unroll))) if len(order) > 1 else []
+        steps = {a: [certain(a.coef.get(d, 0)) for d in order] for a in moving}
+        offsets = {a: [sum([c * t for c, t in zip(steps[a], turn, strict=True)]) for turn in turns] for a in moving}
 
         def moves(i: Value) -> dict[Access, Whole]:
             found: dict[Access, Whole] = {}
             for a in moving:
-                step = a.coef.get(inner, 0) * unroll  # type: ignore[operator]
-                far = offsets[a]
+                step, far = steps[a][-1] * unroll, offsets[a]
                 if len(order) > 1:
                     step = far[1] if len(far) > 1 else 0
                 if any(x != k * step for k, x in enumerate(far)):
-                    entry = w.load(w.at(w.table(far, dtypes.int32), i, dtypes.int32), dtypes.int32) if i.name[0] == "%" else None
+                    kind = dtypes.int32 if max(map(abs, far)) < SMALL else dtypes.int64
+                    entry = w.load(w.at(w.table(far, kind), i, kind), kind) if i.name[0] == "%" else None
                     found[a] = far[int(i.name)] if entry is None else w.convert("sext", entry, dtypes.int64)
                 else:
                     found[a] = times(w, int(i.name) if i.name[0] != "%" else i, step)
@@ -561,7 +561,7 @@ class Nest:
         """A line at a place of the tile: a vector if it moves along the vector axis, else a scalar."""
         found = self.known.get(self._key(n, i, j))
         if found is not None:
-            return found  # type: ignore[no-any-return]
+            return found
         todo = [n]
         while todo:
             n = todo[-1]
@@ -596,7 +596,7 @@ class Nest:
         if n in self.fused:
             return self._sum_of_product(line.op, self.fused[n], *args)
         if line.op == "copy":
-            return args[0]  # type: ignore[no-any-return]
+            return args[0]
         if line.op == "random_bits":
             return random_bits(w, args, line.attrs["stream"])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else line.attrs
@@ -640,7 +640,8 @@ class Nest:
         return i if d is self.tile else 0
 
     def _position(self, f: Form, i: int, j: int) -> Whole:
-        w, total, lanes = self.w, f.const, 0  # type: ignore[var-annotated]
+        w, total = self.w, f.const
+        lanes: Whole = 0
         for d, c in f.coef.items():
             o = self.opened.get(d)
             if o is None:
@@ -725,8 +726,7 @@ class Nest:
         for d, c in a.coef.items():
             steps = self.opened[d].offset + self._step(d, i, j)
             if steps:
-                known = type(c) is int and type(offset) is int
-                offset = offset + steps * c if known else plus(w, offset, times(w, steps, c))  # type: ignore[operator]
+                offset = plus(w, offset, times(w, steps, c))
             if d is self.vec:
                 lanes = c
         for stride, e in a.rest:
