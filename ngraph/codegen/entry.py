@@ -386,6 +386,12 @@ class _Method(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
+@functools.cache
+def _method(address: int) -> _Method:
+    """What Python wants to know of a function in C, kept for good: it looks there even when it frees one."""
+    return _Method(b"computation", address, FAST, None)
+
+
 class Call:
     """A function for Python over a frame. `order`: which of `made` each result is, None where it has no value; or just one, or nothing.
 
@@ -416,11 +422,10 @@ class Call:
         self.set(slow=id(slow), frame=frame, pool=pool.address, run=pool.code.address("run"), version=version)
         self.set(size=len(every), order=self._kept(every))
         self.watch(watches)
-        self.method = _Method(b"computation", code.address("entry"), FAST, None)
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
         _calls.add(self)
-        self.function: Callable[..., Any] = new(ctypes.addressof(self.method), self.words, None)
+        self.function: Callable[..., Any] = new(ctypes.addressof(_method(code.address("entry"))), self.words, None)
 
     def set(self, **fields: int) -> None:
         for name, value in fields.items():
