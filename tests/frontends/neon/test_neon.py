@@ -396,3 +396,17 @@ def test_softmax_and_preprocess_in_a_model():
     model = Sequential([Preprocess(lambda x: x / 2), Affine(0.0, nout=4, activation=Softmax())])
     x = features()
     np.testing.assert_allclose(value(model(x), x, arrays=[np.ones((3, 4))]), 0.25)
+
+
+def test_operations_are_counted():
+    flops = neon.inside.flops
+    x = features(10, 784)
+    run = ngt.make_transformer().computation(Linear(GaussianInit(), nout=100)(x), x)
+    assert flops(run, np.zeros((10, 784))) == 2 * 784 * 100 * 10
+    time = ng.placeholder([ng.make_axis(6, name="F"), ng.make_axis(7, name="REC"), ng.make_axis(name="N")])
+    run = ngt.make_transformer().computation(neon.LSTM(8, GaussianInit())(time), time)
+    products = 2 * 4 * 8 * (6 + 8) * 7 * 3
+    assert products < flops(run, np.zeros((6, 7, 3))) < 1.4 * products
+    picture = image()
+    run = ngt.make_transformer().computation(Convolution((3, 3, 5), GaussianInit())(picture), picture)
+    assert flops(run, np.zeros((3, 4, 6, 6))) == 2 * 3 * 5 * 4 * 4 * 4 * 9

@@ -29,6 +29,7 @@ from ngraph.frontends.neon import (
     GradientDescentMomentum,
     IterableSource,
     LossCallback,
+    ProgressCallback,
     Rectlin,
     RunTimerCallback,
     Sequential,
@@ -185,6 +186,25 @@ def test_early_stop(tmp_path):
     assert report.steps == 40 and "did not become better in 3" in report.stopped
     again = trainer(str(tmp_path), optimizer=GradientDescentMomentum(0.0))
     assert again.fit(ArrayIterator(clusters(), 20), ArrayIterator(clusters(), 50), epochs=50, patience=3, resume=True).steps == 0
+
+
+def test_tensorboard_events(tmp_path):
+    pytest.importorskip("tensorboardX")
+    trainer(str(tmp_path), tensorboard=True).fit(ArrayIterator(clusters(), 20), ArrayIterator(clusters(), 50), epochs=2)
+    (events,) = (tmp_path / "events").iterdir()
+    held = events.read_bytes()
+    assert all(tag in held for tag in (b"cost/train", b"cost/valid", b"metric/accuracy", b"Affine_0/Linear_0/W"))
+
+
+def test_a_bar_shows_loss_and_rate(capsys):
+    pytest.importorskip("tqdm")
+    bar = ProgressCallback(force=True)
+    trainer(callbacks=[bar]).fit(ArrayIterator(clusters(), 20), epochs=2)
+    said = capsys.readouterr().err
+    assert "20" in said and "batch/s" in said
+    quiet = ProgressCallback()
+    trainer(callbacks=[quiet]).fit(ArrayIterator(clusters(), 20), epochs=1)
+    assert quiet.bar is None and capsys.readouterr().err == ""
 
 
 def test_a_padded_last_batch_counts_once(tmp_path):
