@@ -39,7 +39,8 @@ units, steps = (48, 16) if args.quick else (args.units, args.steps)
 held = text(args)
 Y = ng.make_axis(len(held.vocab), name="Y")
 kind = {"lstm": LSTM, "rnn": Recurrent, "gru": GRU}[args.layer]
-layers = [kind(units, GlorotInit()) for _ in range(args.depth)]
+more = {"forget_bias": 1.0} if args.layer == "lstm" else {}
+layers = [kind(units, GlorotInit(), **more) for _ in range(args.depth)]
 model = Sequential([LookupTable(len(held.vocab), units, UniformInit(-0.1, 0.1)), *layers, Dropout(0.9), Affine(GlorotInit(), axes=[Y])])
 total = 120 if args.quick else args.num_iterations
 trainer = Trainer(

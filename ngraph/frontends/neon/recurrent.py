@@ -118,15 +118,18 @@ class RNNCell(BaseRNNCell):
 class LSTMCell(BaseRNNCell):
     """Long short-term memory: c = f * c + i * g, h = o * activation(c). The gates' weights stand along the axis `gate`: i, f, o, g.
 
-    gate_activation: for i, f and o, Logistic by default; activation: for g and c, Tanh by default. forget_bias: added to the first
-    bias of f. Source: S. Hochreiter, J. Schmidhuber, "Long short-term memory" (1997).
+    gate_activation: for i, f and o, Logistic by default; activation: for g and c, Tanh by default. forget_bias: the first
+    bias of f; above 0 it remembers from the start. Source: S. Hochreiter, J. Schmidhuber, "Long short-term memory" (1997).
     """
 
     states, gates = ("h", "c"), ("i", "f", "o", "g")
 
-    def __init__(self, *args: Any, gate_activation: Callable[[Op], Op] | None = None, **options: Any):
+    def __init__(self, *args: Any, gate_activation: Callable[[Op], Op] | None = None, forget_bias: float = 0.0, **options: Any):
         super().__init__(*args, **options)
         self.gate_activation = Logistic() if gate_activation is None else gate_activation
+        if forget_bias and self.bias_init is None and self.batch_norm is None:
+            first = np.array([[forget_bias if g == "f" else 0.0] for g in self.gates])
+            self.bias_init = lambda axes: np.broadcast_to(first, axes.lengths)
 
     def step(self, projected: Any, states: States) -> tuple[Op, States]:
         z = projected + self.recur(states["h"])

@@ -82,6 +82,14 @@ def test_both_directions(cell):
     compare(layer, theirs, np.random.default_rng(1).normal(size=(IN, STEPS, BATCH)), axes())
 
 
+def test_forgetting_starts_where_it_is_said():
+    x = ng.placeholder(axes())
+    layer = LSTM(OUT, GlorotInit(), forget_bias=1.0)
+    t = ngt.make_transformer()
+    t.computation(layer(x), x)
+    assert t.get(layer.cell.weights["b"]).tolist() == [[0] * OUT, [1] * OUT, [0] * OUT, [0] * OUT]
+
+
 def test_a_pair_without_sum_or_concat():
     pair = BiRNN(OUT, GlorotInit(), reset_cells=True)(ng.placeholder(axes()))
     assert len(pair) == 2 and [a.name for a in pair[0].axes] == ["F", "REC", "N"]
