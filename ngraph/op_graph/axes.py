@@ -90,14 +90,14 @@ class Axis:
     def name(self) -> str:
         return self.family.name
 
+    @name.setter
+    def name(self, name: str) -> None:
+        self.family.name = name
+
     @property
     def docstring(self) -> str | None:
         """What its maker said that it is for."""
         return self.family.doc
-
-    @name.setter
-    def name(self, name: str) -> None:
-        self.family.name = name
 
     @property
     def short_name(self) -> str:

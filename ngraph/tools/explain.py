@@ -1,7 +1,8 @@
 """`ngraph explain prog.py:train --after simplify`: a computation of a user's program at any stage, as text or as a page.
 
 Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time), then `source`, or `plan`, `llvm`
-and `asm` where there is machine code. Behind `#` stand the rules that fired to reach one. `ngraph explain folder --html -o pages` makes pages of what `DUMP=folder` wrote.
+and `asm` where there is machine code. Behind `#` stand the rules that fired to reach one. `ngraph explain folder --html -o pages` makes
+pages of what `DUMP=folder` wrote.
 """
 
 from __future__ import annotations
