@@ -6,7 +6,7 @@ A whole number is an `int` where it is known while code is written, else an int6
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ngraph.codegen import math as scalar
@@ -144,6 +144,14 @@ class Forms:
         if e not in self.known:
             self.known[e] = self._of(e)
         return self.known[e]
+
+    def foresee(self, exprs: Iterable[ExprLike]) -> None:
+        """Make the registers that forms of expressions and of their parts hold, here, where they come before every use."""
+        todo = list(exprs)
+        while todo:
+            e = todo.pop()
+            if self.of(e) is None and type(e) is Bin:
+                todo += [e.a, e.b]
 
     def _of(self, e: ExprLike) -> Form | None:
         if type(e) is Idx:

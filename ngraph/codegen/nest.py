@@ -136,6 +136,7 @@ class Nest:
                 self.reads[n] = self._access(line.read.source, line.read.index, line.read.guard, line.read.fill)
         self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
         self._merge()
+        self.forms.foresee(self._inside())
         for n, line in enumerate(stage.before):
             self._line(n, line)
         for n, c in enumerate(stage.combine, self.border):
@@ -184,12 +185,16 @@ class Nest:
                     found.update(self.deps[leaf.of])
         return frozenset(found & self.dims)
 
-    def _merge(self) -> None:
-        """Loops that every access walks as one become one."""
-        accesses = [*self.reads.values(), *self.stores]
-        inside = [e for a in accesses for e in (*a.guard, *[e for _, e in a.rest])]
+    def _inside(self) -> list[ExprLike]:
+        """The expressions that code computes where it stands: guards, indices, and what accesses do not walk."""
+        inside = [e for a in (*self.reads.values(), *self.stores) for e in (*a.guard, *[e for _, e in a.rest])]
         for _, line in self.stage.lines():
             inside += inside_of(line) if line.read is None else ()
+        return inside
+
+    def _merge(self) -> None:
+        """Loops that every access walks as one become one."""
+        accesses, inside = [*self.reads.values(), *self.stores], self._inside()
         apart = {d for e in inside for leaf in expr.leaves(e) if type(leaf) is Idx for d in self.forms.place[leaf.of].coef}
         apart |= {d for d in self.dims if type(d.size) is not int or d.uneven}
         for loops in (self.free, self.reduced):

@@ -248,6 +248,9 @@ class Writer:
 
     def store(self, x: Value, pointer: str, align: int = 0, mask: Value | None = None) -> None:
         """Elements to memory; where `mask` is false nothing is written."""
+        if mask is not None and x.lanes > 1 and mask.name.count("true") == 1:  # of a narrowed vector LLVM would store the wide element
+            known = mask.name.strip("<>").split(", ").index("i1 true")
+            return self.store(self.lane(x, known), self.at(pointer, known, x.dtype), align if known == 0 else 0)
         kind, align = storage_name(x.dtype, x.lanes), align or x.dtype.bits // 8
         name = self.pure(f"zext {x} to {kind}") if x.dtype.kind == "bool" else x.name
         if mask is None:

@@ -231,7 +231,7 @@ class Packer:
         once = self.still.issuperset([r.source for r in o.reads])
         again = self.size([a for a in p.space if a not in o.axes])
         having = [r for r in o.reads if p.vector in r.axes]
-        small = self.size(o.axes) <= 1.1 * max([self.size(r.source.axes) for r in having])
+        small = self.size(o.axes) <= 1.1 * max([self.size(r.source.axes) for r in having], default=0)
         return small and (once or again >= AGAIN) and any(self.bad(p, r) for r in having)
 
     def bad(self, p: Product, r: Read) -> bool:

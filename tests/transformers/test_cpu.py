@@ -500,3 +500,50 @@ def test_state_in_two_arrays_is_nobody_elses(cpu):
         if k % 4 == 3:
             expected = np.arange(6, dtype="f")
             cpu.set(w, expected)
+
+
+def test_a_product_of_one_hots_counts(cpu):
+    """Neither operand has an array of its own along the vector axis."""
+    y, p, n = ng.make_axis(5, name="Y"), ng.make_axis(5, name="P"), ng.make_axis(name="N")
+    truth, guess = ng.placeholder([n], dtype="int32"), ng.placeholder([n], dtype="int32")
+    f = cpu.computation(ng.contract(ng.one_hot(truth, y), ng.one_hot(guess, p), over=(n,)), truth, guess)
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 5, (2, 70)).astype(np.int32)
+    expected = np.zeros((5, 5))
+    np.add.at(expected, (a, b), 1)
+    assert (f(a, b) == expected).all()
+
+
+def test_guards_of_open_lengths_are_known_in_every_block(cpu):
+    """The last step of a scan by the version for any batch: its guards hold lengths that come with the call."""
+    n, t, i, h = ng.make_axis(name="N"), *axes(REC=12, F=2, H=24)
+    rng = np.random.default_rng(0)
+    wv, uv = (rng.standard_normal(s).astype("f") / 5 for s in ((24, 24), (24, 2)))
+    x, w, u = ng.placeholder([n, t, i]), ng.variable([h, h - 1], initial_value=wv), ng.variable([h, i - 1], initial_value=uv)
+
+    def step(state, v):
+        new = ng.tanh(v + ng.dot(w, state))
+        return new, new
+
+    _, ys = ng.scan(step, ng.broadcast(ng.constant(0.0), [h, n]), ng.dot(u, x), t)
+    last = ng.slice_along_axis(ys, t, -1)
+    f = cpu.computation([last, ng.sum(last, out_axes=())], x)
+    for size in (10, 7, 3):
+        xv = rng.standard_normal((size, 12, 2)).astype("f")
+        state = np.zeros((24, size), "f")
+        for k in range(12):
+            state = np.tanh(uv @ xv[:, k].T + wv @ state)
+        got, total = f(xv)
+        np.testing.assert_allclose(got, state if last.axes[0].name == "H" else state.T, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(total, state.sum(), rtol=1e-3, atol=1e-4)
+
+
+def test_masked_stores_of_narrow_values_stay_inside(cpu):
+    """One byte left at the end of an array: nothing behind it changes, though the value was wider while it was computed."""
+    n, h = axes(N=1000, H=7)
+    wide = ng.randint([n, h], -3, 4, seed=3)
+    narrow = ng.randint([n], 0, 2, dtype="uint8", seed=5)
+    room = np.full(1128, 167, np.uint8)
+    f = cpu.computation([wide, narrow])
+    f(out=[np.empty((1000, 7), np.asarray(f()[0]).dtype), room[:1000]])
+    assert (room[:1000] < 2).all() and (room[1000:] == 167).all()

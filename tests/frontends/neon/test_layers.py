@@ -195,20 +195,22 @@ def test_norms_of_one_example():
 @pytest.mark.parametrize(
     "ours, theirs",
     [
-        (Rectlin(), torch.relu),
-        (Rectlin(0.1), lambda x: F.leaky_relu(x, 0.1)),
-        (Rectlinclip(0, 1.5), lambda x: x.clamp(0, 1.5)),
-        (Explin(0.7), lambda x: F.elu(x, 0.7)),
-        (ELU(), F.elu),
-        (Softmax(), lambda x: torch.softmax(x, 1)),
-        (Tanh(), torch.tanh),
-        (Logistic(), torch.sigmoid),
-        (Gelu(), F.gelu),
-        (Gelu(True), lambda x: F.gelu(x, approximate="tanh")),
-        (Silu(), F.silu),
-        (Softplus(), F.softplus),
+        pytest.param(*pair, id=repr(pair[0]))
+        for pair in (
+            (Rectlin(), torch.relu),
+            (Rectlin(0.1), lambda x: F.leaky_relu(x, 0.1)),
+            (Rectlinclip(0, 1.5), lambda x: x.clamp(0, 1.5)),
+            (Explin(0.7), lambda x: F.elu(x, 0.7)),
+            (ELU(), F.elu),
+            (Softmax(), lambda x: torch.softmax(x, 1)),
+            (Tanh(), torch.tanh),
+            (Logistic(), torch.sigmoid),
+            (Gelu(), F.gelu),
+            (Gelu(True), lambda x: F.gelu(x, approximate="tanh")),
+            (Silu(), F.silu),
+            (Softplus(), F.softplus),
+        )
     ],
-    ids=repr,
 )
 def test_activations(ours, theirs):
     from ngraph.frontends.neon import Activation
