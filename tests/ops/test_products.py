@@ -47,10 +47,10 @@ def test_vector_jacobian_products(compute):
     made = ng.vjp(list(layer(w, x)), [w, x], [ng.constant(errors[0], [H, N]), ng.constant(errors[1], [N])])
     _, back = torch.func.vjp(torch_layer, *map(torch.tensor, values))
     for g, e in zip(compute(made, (w, x), values), back(tuple(map(torch.tensor, errors))), strict=True):
-        np.testing.assert_allclose(g, e, rtol=1e-12)
+        np.testing.assert_allclose(g, e, rtol=1e-12, atol=1e-15)
     one = ng.vjp(layer(w, x)[0], x, ng.constant(errors[0], [H, N]))
     expected = torch.func.vjp(lambda x: torch_layer(torch.tensor(values[0]), x)[0], torch.tensor(values[1]))[1](torch.tensor(errors[0]))
-    np.testing.assert_allclose(compute(one, (w, x), values), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(compute(one, (w, x), values), expected[0], rtol=1e-12, atol=1e-15)
 
 
 def test_jacobian_vector_products(compute):
@@ -60,12 +60,12 @@ def test_jacobian_vector_products(compute):
     assert [m.axes for m in made] == [(H, N), (N,)]
     _, expected = torch.func.jvp(torch_layer, tuple(map(torch.tensor, values)), tuple(map(torch.tensor, along)))
     for g, e in zip(compute(made, (w, x), values), expected, strict=True):
-        np.testing.assert_allclose(g, e, rtol=1e-12)
+        np.testing.assert_allclose(g, e, rtol=1e-12, atol=1e-15)
     one = ng.jvp(layer(w, x)[1], x, ng.constant(along[1], [K, N]))
     _, expected = torch.func.jvp(
         lambda x: torch_layer(torch.tensor(values[0]), x)[1], (torch.tensor(values[1]),), (torch.tensor(along[1]),)
     )
-    np.testing.assert_allclose(compute(one, (w, x), values), expected, rtol=1e-12)
+    np.testing.assert_allclose(compute(one, (w, x), values), expected, rtol=1e-12, atol=1e-15)
 
 
 CURVED = {
@@ -157,7 +157,7 @@ def test_checkpoint_changes_no_value_and_no_derivative(compute):
     v = R.normal(size=(5, 3))
     for (x, plain), (z, again) in ((deep(True), deep(False)),):
         for a, b in zip(compute(plain, [x], [v]), compute(again, [z], [v]), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-12)
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-15)
 
 
 def steps(program):
@@ -233,10 +233,10 @@ def test_checkpoint_takes_what_is_around_it_and_gives_several(compute):
     plain, again = losses(function(x)), losses(ng.checkpoint(function, x))
     got = compute([plain, again, *ng.deriv(plain, [w, x]), *ng.deriv(again, [w, x])], (w, x), values)
     for a, b in ((0, 1), (2, 4), (3, 5)):
-        np.testing.assert_allclose(got[a], got[b], rtol=1e-12)
+        np.testing.assert_allclose(got[a], got[b], rtol=1e-12, atol=1e-15)
     assert len(again.variables()) == 1
     slope = compute(ng.deriv(again, again.variables()[0]), (w, x), values)
-    np.testing.assert_allclose(slope, compute(ng.deriv(plain, plain.variables()[0]), (w, x), values), rtol=1e-12)
+    np.testing.assert_allclose(slope, compute(ng.deriv(plain, plain.variables()[0]), (w, x), values), rtol=1e-12, atol=1e-15)
 
 
 def test_random_numbers_in_a_checkpoint_are_drawn_again_the_same(compute):
@@ -244,7 +244,7 @@ def test_random_numbers_in_a_checkpoint_are_drawn_again_the_same(compute):
     y = ng.checkpoint(lambda x: x * x * ng.bernoulli(x, 0.5, dtype="float64"), x)
     v = R.normal(size=(5, 4))
     value, slope = compute([y, ng.deriv(ng.sum(y, out_axes=()), x)], [x], [v])
-    np.testing.assert_allclose(slope, 2 * v * (value != 0), rtol=1e-12)
+    np.testing.assert_allclose(slope, 2 * v * (value != 0), rtol=1e-12, atol=1e-15)
     assert 0 < (value != 0).sum() < 20
 
 
@@ -286,4 +286,4 @@ def test_checkpoints_in_a_loop(compute):
         found += ng.deriv(ng.sum(last, out_axes=()), [w, h])
     got = compute(found, (w, h), values)
     for a, b in zip(got[:2], got[2:], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-15)
