@@ -26,6 +26,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     transformers     what runs a program: direct walks it, numpy prints Python
     frontends        other ways of writing models
     tools            the `ngraph` command
+    onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import
 """
 
@@ -344,8 +345,12 @@ __all__ = [
 
 _LATER = ("frontends", "testing", "transformers", "types")  # rooms that `ng.testing` and the like load when they are first named
 
+_FRONTENDS = ("onnx",)  # ng.onnx is ngraph.frontends.onnx, loaded when first named; it needs its package
+
 
 def __getattr__(name: str) -> _Any:
     if name in _LATER:
         return _importlib.import_module(f"ngraph.{name}")
+    if name in _FRONTENDS:
+        return _importlib.import_module(f"ngraph.frontends.{name}")
     raise AttributeError(f"module 'ngraph' has no attribute {name!r}")

@@ -1,0 +1,301 @@
+"""Walks an ONNX graph: each node's translator takes values and gives values; functions, branches and loops are graphs within it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from ngraph.errors import GraphError, NgraphError, ParseError, UnsupportedError
+from ngraph.frontends.onnx import folding, proto, table
+from ngraph.frontends.onnx.trace import Trace
+from ngraph.frontends.onnx.values import Known, Sizes, Value
+
+Attrs = dict[str, Any]
+
+
+class Library:
+    """What the graphs of one model share: its folder, its functions, and constants, read once."""
+
+    def __init__(self, model: onnx.ModelProto, folder: str):
+        self.folder, self.opsets = folder, proto.opsets(model)
+        self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
+        self.constants: dict[int, Known] = {}
+        self.attributes: dict[int, Any] = {}
+        self.last: dict[int, dict[str, int]] = {}
+        self.kept: list[Any] = []  # function bodies made on the way, so that ids stay theirs
+
+    def constant(self, tensor: Any) -> Known:
+        found = self.constants.get(id(tensor))
+        if found is None:
+            sparse = isinstance(tensor, onnx.SparseTensorProto)
+            values = proto.dense(tensor, self.folder) if sparse else proto.array(tensor, self.folder)
+            found = self.constants[id(tensor)] = Known(values, tensor.values.name if sparse else tensor.name)
+        return found
+
+    def attribute(self, a: onnx.AttributeProto) -> Any:
+        if id(a) not in self.attributes:
+            self.attributes[id(a)] = proto.attribute(a, self.folder)
+            self.kept.append(a)
+        return self.attributes[id(a)]
+
+    def last_uses(self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> dict[str, int]:
+        """The last node that uses each name."""
+        if id(nodes) not in self.last:
+            last: dict[str, int] = {}
+            for k, node in enumerate(nodes):
+                last.update(dict.fromkeys(used(node), k))
+            last.update(dict.fromkeys(outputs, len(nodes)))
+            self.last[id(nodes)] = last
+            self.kept.append(nodes)
+        return self.last[id(nodes)]
+
+
+def used(node: onnx.NodeProto) -> Iterator[str]:
+    """Every name that a node or a graph in it reads."""
+    todo = [node]
+    while todo:
+        node = todo.pop()
+        yield from node.input
+        for a in node.attribute:
+            for graph in (*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs):
+                todo += graph.node
+                yield from (o.name for o in graph.output)
+
+
+class Frame:
+    """The names of one graph while it is walked, those around it, and what attributes of a function are bound to."""
+
+    def __init__(self, library: Library, opsets: Mapping[str, int], outer: Frame | None = None, bound: Attrs | None = None):
+        self.library, self.opsets, self.outer = library, opsets, outer
+        self.names: dict[str, Value] = {}
+        self.bound: Attrs = bound if bound is not None else (outer.bound if outer else {})
+        self.depth: int = outer.depth + 1 if outer else 0
+
+    def find(self, name: str) -> Value:
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names:
+                return frame.names[name]
+            frame = frame.outer
+        raise GraphError(f"nothing is called {name!r} where it is used", fix="the model's nodes must stand in order: inputs before users")
+
+
+class Node:
+    """A node as its translator sees it."""
+
+    __slots__ = ("g", "frame", "proto", "op", "domain", "version", "given")
+
+    def __init__(self, g: Trace, frame: Frame, node: onnx.NodeProto):
+        self.g, self.frame, self.proto, self.op = g, frame, node, node.op_type
+        self.domain = "" if node.domain == "ai.onnx" else node.domain
+        self.version = frame.opsets.get(self.domain, 1)
+        self.given = {a.name: a for a in node.attribute}
+
+    @property
+    def outputs(self) -> int:
+        """How many results are asked for: those up to the last one that has a name."""
+        return max((k + 1 for k, name in enumerate(self.proto.output) if name), default=0)
+
+    def wants(self, k: int) -> bool:
+        return k < len(self.proto.output) and bool(self.proto.output[k])
+
+    def has(self, name: str) -> bool:
+        return self.attr(name) is not None
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute's value; within a function that of the call."""
+        a = self.given.get(name)
+        if a is None:
+            return default
+        if a.ref_attr_name:
+            return self.frame.bound.get(a.ref_attr_name, default)
+        return self.frame.library.attribute(a)
+
+    @property
+    def label(self) -> str:
+        name = f"{self.proto.name!r} " if self.proto.name else ""
+        outputs = ", ".join(o for o in self.proto.output if o)
+        return f"node {name}({self.domain or 'ai.onnx'}.{self.op}, version {self.version}, gives {outputs or 'nothing'})"
+
+    def graph(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
+        """A graph in an attribute, walked with these values for its inputs."""
+        if len(inputs) != len(graph.input):
+            raise GraphError(f"the graph {graph.name!r} takes {len(graph.input)} values, and gets {len(inputs)}")
+        return walk_graph(self.g, self.frame, graph, inputs)
+
+
+def walk_graph(g: Trace, outer: Frame, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
+    frame = Frame(outer.library, outer.opsets, outer)
+    frame.names.update({i.name: v for i, v in zip(graph.input, inputs, strict=True)})
+    return walk_body(g, frame, graph)
+
+
+def walk_body(g: Trace, frame: Frame, graph: onnx.GraphProto) -> list[Value]:
+    """The outputs of a graph whose inputs are in the frame."""
+    library = frame.library
+    for t in (*graph.initializer, *graph.sparse_initializer):
+        name = t.name if isinstance(t, onnx.TensorProto) else t.values.name
+        frame.names.setdefault(name, library.constant(t))
+    return walk(g, frame, graph.node, [o.name for o in graph.output])
+
+
+def walk(g: Trace, frame: Frame, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[Value]:
+    """Nodes in their order; what nothing later uses is forgotten."""
+    if frame.depth > proto.DEEPEST:
+        raise ParseError(f"graphs stand more than {proto.DEEPEST} deep within each other", fix="is the file damaged?")
+    last = frame.library.last_uses(nodes, outputs)
+    g.scopes.append(frame.names)
+    try:
+        for k, node in enumerate(nodes):
+            apply(g, frame, node)
+            for name in (*node.input, *node.output):
+                if last.get(name, -1) <= k:
+                    frame.names.pop(name, None)
+        return [frame.find(name) for name in outputs]
+    finally:
+        g.scopes.pop()
+
+
+def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
+    """One node: its results into the frame."""
+    node = Node(g, frame, proto_node)
+    try:
+        inputs = [frame.find(name) if name else None for name in proto_node.input]
+        results = translated(node, inputs)
+    except (NgraphError, ValueError, TypeError, IndexError, KeyError, OverflowError, AssertionError, ZeroDivisionError) as error:
+        if getattr(error, "of_node", False):
+            raise
+        text = str(error)
+        if isinstance(error, NgraphError):
+            text = text.partition(": ")[2]
+        kind = type(error) if isinstance(error, (UnsupportedError, ParseError)) else GraphError
+        made = kind(f"{node.label}: {text or type(error).__name__}")
+        made.of_node = True  # type: ignore[union-attr]
+        raise made from error
+    if not isinstance(results, tuple):
+        results = (results,)
+    for name, value in zip(proto_node.output, results, strict=False):
+        if name:
+            frame.names[name] = value
+    missing = [name for name in proto_node.output[len(results) :] if name]
+    if missing:
+        raise GraphError(f"{node.label}: it has no result {', '.join(missing)}", fix="is the file damaged?")
+
+
+def translated(node: Node, inputs: list[Value]) -> Any:
+    """What a node gives: folded if all is known, by its translator, as a record of ours, or as the function that it is."""
+    if node.domain == "" and node.op in folding.FOLD and all(i is None or isinstance(i, (Known, Sizes)) for i in inputs):
+        folded = folding.fold(node, inputs)
+        if folded is not NotImplemented:
+            return folded
+    if node.domain == "" and node.op in folding.TEXTUAL and any(folding.is_text(i) for i in inputs):
+        return folding.of_text(node, inputs)
+    function = local_function(node)
+    if function is not None:
+        return call_function(node, function, inputs)
+    translator = table.find(node.domain, node.op, node.version)
+    if translator is not None:
+        return translator(node, *inputs)
+    record = table.one_to_one().get(node.op) if node.domain == "" else None
+    if record is not None:
+        ops, dims = node.g.align(*inputs)
+        return node.g.made(record(*ops), dims)
+    function = standard_function(node, inputs)
+    if function is not None:
+        return call_function(node, function, inputs)
+    raise UnsupportedError(f"there is no translation of {node.domain or 'ai.onnx'}.{node.op}", fix="see the table in docs/onnx.md")
+
+
+# ---- functions --------------------------------------------------------------------------------------------------------
+
+
+def local_function(node: Node) -> onnx.FunctionProto | None:
+    """The model's own function of this name."""
+    return node.frame.library.functions.get((node.proto.domain, node.op, getattr(node.proto, "overload", "")))
+
+
+def schema(domain: str, op: str, version: int) -> Any:
+    try:
+        return onnx.defs.get_schema(op, version, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def standard_function(node: Node, inputs: Sequence[Value]) -> onnx.FunctionProto | None:
+    """The function that the standard says the op is."""
+    found = schema(node.domain, node.op, node.version)
+    if found is None:
+        return None
+    if found.has_function:
+        return kept(node, found.function_body)
+    if not found.has_context_dependent_function:
+        return None
+    types = [b"" if v is None else type_proto(v).SerializeToString() for v in inputs]
+    plain = onnx.NodeProto()
+    plain.CopyFrom(node.proto)
+    body = found.get_context_dependent_function(plain.SerializeToString(), types)
+    function = onnx.FunctionProto()
+    function.ParseFromString(body)
+    return kept(node, function) if function.node else None
+
+
+def kept(node: Node, function: onnx.FunctionProto) -> onnx.FunctionProto:
+    node.frame.library.kept.append(function)
+    return function
+
+
+def type_proto(v: Value) -> onnx.TypeProto:
+    shape = [n if isinstance(n, int) else None for n in v.shape]
+    return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(v.np)), shape)
+
+
+def call_function(node: Node, function: onnx.FunctionProto, inputs: Sequence[Value]) -> tuple[Value, ...]:
+    """A function's body in place of the call, with its attributes bound."""
+    bound: Attrs = {a.name: node.frame.library.attribute(a) for a in function.attribute_proto}
+    bound.update({a: node.attr(a) for a in node.given})
+    opsets = {**node.frame.opsets, **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}}
+    frame = Frame(node.frame.library, opsets, None, bound)
+    frame.depth = node.frame.depth + 1
+    given = [*inputs, *[None] * (len(function.input) - len(inputs))]
+    frame.names.update(dict(zip(function.input, given, strict=False)))
+    return tuple(walk(node.g, frame, function.node, list(function.output)))
+
+
+# ---- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def unsupported(model: onnx.ModelProto, library: Library) -> list[str]:
+    """Every node, in graphs and functions at any depth, that has no translation: op, domain, version, name, the nearest."""
+    found: list[str] = []
+    own = {(f.domain, f.name) for f in model.functions}
+    todo = [(model.graph.node, library.opsets)]
+    todo += [(f.node, {**library.opsets, **{o.domain: o.version for o in f.opset_import}}) for f in model.functions]
+    while todo:
+        nodes, versions = todo.pop()
+        for node in nodes:
+            domain = "" if node.domain == "ai.onnx" else node.domain
+            version = versions.get(domain, 1)
+            if (node.domain, node.op_type) not in own and not known(domain, node.op_type, version):
+                found.append(refusal(node, domain, version))
+            for a in node.attribute:
+                graphs = [*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs]
+                todo += [(graph.node, versions) for graph in graphs]
+    return found
+
+
+def known(domain: str, op: str, version: int) -> bool:
+    if table.find(domain, op, version) is not None or (domain == "" and op in table.one_to_one()):
+        return True
+    found = schema(domain, op, version)
+    return found is not None and (found.has_function or found.has_context_dependent_function)
+
+
+def refusal(node: onnx.NodeProto, domain: str, version: int) -> str:
+    same = sorted({d or "ai.onnx" for d, op in table.TABLE if op == node.op_type})
+    near = difflib.get_close_matches(node.op_type, [op for d, op in table.TABLE if d == domain], 1)
+    hint = f"; there is {same[0]}.{node.op_type}" if same else f"; the nearest is {near[0]}" if near else ""
+    return f"{domain or 'ai.onnx'}.{node.op_type} (version {version}), node {node.name or ', '.join(node.output)!r}{hint}"

@@ -1,0 +1,206 @@
+"""ONNX files as Python sees them: models read with every length checked, tensors as NumPy arrays, attributes as values.
+
+External data is mapped into memory, and only from files inside the model's own folder.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from functools import cache
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+
+from ngraph.errors import ParseError, UnsupportedError
+
+IR = range(1, 15)
+OPSETS = range(1, 29)
+DEEPEST = 64  # graphs within each other
+
+
+def read(source: Any) -> tuple[onnx.ModelProto, str]:
+    """The model and the folder of its external data. source: a path, the bytes of a file, or a ModelProto. Raises ParseError."""
+    if isinstance(source, onnx.ModelProto):
+        model, folder, name = source, "", "the model"
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        model, folder, name = parsed(bytes(source), "the model"), "", "the model"
+    else:
+        path = os.fspath(source)
+        folder, name = os.path.dirname(os.path.abspath(path)), os.path.basename(path)
+        with open(path, "rb") as file:
+            model = parsed(file.read(), name)
+    check(model, name)
+    return model, folder
+
+
+def parsed(content: bytes, name: str) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise ParseError(f"{name} is no ONNX model, or a damaged one: {error}", fix="fetch or export it again") from None
+    return model
+
+
+def check(model: onnx.ModelProto, name: str) -> None:
+    """Raises ParseError for a model without a graph, UnsupportedError for versions that are not known here."""
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise ParseError(f"{name} holds no graph", fix="is it an ONNX model? `ngraph info` shows what a file holds")
+    if model.ir_version not in IR:
+        raise UnsupportedError(f"{name} has IR version {model.ir_version}; known are {IR.start} to {IR.stop - 1}", fix="export it again")
+    for opset in model.opset_import:
+        if opset.domain in ("", "ai.onnx") and opset.version not in OPSETS:
+            raise UnsupportedError(
+                f"{name} has opset {opset.version} of ai.onnx; known are {OPSETS.start} to {OPSETS.stop - 1}",
+                fix="export it with a lower opset, or convert it with onnx.version_converter",
+            )
+
+
+# ---- dtypes -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def numpy_type(number: int) -> np.dtype[Any]:
+    """The NumPy type of a TensorProto data type; strings are objects. Raises UnsupportedError."""
+    if number == onnx.TensorProto.STRING:
+        return np.dtype(object)
+    try:
+        return np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
+    except (KeyError, TypeError, ValueError):
+        raise UnsupportedError(f"the tensor data type {number} is not known", fix="is the file damaged?") from None
+
+
+@cache
+def type_name(number: int) -> str:
+    """As ONNX calls it: FLOAT, INT64."""
+    return str(onnx.TensorProto.DataType.Name(number)) if number in onnx.TensorProto.DataType.values() else str(number)
+
+
+# ---- tensors ----------------------------------------------------------------------------------------------------------
+
+PACKED = {  # types of less than a byte, several in one, the first in the lowest bits: how many bits
+    getattr(onnx.TensorProto, name): bits
+    for name, bits in (("UINT4", 4), ("INT4", 4), ("FLOAT4E2M1", 4), ("UINT2", 2), ("INT2", 2), ("FLOAT2E1M0", 2))
+    if hasattr(onnx.TensorProto, name)
+}
+
+
+def array(tensor: onnx.TensorProto, folder: str) -> np.ndarray[Any, Any]:
+    """A tensor's values; external ones are mapped, not read. Raises ParseError where data and shape disagree."""
+    label = f"tensor {tensor.name!r}" if tensor.name else "a tensor"
+    shape = tuple(tensor.dims)
+    if any(d < 0 for d in shape):
+        raise ParseError(f"{label} has the shape {shape}", fix="is the file damaged?")
+    count = math.prod(shape)
+    dtype = numpy_type(tensor.data_type)
+    bits = PACKED.get(tensor.data_type, dtype.itemsize * 8)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        raw = external(tensor, folder, label)
+        return from_raw(raw, dtype, bits, shape, count, label)
+    if tensor.HasField("raw_data"):
+        return from_raw(np.frombuffer(tensor.raw_data, np.uint8), dtype, bits, shape, count, label)
+    held = sum(len(getattr(tensor, f)) for f in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"))
+    each = 2 if tensor.data_type in (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128) else 1
+    if held not in (count * each, -(-count * bits // 8)):
+        raise ParseError(f"{label} of shape {shape} holds {held} values", fix="is the file damaged?")
+    try:
+        if tensor.data_type == onnx.TensorProto.STRING:
+            return np.array([s.decode("utf-8") for s in tensor.string_data], object).reshape(shape)
+        return np.asarray(onnx.numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ParseError(f"{label} cannot be read: {error}", fix="is the file damaged?") from None
+
+
+def from_raw(
+    raw: np.ndarray[Any, Any], dtype: np.dtype[Any], bits: int, shape: tuple[int, ...], count: int, label: str
+) -> np.ndarray[Any, Any]:
+    """Bytes as values of a type, without a copy where they lie well."""
+    need = -(-count * bits // 8)
+    if dtype.hasobject or len(raw) != need:
+        raise ParseError(f"{label} of shape {shape} and type {dtype} holds {len(raw)} bytes, not {need}", fix="is the file damaged?")
+    if bits < 8:
+        each = 8 // bits
+        parts = np.stack([(raw >> (bits * k)) & ((1 << bits) - 1) for k in range(each)], axis=-1).reshape(-1)[:count]
+        if dtype.name.startswith("int"):
+            parts = ((parts.astype(np.int8) ^ (1 << (bits - 1))) - (1 << (bits - 1))).astype(np.int8)
+            return parts.astype(dtype).reshape(shape)
+        return (parts.astype(dtype) if dtype.name.startswith("uint") else parts.view(dtype)).reshape(shape)
+    return raw.view(dtype).reshape(shape)
+
+
+def external(tensor: onnx.TensorProto, folder: str, label: str) -> np.ndarray[Any, Any]:
+    """The bytes of a tensor kept beside the model, mapped. Raises ParseError for a path that leaves the folder, or a bad range."""
+    about = {e.key: e.value for e in tensor.external_data}
+    place = about.get("location", "")
+    if not folder:
+        raise ParseError(f"{label} lies in the file {place!r}, and the model came without a folder", fix="load it by its path")
+    home = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(home, place))
+    if not place or os.path.isabs(place) or os.path.commonpath([home, path]) != home:
+        raise ParseError(f"{label} lies in {place!r}, outside the model's folder", fix="put the data beside the model")
+    if not os.path.isfile(path):
+        raise ParseError(f"{label} lies in {place!r}, which is not there", fix="put the data beside the model")
+    try:
+        offset, length = int(about.get("offset", 0)), int(about.get("length", -1))
+    except ValueError:
+        raise ParseError(f"{label}: offset and length of its data are no numbers: {about}", fix="is the file damaged?") from None
+    size = os.path.getsize(path)
+    length = size - offset if length < 0 else length
+    if offset < 0 or offset + length > size:
+        raise ParseError(f"{label} lies at {offset} to {offset + length} of {place!r}, which has {size} bytes", fix="is it cut off?")
+    if not length:
+        return np.zeros(0, np.uint8)
+    return np.memmap(path, np.uint8, "r", offset, (length,))
+
+
+# ---- attributes -------------------------------------------------------------------------------------------------------
+
+
+def attribute(a: onnx.AttributeProto, folder: str) -> Any:
+    """An attribute as a Python value; tensors as arrays, graphs as they are."""
+    kind = onnx.AttributeProto
+    if a.type == kind.STRING:
+        return a.s.decode("utf-8", "surrogateescape")
+    if a.type == kind.STRINGS:
+        return [s.decode("utf-8", "surrogateescape") for s in a.strings]
+    if a.type == kind.TENSOR:
+        return array(a.t, folder)
+    if a.type == kind.TENSORS:
+        return [array(t, folder) for t in a.tensors]
+    plain = {kind.FLOAT: "f", kind.INT: "i", kind.GRAPH: "g", kind.SPARSE_TENSOR: "sparse_tensor", kind.TYPE_PROTO: "tp"}
+    lists = {kind.FLOATS: "floats", kind.INTS: "ints", kind.GRAPHS: "graphs"}
+    if a.type in plain:
+        return getattr(a, plain[a.type])
+    if a.type in lists:
+        return list(getattr(a, lists[a.type]))
+    raise ParseError(f"attribute {a.name!r} has a type {a.type} that is not known", fix="is the file damaged?")
+
+
+def dense(sparse: onnx.SparseTensorProto, folder: str) -> np.ndarray[Any, Any]:
+    """A sparse tensor's values among zeros. Raises ParseError for positions outside."""
+    shape = tuple(sparse.dims)
+    values, indices = array(sparse.values, folder), array(sparse.indices, folder)
+    if any(d < 0 for d in shape) or math.prod(shape) > 1 << 31:
+        raise ParseError(f"a sparse tensor has the shape {shape}", fix="is the file damaged?")
+    if indices.ndim == 2:
+        if indices.shape != (len(values), len(shape)):
+            raise ParseError(f"a sparse tensor of {len(values)} values has positions of shape {indices.shape}", fix="is the file damaged?")
+        inside = ((indices >= 0) & (indices < np.array(shape))).all()
+        flat = np.ravel_multi_index(tuple(indices.T), shape) if inside else None
+    else:
+        inside, flat = ((indices >= 0) & (indices < math.prod(shape))).all(), indices
+    if not inside or flat is None or len(flat) != len(values):
+        raise ParseError("a sparse tensor has positions outside its shape", fix="is the file damaged?")
+    whole = np.zeros(math.prod(shape), values.dtype)
+    whole[flat] = values
+    return whole.reshape(shape)
+
+
+def opsets(model: onnx.ModelProto) -> dict[str, int]:
+    """{domain: version}; ai.onnx is ""."""
+    found = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+    found.setdefault("", 1 if model.ir_version < 3 else OPSETS.stop - 1)
+    return found

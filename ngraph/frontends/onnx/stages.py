@@ -1,0 +1,116 @@
+"""What a model does in a call, found once while its graph is read and then only followed: a tree of stages.
+
+    Ask      a question about this call, such as whether a length is 1; each answer seen so far has its own way on
+    Compute  a computation from slots into slots       Host  a Python function of arrays, for what has no machine code
+    Done     the results
+
+Most models are one Ask, one Compute, one Done. Where a value decides what is computed next (a length that a step finds, a branch
+with results of its own shapes), several stages follow one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Leaf
+
+
+class Run:
+    """One call: arrays by slot, the lengths of open axes by name."""
+
+    __slots__ = ("slots", "lengths")
+
+    def __init__(self, slots: dict[int, Any], lengths: dict[str, int]):
+        self.slots, self.lengths = slots, lengths
+
+    def put(self, slot: int, array: Any) -> None:
+        """An array into a slot; its dims are the lengths of axes that are called after the slot."""
+        self.slots[slot] = array
+        for k, n in enumerate(array.shape):
+            self.lengths[f"R{slot}.{k}"] = n
+
+    def length(self, leaf: Leaf) -> int:
+        return self.lengths[leaf.of.name]
+
+    def number(self, e: ExprLike) -> int:
+        return int(expr.evaluate(e, self.length))
+
+
+class Stage:
+    """A step of a call: does something and says which of its children comes next."""
+
+    __slots__ = ("next",)
+
+    def __init__(self) -> None:
+        self.next: dict[Hashable, Stage] = {}
+
+    def step(self, run: Run) -> Hashable:
+        raise NotImplementedError
+
+
+class Ask(Stage):
+    """A question whose answer decides the way on."""
+
+    __slots__ = ("question",)
+
+    def __init__(self, question: Callable[[Run], Hashable]):
+        super().__init__()
+        self.question = question
+
+    def step(self, run: Run) -> Hashable:
+        return self.question(run)
+
+
+class Compute(Stage):
+    """A computation, made by a transformer."""
+
+    __slots__ = ("computation", "takes", "gives")
+
+    def __init__(self, computation: Callable[..., Any], takes: Sequence[int], gives: Sequence[int]):
+        super().__init__()
+        self.computation, self.takes, self.gives = computation, tuple(takes), tuple(gives)
+
+    def step(self, run: Run) -> None:
+        slots = run.slots
+        for slot, array in zip(self.gives, self.computation(*[slots[s] for s in self.takes]), strict=True):
+            run.put(slot, array)
+
+
+class Host(Stage):
+    """A step in Python, such as one on strings; `name` is what it is counted under. It takes slots, and arrays that are known."""
+
+    __slots__ = ("name", "function", "takes", "gives")
+
+    def __init__(self, name: str, function: Callable[..., Any], takes: Sequence[Any], gives: Sequence[int]):
+        super().__init__()
+        self.name, self.function, self.takes, self.gives = name, function, tuple(takes), tuple(gives)
+
+    def step(self, run: Run) -> None:
+        arrays = [run.slots[t] if isinstance(t, int) else t for t in self.takes]
+        for slot, array in zip(self.gives, self.function(*arrays), strict=True):
+            run.put(slot, array)
+
+
+class Done(Stage):
+    """The results: each a function of the call."""
+
+    __slots__ = ("results",)
+
+    def __init__(self, results: Sequence[Callable[[Run], Any]]):
+        super().__init__()
+        self.results = tuple(results)
+
+    def step(self, run: Run) -> None:
+        pass
+
+
+def bytes_of(slot: int) -> Callable[[Run], Hashable]:
+    """The question what value stands in a slot."""
+
+    def question(run: Run) -> Hashable:
+        a = run.slots[slot]
+        return a.shape, tuple(a.ravel()) if a.dtype == object else a.tobytes()
+
+    return question

@@ -1,0 +1,50 @@
+"""The translators: for each op of each domain, and each version in which its meaning changed, a function.
+
+    @translates("Flatten")
+    def flatten(n, x): ...
+
+`n` is the node (`Node`), then come its inputs, None for one left out. It gives a value, or a tuple of them. Ops that are one of ours
+name by name, element by element, need none: their records say what ONNX calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ngraph.op_graph.opdef import REGISTRY, OpDef
+
+Translator = Callable[..., Any]
+
+TABLE: dict[tuple[str, str], list[tuple[int, Translator]]] = {}  # (domain, op) -> (since, translator), the newest first
+
+# records that take and give elements at the same place, and are called by ONNX as `onnx` says
+ELEMENTWISE = (
+    "add subtract multiply absolute abs floor round exp log sqrt sin cos tanh atan erf negative reciprocal sign sigmoid logical_not"
+).split()
+
+
+def translates(*ops: str, since: int = 1, domain: str = "") -> Callable[[Translator], Translator]:
+    """Registers the function under it for these ops, from this version of the domain on."""
+
+    def add(function: Translator) -> Translator:
+        for op in ops:
+            rows = TABLE.setdefault((domain, op), [])
+            rows.append((since, function))
+            rows.sort(key=lambda row: -row[0])
+        return function
+
+    return add
+
+
+def find(domain: str, op: str, version: int) -> Translator | None:
+    """The translator of an op in a version of its domain."""
+    for since, function in TABLE.get((domain, op), ()):
+        if since <= version:
+            return function
+    return None
+
+
+def one_to_one() -> dict[str, OpDef]:
+    """The records that an ONNX op is without more: what it is called, and the record."""
+    return {REGISTRY[name].onnx: REGISTRY[name] for name in ELEMENTWISE if name in REGISTRY and REGISTRY[name].onnx}

@@ -1,0 +1,131 @@
+"""What a name in an ONNX graph stands for while the graph is read.
+
+Tensor   an op, and which of its axes is which dim; a dim of length 1 needs no axis
+Known    an array that is known now: constants, and what is computed of them
+Sizes    whole numbers, some of them expressions of lengths that come later: what Shape gives
+Text     strings that come with the call, in a slot
+list     a sequence      Nothing   an optional without a value
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.op import Op
+
+
+class Tensor:
+    """An op and its dims: for each its axis, or None where it has length 1 and the op has no axis for it."""
+
+    __slots__ = ("op", "dims")
+
+    def __init__(self, op: Op, dims: Any):
+        self.op, self.dims = op, tuple(dims)
+        assert {d for d in self.dims if d is not None} == set(op.axes), (self.dims, op)
+
+    @property
+    def dtype(self) -> Any:
+        return self.op.dtype
+
+    @property
+    def np(self) -> Any:
+        return self.op.dtype.np
+
+    @property
+    def shape(self) -> tuple[ExprLike, ...]:
+        return tuple([1 if d is None else d.size for d in self.dims])
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.op!r}, {self.dims})"
+
+
+class Known:
+    """An array that is known while the graph is read."""
+
+    __slots__ = ("array", "name")
+
+    def __init__(self, array: Any, name: str = ""):
+        self.array = np.asarray(array)
+        self.name = name
+
+    @property
+    def np(self) -> Any:
+        return self.array.dtype
+
+    @property
+    def shape(self) -> tuple[ExprLike, ...]:
+        return self.array.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+    def __repr__(self) -> str:
+        return f"Known({self.array!r})"
+
+
+class Sizes:
+    """An array of objects, ints and expressions, that stands for whole numbers of type `np`."""
+
+    __slots__ = ("array", "np")
+
+    def __init__(self, array: Any, dtype: Any = np.int64):
+        self.array, self.np = np.asarray(array, object), np.dtype(dtype)
+
+    @property
+    def shape(self) -> tuple[ExprLike, ...]:
+        return self.array.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+    def __repr__(self) -> str:
+        return f"Sizes({self.array!r})"
+
+
+class Text:
+    """Strings that come with the call: the slot they come in, their dims, and those of this call."""
+
+    __slots__ = ("slot", "array")
+    np = np.dtype(object)
+
+    def __init__(self, slot: int, array: Any):
+        self.slot, self.array = slot, array
+
+    @property
+    def shape(self) -> tuple[ExprLike, ...]:
+        return self.array.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+
+class Nothing:
+    """An optional without a value. There is one: NOTHING."""
+
+
+NOTHING = Nothing()
+
+Value = Any  # Tensor | Known | Sizes | Text | list | Nothing
+
+
+def settled(array: Any, dtype: Any = np.int64) -> Known | Sizes:
+    """`Known` where every number is known, else `Sizes`."""
+    array = np.asarray(array, object)
+    if all(isinstance(e, (int, np.integer)) for e in array.ravel()):
+        return Known(array.astype(dtype))
+    return Sizes(array, dtype)
+
+
+def label(axis: Axis | None) -> str:
+    return "1" if axis is None else repr(axis)

@@ -1,0 +1,58 @@
+"""ONNX models read and run: lengths that stay open, stages, refusals."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import helper as h  # noqa: E402
+
+import ngraph as ng  # noqa: E402
+
+
+def model(nodes, inputs, outputs, initializers=(), opset=18, **more):
+    """A ModelProto; inputs and outputs are (name, type, shape)."""
+    values = [[h.make_tensor_value_info(*v) for v in vs] for vs in (inputs, outputs)]
+    constants = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in dict(initializers).items()]
+    graph = h.make_graph(nodes, "made", *values, constants)
+    return h.make_model(graph, opset_imports=[h.make_opsetid("", opset)], **more)
+
+
+F = onnx.TensorProto.FLOAT
+
+
+def flattening():
+    """x + y, all but the first dim joined by a chain of shape ops."""
+    nodes = [
+        h.make_node("Add", ["x", "y"], ["a"]),
+        h.make_node("Shape", ["a"], ["s"]),
+        h.make_node("Gather", ["s", "zero"], ["n"]),
+        h.make_node("Unsqueeze", ["n", "zeros"], ["one"]),
+        h.make_node("Concat", ["one", "rest"], ["shape"], axis=0),
+        h.make_node("Reshape", ["a", "shape"], ["r"]),
+    ]
+    return model(
+        nodes, [("x", F, ["N", 3, "W"]), ("y", F, ["W"])], [("r", F, None)], {"zero": np.int64(0), "zeros": [0], "rest": [-1]}.items()
+    )
+
+
+def test_lengths_stay_open_and_one_reading_serves_them_all():
+    m = ng.onnx.load(flattening())
+    for n, w in ((2, 5), (3, 7), (4, 1), (1, 2)):
+        x, y = np.random.rand(n, 3, w).astype("f4"), np.arange(w, dtype="f4")
+        assert np.array_equal(m(x, y), (x + y).reshape(n, -1))
+    assert m.readings == 1
+
+
+def test_inputs_and_outputs_have_names():
+    m = ng.onnx.load(flattening())
+    assert [str(p) for p in m.inputs] == ["x: tensor(float)[N, 3, W]", "y: tensor(float)[W]"]
+    x, y = np.ones((1, 3, 2), "f4"), np.ones(2, "f4")
+    assert np.array_equal(m.run({"x": x, "y": y})["r"], m.run(["r"], {"y": y, "x": x})[0])
+    with pytest.raises(ng.NgraphError, match="no input 'z'; input y: .* is missing"):
+        m.run({"x": x, "z": y})
+
+
+def test_all_that_cannot_be_translated_is_said_at_once():
+    nodes = [h.make_node("Relux", ["x"], ["a"], name="first"), h.make_node("Attn", ["a"], ["y"], domain="other", name="second")]
+    with pytest.raises(ng.NgraphError, match=r"(?s)ai.onnx.Relux .version 18., node first; the nearest is Relu.*other.Attn .*node second"):
+        ng.onnx.load(model(nodes, [("x", F, [1])], [("y", F, [1])]))
