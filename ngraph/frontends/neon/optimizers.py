@@ -13,7 +13,7 @@ from typing import Any
 
 import ngraph as ng
 from ngraph.errors import GraphError
-from ngraph.frontends.neon.schedules import as_schedule
+from ngraph.frontends.neon.schedules import Schedule, as_schedule
 from ngraph.op_graph.op import Op
 
 Slots = dict[str, Op]
@@ -134,7 +134,8 @@ class Optimizer:
     counts its own updates. gradient_clip_norm, gradient_clip_value, weight_clip_value: bounds. accumulate: an update after every so
     many calls, with the mean of their gradients. loss_scale: a factor for costs in 16-bit floats, or "dynamic": doubled after 2000
     good steps, halved, and the step left out, where a gradient is not finite. ema_decay: keeps an average of each weight, `averages`.
-    lookahead: (k, alpha): every k updates the weights go back to a slow copy, moved by alpha toward them.
+    lookahead: (k, alpha): every k updates the weights go back to a slow copy, moved by alpha toward them. schedule: how learning_rate,
+    a number, changes over updates, as `Schedule([200, 300], 0.1)`.
     """
 
     rule: Rule = staticmethod(momentum)
@@ -154,12 +155,13 @@ class Optimizer:
         loss_scale: Any = None,
         ema_decay: float | None = None,
         lookahead: tuple[int, float] | None = None,
+        schedule: Schedule | None = None,
         **numbers: Any,
     ):
         unknown = [k for k in numbers if k not in self.numbers]
         if unknown:
             raise TypeError(f"{type(self).__name__} has no {', '.join(unknown)}; it has {', '.join(self.numbers)}")
-        self.schedule, self.iteration = as_schedule(learning_rate), iteration
+        self.schedule, self.iteration = as_schedule(learning_rate if schedule is None else schedule.of(learning_rate)), iteration
         self.gradient_clip_norm, self.gradient_clip_value, self.weight_clip_value = (
             gradient_clip_norm,
             gradient_clip_value,

@@ -30,6 +30,23 @@ def _schedule(t: Op, base_lr: float, gamma: Any, schedule: Sequence[float]) -> O
     return base_lr * _steps(t, schedule, factors)
 
 
+def _change(t: Op, base_lr: float, step_config: Any, change: Any) -> Op:
+    """The schedule of 2016: times `change` after every step_config steps, or at each step in the list step_config; where `change` is a
+    list too, it has the rates from those steps on."""
+    if step_config is None:
+        return ng.as_op(float(base_lr))
+    if isinstance(step_config, int):
+        return base_lr * ng.power(float(change), ng.floor(t / float(step_config)))
+    if not isinstance(change, (list, tuple)):
+        return base_lr * _steps(t, step_config, [change] * len(step_config))
+    if len(change) != len(step_config):
+        raise ValueError(f"Schedule: {len(change)} changes for {len(step_config)} steps")
+    rate = ng.as_op(float(base_lr))
+    for edge, value in zip(step_config, change, strict=True):
+        rate = ng.where(t >= float(edge), float(value), rate)
+    return rate
+
+
 def _warm(t: Op, warmup: float) -> Op:
     return ng.minimum((t + 1.0) / float(max(warmup, 1)), 1.0)
 
@@ -68,14 +85,24 @@ POLICIES: dict[str, tuple[Rate, dict[str, Any]]] = {
         lambda t, base_lr, steps, warmup, final: _warm(t, warmup) * (final + (base_lr - final) * _half_cosine(_part(t, warmup, steps))),
         {"warmup": 0, "final": 0.0},
     ),
+    "change": (_change, {"base_lr": 1.0, "step_config": None, "change": 1.0}),
     "one_cycle": (_one_cycle, {"peak": 0.3, "divide": 25.0, "final_divide": 1e4}),
 }
 
 
 class Schedule:
-    """A policy with its numbers: called with a step's number, a number or an op, it gives the rate as an op."""
+    """A policy with its numbers: called with a step's number, a number or an op, it gives the rate as an op.
 
-    def __init__(self, name: str, **numbers: Any):
+    `Schedule(step_config, change)` is the object of 2016, for the option `schedule` of an optimizer: the rate times `change` after every
+    `step_config` steps, or at each of a list of steps; a list of changes has the rates themselves. Raises ValueError for an unknown
+    policy, or numbers that do not fit it.
+    """
+
+    def __init__(self, name: Any = "change", change: Any = 1.0, **numbers: Any):
+        if not isinstance(name, str):
+            name, numbers = "change", {"step_config": name, **numbers}
+        if name == "change":
+            numbers = {"change": change, **numbers}
         if name not in POLICIES:
             raise ValueError(f"there is no learning-rate policy {name!r}; there are {', '.join(POLICIES)}")
         self.rule, defaults = POLICIES[name]
@@ -85,6 +112,10 @@ class Schedule:
             self.rule(ng.as_op(0.0), **probe)
         except TypeError as wrong:
             raise ValueError(f"learning-rate policy {name!r} with {', '.join(numbers) or 'no numbers'}: {wrong}") from None
+
+    def of(self, rate: float) -> Schedule:
+        """The same policy from another rate."""
+        return Schedule(self.name, **{**self.numbers, "base_lr": float(rate)})
 
     def __call__(self, iteration: Any) -> Op:
         return ng.as_op(self.rule(ng.cast(ng.as_op(iteration), ng.float32), **self.numbers))

@@ -191,6 +191,7 @@ RULES = {
     "poly": ({"base_lr": 0.5, "max_iter": 8, "power": 2}, lambda t: 0.5 * (1 - min(t / 8, 1)) ** 2),
     "sigmoid": ({"base_lr": 0.5, "gamma": -0.3, "step_size": 4}, lambda t: 0.5 / (1 + np.exp(0.3 * (t - 4)))),
     "warmup": ({"base_lr": 0.5, "warmup": 4}, lambda t: 0.5 * min((t + 1) / 4, 1)),
+    "change": ({"base_lr": 0.5, "step_config": 3, "change": 0.1}, lambda t: 0.5 * 0.1 ** (t // 3)),
     "cosine": ({"base_lr": 0.5, "steps": 9}, lambda t: 0.25 * (1 + np.cos(np.pi * min(t / 9, 1)))),
 }
 
@@ -222,6 +223,22 @@ def test_schedules_end_where_they_say():
         Schedule("stairs")
     with pytest.raises(ValueError, match="gamma"):
         Schedule("exp", base_lr=1.0)
+
+
+def test_the_schedule_of_2016():
+    """Factors at steps, or rates from steps on; as an option beside a number."""
+    w = ng.variable((), initial_value=0.0)
+    for schedule, rates in (
+        (Schedule([1, 3], 0.5), [1, 0.5, 0.5, 0.25]),
+        (Schedule(2, 0.5), [1, 1, 0.5, 0.5]),
+        (Schedule(step_config=[1, 3], change=[0.3, 0.2]), [1, 0.3, 0.3, 0.2]),
+        (Schedule(), [1, 1, 1, 1]),
+    ):
+        run = ngt.make_transformer().computation([GradientDescentMomentum(1.0, schedule=schedule)(w * 1.0), w])
+        steps = np.diff([0.0, *(float(run()[1]) for _ in range(4))])
+        np.testing.assert_allclose(-steps, rates, rtol=1e-6)
+    with pytest.raises(ValueError, match="1 changes for 2 steps"):
+        Schedule([1, 3], [0.5])
 
 
 def test_a_schedule_goes_by_updates_or_by_what_is_given():
