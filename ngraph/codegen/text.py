@@ -6,6 +6,7 @@ has a table of what is known in it. That gives common subexpressions and loop-in
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -91,6 +92,36 @@ def counting(dtype: DType, lanes: int) -> Value:
     return Value("<" + ", ".join(f"{element} {k}" for k in range(lanes)) + ">", dtype, lanes)
 
 
+def vector(numbers: Sequence[int], dtype: DType) -> Value:
+    """These whole numbers, or truths, as a constant."""
+    if len(set(numbers)) == 1:
+        return _literal(numbers[0], dtype, len(numbers))
+    element = REGISTER[dtype.name]
+    return Value("<" + ", ".join(f"{element} {_digits(n, dtype)}" for n in numbers) + ">", dtype, len(numbers))
+
+
+def literal(x: Value) -> list[int] | None:
+    """The whole numbers, or truths, of a constant; None for what is no such constant."""
+    one = x.name.removeprefix("splat (").removesuffix(")")
+    words = [w.split(" ")[-1] for w in one.strip("<>").split(", ")] if x.lanes > 1 else [one]
+    known = {"true": 1, "false": 0}
+    if x.dtype.is_float or not all(w in known or w.lstrip("-").isdigit() for w in words):
+        return None
+    numbers = [known.get(w, 0) if w in known else int(w) for w in words]
+    return numbers * (x.lanes if len(numbers) == 1 else 1)
+
+
+# what is computed here where all is constant: a mask that LLVM finds to be one is not told apart from others, see `Writer.store`
+_FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "and": operator.and_,
+    "icmp sgt": operator.gt,
+    "icmp sge": operator.ge,
+    "icmp slt": operator.lt,
+}
+
 Index: TypeAlias = int | Value
 
 
@@ -170,6 +201,12 @@ class Writer:
 
     def op(self, name: str, x: Value, *more: Value, dtype: DType | None = None) -> Value:
         """`name type x, y …`: arithmetic and comparisons, which give bool with `dtype` so."""
+        if x.name[0] not in "%@" and name in _FOLDED and x.dtype.name in ("bool", "int64") and more[0].name[0] not in "%@":
+            a, b = literal(x), literal(more[0])
+            if a is not None and b is not None:
+                numbers = [int(_FOLDED[name](m, n)) for m, n in zip(a, b, strict=True)]
+                if all(-(1 << 63) <= n < 1 << 63 for n in numbers):
+                    return vector(numbers, dtype or x.dtype)
         operands = "".join([f", {v.name}" for v in more])
         return Value(self.pure(f"{name} {x.type} {x.name}{operands}"), dtype or x.dtype, x.lanes)
 
@@ -248,9 +285,12 @@ class Writer:
 
     def store(self, x: Value, pointer: str, align: int = 0, mask: Value | None = None) -> None:
         """Elements to memory; where `mask` is false nothing is written."""
-        if mask is not None and x.lanes > 1 and mask.name.count("true") == 1:  # of a narrowed vector LLVM would store the wide element
-            known = mask.name.strip("<>").split(", ").index("i1 true")
-            return self.store(self.lane(x, known), self.at(pointer, known, x.dtype), align if known == 0 else 0)
+        known = None if mask is None else literal(mask)
+        if known is not None and all(known):
+            mask = None
+        elif known is not None and sum(known) == 1:  # of a narrowed vector LLVM would store the wide element
+            k = known.index(1)
+            return self.store(self.lane(x, k), self.at(pointer, k, x.dtype), align if k == 0 else 0)
         kind, align = storage_name(x.dtype, x.lanes), align or x.dtype.bits // 8
         name = self.pure(f"zext {x} to {kind}") if x.dtype.kind == "bool" else x.name
         if mask is None:
@@ -292,9 +332,7 @@ class Writer:
 
     def tail(self, count: Value, lanes: int) -> Value:
         """The mask of the first `count` lanes; count is an int64."""
-        if lanes == 1:
-            return self.op("icmp sgt", count, constant(0, dtypes.int64), dtype=dtypes.bool_)
-        return self.op("icmp sgt", self.splat(count, lanes), counting(dtypes.int64, lanes), dtype=dtypes.bool_)
+        return self.op("icmp sgt", self.splat(count, lanes), vector(range(lanes), dtypes.int64), dtype=dtypes.bool_)
 
     def prefetch(self, pointer: str, write: bool = False, locality: int = 3) -> None:
         """Asks for a line of memory ahead of its use."""

@@ -538,6 +538,16 @@ def test_guards_of_open_lengths_are_known_in_every_block(cpu):
         np.testing.assert_allclose(total, state.sum(), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_a_vector_with_one_lane_in_use_writes_one_element(cpu, dtype):
+    """The mask is known while code is written: the store is one of an element, as wide as the element."""
+    (n,) = axes(N=1)
+    x = ng.placeholder([n], dtype=dtype)
+    room = np.full(8, 7, x.dtype.np)
+    cpu.computation([ng.cumsum(x, n)], x)(np.full(1, 3, x.dtype.np), out=[room[:1]])
+    assert room.tolist() == [3] + [7] * 7
+
+
 def test_masked_stores_of_narrow_values_stay_inside(cpu):
     """One byte left at the end of an array: nothing behind it changes, though the value was wider while it was computed."""
     n, h = axes(N=1000, H=7)
