@@ -51,7 +51,22 @@ class Family:
                 if other not in seen:
                     seen.add(other)
                     todo.append(other)
-        return next(iter(known)) if len(known) == 1 else None
+        (length, *others) = known or (None,)
+        return None if others or length is not None and _rests_on(length, seen) else length
+
+
+def _rests_on(length: ExprLike, families: set[Family]) -> bool:
+    """Whether a length is computed from that of one of the families."""
+    todo = [leaf.of.family for leaf in expr.leaves(length) if isinstance(leaf, Len)]
+    seen: set[Family] = set()
+    while todo:
+        family = todo.pop()
+        if family in families:
+            return True
+        if family not in seen and family.length is not None:
+            seen.add(family)
+            todo += [leaf.of.family for leaf in expr.leaves(family.length) if isinstance(leaf, Len)]
+    return False
 
 
 class AxisRole(str):

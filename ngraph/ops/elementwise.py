@@ -154,7 +154,7 @@ def cast(x: Any, dtype: Any) -> Op:
     x, d = as_op(x), as_dtype(dtype)
     if x.dtype is d:
         return x
-    if x.opdef is constant_record and type(x.attrs["value"]) is not ArrayRef and d.kind == "float":
+    if x.opdef is constant_record and isinstance(x.attrs["value"], (bool, int, float)) and d.kind == "float":
         return filled(x.attrs["value"], x.type.axes, d)  # the number itself, not rounded twice
     return cast_record.build(x, dtype=d)
 

@@ -50,3 +50,17 @@ def test_lengths_set_after_the_graph_are_checked_when_it_is_lowered():
     a.length, b.length = 3, 4
     with pytest.raises(AxisError, match=r"lengths given since"):
         executor(z, x, y)
+
+
+def test_a_length_that_is_computed_from_an_open_one_is_not_that_one():
+    x = ng.placeholder([axis(None)])
+    twice = ng.concat_along_axis([x, x], x.axes[0])
+    with pytest.raises(AxisError, match="do not fit"):
+        executor(ng.maximum(x, twice), x)
+    assert executor(ng.mean(twice, reduction_axes=twice.axes), x)([1, 2, 6]) == 3
+
+
+def test_counts_of_computed_lengths_take_any_float_dtype():
+    x = ng.placeholder([axis(None)], dtype="float64")
+    twice = ng.concat_along_axis([x, x], x.axes[0])
+    assert executor(ng.variance(twice, reduction_axes=twice.axes), x)([1, 3]) == 1
