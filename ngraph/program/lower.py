@@ -228,7 +228,7 @@ class Lowering:
         if o.opdef.name not in REGISTRY:
             raise GraphError(f"{o.opdef.name} is no registered op", line=o.line)
         attrs = {
-            k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self._known(of, scope)[0], self._body)  # type: ignore[index]
+            k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self.value(of, scope)[0], self._body)
             for k, a in o.attrs.items()
         }
         happens = o.opdef.name == "effect" or any(type(a) is Program and _has_token(a) for a in attrs.values())

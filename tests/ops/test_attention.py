@@ -226,6 +226,15 @@ def test_nonzero_is_that_of_numpy(compute, axes):
             assert g.dtype == np.int32
 
 
+def test_what_nonzero_found_can_be_turned_around(compute):
+    x = ng.placeholder([S])
+    (found,) = ng.nonzero(x)
+    value = np.where(np.arange(S.length) % 2, 1.0, 0.0)
+    back = ng.flip(found, found.axes)
+    got = compute([back, ng.pad(back, [1])], [x], [value])
+    assert got[0].tolist() == np.nonzero(value)[0][::-1].tolist() and got[1].tolist() == [0, *got[0], 0]
+
+
 def test_elements_found_by_nonzero_can_be_computed_with(compute):
     x, v = ng.placeholder([T, S], dtype="float64"), R.normal(size=(5, 6))
     i, j = ng.nonzero(ng.greater(x, 0.0), name="P")
