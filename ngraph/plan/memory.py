@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Buffer, Kernel, Plan, places
+from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
 from ngraph.program.program import AxisId
 
 ALIGN = 64  # bytes: a line of the cache
@@ -114,16 +115,19 @@ def _gap(live: list[tuple[int, int, Buffer]], size: int) -> int:
 def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     """Whether `new` may be written where `old` lies: each element of old is read only where the same element of new is written, not after.
 
-    Both have the same dims; every read of old is at the index itself, in the storing stage or one before it; and it is written once.
+    Both have the same dims; every read of old is at the index itself, in the first storing stage or one before it. That stage stores
+    all of new; later ones may store again, each turn within what is its own.
     """
     if old.dims != new.dims or old.dtype.bits != new.dtype.bits or any(a not in old.axes for a, _ in kernel.loops):
         return False
     if old.border or new.border or old.row != new.row:
         return False
     stored = [(k, s) for k, stage in enumerate(kernel.stages) for s in stage.to if s.target is new]
-    if len(stored) != 1 or stored[0][1].guard or not _own(stored[0][1].index):
+    if not stored or stored[0][1].guard or not _own(stored[0][1].index):
         return False
-    (at, store) = stored[0]
+    (at, store), *others = stored
+    if any(k == at or s.combine != "set" or not _own({a: s.index[a] for a, _ in kernel.loops}) for k, s in others):
+        return False
     stage = kernel.stages[at]
     if store.line < len(stage.before) and stage.reduced and not set(stage.reduced) <= set(new.axes):
         return False
@@ -134,6 +138,18 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
             if read.source is new and k <= at:
                 return False
     return True
+
+
+def kept_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
+    """The kernel without the stages that copy old to new, which lies where old does."""
+    return replace(kernel, stages=tuple([s for s in kernel.stages if not _copies(s, old, new)]))
+
+
+def _copies(stage: Stage, old: Buffer, new: Buffer) -> bool:
+    if len(stage.before) != 1 or stage.combine or stage.after or any(s.target is not new or s.guard or not _own(s.index) for s in stage.to):
+        return False
+    r = stage.before[0].read
+    return r is not None and r.source is old and not r.guard and _own(r.index)
 
 
 def _own(index: Mapping[AxisId, ExprLike]) -> bool:

@@ -13,7 +13,7 @@ from ngraph.passes.specialise import specialise
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
 from ngraph.plan.layout import lay, settle
-from ngraph.plan.memory import lay_out, may_replace
+from ngraph.plan.memory import kept_in_place, lay_out, may_replace
 from ngraph.plan.nodes import Constant, Graph, Node
 from ngraph.plan.price import Group, Machine
 from ngraph.plan.split import split
@@ -114,7 +114,7 @@ def _same(a: Any) -> Any:
 
 
 def _in_place(plan: Plan) -> None:
-    """A state's new value takes the place of the old one where nobody reads the old one later."""
+    """A state's new value takes the place of the old one where nobody reads the old one later: what stays the same is not copied."""
     last: dict[Buffer, int] = {}
     writer: dict[Buffer, int] = {}
     for k, step in enumerate(plan.steps):
@@ -122,7 +122,11 @@ def _in_place(plan: Plan) -> None:
             last[b] = k
         for b in step.targets:
             writer[b] = k
+    steps = list(plan.steps)
     for _, before, after in plan.state:
-        maker = plan.steps[writer[after]] if before is not after else None
-        if type(maker) is Kernel and last.get(before, -1) <= writer[after] and may_replace(maker, before, after):
+        k = writer[after] if before is not after else -1
+        maker = steps[k] if k >= 0 else None
+        if type(maker) is Kernel and last.get(before, -1) <= k and may_replace(maker, before, after):
             after.shares = before
+            steps[k] = kept_in_place(maker, before, after)
+    plan.steps = tuple([s for s in steps if not isinstance(s, Kernel) or s.stages])

@@ -479,6 +479,7 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
         traffic += 3 * local * turns / m.memory
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
+    work += (turns - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.riders])
     ways = m.cores * turns / (turns + m.cores - 1)
     if turns < m.cores:
         traffic *= 1.3

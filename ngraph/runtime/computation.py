@@ -46,7 +46,7 @@ class Executable:
     memory    bytes by what they are for, or a function that gives them
     in_place  whether a call that fails may leave states half written; one that has no memory fails before
     native    what was compiled to machine code, with its plan, IR and assembly as texts; its `call` also takes `out`, a sequence of arrays
-              for the results, and `version`, that of the state
+              for the results, and `version`, a number that grows where state is written that it only reads
     """
 
     def __init__(
@@ -316,7 +316,9 @@ class Computation(Alone, partial[Any]):
             return
         slots = self.results.slots
         order = None if self.results.nothing else slots[0] if self.results.single else slots
-        made = native.fast(order, self.call, ctypes.addressof(self.state.writes) if self._writes else 0)
+        made = native.fast(order, self.call)
+        if made is not None and self._writes:
+            made.counts(self.state.counter(self._written))
         if made is not None and (not self.variables or self._watch(made)):
             with self.state.compiling:
                 if not self.state.closed:
@@ -333,11 +335,12 @@ class Computation(Alone, partial[Any]):
         watches = [(id(lock) + word, 0) for lock in locks]
         watches += [(ctypes.addressof(state.lock.count), len(locks)), (ctypes.addressof(state.moves), moved)]
         with state.lock.reading():
-            if fast.packed is not None:
-                watches.append((ctypes.addressof(state.writes), fast.packed))
+            words = state.words(self._still) if fast.packed is not None else []
+            fits = fast.packed == state.stamp(self._still)
+            watches += [(ctypes.addressof(word), word.value if fits else -1) for word in words]
             lent = [state.arrays.get(v) for v in self._lent]
             if state.moved == moved and not any(a is None for a in lent):
-                fast.point(lent, watches, moved, (locks, state))
+                fast.point(lent, watches, moved, [(word, word.value) for word in words] if fits else None, (locks, state))
         return True
 
     def compile(self, **lengths: int) -> Computation:
@@ -402,12 +405,22 @@ class Computation(Alone, partial[Any]):
         """The variables that the program reads; passes may have dropped some."""
         return [self._lowered.states[s.name] for s in self.program.state_in]
 
+    @property
+    def _written(self) -> list[Op]:
+        return [self._lowered.states[name] for name, _ in self.program.state_out]
+
+    @property
+    def _still(self) -> list[Op]:
+        """The variables that the program only reads: what it keeps packed depends on no others."""
+        written = {name for name, _ in self.program.state_out}
+        return [self._lowered.states[s.name] for s in self.program.state_in if s.name not in written]
+
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
         """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
         state, call = self.state, executable.call
         variables = self._lent
         arrays, lock, count = state.arrays, state.lock, len(self.program.outputs)
-        written = [self._lowered.states[name] for name, _ in self.program.state_out]
+        written, still = self._written, self._still
 
         def lent() -> list[Any]:
             try:
@@ -420,7 +433,7 @@ class Computation(Alone, partial[Any]):
             given = call
 
             def call(*arrays: Any, **more: Any) -> Any:
-                return given(*arrays, version=state.version, **more)
+                return given(*arrays, version=state.stamp(still), **more)
 
         def reading(*arguments: Any, **more: Any) -> tuple[Any, ...]:
             with lock.reading():
@@ -444,7 +457,7 @@ class Computation(Alone, partial[Any]):
                         if executable.in_place and not isinstance(error, OutOfMemoryError):
                             state.torn.update(written)
                         raise
-                    state.writes.value += 1
+                    state.wrote(written)
                     if any(arrays.get(v) is not a for v, a in zip(written, results[count:], strict=True)):
                         state.moves.value += 1
                     arrays.update(zip(written, results[count:], strict=True))  # one step, that nothing can cut

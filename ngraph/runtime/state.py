@@ -7,7 +7,8 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import repeat
 from typing import Any, NoReturn
 
 import numpy as np
@@ -63,6 +64,7 @@ class State(Alone):
 
     version  raised by each write         torn   variables whose update was cut off         closed   no more to be had
     moved    raised where a variable gets another array
+    stamps   the version in which Python last wrote a variable      quick   what generated code writes by itself, and how often it did
     """
 
     def __init__(self, device: Device | None = None) -> None:
@@ -71,6 +73,8 @@ class State(Alone):
         self.names: dict[str, Op] = {}  # in the order in which computations brought them
         self.lock = ReadersWriter()
         self.writes, self.moves = ctypes.c_int64(0), ctypes.c_int64(0)  # words, for generated code counts and reads them too
+        self.stamps: dict[Op, int] = {}
+        self.quick: list[tuple[frozenset[Op], ctypes.c_int64]] = []
         self.torn: set[Op] = set()
         self.closed = False
         self._known: set[Op] = set()
@@ -80,11 +84,30 @@ class State(Alone):
 
     @property
     def version(self) -> int:
-        return self.writes.value
+        return self.writes.value + sum([word.value for _, word in self.quick])
 
     @property
     def moved(self) -> int:
         return self.moves.value
+
+    def wrote(self, variables: Iterable[Op]) -> None:
+        """Counts a write of these variables."""
+        self.writes.value += 1
+        self.stamps.update(dict.fromkeys(variables, self.writes.value))
+
+    def counter(self, variables: Iterable[Op]) -> ctypes.c_int64:
+        """A word with which generated code counts its writes of these variables."""
+        self.quick.append((frozenset(variables), ctypes.c_int64(0)))
+        self.moves.value += 1  # others see that there is one more to watch
+        return self.quick[-1][1]
+
+    def stamp(self, variables: Collection[Op]) -> int:
+        """A number that stays while none of these variables is written, and then grows."""
+        return max(map(self.stamps.get, variables, repeat(0)), default=0) + sum([word.value for word in self.words(variables)[1:]])
+
+    def words(self, variables: Collection[Op]) -> list[ctypes.c_int64]:
+        """The words that stay while none of these variables is written; the first counts what Python writes."""
+        return [self.writes, *[word for written, word in self.quick if not written.isdisjoint(variables)]]
 
     def _start(self) -> None:
         self.making = threading.RLock()  # initial values and names; asked for last
@@ -128,7 +151,7 @@ class State(Alone):
         """Gives variables values that fit: all of them or, where something fails, none."""
         buffers = {v: self.device.put(a) for v, a in arrays.items()}
         with self.lock.writing():
-            self.writes.value += 1
+            self.wrote(buffers)
             self.moves.value += 1
             self.arrays.update(buffers)
             self.torn.difference_update(buffers)

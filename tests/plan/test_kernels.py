@@ -106,6 +106,45 @@ def test_momentum_update_is_one_kernel_in_place():
     assert all(after.shares is before for _, before, after in made.state)
 
 
+def test_a_line_put_into_state_copies_nothing():
+    """A cache of keys: the new one goes to its place, all are read where they are."""
+    heads, past, size = axis(4, "E"), axis(50, "P"), axis(16, "D")
+    cache = ng.persistent_tensor([heads, past, size], initial_value=0)
+    key, query = hole(heads, size), hole(heads, size)
+    new = ng.put(cache, ng.constant(7, dtype="int32"), key, past)
+    scores = ng.softmax(ng.contract(query, new, over=[size]), [past])
+    made = verify(agree(program([ng.sequential([ng.assign(cache, new), scores])], key, query)))
+    ((_, before, after),) = made.state
+    assert after.shares is before
+    for kernel in made.kernels:
+        for stage in kernel.stages:
+            read = {line.read.source for _, line in stage.lines() if line.read is not None}
+            for s in stage.to:
+                assert s.target is not after or (before not in read and s.index[past.name] == 7)
+
+
+def test_lines_put_into_state_by_several_turns_or_read_behind_are_right():
+    rows, width = axis(40, "R"), axis(200, "D")
+    x, i = hole(rows, width), hole(dtype=np.int32)
+    for reads_old in (False, True):
+        state = ng.persistent_tensor([rows, width], initial_value=0)
+        new = ng.put(state, i, x[{rows: 3}] * 2, rows)
+        more = ng.put(new, ng.constant(5, dtype="int32"), x[{rows: 1}], rows)
+        seen = [ng.sum(more, reduction_axes=[width])] + ([ng.sum(ng.exp(state), reduction_axes=[rows])] if reads_old else [])
+        agree(program([ng.sequential([ng.assign(state, more), *seen])], x, i))
+
+
+def test_a_dear_value_of_one_product_is_not_computed_in_each_turn_of_the_next():
+    one, wide = axis(1, "N"), axis(2048, "H2")
+    x, w = hole(one, H), ng.variable([H, wide], initial_value=0.0)
+    out = axis(640, "O")
+    v = ng.variable([wide, out], initial_value=0.0)
+    made = agree(program([ng.dot(gelu(ng.dot(x, w)), v)], x), rtol=1e-3, atol=1e-3)
+    first, second = made.kernels
+    assert any(line.op == "erf" for s in first.stages for _, line in s.lines())
+    assert not any(line.op == "erf" for s in second.stages for _, line in s.lines())
+
+
 def test_state_that_is_read_elsewhere_is_not_in_place():
     w = ng.variable([N, H], initial_value=1.0)
     total = ng.sum(w, reduction_axes=[N])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,15 +21,20 @@ LARGE = 1 << 26  # bytes of results from which on memory is asked for with more 
 class Fast:
     """A call over a frame of its own. `point` tells it where state lies."""
 
-    def __init__(self, bound: Bound, frame: Frame, order: Any, slow: Callable[..., Any], version: int):
+    def __init__(self, bound: Bound, frame: Frame, order: Any, slow: Callable[..., Any]):
         self.bound, self.frame = bound, frame
         plan = bound.plan
         given = [self.spot(b) for b in plan.inputs]
         made = [self.spot(b) for b in plan.outputs]
         walk = frame.walk
-        self.call = Call(entry.code(load_text), walk.at, walk.pool, given, made, order, slow, version=version)
+        self.call = Call(entry.code(load_text), walk.at, walk.pool, given, made, order, slow)
         self.function = self.call.function
-        self.moved, self.kept, self.seen = -1, None, self.packed  # type: int, Any, int | None
+        self.moved, self.kept, self.seen = -1, None, None  # type: int, Any, Any
+
+    def counts(self, word: ctypes.c_int64) -> None:
+        """Each call raises this word."""
+        self.counter = word
+        self.call.set(version=ctypes.addressof(word))
 
     def spot(self, b: Buffer) -> Spot:
         table = self.frame.walk.table
@@ -42,27 +48,29 @@ class Fast:
 
     def stale(self, state: Any) -> bool:
         """Whether state is elsewhere than it was said to be, or packed anew."""
-        return self.moved != state.moved or self.packed != self.seen
+        seen = self.seen
+        return self.moved != state.moved or (self.packed is not None and (seen is None or any(word.value != n for word, n in seen)))
 
-    def point(self, states: Sequence[Any], watches: Sequence[tuple[int, int]], moved: int, kept: Any) -> None:
-        """State lies in these arrays, for as long as the words that are watched stay as they are; `kept` is what has those."""
+    def point(self, states: Sequence[Any], watches: Sequence[tuple[int, int]], moved: int, seen: Any, kept: Any) -> None:
+        """State lies in these arrays, for as long as the words that are watched stay as they are; `kept` is what has those.
+
+        seen    the words on which packed copies depend, with their values; None where the copies are not those of the state
+        """
         self.call.set(busy=1)
         for (_, before, _), array in zip(self.bound.plan.state, states, strict=True):
             self.frame.walk.point(before, array)
-        self.moved, self.kept, self.seen = moved, kept, self.packed
+        self.moved, self.kept, self.seen = moved, kept, seen
         self.call.watch(watches)
         self.call.set(busy=0)
 
 
-def fast(bound: Bound, order: Any, slow: Callable[..., Any], version: int) -> Fast | None:
-    """The fast way; None where Python has to do something: steps of its own, copies of results, packing, state that changes places."""
+def fast(bound: Bound, order: Any, slow: Callable[..., Any]) -> Fast | None:
+    """The fast way; None where Python has to do something: steps of its own, copies of results, state that changes places."""
     plan = bound.plan
     sizes = [bound.sizes[b] for b in plan.outputs]
     if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.home != "output" for b in plan.outputs):
         return None
     if None in sizes or sum(n or 0 for n in sizes) >= LARGE or any(root(after) is not before for _, before, after in plan.state):
-        return None
-    if plan.once and any(after is not before for _, before, after in plan.state):
         return None
     try:
         for b in plan.outputs:
@@ -76,4 +84,4 @@ def fast(bound: Bound, order: Any, slow: Callable[..., Any], version: int) -> Fa
         return None
     if plan.state:  # nobody comes between, and no Ctrl-C
         walk.words[RELEASE], walk.words[QUIET] = 0, 1
-    return Fast(bound, frame, order, slow, version)
+    return Fast(bound, frame, order, slow)

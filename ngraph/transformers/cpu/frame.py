@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -195,7 +196,7 @@ class Bound:
     def __call__(
         self, inputs: Sequence[Any], states: Sequence[Any], version: int = 0, outs: Sequence[Any] | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The outputs, and the states after it. `outs` are arrays of the caller's for results; those that do not fit are left alone."""
+        """The outputs, and the states written. `outs` are arrays of the caller's for results; those that do not fit are left alone."""
         plan = self.plan
         given = {before: array for (_, before, _), array in zip(plan.state, states, strict=True)}
         self.prepare(version, given)
@@ -395,6 +396,10 @@ class Walk:
             words[PC] = k + 1
 
 
+def _nothing() -> None:
+    """A reference to what is there no more."""
+
+
 def root(b: Buffer) -> Buffer:
     """The buffer whose memory it has."""
     while b.shares is not None:
@@ -410,6 +415,8 @@ class Frame:
         size = max(bound.total, 1)
         self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
         self.arrays: dict[Buffer, Any] = {}  # what calls come with, and what Python has made
+        self.still = [before for _, before, after in self.plan.state if after is before]
+        self.stood: list[Callable[[], Any]] = [_nothing] * len(self.still)  # which arrays these were in the last call
         self.scope = self._scope(table := Table())
         table.add(self.scope, bound.code.steps if steps is None else steps)
         self.walk = Walk(table, bound.threads, bound.code.threads())
@@ -443,8 +450,13 @@ class Frame:
     def call(self, given: dict[Buffer, Any]) -> tuple[list[Any], dict[str, Any]]:
         """Runs over these arrays; outputs given as None are made."""
         bound, plan = self.bound, self.plan
+        stood = dict(zip(self.still, self.stood, strict=True))
         for b, array in given.items():
-            self.point(b, self._room(b) if array is None else array)
+            if b in stood and stood[b]() is array:
+                self.arrays[b] = array
+            else:
+                self.point(b, self._room(b) if array is None else array)
+        self.stood = [weakref.ref(given[b]) for b in self.still]
         taken = set(given)
         for _, before, after in plan.state:
             place = root(after)
@@ -457,6 +469,8 @@ class Frame:
         befores = {before for _, before, _ in plan.state}
         states: dict[str, Any] = {}
         for name, before, after in plan.state:
+            if after is before:
+                continue
             place = root(after)
             moved = place.home == "state" and place not in befores
             states[name] = self._given(after, place is before or moved, seen)

@@ -50,8 +50,8 @@ class Native:
         self.first: Key | None = None
         self.compiling = threading.RLock()
         self.inputs = len(program.inputs)
-        names = [name for name, _ in program.state_out]
-        self.written = names
+        places = {s.name: k for k, s in enumerate(program.state_in, self.inputs)}
+        self.written = {name: places[name] for name, _ in program.state_out}
         if not self.symbols:
             self.at(())
 
@@ -115,15 +115,15 @@ class Native:
             self.at(known)
 
     def call(self, *arrays: Any, out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
-        """See `Executable`; `out` takes arrays for results, `version` is that of the state."""
+        """See `Executable`; `out` takes arrays for results, `version` grows where state is written that is only read here."""
         bound = self.at(tuple([arrays[k].shape[d] for k, d in self.symbols.values()]))
         given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements=("C", "A")) for a in arrays[: self.inputs]]
         outputs, states = bound(given, arrays[self.inputs :], version, out)
-        return (*outputs, *[states[name] for name in self.written])
+        return (*outputs, *[states[name] if name in states else arrays[k] for name, k in self.written.items()])
 
-    def fast(self, order: Any, slow: Callable[..., Any], version: int) -> Fast | None:
+    def fast(self, order: Any, slow: Callable[..., Any]) -> Fast | None:
         """The way past Python for calls with the last lengths, if there is one."""
-        return fast(next(reversed(self.bound.values())), order, slow, version)
+        return fast(next(reversed(self.bound.values())), order, slow)
 
     def profile(self, call: Callable[[], Any], calls: int) -> Profile:
         """Where the time of calls with the last lengths goes."""
