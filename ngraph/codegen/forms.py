@@ -109,6 +109,8 @@ def apply(w: Writer, op: str, a: Whole, b: Whole, small: bool = False) -> Whole:
     x, y = w.splat(x, lanes), w.splat(y, lanes)
     if op in _EXTREME:
         return w.intrinsic(_EXTREME[op], dtypes.int64, lanes, x, y)
+    if type(b) is int and b == 1:
+        return x if op == "//" else 0
     if type(b) is int and b > 0 and b & (b - 1) == 0:  # shifts and masks round down
         return w.op("ashr", x, w.constant(b.bit_length() - 1, x)) if op == "//" else w.op("and", x, w.constant(b - 1, x))
     if type(b) is int and b > 0 and small:

@@ -89,6 +89,7 @@ class KernelText:
         self.many = len(self.kernel.stages) > 1 and bool(counts) and len(known) == len(counts) and math.prod(known) >= MANY
         for outside in self.buffers:
             self.pointer(outside)
+            self.strides(outside)  # registers that come before every use
         self.w.loop(self.first, Value(last, dtypes.int64), 1, [], lambda t: self.turn(t, counts))
 
     def turn(self, t: Value, counts: list[Whole]) -> list[Value]:

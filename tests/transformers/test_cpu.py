@@ -538,6 +538,19 @@ def test_guards_of_open_lengths_are_known_in_every_block(cpu):
         np.testing.assert_allclose(total, state.sum(), rtol=1e-3, atol=1e-4)
 
 
+def test_blocks_that_do_not_divide_beside_an_open_length(cpu):
+    """Whole and last blocks are written apart: what both need of the open length is computed before either."""
+    b, c, a, q = ng.make_axis(name="B"), *axes(C=17, A=3, Q=2)
+    x = ng.placeholder([c, b, a], dtype="float64")
+    wide = ng.concat_along_axis([x, x, x], a)
+    f = cpu.computation([wide, ng.stack([wide, wide], q, pos=3)], x)
+    for size in (3, 17, 0, 1):
+        v = np.arange(17.0 * size * 3).reshape(17, size, 3)
+        once, twice = f(v)
+        expected = np.concatenate([v, v, v], axis=2)
+        assert (once == expected).all() and (twice == expected[..., None]).all() and twice.shape == (17, size, 9, 2)
+
+
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
 def test_a_vector_with_one_lane_in_use_writes_one_element(cpu, dtype):
     """The mask is known while code is written: the store is one of an element, as wide as the element."""
