@@ -471,7 +471,8 @@ class Nest:
     def _one_loop(self) -> tuple[list[Dim], list[Dim]]:
         """The reduced loops, outermost first: those that remain loops, and those that become one whose offsets are known beforehand."""
         early = [a for a in self.eager if not a.deps.isdisjoint(self.reduced)]
-        fixed = all(isinstance(d.size, int) and d.size > 0 and not d.uneven for d in self.reduced) and self.vec not in self.reduced
+        fixed = all(isinstance(d.size, int) and d.size > 0 and not d.uneven for d in self.reduced)
+        fixed = fixed and self.vec not in self.reduced and self.across not in self.reduced
         plain = all(isinstance(c, int) for a in early for c in a.coef.values())
         inside = [e for a in early for e in (*a.guard, *[e for _, e in a.rest])]
         for line in self.stage.before:

@@ -133,7 +133,7 @@ def _order(graph: Graph, machine: Machine) -> None:
         return r.source.once if type(r.source) is Node else type(r.source) is Constant or r.source in state
 
     for n in graph.nodes:
-        if n.result or n.kind in ("routine", "part", "join"):
+        if n.result or n.kind in ("routine", "part"):
             vote(n, n.axes[-1] if n.axes else None, n.size)
             fixed.add(n)
         for r in n.reads:
@@ -144,7 +144,8 @@ def _order(graph: Graph, machine: Machine) -> None:
                 vote(n, e.of if type(e) is Idx else None, n.size)
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
-            vote(n, found.vector, n.size)
+            for s in (n, *[u for u in n.users if u.kind == "join"]):
+                vote(s, found.vector, n.size)
             for r in found.reads:
                 along = found.vector if found.vector in r.axes else found.inner(r)
                 vote(r.source, next((a for a, e in r.index.items() if along is not None and _steps(e, along)), None), n.size)

@@ -101,6 +101,7 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.late and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
+    rows.sort(key=lambda d: max([abs(w.steps[d] or 0) for w in view.walks if not w.late and not w.store], default=0))  # near ones first
     for v in (None, *view.free, *view.reduced):
         if v is not None and (m.lanes == 1 or not _may_lie(view, v)):
             continue
@@ -109,6 +110,8 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
         seconds: list[D | None] = [None]
         if vectors == 1 or v in view.reduced:
             seconds += rows
+        if vectors == 1 and v is not None and v in view.free and view.sums:  # several sums of the same
+            seconds += [d for d in view.reduced if d not in view.bound]
         for s in seconds:
             most = vectors if s is None else size(view, s)
             wide = (
@@ -123,7 +126,7 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                     continue
                 yield Schedule(lanes, v, None, s, 1, columns)
                 for t in rows:
-                    if t is v or t is s or not view.sums:
+                    if t is v or t is s or not view.sums or s in view.reduced:
                         continue
                     room = (m.registers - SPARE // 2 - max(columns, SPARE if m.registers < 32 else 1)) // (columns * len(view.sums))
                     if room > 1:
@@ -158,11 +161,12 @@ def _cost(view: View, m: Machine, s: Schedule) -> float:
             return times(w.deps) * (1.0 if v in w.deps else BROADCAST)
         if step and 2 <= step <= PICKED and v not in w.loose and not w.store:
             return times(w.deps) * (2.0 * step - 1)
-        return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1)
+        return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1 if w.late or not view.sums else 1 / LOAD)
 
     early = [w for w in view.walks if not w.late]
     late = [w for w in view.walks if w.late]
-    sums = sum([times(deps | {v} if v in view.reduced and v is not None else deps) for deps in view.sums])
+    flat = view.reduced if v in view.reduced or columns in view.reduced else ()
+    sums = sum([times(deps.union(flat)) for deps in view.sums])
     work = sum([k * times(deps) for k, deps in view.work]) + sums * max(1.0, BUSY / max(sums, 1))
     total = work + (LOAD if view.sums else 1.0) * sum([access(w) for w in early]) + 2.0
     steps = math.prod([size(view, d) for d in view.reduced])
