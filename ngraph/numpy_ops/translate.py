@@ -78,10 +78,7 @@ class Translator:
                     if a == axis or self.program.axes[a] == Len(axis):
                         source = source or (self.refs[value].var, d)
             if source is None:
-                raise UnsupportedError(
-                    f"{self.program.name}: the length of axis {self.program.hints.get(axis, axis)} is not known, and no argument has it",
-                    fix="give the axis its length, or pass a tensor that has it",
-                )
+                raise self.program.no_length(axis)
             self.lines.calls.append(Call((var,), "len", source, {}, False, ()))
         return Use(self.symbols[axis])
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ngraph.errors import UnsupportedError
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
@@ -137,6 +138,32 @@ class Program:
     def symbols(self) -> list[AxisId]:
         """The axes whose length is known only at the call, in order."""
         return [a for a, length in self.axes.items() if isinstance(length, Len) and length.of == a]
+
+    def no_length(self, axis: AxisId) -> UnsupportedError:
+        return UnsupportedError(
+            f"{self.name}: the length of axis {self.hints.get(axis, axis)} is not known, and no argument has it",
+            fix="give the axis its length, or pass a tensor that has it",
+        )
+
+    def check_lengths(self) -> None:
+        """Raises UnsupportedError where a step needs a length that no argument has."""
+        given = {a for v in self.sources() for a in v.axes}
+        open_ = [a for a in self.symbols() if a not in given and not any(self.axes[g] == Len(a) for g in given)]
+        if not open_:
+            return
+        todo, seen = list(self.steps), set[AxisId]()
+        needed: list[AxisId] = []
+        for s in todo:
+            needed += [a for v in s.results for a in v.axes]
+            needed += [a for x in s.attrs.values() for a in attr_axes(x)]
+            todo += [step for x in s.attrs.values() if type(x) is Program for step in x.steps]
+        while needed:
+            a = needed.pop()
+            if a in open_:
+                raise self.no_length(a)
+            if a not in seen and a in self.axes:
+                seen.add(a)
+                needed += list(attr_axes(self.axes[a]))
 
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Value], int] | None = None) -> int:
         """The number of elements of an axis, given the lengths of the symbols and what run-time values are."""

@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import AxisError
+from ngraph.errors import AxisError, UnsupportedError
 
 
 def executor(results, *parameters):
@@ -64,3 +64,12 @@ def test_counts_of_computed_lengths_take_any_float_dtype():
     x = ng.placeholder([axis(None)], dtype="float64")
     twice = ng.concat_along_axis([x, x], x.axes[0])
     assert executor(ng.variance(twice, reduction_axes=twice.axes), x)([1, 3]) == 1
+
+
+@pytest.mark.parametrize("name", ["direct", "numpy", "cpu"])
+def test_a_length_that_nobody_gives_is_an_error(name):
+    b, x = axis(None), ng.placeholder([axis(2, "C")])
+    with ngt.make_transformer_factory(name)() as transformer:
+        for wanted in (ng.uniform(axes=[b]), ng.sum(ng.broadcast(x, [*x.axes, b]), out_axes=x.axes)):
+            with pytest.raises(UnsupportedError, match="length of axis H is not known, and no argument has it"):
+                transformer.computation(wanted, x)([1, 2])

@@ -20,6 +20,7 @@ class CpuTransformer(Transformer):
     name = "cpu"
 
     def compile(self, program: Program) -> Executable:
+        program.check_lengths()
         made: Executable = importlib.import_module("ngraph.transformers.cpu.native").Native(program).executable()
         return made
 
