@@ -8,7 +8,7 @@ PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens same docs bench map clean
+.PHONY: help run tour test check goldens same docs html bench map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ docs: .venv-test/installed  ## print the op reference, the spec's core ops and t
 	.venv-test/bin/ngraph ops --docs docs
 	.venv-test/bin/ngraph errors --docs > docs/errors.md
 
+html: .venv-test/installed  ## the documentation as a site in out/html; a warning is an error
+	.venv-test/bin/python -m sphinx -W --keep-going -q -j $(JOBS) -d out/doctrees docs out/html
+
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }
 	@rm -rf out/same && mkdir -p out/same/source && git archive $(REV) ngraph | tar -x -C out/same/source
@@ -58,7 +61,7 @@ clean:  ## remove the virtual environments and what the targets made
 
 .venv-test/installed: pyproject.toml
 	$(NEW) .venv-test
-	.venv-test/bin/python $(INSTALL) -e '.[test,viz]'
+	.venv-test/bin/python $(INSTALL) -e '.[test,viz,docs]'
 	@touch $@
 
 .venv-dev/installed: pyproject.toml

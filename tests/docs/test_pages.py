@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from ngraph.frontends import neon
 from ngraph.tools import errors
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -69,7 +70,16 @@ def test_the_index_lists_every_page():
     listed = set(re.findall(r"\]\(([^)#:]+)\)", read("docs/README.md")))
     there = {os.path.basename(p) for p in PAGES if os.path.dirname(p) == "docs"} - {"README.md"}
     assert there <= listed
+    in_the_site = re.findall(r"^(?:[^`:{}\n]* <)?([\w-]+)>?$", re.sub(r"(?s)^.*?```{toctree}", "", read("docs/index.md"), count=1), re.M)
+    assert {name.removesuffix(".md") for name in there} - {"index"} == set(in_the_site)
     assert {f"decisions/{os.path.basename(p)}" for p in PAGES if os.path.dirname(p) == "docs/decisions"} <= listed
+
+
+def test_the_layer_reference_has_every_name():
+    page = read("docs/neon-layers.md")
+    described = set(re.findall(r"^\.\. auto(?:class|function):: (\w+)$", page, re.M))
+    assert described <= set(dir(neon))
+    assert [n for n in neon.__all__ if n not in described and f"`{n}`" not in page] == []
 
 
 def test_pages_that_the_source_points_to_are_there():
