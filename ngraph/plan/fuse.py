@@ -11,7 +11,7 @@ import math
 from bisect import bisect_left
 
 from ngraph.plan.nodes import Graph, Node
-from ngraph.plan.price import Group, Lengths, Machine, Prices
+from ngraph.plan.price import NUMBER, Group, Lengths, Machine, Prices
 
 WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
 NEAR = 32  # readers of one value that are tried together
@@ -36,7 +36,7 @@ class _Merge:
     def __init__(self, graph: Graph, machine: Machine):
         self.graph, self.machine = graph, machine
         guesses = graph.guesses()
-        self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]))
+        self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]), {})
         self.prices = Prices(machine, self.lengths)
         self.of: dict[Node, Group] = {}
         self.after: dict[Group, dict[Group, None]] = {}  # who reads from it
@@ -55,6 +55,7 @@ class _Merge:
     def add(self, g: Group) -> None:
         self.rank[g] = self.made
         self.made += 1
+        g.measure(self.machine)
         for n in g.nodes:
             self.of[n] = g
 
@@ -91,8 +92,11 @@ class _Merge:
 
     # the merge
     def best_first(self, groups: list[Group]) -> None:
-        """Merges what pays, the most first, with each of these groups as one side."""
-        heap: list[tuple[float, int, int, Group, Group]] = []
+        """Merges what pays, the most first, with each of these groups as one side.
+
+        A pair waits by what it may save at most, and gets its price when no other could save more: most never do.
+        """
+        heap: list[tuple[float, int, int, bool, Group, Group]] = []
         tried: set[tuple[int, int]] = set()
 
         def push(g: Group) -> None:
@@ -102,19 +106,24 @@ class _Merge:
                 if pair in tried:
                     continue
                 tried.add(pair)
-                if not self.promising(a, b):
-                    continue
-                gain = a.seconds + b.seconds - self.price(a, b)
-                if gain > WORTH * min(a.seconds, b.seconds):
-                    first = min(a.nodes[0].number, b.nodes[0].number)
-                    heapq.heappush(heap, (-gain, first, len(tried), a, b))
+                if self.promising(a, b):
+                    wait(self.most(a, b), len(tried), False, a, b)
+
+        def wait(gain: float, number: int, sure: bool, a: Group, b: Group) -> None:
+            if gain > WORTH * min(a.seconds, b.seconds):
+                heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
 
         for g in groups:
             if g not in self.walls:
                 push(g)
         while heap:
-            _, _, _, a, b = heapq.heappop(heap)
-            made = self.joined(a, b) if a in self.rank and b in self.rank else None
+            _, _, number, sure, a, b = heapq.heappop(heap)
+            if a not in self.rank or b not in self.rank:
+                continue
+            if not sure:
+                wait(a.seconds + b.seconds - self.price(a, b), number, True, a, b)
+                continue
+            made = self.joined(a, b)
             if made is not None:
                 push(made)
 
@@ -134,10 +143,14 @@ class _Merge:
                 self.add(new[-1])
         return new
 
+    def most(self, a: Group, b: Group) -> float:
+        """What a merge may save at most."""
+        return min(a.seconds, b.seconds) if a in self.parted or b in self.parted else self.prices.most(a, b)
+
     def price(self, a: Group, b: Group) -> float:
         """What both take as one; infinite where that cannot be."""
         if a not in self.parted and b not in self.parted:
-            return self.prices.seconds(list(heapq.merge(a.nodes, b.nodes, key=lambda n: n.number)))
+            return self.prices.seconds(sorted([*a.nodes, *b.nodes], key=NUMBER))
         return math.inf if self.merged(a, b) is None else max(a.seconds, b.seconds)
 
     def merged(self, a: Group, b: Group) -> Group | None:

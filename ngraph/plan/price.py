@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
@@ -45,6 +47,8 @@ CHUNKS = 16  # parts into which a reduction over loops is cut
 GAIN = 0.9  # of the price of a sum in one piece, below which it is cut into parts
 PANEL = 64  # elements of a contiguous axis that turns leave together
 TILE = 8  # elements that a register tile wants of an axis beside the vectors
+ROUNDING = 1e-9  # of a price
+NUMBER = attrgetter("number")
 SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a turn: enough to be worth a thread; as much as should hang on one
 Loops = tuple[tuple[AxisId, int], ...]
 
@@ -54,60 +58,69 @@ class Walk(NamedTuple):
 
     spans   for each axis of the source: its length, and ((axis, step) ...) where the index is affine
     flow    ((axis, elements) ...): how many elements run on along which axis
+    whole   bytes of its source that it needs in all
     """
 
     bytes: int
     spans: tuple[tuple[int, tuple[tuple[AxisId, int], ...] | None], ...]
     flow: tuple[tuple[AxisId, float], ...]
+    whole: int
 
 
 class Lengths(NamedTuple):
-    """The length of each axis, a guess for those that are open."""
+    """The length of each axis, a guess for those that are open; what nodes take, as far as somebody asked."""
 
     known: dict[AxisId, int]
     open: frozenset[AxisId]
+    work: dict[Node, float]
 
 
 class Group:
     """Nodes that may become one kernel. All lists are in the order of the nodes."""
 
     __slots__ = (
-        "nodes set inner outer results riders bound shared cut cuts level stage_of kept seconds loops length open widest work".split()
-    )
+        "nodes set inner outer results riders bound shared cut cuts level stage_of kept seconds loops length open widest work "
+        "loads stores slack"
+    ).split()
 
     def __init__(self, nodes: Iterable[Node], lengths: Lengths):
-        self.nodes = sorted(nodes, key=lambda n: n.number)
+        self.nodes = sorted(nodes, key=NUMBER)
         self.set = set(self.nodes)
         self.length, self.open = lengths.known.__getitem__, lengths.open
         self.link()
         self.riders = self._riders()
-        self.bound = [n for n in self.nodes if n not in self.riders]
+        self.bound = [n for n in self.nodes if n not in self.riders] if self.riders else self.nodes
         self.widest = max(self.bound, key=lambda n: (n.size, -n.number))
         self.shared, self.cut = self._shared()
-        self.work = sum([n.size * _weight(n) for n in self.nodes])
+        known = lengths.work
+        self.work = sum([known[n] if n in known else known.setdefault(n, n.size * _weight(n)) for n in self.nodes])
         self.seconds, self.loops = 0.0, ()  # type: float, Loops
         self.cuts: tuple[Node, ...] = ()  # the reductions that only turns together finish
 
     def link(self) -> None:
         """Who reads what, in here and from outside; what others read."""
+        inside = self.set
         self.inner: list[tuple[Node, Node, Read]] = []
         self.outer: list[tuple[Node, Read]] = []
         for n in self.nodes:
             for r in n.reads:
-                if r.source in self.set:
+                if r.source in inside:
                     self.inner.append((r.source, n, r))
                 else:
                     self.outer.append((n, r))
-        self.results = [n for n in self.nodes if n.result or not self.set.issuperset(n.users)]
+        self.results = [n for n in self.nodes if n.result or not inside.issuperset(n.users)]
 
     def _riders(self) -> set[Node]:
         """Small values that every turn may compute for itself, so that they bind no loop; several turns may store one alike."""
         most = max([n.size for n in self.nodes])
+        small = min(most // REREAD, SMALL) if most > 0 else -1
         found, kept = set[Node](), set(self.results)
         for n in self.nodes:
-            if n.kind in ("elem", "reduce") and n.size * REREAD <= most > 0 and n.size <= SMALL:
+            if n.size <= small and n.kind in ("elem", "reduce"):
                 if not any(r.source in self.set and r.source not in found for r in n.reads):
                     found.add(n)
+        if not found:
+            return found
         lost = {p for p, _, r in self.inner if p in found and (p in kept or p.kind == "reduce") and len(r.straight) < len(r.index)}
         if lost:  # what is stored has only the turn's own part
             for n in self.nodes:
@@ -125,20 +138,26 @@ class Group:
         Apart: those that a reduction takes in whose value nobody in here reads; a turn has only a part of it.
         """
         shared, reduced = set(self.bound[0].loopable), set[AxisId]()
-        for n in self.riders:
+        riders = self.riders
+        for n in riders:
             shared.difference_update(n.reduced)
-        for n in self.bound:
-            shared &= n.loopable
-            reduced.update(n.reduced)
-        for p, _, r in self.inner:
-            if p not in self.riders:
-                shared &= r.straight
+        shared.intersection_update(*[n.loopable for n in self.bound], *[r.straight for p, _, r in self.inner if p not in riders])
+        reduced.update(*[n.reduced for n in self.bound])
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
         return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
 
     def keeps(self, other: Group) -> bool:
         """Whether the turns of another group can be those of this one."""
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
+
+    def measure(self, m: Machine) -> None:
+        """Fills in what its kernel moves at least, in seconds by source and by result, and what of its price that does not explain."""
+        whole: dict[Any, int] = {}
+        for _, r in self.outer:
+            whole[r.source] = max(whole.get(r.source, 0), self.touched(r, {}))
+        self.loads = {s: _moving(m, size) for s, size in whole.items()}
+        self.stores = {n: 2 * _moving(m, n.bytes) for n in self.results}
+        self.slack = self.seconds - sum(self.loads.values()) - sum(self.stores.values()) - self.work / m.speed / m.cores
 
     # levels
     def levels(self) -> None:
@@ -228,7 +247,7 @@ class Group:
                 form = affine(r.index[a])
                 spans.append((self.length(a), None if form is None else tuple([(x, abs(k)) for x, k in form[0].items()])))
             size = math.prod([n for n, _ in spans]) * (r.source.dtype.bits // 8)
-            r.walk = Walk(size, tuple(spans), tuple(self._flow(r)))
+            r.walk = Walk(size, tuple(spans), tuple(self._flow(r)), self._part(r, spans, {}))
         return r.walk
 
     def _flow(self, r: Read) -> Iterable[tuple[AxisId, float]]:
@@ -241,8 +260,12 @@ class Group:
 
     def touched(self, r: Read, fixed: Mapping[AxisId, int]) -> int:
         """Bytes of its source that a read needs in one turn."""
+        walk = r.walk or self.walk(r)
+        return walk.whole if r.axes.isdisjoint(fixed) else self._part(r, walk.spans, fixed)
+
+    def _part(self, r: Read, spans: Iterable[Any], fixed: Mapping[AxisId, int]) -> int:
         n, whole = 1, True
-        for length, moves in self.walk(r).spans:
+        for length, moves in spans:
             if moves is None:
                 n *= length
                 whole = False
@@ -283,46 +306,47 @@ class Prices:
         self.machine, self.lengths = machine, lengths
         self.templates: dict[Any, int] = {}
         self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
-        self.signs: dict[Node, tuple[int, list[AxisId], list[Any]]] = {}
+        self.signs: dict[Node, tuple[int, tuple[Any, ...]]] = {}
+
+    def most(self, a: Group, b: Group) -> float:
+        """What a merge of two may save at most: what both read, what one reads of the other and perhaps need not store, a launch."""
+        saved = sum([min(a.loads[s], b.loads[s]) for s in a.loads.keys() & b.loads.keys()])
+        for maker, reader in ((a, b), (b, a)):
+            saved += sum([reader.loads[n] + maker.stores[n] for n in reader.loads.keys() & maker.stores.keys()])
+        return a.slack + b.slack - self.machine.launch + saved + ROUNDING * (a.seconds + b.seconds)
 
     def seconds(self, nodes: list[Node]) -> float:
         """What the kernel of these nodes, in order, would take."""
-        key, axes = self.key(nodes)
+        key, numbers = self.key(nodes)
         if key not in self.known:
-            self.learn(key, axes, price(Group(nodes, self.lengths), self.machine))
+            self.learn(key, numbers, price(Group(nodes, self.lengths), self.machine))
         return self.known[key][0]
 
     def group(self, nodes: Iterable[Node]) -> Group:
         """These nodes as a group, with its price."""
         g = Group(nodes, self.lengths)
-        key, axes = self.key(g.nodes)
+        key, numbers = self.key(g.nodes)
         if key not in self.known:
-            self.learn(key, axes, price(g, self.machine))
+            self.learn(key, numbers, price(g, self.machine))
         g.seconds, loops, cuts = self.known[key]
+        axes = list(numbers) if loops else []
         g.loops, g.cuts = tuple([(axes[a], b) for a, b in loops]), tuple([g.nodes[k] for k in cuts])
         return g
 
-    def learn(self, key: Any, axes: list[AxisId], g: Group) -> None:
-        at = {a: k for k, a in enumerate(axes)}
-        self.known[key] = g.seconds, [(at[a], b) for a, b in g.loops], [k for k, n in enumerate(g.nodes) if n in g.cuts]
+    def learn(self, key: Any, numbers: dict[Any, int], g: Group) -> None:
+        self.known[key] = g.seconds, [(numbers[a], b) for a, b in g.loops], [k for k, n in enumerate(g.nodes) if n in g.cuts]
 
-    def key(self, nodes: list[Node]) -> tuple[Any, list[AxisId]]:
-        """All that a price depends on, with axes and sources numbered as they come; and the axes."""
-        axes: dict[AxisId, int] = {}
-        sources: dict[Any, int] = {}
-        inside, key = set(nodes), list[Any]()
-        for n in nodes:
-            if n not in self.signs:
-                self.signs[n] = self.sign(n)
-            template, own, reads = self.signs[n]
-            leaves = n.result or not inside.issuperset(n.users)
-            key.append((template, sources.setdefault(n, len(sources)), leaves))
-            key += [axes.setdefault(a, len(axes)) for a in own]
-            key += [sources.setdefault(s, len(sources)) for s in reads]
-        return tuple(key), list(axes)
+    def key(self, nodes: list[Node]) -> tuple[Any, dict[Any, int]]:
+        """All that a price depends on, with axes and sources numbered as they come; and the numbers."""
+        signs, inside = self.signs, set(nodes)
+        found = [signs.get(n) or self.sign(n) for n in nodes]
+        names = list(chain.from_iterable([own for _, own in found]))
+        numbers = {x: k for k, x in enumerate(dict.fromkeys(names))}
+        leaves = [n.result or not inside.issuperset(n.users) for n in nodes]
+        return (tuple([template for template, _ in found]), tuple(leaves), tuple(map(numbers.__getitem__, names))), numbers
 
-    def sign(self, n: Node) -> tuple[int, list[AxisId], list[Any]]:
-        """A number that nodes have in common which differ in axes and sources alone; its axes; its sources."""
+    def sign(self, n: Node) -> tuple[int, tuple[Any, ...]]:
+        """A number that nodes have in common which differ in axes and sources alone; its axes, its sources and itself."""
         own: dict[AxisId, int] = {}
 
         def number(axes: Iterable[AxisId]) -> list[int]:
@@ -340,7 +364,9 @@ class Prices:
             parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.guard), sorted(number(r.axes))))
         parts += ["apart" in n.attrs, len(n.users) > 1, n.result, [number(p.axes) for p in n.parts]]
         lengths = [(self.lengths.known[a], a in self.lengths.open) for a in own]
-        return self.templates.setdefault(repr((parts, lengths)), len(self.templates)), list(own), [r.source for r in n.reads]
+        template = self.templates.setdefault(repr((parts, lengths)), len(self.templates))
+        self.signs[n] = made = template, (*own, *[r.source for r in n.reads], n)
+        return made
 
 
 class _Choice:
@@ -460,21 +486,18 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
     foot = sum(parts.values()) + local
     traffic = again = anew = 0.0  # seconds
 
-    def rate(size: int) -> float:
-        return m.memory if size > m.l3 // 4 else m.cache
-
     for s, reads in sources.items():
         size = max([g.touched(r, {}) for _, r in reads])
         passes = len({g.level[n] // 2 for n, _ in reads})
-        traffic += size / rate(size)
-        again += size * (passes - 1) / (rate(size) if foot > m.l2 else m.cache)
+        traffic += _moving(m, size)
+        again += size * (passes - 1) / (_rate(m, size) if foot > m.l2 else m.cache)
         once_each = parts[s] * turns
         if once_each > size > m.l1:
             anew += (once_each - size) / (m.memory if size > m.l3 else m.cache)
     cuts = tuple([n for n in g.nodes if any(a in fixed for a in n.reduced)]) if cut else ()
     for n in g.results:
         size = n.bytes * choice.chunks if n in cuts else n.bytes
-        traffic += 2 * size / rate(size)
+        traffic += 2 * _moving(m, size)
     if local > m.l2:
         traffic += 3 * local * turns / m.memory
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}
@@ -485,6 +508,16 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
         traffic *= 1.3
     seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
+
+
+def _rate(m: Machine, size: int) -> float:
+    """Bytes per second of so many bytes that lie together."""
+    return m.memory if size > m.l3 // 4 else m.cache
+
+
+def _moving(m: Machine, size: int) -> float:
+    """Seconds of reading so many bytes, or writing them."""
+    return size / _rate(m, size)
 
 
 def _weight(n: Node) -> float:

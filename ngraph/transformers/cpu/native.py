@@ -18,6 +18,7 @@ import numpy as np
 from ngraph.config import config
 from ngraph.errors import AxisError, show_line
 from ngraph.op_graph.expr import Len
+from ngraph.op_graph.memory import no_collection
 from ngraph.plan import plan, text
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, start_compiler
@@ -75,7 +76,8 @@ class Native:
                     planned = time.perf_counter()
                     return recipe(made, target)
 
-                self.codes[key] = code = Code(cache().plan(self.program, facts, make), target)
+                with no_collection():
+                    self.codes[key] = code = Code(cache().plan(self.program, facts, make), target)
                 self._report(code, planned - start, time.perf_counter() - planned)
             return self.codes[key]
 
