@@ -321,10 +321,10 @@ def bitcast(n: Any, x: Value) -> Tensor:
     target = as_dtype(numpy_type(_type_number(n.attr("to"))))
     t = n.g.tensor(x)
     if t.op.dtype.kind == "bool":
-        return Tensor(e.bitcast(e.cast(t.op, dtypes.uint8), target), t.dims)
+        return Tensor(e.bitcast(e.cast(t.op, dtypes.uint8), dtype=target), t.dims)
     if target.kind == "bool":
-        return Tensor(e.not_equal(e.bitcast(t.op, dtypes.uint8), 0), t.dims)
-    return Tensor(t.op if t.op.dtype is target else e.bitcast(t.op, target), t.dims)
+        return Tensor(e.not_equal(e.bitcast(t.op, dtype=dtypes.uint8), 0), t.dims)
+    return Tensor(t.op if t.op.dtype is target else e.bitcast(t.op, dtype=target), t.dims)
 
 
 @translates("Dropout")

@@ -34,6 +34,7 @@ class Library:
             sparse = isinstance(tensor, onnx.SparseTensorProto)
             values = proto.dense(tensor, self.folder) if sparse else proto.array(tensor, self.folder)
             found = self.constants[id(tensor)] = Known(values, tensor.values.name if sparse else tensor.name)
+            self.kept.append(tensor)  # else its id might be another's later
         return found
 
     def attribute(self, a: onnx.AttributeProto) -> Any:
@@ -262,7 +263,9 @@ def call_function(node: Node, function: onnx.FunctionProto, inputs: Sequence[Val
     frame.depth = node.frame.depth + 1
     given = [*inputs, *[None] * (len(function.input) - len(inputs))]
     frame.names.update(dict(zip(function.input, given, strict=False)))
-    return tuple(walk(node.g, frame, function.node, list(function.output)))
+    wanted = [name for k, name in enumerate(function.output) if node.wants(k)]
+    found = dict(zip(wanted, walk(node.g, frame, function.node, wanted), strict=True))
+    return tuple(found.get(name) for name in function.output)
 
 
 # ---- what cannot be read ----------------------------------------------------------------------------------------------
