@@ -7,17 +7,20 @@ compile. Without PyTorch there are neon's numbers alone.
 """
 
 import argparse
+import contextlib
 import os
 import statistics
 import time
 
+ALL = ["T1", "T2", "T3", "T4", "T4c", "T5", "T6"]
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("workloads", nargs="*", default=["T1", "T2", "T3", "T4", "T4c", "T5", "T6"])
+parser.add_argument("workloads", nargs="*", default=ALL)
 parser.add_argument("--seconds", type=float, default=4, help="for each peer and workload")
 parser.add_argument("--threads", type=int, default=os.cpu_count())
-args = parser.parse_args()
-for name in ("OPENBLAS_NUM_THREADS", "NGRAPH_NUM_THREADS", "OMP_NUM_THREADS"):
-    os.environ.setdefault(name, str(args.threads))
+if __name__ == "__main__":
+    args = parser.parse_args()
+    for name in ("OPENBLAS_NUM_THREADS", "NGRAPH_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, str(args.threads))
 
 import numpy as np  # noqa: E402  the number of threads is read at import
 
@@ -42,11 +45,11 @@ from ngraph.frontends.neon import (  # noqa: E402
     UniformInit,
 )
 
-try:
-    import torch
-    from torch import nn
-except ImportError:
-    torch = None
+torch = nn = None
+if __name__ == "__main__":
+    with contextlib.suppress(ImportError):
+        import torch
+        from torch import nn
 
 relu, he = Rectlin(), KaimingInit()
 
@@ -107,8 +110,8 @@ CLASSES = {"T1": 2, "T2": 10, "T3": 10, "T4": 10000, "T4c": 87, "T5": 10, "T6": 
 RATES = {"T1": (0.1, 0.0), "T2": (0.05, 0.9), "T3": (0.01, 0.9), "T4": (0.1, 0.0), "T4c": (0.1, 0.0), "T5": (0.02, 0.9), "T6": (0.01, 0.9)}
 
 
-def neon_step(name):
-    """(a function of inputs and labels, shape of the inputs, of the labels)."""
+def neon_training(name):
+    """(cost, update, inputs, labels)."""
     model, lengths = neon_model(name, ng.make_axis(CLASSES[name], name="Y"))
     axes = [ng.make_axis(n, name=a) for a, n in lengths.items()]
     text = "REC" in lengths
@@ -117,8 +120,14 @@ def neon_step(name):
     t = ng.placeholder(places, dtype="float32" if name == "T1" else "int32")
     cost = (CrossEntropyBinary if name == "T1" else CrossEntropyMulti)(logits=True)(model(x), t)
     rate, momentum = RATES[name]
-    run = ngt.make_transformer().computation([ng.mean(cost, out_axes=()), GradientDescentMomentum(rate, momentum)(cost)], x, t)
-    return lambda a, b: float(run(a, b)[0]), tuple(lengths.values()), tuple(len(a) for a in places)
+    return cost, GradientDescentMomentum(rate, momentum)(cost), x, t
+
+
+def neon_step(name):
+    """(a function of inputs and labels, shape of the inputs, of the labels)."""
+    cost, update, x, t = neon_training(name)
+    run = ngt.make_transformer().computation([ng.mean(cost, out_axes=()), update], x, t)
+    return lambda a, b: float(run(a, b)[0]), x.axes.lengths, t.axes.lengths
 
 
 # ---- the same in PyTorch ------------------------------------------------------------------------------------------------

@@ -1,40 +1,143 @@
-"""neon costs nothing: a model's training program, after its passes, is that of the same model written with `ng` alone, as text."""
+"""neon costs nothing: the training programs of the bench's workloads, after their passes, are those of the same models written with `ng`
+alone, as text."""
 
+import importlib.util
+import os
 import re
 
 import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.frontends.neon import (
-    LSTM,
-    Affine,
-    Convolution,
-    CrossEntropyMulti,
-    GlorotInit,
-    GradientDescentMomentum,
-    LookupTable,
-    Pooling,
-    Rectlin,
-    Sequential,
-)
 from ngraph.program.text import text
 
-RATE, MOMENTUM = 0.1, 0.9
+BENCH = os.path.join(os.path.dirname(__file__), "..", "..", "..", "bench", "neon.py")
+spec = importlib.util.spec_from_file_location("bench_neon", BENCH)
+bench = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(bench)
 
 
 def axis(length, name):
     return ng.make_axis(length, name=name)
 
 
-def bare_update(cost):
-    """Gradient descent with momentum, as a user of `ng` writes it."""
+# ---- the models in bare ng ----------------------------------------------------------------------------------------------
+
+
+def linear(x, *outs, bias=True):
+    y = ng.dot(ng.variable([*outs, *(a - 1 for a in x.axes if not a.is_batch and not a.is_recurrent)]), x)
+    return y + ng.variable(list(outs)) if bias else y
+
+
+def conv(x, size, filters, stride=1, padding=0):
+    n, channel, h, w = x.axes
+    out, r, s = axis(filters, "K_out"), axis(size, "H_filter"), axis(size, "W_filter")
+    f = ng.cast_axes(ng.variable([out, channel - 1, r - 1, s - 1]), [out, channel, r, s])
+    return ng.map_roles(ng.conv(x, f, {h: r, w: s}, stride=stride, padding=padding), {out: channel.resized(filters)})
+
+
+def batch_norm(x, rho=0.9, eps=1e-3):
+    n, channel, h, w = x.axes
+    gamma, beta = ng.variable([channel], initial_value=1.0), ng.variable([channel], initial_value=0.0)
+    means, variances = (ng.persistent_tensor([channel], initial_value=v) for v in (0.0, 1.0))
+    mean = ng.mean(x, out_axes=[channel])
+    apart = x - mean
+    variance = ng.mean(apart * apart, out_axes=[channel])
+    kept = [ng.assign(old, old * rho + new * (1 - rho)) for old, new in ((means, mean), (variances, variance))]
+    return ng.sequential([*kept, apart * (gamma / ng.sqrt(variance + eps)) + beta])
+
+
+def unit(x, size, filters, stride=1, active=True):
+    y = batch_norm(conv(x, size, filters, stride, size // 2))
+    return ng.relu(y) if active else y
+
+
+def residual(x, neck, filters, stride, first):
+    if neck:
+        y = unit(unit(unit(x, 1, filters), 3, filters, stride), 1, 4 * filters, active=False)
+    else:
+        y = unit(unit(x, 3, filters, stride), 3, filters, active=False)
+    return ng.relu(y + (unit(x, 1, 4 * filters if neck else filters, stride, active=False) if first else x))
+
+
+def residual_net(x, y, neck, stages):
+    for filters, count, stride in stages:
+        for k in range(count):
+            x = residual(x, neck, filters, stride if k == 0 else 1, k == 0 and (stride > 1 or neck))
+    return linear(ng.mean(x, out_axes=list(x.axes[:2])), y)
+
+
+def lstm(x, units):
+    feature, (time,) = x.axes.feature_axes()[0].resized(units), x.axes.recurrent_axes()
+    batch, gate = x.axes.batch_axis(), axis(4, "gate")
+    z = linear(x, gate, feature)
+    inner, zero = ng.variable([gate, feature, feature - 1]), ng.broadcast(ng.constant(0.0), [feature, batch])
+
+    def step(carry, now):
+        h, c = carry
+        all = now + ng.dot(inner, h)
+        i, forget, o = (ng.sigmoid(all[{gate: k}]) for k in range(3))
+        c = forget * c + i * ng.tanh(all[{gate: 3}])
+        h = o * ng.tanh(c)
+        return (h, c), h
+
+    return ng.axes_with_order(ng.scan(step, (zero, zero), z, time)[1], [feature, time, batch])
+
+
+def language(x, y, words, width, units, layers):
+    rows, f = axis(words, "vocabulary"), axis(width, "F")
+    z = ng.lookuptable(ng.variable([rows, f]), x, [f, *x.axes])
+    for _ in range(layers):
+        z = lstm(z, units)
+    return linear(z, y)
+
+
+def small_net(x, y):
+    for k in (16, 32):
+        z = conv(x, 5, k)
+        z = ng.relu(z + ng.variable([z.axes[1]]))
+        x = ng.max_pool(z, {z.axes[2]: 2, z.axes[3]: 2})
+    return linear(ng.relu(linear(x, axis(500, "F"))), y)
+
+
+def bottom(x):
+    z = unit(x, 7, 64, 2)
+    return ng.max_pool(z, dict.fromkeys(z.axes[2:], 3), stride=2, padding=1)
+
+
+BARE = {
+    "T1": lambda x, y: linear(x, bias=False),
+    "T2": lambda x, y: linear(ng.relu(linear(x, x.axes[1].resized(100))), y),
+    "T3": small_net,
+    "T4": lambda x, y: language(x, y, 10000, 650, 650, 2),
+    "T4c": lambda x, y: language(x, y, 87, 64, 128, 1),
+    "T5": lambda x, y: residual_net(unit(x, 3, 16), y, False, [(16, 3, 1), (32, 3, 2), (64, 3, 2)]),
+    "T6": lambda x, y: residual_net(bottom(x), y, True, [(64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)]),
+}
+
+
+def bare_training(name, x, t):
+    """The cost of each example and its update by gradient descent with momentum, as a user of `ng` writes them."""
+    y = axis(bench.CLASSES[name], "Y")
+    scores = BARE[name](x, y)
+    if name == "T1":
+        cost = ng.cross_entropy_binary_inner(ng.sigmoid(scores), t)
+    else:
+        cost = ng.cross_entropy_multi(ng.softmax(scores, [y]), ng.one_hot(t, y), out_axes=[a for a in scores.axes if a != y])
+    time = cost.axes.recurrent_axes()
+    if time:
+        cost = ng.sum(ng.mean(cost, reduction_axes=time), out_axes=cost.axes.batch_axes())
+    rate, momentum = bench.RATES[name]
     total, updates = ng.sum(cost, out_axes=()), []
     for w in cost.variables():
-        v = ng.persistent_tensor(w.axes, initial_value=0.0)
-        faster = v * MOMENTUM - ng.deriv(total, w) / ng.batch_size(cost) * RATE
-        updates += [ng.assign(v, faster), ng.assign(w, w + faster)]
-    return ng.sequential([ng.doall(updates), ng.constant(0)])
+        step = ng.deriv(total, w) / ng.batch_size(cost) * rate
+        if momentum:
+            v = ng.persistent_tensor(w.axes, initial_value=0.0)
+            step = v * momentum - step
+            updates += [ng.assign(v, step), ng.assign(w, w + step)]
+        else:
+            updates.append(ng.assign(w, w - step))
+    return cost, ng.sequential([ng.doall(updates), ng.constant(0)])
 
 
 def steps(cost, update, *inputs):
@@ -46,69 +149,8 @@ def steps(cost, update, *inputs):
     return sorted(re.sub(r"\[([A-Z][\w.', ]*)\]", lambda m: str(sorted(m[1].split(", "))), plain).splitlines())  # axes are a set
 
 
-def classes(x, t, scores, y):
-    return ng.cross_entropy_multi(ng.softmax(scores, [y]), ng.one_hot(t, y), out_axes=[a for a in scores.axes if a != y])
-
-
-def mlp(neon):
-    n, h, w, f, y = axis(32, "N"), axis(28, "H"), axis(28, "W"), axis(100, "F"), axis(10, "Y")
-    x, t = ng.placeholder([n, h, w]), ng.placeholder([n], dtype="int32")
-    if neon:
-        model = Sequential([Affine(GlorotInit(), nout=100, activation=Rectlin()), Affine(GlorotInit(), axes=[y])])
-        return CrossEntropyMulti(logits=True)(model(x), t), x, t
-    hidden = ng.relu(ng.dot(ng.variable([f, h - 1, w - 1]), x) + ng.variable([f]))
-    return classes(x, t, ng.dot(ng.variable([y, f - 1]), hidden) + ng.variable([y]), y), x, t
-
-
-def cnn(neon):
-    n, c, h, w, y = axis(16, "N"), axis(3, "C"), axis(12, "H"), axis(12, "W"), axis(10, "Y")
-    x, t = ng.placeholder([n, c, h, w]), ng.placeholder([n], dtype="int32")
-    if neon:
-        layers = [Convolution((3, 3, k), GlorotInit(), padding=1, bias_init=0.0, activation=Rectlin()) for k in (8, 16)]
-        model = Sequential([layers[0], Pooling((2, 2), strides=2), layers[1], Pooling((2, 2), strides=2), Affine(GlorotInit(), axes=[y])])
-        return CrossEntropyMulti(logits=True)(model(x), t), x, t
-    z = x
-    for k in (8, 16):
-        channel, out = z.axes[1], axis(k, "K_out")
-        r, s = axis(3, "H_filter"), axis(3, "W_filter")
-        f = ng.cast_axes(ng.variable([out, channel - 1, r - 1, s - 1]), [out, channel, r, s])
-        z = ng.map_roles(ng.conv(z, f, {z.axes[2]: r, z.axes[3]: s}, padding=1), {out: channel.resized(k)})
-        z = ng.relu(z + ng.variable([z.axes[1]]))
-        z = ng.max_pool(z, {z.axes[2]: 2, z.axes[3]: 2})
-    scores = ng.dot(ng.variable([y, *(a - 1 for a in z.axes[1:])]), z) + ng.variable([y])
-    return classes(x, t, scores, y), x, t
-
-
-def lstm(neon):
-    n, time, y, f = axis(8, "N"), axis(12, "REC"), axis(30, "Y"), axis(16, "F")
-    x, t = ng.placeholder([n, time], dtype="int32"), ng.placeholder([n, time], dtype="int32")
-    if neon:
-        model = Sequential([LookupTable(30, 16, GlorotInit()), LSTM(16, GlorotInit()), Affine(GlorotInit(), axes=[y])])
-        return CrossEntropyMulti(logits=True)(model(x), t), x, t
-    rows, gate = axis(30, "vocabulary"), axis(4, "gate")
-    z = ng.lookuptable(ng.variable([rows, f]), x, [f, n, time])
-    z = ng.dot(ng.variable([gate, f, f - 1]), z) + ng.variable([gate, f])
-    inner = ng.variable([gate, f, f - 1])
-    zero = ng.broadcast(ng.constant(0.0), [f, n])
-
-    def step(carry, now):
-        h, c = carry
-        all = now + ng.dot(inner, h)
-        i, forget, o = (ng.sigmoid(all[{gate: k}]) for k in range(3))
-        c = forget * c + i * ng.tanh(all[{gate: 3}])
-        h = o * ng.tanh(c)
-        return (h, c), h
-
-    _, out = ng.scan(step, (zero, zero), z, time)
-    out = ng.axes_with_order(out, [f, time, n])
-    cost = classes(x, t, ng.dot(ng.variable([y, f - 1]), out) + ng.variable([y]), y)
-    return ng.sum(ng.mean(cost, reduction_axes=[time]), out_axes=[n]), x, t
-
-
-@pytest.mark.parametrize("model", [mlp, cnn, lstm], ids=lambda m: m.__name__)
-def test_same_program(model):
-    cost, *inputs = model(True)
-    ours = steps(cost, GradientDescentMomentum(RATE, MOMENTUM)(cost), *inputs)
-    cost, *inputs = model(False)
-    bare = steps(cost, bare_update(cost), *inputs)
-    assert len(ours) > 20 and ours == bare
+@pytest.mark.parametrize("name", bench.ALL)
+def test_same_program(name):
+    cost, update, x, t = bench.neon_training(name)
+    ours = steps(cost, update, x, t)
+    assert len(ours) > 10 and ours == steps(*bare_training(name, x, t), x, t)
