@@ -269,10 +269,23 @@ class Computation(Alone, partial[Any]):
             self._watch()
         return results
 
+    def _targets(self, out: Any) -> list[Any]:
+        """The caller's arrays, in the order of the results."""
+        keys, n = self.results.keys, len(self.results.ops)
+        if self.results.single:
+            return [out]
+        if keys is not None and isinstance(out, Mapping) and all(k in out for k in keys):
+            return [out[k] for k in keys]
+        if keys is None and isinstance(out, Sequence) and len(out) == n:
+            return list(out)
+        got = f"{len(out)} arrays" if isinstance(out, (Mapping, Sequence)) else type(out).__name__
+        wanted = "a dict of the results" if keys is not None else f"a list of {n}, one for each result"
+        raise ArgumentError(f"{self.name}: out= takes {wanted}, and got {got}")
+
     def _into(self, out: Any, arguments: tuple[Any, ...]) -> Any:
         """Results in the caller's arrays: made there where they can be, else copied."""
         keys = self.results.keys
-        targets = [out[k] for k in keys] if keys is not None else [out] if self.results.single else list(out)
+        targets = self._targets(out)
         entry = self._ready() if self._entry == self._first else self._entry
         native = self.executable.native is not None and self.results.plain
         given = entry(*arguments, out=targets) if native else entry(*arguments)
