@@ -75,6 +75,13 @@ def saturate(x: Array, dtype: Any) -> Array:
     return np.where(above, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), inside))
 
 
+def narrowed(x: Array, dtype: Any, limits: tuple[int, int] | None) -> Array:
+    """Numbers as a narrow type: of integers, which have `limits`, or of floats, by way of float32."""
+    if limits is None:
+        return x.astype(np.float32).astype(dtype)
+    return (x if x.dtype.kind in "iub" else np.clip(saturate(x, np.int8), *limits)).astype(dtype)
+
+
 # ---- along axes -------------------------------------------------------------------------------------------------------
 
 
@@ -174,11 +181,13 @@ def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], sh
                 first[k] -= low
         big[tuple(target)] = x[tuple(source)]
         x = big
-    strides = [0] * len(shape)
+    kind, strides = x.dtype, [0] * len(shape)
+    if kind.itemsize == 1:  # NumPy has no name for some types of 8 bits
+        x = x.view(np.uint8)
     for (_, moves), step in zip(terms, x.strides, strict=True):
         for d, c in moves:
             strides[d] += c * step
-    return np.lib.stride_tricks.as_strided(x[tuple([slice(f, None) for f in first])], shape, strides, writeable=False)
+    return np.lib.stride_tricks.as_strided(x[tuple([slice(f, None) for f in first])], shape, strides, writeable=False).view(kind)
 
 
 def indexed(x: Array, indices: Sequence[Array], shape: tuple[int, ...], guards: Sequence[Array] = (), fill: Any = 0) -> Array:

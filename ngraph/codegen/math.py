@@ -18,7 +18,7 @@ from ngraph.op_graph.dtypes import DType
 
 Function = Callable[..., Number]
 FUNCTIONS: dict[str, Function] = {}
-STORED = {"where", "bitcast", "cast"}  # take 16-bit floats as their bits; all others as float32
+STORED = {"where", "bitcast", "cast"}  # take 16-bit floats and narrow ones as their bits; all others as float32
 INFINITY, NAN = float("inf"), float("nan")
 TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
 LOG2_E, TWO_OVER_PI_1 = 1.4426950408889634, 0.6366197723675814
@@ -90,6 +90,67 @@ def narrow(x: Number, dtype: DType) -> Number:
     return Number(x.w, result.convert("trunc", dtypes.uint16).v._replace(dtype=dtype))
 
 
+def decoded(x: Number) -> Number:
+    """A narrow dtype's numbers, held as codes: integers as int32, others as float32; exact."""
+    form = x.v.dtype.form
+    assert form is not None
+    code = x.unsigned().convert("zext", dtypes.uint32)
+    if not form.exponent:
+        moved = code << 32 - form.width
+        return (moved.signed() >> 32 - form.width).signed() if form.signed else (moved >> 32 - form.width).signed()
+    if form.special == "power":
+        return code.equal(0xFF).select(0x7FC00000, code.equal(0).select(1 << 22, code << 23), like=code).floating()
+    magnitude = code & (1 << form.width - 1) - 1
+    denormal = magnitude.convert("uitofp", dtypes.float32) * 2.0 ** (1 - form.bias - form.fraction)
+    normal = (magnitude << 23 - form.fraction) + (127 - form.bias << 23)
+    bits = (magnitude < 1 << form.fraction).select(denormal.bits().unsigned(), normal)
+    if form.special == "ieee":
+        bits = bits | (magnitude > form.top).select(0x7F800000, 0, like=code)
+    if form.special == "fn":
+        bits = (magnitude > form.top).select(0x7FC00000, bits)
+    bits = bits | ((code << 32 - form.width) & 0x80000000)
+    return (code.equal(form.infinite).select(0xFFC00000, bits) if form.special == "fnuz" else bits).floating()
+
+
+def encoded(x: Number, dtype: DType) -> Number:
+    """float32 as codes of a narrow dtype that has an exponent: the nearest, ties to even (of powers alone: up); overflow as it has it."""
+    form = dtype.form
+    assert form is not None
+    bits = x.bits().unsigned()
+    if form.special == "power":
+        exponent = (bits + 0x3FFFFF + (bits >= 1 << 23).select(1, 0, like=bits)) >> 23
+        code = ((exponent < 0xFF) & (x > 0.0)).select(exponent, 0xFF)
+        return Number(x.w, code.convert("trunc", dtypes.uint8).v._replace(dtype=dtype))
+    size, sign, cut = bits & 0x7FFFFFFF, (bits >> 32 - form.width) & (1 << form.width - 1), 23 - form.fraction
+    normal = (size + ((1 << cut - 1) - 1) + ((size >> cut) & 1) - (127 - form.bias << 23)) >> cut
+    last = size.floating().like(2.0 ** (1 - form.bias - form.fraction + 23))  # its last bit is that of the denormals
+    denormal = (size.floating() + last).bits().unsigned() - last.bits().unsigned()
+    code = (size < (128 - form.bias) << 23).select(denormal, normal)
+    code = (code > form.top).select(form.infinite, code)
+    nan = size > 0x7F800000
+    if form.special == "finite":  # there is no NaN: 0 of the other sign
+        code = nan.select(1 << form.width - 1, code) ^ sign
+    elif form.special == "fnuz":  # there is no -0
+        code = nan.select(form.infinite, code)
+        code = code.equal(0).select(0, code | sign)
+    else:
+        code = nan.select((1 << form.width - 1) - (2 if form.special == "ieee" else 1), code) | sign
+    return Number(x.w, code.convert("trunc", dtypes.uint8).v._replace(dtype=dtype))
+
+
+def _as_narrow(x: Number, dtype: DType) -> Number:
+    """Anything but 16-bit floats as a narrow dtype."""
+    form = dtype.form
+    assert form is not None
+    if form.exponent:
+        return encoded(cast(x, dtypes.float32), dtype)
+    if x.v.dtype.is_float:
+        x = cast(x, dtypes.int32)
+        x = x.call("smax", dtype.lowest).call("smin", dtype.highest)
+    x = cast(x, dtypes.uint8) & (1 << form.width) - 1
+    return Number(x.w, x.v._replace(dtype=dtype))
+
+
 def _to_odd(x: Number) -> Number:
     """float64 as float32, where inexact the neighbour with an odd last bit: rounding that again to 16 bits is rounding once."""
     near = x.convert("fptrunc", dtypes.float32)
@@ -105,11 +166,14 @@ def cast(x: Number, dtype: DType) -> Number:
     source = x.v.dtype
     if source is dtype:
         return x
-    if source.is_float and source.bits == 16:
-        x, source = widen(x), dtypes.float32
+    if source.kind == "narrow" or source.is_float and source.bits == 16:
+        x = decoded(x) if source.kind == "narrow" else widen(x)
+        source = x.v.dtype
         return x if dtype is source else cast(x, dtype)
     if dtype.kind == "bool":
         return x.differs(0)
+    if dtype.kind == "narrow":
+        return _as_narrow(x, dtype)
     if dtype.is_float and dtype.bits == 16:
         if source.bits > 16 and source.is_integer:
             x = cast(x, dtypes.float64)

@@ -12,13 +12,16 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.targets import Target
 
-# how a dtype is held in a register; 16-bit floats are their bits, for no instruction works on them
+# how a dtype is held in a register; 16-bit floats and narrow ones are their bits, for no instruction works on them
 REGISTER = {"bool": "i1", "float16": "i16", "bfloat16": "i16", "float32": "float", "float64": "double"}
 REGISTER |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+REGISTER |= dict.fromkeys(dtypes.NARROW, "i8")
 STORAGE = {**REGISTER, "bool": "i8"}
 _MANGLED = {"half": "f16", "float": "f32", "double": "f64"}
 
@@ -61,7 +64,7 @@ class Value(NamedTuple):
 
 def constant(number: Any, dtype: DType, lanes: int = 1) -> Value:
     """A constant of a dtype, exact: floats are rounded once and written by their bits."""
-    if dtype.is_float:
+    if dtype.is_float or dtype.kind == "narrow":
         return _literal(struct.pack("<d", float(number)), dtype, lanes)
     return _literal(int(number), dtype, lanes)
 
@@ -79,9 +82,9 @@ def _digits(number: int | bytes, dtype: DType) -> str:
     (x,) = struct.unpack("<d", number)
     if dtype.name == "float64":
         return f"0x{int.from_bytes(number, 'little'):016X}"
-    rounded = dtype.np.type(x)
+    rounded = np.array(x).astype(dtype.np)
     bits = int.from_bytes(rounded.tobytes(), "little")
-    if dtype.bits == 16:
+    if dtype.bits <= 16:
         return str(bits)
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(rounded)))[0]:016X}"
 

@@ -69,7 +69,7 @@ def _bitwise(t: Translator, step: Step, kind: str) -> Ref:
 @entry("where")
 def _where(t: Translator, step: Step) -> Ref:
     c, x, y = t.inputs(step)
-    if x.var.dtype.bits == 16 and x.var.dtype.is_float:
+    if x.var.dtype.kind == "narrow" or x.var.dtype.bits == 16 and x.var.dtype.is_float:
         x, y = t.typed(x), t.typed(y)
         dims = t.order(step.result, [a for r in (c, x, y) for a in r.dims])
         args = [t.operand(t.aligned(r, dims)) for r in (c, x, y)]
@@ -90,6 +90,11 @@ def _cast(t: Translator, step: Step, dtype: DType) -> Ref:
     if x.var.dtype is dtype:
         return x
     x = t.typed(x)
+    if x.var.dtype.kind == "narrow":
+        x = t.astype(x, DTYPES["float32" if x.var.dtype.python is float else "int32"])
+    if dtype.kind == "narrow":
+        limits = None if dtype.python is float else (dtype.lowest, dtype.highest)
+        return t.make("narrowed", x.var, dtype, limits, dims=x.dims, dtype=dtype)
     if dtype.kind == "bool":
         x = t.wide(x)
         return t.make("np.not_equal", x.var, 0, dims=x.dims, dtype=dtype)
@@ -113,7 +118,7 @@ def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -
         if isinstance(value, Expr):
             return t.make("scalar", t.settle(value), dtype, dims=(), dtype=dtype)
         return t.literal(exact(value, dtype), dtype)
-    if value.array.ndim == 0 and not (dtype.is_float and dtype.bits == 16):
+    if value.array.ndim == 0 and dtype.kind != "narrow" and not (dtype.is_float and dtype.bits == 16):
         return t.literal(exact(value.array[()].item(), dtype), dtype)
     array = value.array
     var = Var(value.name or t.hint, dtype, array.shape, holds="constant")

@@ -300,7 +300,7 @@ def exact(number: Any, dtype: DType) -> Any:
     """The Python number that NumPy turns into this dtype's nearest, as short as it can be written."""
     if dtype.kind == "bool":
         return bool(number)
-    if not dtype.is_float:
+    if dtype.python is int:
         return int(np.array(number).astype(dtype.np))
     with np.errstate(all="ignore"):
         nearest = np.asarray(number).astype(dtype.np)[()]

@@ -16,17 +16,55 @@ import numpy as np
 from ngraph.errors import DTypeError
 
 
+@dataclass(frozen=True)
+class Form:
+    """How a narrow dtype's numbers stand in the low `width` bits of their byte: sign, exponent, fraction; no exponent: an integer.
+
+    `special`: what is no number. 'ieee': the highest exponent is infinity and NaN; 'fn': a magnitude of ones alone is NaN; 'fnuz': NaN
+    stands in place of -0; 'finite': there is none; 'power': an exponent alone, with all bits set NaN.
+    """
+
+    width: int
+    exponent: int
+    fraction: int
+    bias: int
+    signed: bool
+    special: str
+
+    @property
+    def top(self) -> int:
+        """The code of the largest finite number."""
+        ones = (1 << self.width - self.signed) - 1
+        return ones - {"ieee": 1 << self.fraction, "fn": 1, "power": 1}.get(self.special, 0)
+
+    @property
+    def infinite(self) -> int:
+        """The code of what lies beyond it: infinity, else NaN, else the largest."""
+        return {"fnuz": 1 << self.width - 1, "finite": self.top}.get(self.special, self.top + 1)
+
+
 @dataclass(frozen=True, eq=False)
 class DType:
-    """An element type. `kind` is one of 'bool', 'int', 'uint', 'float', 'token'; `np` the NumPy dtype."""
+    """An element type. `kind` is one of 'bool', 'int', 'uint', 'float', 'narrow', 'token'; `np` the NumPy dtype; `bits` those in memory.
+
+    Narrow ones, of 8 bits and less, are what values are kept in: they are moved, cast and compared, not computed with.
+    """
 
     name: str
     kind: str
     bits: int
     np: Any
+    form: Form | None = None
 
     def __repr__(self) -> str:
         return self.name
+
+    @property
+    def python(self) -> type:
+        """The type of the Python numbers that hold its values: bool, int or float."""
+        if self.kind == "bool":
+            return bool
+        return float if self.is_float or (self.form is not None and self.form.exponent) else int
 
     @property
     def is_float(self) -> bool:
@@ -38,13 +76,20 @@ class DType:
 
     @property
     def lowest(self) -> Any:
-        """The identity of max: -inf for floats, the least integer, False."""
+        """The identity of max: -inf for floats, the least integer, False; of narrow ones the least finite number."""
+        if self.form is not None:
+            return self._of_code((1 << self.form.width - 1 | (self.form.top if self.form.exponent else 0)) if self.form.signed else 0)
         return {"float": -np.inf, "bool": False}.get(self.kind, None if self.is_float else self._integer_limits()[0])
 
     @property
     def highest(self) -> Any:
         """The identity of min."""
+        if self.form is not None:
+            return self._of_code(self.form.top)
         return {"float": np.inf, "bool": True}.get(self.kind, None if self.is_float else self._integer_limits()[1])
+
+    def _of_code(self, code: int) -> Any:
+        return self.python(np.array([code], np.uint8).view(self.np)[0])
 
     def _integer_limits(self) -> tuple[int, int]:
         if self.kind == "int":
@@ -56,11 +101,11 @@ REGISTRY: dict[str, DType] = {}
 _BY_NUMPY: dict[Any, DType] = {}
 
 
-def register(name: str, kind: str, bits: int, numpy_type: Any) -> DType:
+def register(name: str, kind: str, bits: int, numpy_type: Any, form: Form | None = None) -> DType:
     """A new element type; the name must be free."""
     if name in REGISTRY:
         raise ValueError(f"dtype {name} is registered already")
-    d = REGISTRY[name] = DType(name, kind, bits, None if numpy_type is None else np.dtype(numpy_type))
+    d = REGISTRY[name] = DType(name, kind, bits, None if numpy_type is None else np.dtype(numpy_type), form)
     if numpy_type is not None:
         _BY_NUMPY[d.np] = d
     return d
@@ -74,6 +119,33 @@ bfloat16 = register("bfloat16", "float", 16, ml_dtypes.bfloat16)
 float32 = register("float32", "float", 32, np.float32)
 float64 = register("float64", "float", 64, np.float64)
 token = register("token", "token", 0, None)
+
+# narrow ones: width, exponent, fraction, bias, sign, what is no number (OCP 8-bit and microscaling formats; Graphcore's for fnuz)
+NARROW = {
+    "float8_e4m3fn": Form(8, 4, 3, 7, True, "fn"),
+    "float8_e4m3fnuz": Form(8, 4, 3, 8, True, "fnuz"),
+    "float8_e5m2": Form(8, 5, 2, 15, True, "ieee"),
+    "float8_e5m2fnuz": Form(8, 5, 2, 16, True, "fnuz"),
+    "float8_e8m0fnu": Form(8, 8, 0, 127, False, "power"),
+    "float6_e2m3fn": Form(6, 2, 3, 1, True, "finite"),
+    "float6_e3m2fn": Form(6, 3, 2, 3, True, "finite"),
+    "float4_e2m1fn": Form(4, 2, 1, 1, True, "finite"),
+    **{f"{sign}int{w}": Form(w, 0, w - (not sign), 0, not sign, "finite") for w in (4, 2) for sign in ("", "u")},
+}
+(
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float8_e8m0fnu,
+    float6_e2m3fn,
+    float6_e3m2fn,
+    float4_e2m1fn,
+    int4,
+    uint4,
+    int2,
+    uint2,
+) = [register(n, "narrow", 8, getattr(ml_dtypes, n), f) for n, f in NARROW.items()]
 
 
 def as_dtype(d: Any) -> DType:
@@ -91,9 +163,11 @@ def as_dtype(d: Any) -> DType:
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The dtype in which `a` and `b` meet (docs/spec.md 4), bool with bool staying bool."""
+    """The dtype in which `a` and `b` meet (docs/spec.md 4), bool with bool staying bool. Raises DTypeError where one is narrow."""
     if a is b:
         return a
+    if "narrow" in (a.kind, b.kind):
+        raise DTypeError(f"{a} meets {b}", fix="cast first: ng.cast(x, 'float32')")
     if a.kind == "bool":
         return b
     if b.kind == "bool":
@@ -112,9 +186,16 @@ def promote(a: DType, b: DType) -> DType:
     return float64 if unsigned.bits == 64 else REGISTRY[f"int{unsigned.bits * 2}"]
 
 
+def computes(what: str, *given: DType) -> None:
+    """Raises DTypeError where one of these is narrow, so that `what` cannot be done with it."""
+    for d in given:
+        if d.kind == "narrow":
+            raise DTypeError(f"{what} of {d}, which only keeps values", fix="cast first: ng.cast(x, 'float32')")
+
+
 def weak(kind: type, other: DType) -> DType:
     """The dtype that a Python number of type `kind` takes beside a tensor of dtype `other`."""
-    if kind is bool or other.is_float:
+    if kind is bool or other.is_float or other.kind == "narrow":
         return other
     if kind is int:
         return other if other.is_integer else float32

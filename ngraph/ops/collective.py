@@ -11,6 +11,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.ops.aligned import axes_like
@@ -23,6 +24,7 @@ REDUCTIONS = ("add", "max", "min")
 def _numbers(name: str, x: TensorType, kind: str) -> None:
     if kind not in REDUCTIONS:
         raise ValueError(f"{name} kind {kind!r} is none of {', '.join(REDUCTIONS)}")
+    computes(f"{name} {kind}", x.dtype)
     if x.dtype.kind == "bool" and kind == "add":
         raise DTypeError(f"{name} add of bool", fix="cast to an integer first: ng.cast(x, 'int32')")
 

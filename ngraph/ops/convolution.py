@@ -17,7 +17,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
-from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.dtypes import DType, computes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import axes_like, without
@@ -35,6 +35,7 @@ def _rests(x: TensorType, f: TensorType, spatial: Sequence[Spatial]) -> tuple[tu
 
 def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], spatial: tuple[Spatial, ...], accumulate: DType) -> TensorType:
     x, f = inputs
+    computes("convolve", x.dtype, f.dtype)
     if x.dtype is not f.dtype or x.dtype.kind == "bool":
         raise DTypeError(f"convolve of {x.dtype} and {f.dtype}", fix="cast to one numeric dtype")
     missing = [f"{a} in {list(t.axes)}" for s in spatial for a, t in ((s[0], x), (s[1], f)) if a not in t.axes]

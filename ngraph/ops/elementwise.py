@@ -26,6 +26,7 @@ from ngraph.ops.aligned import elementwise_reference, union
 
 NUMERIC = ("float", "int", "uint")
 ALL = ("float", "int", "uint", "bool")
+MOVED = (*ALL, "narrow")
 WHOLE = ("int", "uint", "bool")
 
 # ---- constants, and what users pass where an op is meant -------------------------------------------------------------
@@ -52,7 +53,7 @@ constant_record: OpDef = op(
         constant(np.ones((3, 4)), (s.I, s.J), dtype=s.dtype),
         constant(np.zeros((3, 40)), dtype=s.dtype),
     ],
-    kinds=ALL,
+    kinds=MOVED,
 )
 
 
@@ -110,8 +111,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
 
 def filled(number: Any, axes: Any, dtype: DType) -> Op:
     """A number over axes, held as a Python number of the dtype's kind."""
-    value = bool(number) if dtype.kind == "bool" else float(number) if dtype.is_float else int(number)
-    return constant_record.build(value=value, axes=Axes(axes), dtype=dtype)
+    return constant_record.build(value=dtype.python(number), axes=Axes(axes), dtype=dtype)
 
 
 def as_op(x: Any) -> Op:
@@ -149,11 +149,19 @@ def like(x: Any, other: Op) -> Op:
 # ---- promotion ------------------------------------------------------------------------------------------------------
 
 
-def cast(x: Any, dtype: Any) -> Op:
-    """`x` as another element type; floats to integers truncate and saturate (docs/spec.md 3). Identity where it is one already."""
+def cast(x: Any, dtype: Any, saturate: bool = False) -> Op:
+    """`x` as another element type; floats to integers truncate and saturate (docs/spec.md 3). Identity where it is one already.
+
+    saturate: what lies beyond the largest number of a float type becomes that number, not infinity or NaN.
+    """
     x, d = as_op(x), as_dtype(dtype)
     if x.dtype is d:
         return x
+    if saturate and d.python is float and x.dtype.kind != "bool":
+        x = cast(x, dtypes.float32) if x.dtype.kind == "narrow" or x.dtype.is_integer and x.dtype.bits < 32 else x
+        top = float(np.nextafter(d.np.type(np.inf), d.np.type(0))) if d.is_float else d.highest
+        if x.dtype.highest > top:
+            x = minimum(maximum(x, x.dtype.python(max(-top, x.dtype.lowest))), x.dtype.python(top))
     if x.opdef is constant_record and isinstance(x.attrs["value"], (bool, int, float)) and d.kind == "float":
         return filled(x.attrs["value"], x.type.axes, d)  # the number itself, not rounded twice
     return cast_record.build(x, dtype=d)
@@ -161,7 +169,12 @@ def cast(x: Any, dtype: Any) -> Op:
 
 def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
     d = call.dtype
+    source = as_dtype(x.dtype)
     with np.errstate(all="ignore"):
+        if source.kind == "narrow":
+            x = x.astype(np.float32 if source.python is float else np.int32)
+        if d.kind == "narrow":
+            return _narrowed(x, d)
         if d.is_integer and x.dtype.kind not in "iub":
             low, high = int(d.lowest), int(d.highest)
             exact = [
@@ -174,14 +187,24 @@ def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
         return x.astype(d.np)
 
 
+def _narrowed(x: np.ndarray, d: DType) -> np.ndarray:
+    """Numbers as a narrow type, by way of float32 as ml_dtypes does it; but floats as integers are cut and held at the limits."""
+    if d.python is float:
+        return x.astype(np.float32).astype(d.np)
+    if x.dtype.kind not in "iub":
+        x = np.trunc(np.clip(np.nan_to_num(x.astype(np.float64), nan=0.0), d.lowest, d.highest)).astype(np.int8)
+    return x.astype(d.np)
+
+
 cast_record: OpDef = op(
     "cast",
-    "The nearest value of another element type: floats to integers truncate toward zero and saturate, NaN gives 0; integers to integers "
-    "wrap; to bool: not zero.",
+    "The nearest value of another element type, ties to the even one (to narrow floats by way of float32); beyond the largest number "
+    "infinity, NaN where a narrow type has none, that number where it has neither. Floats to integers truncate toward zero and saturate, "
+    "NaN gives 0; integers to integers wrap; to bool: not zero.",
     form="(x; dtype)",
     type=lambda inputs, dtype: TensorType(inputs[0].axes, dtype),
     reference=_reference_cast,
-    grad=lambda op, dy, x: cast(dy, x.dtype) if op.dtype.is_float else None,
+    grad=lambda op, dy, x: cast(dy, x.dtype) if op.dtype.is_float and x.dtype.is_float else None,
     samples=lambda s: [
         cast_record.build(x, dtype=d)
         for x in (s.x(s.I, s.J), s.x(), s.special(s.K))
@@ -195,9 +218,10 @@ cast_record: OpDef = op(
             dtypes.bool_,
             dtypes.bfloat16,
             dtypes.float16,
+            *map(as_dtype, ("float8_e4m3fn", "float4_e2m1fn", "int4")),
         )
     ],
-    kinds=ALL,
+    kinds=MOVED,
     onnx="Cast",
 )
 
@@ -209,7 +233,7 @@ bitcast: OpDef = op(
     reference=lambda call, x: np.ascontiguousarray(x).view(call.dtype.np).reshape(x.shape),
     prepare=lambda inputs, attrs: ((as_op(inputs[0]),), {"dtype": as_dtype(attrs["dtype"])}),
     samples=lambda s: [bitcast(s.x(s.I, s.J), dtype=f"uint{s.dtype.bits}"), bitcast(s.special(s.K), dtype=f"int{s.dtype.bits}")],
-    kinds=NUMERIC,
+    kinds=(*NUMERIC, "narrow"),
 )
 
 
@@ -264,7 +288,13 @@ def any_kind(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, 
 def floating(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     """Operands of one float dtype; integers and bool become float32."""
     ops, attrs = any_kind(inputs, attrs)
+    dtypes.computes("a function", *[o.dtype for o in ops])
     return (ops if ops[0].dtype.is_float else common(ops, dtypes.float32)), attrs
+
+
+def comparable(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    """Operands of one dtype; narrow ones as float32, which has all their numbers."""
+    return any_kind(tuple([cast(i, dtypes.float32) if type(i) is Op and i.dtype.kind == "narrow" else i for i in inputs]), attrs)
 
 
 # ---- how elementwise records are declared -----------------------------------------------------------------------------
@@ -275,6 +305,7 @@ def _typed(name: str, kinds: tuple[str, ...], result: DType | None, choices: Ite
         if attrs and (set(attrs) != {"kind"} or attrs["kind"] not in choices):
             raise TypeError(f"{name} takes {'kind: ' + ', '.join(choices) if choices else 'no attribute'}, not {attrs}")
         first = inputs[0].dtype
+        dtypes.computes(name, *[i.dtype for i in inputs])
         if first.kind not in kinds:
             raise DTypeError(f"{name} of {first}", fix=f"cast first: ng.cast(x, 'float32'); {name} takes {', '.join(kinds)}")
         if len(inputs) == 1:
@@ -414,6 +445,7 @@ compare: OpDef = elementwise(
     arity=2,
     kinds=ALL,
     result=dtypes.bool_,
+    prepare=comparable,
     choices=_COMPARE,
     samples=lambda s: [x for kind in _COMPARE for x in s.binary(lambda a, b, k=kind: compare(a, b, kind=k), -2, 2)],
 )
@@ -508,7 +540,7 @@ where: OpDef = op(
         where(s.bools(s.I, s.J), s.x(s.J), s.x()),
         where(s.bools(s.J), s.x(s.I, s.J), s.x(s.J, s.I)),
     ],
-    kinds=ALL,
+    kinds=MOVED,
     onnx="Where",
 )
 

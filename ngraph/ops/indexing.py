@@ -14,11 +14,11 @@ import numpy as np
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
-from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.dtypes import DType, computes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
-from ngraph.ops.elementwise import ALL, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
+from ngraph.ops.elementwise import ALL, MOVED, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
 from ngraph.ops.rearrange import axes_with_order, broadcast, find_axis, iota
 
 MODES = ("clip", "fill", "wrap")
@@ -114,7 +114,7 @@ gather: OpDef = op(
         take(s.special(s.N), s.ints(s.I, low=0, high=4, dtype=dtypes.int64), s.N),
         gather.build(s.x(s.I, s.K, s.J), s.ints(s.N, low=0, high=4), s.ints(s.K, s.N, low=-2, high=3), axes=(s.J, s.I), mode="wrap"),
     ],
-    kinds=ALL,
+    kinds=MOVED,
     onnx="Gather",
 )
 
@@ -123,6 +123,8 @@ def _scatter_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], combine
     x, *indices, u = inputs
     if combine not in COMBINE:
         raise ValueError(f"scatter combine {combine!r} is none of {', '.join(COMBINE)}")
+    if combine != "set":
+        computes(f"scatter {combine}", x.dtype)
     if x.dtype is not u.dtype or (x.dtype.kind == "bool" and combine in ("add", "multiply")):
         raise DTypeError(f"scatter {combine} of {u.dtype} into {x.dtype}", fix="cast to one dtype; bool is set, or combined by max and min")
     places, rest = _check("scatter", indices, axes, mode, x)
@@ -179,7 +181,7 @@ def _scatter_samples(s: Any) -> list[Op]:
         return scatter.build(x, i, u, axes=(axis,), combine=combine, mode=mode)
 
     made = []
-    for how in ("set", "min", "max") if s.dtype.kind == "bool" else COMBINE:
+    for how in ("set",) if s.kind == "narrow" else ("set", "min", "max") if s.kind == "bool" else COMBINE:
         spread = s.given([3, -1, 0, 7, 1], s.N, dtype=dtypes.int32) if how == "set" else s.ints(s.N, low=-2, high=5)
         made += [
             one(s.x(s.I, s.J), spread, s.x(s.N, s.I), s.J, how),
@@ -203,7 +205,7 @@ scatter: OpDef = op(
     reference=_scatter_reference,
     grad=_scatter_gradient,
     samples=_scatter_samples,
-    kinds=ALL,
+    kinds=MOVED,
     ulp=16,
     smooth=False,
     onnx="ScatterND",

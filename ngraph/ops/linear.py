@@ -11,7 +11,7 @@ from ngraph.config import config
 from ngraph.errors import AxisError, DTypeError, user_line
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
-from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.dtypes import DType, computes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, without
@@ -26,6 +26,7 @@ def accumulator(dtype: DType) -> DType:
 
 def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], accumulate: DType) -> TensorType:
     x, y = inputs
+    computes("contract", x.dtype, y.dtype)
     if x.dtype is not y.dtype or x.dtype.kind == "bool":
         raise DTypeError(f"contract of {x.dtype} and {y.dtype}", fix="cast to one numeric dtype")
     merged = union(x.axes, y.axes)

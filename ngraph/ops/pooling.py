@@ -9,6 +9,7 @@ import numpy as np
 
 from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axes, Axis, Family, show_axes
+from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
@@ -23,6 +24,7 @@ Window = tuple[Any, Any, Any, int, int, int]  # in, window, out axis; stride, di
 
 def _type(inputs: tuple[TensorType, ...], windows: tuple[Window, ...], **attrs: Any) -> TensorType:
     (x,) = inputs
+    computes("pooling", x.dtype)
     outs = {w[0]: w[2] for w in windows}
     axes = [outs.get(a, a) for a in x.axes]
     if len(outs) != len(windows) or any(a not in x.axes for a in outs) or len(set(axes)) != len(axes):

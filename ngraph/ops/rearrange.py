@@ -15,12 +15,12 @@ import numpy as np
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis, Family, joined_axis, merge, show_axes
-from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.dtypes import as_dtype, computes
 from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, without
-from ngraph.ops.elementwise import ALL, as_op, as_ops, common, constant_record, filled, less_equal, logical_and, maximum, minimum, where
+from ngraph.ops.elementwise import MOVED, as_op, as_ops, common, constant_record, filled, less_equal, logical_and, maximum, minimum, where
 
 # ---- expressions ------------------------------------------------------------------------------------------------------
 
@@ -90,6 +90,7 @@ def iota(axis: Axis, dtype: Any = dtypes.int32) -> Op:
     d = as_dtype(dtype)
     if d.kind == "bool":
         raise DTypeError("iota of bool", fix="take an integer dtype and compare it")
+    computes("iota", d)
     return iota_record.build(axis=axis, dtype=d)
 
 
@@ -120,7 +121,7 @@ broadcast_record: OpDef = op(
         broadcast(s.x(s.I), (s.I, s.Z)),
         broadcast(s.special(s.K), (s.N, s.K)),
     ],
-    kinds=ALL,
+    kinds=MOVED,
     onnx="Expand",
     torch="aten.expand",
 )
@@ -191,7 +192,7 @@ rename_record: OpDef = op(
         rename_record.build(s.x(s.Z, s.J), to=((s.Z, s.axis(0, name="R")),)),
         rename_record.build(s.special(s.K), to=((s.K, s.axis(2, name="R")),)),
     ],
-    kinds=ALL,
+    kinds=MOVED,
 )
 
 
@@ -491,7 +492,7 @@ reindex: OpDef = op(
     prepare=_reindex_prepare,
     grad=_reindex_gradient,
     samples=lambda s: _reindex_samples(s),
-    kinds=ALL,
+    kinds=MOVED,
 )
 
 
@@ -905,7 +906,7 @@ concat: OpDef = op(
         stack([s.x(s.I, s.K), s.x(s.K, s.I)], s.axis(2, name="S"), 1),
         stack([s.x(), s.x(), s.x()], s.axis(3, name="S")),
     ],
-    kinds=ALL,
+    kinds=MOVED,
     onnx="Concat",
     torch="aten.cat",
 )

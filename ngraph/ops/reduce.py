@@ -13,6 +13,7 @@ import numpy as np
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, show_axes
+from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
@@ -24,6 +25,7 @@ KINDS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.mi
 
 def _type(inputs: tuple[TensorType, ...], kind: str, axes: tuple[Any, ...]) -> TensorType:
     (x,) = inputs
+    computes(f"reduce {kind}", x.dtype)
     if x.dtype.kind == "bool" and kind in ("add", "multiply"):
         raise DTypeError(f"reduce {kind} of bool", fix="cast to an integer first: ng.cast(x, 'int32')")
     missing = [a for a in axes if a not in x.axes]

@@ -9,6 +9,7 @@ import numpy as np
 from ngraph.errors import AxisError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis, merge
+from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
@@ -22,6 +23,7 @@ from ngraph.ops.state import parts, together
 
 def _top_k_type(inputs: tuple[TensorType, ...], axis: Any, out: Any, largest: bool) -> tuple[TensorType, TensorType]:
     (x,) = inputs
+    computes("top_k", x.dtype)
     axes = axes_like(x.axes, [out if a == axis else a for a in x.axes])
     merge(axes)
     return TensorType(axes, x.dtype), TensorType(axes, dtypes.int32)

@@ -14,6 +14,7 @@ import numpy as np
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis, make_axis
+from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Run
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
@@ -36,6 +37,7 @@ def _has(name: str, x: TensorType, axes: Sequence[Any]) -> None:
 def _argreduce_type(inputs: tuple[TensorType, ...], kind: str, axes: tuple[Any, ...]) -> TensorType:
     (x,) = inputs
     _has(f"argreduce {kind}", x, axes)
+    computes(f"argreduce {kind}", x.dtype)
     return TensorType(axes_like(x.axes, [a for a in x.axes if a not in axes]), dtypes.int32)
 
 
@@ -110,6 +112,7 @@ def _identity(kind: str, dtype: Any) -> Any:
 def _cumulate_type(inputs: tuple[TensorType, ...], kind: str, axis: Any, exclusive: bool, reverse: bool) -> TensorType:
     (x,) = inputs
     _has(f"cumulate {kind}", x, (axis,))
+    computes(f"cumulate {kind}", x.dtype)
     if x.dtype.kind == "bool" and kind in ("add", "multiply"):
         raise DTypeError(f"cumulate {kind} of bool", fix="cast to an integer first: ng.cast(x, 'int32')")
     return x
@@ -199,6 +202,7 @@ def cumsum(x: Any, axis: Any, exclusive: bool = False, reverse: bool = False) ->
 def _sort_type(inputs: tuple[TensorType, ...], axis: Any, descending: bool) -> Any:
     key = inputs[0]
     _has("sort", key, (axis,))
+    computes("sort", key.dtype)
     for v in inputs[1:]:
         if set(v.axes) != set(key.axes):
             raise AxisError(f"sort: a value has the axes {list(v.axes)}, its key {list(key.axes)}", fix="broadcast both to the same axes")

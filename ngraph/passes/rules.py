@@ -43,7 +43,7 @@ def is_float(x: Built) -> bool:
 
 
 def not_float(x: Built) -> bool:
-    return not x.dtype.is_float
+    return x.dtype.python is not float
 
 
 def negated(c: Built) -> Any:
@@ -59,7 +59,11 @@ _EXPONENTS = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11}
 def holds_all(wide: DType, narrow: DType) -> bool:
     """Whether every value of `narrow` is one of `wide`."""
     if wide is narrow or narrow.kind == "bool":
-        return True
+        return wide.name != "float8_e8m0fnu" or wide is narrow
+    if narrow.form is not None and narrow.form.exponent and wide.bits >= 32:
+        return wide.is_float
+    if wide.kind == "narrow" or narrow.kind == "narrow":
+        return False
     if wide.kind == "bool" or (narrow.is_float and not wide.is_float):
         return False
     if wide.is_float:

@@ -212,8 +212,10 @@ class _Printer:
                 self.array_names[ref], self.arrays[name] = name, a
             return f"array({json.dumps(name)})"
         with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one, so is written as bytes
-            items = a.astype(np.float64).ravel().tolist() if ref.dtype.is_float else a.ravel().tolist()
-            exact = not ref.dtype.is_float or np.array(items, np.float64).astype(a.dtype).tobytes() == a.tobytes()
+            floats = ref.dtype.python is float
+            items = a.astype(np.float64).ravel().tolist() if floats else a.ravel().tolist()
+            kept = ref.dtype.kind == "narrow" or floats
+            exact = not kept or np.array(items, np.float64).astype(a.dtype).tobytes() == a.tobytes()
         if not exact:
             return f"array({ref.dtype.name}, {list(a.shape)}, {json.dumps(a.tobytes().hex())})"
         shown = ", ".join([_float(x) if type(x) is float else str(x).lower() for x in items])
@@ -657,10 +659,10 @@ class _Parser:
             else:
                 self.expect("[")
                 items = self.listed(self.element)
-                if not dtype.is_float and any(type(x) is not (bool if dtype.kind == "bool" else int) for x in items):
+                if dtype.python is not float and any(type(x) is not dtype.python for x in items):
                     raise ValueError(f"these are no elements of {dtype}")
                 with np.errstate(all="ignore"):
-                    flat = np.array(items, np.float64).astype(dtype.np) if dtype.is_float else np.array(items, dtype.np)
+                    flat = np.array(items, np.float64).astype(dtype.np) if dtype.python is float else np.array(items, dtype.np)
             if math.prod(shape) != flat.size or flat.nbytes > SMALL or min(shape, default=0) < 0:
                 raise ValueError(f"{flat.size} elements do not make a {dtype}{shape} of at most {SMALL} bytes")
             return ArrayRef(flat.reshape(shape))

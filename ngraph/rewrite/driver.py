@@ -116,7 +116,7 @@ class Builder:
     def constant(self, n: Any, dtype: DType | None) -> Built:
         if isinstance(n, Term) or dtype is None:
             raise TypeError(f"{n!r} stands on the right side of a rule, which takes values and numbers")
-        held = bool(n) if dtype.kind == "bool" else float(n) if dtype.is_float else int(n)
+        held = dtype.python(n)
         value = Value(TensorType((), dtype))
         self._add(Step((value,), "constant", (), {"value": held, "axes": (), "dtype": dtype}, self.origin))
         return Built(value, self)

@@ -184,7 +184,7 @@ def same_number(a: Any, b: Any, dtype: DType) -> bool:
     """Whether two numbers are one value of this dtype, zeros by sign, NaN equal to NaN."""
     if dtype.is_integer:
         return bool(a == int(a) and b == int(b) and wrapped(int(a), dtype) == wrapped(int(b), dtype))
-    if not dtype.is_float:
+    if dtype.python is not float:
         return bool(a == b)
     if a != a or b != b:
         return bool(a != a and b != b)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -11,19 +12,29 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as serialized
 
 from ngraph.errors import ParseError, StateError
-from ngraph.op_graph.dtypes import REGISTRY
+from ngraph.op_graph.dtypes import NARROW as NARROW_NAMES
+from ngraph.op_graph.dtypes import REGISTRY, as_dtype
 from ngraph.op_graph.files import write_whole
 from ngraph.op_graph.op import Op
 from ngraph.runtime.state import State, shape_of
 
-NAMES = {"BOOL": "bool", "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"} | {
-    f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)
-}
+NARROW = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu"}
+NAMES = (
+    {"BOOL": "bool", "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+    | {f"{kind}{bits}": f"{name}{bits}" for kind, name in (("I", "int"), ("U", "uint")) for bits in (8, 16, 32, 64)}
+    | NARROW
+)
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Arrays by name as one safetensors file."""
-    write_whole(path, serialized({name: np.ascontiguousarray(a).reshape(a.shape) for name, a in arrays.items()}, metadata={"format": "np"}))
+    """Arrays by name as one safetensors file. Narrow dtypes that the format has not are written as bytes, which its metadata explain."""
+    metadata, ready = {"format": "np"}, {}
+    for name, a in arrays.items():
+        kind = as_dtype(a.dtype)
+        if kind.kind == "narrow" and kind.name not in NARROW.values():
+            metadata[f"dtype of {name}"], a = kind.name, a.view(np.uint8)
+        ready[name] = np.ascontiguousarray(a).reshape(a.shape)
+    write_whole(path, serialized(ready, metadata=metadata))
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -34,11 +45,15 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         entries: Any = deserialize(data)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ParseError(f"{os.fspath(path)} is no safetensors file: {error}") from None
+    said = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
     arrays = {}
     for name, entry in entries:
         if entry["dtype"] not in NAMES:
             raise ParseError(f"{os.fspath(path)}: {name} is {entry['dtype']}, which is no element type of ngraph")
-        arrays[name] = np.frombuffer(entry["data"], REGISTRY[NAMES[entry["dtype"]]].np).reshape(entry["shape"])
+        kind = NAMES[entry["dtype"]]
+        if f"dtype of {name}" in said and entry["dtype"] == "U8" and said[f"dtype of {name}"] in NARROW_NAMES:
+            kind = said[f"dtype of {name}"]
+        arrays[name] = np.frombuffer(entry["data"], REGISTRY[kind].np).reshape(entry["shape"])
     return arrays
 
 

@@ -53,7 +53,7 @@ class Steps:
         return results[0] if len(results) == 1 else results
 
     def number(self, n: Any, dtype: DType = dtypes.float32, axes: Iterable[str] = ()) -> Value:
-        held = bool(n) if dtype.kind == "bool" else float(n) if dtype.is_float else int(n)
+        held = dtype.python(n)
         v: Value = self("constant", value=held, axes=tuple(map(AxisId, axes)), dtype=dtype)
         return v
 
@@ -172,7 +172,7 @@ class Instance:
         return {"dtype": dtype}
 
     def attrs_bitcast(self, inputs: Any, dtype: DType) -> dict[str, Any]:
-        alike = [d for d in dtypes.REGISTRY.values() if d.bits == inputs[0].dtype.bits and d.kind != "bool"]
+        alike = [d for d in dtypes.REGISTRY.values() if d.bits == inputs[0].dtype.bits and d.kind not in ("bool", "narrow")]
         return {"dtype": self.pick(alike)}
 
     def attrs_broadcast(self, inputs: Any, dtype: DType) -> dict[str, Any]:
@@ -227,7 +227,7 @@ class Instance:
 
 
 def _held(n: Any, dtype: DType) -> Any:
-    return bool(n) if dtype.kind == "bool" else float(n) if dtype.is_float else int(n)
+    return dtype.python(n)
 
 
 def instances(rule: Rule, tries: int = 300, seed: int = 0) -> Iterator[Program]:

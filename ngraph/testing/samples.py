@@ -52,14 +52,15 @@ class Source:
         """Distinct values between low and high, in no order; integers reach eight times as far."""
         count = math.prod(len(a) for a in axes)
         values: np.ndarray
-        if self.kind == "float":
+        if self.dtype.python is float:
             steps = self._draw.permutation(count) + self._draw.uniform(0.25, 0.75, count)
             values = (low + (high - low) * steps / max(count, 1)).astype(np.float32)
         elif self.kind == "bool":
             values = self._draw.integers(0, 2, count)
         else:
-            least = max(math.ceil(low * 8), 0 if self.kind == "uint" else -100)
-            span = self._draw.permutation(np.arange(least, max(math.floor(high * 8), least + 1) + 1))
+            least = max(math.ceil(low * 8), int(self.dtype.lowest), -100)
+            most = min(max(math.floor(high * 8), least + 1), int(self.dtype.highest))
+            span = self._draw.permutation(np.arange(least, most + 1))
             values = np.resize(span, count)
         made = self.given(values, *axes)
         self.smooth.append(made)
@@ -68,14 +69,14 @@ class Source:
     def special(self, *axes: Axis) -> Op:
         """Ties, signed zeros, NaN and infinities of floats; the extremes of integers."""
         lowest, highest = self.dtype.lowest, self.dtype.highest
-        if self.kind == "float":
+        if self.dtype.python is float:
             values: list[Any] = [1.0, -0.0, 0.0, 1.0, -np.inf, -1.0, np.inf, 0.5, np.nan, 2.5, -1.0, 1e-30, -3e4]
         else:
             values = [True, False, False, True] if self.kind == "bool" else [1, 0, highest, 1, lowest, 2, highest - 1, lowest + 1, 3]
         count = math.prod(len(a) for a in axes)
         start = int(self._draw.integers(len(values)))
         with np.errstate(all="ignore"):
-            made = self.given(np.resize(np.array(values[start:] + values[:start], dtype=self.dtype.np), count), *axes)
+            made = self.given(np.resize(np.array(values[start:] + values[:start]).astype(self.dtype.np), count), *axes)
         self.rough.append(made)
         return made
 

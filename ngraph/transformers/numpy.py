@@ -14,13 +14,13 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from ngraph import numpy_functions
 from ngraph.errors import show_line
 from ngraph.numpy_ops import SEVERAL, Call, Lines, Name, Translation, Var, bytes_of, function, translate, used
 from ngraph.op_graph import expr
+from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
 from ngraph.passes.orders import orders
@@ -28,8 +28,9 @@ from ngraph.program.program import Program
 from ngraph.runtime.computation import Executable, inside
 from ngraph.transformers.base import Transformer
 
+EXTRA = {d.name: d.np.type for d in DTYPES.values() if d.np is not None and d.np.isbuiltin != 1}  # types that are not NumPy's own
 FUNCTIONS = {name: f for name, f in vars(numpy_functions).items() if inspect.isfunction(f)}
-RESERVED = {*keyword.kwlist, *dir(builtins), *FUNCTIONS, "np", "bfloat16", "ERF", "COLUMNS"}
+RESERVED = {*keyword.kwlist, *dir(builtins), *FUNCTIONS, "np", *EXTRA, "ERF", "COLUMNS"}
 POSTFIX = ("[]", ".T()", ".transpose", "scalar", "np.broadcast_to")  # printed where they are used, if that is one place
 VIEWS = (".reshape", ".view", "strided", "[]", ".T()", ".transpose", "np.broadcast_to")  # what they read lives on
 FREED = 1 << 20  # bytes: a variable of this size is deleted once it is dead
@@ -61,7 +62,7 @@ class Printed:
         self.counts: dict[str, int] = {}
         self.helpers: dict[str, None] = {}
         self.hosts: dict[str, str] = {}
-        self.bfloat16 = False
+        self.extra: dict[str, None] = {}
         self.in_place = False
         self.out: list[str] = []
         self.said = ""
@@ -119,8 +120,8 @@ class Printed:
         return repr(a)
 
     def dtype(self, d: DType) -> str:
-        if d.name == "bfloat16":
-            self.bfloat16 = True
+        if d.name in EXTRA:
+            self.extra[d.name] = None
             return d.name
         return "np.bool_" if d.kind == "bool" else f"np.{d.name}"
 
@@ -199,7 +200,7 @@ class Printed:
 
     def compiled(self) -> Any:
         """The function, compiled."""
-        space: dict[str, Any] = {"np": np, "bfloat16": ml_dtypes.bfloat16, "__name__": "ngraph.printed"}
+        space: dict[str, Any] = {"np": np, **EXTRA, "__name__": "ngraph.printed"}
         space.update((name, FUNCTIONS[name]) for name in self.helpers)
         space.update((self.names[v], v.array) for v in self.constants)
         space.update((name, function(f"host:{kind}")) for kind, name in self.hosts.items())
@@ -211,8 +212,9 @@ class Printed:
         small = [v for v in self.constants if v.array is not None and v.array.nbytes <= 64]
         large = [v for v in self.constants if v not in small]
         parts = [f'"""{self.name}, as NumPy: {self.signature()}"""', "import numpy as np"]
-        if self.bfloat16 or any(v.dtype.name == "bfloat16" for v in (*small, *self.made.lines.params)):
-            parts[-1] = "import ml_dtypes\nimport numpy as np\n\nbfloat16 = ml_dtypes.bfloat16"
+        extra = dict.fromkeys([*self.extra, *[v.dtype.name for v in (*small, *self.made.lines.params) if v.dtype.name in EXTRA]])
+        if extra:
+            parts[-1] = "import ml_dtypes\nimport numpy as np\n\n" + "\n".join(f"{name} = ml_dtypes.{name}" for name in extra)
         helpers = library(self.helpers)
         if helpers:
             parts.insert(1, "from __future__ import annotations")
@@ -228,7 +230,7 @@ class Printed:
     def inline(self, v: Var) -> str:
         """A small constant."""
         assert v.array is not None
-        items = v.array.astype(np.float64) if v.dtype.name == "bfloat16" else v.array
+        items = v.array.astype(np.float64 if v.dtype.python is float else np.int32) if v.dtype.name in EXTRA else v.array
         written = np.array2string(items, separator=", ", threshold=100, floatmode="unique").replace("\n", "")
         written = re.sub(r"\b(nan|inf)\b", r"np.\1", written)
         made = f"np.array({written}, dtype={self.dtype(v.dtype)})"

@@ -6,10 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ngraph.errors import DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import REGISTRY, as_dtype, promote, weak
 
-ALL = [d for d in REGISTRY.values() if d.np is not None]
+ALL = [d for d in REGISTRY.values() if d.np is not None and d.kind != "narrow"]
 NAMES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32", "float64"]
 
 # where two meet (spec section 4), rows and columns in the order of NAMES; short names
@@ -42,6 +43,24 @@ def test_the_table(pair):
 
 def test_what_is_registered_is_what_the_specification_lists():
     assert [d.name for d in ALL] == NAMES
+    assert [d.name for d in REGISTRY.values() if d.kind == "narrow"] == list(dtypes.NARROW) and len(dtypes.NARROW) == 12
+
+
+def test_narrow_ones_meet_nothing_but_themselves_and_python_numbers():
+    for name in dtypes.NARROW:
+        d = REGISTRY[name]
+        assert promote(d, d) is d and all(weak(kind, d) is d for kind in (bool, int, float))
+        for other in ("float32", "int8", "bool", "float8_e4m3fn" if name != "float8_e4m3fn" else "int4"):
+            with pytest.raises(DTypeError, match="cast first"):
+                promote(d, REGISTRY[other])
+
+
+def test_the_limits_of_narrow_ones_are_those_of_ml_dtypes():
+    for name, form in dtypes.NARROW.items():
+        d = REGISTRY[name]
+        limits = ml_dtypes.finfo(d.np) if name.startswith("float") else ml_dtypes.iinfo(d.np)
+        assert (d.lowest, d.highest) == (limits.min, limits.max) and limits.bits == form.width
+        assert float(np.array([form.top], np.uint8).view(d.np)[0]) == d.highest or d.python is int
 
 
 def test_the_order_of_two_does_not_matter_and_meeting_oneself_changes_nothing():
