@@ -538,6 +538,22 @@ def test_guards_of_open_lengths_are_known_in_every_block(cpu):
         np.testing.assert_allclose(total, state.sum(), rtol=1e-3, atol=1e-4)
 
 
+def test_what_is_computed_of_state_alone_may_be_as_long_as_an_argument(cpu):
+    """It is kept from call to call, in memory of its own for each length."""
+    a, c, n = *axes(A=5, C=3), ng.make_axis(name="N")
+    w = ng.variable([a], initial_value=np.arange(5.0))
+    v, x = ng.variable([a, c], initial_value=np.arange(15.0).reshape(5, 3)), ng.placeholder([n])
+    wide = ng.dot(ng.broadcast(w, [a, n]), v)
+    _, each = ng.scan(lambda carry, u: (carry + u, carry), wide, w, a)
+    f, more = cpu.computation([x + 1, each], x), cpu.computation(ng.assign(w, w + 1))
+    for step, size in enumerate((2, 129, 17, 129, 0, 1)):
+        now = np.arange(5.0) + step
+        row = now @ np.arange(15.0).reshape(5, 3)
+        expected = row + (np.cumsum(now) - now)[:, None, None] + np.zeros((1, size, 1))
+        np.testing.assert_array_equal(f(np.ones(size))[1], expected)
+        more()
+
+
 def test_blocks_that_do_not_divide_beside_an_open_length(cpu):
     """Whole and last blocks are written apart: what both need of the open length is computed before either."""
     b, c, a, q = ng.make_axis(name="B"), *axes(C=17, A=3, Q=2)

@@ -69,11 +69,11 @@ class Bound:
 
     def __init__(self, code: Code, lengths: Mapping[AxisId, int]):
         self.code, self.plan, self.lengths = code, code.plan, dict(lengths)
-        self.arena = self.plan.arena
+        self.arena, self.lasting = self.plan.arena, self.plan.kept  # bytes
         self.offsets: dict[Buffer, int] = {}
         self.sizes: dict[Buffer, int | None] = {b: self._size(b) for b in self._buffers()}
         self.constants = {b: np.require(b.value.array, requirements=("C", "A")) for b in self.plan.buffers if b.value is not None}
-        self.kept, self.kept_at = aligned(max(self.plan.kept, 1))
+        self.kept, self.kept_at = aligned(max(self.lasting, 1))
         self.version = -1
         self.preparing = threading.Lock()
         self.free: list[Frame] = []
@@ -110,6 +110,9 @@ class Bound:
         if b.offset is None and b.home in ("arena", "run", "temp"):
             self.offsets[b] = self.arena
             self.arena += -(-size // ALIGN) * ALIGN
+        elif b.offset is None and b.home == "once":
+            self.offsets[b] = self.lasting = -(-self.lasting // ALIGN) * ALIGN
+            self.lasting += size
         elif b.offset is not None:
             self.offsets[b] = b.offset
         return size
@@ -236,7 +239,7 @@ class Inner(NamedTuple):
                     raise LookupError(f"the body of a {step.op} has values of unknown size")
                 at = -(-at // ALIGN) * ALIGN
                 found[name] = made, at
-                at += made.apart + made.plan.kept
+                at += made.apart + made.lasting
         spare: dict[int, int] = {}
         trips = length(step.attrs["axis"]) if step.op == "scan" else 0
         for k in range(step.attrs.get("carries", 0)):
