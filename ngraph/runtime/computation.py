@@ -457,6 +457,8 @@ class Computation(Alone, partial[Any]):
             try:
                 lock.start_writing(held)
                 try:
+                    if state.borrowed:
+                        state.own(written)
                     states = lent()
                     try:
                         if held:

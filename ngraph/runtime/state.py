@@ -21,6 +21,7 @@ from ngraph.program.lower import unique
 from ngraph.runtime.arguments import converted
 from ngraph.runtime.lock import ReadersWriter
 
+BORROWED = 1 << 20  # bytes from which on an initial value is not copied before somebody writes the variable
 _STATES: weakref.WeakSet[State] = weakref.WeakSet()
 
 
@@ -34,7 +35,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Device:
-    """Where arrays live. This one is the host: a device of its own kind overrides all three."""
+    """Where arrays live. This one is the host: a device of its own kind overrides all of it."""
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Memory for an array, zeros in it."""
@@ -43,6 +44,10 @@ class Device:
     def put(self, array: np.ndarray) -> Any:
         """A host array, copied onto the device."""
         return np.array(array, order="C")
+
+    def borrow(self, array: np.ndarray, given: Any) -> Any:
+        """A host array for reading alone, as it is where it can be; nobody can write to it then, nor to `given`, that it is made of."""
+        return array if type(self).put is Device.put and array.nbytes >= BORROWED and lasting(array, given) else self.put(array)
 
     def get(self, buffer: Any) -> np.ndarray:
         """What lies on the device, copied to the host."""
@@ -64,6 +69,7 @@ class State(Alone):
 
     version  raised by each write         torn   variables whose update was cut off         closed   no more to be had
     moved    raised where a variable gets another array
+    borrowed variables that have the caller's own array still
     stamps   the version in which Python last wrote a variable      quick   what generated code writes by itself, and how often it did
     """
 
@@ -73,6 +79,7 @@ class State(Alone):
         self.names: dict[str, Op] = {}  # in the order in which computations brought them
         self.lock = ReadersWriter()
         self.writes, self.moves = ctypes.c_int64(0), ctypes.c_int64(0)  # words, for generated code counts and reads them too
+        self.borrowed: set[Op] = set()
         self.stamps: dict[Op, int] = {}
         self.quick: list[tuple[frozenset[Op], ctypes.c_int64]] = []
         self.torn: set[Op] = set()
@@ -133,7 +140,18 @@ class State(Alone):
                 raise StateError("this transformer is closed", fix="make a new one")
             for v in variables:
                 if v not in self.arrays:
-                    self.arrays[v] = self.device.put(initial(v))
+                    value = initial(v)
+                    self.arrays[v] = made = self.device.borrow(value, v.attrs.get("initial_value"))
+                    if made is value:
+                        self.borrowed.add(v)
+
+    def own(self, variables: Iterable[Op]) -> None:
+        """Gives variables that are about to be written arrays of their own."""
+        with self.making:
+            for v in self.borrowed.intersection(variables):
+                self.arrays[v] = self.device.put(self.arrays[v])
+                self.borrowed.discard(v)
+                self.moves.value += 1
 
     def get(self, variable: Op) -> np.ndarray:
         """A copy of a variable's value."""
@@ -154,6 +172,7 @@ class State(Alone):
             self.wrote(buffers)
             self.moves.value += 1
             self.arrays.update(buffers)
+            self.borrowed.difference_update(buffers)
             self.torn.difference_update(buffers)
 
     def close(self) -> None:
@@ -162,11 +181,28 @@ class State(Alone):
             self.closed = True
             self.moves.value += 1
             self.arrays.clear()
+            self.borrowed.clear()
 
     def _check(self, variable: Any) -> None:
         if not isinstance(variable, Op) or not variable.is_variable:
             raise StateError(f"{getattr(variable, 'label', repr(variable))} is no variable, so has no state")
         self.add(variable.hint or variable.opdef.name, variable)
+
+
+def lasting(array: np.ndarray, given: Any) -> bool:
+    """Makes an array, and what it is a view of, read-only. False where it is not dense, or others may write its memory.
+
+    given   what the caller has, an array perhaps, of which it was made
+    """
+    chain = [array]
+    while isinstance(chain[-1].base, np.ndarray):
+        chain.append(chain[-1].base)
+    if not (array.flags.c_contiguous and array.flags.aligned and chain[-1].flags.owndata):
+        return False
+    for a in (*chain, given):
+        if isinstance(a, np.ndarray):
+            a.flags.writeable = False
+    return True
 
 
 def shape_of(variable: Op) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Copies of weights in another layout: made when weights were written, and not again before that."""
+"""Copies of weights: in another layout when they were written, and not again before that; their own when they are to be written."""
 
 import numpy as np
 import pytest
@@ -47,3 +47,46 @@ def test_weights_are_packed_again_only_when_they_were_written(cpu):
     assert len(set(packed[:5])) == 1 == len(set(packed[5:])) and packed[0] != packed[5]
     cpu.set(w, first)
     np.testing.assert_allclose(reads(values), np.tanh(values @ np.sin(np.cos(first))), rtol=1e-4, atol=1e-5)
+
+
+def test_large_initial_values_are_copied_when_they_are_to_be_written(cpu):
+    a, b = axes(A=600, B=500)
+    rng = np.random.default_rng(0)
+    given = rng.standard_normal(600 * 500).astype("f")
+    value, first = given.reshape(600, 500), given.copy().reshape(600, 500)
+    w, x = ng.variable([a, b], initial_value=value), ng.placeholder([a])
+    reads, writes = cpu.computation(ng.dot(x, w), x), cpu.computation(ng.assign(w, w * 2))
+    one = np.ones(600, "f")
+    np.testing.assert_allclose(reads(one), first.sum(0), rtol=1e-3, atol=1e-3)
+    assert np.shares_memory(cpu.state.arrays[w], given)
+    for mine in (given, value):
+        with pytest.raises(ValueError, match="read-only"):
+            mine[0] = 1
+    assert cpu.get(w).flags.writeable and not np.shares_memory(cpu.get(w), given)
+    for k in range(1, 4):
+        writes()
+        np.testing.assert_array_equal(cpu.get(w), first * 2**k)
+        np.testing.assert_allclose(reads(one), first.sum(0) * 2**k, rtol=1e-3, atol=1e-2)
+    np.testing.assert_array_equal(value, first)
+    with ngt.make_transformer_factory("cpu")() as other:  # starts from the same value
+        np.testing.assert_array_equal(other.get(w), first)
+        other.set(w, first + 1)
+        other.computation(ng.assign(w, w * 2))()
+        np.testing.assert_array_equal(other.get(w), (first + 1) * 2)
+    np.testing.assert_array_equal(value, first)
+
+
+def test_initial_values_whose_memory_others_may_write_are_copied(cpu):
+    (a,) = axes(A=1 << 19)
+    memory = bytearray(4 << 19)
+    strided = np.arange(1 << 20, dtype="f")
+    small = np.zeros(3, "f")
+    (b,) = axes(B=3)
+    views = [np.frombuffer(memory, "f"), strided[::2]]
+    variables = [ng.variable([a], initial_value=v) for v in views] + [ng.variable([b], initial_value=small)]
+    results = cpu.computation([ng.sum(v, out_axes=()) for v in variables])
+    before = results()
+    memory[:] = bytes([63]) * len(memory)
+    strided += 1
+    small += 1
+    assert results() == before
