@@ -89,9 +89,10 @@ def equal(n: Any, a: Value, b: Value) -> Value:
 
 def truncated(x: Op, y: Op) -> Op:
     """The whole part of x / y for integers."""
-    if not x.dtype.kind == "int":
-        return e.divide(x, y)
-    q = e.divide(x, y)  # the floor; one too low where the signs differ and something is left
+    q = e.divide.build(x, y)
+    if x.dtype.kind == "uint":
+        return q
+    # the floor is one too low where the signs differ and something is left
     low = e.logical_and(e.not_equal(q * y, x), e.not_equal(e.less(x, 0), e.less(y, 0)))
     return q + e.cast(low, x.dtype)
 
@@ -243,9 +244,11 @@ def _shrink(n: Any, x: Op) -> Op:
 
 
 def _is_infinite(n: Any, x: Op) -> Op:
-    up, down = e.equal(x, np.inf), e.equal(x, -np.inf)
-    both = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
-    return {(1, 1): e.logical_or(up, down), (1, 0): up, (0, 1): down}.get(both) or e.not_equal(x, x) & e.equal(x, x)
+    found = e.filled(False, x.axes, dtypes.bool_)
+    for name, value in (("detect_positive", np.inf), ("detect_negative", -np.inf)):
+        if n.attr(name, 1):
+            found = e.logical_or(found, e.equal(x, value))
+    return found
 
 
 @translates("Clip")

@@ -238,6 +238,11 @@ def standard_function(node: Node, inputs: Sequence[Value]) -> onnx.FunctionProto
     types = [b"" if v is None else type_proto(v).SerializeToString() for v in inputs]
     plain = onnx.NodeProto()
     plain.CopyFrom(node.proto)
+    for k in [k for k, a in enumerate(plain.attribute) if a.ref_attr_name][::-1]:
+        name = plain.attribute[k].name
+        del plain.attribute[k]
+        if node.attr(name) is not None:
+            plain.attribute.append(onnx.helper.make_attribute(name, node.attr(name)))
     body = found.get_context_dependent_function(plain.SerializeToString(), types)
     function = onnx.FunctionProto()
     function.ParseFromString(body)
@@ -250,6 +255,8 @@ def kept(node: Node, function: onnx.FunctionProto) -> onnx.FunctionProto:
 
 
 def type_proto(v: Value) -> onnx.TypeProto:
+    if isinstance(v, list):
+        return onnx.helper.make_sequence_type_proto(type_proto(v[0]) if v else onnx.helper.make_tensor_type_proto(1, None))
     shape = [n if isinstance(n, int) else None for n in v.shape]
     return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(v.np)), shape)
 
@@ -257,6 +264,11 @@ def type_proto(v: Value) -> onnx.TypeProto:
 def call_function(node: Node, function: onnx.FunctionProto, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """A function's body in place of the call, with its attributes bound."""
     bound: Attrs = {a.name: node.frame.library.attribute(a) for a in function.attribute_proto}
+    standard = schema(node.domain, node.op, node.version) if local_function(node) is None else None
+    if standard is not None:
+        bound.update(
+            {name: node.frame.library.attribute(a.default_value) for name, a in standard.attributes.items() if a.default_value.type}
+        )
     bound.update({a: node.attr(a) for a in node.given})
     opsets = {**node.frame.opsets, **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}}
     frame = Frame(node.frame.library, opsets, None, bound)

@@ -52,7 +52,7 @@ def max_pool(n: Any, x: Value) -> tuple[Tensor, ...]:
     within: list[Op] = []
     for w in ws[::-1]:
         within.insert(0, e.remainder(flat, w.size))
-        flat = e.divide(flat, w.size)
+        flat = e.divide.build(flat, size_op(w.size))
     order = list(range(len(ws)))
     if n.attr("storage_order", 0):
         order = order[::-1]

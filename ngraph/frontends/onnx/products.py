@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.sampling import between
+from ngraph.frontends.onnx.shapes import padded
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Known, Tensor, Value
-from ngraph.op_graph import dtypes
+from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.convolution import convolve
@@ -132,8 +133,8 @@ class Window(NamedTuple):
     size: int
     stride: int
     dilation: int
-    before: int
-    after: int
+    before: ExprLike
+    after: ExprLike
     count: ExprLike
 
 
@@ -149,14 +150,10 @@ def windows(n: Any, t: Tensor, kernel: Sequence[int]) -> list[Window]:
         reach = (kernel[j] - 1) * dilations[j] + 1
         before, after = pads[j], pads[j + k]
         if auto in ("SAME_UPPER", "SAME_LOWER"):
-            if strides[j] == 1:
-                missing = reach - 1
-            else:
-                length = g.number(size)
-                missing = max((-(-length // strides[j]) - 1) * strides[j] + reach - length, 0)
+            count = (size + (strides[j] - 1)) // strides[j]
+            missing = reach - 1 if strides[j] == 1 else expr.maximum((count - 1) * strides[j] + reach - size, 0)
             before = missing // 2 if auto == "SAME_UPPER" else missing - missing // 2
             after = missing - before
-            count = (size + (strides[j] - 1)) // strides[j]
         else:
             if auto == "VALID":
                 before = after = 0
@@ -227,8 +224,12 @@ def convolution(n: Any, x: Tensor, w: Value, accumulate: Any = None) -> Tensor:
     kernel = g.numbers(w.shape[2:])
     ws = windows(n, x, kernel)
     k = len(kernel)
+    for j, v in enumerate(ws):
+        if isinstance(v.before, Expr):  # a padding that depends on a length is put there first
+            x = padded(g, x, 2 + j, v.before, v.after)
+            ws[j] = v._replace(before=0)
     outs = outs_of(g, x, ws)
-    numbers = [(v.stride, v.dilation, 1, v.before) for v in ws]
+    numbers = [(v.stride, v.dilation, 1, g.number(v.before)) for v in ws]
     m = w.shape[0]
     if groups == 1:
         left, right = Tensor(x.op, [x.dims[0], None, *x.dims[1:]]), g.tensor(w)
@@ -255,13 +256,11 @@ def conv_transpose(n: Any, x: Value, w: Value, bias: Value = None) -> Tensor:
         size = t.shape[2 + j]
         whole = (size - 1) * strides[j] + (more[j] + (kernel[j] - 1) * dilations[j] + 1)
         before: ExprLike = pads[j]
-        count = whole - pads[j] - pads[j + k]
+        count: ExprLike = whole - pads[j] - pads[j + k]
         if shape is not None or auto in ("SAME_UPPER", "SAME_LOWER"):
             count = shape[j - k] if shape is not None else size * strides[j]
-            left = g.number(whole - count)
-            before = left - left // 2 if auto == "SAME_LOWER" else left // 2
-            if shape is not None and auto == "NOTSET" and left > 0:
-                before = left // 2
+            left = max(g.number(whole - count), 0)
+            before = left // 2 if auto == "SAME_UPPER" else left - left // 2
         outs.append(g.resized(t.dims[2 + j], count))
         numbers.append((1, -dilations[j], strides[j], -g.number(before)))
     left_ = grouped(g, t, groups, 1)

@@ -342,6 +342,9 @@ def joined(g: Any, ts: Sequence[Tensor], k: int) -> Tensor:
     if len({t.rank for t in ts}) > 1:
         raise GraphError(f"tensors of unlike ranks are joined: {', '.join(g.show(t) for t in ts)}")
     whole = [g.full(t, [k]) for t in ts]
+    for j in range(ts[0].rank):
+        if j != k and any(t.dims[j] is None for t in whole):  # then all have length 1 there
+            whole = [g.squeezed(t, j) if t.dims[j] is not None and g.same(t.shape[j], 1) else t for t in whole]
     met, dims = g.meet(whole, skip=k)
     others = [d for d in dims if d is not None]
     sizes = [t.shape for t in ts]
@@ -647,5 +650,6 @@ def depth_to_space(n: Any, x: Value) -> Tensor:
 def space_to_depth(n: Any, x: Value) -> Tensor:
     g, t, b = n.g, n.g.tensor(x), n.attr("blocksize")
     batch, c, h, w = t.shape
-    t = permuted(g.reshape(t, [batch, c, h // b, b, w // b, b]), (0, 3, 5, 1, 2, 4))
+    order = (0, 3, 5, 1, 2, 4) if n.attr("mode", "DCR") == "DCR" else (0, 1, 3, 5, 2, 4)
+    t = permuted(g.reshape(t, [batch, c, h // b, b, w // b, b]), order)
     return g.reshape(t, [batch, c * b * b, h // b, w // b])

@@ -203,9 +203,9 @@ def random(n: Any, like: Value = None) -> Tensor:
     axes = [g.fresh(s) for s in shape]
     wide = dtype if dtype.is_float and dtype.bits >= 32 else dtypes.float32
     if n.op.startswith("RandomNormal"):
-        made = normal(n.attr("mean", 0.0), n.attr("scale", 1.0), axes, dtype=wide, **seed_of(n))
+        made = normal(axes, n.attr("mean", 0.0), n.attr("scale", 1.0), dtype=wide, **seed_of(n))
     else:
-        made = uniform(n.attr("low", 0.0), n.attr("high", 1.0), axes, dtype=wide, **seed_of(n))
+        made = uniform(axes, n.attr("low", 0.0), n.attr("high", 1.0), dtype=wide, **seed_of(n))
     return g.made(e.cast(made, dtype), axes)
 
 
@@ -215,7 +215,7 @@ def multinomial(n: Any, x: Value) -> Tensor:
     g = n.g
     t = g.full(g.tensor(x))
     draws = g.fresh(n.attr("sample_size", 1))
-    noise = uniform(0.0, 1.0, [t.dims[0], draws, t.dims[1]], dtype=dtypes.float32, **seed_of(n))
+    noise = uniform([t.dims[0], draws, t.dims[1]], dtype=dtypes.float32, **seed_of(n))
     score = e.cast(t.op, dtypes.float32) - e.log(-e.log(e.maximum(noise, 1e-30)))
     chosen = argreduce.build(score, kind="max", axes=(t.dims[1],))
     return g.made(e.cast(chosen, as_dtype(numpy_type(n.attr("dtype", 6)))), [t.dims[0], draws])

@@ -222,7 +222,7 @@ class Trace:
     def renamed(self, t: Tensor, dims: Sequence[Axis | None]) -> Tensor:
         """The tensor with other axes for its dims; a dim without an axis stays so."""
         dims = [None if old is None else new for old, new in zip(t.dims, dims, strict=True)]
-        pairs = tuple([(a, b) for a, b in zip(t.dims, dims, strict=True) if a is not None and b is not None and a != b])
+        pairs = tuple([(a, b) for a, b in zip(t.dims, dims, strict=True) if a is not None and b is not None and unlike(a, b)])
         op = rename_record.build(t.op, to=pairs) if pairs else t.op
         return Tensor(op, dims)
 
@@ -444,6 +444,11 @@ class Trace:
         tensors = [v for v in values if isinstance(v, Tensor)]
         found = iter(self.computed(tensors) if tensors else [])
         return [next(found) if isinstance(v, Tensor) else v.slot if isinstance(v, Text) else self.known(v) for v in values]
+
+
+def unlike(a: Axis, b: Axis) -> bool:
+    """Whether two axes are not one, by name or by what is known of their lengths."""
+    return a is not b and (a != b or a.size != b.size)
 
 
 def factors(e: ExprLike) -> tuple[int, tuple[str, ...]]:
