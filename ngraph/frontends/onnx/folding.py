@@ -121,7 +121,7 @@ def _cast(n: Any, a: Any) -> Any:
     dtype = numpy_type(to)
     if a.dtype == object:
         return a if dtype.kind in "iu" and dtype.itemsize >= 4 else NotImplemented
-    if dtype.kind not in "iufb" or a.dtype.kind not in "iufb" or dtype.itemsize == 2:
+    if dtype.isbuiltin != 1 or dtype.kind not in "iufb" or a.dtype.kind not in "iufb" or dtype.itemsize == 2:
         return NotImplemented
     if a.dtype.kind == "f" and dtype.kind in "iu" and not (np.isfinite(a).all() and (abs(a) < 1e9).all()):
         return NotImplemented

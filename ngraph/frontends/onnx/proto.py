@@ -83,7 +83,7 @@ def type_name(number: int) -> str:
 
 PACKED = {  # types of less than a byte, several in one, the first in the lowest bits: how many bits
     getattr(onnx.TensorProto, name): bits
-    for name, bits in (("UINT4", 4), ("INT4", 4), ("FLOAT4E2M1", 4), ("UINT2", 2), ("INT2", 2), ("FLOAT2E1M0", 2))
+    for name, bits in (("UINT4", 4), ("INT4", 4), ("FLOAT4E2M1", 4), ("UINT2", 2), ("INT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
     if hasattr(onnx.TensorProto, name)
 }
 
@@ -121,6 +121,9 @@ def from_raw(
     need = -(-count * bits // 8)
     if dtype.hasobject or len(raw) != need:
         raise ParseError(f"{label} of shape {shape} and type {dtype} holds {len(raw)} bytes, not {need}", fix="is the file damaged?")
+    if bits == 6:
+        places = np.unpackbits(raw, bitorder="little", count=6 * count).reshape(count, 6)
+        return (places @ (1 << np.arange(6))).astype(np.uint8).view(dtype).reshape(shape)
     if bits < 8:
         each = 8 // bits
         parts = np.stack([(raw >> (bits * k)) & ((1 << bits) - 1) for k in range(each)], axis=-1).reshape(-1)[:count]

@@ -54,5 +54,7 @@ def test_inputs_and_outputs_have_names():
 
 def test_all_that_cannot_be_translated_is_said_at_once():
     nodes = [h.make_node("Relux", ["x"], ["a"], name="first"), h.make_node("Attn", ["a"], ["y"], domain="other", name="second")]
-    with pytest.raises(ng.NgraphError, match=r"(?s)ai.onnx.Relux .version 18., node .first.; the nearest is Relu.*other.Attn .*node .second."):
+    with pytest.raises(
+        ng.NgraphError, match=r"(?s)ai.onnx.Relux .version 18., node .first.; the nearest is Relu.*other.Attn .*node .second."
+    ):
         ng.onnx.load(model(nodes, [("x", F, [1])], [("y", F, [1])]))

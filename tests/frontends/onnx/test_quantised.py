@@ -1,0 +1,102 @@
+"""Quantised nodes give ONNX Runtime's integers; narrow dtypes those of onnx's helpers."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+import ml_dtypes  # noqa: E402
+from onnx import helper as h  # noqa: E402
+from runtimes import FUSED, agree, model  # noqa: E402
+
+import ngraph as ng  # noqa: E402
+
+draw = np.random.default_rng(3)
+
+
+def f(*shape):
+    return draw.normal(size=shape).astype("f4")
+
+
+def whole(dtype, *shape, low=None, high=None):
+    info = np.iinfo(dtype)
+    return draw.integers(info.min if low is None else low, info.max + 1 if high is None else high, shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2"])
+def test_quantize_and_back(dtype):
+    """For all, by axis, by block; what lies far outside lands at the ends."""
+    x = f(3, 8, 5) * 40
+    x[0, 0, :3] = 1e9, -1e9, 0.5
+    scales = np.array([0.01, 0.5, 1, 2, 0.1, 3, 0.25, 0.7], "f4")
+    zeros = whole(dtype, 8)
+    for s, z, attrs in (
+        (scales[:1].reshape(()), zeros[:1].reshape(()), {}),
+        (scales, zeros, {"axis": 1}),
+        (np.abs(f(3, 4, 5)) + 0.1, whole(dtype, 3, 4, 5), {"axis": 1, "block_size": 2}),
+    ):
+        nodes = [
+            h.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], **attrs),
+            h.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], **attrs),
+        ]
+        agree(nodes, {"x": x}, ["q", "y"], {"s": s, "z": z}, opset=21)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int4", "uint4"])
+def test_weights_kept_in_narrow_dtypes(name):
+    """Initializers, packed where the dtype is narrower than a byte, with a scale for each block."""
+    d = np.dtype(getattr(ml_dtypes, name))
+    w = (f(16, 6) * 3).astype("f4").clip(0 if name[0] == "u" else -7, 7).astype(d)
+    s = np.abs(f(4, 6)) + 0.1
+    nodes = [h.make_node("DequantizeLinear", ["w", "s"], ["v"], axis=0, block_size=4), h.make_node("MatMul", ["x", "v"], ["y"])]
+    x = f(2, 16)
+    proto = model(nodes, {"x": x}, ["y"], {"w": w, "s": s}, opset=23)
+    wanted = x @ (w.astype("f4") * np.repeat(s, 4, 0))
+    np.testing.assert_allclose(ng.onnx.load(proto)(x), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_casts_to_float8_saturate_if_asked():
+    x = np.array([1, 449, 1e9, -np.inf, np.nan, 0.3, -0.0], "f4")
+    for saturate in (0, 1):
+        node = h.make_node("Cast", ["x"], ["y"], to=onnx.TensorProto.FLOAT8E4M3FN, saturate=saturate)
+        got = ng.onnx.load(model([node], {"x": x}, ["y"]))(x)
+        with np.errstate(all="ignore"):
+            wanted = (x.clip(-448, 448) if saturate else x).astype(ml_dtypes.float8_e4m3fn)
+        assert got.tobytes() == wanted.tobytes()
+
+
+def test_products_of_integers():
+    a, b = whole("u1", 2, 3, 8), whole("i1", 8, 5)
+    for za, zb in ((np.uint8(7), np.int8(3)), (np.uint8(0), whole("i1", 5))):
+        agree(h.make_node("MatMulInteger", ["a", "b", "za", "zb"], ["y"]), {"a": a, "b": b}, constants={"za": za, "zb": zb})
+    x, w = whole("u1", 1, 4, 7, 6), whole("u1", 6, 2, 3, 3)
+    node = h.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], pads=[1, 1, 0, 1], strides=[2, 1], group=2)
+    agree(node, {"x": x, "w": w}, constants={"zx": np.uint8(120), "zw": np.uint8(9)})
+
+
+def test_qlinear_products():
+    a, b = whole("u1", 3, 8), whole("i1", 8, 5)
+    names = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
+    held = {"sa": np.float32(0.05), "za": np.uint8(130), "b": b, "zb": np.int8(-3), "sy": np.float32(0.9), "zy": np.uint8(100)}
+    for sb in (np.float32(0.1), np.abs(f(5)) + 0.05):
+        zb = np.zeros(np.shape(sb), "i1") + np.int8(-3)
+        agree(h.make_node("QLinearMatMul", names, ["y"]), {"a": a}, constants={**held, "sb": sb, "zb": zb}, steps=1)
+    x, w = whole("u1", 2, 4, 9, 9), whole("i1", 8, 4, 3, 3)
+    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy", "bias"]
+    held = {"sx": np.float32(0.02), "zx": np.uint8(128), "w": w, "sw": np.abs(f(8)) * 0.1 + 0.01, "zw": np.zeros(8, "i1")}
+    held |= {"sy": np.float32(0.8), "zy": np.uint8(90), "bias": whole("i4", 8, low=-2000, high=2000)}
+    agree(h.make_node("QLinearConv", names, ["y"], pads=[1] * 4), {"x": x}, constants=held, steps=1)
+
+
+def test_dynamic_quantization():
+    node = h.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])
+    for x in (f(4, 5), np.abs(f(4, 5)) + 1, -np.abs(f(3)), np.zeros((2, 2), "f4")):
+        agree(node, {"x": x}, ["y", "s", "z"], steps=1)
+    nodes = [
+        h.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        h.make_node("MatMulIntegerToFloat", ["q", "w", "s", "sw", "z", "zw", "b"], ["y"], domain=FUSED),
+    ]
+    held = {"w": whole("i1", 8, 5), "sw": np.float32(0.02), "zw": np.int8(2), "b": f(5)}
+    agree(nodes, {"x": f(3, 8)}, constants=held)
+    node = h.make_node("DynamicQuantizeMatMul", ["x", "w", "sw", "zw", "b"], ["y"], domain=FUSED)
+    agree(node, {"x": f(3, 8)}, constants=held)
