@@ -17,6 +17,7 @@ WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less
 NEAR = 32  # readers of one value that are tried together
 FAR = 1024  # groups between two that are looked at: beyond that a way is taken for granted
 LARGEST = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
+PRODUCTS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
 
 def fuse(graph: Graph, machine: Machine) -> list[Group]:
@@ -166,7 +167,7 @@ class _Merge:
 
     def promising(self, a: Group, b: Group) -> bool:
         """Whether two groups could run in the same turns, or are too small for turns."""
-        if len(a.nodes) + len(b.nodes) > LARGEST or a.nodes[0].once != b.nodes[0].once:
+        if len(a.nodes) + len(b.nodes) > LARGEST or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
             return False
         if a.seconds < 3 * self.machine.launch and b.seconds < 3 * self.machine.launch:
             return True

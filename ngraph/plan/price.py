@@ -80,7 +80,7 @@ class Group:
 
     __slots__ = (
         "nodes set inner outer results riders bound shared cut cuts level stage_of kept seconds loops length open widest work "
-        "loads stores slack"
+        "loads stores slack products"
     ).split()
 
     def __init__(self, nodes: Iterable[Node], lengths: Lengths):
@@ -151,12 +151,13 @@ class Group:
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
 
     def measure(self, m: Machine) -> None:
-        """Fills in what its kernel moves at least, in seconds by source and by result, and what of its price that does not explain."""
+        """Fills in its products; what it moves at least, in seconds by source and by result; what of its price that does not explain."""
         whole: dict[Any, int] = {}
         for _, r in self.outer:
             whole[r.source] = max(whole.get(r.source, 0), self.touched(r, {}))
         self.loads = {s: _moving(m, size) for s, size in whole.items()}
         self.stores = {n: 2 * _moving(m, n.bytes) for n in self.results}
+        self.products = sum([n.kind == "reduce" and _weight(n) < 1 for n in self.nodes])
         self.slack = self.seconds - sum(self.loads.values()) - sum(self.stores.values()) - self.work / m.speed / m.cores
 
     # levels

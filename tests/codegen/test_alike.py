@@ -51,6 +51,23 @@ def test_equal_layers_are_one():
     assert many[0] > few[0] and many[1] == few[1]
 
 
+def test_small_layers_share_kernels_that_do_not_grow():
+    """Layers that fit one kernel together, were it long enough: a hundred of them are the same few kernels again and again."""
+    n, h = axis(32, "N"), axis(64, "H")
+
+    def stack(count):
+        x, ws = hole(n, h), [hole(h, axis(64, f"G{k}")) for k in range(count)]
+        y = x
+        for w in ws:
+            y = y + ng.cast_axes(ng.tanh(ng.dot(y, w)), [n, h])
+        return plan(program([y], x, *ws))
+
+    made = stack(96)
+    kernels, different = check(made)
+    assert different <= 3 < kernels
+    assert max(len(k.stages) for k in made.kernels) == max(len(k.stages) for k in stack(48).kernels)
+
+
 @pytest.mark.parametrize(("record", "dtype"), EVERY, ids=["-".join(c) for c in EVERY])
 def test_what_is_alike_has_equal_code(record, dtype):
     c = case(record, dtype)
