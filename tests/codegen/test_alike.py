@@ -64,7 +64,7 @@ def test_small_layers_share_kernels_that_do_not_grow():
 
     made = stack(96)
     kernels, different = check(made)
-    assert different <= 3 < kernels
+    assert different <= 4 < kernels
     assert max(len(k.stages) for k in made.kernels) == max(len(k.stages) for k in stack(48).kernels)
 
 
