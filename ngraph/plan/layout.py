@@ -45,7 +45,7 @@ def _mark_once(graph: Graph) -> None:
         n.once = n.once and all(s.once if type(s) is Node else type(s) is Constant or s in still for s in sources)
         cost[n] = 2 * DEAR if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
-        if n.once and not all(u.once for u in n.users):
+        if n.once and not any(u.once for u in n.users):  # else it is there before any call
             n.once = cost[n] > DEAR or (cost[n] > 2 and n.size <= SMALL)
 
 

@@ -554,6 +554,21 @@ def test_what_is_computed_of_state_alone_may_be_as_long_as_an_argument(cpu):
         more()
 
 
+def test_what_is_kept_reads_nothing_that_a_call_makes(cpu):
+    """A cheap value of state alone, needed for a total that is kept and in calls."""
+    a, d, b = axes(A=2, D=33, B=2)
+    value = np.random.default_rng(0).standard_normal((2, 33, 2))
+    w, x = ng.variable([a, d, b], initial_value=value, dtype="float64"), ng.placeholder([], dtype="float64")
+    total = ng.sum(w * abs(w), out_axes=())
+    last, _ = ng.scan(lambda carry, v: (carry * 0.5 + v, None), ng.broadcast(total, [a, d]), abs(w), b)
+    f, grow = cpu.computation([last + x, ng.exp(total) * 0 + total], x), cpu.computation(ng.assign(w, w * 2))
+    for factor in (1, 2, 4):
+        v = value * factor
+        expected = np.sum(v * abs(v)) / 4 + abs(v[..., 0]) / 2 + abs(v[..., 1])
+        np.testing.assert_allclose(f(0.0)[0], expected, rtol=1e-12)
+        grow()
+
+
 def test_blocks_that_do_not_divide_beside_an_open_length(cpu):
     """Whole and last blocks are written apart: what both need of the open length is computed before either."""
     b, c, a, q = ng.make_axis(name="B"), *axes(C=17, A=3, Q=2)
