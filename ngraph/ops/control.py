@@ -39,7 +39,7 @@ def _one_or_all(types: Sequence[TensorType]) -> Any:
 
 
 def _ordered(array: Any, have: Sequence[Any], want: Sequence[Any]) -> Any:
-    return None if array is None else np.transpose(array, [list(have).index(a) for a in want])
+    return array if array is None or tuple(have) == tuple(want) else np.transpose(array, [list(have).index(a) for a in want])
 
 
 def run_body(call: Call, body: Any, arrays: Sequence[Any], types: Sequence[TensorType], results: Sequence[TensorType]) -> list[Any]:

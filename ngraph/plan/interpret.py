@@ -65,8 +65,8 @@ class _Run:
 
     def take(self, b: Buffer, array: Any) -> None:
         array = np.asarray(array)
-        for a, n in zip(b.axes, array.shape, strict=True):
-            if self.plan.axes[a] == Len(a):
+        for (a, div, mod), n in zip(b.dims, array.shape, strict=True):
+            if self.plan.axes[a] == Len(a) and div == 1 and mod is None:
                 self.lengths.setdefault(a, n)
         self.arrays[b] = array
 

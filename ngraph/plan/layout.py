@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
+from ngraph.plan.control import lifted
 from ngraph.plan.kernels import Buffer, Plan, Read, affine
 from ngraph.plan.nodes import Arg, Constant, Graph, Node
 from ngraph.plan.panels import SETS, Factor, Packer, plain, product_of, vector_of
@@ -259,7 +260,8 @@ def lay(plan: Plan, machine: Machine) -> Plan:
                 lengths[a] = None
         return lengths[a]
 
-    still = _still(plan)
+    still = unchanged(plan)
+    lifted(plan, still)
     Packer(plan, still, length, machine).pack()
     borders = Borders(plan, still, length, machine)
     borders.draw()
@@ -267,7 +269,7 @@ def lay(plan: Plan, machine: Machine) -> Plan:
     return plan
 
 
-def _still(plan: Plan) -> set[Buffer]:
+def unchanged(plan: Plan) -> set[Buffer]:
     """The buffers that no call changes."""
     moved = {b for _, before, after in plan.state if before is not after for b in (before, after)}
     found = {b for b in plan.buffers if b.home in ("constant", "state") and b not in moved}

@@ -5,7 +5,7 @@ import pytest
 from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import Kernel, Local, Machine, arrays, interpret, parse, plan, text, verify
+from ngraph.plan import Kernel, Local, Machine, Routine, arrays, interpret, parse, plan, text, verify
 from ngraph.plan.kernels import Buffer, dims_of
 from ngraph.plan.layout import set_row
 from ngraph.plan.panels import panel_width
@@ -167,6 +167,34 @@ def test_state_that_a_call_writes_is_not_once():
     scale = 1 / ng.sqrt(w * w + 1)
     assert planned([x * scale], x).once
     assert not planned([x * scale, ng.assign(w, w * 0.5)], x).once
+
+
+def test_weights_of_loops_are_packed_once_for_all_calls_or_before_the_first_trip_where_they_change():
+    """Also those of a loop within a loop, which reads them through the body around it."""
+    t, u, n, h = axis(3, "T"), axis(2, "U"), axis(1, "N"), axis(400, "H")
+    x, w = hole(t, u, n, h), weights(h - 1, h)
+
+    def cell(s, z):
+        s = ng.tanh(z + ng.dot(w, s) * 0.1)
+        return s, s
+
+    def outer(s, z):
+        return ng.scan(cell, s, z, u)
+
+    def bodies(made, k):
+        (scan,) = [s for s in made.steps if isinstance(s, Routine)]
+        return [scan.attrs["body"]] + (bodies(scan.attrs["body"], k - 1) if k else [])
+
+    zero = ng.constant(0.0, [n, h])
+    for step, xs, over, depth in ((cell, x[{t: 0}], u, 0), (outer, x, t, 1)):
+        _, y = ng.scan(step, zero, xs, over)
+        made = planned([y], x, rtol=1e-3, atol=1e-3)
+        assert len(made.once) == 1 and made.kept == made.once[0].targets[0].bytes > 0
+        inside = bodies(made, depth)
+        assert all(not b.once and b.kept == 0 for b in inside)
+        assert any(r.source.steady and len(r.source.dims) == 3 for k in inside[-1].kernels for s in k.stages for r in s.reads())
+        made = planned([y, ng.assign(w, w * 0.5)], x, rtol=1e-3, atol=1e-3)
+        assert not made.once and bodies(made, depth)[0].once
 
 
 def test_weights_are_packed_once_and_by_a_kernel_where_they_change():
