@@ -237,7 +237,7 @@ class _Lines:
         source = arg.source
         at = tuple([arg.index[a] for a in source.axes])
         if type(source) is Node and source in self.owner.g.set and source not in self.owner.home and not arg.guard:
-            return ("node", source, at, guard)
+            return ("node", source, at, guard if source.kind == "elem" else ())  # a finished sum is there, whatever holds
         return ("read", source, at, arg.guard, repr(arg.fill), guard, arg.fill)
 
     def ask(self, key: Key) -> int:

@@ -235,6 +235,17 @@ def test_what_nonzero_found_can_be_turned_around(compute):
     assert got[0].tolist() == np.nonzero(value)[0][::-1].tolist() and got[1].tolist() == [0, *got[0], 0]
 
 
+def test_what_nonzero_found_can_be_searched(compute):
+    """The place of the smallest, in a length that only a step knows, is an index in the same kernel."""
+    x = ng.placeholder([S], dtype="int32")
+    (found,) = ng.nonzero(x)
+    least = ng.argmin(ng.mod(found, 2), reduction_axes=found.axes)
+    got = compute([ng.take(found, least, found.axes[0], mode=m) for m in ("clip", "fill", "wrap")], [x], [[1, 1, 0, 0, 1, 1]])
+    assert got == (0, 0, 0)
+    got = compute([ng.take(found, least, found.axes[0], mode=m) for m in ("clip", "fill", "wrap")], [x], [[0, 1, 1, 0, 1, 1]])
+    assert got == (2, 2, 2)
+
+
 def test_elements_found_by_nonzero_can_be_computed_with(compute):
     x, v = ng.placeholder([T, S], dtype="float64"), R.normal(size=(5, 6))
     i, j = ng.nonzero(ng.greater(x, 0.0), name="P")
