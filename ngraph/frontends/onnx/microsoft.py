@@ -28,7 +28,7 @@ from ngraph.ops.reduce import reduce
 # ---- tensors ----------------------------------------------------------------------------------------------------------------
 
 
-def part(g: Any, t: Tensor, dim: int, start: int, length: Any) -> Tensor:
+def part(g: Any, t: Tensor, dim: int, start: Any, length: Any) -> Tensor:
     """`length` elements along a dim, from `start` on."""
     dim %= t.rank
     axis = t.dims[dim]
