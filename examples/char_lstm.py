@@ -33,6 +33,7 @@ parser.add_argument("--layer", choices=["lstm", "rnn", "gru"], default="lstm")
 for name, value in (("units", 256), ("depth", 2), ("steps", 64), ("length", 400)):
     parser.add_argument(f"--{name}", type=int, default=value)
 parser.add_argument("--seed_text", default="In the beginning", help="how the text that it writes starts")
+parser.add_argument("--resume", action="store_true", help="go on from the checkpoint that an earlier run left")
 args = parser.parse_args()
 units, steps = (48, 16) if args.quick else (args.units, args.steps)
 
@@ -53,7 +54,7 @@ trainer = Trainer(
 )
 train = SequentialArrayIterator(held.train, steps, args.batch_size)
 valid = SequentialArrayIterator(held.test, 4 * steps, 16, shuffle=False)
-print(trainer.fit(train, valid, steps=total, every=min(total, 1000), checkpoint_every=1000))
+print(trainer.fit(train, valid, steps=total, every=min(total, 1000), checkpoint_every=1000, resume=args.resume))
 
 # ---- writing text: one step at a time, with the state in the transformer
 

@@ -29,7 +29,7 @@ ax.Y.length = 10
 init = UniformInit(-0.1, 0.1)
 model = Sequential(
     [
-        Preprocess(lambda x: ng.cast(x, ng.float32) / 255),
+        Preprocess(lambda x: ng.cast(x, ng.float32) / 128 - 1),
         Affine(init, nout=200, activation=Rectlin()),
         Affine(init, axes=[ax.Y], activation=Logistic()),
     ]

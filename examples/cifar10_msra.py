@@ -29,6 +29,7 @@ from ngraph.frontends.neon import (
 
 parser = flags(__doc__, num_iterations=64000)
 parser.add_argument("--stage_depth", type=int, default=2, help="modules in each of three stages")
+parser.add_argument("--resume", action="store_true", help="go on from the checkpoint that an earlier run left")
 args = parser.parse_args()
 train, valid = cifar10()
 ax.Y.length = 10
@@ -63,7 +64,14 @@ steps, size = (20, 16) if args.quick else (args.num_iterations, args.batch_size)
 valid = {k: {**v, "data": v["data"][:200]} for k, v in valid.items()} if args.quick else valid
 batches = ArrayIterator(train, size, shuffle=True)
 print(
-    trainer.fit(batches, ArrayIterator(valid, 100, last="short"), steps=steps, checkpoint_every=1000, every=None if not args.quick else 20)
+    trainer.fit(
+        batches,
+        ArrayIterator(valid, 100, last="short"),
+        steps=steps,
+        checkpoint_every=1000,
+        resume=args.resume,
+        every=None if not args.quick else 20,
+    )
 )
 print(trainer.summary(batches.batch(0)))
 if args.quick:

@@ -28,6 +28,7 @@ parser = flags(__doc__, batch_size=32, num_iterations=8000)
 for name, value in (("width", 192), ("depth", 4), ("heads", 6), ("steps", 128), ("length", 120)):
     parser.add_argument(f"--{name}", type=int, default=value)
 parser.add_argument("--seed_text", default="In the beginning", help="how the text that it writes starts")
+parser.add_argument("--resume", action="store_true", help="go on from the checkpoint that an earlier run left")
 args = parser.parse_args()
 width, depth, heads, steps = (32, 1, 2, 24) if args.quick else (args.width, args.depth, args.heads, args.steps)
 
@@ -47,7 +48,7 @@ trainer = Trainer(
 )
 train = SequentialArrayIterator(held.train, steps, args.batch_size)
 valid = SequentialArrayIterator(held.test, steps, 16, shuffle=False)
-print(trainer.fit(train, valid, steps=total, every=min(total, 1000), checkpoint_every=1000))
+print(trainer.fit(train, valid, steps=total, every=min(total, 1000), checkpoint_every=1000, resume=args.resume))
 print(trainer.summary(train.batch(0)))
 
 # ---- writing text: each character is computed once, earlier ones are in the cache

@@ -25,6 +25,7 @@ from ngraph.frontends.neon import (
 parser = flags(__doc__, batch_size=32, num_iterations=6000)
 for name, value in (("units", 200), ("steps", 32), ("words", 8000)):
     parser.add_argument(f"--{name}", type=int, default=value)
+parser.add_argument("--resume", action="store_true", help="go on from the checkpoint that an earlier run left")
 args = parser.parse_args()
 words, units, steps = (500, 48, 12) if args.quick else (args.words, args.units, args.steps)
 held = text(args, use_words=True, vocab_size=words)
@@ -43,6 +44,6 @@ trainer = Trainer(
 )
 train = SequentialArrayIterator(held.train, steps, args.batch_size)
 valid = SequentialArrayIterator(held.test, steps, 16, shuffle=False)
-print(trainer.fit(train, valid, steps=total, every=min(total, 1000), checkpoint_every=1000))
+print(trainer.fit(train, valid, steps=total, every=min(total, 1000), checkpoint_every=1000, resume=args.resume))
 if args.quick:
     fell(trainer.record["cost/train"], 1.2)

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ngraph.codegen.pool import threads
 from ngraph.errors import GraphError
 from ngraph.numpy_ops.lines import Lines
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import Walk
 from ngraph.passes.orders import orders
 from ngraph.program.program import AxisId, Program, Step
+from ngraph.runtime.measure import measured
+from ngraph.targets import chosen
 
 if TYPE_CHECKING:
     from ngraph.frontends.neon.layer import Layer
@@ -76,6 +79,14 @@ def machine_rate(seconds: float = 0.1) -> float:
         a @ a
         best = min(best, time.perf_counter() - start)
     return 2 * 768**3 / best
+
+
+def machine_limit() -> tuple[float, str]:
+    """Operations a second that this machine can do at most, and how that is known: `ngraph doctor --measure`, else a product by NumPy."""
+    known = measured(chosen())
+    if known is None:
+        return machine_rate(), "NumPy's best matrix product here"
+    return (known.flops_of_one, "one core's limit here") if threads() == 1 else (known.flops, "this machine's limit")
 
 
 def profile(computation: Any, *arrays: Any, repeats: int = 3) -> dict[str, float]:

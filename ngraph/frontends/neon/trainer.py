@@ -25,7 +25,7 @@ from ngraph.frontends.neon.callbacks import (
     loop_train,
 )
 from ngraph.frontends.neon.data.iterators import Batches
-from ngraph.frontends.neon.inside import flops, machine_rate, summary
+from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Streamed
 from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
@@ -57,7 +57,7 @@ class Report:
             ("loss", f"{f['loss']:.5g} over the last steps" + "".join(f", {k} {v:.5g}" for k, v in f["valid"].items() if np.ndim(v) == 0)),
             (
                 "machine",
-                f"{f['gflops']:.1f} Gflop/s on the transformer {f['transformer']!r}, {f['share']:.0%} of NumPy's best matrix product here",
+                f"{f['gflops']:.1f} Gflop/s on the transformer {f['transformer']!r}, {f['share']:.0%} of {f['limit']}",
             ),
             ("files", ", ".join(f["files"])),
         ]
@@ -105,7 +105,7 @@ class Trainer:
         self.step = 0
         self._train: Any = None
         self._predicting: tuple[Any, list[str]] | None = None
-        self._evaluations: dict[tuple[str, ...], Any] = {}
+        self._evaluations: dict[tuple[tuple[str, ...], ...], Any] = {}
 
     # ---- the graphs
 
@@ -166,7 +166,7 @@ class Trainer:
 
     def _evaluation(self, data: Batches) -> Any:
         """(computation, names of a batch's entries, the metrics, whether there is a target) for data of this kind, in inference mode."""
-        kind = tuple(sorted(data.batch(0)))
+        kind = tuple(sorted((key, *map(str, np.shape(array)[1:])) for key, array in data.batch(0).items()))
         if kind not in self._evaluations:
             placeholders = self._placeholders(data)
             x, t = self._parts(placeholders, data)
@@ -361,6 +361,7 @@ class Trainer:
         rate = operations * steps / busy if busy else 0.0
         found = self.evaluate(valid) if valid is not None else {}
         losses = self.record["cost/train"]
+        limit, known_by = machine_limit() if rate else (1.0, "")
         return Report(
             steps=steps,
             examples=steps * train.batch_size,
@@ -370,7 +371,8 @@ class Trainer:
             valid=found,
             stopped=self.record.stop,
             gflops=rate / 1e9,
-            share=rate / machine_rate() if rate else 0.0,
+            share=rate / limit,
+            limit=known_by,
             transformer=self.transformer.name,
             files=self._pictures(found, valid),
         )

@@ -11,7 +11,7 @@ from ngraph.frontends.neon.data.readers import idx_pair
 
 EXAMPLES = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples"))
 NAMES = """mnist_mlp mnist_cnn cifar10_mlp cifar10_conv cifar10_msra char_rnn char_lstm word_lstm gpt timeseries_lstm imdb_rnn
-reverse_attention mnist_gan autoencoder wide_deep mobilenet""".split()
+reverse_attention mnist_gan autoencoder wide_deep mobilenet char_conv""".split()
 
 
 def has_mnist():

@@ -28,19 +28,23 @@ from ngraph.frontends.neon import (
     GlorotInit,
     GradientDescentMomentum,
     IterableSource,
+    LookupTable,
     LossCallback,
     ProgressCallback,
     Rectlin,
     RunTimerCallback,
     Sequential,
+    SequentialArrayIterator,
     Softmax,
     TrainCostCallback,
     Trainer,
+    inside,
     loop_eval,
     loop_train,
     make_bound_computation,
     make_default_callbacks,
 )
+from ngraph.runtime.measure import Measured
 
 HERE = os.path.dirname(__file__)
 
@@ -78,7 +82,7 @@ def test_fit_learns_and_reports(tmp_path):
     report = made.fit(ArrayIterator(clusters(), 20, shuffle=True), ArrayIterator(clusters(), 64, last="short"), epochs=5)
     assert report.valid["accuracy"] > 0.95 and report.steps == 50 and report.rate > 0 and 0 < report.share
     assert report.valid["confusion"].sum() == 200
-    assert "50 steps, 1,000 examples" in str(report) and "NumPy's best matrix product" in str(report)
+    assert "50 steps, 1,000 examples" in str(report) and f"{report.share:.0%} of {report.limit}" in str(report)
     assert len(said) == 5 and "accuracy" in said[-1]
     with open(tmp_path / "out" / "costs.csv") as file:
         rows = list(csv.reader(file))
@@ -92,6 +96,28 @@ def test_fit_learns_and_reports(tmp_path):
     table = made.summary({"image": clusters()["image"]["data"][:10]})
     assert made.model.summary().splitlines()[0].split() == ["layer", "axes", "out", "parameters"]
     assert "Affine_0" in table and "40" in table and "flops" in table and "%" in table
+
+
+def test_the_share_is_of_what_was_measured(monkeypatch):
+    known = Measured(1e9, 1e9, 1e9, 2e9, 3e9, 1e-6, 2)
+    monkeypatch.setattr(inside, "measured", lambda target: known)
+    monkeypatch.setattr(inside, "threads", lambda: 2)
+    assert inside.machine_limit() == (3e9, "this machine's limit")
+    monkeypatch.setattr(inside, "threads", lambda: 1)
+    assert inside.machine_limit() == (2e9, "one core's limit here")
+    monkeypatch.setattr(inside, "measured", lambda target: None)
+    rate, known_by = inside.machine_limit()
+    assert rate > 1e8 and "NumPy" in known_by
+
+
+def test_evaluation_on_sequences_of_other_lengths():
+    """One trainer, windows of 8 and then of 16."""
+    letters = np.tile(np.arange(4, dtype=np.int32), 100)
+    data = {"inp_txt": {"data": letters[:-1], "axes": ("REC",)}, "tgt_txt": {"data": letters[1:], "axes": ("REC",)}}
+    model = Sequential([LookupTable(4, 8, GlorotInit()), Affine(GlorotInit(), axes=[ng.make_axis(4, name="Y")])])
+    made = Trainer(model, Adam(0.05), CrossEntropyMulti(logits=True), [Accuracy()], inputs="inp_txt", say=lambda line: None)
+    made.fit(SequentialArrayIterator(data, 8, 4), steps=40)
+    assert [made.evaluate(SequentialArrayIterator(data, n, 4, shuffle=False))["accuracy"] for n in (8, 16)] == [1.0, 1.0]
 
 
 def run_killed(folder, steps, *, kill_after=None):
