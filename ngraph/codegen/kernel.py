@@ -19,6 +19,7 @@ from ngraph.codegen.text import Value, Writer, constant
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage, extent
+from ngraph.plan.schedule import Machine, Schedule, View
 from ngraph.program.program import AxisId
 from ngraph.targets import Target
 
@@ -41,16 +42,17 @@ class KernelCode:
     notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
-def emit(plan: Plan, kernel: Kernel, target: Target) -> KernelCode:
-    """The code of a kernel. Lengths that the plan does not know are arguments."""
-    return KernelText(plan, kernel, target).code()
+def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, Schedule] | None = None) -> KernelCode:
+    """The code of a kernel. Lengths that the plan does not know are arguments; `picks` are schedules that somebody chose."""
+    return KernelText(plan, kernel, target, picks).code()
 
 
 class KernelText:
     """A kernel that is being written: arguments, Locals, turns."""
 
-    def __init__(self, plan: Plan, kernel: Kernel, target: Target):
-        self.plan, self.kernel, self.target = plan, kernel, target
+    def __init__(self, plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, Schedule] | None = None):
+        self.plan, self.kernel, self.target, self.picks = plan, kernel, target, picks or {}
+        self.views: dict[View, Machine] = {}  # what had to be scheduled, but for what runs seldom
         self.w = Writer(target)
         self.buffers = tuple([b for b in dict.fromkeys((*kernel.sources, *kernel.targets)) if type(b) is not Local])
         self.slots = {b: k for k, b in enumerate(self.buffers)}
@@ -232,9 +234,41 @@ class KernelText:
             for x, k in known.items():
                 self.pointers[x] = self.w.slot(x.dtype, max(k, 1))
             return
+        if len(known) == len(sizes):
+            places, total = self.packed({x: -(-k * (x.dtype.bits // 8) // ALIGN) * ALIGN for x, k in known.items()})
+            self.scratch = total
+            self.pointers.update({x: self.w.at(scratch, at, dtypes.uint8) for x, at in places.items()})
+            return
         for x, n in sizes.items():
             self.pointers[x] = self.w.at(scratch, self.number(self.scratch), dtypes.uint8)
             self.scratch = self.scratch + (n * (x.dtype.bits // 8) + (ALIGN - 1)) // ALIGN * ALIGN
+
+    def packed(self, sizes: dict[Buffer, int]) -> tuple[dict[Buffer, int], int]:
+        """Where Locals lie, and how much they take: what no later stage of a turn reads leaves its place to others.
+
+        What a stage stores that does not run in every turn stays.
+        """
+        stages, turns = self.kernel.stages, len(self.kernel.loops)
+        first: dict[Buffer, int] = {}
+        last: dict[Buffer, int] = {}
+        for k, stage in enumerate(stages):
+            for b in (*[s.target for s in stage.to], *[r.source for r in stage.reads()]):
+                if b in sizes:
+                    first.setdefault(b, k)
+                    last[b] = k
+            for s in stage.to:
+                if s.target in sizes and stage.depth < turns:
+                    first[s.target], last[s.target] = -1, len(stages)
+        for b in [b for b in sizes if first[b] < 0]:
+            last[b] = len(stages)
+        places: dict[Buffer, int] = {}
+        for b in sorted(sizes, key=lambda b: (first[b], -sizes[b])):
+            at = 0
+            for other, place in sorted(places.items(), key=lambda p: p[1]):
+                if first[other] <= last[b] and first[b] <= last[other] and place < at + sizes[b] and at < place + sizes[other]:
+                    at = place + sizes[other]
+            places[b] = at
+        return places, max([at + sizes[b] for b, at in places.items()], default=0)
 
     def room(self, dim: Any) -> ExprLike:
         """How many places a dim of a Local needs in any turn."""

@@ -62,21 +62,16 @@ class _Merge:
 
     # chains
     def chains(self) -> None:
-        """Merges that need no price: an elementwise value with one reader over the same space at the same index."""
+        """Merges that need no price: an elementwise value all of whose readers are together, over the same space at the same index."""
         chain: dict[Node, list[Node]] = {}
-        for n in self.graph.nodes:
-            mine = chain.setdefault(n, [n])
-            if n.kind != "elem" or n.result or len(n.users) != 1:
+        for n in reversed(self.graph.nodes):
+            mine = chain[n] = [n]
+            if n.kind != "elem" or n.result or not all(_same(n, u) for u in n.users):
                 continue
-            (u,) = n.users
-            same = u.kind in ("elem", "reduce") and u.space == n.space and u.once == n.once
-            if same and all(len(r.straight) == len(r.index) and not r.guard for r in u.reads if r.source is n):
-                theirs = chain.setdefault(u, [u])
-                if theirs is not mine and len(theirs) + len(mine) <= LARGEST:
-                    small, large = sorted((mine, theirs), key=len)
-                    large += small
-                    for m in small:
-                        chain[m] = large
+            theirs = chain[n.users[0]] if n.users else mine
+            if theirs is not mine and all(chain[u] is theirs for u in n.users) and len(theirs) < LARGEST:
+                theirs.append(n)
+                chain[n] = theirs
         seen: set[int] = set()
         for n in self.graph.nodes:
             if id(chain[n]) in seen:
@@ -259,3 +254,12 @@ class _Merge:
                     found[y] = None
                     todo.append(y)
         return list(found)
+
+
+def _same(n: Node, u: Node) -> bool:
+    """Whether a reader of an elementwise value runs over the same space, and reads it at the same index alone."""
+    if u.kind == "join" and "apart" in u.attrs:
+        space = all(frozenset(p.axes) == n.space for p in u.parts)
+    else:
+        space = u.kind in ("elem", "reduce") and u.space == n.space
+    return space and u.once == n.once and all(len(r.straight) == len(r.index) and not r.guard for r in u.reads if r.source is n)

@@ -148,14 +148,37 @@ def _order(graph: Graph, machine: Machine) -> None:
             for s in (n, *[u for u in n.users if u.kind == "join"]):
                 vote(s, found.vector, n.size)
             for r in found.reads:
+                if found.vector not in r.axes and type(r.source) is Node and r.source.kind == "join":
+                    continue  # it does as what it is made of
                 along = found.vector if found.vector in r.axes else found.inner(r)
                 vote(r.source, next((a for a, e in r.index.items() if along is not None and _steps(e, along)), None), n.size)
+    for s, a, weight in graph.wishes:
+        vote(s, a, weight)
+    _spread(graph, family, votes, vote)
     for n in graph.nodes:
-        mine = votes.get(family[n])
-        if n not in fixed and mine and len(n.axes) > 1:
-            last = max(mine, key=lambda a: (mine[a], -n.axes.index(a) if a in n.axes else -99))
-            if last in n.axes:
-                n.axes = (*[a for a in n.axes if a != last], last)
+        last = _wish(n, votes.get(family[n]))
+        if n not in fixed and last in n.axes and len(n.axes) > 1:
+            n.axes = (*[a for a in n.axes if a != last], last)
+
+
+def _wish(n: Node, mine: Votes | None) -> AxisId | None:
+    """The axis that has most votes."""
+    return max(mine, key=lambda a: (mine[a], -n.axes.index(a) if a in n.axes else -99)) if mine else None
+
+
+def _spread(graph: Graph, family: dict[Node, Node], votes: dict[Node, Votes], vote: Callable[[object, AxisId | None, float], None]) -> None:
+    """Those of whom nobody wants anything do as their readers do, else as what they read."""
+    free = {family[n] for n in graph.nodes}.difference(votes)
+    for n in reversed(graph.nodes):
+        last = _wish(n, votes.get(family[n]))
+        for r in n.reads if last is not None else ():
+            if type(r.source) is Node and family[r.source] in free:
+                vote(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == last), None), n.size)
+    for n in graph.nodes:
+        for r in n.reads if family[n] not in votes else ():
+            last = _wish(r.source, votes.get(family[r.source])) if type(r.source) is Node else None
+            e = r.index.get(last) if last is not None else None
+            vote(n, e.of if type(e) is Idx else None, n.size)
 
 
 def _families(graph: Graph) -> dict[Node, Node]:

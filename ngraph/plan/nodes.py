@@ -114,6 +114,8 @@ class Node:
         self.loopable = self.space
         for p in self.parts:  # turns may share what every part writes at its own index
             self.loopable &= {a for a, e in p.place.items() if type(e) is Idx and e.of == a}
+        if "apart" in self.attrs:  # and what all of them are made along, where each index has places for itself
+            self.loopable |= frozenset.intersection(*[frozenset(p.axes) for p in self.parts])
         exprs = [e for p in self.parts for e in (*p.place.values(), *p.guard)]
         self.reads = tuple(_reads([*self.args, *(p.arg for p in self.parts)], exprs))
 
@@ -191,6 +193,7 @@ class Graph:
         self.token: Any = None
         self.runs: list[Value] = []  # numbers that lengths need
         self.steady: set[Value] = set()  # inputs of a body that are the same in all trips
+        self.wishes: list[tuple[Any, AxisId, float]] = []  # along which axis a source is walked, and how much depends on that
         for v in self.sources:
             self.at[v] = Read(v, straight(v.axes))
         for step in program.steps:

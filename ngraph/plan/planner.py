@@ -18,6 +18,7 @@ from ngraph.plan.nodes import Constant, Graph, Node
 from ngraph.plan.price import Group, Machine
 from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
+from ngraph.plan.winograd import winograd
 from ngraph.program.program import AxisId, Program, Value, map_attr
 
 
@@ -48,6 +49,7 @@ class _Planner:
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
         split(g)
+        winograd(g, self.machine)
         settle(g, self.machine)
         groups = fuse(g, self.machine)
         for group in groups:

@@ -431,6 +431,14 @@ class _Choice:
         for a in rest:
             if a != v and self.locals() > m.l2 // 3 and g.length(a) > 32:
                 self.take(a, 32)
+        while self.locals() > m.l2:  # what stages hand on stays near
+            large = [a for a, b in self.loops.items() if b > 1 and a != v and a not in self.last and a not in self.cut]
+            if not large:
+                break
+            a = max(large, key=self.loops.__getitem__)
+            self.turns = self.turns // -(-g.length(a) // self.loops[a])
+            self.loops[a] = -(-self.loops[a] // 2)
+            self.turns *= -(-g.length(a) // self.loops[a])
 
     def grain(self, a: AxisId) -> int:
         """Single steps, or so many at once that a turn is worth its start."""
@@ -448,7 +456,8 @@ class _Choice:
     def panel(self, a: AxisId) -> int:
         """How many steps along an axis leave what turns read of a reduction's operands in half of the second level."""
         g = self.g
-        one = sum([g.touched(r, {**self.loops, a: 1}) for r in self.heavy if a in r.axes])
+        again = [r for r in self.heavy if a in r.axes and any(x not in r.axes and g.length(x) > 1 for x in g.widest.axes)]
+        one = sum([g.touched(r, {**self.loops, a: 1}) for r in again])
         return self.m.l2 // 2 // one if one else g.length(a)
 
     def block(self, a: AxisId, pieces: int, rest: list[AxisId]) -> int:

@@ -1,0 +1,403 @@
+"""Sums of products over short windows by fewer products: those of Toom, Cook and Winograd (Lavin and Gray, 2015, arXiv:1509.09308).
+
+m results of a window of r terms, y_i = sum over j of d_(i+j) g_j, are A (G g * B d): m + r - 1 products instead of m r. The matrices come
+from evaluating at m + r - 1 points. What moves along the window is cut into tiles of m + r - 1 places, both factors are transformed, the
+products at each point are sums over all other axes, and their results are transformed back. Along two axes it is done one after the other.
+
+It is taken where it needs less time: where the other axes of the sum are long enough to pay for the transforms. In the gradient of a
+filter the window is what stays and the map is what is summed: there tiles are cut out of the terms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.plan.kernels import Read, affine, bounds, moving, straight
+from ngraph.plan.nodes import Arg, Graph, Node, Number, Part
+from ngraph.plan.price import Machine
+from ngraph.program.program import AxisId
+
+POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
+SHORT = 5  # places along a window
+LEAST = 6  # places that an axis must have to be cut into tiles
+PRODUCT = 0.7  # vector instructions of a product that is summed
+TRANSFORM = 6.0  # of a value that is transformed along two axes, written and read again
+WORTH = 0.8  # of the time of all products, below which it is taken
+LONGEST = 6  # elementwise steps behind a sum that are made with its results
+Matrix = tuple[tuple[Fraction, ...], ...]
+
+
+class Along(NamedTuple):
+    """One axis of the window: the index of x is `out + sign tap + start`. Tiles of `m` results, or of `taps` terms, are cut.
+
+    at      the axis of x's source; `tile` the number of a tile, where one is cut; `point` the axis of the points
+    results whether it is results, not terms, that tiles have
+    """
+
+    at: AxisId
+    out: AxisId
+    tap: AxisId
+    sign: int
+    m: int
+    taps: int
+    tiles: int
+    results: bool
+    k: int  # its number
+
+    @property
+    def points(self) -> int:
+        return self.m + self.taps - 1
+
+    @property
+    def step(self) -> int:
+        """Places from one tile to the next."""
+        return self.m if self.results else self.taps
+
+
+class Sum(NamedTuple):
+    """A sum of products in which x moves along windows and y does not."""
+
+    node: Node
+    x: Read
+    y: Read
+    along: tuple[Along, ...]
+
+
+def winograd(graph: Graph, machine: Machine) -> None:
+    """Puts transformed sums in the place of those that then take less time."""
+    nodes: list[Node] = []
+    ends: dict[Node, Sum] = {}
+    for n in graph.nodes:
+        s = _best(graph, n, machine) if n.kind == "reduce" and n.op == "add" and len(n.reduced) > 1 else None
+        if s is not None:
+            ends[_chain(n)[-1]] = s
+        if n not in ends:
+            nodes.append(n)
+            continue
+        graph.nodes, graph.origin = nodes, n.origin
+        _transformed(graph, ends[n], n)
+        nodes = graph.nodes
+    graph.nodes = nodes
+    if ends:
+        graph.again()
+
+
+def _chain(n: Node) -> list[Node]:
+    """A sum, and the elementwise steps behind it that nothing else needs to be known for."""
+    found = [n]
+    while len(found) <= LONGEST and not n.result and len(n.users) == 1:
+        (u,) = n.users
+        if u.kind != "elem" or u.space != n.space or u.op == "random_bits":
+            break
+        if any(len(r.straight) < len(r.index) or r.guard for r in u.reads if r.source is n):
+            break
+        if any(type(e) is not Idx for r in u.reads for e in (*r.index.values(), *r.guard)):
+            break
+        found.append(u)
+        n = u
+    return found
+
+
+# ---- which sums, along which axes -------------------------------------------------------------------------------------------
+
+
+def _best(graph: Graph, n: Node, machine: Machine) -> Sum | None:
+    """The cheapest way to tiles, if one is worth it."""
+    (arg,) = n.args
+    p = arg.source if type(arg) is Read and not arg.guard and len(arg.straight) == len(arg.index) else None
+    if type(p) is not Node or p.kind != "elem" or p.op != "multiply" or len(p.users) > 1 or p.result:
+        return None
+    if not n.dtype.is_float or n.dtype.bits < 32:
+        return None
+    reads = [a for a in p.args if type(a) is Read and a.source.dtype is n.dtype]
+    if len(reads) != 2 or any(graph.known(a) is None for a in n.space) or any(r.guard and r.fill != 0 for r in reads):
+        return None
+    every = [Sum(n, x, y, along) for x, y in (reads, reads[::-1]) for along in _ways(graph, n, x, y)]
+    best = min(every, key=lambda s: _cost(graph, s, machine), default=None)
+    return best if best is not None and _cost(graph, best, machine) < WORTH * PRODUCT * n.size else None
+
+
+def _ways(graph: Graph, n: Node, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
+    """The ways to cut tiles along the windows of x."""
+    found: list[list[Along]] = []
+    for at, e in x.index.items():
+        form = affine(e)
+        if form is None or len(form[0]) != 2:
+            continue
+        out, tap = sorted(form[0], key=lambda a: a in n.reduced)
+        if out in n.reduced or tap in n.axes or form[0][out] != 1 or abs(form[0][tap]) != 1:
+            continue
+        if out in y.axes or any(out in set(moving(g)) or tap in set(moving(g)) for a, g in x.index.items() if a != at):
+            continue
+        if sum(type(g) is Idx and g.of == tap for g in y.index.values()) != 1 or sum(tap in set(moving(g)) for g in y.index.values()) != 1:
+            continue
+        some = list(_cuts(graph, at, out, tap, form[0][tap], len(found)))
+        if some and len(found) < 2:
+            found.append(some)
+    if not found or any(g for g in y.guard):
+        return []
+    return [tuple(c._replace(k=k) for k, c in enumerate(w)) for w in _product(found)]
+
+
+def _product(found: list[list[Along]]) -> Iterable[tuple[Along, ...]]:
+    """One cut of each, all with as many points."""
+    first, *rest = found
+    for a in first:
+        if not rest:
+            yield (a,)
+        for b in rest[0] if rest else ():
+            if a.points == b.points:
+                yield a, b
+
+
+def _cuts(graph: Graph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int) -> Iterable[Along]:
+    results, terms = graph.known(out) or 0, graph.known(tap) or 0
+    for points in (6, 4):
+        if 2 <= terms <= SHORT and results >= LEAST and points - terms + 1 >= 2:
+            m = points - terms + 1
+            yield Along(at, out, tap, sign, m, terms, -(-results // m), True, k)
+        elif 2 <= results <= SHORT and terms >= LEAST and sign == 1 and points - results + 1 >= 2:
+            taps = points - results + 1
+            yield Along(at, out, tap, sign, results, taps, -(-terms // taps), False, k)
+
+
+def _cost(graph: Graph, s: Sum, machine: Machine) -> float:
+    """Vector instructions for each lane: products at all points, and what is transformed."""
+
+    def size(axes: Iterable[AxisId]) -> int:
+        return math.prod([graph.known(a) or 0 for a in axes])
+
+    windows = {a for w in s.along for a in (w.out, w.tap)}
+    points = math.prod([w.points for w in s.along])
+    tiles = math.prod([w.tiles for w in s.along])
+    made = math.prod([w.tiles for w in s.along if w.results])
+    read = math.prod([w.tiles for w in s.along if not w.results])
+    products = size([a for a in s.node.space if a not in windows]) * points * tiles
+    x = size([a for a in s.x.axes if a not in windows]) * points * tiles
+    y = size([a for a in s.y.axes if a not in windows]) * points * read
+    z = size([a for a in s.node.axes if a not in windows]) * points * made
+    moved = y * s.node.dtype.bits // 8
+    moved = int(moved / (machine.memory if moved > machine.l3 // 4 else machine.cache) * machine.speed)
+    return PRODUCT * products + moved + TRANSFORM * len(s.along) / 2 * (x + z + (0 if _parameters(graph, s.y) else y))
+
+
+def _parameters(graph: Graph, r: Read) -> bool:
+    return not isinstance(r.source, Node) and r.source in {v.value for v in graph.program.state_in} - {old for _, old, _ in graph.state}
+
+
+# ---- the matrices -----------------------------------------------------------------------------------------------------------
+
+
+def matrices(m: int, taps: int) -> tuple[Matrix, Matrix, Matrix]:
+    """A (m rows), G (a row for each point) and B: y = A (G g * B d)."""
+    points = [Fraction(p) for p in POINTS[: m + taps - 2]]
+    last = len(points)
+
+    def powers(n: int) -> list[list[Fraction]]:
+        return [[p**k for k in range(n)] for p in points] + [[Fraction(k == n - 1) for k in range(n)]]
+
+    a = powers(m)
+    scale = [math.prod([p - q for q in points if q != p]) for p in points] + [Fraction(1)]
+    g = [[x / s for x in row] for row, s in zip(powers(taps), scale, strict=True)]
+    b = [_polynomial([q for q in points if q != p]) for p in points] + [_polynomial(points)]
+    rows = [tuple(row + [Fraction(0)] * (last + 1 - len(row))) for row in b]
+    return tuple(zip(*a, strict=True)), tuple(map(tuple, g)), tuple(rows)
+
+
+def _polynomial(roots: Iterable[Fraction]) -> list[Fraction]:
+    """The coefficients of the product of all x - root, the lowest first."""
+    made = [Fraction(1)]
+    for r in roots:
+        made = [a - r * b for a, b in zip([Fraction(0), *made], [*made, Fraction(0)], strict=True)]
+    return made
+
+
+def _combined(graph: Graph, rows: Matrix, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> list[Arg]:
+    """The rows of a matrix times what stands in `args`. Rows, or columns, that differ in signs alone have parts in common."""
+    columns = list(zip(*rows, strict=True))
+    pairs = _twins(columns) if len(rows) < len(columns) else {}
+    if pairs:
+        terms: list[Arg] = []
+        made: list[tuple[Fraction, ...]] = []
+        for j, column in enumerate(columns):
+            if j in pairs:
+                k = pairs[j]
+                terms += [graph.elem(op, args[j], args[k], axes=axes, dtype=dtype) for op in ("add", "subtract")]
+                made += [tuple([a if a == b else Fraction(0) for a, b in zip(column, columns[k], strict=True)])]
+                made += [tuple([a if a != b else Fraction(0) for a, b in zip(column, columns[k], strict=True)])]
+            elif j not in pairs.values():
+                terms.append(args[j])
+                made.append(column)
+        args, rows = terms, tuple(zip(*made, strict=True))
+    twins = _twins(rows)
+    found: dict[int, Arg] = {}
+    for j, row in enumerate(rows):
+        if j in found:
+            continue
+        if j not in twins:
+            found[j] = _total(graph, row, args, axes, dtype)
+            continue
+        other = rows[twins[j]]
+        parts = [[a if (a == b) == same else Fraction(0) for a, b in zip(row, other, strict=True)] for same in (True, False)]
+        x, y = (_total(graph, p, args, axes, dtype) for p in parts)
+        found[j] = graph.elem("add", x, y, axes=axes, dtype=dtype)
+        found[twins[j]] = graph.elem("subtract", x, y, axes=axes, dtype=dtype)
+    return [found[j] for j in range(len(rows))]
+
+
+def _twins(rows: Sequence[tuple[Fraction, ...]]) -> dict[int, int]:
+    """Rows that have the same numbers but for signs, which are neither all the same nor all different."""
+    found: dict[int, int] = {}
+    for j, row in enumerate(rows):
+        for k in range(j + 1, len(rows)):
+            same = {a == b for a, b in zip(row, rows[k], strict=True) if a}
+            if same == {True, False} and all(abs(a) == abs(b) for a, b in zip(row, rows[k], strict=True)):
+                if not {j, k} & {*found, *found.values()}:
+                    found[j] = k
+    return found
+
+
+def _total(graph: Graph, row: Sequence[Fraction], args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> Arg:
+    made: Arg | None = None
+    for a, x in sorted(zip(row, args, strict=True), key=lambda ax: ax[0] != 1):
+        if not a:
+            continue
+        if made is None:
+            made = x if a == 1 else graph.elem("multiply", x, Number(float(a), dtype), axes=axes, dtype=dtype)
+        elif abs(a) == 1:
+            made = graph.elem("add" if a > 0 else "subtract", made, x, axes=axes, dtype=dtype)
+        else:
+            more = graph.elem("multiply", x, Number(float(a), dtype), axes=axes, dtype=dtype)
+            made = graph.elem("add", made, more, axes=axes, dtype=dtype)
+    assert made is not None
+    return made
+
+
+# ---- the sum in its new form --------------------------------------------------------------------------------------------------
+
+
+class _Maker:
+    """Makes the nodes of one sum."""
+
+    def __init__(self, graph: Graph, s: Sum):
+        self.graph, self.s, self.dtype = graph, s, s.node.dtype
+        self.tile = [graph.axis(f"tile{w.k}", w.tiles) for w in s.along]
+        self.point = [graph.axis(f"point{w.k}", w.points) for w in s.along]
+        windows = {a for w in s.along for a in (w.out, w.tap)}
+        self.kept = [a for a in s.node.axes if a not in windows]
+        self.summed = [a for a in s.node.reduced if a not in windows]
+        self.matrices = [matrices(w.m, w.taps) for w in s.along]
+
+    def size(self, a: AxisId) -> int:
+        return self.graph.known(a) or 0
+
+    def own(self, r: Read) -> list[AxisId]:
+        """The axes of a factor but for windows, as they lie in what it reads."""
+        lies = [e.of for e in r.index.values() if type(e) is Idx]
+        mine = [a for a in (*self.kept, *self.summed) if a in r.axes]
+        return [a for a in mine if a not in lies] + [a for a in lies if a in mine]
+
+    def joined(self, point: AxisId, axes: tuple[AxisId, ...], parts: Sequence[Arg]) -> Read:
+        """Parts side by side along an axis of their own."""
+        made = tuple([Part(axes, x, {**straight(axes), point: k}) for k, x in enumerate(parts)])
+        return self.graph.node("join", "join", [], (point, *axes), self.dtype, parts=made, attrs={"apart": True})
+
+    def read(self, r: Read, index: dict[AxisId, ExprLike], whole: Iterable[AxisId]) -> Read:
+        """A factor at another place, 0 where it lies outside along the axes `whole` of its source."""
+        moved = r.at(index)
+        guards = list(moved.guard)
+        for a in whole:
+            e = moved.index[a]
+            guards += [e, self.graph.length(a) - 1 - e]
+        needed = [g for g in dict.fromkeys(guards) if not bounds(g, self.graph.known)[0] >= 0]
+        return Read(moved.source, moved.index, tuple(needed), 0)
+
+    def windows(self) -> Read:
+        """x, transformed."""
+        s, graph = self.s, self.graph
+        own = self.own(s.x)
+        back = [w.taps - 1 if w.sign < 0 else 0 for w in s.along]
+        place = {w.k: graph.axis(f"place{w.k}", (w.tiles - 1) * w.step + w.points) for w in s.along[1:]}
+        index: dict[AxisId, ExprLike] = {w.tap: 0 for w in s.along}
+        for w in s.along[1:]:
+            index[w.out] = Idx(place[w.k]) - back[w.k]
+        first = s.along[0]
+        axes = (self.tile[0], *place.values(), *own)
+        terms = [
+            self.read(s.x, {**index, first.out: Idx(self.tile[0]) * first.step + q - back[0]}, [w.at for w in s.along])
+            for q in range(first.points)
+        ]
+        made = self.joined(self.point[0], axes, _combined(graph, self.matrices[0][2], terms, axes, self.dtype))
+        for w in s.along[1:]:
+            axes = tuple([self.tile[w.k] if a == place[w.k] else a for a in made.source.axes])
+            parts = [made.at({place[w.k]: Idx(self.tile[w.k]) * w.step + q}) for q in range(w.points)]
+            made = self.joined(self.point[w.k], axes, _combined(graph, self.matrices[w.k][2], parts, axes, self.dtype))
+        return made
+
+    def terms(self) -> Read:
+        """y, transformed."""
+        made, axes = self.s.y, (*[w.tap for w in self.s.along], *self.own(self.s.y))
+        for w in self.s.along:
+            tile = [] if w.results else [self.tile[w.k]]
+            axes = (*tile, *[a for a in axes if a != w.tap])
+            whole = [a for a, e in made.index.items() if type(e) is Idx and e.of == w.tap]
+            base: ExprLike = 0 if w.results else Idx(self.tile[w.k]) * w.taps
+            parts = [self.read(made, {w.tap: base + (j if w.sign > 0 else w.taps - 1 - j)}, whole) for j in range(w.taps)]
+            made = self.joined(self.point[w.k], axes, _combined(self.graph, self.matrices[w.k][1], parts, axes, self.dtype))
+            axes = made.source.axes
+        return made
+
+    def products(self, x: Read, y: Read) -> Read:
+        """Their sums at each point."""
+        n = self.s.node
+        tiles = [self.tile[w.k] for w in self.s.along if w.results]
+        axes = (*self.point[::-1], *self.kept[:1], *tiles, *self.kept[1:])
+        reduced = (*[self.tile[w.k] for w in self.s.along if not w.results], *self.summed)
+        p = self.graph.elem("multiply", x, y, axes=(*axes, *reduced), dtype=self.dtype)
+        return self.graph.node("reduce", "add", [p], axes, n.dtype, reduced=reduced)
+
+    def back(self, made: Read, end: Node) -> Read:
+        """The results, with what stands behind them up to `end` made at once."""
+        last = self.s.along[0]
+        for w in self.s.along[::-1]:
+            axes = tuple([a for a in made.source.axes if a != self.point[w.k]])
+            parts = [made.at({self.point[w.k]: j}) for j in range(w.points)]
+            rows = _combined(self.graph, self.matrices[w.k][0], parts, axes, self.dtype)
+            to = tuple([w.out if a == self.tile[w.k] else a for a in axes]) if w.results else (w.out, *axes)
+            joined = []
+            for i, row in enumerate(rows):
+                at: ExprLike = Idx(self.tile[w.k]) * w.m + i if w.results else i
+                guard = self.graph.length(w.out) - 1 - at
+                place = {**straight([a for a in axes if a in to]), w.out: at}
+                if w is last:
+                    row = self.behind(row, axes, {a: e for a, e in place.items() if a in end.axes}, end)
+                joined.append(Part(axes, row, place, () if bounds(guard, self.graph.known)[0] >= 0 else (guard,)))
+            dtype = end.dtype if w is last else self.dtype
+            order = end.axes if w is last else to
+            made = self.graph.node("join", "join", [], order, dtype, parts=tuple(joined), attrs={"apart": True})
+        return made
+
+    def behind(self, x: Arg, axes: tuple[AxisId, ...], place: dict[AxisId, ExprLike], end: Node) -> Arg:
+        """The elementwise steps from the sum to `end`, at one place of a tile."""
+        chain = _chain(self.s.node)
+        before = chain[0]
+        for u in chain[1:]:
+            args = [x if type(a) is Read and a.source is before else a.at(place) for a in u.args]
+            x, before = self.graph.elem(u.op, *args, axes=axes, dtype=u.dtype, **u.attrs), u
+            if u is end:
+                break
+        return x
+
+
+def _transformed(graph: Graph, s: Sum, end: Node) -> None:
+    """Puts the sum, and what stands behind it up to `end`, in its new form."""
+    maker = _Maker(graph, s)
+    for r in (s.x, s.y):
+        graph.wishes += [(r.source, a, s.node.size) for a, e in r.index.items() if type(e) is Idx and e.of == maker.own(r)[-1]]
+    made = maker.back(maker.products(maker.windows(), maker.terms()), end)
+    graph.replaced(end, made.source)

@@ -1,0 +1,110 @@
+"""Sums over windows by fewer products: the matrices are exact, plans give what the oracle gives, errors are bounded, and it pays."""
+
+from fractions import Fraction
+
+import numpy as np
+import plans
+import pytest
+from kernels import RUNNABLE
+from plan_programs import agree, arrays_for, axis, hole, program
+
+import ngraph as ng
+from ngraph.plan import plan, verify, winograd
+from ngraph.program import interpret as oracle
+from ngraph.targets import host
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Everything that can be transformed is."""
+    monkeypatch.setattr(winograd, "WORTH", float("inf"))
+
+
+def conv(n=2, c=5, k=7, height=9, width=12, window=3, pad=1, kind=np.float32, **how):
+    axes = [axis(m, a) for m, a in zip((n, c, k, height, width, window, window), "NCKHWRS", strict=True)]
+    n, c, k, h, w, r, s = axes
+    x, f = hole(n, c, h, w, dtype=kind), hole(k, c, r, s, dtype=kind)
+    return x, f, ng.conv(x, f, {h: r, w: s}, padding=pad, **how), axes
+
+
+def points(made):
+    """How many sums of products at points a plan has."""
+    return sum(1 for step in made.every for s in step.stages if s.reduced and any(str(a).startswith("point") for a in s.free))
+
+
+@pytest.mark.parametrize("m, taps", [(2, 3), (4, 3), (2, 5), (3, 4), (3, 2), (5, 2), (2, 2), (1, 4)])
+def test_the_matrices_are_exact(m, taps):
+    a, g, b = winograd.matrices(m, taps)
+    draw = np.random.default_rng(0)
+    x = [Fraction(int(v), 7) for v in draw.integers(-50, 50, m + taps - 1)]
+    w = [Fraction(int(v), 3) for v in draw.integers(-50, 50, taps)]
+
+    def times(rows, v):
+        return [sum(p * q for p, q in zip(row, v, strict=True)) for row in rows]
+
+    products = [p * q for p, q in zip(times(g, w), times(b, x), strict=True)]
+    assert times(a, products) == [sum(x[i + j] * w[j] for j in range(taps)) for i in range(m)]
+
+
+@pytest.mark.parametrize(
+    ("window", "pad", "kind"),
+    [(3, 1, np.float32), (3, 0, np.float64), (5, 2, np.float32), (4, 1, np.float32)],
+    ids=["3", "3 inside", "5", "4"],
+)
+def test_a_convolution_and_its_gradients(always, window, pad, kind):
+    x, f, y, _ = conv(window=window, pad=pad, kind=kind)
+    loss = ng.sum(y * y, out_axes=())
+    p = program([y, ng.deriv(loss, x), ng.deriv(loss, f)], x, f)
+    made = verify(plan(p))
+    assert points(made) >= 2
+    inputs, _ = arrays_for(p)
+    expected, _ = oracle.interpret(p, inputs, {})
+    for target in (host(), *RUNNABLE):
+        for got, want in zip(plans.run(made, inputs, target=target)[0], expected, strict=True):
+            assert np.abs(got - want).max() <= (2e-5 if kind is np.float32 else 1e-12) * np.abs(want).max()
+
+
+def test_what_stands_behind_it_is_made_with_its_results(always):
+    x, f, y, (n, _, k, h, w, *_) = conv(height=8, width=8)
+    b, z = hole(k), hole(n, k, h, w)
+    made = verify(agree(program([ng.relu(y + b) + z], x, f, b, z), rtol=1e-3, atol=1e-3))
+    assert points(made) == 1
+    (last,) = [s for s in made.steps if any(t.home == "output" for t in s.targets)]
+    assert not any(r.source in last.targets for stage in last.stages for r in stage.reads())
+
+
+def test_one_axis_and_groups(always):
+    n, c, k, t, r = axis(3, "N"), axis(6, "C"), axis(4, "K"), axis(21, "T"), axis(3, "R")
+    x, f = hole(n, c, t), hole(k, c, r)
+    y = ng.conv(x, f, {t: r}, padding=1)
+    assert points(verify(agree(program([y, ng.deriv(ng.sum(y * y, out_axes=()), f)], x, f), rtol=1e-3, atol=1e-3))) == 2
+    x, f, y, _ = conv(stride=2)
+    assert not points(agree(program([y], x, f), rtol=1e-3, atol=1e-3))
+    x, f, y, _ = conv(dilation=2, pad=2)
+    assert not points(agree(program([y], x, f), rtol=1e-3, atol=1e-3))
+
+
+def test_it_is_taken_where_it_pays():
+    def taken(**sizes):
+        x, f, y, _ = conv(n=1, **sizes)
+        return bool(points(plan(program([y], x, f))))
+
+    assert taken(c=64, k=64, height=56, width=56) and taken(c=70, k=60, height=33, width=29)
+    assert not taken(c=3, k=64, height=56, width=56) and not taken(c=64, k=3, height=56, width=56)
+    assert not taken(c=512, k=512, height=7, width=7)  # its filters would be more to read than there is to compute
+    assert not taken(c=8, k=8, height=6, width=6)
+
+
+def test_errors_are_bounded_at_full_size():
+    x, f, y, _ = conv(n=1, c=256, k=64, height=28, width=28)
+    p = program([y], x, f)
+    made = plan(p)
+    assert points(made)
+    draw = np.random.default_rng(0)
+    a, b = draw.normal(size=(1, 256, 28, 28)).astype(np.float32), draw.normal(size=(64, 256, 3, 3)).astype(np.float32)
+    (got,), _ = plans.run(made, [a, b])
+    padded = np.pad(a[0].astype(np.float64), ((0, 0), (1, 1), (1, 1)))
+    want = sum(
+        np.einsum("kc,chw->khw", b[:, :, i, j].astype(np.float64), padded[:, i : i + 28, j : j + 28]) for i in range(3) for j in range(3)
+    )
+    assert np.abs(got[0] - want).max() <= 2e-5 * np.abs(want).max()
