@@ -182,7 +182,9 @@ entry:
   %active = ref %pool.active
   %spins = get i64 %pool.spins
   %g0 = load atomic i32, ptr %gen acquire, align 4
-  br label %wait
+  %stopped = get i32 %pool.stop
+  %late = icmp ne i32 %stopped, 0                     ; told to end before it began
+  br i1 %late, label %end, label %wait
 wait:
   %last = phi i32 [ %g0, %entry ], [ %last, %spin ], [ %last, %awake ], [ %g, %go ]
   %n = phi i64 [ 0, %entry ], [ %n1, %spin ], [ 0, %awake ], [ 0, %go ]

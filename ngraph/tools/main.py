@@ -19,7 +19,7 @@ from ngraph.errors import NgraphError
 from ngraph.verbs import REGISTRY, UsageError
 
 # each registers its verbs when imported
-MODULES = tuple(f"ngraph.tools.{m}" for m in ("cache", "doctor", "errors", "explain", "graph", "ops", "rooms"))
+MODULES = tuple(f"ngraph.tools.{m}" for m in ("cache", "doctor", "errors", "explain", "graph", "models", "ops", "rooms"))
 
 
 def load_verbs() -> None:

@@ -1,5 +1,6 @@
 """The thread pool: every range once whoever runs it, records of control, forks, signals, limits of the system."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -233,6 +234,17 @@ def test_stopped_workers_come_again(count):
     the_pool().ensure(2)
     program.run()
     assert (hits == 2).all()
+
+
+def test_a_worker_that_begins_after_the_end_ends(count):
+    """As where a process ends before the system let its new thread run once."""
+    mine = pool.Pool(the_pool().code)
+    ctypes.c_int32.from_address(mine.address + FIELDS["pool"]["stop"]).value = 1
+    mine.ensure(2)
+    joined = threading.Thread(target=lambda: ctypes.CDLL(None).pthread_join(mine.started[0], None), daemon=True)
+    joined.start()
+    joined.join(30)
+    assert not joined.is_alive()
 
 
 def test_number_of_threads():

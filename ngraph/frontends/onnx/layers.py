@@ -58,7 +58,7 @@ def max_pool(n: Any, x: Value) -> tuple[Tensor, ...]:
         order = order[::-1]
     place = position(g, t.dims[:2], t.shape[:2])
     for j in order:
-        i = iota(outs[j], dtypes.int64) * ws[j].stride + within[j] * ws[j].dilation - ws[j].before
+        i = iota(outs[j], dtypes.int64) * ws[j].stride + within[j] * ws[j].dilation - size_op(ws[j].before)
         place = place * size_op(t.shape[2 + j]) + i
     return y, g.made(place, dims)
 
@@ -78,10 +78,10 @@ def position(g: Any, dims: Sequence[Axis | None], sizes: Sequence[ExprLike]) -> 
 
 def counted(g: Any, out: Axis, w: Window, size: ExprLike, padding: bool, dtype: Any) -> Op:
     """How many elements each window along one dim covers, padding among them or not."""
-    first = 0 if padding else w.before
+    first: ExprLike = 0 if padding else w.before
     last = size + (w.before + w.after if padding else w.before)
-    if isinstance(last, int) and isinstance(w.count, int):
-        at = np.arange(w.count)[:, None] * w.stride + np.arange(w.size) * w.dilation
+    if isinstance(first, int) and isinstance(last, int) and isinstance(w.many, int):
+        at = np.arange(w.many)[:, None] * w.stride + np.arange(w.size) * w.dilation
         many = ((at >= first) & (at < last)).sum(1)
         if (many == many[:1]).all():
             return e.filled(int(many[0]) if len(many) else 1, (), dtype)
@@ -89,7 +89,7 @@ def counted(g: Any, out: Axis, w: Window, size: ExprLike, padding: bool, dtype: 
         return e.cast(t.op, dtype)
     r = g.fresh(w.size)
     at_ = iota(out, dtypes.int64) * w.stride + iota(r, dtypes.int64) * w.dilation
-    inside = e.logical_and(e.less_equal(first, at_), e.less(at_, size_op(last)))
+    inside = e.logical_and(e.less_equal(size_op(first), at_), e.less(at_, size_op(last)))
     return reduce.build(e.cast(inside, dtype), kind="add", axes=(r,))
 
 
@@ -172,14 +172,14 @@ def batch_norm(n: Any, x: Value, scale: Value, bias: Value, average: Value, vari
         vectors = [by_channel(g, v, t.rank) for v in (scale, bias, average, variance)]
     training = n.attr("training_mode", 0) if n.version >= 14 else 0
     if not training:
-        return (normalized(g, t, *vectors, n.attr("epsilon", 1e-5)),)
+        return (normalized(g, t, vectors, n.attr("epsilon", 1e-5)),)
     axes = tuple(d for k, d in enumerate(t.dims) if k != 1 and d is not None)
     wide = e.cast(t.op, dtypes.float32) if t.op.dtype.bits < 32 else t.op
     m = mean(wide, axes)
     v = mean((wide - m) * (wide - m), axes)
     dims = [None, t.dims[1], *[None] * (t.rank - 2)]
     now = [Tensor(e.cast(s, vectors[2].dtype), dims) for s in (m, v)]
-    y = normalized(g, t, vectors[0], vectors[1], *now, n.attr("epsilon", 1e-5))
+    y = normalized(g, t, [*vectors[:2], *now], n.attr("epsilon", 1e-5))
     keep = n.attr("momentum", 0.9)
     moved = []
     for old, new in zip(vectors[2:], now, strict=True):
@@ -188,9 +188,12 @@ def batch_norm(n: Any, x: Value, scale: Value, bias: Value, average: Value, vari
     return (y, *moved)
 
 
-def normalized(g: Any, x: Tensor, scale: Tensor, bias: Tensor, average: Tensor, variance: Tensor, epsilon: float) -> Tensor:
-    """x scaled to mean 0 and variance 1, then by scale and bias: one product and one sum for each element."""
-    (a, s, b, m, v), dims = g.align(x, scale, bias, average, variance)
+def normalized(g: Any, x: Tensor, vectors: Sequence[Tensor], epsilon: float) -> Tensor:
+    """x scaled to mean 0 and variance 1, then by scale and bias: one product and one sum for each element.
+
+    vectors: scale, bias, mean, variance.
+    """
+    (a, s, b, m, v), dims = g.align(x, *vectors)
     kind = a.dtype
     if any(o.dtype is not kind for o in (s, b, m, v)):
         wide = dtypes.promote(kind, m.dtype)
@@ -206,9 +209,8 @@ def instance_norm(n: Any, x: Value, scale: Value, bias: Value) -> Tensor:
     m = mean(t.op, axes)
     v = mean((t.op - m) * (t.op - m), axes)
     dims = [*t.dims[:2], *[None] * (t.rank - 2)]
-    return normalized(
-        g, t, by_channel(g, scale, t.rank), by_channel(g, bias, t.rank), Tensor(m, dims), Tensor(v, dims), n.attr("epsilon", 1e-5)
-    )
+    vectors = [by_channel(g, scale, t.rank), by_channel(g, bias, t.rank), Tensor(m, dims), Tensor(v, dims)]
+    return normalized(g, t, vectors, n.attr("epsilon", 1e-5))
 
 
 @translates("LayerNormalization")

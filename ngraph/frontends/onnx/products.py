@@ -135,7 +135,7 @@ class Window(NamedTuple):
     dilation: int
     before: ExprLike
     after: ExprLike
-    count: ExprLike
+    many: ExprLike
 
 
 def windows(n: Any, t: Tensor, kernel: Sequence[int]) -> list[Window]:
@@ -167,7 +167,7 @@ def windows(n: Any, t: Tensor, kernel: Sequence[int]) -> list[Window]:
 
 def outs_of(g: Any, t: Tensor, ws: Sequence[Window]) -> list[Axis]:
     """An axis for the windows of each spatial dim."""
-    return [g.resized(d, w.count) for d, w in zip(t.dims[2:], ws, strict=True)]
+    return [g.resized(d, w.many) for d, w in zip(t.dims[2:], ws, strict=True)]
 
 
 # ---- convolution --------------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def deform_conv(n: Any, x: Value, w: Value, offset: Value, bias: Value = None, m
     ws = windows(n, t, kernel)
     batch, channels = t.shape[:2]
     taps = kernel[0] * kernel[1]
-    counts = [v.count for v in ws]
+    counts = [v.many for v in ws]
     # offsets [n, b, taps, 2, oh, ow]; x [n, b, c / b, h, w]
     offs = g.full(g.reshape(g.tensor(offset), [batch, bends, kernel[0], kernel[1], 2, *counts]))
     data = grouped(g, t, bends, 1)

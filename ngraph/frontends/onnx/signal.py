@@ -64,8 +64,11 @@ def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
         at = np.outer(np.arange(length), np.arange(length)) % max(length, 1)
         return turns(x, k, np.exp(sign * 2j * np.pi * at / max(length, 1)), (x[0].dims[k], out))
     q = length // p
-    split = tuple(None if t is None else g.reshape(t, [*t.shape[:k], p, q, *t.shape[k + 1 :]]) for t in x)
-    re, im = fourier(g, split, k, p, sign)  # type: ignore[arg-type]
+
+    def split(t: Tensor) -> Tensor:
+        return g.reshape(t, [*t.shape[:k], p, q, *t.shape[k + 1 :]])
+
+    re, im = fourier(g, (split(x[0]), None if x[1] is None else split(x[1])), k, p, sign)
     assert im is not None
     re, im = g.full(re, [k, k + 1]), g.full(im, [k, k + 1])
     met, dims = g.meet([re, im])
@@ -73,7 +76,7 @@ def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
     cos, sin = (e.constant(t.astype(re.op.dtype.np), [dims[k], dims[k + 1]]) for t in (twiddle.real, twiddle.imag))
     a, b = met[0].op, met[1].op
     re, im = Tensor(a * cos - b * sin, dims), Tensor(a * sin + b * cos, dims)
-    re, im = fourier(g, (re, im), k + 1, q, sign)  # type: ignore[assignment]
+    re, im = fourier(g, (re, im), k + 1, q, sign)
     assert im is not None
     order = [*range(k), k + 1, k, *range(k + 2, re.rank)]
     turned = (Tensor(t.op, [t.dims[j] for j in order]) for t in (re, im))
@@ -92,11 +95,12 @@ def complex_parts(g: Any, t: Tensor) -> Pair:
 
 def fitted(g: Any, x: Pair, k: int, length: int) -> Pair:
     """Cut, or filled with zeros, to a length."""
-    found = []
-    for t in x:
-        size = 0 if t is None else g.number(t.shape[k])
-        found.append(None if t is None else t if size == length else padded(g, t, k, 0, length - size))
-    return found[0], found[1]
+
+    def fit(t: Tensor) -> Tensor:
+        size = g.number(t.shape[k])
+        return t if size == length else padded(g, t, k, 0, length - size)
+
+    return fit(x[0]), None if x[1] is None else fit(x[1])
 
 
 @translates("DFT")

@@ -1,0 +1,339 @@
+"""The verbs for model files: `info`, `check`, `run`, `bench`, `diff`. They take ONNX files.
+
+ngraph run model.onnx --inputs in.npz --outputs out.npz
+ngraph bench model.onnx --shape x:1,3,224,224 --against onnxruntime,openvino
+"""
+
+from __future__ import annotations
+
+import collections
+import importlib
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import NgraphError, UnsupportedError
+from ngraph.verbs import Answer, UsageError, verb
+
+Feeds = dict[str, np.ndarray[Any, Any]]
+
+
+def frontend(part: str = "") -> Any:
+    """The ONNX frontend, which needs its package. Raises UnsupportedError with the line that installs it."""
+    return importlib.import_module(f"ngraph.frontends.onnx{'.' + part if part else ''}")
+
+
+def loaded(path: str) -> Any:
+    return frontend().load(path)
+
+
+# ---- inputs -------------------------------------------------------------------------------------------------------------
+
+
+def shapes_of(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """{input: shape} from `x:1,3,224,224`. Raises UsageError."""
+    found = {}
+    for text in given:
+        name, colon, dims = text.rpartition(":")
+        try:
+            found[name] = tuple(int(d) for d in dims.split(",") if d)
+        except ValueError:
+            colon = ""
+        if not colon:
+            raise UsageError(f"{text!r} is no shape; write it as input:1,3,224,224")
+    return found
+
+
+def drawn(model: Any, shapes: Mapping[str, Sequence[int]], seed: int) -> Feeds:
+    """Random inputs; dims that neither the file nor `shapes` gives are 1."""
+    unknown = [name for name in shapes if name not in {p.name for p in model.inputs}]
+    if unknown:
+        raise UsageError(f"there is no input {', '.join(unknown)}; there are {', '.join(p.name for p in model.inputs)}")
+    random = np.random.default_rng(seed)
+    feeds = {}
+    for p in model.inputs:
+        shape = tuple(shapes.get(p.name) or [d if isinstance(d, int) else 1 for d in p.shape or ()])
+        if p.dtype is None or p.kind != "tensor" or p.dtype == np.dtype(object):
+            raise UsageError(f"input {p} cannot be drawn at random; give it with --inputs")
+        if p.dtype.kind in "iub":
+            feeds[p.name] = random.integers(0, 2, shape).astype(p.dtype)
+        else:
+            feeds[p.name] = random.uniform(-1, 1, shape).astype(p.dtype)
+    return feeds
+
+
+def feeds_of(arguments: Any, model: Any) -> Feeds:
+    """What --inputs holds, else random inputs."""
+    if arguments.inputs:
+        try:
+            with np.load(arguments.inputs, allow_pickle=False) as file:
+                return {name: file[name] for name in file.files}
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{arguments.inputs} is no .npz file of arrays: {error}") from None
+    return drawn(model, shapes_of(arguments.shape or ()), arguments.seed)
+
+
+def _inputs(parser: Any) -> None:
+    parser.add_argument("model", metavar="MODEL", help="an .onnx file")
+    parser.add_argument("--inputs", metavar="IN.npz", help="arrays named as the inputs; by default they are random")
+    parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="the shape of a random input, as x:1,3,224,224")
+    parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
+
+
+# ---- info and check -----------------------------------------------------------------------------------------------------
+
+
+def _model(parser: Any) -> None:
+    parser.add_argument("model", metavar="MODEL", help="an .onnx file")
+
+
+@verb("info", "say what a model file holds", _model)
+def info(arguments: Any) -> Answer:
+    """`ngraph info model.onnx`: inputs, outputs, ops by count, opsets, parameters, what cannot be translated."""
+    proto, graph, model_room = frontend("proto"), frontend("graph"), frontend("model")
+    file, folder = proto.read(arguments.model)
+    main = file.graph
+    own = {t.name for t in main.initializer}
+    ports = [[model_room.port(v) for v in vs] for vs in ([i for i in main.input if i.name not in own], main.output)]
+    library = graph.Library(file, folder)
+    refused = graph.unsupported(file, library)
+    ops = collections.Counter(f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type for n in main.node)
+    parameters = sum(math.prod(t.dims) for t in main.initializer)
+    opsets = {k or "ai.onnx": v for k, v in proto.opsets(file).items()}
+    data = {
+        "name": main.name,
+        "producer": f"{file.producer_name} {file.producer_version}".strip(),
+        "ir_version": file.ir_version,
+        "opsets": opsets,
+        "inputs": [{"name": p.name, "type": p.type, "shape": p.shape} for p in ports[0]],
+        "outputs": [{"name": p.name, "type": p.type, "shape": p.shape} for p in ports[1]],
+        "nodes": len(main.node),
+        "functions": len(file.functions),
+        "parameters": parameters,
+        "ops": dict(ops.most_common()),
+        "unsupported": refused,
+    }
+    lines = [
+        f"{main.name or arguments.model}: {len(main.node):,} nodes, {parameters:,} parameters, IR {file.ir_version}, "
+        + ", ".join(f"{k} {v}" for k, v in opsets.items())
+        + (f", made by {data['producer']}" if data["producer"] else ""),
+        *(f"input   {p}" for p in ports[0]),
+        *(f"output  {p}" for p in ports[1]),
+        *(f"{count:6}  {op}" for op, count in ops.most_common()),
+        *(f"cannot be translated: {text}" for text in refused),
+    ]
+    return Answer("\n".join(lines), data)
+
+
+@verb("check", "say whether every node of a model can be run; exits with 1 where not", _model)
+def check(arguments: Any) -> Answer:
+    """`ngraph check model.onnx`: all that cannot be translated, at once."""
+    proto, graph = frontend("proto"), frontend("graph")
+    file, folder = proto.read(arguments.model)
+    refused = graph.unsupported(file, graph.Library(file, folder))
+    if refused:
+        raise UnsupportedError(f"{len(refused)} nodes of {arguments.model} cannot be translated", details=tuple(refused))
+    return Answer(f"{arguments.model}: all {len(file.graph.node):,} nodes can be run", {"nodes": len(file.graph.node), "unsupported": []})
+
+
+# ---- run ----------------------------------------------------------------------------------------------------------------
+
+
+def _run(parser: Any) -> None:
+    _inputs(parser)
+    parser.add_argument("--outputs", metavar="OUT.npz", help="where the outputs go, named as in the graph")
+
+
+def plain(value: Any) -> Any:
+    """An output as an array that .npz files hold."""
+    array = np.asarray(value)
+    return array.astype(str) if array.dtype == object else array
+
+
+def shown(name: str, value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        some = ", ".join(map(str, value.ravel()[:6])) + (", …" if value.size > 6 else "")
+        return f"{name}: {value.dtype}{list(value.shape)} {some}"
+    return f"{name}: {'nothing' if value is None else f'a list of {len(value)}'}"
+
+
+@verb("run", "run a model on inputs from a file, or on random ones", _run)
+def run(arguments: Any) -> Answer:
+    """`ngraph run model.onnx --inputs in.npz --outputs out.npz`."""
+    model = loaded(arguments.model)
+    results = model.run(feeds_of(arguments, model))
+    if arguments.outputs:
+        flat = {}
+        for name, value in results.items():
+            if isinstance(value, list):
+                flat.update({f"{name}.{k}": plain(v) for k, v in enumerate(value)})
+            elif value is not None:
+                flat[name] = plain(value)
+        np.savez(arguments.outputs, **flat)
+    data = {name: {"dtype": str(v.dtype), "shape": v.shape} for name, v in results.items() if isinstance(v, np.ndarray)}
+    return Answer("\n".join(shown(name, value) for name, value in results.items()), data)
+
+
+# ---- bench --------------------------------------------------------------------------------------------------------------
+
+
+def peer_onnxruntime(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
+    ort = importlib.import_module("onnxruntime")
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    if threads:
+        options.intra_op_num_threads = threads
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda feeds: session.run(None, feeds)
+
+
+def peer_openvino(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
+    ov = importlib.import_module("openvino")
+    settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
+    if threads:
+        settings["INFERENCE_NUM_THREADS"] = threads
+    compiled = ov.Core().compile_model(path, "CPU", settings)
+    request = compiled.create_infer_request()
+    return lambda feeds: list(request.infer(feeds).values())
+
+
+PEERS = {"onnxruntime": peer_onnxruntime, "openvino": peer_openvino}
+
+
+def _bench(parser: Any) -> None:
+    _inputs(parser)
+    parser.add_argument("-t", "--seconds", type=float, default=5.0, help="how long to measure each (default: 5)")
+    parser.add_argument("--threads", type=int, default=0, help="how many threads the others may use; ours follow NGRAPH_NUM_THREADS")
+    parser.add_argument("--against", metavar="NAMES", default="", help=f"measure others in turn with it: {', '.join(PEERS)}")
+
+
+def figures(times: Sequence[float]) -> dict[str, float]:
+    """Milliseconds: count, median, mean, percentiles and ends."""
+    t = np.array(times) * 1e3
+    named = {"median": 50, "p90": 90, "p99": 99}
+    return {
+        "count": len(t),
+        **{name: float(np.percentile(t, q)) for name, q in named.items()},
+        "mean": float(t.mean()),
+        "min": float(t.min()),
+        "max": float(t.max()),
+        "per second": float(1e3 / t.mean()),
+    }
+
+
+def measured(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
+    """Times of each call, taken in turn, in rounds, so that all meet the same machine."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    end = time.perf_counter() + seconds * len(calls)
+    while time.perf_counter() < end:
+        for name, call in calls.items():
+            stop = time.perf_counter() + 0.05
+            while True:
+                start = time.perf_counter()
+                call()
+                now = time.perf_counter()
+                times[name].append(now - start)
+                if now > stop:
+                    break
+    return times
+
+
+def disagreement(mine: Sequence[Any], theirs: Sequence[Any]) -> float:
+    """The largest difference between outputs."""
+    pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(mine, theirs, strict=True)]
+    return max((float(np.abs(a.astype(np.float64) - b).max()) for a, b in pairs if a.size and a.dtype.kind in "fiub"), default=0.0)
+
+
+@verb("bench", "measure how long a model takes, beside other runtimes if asked", _bench)
+def bench(arguments: Any) -> Answer:
+    """`ngraph bench model.onnx -t 10 --against onnxruntime,openvino`."""
+    start = time.perf_counter()
+    model = loaded(arguments.model)
+    load = time.perf_counter() - start
+    feeds = feeds_of(arguments, model)
+    start = time.perf_counter()
+    mine = model.run(None, feeds)
+    first = time.perf_counter() - start
+    calls: dict[str, Callable[[], Any]] = {"ngraph": lambda: model.run(None, feeds)}
+    apart: dict[str, float] = {}
+    for name in filter(None, arguments.against.split(",")):
+        if name not in PEERS:
+            raise UsageError(f"there is no {name!r} to measure against; there are {', '.join(PEERS)}")
+        try:
+            peer = PEERS[name](arguments.model, arguments.threads)
+        except ImportError:
+            raise UnsupportedError(f"{name} is not installed", fix=f"pip install {name}") from None
+        apart[name] = disagreement(mine, peer(feeds))
+        calls[name] = lambda peer=peer: peer(feeds)  # type: ignore[misc]
+    for call in calls.values():
+        call()
+    found = {name: figures(times) for name, times in measured(calls, arguments.seconds).items()}
+    for name in apart:
+        found[name]["ratio"] = found[name]["median"] / found["ngraph"]["median"]
+        found[name]["largest difference"] = apart[name]
+    lines = [f"load {load * 1e3:.1f} ms, first call {first * 1e3:.1f} ms; then, in ms:"]
+    columns = ("median", "mean", "p90", "p99", "min", "max")
+    lines.append(f"{'':12}{'calls':>8}" + "".join(f"{c:>10}" for c in columns))
+    for name, f in found.items():
+        lines.append(f"{name:12}{f['count']:8.0f}" + "".join(f"{f[c]:10.3f}" for c in columns))
+    lines += [f"{name} takes {found[name]['ratio']:.2f} times as long; outputs differ by at most {apart[name]:.2g}" for name in apart]
+    inputs = {name: [str(a.dtype), list(a.shape)] for name, a in feeds.items()}
+    return Answer("\n".join(lines), {"load": load * 1e3, "first": first * 1e3, "inputs": inputs, "times": found})
+
+
+# ---- diff ---------------------------------------------------------------------------------------------------------------
+
+
+def _diff(parser: Any) -> None:
+    parser.add_argument("a", metavar="A", help="an .onnx file")
+    parser.add_argument("b", metavar="B", help="another, or the same, which then runs on ONNX Runtime")
+    for option, more in (("--inputs", {}), ("--shape", {"action": "append"})):
+        parser.add_argument(option, **more)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rtol", type=float, default=1e-3)
+    parser.add_argument("--atol", type=float, default=1e-5)
+
+
+@verb("diff", "find the first node in which two models, or two runtimes of one, differ", _diff)
+def diff(arguments: Any) -> Answer:
+    """Every value of both, in the order of A's nodes, until one differs."""
+    proto = frontend("proto")
+    file, _ = proto.read(arguments.a)
+    other, _ = proto.read(arguments.b)
+    same = file.SerializeToString() == other.SerializeToString()
+    values = [(n, o) for n in file.graph.node for o in n.output if o]
+    if not same:
+        theirs = {o for n in other.graph.node for o in n.output}
+        values = [(n, o) for n, o in values if o in theirs]
+    names = [o for _, o in values]
+    mine = watched(file, names)
+    feeds = feeds_of(arguments, mine)
+    got = dict(zip(names, mine.run(names, feeds), strict=True))
+    if same:
+        want = dict(zip(names, peer_onnxruntime(mine.proto.SerializeToString(), 0)(feeds)[-len(names) :], strict=True))
+    else:
+        want = dict(zip(names, watched(other, names).run(names, feeds), strict=True))
+    for node, name in values:
+        a, b = np.asarray(got[name]), np.asarray(want[name])
+        if a.shape != b.shape or a.dtype != b.dtype:
+            what = f"{a.dtype}{list(a.shape)} against {b.dtype}{list(b.shape)}"
+        elif a.dtype.kind in "fiub" and not np.allclose(a, b, arguments.rtol, arguments.atol, True):
+            what = f"by up to {disagreement([a], [b]):.3g}"
+        else:
+            what = ""
+        if what:
+            raise NgraphError(f"node {node.name or '?'} ({node.op_type}) is the first that differs: {name}, {what}")
+    return Answer(f"all {len(values):,} values agree", {"values": len(values)})
+
+
+def watched(file: Any, names: Sequence[str]) -> Any:
+    """The model with these values among its outputs."""
+    onnx = importlib.import_module("onnx")
+    copy = onnx.ModelProto()
+    copy.CopyFrom(file)
+    del copy.graph.output[:]
+    copy.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    return frontend().load(copy)
