@@ -701,6 +701,8 @@ class Nest:
                 return None
             left = open_.left
         first, phase = offset // k * k, offset % k
+        if offset < 0 or not all([isinstance(c, int) and c >= 0 for c in a.coef.values()]):  # what lies before may be nobody's
+            first, phase = offset, 0
         end = (left - 1) * k + phase + 1  # elements behind this one are nobody's business
         if left == n and a.room is not None and a.room >= k - 1:
             end = n * k
