@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 31
 UNROLL = 4  # steps of a sum
+PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
 STRIDES = 4  # steps up to which elements are picked from whole vectors
 FREE = ("read", "number", "index", "guard", "copy")
@@ -535,7 +536,9 @@ class Nest:
                 shared = [u for u in range(1, most) if u * step % row == 0 and 0 < u * step // row < self.plan.rows]  # type: ignore[operator]
                 most = min([most, *shared])
         alone = len(self.reduced) == 1
-        return next((u for u in range(most, 1, -1) if n % u == 0), most if alone and n >= most else 1)
+        full = self.plan.rows * self.plan.columns * len(self.stage.combine) > self.kernel.target.vector_registers // 2
+        good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == PAIR and full)]
+        return good[0] if good else most if alone and n >= most else 1
 
     def _fold(self, k: int, i: int, j: int, old: Value) -> Value:
         """An accumulator with one more value."""

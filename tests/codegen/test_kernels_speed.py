@@ -10,7 +10,7 @@ from plan_programs import axis, hole, program
 import ngraph as ng
 from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
-from ngraph.plan import Kernel, plan
+from ngraph.plan import Kernel, plan, winograd
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.targets import TARGETS
 
@@ -51,12 +51,33 @@ MAIN = {
 
 @pytest.mark.parametrize("target", [V3, V4], ids=lambda t: t.name)
 @pytest.mark.parametrize("make", MAIN.values(), ids=list(MAIN))
-def test_sums_stay_in_registers(make, target):
+def test_sums_stay_in_registers(make, target, monkeypatch):
+    monkeypatch.setattr(winograd, "WORTH", 0)  # convolutions are the sums that they are written as
     every = codes(*make(), target)
     assert any("fma" in c.text for c in every)
     for c in every:
         masks = 0 if target.mask_registers else 1  # that of the last columns is a vector there
         assert "alloca" not in c.text and len(spills(c, target)) <= masks
+
+
+@pytest.mark.parametrize("terms", [646, 650, 651, 653])
+def test_they_do_for_any_number_of_terms(terms):
+    for c in codes(*contraction(140, 512, terms)):
+        assert len(spills(c, V4)) <= 2  # between its loops, if at all
+
+
+def test_sums_over_outer_axes_run_side_by_side():
+    n, h, c = axis(64, "N"), axis(100, "H"), axis(16, "C")
+    x = hole(n, h, c)
+    texts = [code.text for code in codes([ng.sum(x, out_axes=[c])], [x])]
+    assert any(t.count("phi <16 x float>") == 4 for t in texts) and not any("gather" in t for t in texts)
+
+
+def test_a_product_with_one_vector_reads_long_pieces():
+    i, j, r = axis(1, "I"), axis(4096, "J"), axis(1024, "R")
+    x, w = hole(i, r), hole(r, j)
+    (code,) = codes([ng.dot(x, w)], [x, w])
+    assert code.text.count("phi <16 x float>") >= 16  # vectors of w side by side
 
 
 def test_a_contraction_has_a_tile_of_sums():
