@@ -3,6 +3,7 @@
 exact       no rewrite that differs at NaN, infinity or signed zero        (NGRAPH_EXACT, on)
 strict      refuse what would only warn, such as a dot over the batch axis (NGRAPH_STRICT, off)
 winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
+tune        measure the best few ways of each kernel's loops, once         (NGRAPH_TUNE, off)
 check       verify programs after each pass                                (CHECK, off)
 debug       1 computations and times, 2 kernels, 3 plans, 4 generated code,
             5 programs after each pass                                     (DEBUG, 0)
@@ -52,6 +53,7 @@ class Config:
                     "exact": _switch("NGRAPH_EXACT", True),
                     "strict": _switch("NGRAPH_STRICT", False),
                     "winograd": _switch("NGRAPH_WINOGRAD", True),
+                    "tune": _switch("NGRAPH_TUNE", False),
                     "check": _switch("CHECK", False),
                     "debug": _number("DEBUG"),
                     "dump": os.environ.get("DUMP", ""),

@@ -285,7 +285,10 @@ class Nest:
             tuple(map(numbers, sums)),
             numbers(bound),
         )
-        made = schedule(view, Machine(lanes, target.vector_registers, target.l1, target.l2))
+        machine = Machine(lanes, target.vector_registers, target.l1, target.l2)
+        if not self.minor:
+            self.kernel.views[view] = machine
+        made = self.kernel.picks.get(view) or schedule(view, machine)
         self.kernel.notes.append(f"{' '.join([f'{k}:{d.most}' for k, d in enumerate(loops)])} {made}")
         vector, tile, second = [None if k is None else loops[k] for k in (made.vector, made.tile, made.second)]
         across = second if second is not None else vector

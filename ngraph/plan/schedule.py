@@ -84,6 +84,19 @@ def schedule(view: View, m: Machine) -> Schedule:
     return best._replace(order=_order(view, m, best))
 
 
+def alternatives(view: View, m: Machine, count: int) -> list[Schedule]:
+    """The schedule, then those that come next and add up in the same order, so that they give the same bits."""
+    first = schedule(view, m)
+    ranked = sorted([s for s in _candidates(view, m) if _sums(view, s) == _sums(view, first)], key=lambda s: _cost(view, m, s))
+    others = [s._replace(order=_order(view, m, s)) for s in ranked]
+    return [first, *[s for s in dict.fromkeys(others) if s != first][:count]]
+
+
+def _sums(view: View, s: Schedule) -> tuple[int, ...]:
+    """What decides in which order sums are added up: nothing where each lane has its own, else how many lie side by side."""
+    return (s.vector, s.lanes, s.columns if s.second is None else 1) if s.vector in view.reduced and s.vector is not None else ()
+
+
 def split(n: int, most: int) -> list[tuple[int, int]]:
     """n in as few equal pieces of at most `most` as there can be: (how many, how long), the longer ones first."""
     pieces = -(-n // most)

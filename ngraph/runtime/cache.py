@@ -42,7 +42,7 @@ from ngraph.targets import Target
 
 FORMAT = b"ngraph 1"
 HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
-KINDS = ("objects", "plans", "machines")
+KINDS = ("objects", "plans", "machines", "tunings")
 NEW = ".new"  # a file that is being written
 LIMIT = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes kept in this process
@@ -469,6 +469,12 @@ class Cache:
                 self._keep(key, found)
         return found
 
+    def keep(self, kind: str, key: bytes, data: bytes) -> None:
+        """Adds what is known of a kind, here and on disk."""
+        self._keep(key, data)
+        if self.folder is not None:
+            self.folder.put(kind, {key: data})
+
     def _keep(self, key: bytes, data: bytes) -> None:
         self.here[key] = data
         self.size += len(data)
@@ -492,10 +498,7 @@ class Cache:
                     self.folder.drop("plans", key)
         made = make()
         with contextlib.suppress(pickle.PicklingError, RecursionError):
-            data = _dumped(made, canonical, program)
-            self._keep(key, data)
-            if self.folder is not None:
-                self.folder.put("plans", {key: data})
+            self.keep("plans", key, _dumped(made, canonical, program))
         return made
 
 

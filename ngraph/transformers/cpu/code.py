@@ -17,6 +17,7 @@ from ngraph.errors import UnsupportedError
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Kernel, Plan, PlanStep, Routine
 from ngraph.runtime.cache import cache
+from ngraph.runtime.tune import picks, tune
 from ngraph.targets import Target
 
 
@@ -67,11 +68,14 @@ class Recipe(NamedTuple):
     plan: Plan
     parts: tuple[tuple[Part, ...], ...]
     bodies: tuple[Recipe, ...]
+    tuned: bool = False
 
 
-def recipe(plan: Plan, target: Target) -> Recipe:
-    """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile."""
+def recipe(plan: Plan, target: Target, tuned: bool = False) -> Recipe:
+    """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile. `tuned`: with schedules that were measured."""
     own = cache()
+    if tuned:
+        tune(every(plan), target)
     made: dict[Plan, list[tuple[Part, ...]]] = {}
     known: dict[bytes, tuple[Part, Shape]] = {}
 
@@ -83,7 +87,7 @@ def recipe(plan: Plan, target: Target) -> Recipe:
                 part, other = known[this.key]
                 made[p].append((Part(moved(part.code, other, this), part.key),))
                 continue
-            codes = emitted(p, s, target)
+            codes = emitted(p, s, target, tuned)
             parts = tuple([Part(replace(c, text=""), own.key(c.text, target)) for c in codes])
             made[p].append(parts)
             if this is not None:
@@ -93,7 +97,7 @@ def recipe(plan: Plan, target: Target) -> Recipe:
                 yield from texts(body)
 
     def together(p: Plan) -> Recipe:
-        return Recipe(p, tuple(made[p]), tuple([together(b) for s in p.every for b in bodies(s)]))
+        return Recipe(p, tuple(made[p]), tuple([together(b) for s in p.every for b in bodies(s)]), tuned)
 
     own.objects(texts(plan), target)
     return together(plan)
@@ -133,9 +137,9 @@ class Code:
     """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines, `copy` copies bytes."""
 
     def __init__(self, made: Recipe, target: Target):
-        self.plan, self.target = plan, target = made.plan, target
+        self.plan, self.target, self.tuned = plan, target, tuned = made.plan, target, made.tuned
         self.bodies = {id(b.plan): Code(b, target) for b in made.bodies}
-        loaded = entries([part.key for parts in made.parts for part in parts], lambda: recipe(plan, target))
+        loaded = entries([part.key for parts in made.parts for part in parts], lambda: recipe(plan, target, tuned))
         steps: list[tuple[Step, ...]] = []
         for s, parts in zip(plan.every, made.parts, strict=True):
             if not parts:
@@ -162,7 +166,7 @@ class Code:
         found: dict[str, list[Native]] = {}
         natives = iter([s for s in self.every if type(s) is Native])
         for s in self.plan.every:
-            for c in emitted(self.plan, s, self.target):
+            for c in emitted(self.plan, s, self.target, self.tuned):
                 found.setdefault(c.text, []).append(next(natives))
         for body in self.bodies.values():
             for t, ks in body.texts.items():
@@ -178,10 +182,18 @@ def bodies(step: PlanStep) -> list[Plan]:
     return [a for a in step.attrs.values() if type(a) is Plan] if type(step) is Routine else []
 
 
-def emitted(plan: Plan, step: PlanStep, target: Target) -> Sequence[KernelCode]:
+def every(plan: Plan) -> list[Plan]:
+    """A plan and the plans inside its routines, those inside these too."""
+    found = [plan]
+    for p in found:
+        found += [body for s in p.every for body in bodies(s)]
+    return found
+
+
+def emitted(plan: Plan, step: PlanStep, target: Target, tuned: bool = False) -> Sequence[KernelCode]:
     """The code of a step; none for what Python runs."""
     if type(step) is Kernel:
-        return (emit(plan, step, target),)
+        return (emit(plan, step, target, picks(plan, step, target) if tuned else None),)
     assert type(step) is Routine
     try:
         return emit_routine(plan, step, target)

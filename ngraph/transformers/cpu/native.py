@@ -66,7 +66,7 @@ class Native:
                 start = time.perf_counter()
                 target = chosen()
                 own = machine(target)
-                facts = key, target, own, config.exact, config.winograd
+                facts = key, target, own, config.exact, config.winograd, config.tune
                 planned = start
 
                 def make() -> Recipe:
@@ -74,7 +74,7 @@ class Native:
                     start_compiler()
                     made = plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, own)
                     planned = time.perf_counter()
-                    return recipe(made, target)
+                    return recipe(made, target, config.tune)
 
                 with no_collection():
                     self.codes[key] = code = Code(cache().plan(self.program, facts, make), target)
