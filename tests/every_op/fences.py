@@ -1,9 +1,12 @@
 """Every buffer of a call in memory of its own, between bytes that nobody may write; memory without values holds NaN.
 
 `fenced()` puts it around all that the cpu is given and makes: arguments, results, state, constants, each buffer of the arena, scratch.
+`fenced("before")` and `fenced("behind")` take a page that nobody may touch: whoever reads there ends the process.
 """
 
 import contextlib
+import ctypes
+import mmap
 from unittest import mock
 
 import numpy as np
@@ -16,10 +19,22 @@ WIDTH, BYTE, EMPTY = 256, 0xA7, 0xFF
 
 
 class Fences:
-    def __init__(self):
-        self.memory = []  # what lies between fences, with them
+    def __init__(self, side=None):
+        self.side, self.memory = side, []  # what lies between fences, with them
+
+    def pages(self, size, alignment):
+        page, room = mmap.PAGESIZE, -(-max(size, 1) // alignment) * alignment
+        whole = -(-room // page) * page
+        raw = np.frombuffer(mmap.mmap(-1, whole + page), np.uint8)
+        raw[...] = EMPTY
+        start, closed = (page, 0) if self.side == "before" else (whole - room, whole)
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        assert not protect(ctypes.c_void_p(raw.ctypes.data + closed), ctypes.c_size_t(page), 0)
+        return raw[start : start + size]
 
     def bytes(self, size, alignment):
+        if self.side is not None:
+            return self.pages(size, alignment)
         raw = np.full(size + alignment + 2 * WIDTH, BYTE, np.uint8)
         start = -(-(raw.ctypes.data + WIDTH) // alignment) * alignment - raw.ctypes.data
         made = raw[start : start + size]
@@ -67,8 +82,8 @@ class Fences:
 
 
 @contextlib.contextmanager
-def fenced():
-    fences, call, ensure = Fences(), Frame.call, State.ensure
+def fenced(side=None):
+    fences, call, ensure = Fences(side), Frame.call, State.ensure
 
     def checked(self, given):
         results = call(self, {b: fences.like(a) if a is not None and b in self.plan.inputs else a for b, a in given.items()})

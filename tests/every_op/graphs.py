@@ -211,7 +211,8 @@ def cut(g):
     x = g.wide(known=True)
     a = g.pick(x.axes)
     first = int(g.random.integers(0, a.length)) if a.length else 0
-    return ng.tensor_slice(x, [slice(first, None, g.pick((1, 2, 3))) if g.chance(0.6) else slice(None, None, -g.pick((1, 2)))], axes=[a])
+    own = slice(first, None, g.pick((1, 2, 3))) if g.chance(0.6) else slice(None, None, -g.pick((1, 2)))
+    return ng.tensor_slice(x, [own if b is a else slice(None) for b in x.axes])
 
 
 def moved(g):
