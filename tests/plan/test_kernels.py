@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
+from ngraph.op_graph.opdef import REGISTRY
 from ngraph.plan import Kernel, Machine, plan, text, verify
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
@@ -290,6 +291,19 @@ def test_ops_that_cost_the_same_are_planned_the_same():
         shown = text(plan(p), origins=False)
         expected = re.sub(r" = (\w+)\(", lambda m: f" = {other.get(m[1], m[1])}(", shown)
         assert text(plan(swapped(p)), origins=False) == expected
+
+
+def test_what_records_are_called_changes_no_plan(monkeypatch):
+    """All records that are made of smaller ones get other names, and every op a name of its own."""
+
+    def plans():
+        made = [program(*_flat(make())) for make in (layer_norm_gelu, batch_norm_backward, attention, lstm_gates, cross_entropy)]
+        return [text(plan(p), origins=False) for p in (*made, network(), convolutions())]
+
+    before = plans()
+    for k, record in enumerate([r for r in REGISTRY.values() if r.lower is not None]):
+        monkeypatch.setattr(record, "name", f"record{k}")
+    assert plans() == before
 
 
 def test_same_plan_in_every_process():
