@@ -299,9 +299,13 @@ class Folder:
             for key, content in entries.items():
                 path = os.path.join(folder, key.hex())
                 os.makedirs(folder, 0o700, exist_ok=True)
-                with open(path + NEW, "wb", opener=_private) as file:
-                    file.write(_head(key, content) + content)
-                os.replace(path + NEW, path)
+                try:
+                    with open(path + NEW, "wb", opener=_private) as file:
+                        file.write(_head(key, content) + content)
+                    os.replace(path + NEW, path)
+                except OSError:  # the disk is full, say: what is there of it goes
+                    self._drop(path + NEW)
+                    raise
                 self.room = None if self.room is None else self.room - HEAD.size - len(content)
             if self.room is None or self.room < 0:
                 self._trim()

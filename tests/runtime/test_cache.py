@@ -4,6 +4,7 @@ import ctypes
 import dataclasses
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -107,6 +108,20 @@ def test_a_folder_that_can_only_be_read_is_read(folder, counted, monkeypatch):
 
     monkeypatch.setattr("os.utime", refuse)
     assert Cache(folder).object(ir(1), HOST) == made and len(counted) == 1
+
+
+def test_a_full_disk_leaves_nothing_half_written(folder, counted):
+    """No file may grow beyond a few bytes in this process."""
+    before, signals = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    cache = Cache(folder)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (256, before[1]))
+        assert value(cache.object(ir(1), HOST)) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, signals)
+    assert files(folder) == []
+    assert value(Cache(folder).object(ir(1), HOST)) == 1 and len(files(folder)) == 1 and len(counted) == 2
 
 
 def test_where_no_process_can_be_started_this_one_compiles(monkeypatch):
