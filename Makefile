@@ -8,7 +8,7 @@ PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens same docs html bench map clean
+.PHONY: help run tour test check goldens onnx same docs html bench map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ docs: .venv-test/installed  ## print the op reference, the spec's core ops and t
 
 html: .venv-test/installed  ## the documentation as a site in out/html; a warning is an error
 	.venv-test/bin/python -m sphinx -W --keep-going -q -j $(JOBS) -d out/doctrees docs out/html
+
+onnx: .venv-test/installed  ## onnx's own tests of a backend, all of them
+	ONNX_BACKEND=all $(PYTEST) -n $(JOBS) tests/frontends/onnx/test_backend.py
 
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
 from inspect import Parameter, signature
 from typing import Any
 
@@ -135,6 +137,10 @@ def _write(folder: str) -> list[str]:
     page = os.path.join(folder, "spec.md")
     with open(page, encoding="utf-8") as file:
         pages = {page: with_table(file.read()), os.path.join(folder, "ops.md"): reference()}
+    onnx = os.path.join(folder, "onnx.md")
+    if os.path.exists(onnx) and find_spec("onnx"):
+        with open(onnx, encoding="utf-8") as file:
+            pages[onnx] = import_module("ngraph.frontends.onnx.support").with_table(file.read())
     for path, text in pages.items():
         with open(path, "w", encoding="utf-8") as out:
             out.write(text)
@@ -144,6 +150,7 @@ def _write(folder: str) -> list[str]:
 def _arguments(parser: Any) -> None:
     parser.add_argument("--spec", action="store_true", help="the core ops as the spec has them")
     parser.add_argument("--reference", action="store_true", help="every op in a section of its own, as Markdown")
+    parser.add_argument("--onnx", action="store_true", help="the ops of ONNX and how each is read, as Markdown")
     parser.add_argument("--docs", metavar="FOLDER", help="write the reference into FOLDER/ops.md, the core ops into FOLDER/spec.md")
 
 
@@ -158,6 +165,9 @@ def ops(arguments: Any) -> Answer:
     if arguments.reference:
         page = reference()
         return Answer(page.rstrip("\n"), page)
+    if arguments.onnx:
+        support = import_module("ngraph.frontends.onnx.support")
+        return Answer(support.page(), [row._asdict() for row in support.rows()])
     taken = takers()
     rows = [aspects(r, taken) for r in REGISTRY.values()]
     return Answer(columns([HEADINGS, *rows]), [dict(zip(HEADINGS, row, strict=True)) for row in rows])
