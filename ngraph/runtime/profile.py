@@ -6,12 +6,15 @@ import json
 from dataclasses import dataclass
 from html import escape
 
+SHOWN = 40  # kernels in a table; the page and the trace have all
+
 
 @dataclass(frozen=True)
 class Row:
     """One kernel: the user's ops and lines in it, how often it ran in one call, seconds in one call, what it computes and moves.
 
-    `flops` and `bytes` are of one run, `predicted` are the plan's seconds for one, `limit` what the machine needs at least for one.
+    `flops` and `bytes` are of one run, `predicted` are the plan's seconds for one, `limit` what the machine needs at least for one,
+    `shape` the largest of its results, `reads` the user's names of what it takes from outside.
     """
 
     ops: str
@@ -22,8 +25,10 @@ class Row:
     bytes: float
     predicted: float
     limit: float
-    start: float = 0.0  # of the last run, and its end, in seconds from the call's start
+    start: float = 0.0  # of its last run in the call, and its end, in seconds from the call's start
     end: float = 0.0
+    shape: str = ""
+    reads: tuple[str, ...] = ()
 
     @property
     def rate(self) -> str:
@@ -32,6 +37,15 @@ class Row:
             return "-"
         each = self.calls / self.seconds / 1e9
         return f"{self.flops * each:.1f} GFLOP/s" if self.bound == "flops" else f"{self.bytes * each:.1f} GB/s"
+
+    @property
+    def places(self) -> str:
+        """Its lines, each file named once: "model.py:3, 7; layers.py:12"."""
+        found: dict[str, list[str]] = {}
+        for line in self.lines:
+            file, _, number = line.rpartition(":")
+            found.setdefault(file, []).append(number)
+        return "; ".join([f"{file}:{', '.join(numbers)}" for file, numbers in found.items()])
 
     @property
     def bound(self) -> str:
@@ -45,30 +59,55 @@ class Row:
 
 @dataclass(frozen=True)
 class Profile:
-    """The kernels of a computation in the order in which they run, and the seconds of a whole call."""
+    """The kernels of a computation in the order in which they run, and the seconds of a whole call: the fastest of `calls`."""
 
     name: str
     rows: tuple[Row, ...]
     seconds: float
     calls: int
     threads: int
+    limits: tuple[float, float] = (0.0, 0.0)  # bytes and operations per second
+    measured: bool = False  # the limits were, by `ngraph doctor --measure`
+
+    @property
+    def inside(self) -> float:
+        """Seconds of a call in kernels."""
+        return sum(r.seconds for r in self.rows)
+
+    @property
+    def ranked(self) -> list[Row]:
+        """The kernels, the longest first."""
+        return sorted(self.rows, key=lambda r: -r.seconds)
+
+    def said(self) -> list[str]:
+        """What is known of the whole, in sentences."""
+        flops, moved = sum(r.flops * r.calls for r in self.rows), sum(r.bytes * r.calls for r in self.rows)
+        threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
+        first = f"{_time(self.seconds)}, the fastest of {self.calls} calls; {_time(self.inside)} in {len(self.rows)} kernels on {threads}."
+        rate = 1e-9 / max(self.inside, 1e-12)
+        predicted = sum(r.predicted * r.calls for r in self.rows)
+        second = f"Kernels: {flops * rate:.1f} GFLOP/s and {moved * rate:.1f} GB/s; {_time(predicted)} were predicted."
+        if not any(self.limits):
+            return [first, second]
+        how = "measured" if self.measured else "guessed: `ngraph doctor --measure` measures"
+        return [first, second, f"Limits of this machine: {self.limits[1] / 1e9:.0f} GFLOP/s, {self.limits[0] / 1e9:.1f} GB/s ({how})."]
 
     def __str__(self) -> str:
-        inside = sum(r.seconds for r in self.rows)
-        head = ("seconds", "share", "runs", "rate", "of limit", "predicted", "kernel")
+        head = ("time", "share", "runs", "rate", "of limit", "predicted", "kernel")
         table = [head]
-        for r in sorted(self.rows, key=lambda r: -r.seconds):
-            times = f"{r.predicted * r.calls / r.seconds:.2f} x" if r.seconds else "-"
-            share = f"{r.seconds / max(inside, 1e-12):.1%}"
-            lines = f"  {', '.join(r.lines[:3])}{' …' if len(r.lines) > 3 else ''}"
-            table.append((_time(r.seconds), share, f"{r.calls:g}", r.rate, f"{r.share:.0%}", times, r.ops + lines))
+        for r in self.ranked[:SHOWN]:
+            share, predicted = f"{r.seconds / max(self.inside, 1e-12):.1%}", _time(r.predicted * r.calls)
+            what = "  ".join(filter(None, [r.ops, r.shape, f"of {', '.join(r.reads[:2])}" * bool(r.reads), r.places]))
+            table.append((_time(r.seconds), share, f"{r.calls:g}", r.rate, f"{r.share:.0%}", predicted, what))
         wide = [max(len(row[k]) for row in table) for k in range(len(head))]
         rows = ["  ".join([*(c.rjust(w) for c, w in zip(row[:-1], wide, strict=False)), row[-1]]) for row in table]
-        said = f"{self.name}: {_time(self.seconds)} a call, {_time(inside)} of it in kernels, on {self.threads} threads, {self.calls} calls"
-        return "\n".join([said, *rows])
+        rest = self.ranked[SHOWN:]
+        if rest:
+            rows.append(f"and {len(rest)} more kernels, {_time(sum(r.seconds for r in rest))}; save('profile.html') has them all")
+        return "\n".join([f"{self.name}: {' '.join(self.said())}", *rows])
 
     def json(self) -> str:
-        """The last call as trace events, for chrome://tracing or ui.perfetto.dev; times in microseconds."""
+        """The call as trace events, for chrome://tracing or ui.perfetto.dev; times in microseconds."""
         events = [
             {
                 "name": r.ops,
@@ -79,6 +118,8 @@ class Profile:
                 "dur": (r.end - r.start) * 1e6,
                 "args": {
                     "lines": list(r.lines),
+                    "result": r.shape,
+                    "reads": list(r.reads),
                     "runs": r.calls,
                     "seconds in a call": r.seconds,
                     "rate": r.rate,
@@ -93,19 +134,32 @@ class Profile:
         return json.dumps({"traceEvents": [named, *events], "displayTimeUnit": "ms"})
 
     def html(self) -> str:
-        """A page of its own: a bar for each kernel, dark as far as the machine's limit goes."""
-        inside = max(sum(r.seconds for r in self.rows), 1e-12)
+        """A page of its own: the call as a line of kernels, then a bar for each, dark as far as the machine's limit goes."""
         longest = max((r.seconds for r in self.rows), default=0) or 1.0
+        number = {id(r): k for k, r in enumerate(self.rows)}
         rows = []
-        for k, r in enumerate(self.rows):
+        for r in self.ranked:
             width, dark = 100 * r.seconds / longest, 100 * r.share
             bar = f'<div class=bar style="width:{width:.2f}%"><i style="width:{dark:.1f}%"></i></div>'
-            cells = [str(k), _time(r.seconds), f"{r.seconds / inside:.1%}", f"{r.calls:g}", r.rate, f"{r.share:.0%}"]
-            cells.append(_time(r.predicted * r.calls))
-            lines = "".join(f"<br><small>{escape(line)}</small>" for line in r.lines)
-            rows.append(f"<tr><td>{'<td>'.join(cells)}<td class=b>{bar}<td class=k>{escape(r.ops)}{lines}")
-        said = f"{_time(self.seconds)} a call, {_time(inside)} of it in kernels, on {self.threads} threads"
-        return PAGE.replace("TITLE", escape(self.name)).replace("SAID", said).replace("ROWS", "\n".join(rows))
+            cells = [f"{number[id(r)]}", _time(r.seconds), f"{r.seconds / max(self.inside, 1e-12):.1%}", f"{r.calls:g}", r.rate]
+            cells += [f"{r.share:.0%}", _time(r.predicted * r.calls)]
+            more = [f"<code>{escape(r.shape)}</code>" * bool(r.shape), escape(f"of {', '.join(r.reads)}") * bool(r.reads)]
+            small = "<br>".join([" ".join(filter(None, more)), escape(r.places)])
+            rows.append(f"<tr><td>{'<td>'.join(cells)}<td class=b>{bar}<td class=k>{escape(r.ops)}<br><small>{small}</small>")
+        page = PAGE.replace("TITLE", escape(self.name)).replace("SAID", escape(" ".join(self.said())))
+        return page.replace("STRIP", self._strip()).replace("ROWS", "\n".join(rows))
+
+    def _strip(self) -> str:
+        """The call from left to right."""
+        end = max((r.end for r in self.rows), default=0) or 1.0
+        parts = []
+        for k, r in enumerate(self.rows):
+            if r.end > r.start:
+                said = escape(f"{k}: {r.ops} {r.shape}, {_time(r.end - r.start)}, {r.share:.0%} of the limit", quote=True)
+                shade = f"hsl({10 + 110 * r.share:.0f} 45% {45 + 10 * (k % 2)}%)"
+                x, width = 1000 * r.start / end, 1000 * (r.end - r.start) / end
+                parts.append(f'<rect x="{x:.2f}" width="{width:.2f}" height="28" fill="{shade}"><title>{said}</title></rect>')
+        return f'<svg viewBox="0 0 1000 28" preserveAspectRatio="none">{"".join(parts)}</svg>'
 
     def _repr_html_(self) -> str:
         return self.html()
@@ -127,18 +181,28 @@ def _time(seconds: float) -> str:
 PAGE = """<!doctype html><meta charset=utf-8><title>TITLE</title>
 <style>
 body{font:14px/1.4 system-ui,sans-serif;margin:24px;color:#222;background:#fff}
-table{border-collapse:collapse}td,th{padding:3px 8px;text-align:right;vertical-align:top;border-bottom:1px solid #ddd;white-space:nowrap}
-.k{text-align:left;white-space:normal}.b{width:260px}.bar{background:#bcd;height:14px}.bar i{display:block;background:#357;height:14px}
-th{cursor:pointer;position:sticky;top:0;background:#fff}small{color:#777}
+p{max-width:75em}svg{width:100%;height:28px;background:#eee;display:block;margin:0 0 20px}
+table{border-collapse:collapse;width:100%}
+td,th{padding:4px 8px;text-align:right;vertical-align:top;border-bottom:1px solid #ddd;white-space:nowrap}
+.k{text-align:left;white-space:normal;width:45%}.b{width:22%;text-align:left}
+.bar{background:#bcd;height:14px;min-width:2px}.bar i{display:block;background:#357;height:14px}
+th{cursor:pointer;position:sticky;top:0;background:#fff}small{color:#666}code{font:12px ui-monospace,monospace}
 @media(prefers-color-scheme:dark){
-body,th{background:#1b1b1b;color:#ddd}td,th{border-color:#333}.bar{background:#345}.bar i{background:#8bd}}
-</style><h1>TITLE</h1><p>SAID. Dark: the machine's limit for what the kernel computes and moves. A click on a heading sorts.
-<table><thead><tr><th>#<th>time<th>share<th>runs<th>rate<th>of limit<th>predicted<th class=b>time<th class=k>kernel</thead><tbody>
+body,th{background:#1b1b1b;color:#ddd}svg{background:#333}td,th{border-color:#333}
+.bar{background:#345}.bar i{background:#8bd}small{color:#999}}
+</style><h1>TITLE</h1><p>SAID
+<p>The call from left to right; red is far from the machine's limit, green is near, and the mouse on a part says what it is.
+STRIP
+<p>Each kernel, the longest first. The dark part of a bar is what the machine needs at least for what the kernel computes and moves.
+The first column counts in the order of running; a click on a heading sorts by it.
+<table><thead><tr><th>#<th>time<th>share<th>runs<th>rate<th>of limit<th>predicted<th class=b>time, and its limit
+<th class=k>ops, result, lines</thead><tbody>
 ROWS
 </tbody></table>
 <script>
 const unit={us:1,ms:1e3,s:1e6},value=t=>{const m=t.match(/^([\\d.]+) ?(\\S*)/);return m?m[1]*(unit[m[2]]||1):0}
-document.querySelectorAll("th").forEach((h,k)=>h.onclick=()=>{const b=document.querySelector("tbody")
-const up=h.up=!h.up;[...b.rows].sort((p,q)=>(value(q.cells[k].innerText)-value(p.cells[k].innerText))*(up?1:-1)).forEach(r=>b.append(r))})
+document.querySelectorAll("th").forEach((h,k)=>h.onclick=()=>{const b=document.querySelector("tbody"),c=k==7?1:k
+const key=r=>r.cells[c].innerText,up=h.up=!h.up,order=(p,q)=>k==8?key(p).localeCompare(key(q)):value(key(p))-value(key(q));
+[...b.rows].sort((p,q)=>order(p,q)*(up?1:-1)).forEach(r=>b.append(r))})
 </script>
 """

@@ -1,6 +1,7 @@
 """Where time goes, by kernel: as a table, a trace, a page."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import UnsupportedError
+from ngraph.runtime.profile import Row
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,18 @@ def test_every_kernel_has_its_ops_lines_and_times(profiled):
 def test_as_a_table(profiled):
     profile, _ = profiled
     lines = str(profile).splitlines()
-    assert lines[0].startswith("net: ") and "in kernels" in lines[0] and "of limit" in lines[1] and len(lines) == len(profile.rows) + 2
+    assert lines[0].startswith("net: ") and f"in {len(profile.rows)} kernels" in lines[0] and "Limits of this machine" in lines[0]
+    assert "of limit" in lines[1] and len(lines) == len(profile.rows) + 2
+    product = next(line for line in lines if " contract" in line)
+    assert "float32[N=60, M=70]" in product or "float32[M=70, N=60]" in product
+    assert "test_cpu_profile.py:" in product
+    many = replace(profile, rows=profile.rows * 40)
+    assert str(many).splitlines()[-1].startswith(f"and {len(many.rows) - 40} more kernels, ") and len(str(many).splitlines()) == 43
+
+
+def test_lines_name_their_file_once():
+    row = Row("add", ("model.py:3", "model.py:7", "layers.py:12"), 1, 1e-3, 1.0, 1.0, 1e-3, 1e-3)
+    assert row.places == "model.py:3, 7; layers.py:12"
 
 
 def test_as_a_trace(profiled, tmp_path):
@@ -59,7 +72,10 @@ def test_as_a_page(profiled, tmp_path):
     profile, _ = profiled
     profile.save(str(tmp_path / "p.html"))
     page = (tmp_path / "p.html").read_text()
-    assert page.count("<tr><td>") == len(profile.rows) and "http" not in page and "TITLE" not in page and "ROWS" not in page
+    assert page.count("<tr><td>") == page.count("<rect ") == len(profile.rows) and "http" not in page
+    assert not any(word in page for word in ("TITLE", "SAID", "STRIP", "ROWS"))
+    times = [r.seconds for r in profile.ranked]
+    assert times == sorted(times, reverse=True) and page.index(f"<td>{profile.rows.index(profile.ranked[0])}<td>") == page.index("<td>")
     profile.save(str(tmp_path / "p.txt"))
     assert (tmp_path / "p.txt").read_text() == f"{profile}\n"
 

@@ -12,7 +12,7 @@ import numpy as np
 from ngraph.codegen.pool import FIELDS
 from ngraph.codegen.pool import TIMES as WORDS
 from ngraph.errors import show_line
-from ngraph.plan.kernels import Kernel
+from ngraph.plan.kernels import Buffer, Kernel
 from ngraph.runtime.measure import machine, measured
 from ngraph.runtime.profile import Profile, Row
 from ngraph.targets import Target
@@ -23,24 +23,26 @@ TIMES, FREE = FIELDS["frame"]["times"] // 8, frozenset(("read", "number", "index
 
 
 def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title: Callable[[Any], str]) -> Profile:
-    """Calls it so often, and says where the time went."""
+    """Calls it so often, and says where the time of the fastest call went."""
     frame = bound.take()
     walk, table = frame.walk, frame.walk.table
     cells = np.zeros((len(table.records) + 1, WORDS), np.int64)
     walk.words[TIMES] = cells.ctypes.data
     bound.free.append(frame)  # the next call takes it
     try:
-        start = time.perf_counter()
+        took: list[tuple[float, int, list[list[int]]]] = []
         for _ in range(calls):
+            cells[:] = 0
             began = time.monotonic_ns()
             call()
-        seconds = (time.perf_counter() - start) / calls
+            took.append((time.monotonic_ns() - began, began, cells.tolist()))
     finally:
         walk.words[TIMES] = 0
+    spent_all, began, counted = min(took)
     memory, peak = limits(bound.code.target)
     homes = {id(s): b for b in within(bound) for s in b.code.every}
     rows = []
-    for step, (spent, often, first, last) in zip(table.steps, cells.tolist(), strict=False):
+    for step, (spent, often, first, last) in zip(table.steps, counted, strict=False):
         if type(step) is not Native:
             continue
         flops, moved = work(step, homes[id(step)])
@@ -48,8 +50,24 @@ def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title:
         lines = tuple(dict.fromkeys([show_line((o.file, o.line)) for o in origin(step.step) if o.file]))
         ops = title(step.step).split(" (")[0]
         times = (first - began) * 1e-9, (last - began) * 1e-9
-        rows.append(Row(ops, lines, often / calls, spent * 1e-9 / calls, flops, moved, step.seconds, least, *times))
-    return Profile(name, tuple(rows), seconds, calls, int(walk.words[THREADS]))
+        about = largest(step, homes[id(step)]), names(step)
+        rows.append(Row(ops, lines, often, spent * 1e-9, flops, moved, step.seconds, least, *times, *about))
+    known = measured(bound.code.target) is not None
+    return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known)
+
+
+def largest(step: Native, bound: Bound) -> str:
+    """The type of the largest result of a kernel, its axes with their lengths."""
+    results: Sequence[Any] = [b for b in step.step.targets if type(b) is Buffer]
+    if not results:
+        return ""
+    b = max(results, key=lambda b: bound.sizes.get(b) or 0)
+    return f"{b.dtype.name}[{', '.join([f'{a}={_length(bound, a)}' for a in b.axes])}]"
+
+
+def names(step: Native) -> tuple[str, ...]:
+    """What a kernel reads of the user's: state, arguments and constants, by name."""
+    return tuple(dict.fromkeys([b.name for b in step.step.sources if b.home in ("state", "input", "constant", "once") and b.name]))
 
 
 def within(bound: Bound) -> list[Bound]:
