@@ -6,6 +6,7 @@ from ngraph.frontends.onnx import (
     control,
     layers,
     microsoft,
+    ml,
     products,
     quantised,
     recurrent,
@@ -13,6 +14,7 @@ from ngraph.frontends.onnx import (
     shapes,
     signal,
     text,
+    trees,
 )
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "control",
     "layers",
     "microsoft",
+    "ml",
     "products",
     "quantised",
     "recurrent",
@@ -28,4 +31,5 @@ __all__ = [
     "shapes",
     "signal",
     "text",
+    "trees",
 ]
