@@ -17,7 +17,8 @@ import numpy as np
 
 from ngraph.config import config
 from ngraph.errors import AxisError, show_line
-from ngraph.op_graph.expr import Len
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.plan import plan, text
 from ngraph.program.program import AxisId, Program
@@ -144,10 +145,10 @@ class Native:
         return text(self.chosen.plan)
 
     def llvm(self) -> str:
-        return "\n".join(f"; {names(ks)}\n{t}" for t, ks in self.chosen.texts.items())
+        return "\n".join(f"; {names(ks)}\n; {called(ks[0])}\n{t}" for t, ks in self.chosen.texts.items())
 
     def asm(self) -> str:
-        return "\n".join(f"# {names(ks)}\n{assembly(t, self.chosen.target)}" for t, ks in self.chosen.texts.items())
+        return "\n".join(f"# {names(ks)}\n# {called(ks[0])}\n{assembly(t, self.chosen.target)}" for t, ks in self.chosen.texts.items())
 
     def source(self) -> str:
         return ""
@@ -161,10 +162,11 @@ class Native:
         if config.debug < 2:
             return
         texts = code.texts
-        say = f"{self.program.name}: {len(code.kernels())} kernels, {len(texts)} different, planned in {planning * 1e3:.1f} ms"
-        print(f"{say}, compiled in {compiling * 1e3:.1f} ms", file=sys.stderr)
-        for ks in texts.values():
-            print(f"  {names(ks)}", file=sys.stderr)
+        how = f"planned in {planning * 1e3:.1f} ms, compiled in {compiling * 1e3:.1f} ms" if planning else "found in the cache"
+        print(f"{self.program.name}: {counted(len(code.kernels()), 'kernel')}, {len(texts)} different, {how}", file=sys.stderr)
+        for t, ks in texts.items():
+            predicted = f"{sum([k.seconds for k in ks]) * 1e6:9.1f} us predicted"
+            print(f"  {len(ks):4} x {predicted}, {t.count(chr(10)):6} lines of IR  {names(ks)}", file=sys.stderr)
         if config.debug >= 3:
             print(text(code.plan), file=sys.stderr)
         if config.debug >= 4:
@@ -175,6 +177,21 @@ class Native:
 def names(kernels: Sequence[Any]) -> str:
     """What the user calls a kernel that stands for several steps: ops and lines of the first, and how many more."""
     return title(kernels[0].step) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
+
+
+def called(kernel: Any) -> str:
+    """What a kernel takes, in the order of its arguments, and in how many turns it runs."""
+    arguments = ", ".join([*[b.name or b.home for b in kernel.code.buffers], *map(str, kernel.code.lengths)])
+    loops = ", ".join([f"{a} by {block}" for a, block in getattr(kernel.step, "loops", ())])
+    return f"arguments: {arguments}; turns: {show_turns(kernel.code.turns)}{f', along {loops}' if loops else ''}"
+
+
+def show_turns(turns: ExprLike) -> str:
+    return expr.text(turns) if isinstance(turns, Expr) else str(turns)
+
+
+def counted(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
 
 
 def title(step: Any) -> str:
