@@ -51,13 +51,13 @@ class Stage:
 
 
 class Ask(Stage):
-    """A question whose answer decides the way on."""
+    """A question whose answer decides the way on. `shapes`: it follows from the shapes of the inputs alone."""
 
-    __slots__ = ("question",)
+    __slots__ = ("question", "shapes")
 
-    def __init__(self, question: Callable[[Run], Hashable]):
+    def __init__(self, question: Callable[[Run], Hashable], shapes: bool = False):
         super().__init__()
-        self.question = question
+        self.question, self.shapes = question, shapes
 
     def step(self, run: Run) -> Hashable:
         return self.question(run)

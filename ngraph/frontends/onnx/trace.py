@@ -67,10 +67,10 @@ class Trace:
         self.key = stage.step(self.run)
         return stage
 
-    def ask(self, about: Hashable, question: Callable[[Run], Hashable]) -> Hashable:
+    def ask(self, about: Hashable, question: Callable[[Run], Hashable], shapes: bool = False) -> Hashable:
         """What this call answers; asked once."""
         if about not in self.answers:
-            self.follow(lambda: Ask(question))
+            self.follow(lambda: Ask(question, shapes))
             self.answers[about] = self.key
         return self.answers[about]
 
@@ -94,7 +94,7 @@ class Trace:
         """The axis of a dim whose length comes with the call; of known length where it is fixed."""
         length = self.run.slots[slot].shape[dim]
         if name in self.fixed:
-            self.ask(("length", name), lambda run: run.slots[slot].shape[dim])
+            self.ask(("length", name), lambda run: run.slots[slot].shape[dim], slot < 0)
             return make_axis(length, name=name)
         axis = make_axis(None, name=name)
         self.run.lengths[name] = length
@@ -112,7 +112,7 @@ class Trace:
             return kind != "lt"
         if kind == "eq" and isinstance(a, int):
             a, b = b, a
-        return bool(self.ask((kind, a, b), lambda run: ASK[kind](run.number(a), run.number(b))))
+        return bool(self.ask((kind, a, b), lambda run: ASK[kind](run.number(a), run.number(b)), True))
 
     def same(self, a: ExprLike, b: ExprLike) -> bool:
         return self.truth("eq", a, b)
