@@ -13,7 +13,7 @@ import numpy as np
 
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.onnx.layers import size_op
-from ngraph.frontends.onnx.microsoft import each, part, rows
+from ngraph.frontends.onnx.pieces import each, part, rows
 from ngraph.frontends.onnx.products import matmul, turned
 from ngraph.frontends.onnx.quantised import FUSED, integers_to_float
 from ngraph.frontends.onnx.shapes import joined

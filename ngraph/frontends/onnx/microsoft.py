@@ -12,56 +12,16 @@ import numpy as np
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.onnx import arithmetic, quantised, recurrent
 from ngraph.frontends.onnx.layers import layer_norm
+from ngraph.frontends.onnx.pieces import each, part, place, rows
 from ngraph.frontends.onnx.products import conv, gemm, matmul, turned
 from ngraph.frontends.onnx.quantised import FUSED, dequantized, integers_to_float
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Known, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
-from ngraph.ops.indexing import gather
-from ngraph.ops.rearrange import iota
 from ngraph.ops.reduce import reduce
-
-# ---- tensors ----------------------------------------------------------------------------------------------------------------
-
-
-def part(g: Any, t: Tensor, dim: int, start: Any, length: Any) -> Tensor:
-    """`length` elements along a dim, from `start` on."""
-    dim %= t.rank
-    axis = t.dims[dim]
-    if axis is None:
-        return t
-    own = g.resized(axis, length)
-    return g.read(t, [own if k == dim else d for k, d in enumerate(t.dims)], {axis: Idx(own) + start})
-
-
-def place(t: Tensor, dim: int) -> Tensor:
-    """The position along a dim, as int32, shaped to meet the tensor."""
-    dim %= t.rank
-    axis = t.dims[dim]
-    if axis is None:
-        return Tensor(e.filled(0, (), dtypes.int32), ())
-    return Tensor(iota(axis), [None] * dim + [axis] + [None] * (t.rank - 1 - dim))
-
-
-def each(g: Any, function: Callable[..., Op], *values: Value) -> Tensor:
-    """A function of ops, element by element, of values that are broadcast."""
-    ops, dims = g.align(*values)
-    return g.made(function(*ops), dims)
-
-
-def rows(g: Any, table: Tensor, at: Tensor) -> Tensor:
-    """The rows of a matrix at these indices, from the end where negative."""
-    t = g.full(table, [0])
-    axis = t.dims[0]
-    t = g.apart(t, at.dims)
-    axis = t.dims[0]
-    index = e.where(e.less(at.op, 0), at.op + e.constant_record.build(value=axis.size, axes=(), dtype=at.op.dtype), at.op)
-    return g.made(gather.build(t.op, index, axes=(axis,), mode="clip"), [*at.dims, *t.dims[1:]])
-
 
 # ---- activations ------------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.onnx.microsoft import each
+from ngraph.frontends.onnx.pieces import each
 from ngraph.frontends.onnx.products import matmul
 from ngraph.frontends.onnx.scores import FAMILY, binary, chosen, column, post
 from ngraph.frontends.onnx.shapes import joined

@@ -14,6 +14,7 @@ import numpy as np
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.onnx import arithmetic
 from ngraph.frontends.onnx.layers import average_pool
+from ngraph.frontends.onnx.pieces import each, part
 from ngraph.frontends.onnx.products import convolution, matmul, with_bias
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import joined
@@ -27,6 +28,7 @@ from ngraph.ops import elementwise as e
 from ngraph.ops.reduce import reduce
 
 FUSED = "com.microsoft"
+Array = np.ndarray[Any, Any]
 
 # ---- casts ----------------------------------------------------------------------------------------------------------------
 
@@ -191,10 +193,13 @@ def ranged(x: Op, target: DType, axes: tuple[Any, ...] | None = None) -> tuple[O
 # ---- products of integers ---------------------------------------------------------------------------------------------------
 
 
+EXACT = 1 << 24  # whole numbers up to here are float32, so sums that stay below are exact in any order
+
+
 def moved(n: Any, v: Value, zero: Value, as_column: bool = False) -> Tensor:
-    """A tensor less its zero point, as int32; a vector of zero points belongs to rows, or to columns."""
+    """A tensor less its zero point, as float32, which holds it; a vector of zero points belongs to rows, or to columns."""
     t = n.g.tensor(v)
-    wide = Tensor(e.cast(t.op, dtypes.float32 if t.dtype.python is float else dtypes.int32), t.dims)
+    wide = Tensor(e.cast(t.op, dtypes.float32), t.dims)
     return wide if is_zero(zero) else minus(n, wide, zero, as_column)
 
 
@@ -204,27 +209,108 @@ def minus(n: Any, t: Tensor, zero: Value, as_column: bool) -> Tensor:
         z = Tensor(z.op, [None, *z.dims] if as_column else [*z.dims, None])
     elif z.rank == 1:
         z = Tensor(z.op, z.dims if as_column else ())
-    (a, b), dims = n.g.align(t, Tensor(e.cast(z.op, t.dtype), z.dims))
-    return n.g.made(a - b, dims)
+    return each(n.g, lambda a, b: a - e.cast(b, a.dtype), t, Tensor(z.op, z.dims))
+
+
+def reach(v: Value, zero: Value) -> float:
+    """The largest size of an element less its zero point."""
+    low, high = limits(as_dtype(v.np))
+    if is_zero(zero):
+        zeros = np.zeros(1)
+    elif isinstance(zero, Known):
+        zeros = zero.array.astype(np.float64).ravel()
+    else:
+        zeros = np.array([low, high])
+    return float(max(np.abs(low - zeros).max(), np.abs(high - zeros).max()))
+
+
+def pieces(size: int, far: float, weights: Array | None, near: float) -> list[tuple[int, int]]:
+    """`size` terms in stretches whose sums are exact in float32.
+
+    far, near: the largest first and second factors. weights: the second ones [size, …], if they are known.
+    """
+    count = 1
+    while count < size:
+        cuts = [size * k // count for k in range(count + 1)]
+        spans = list(zip(cuts[:-1], [b - a for a, b in zip(cuts[:-1], cuts[1:], strict=True)], strict=True))
+        if weights is None:
+            most = far * near * max(length for _, length in spans)
+        else:
+            most = far * max(float(np.abs(weights[a : a + length]).sum(0).max(initial=0)) for a, length in spans)
+        if most <= EXACT:
+            return spans
+        count += 1
+    return [(k, 1) for k in range(size)] or [(0, 0)]
+
+
+def less(v: Value, zero: Value, shape: Callable[[Array], Array]) -> Array | None:
+    """Known weights less their zero points; `shape` puts a vector of these on its dim."""
+    if not isinstance(v, Known) or not (zero is None or isinstance(zero, Known)):
+        return None
+    w = v.array.astype(np.float32)
+    return w if zero is None else w - shape(zero.array.astype(np.float32))
+
+
+def total(g: Any, parts: list[Tensor]) -> Tensor:
+    """The sum of exact sums, as int32 where they are several."""
+    if len(parts) == 1:
+        return parts[0]
+    y = Tensor(e.cast(parts[0].op, dtypes.int32), parts[0].dims)
+    for p in parts[1:]:
+        y = each(g, lambda a, b: a + e.cast(b, dtypes.int32), y, p)
+    return y
+
+
+def product(n: Any, a: Value, b: Value, a_zero: Value = None, b_zero: Value = None) -> Tensor:
+    """The matrix product of 8-bit integers less their zero points: exact, as float32 or int32. Other types multiply as they are."""
+    g = n.g
+    x, y = moved(n, a, a_zero), moved(n, b, b_zero, True)
+    size = x.shape[-1] if x.rank else 1
+    if as_dtype(a.np).python is float:
+        return matmul(g, x, y)
+    if not isinstance(size, int):
+        return matmul(g, as_int32(x), as_int32(y))
+    known = less(b, b_zero, lambda z: z) if b.rank == 2 else None
+    spans = pieces(size, reach(a, a_zero), known, reach(b, b_zero))
+    if len(spans) == 1:
+        return matmul(g, x, y)
+    at = max(y.rank - 2, 0)
+    return total(g, [matmul(g, part(g, x, -1, *span), part(g, y, at, *span)) for span in spans])
 
 
 @translates("MatMulInteger")
 def matmul_integer(n: Any, a: Value, b: Value, a_zero: Value = None, b_zero: Value = None) -> Tensor:
-    return matmul(n.g, moved(n, a, a_zero), moved(n, b, b_zero, True))
+    return as_int32(product(n, a, b, a_zero, b_zero))
+
+
+def as_int32(t: Tensor) -> Tensor:
+    return Tensor(e.cast(t.op, dtypes.int32), t.dims)
 
 
 @translates("ConvInteger")
 def conv_integer(n: Any, x: Value, w: Value, x_zero: Value = None, w_zero: Value = None) -> Tensor:
-    return convolution(n, moved(n, x, x_zero), filters(n, w, w_zero))
+    return as_int32(convolved(n, x, w, x_zero, w_zero))
 
 
-def filters(n: Any, w: Value, zero: Value) -> Value:
-    """Filters less their zero points, one for all or one for each."""
-    t = n.g.tensor(w)
-    if is_zero(zero):
-        return Tensor(e.cast(t.op, dtypes.int32), t.dims)
-    (a, b), dims = n.g.align(t, spread(n, zero, t, 0))
-    return n.g.made(e.cast(a, dtypes.int32) - e.cast(b, dtypes.int32), dims)
+def convolved(n: Any, x: Value, w: Value, x_zero: Value, w_zero: Value) -> Tensor:
+    """The convolution of 8-bit integers less their zero points, exact; channels in stretches where the sums would be too large."""
+    g = n.g
+    t = moved(n, x, x_zero)
+    f = n.g.tensor(w)
+    f = Tensor(e.cast(f.op, dtypes.float32), f.dims)
+    if not is_zero(w_zero):
+        f = each(g, lambda a, b: a - e.cast(b, a.dtype), f, spread(n, w_zero, f, 0))
+    known = less(w, w_zero, lambda z: z.reshape(-1, *[1] * (f.rank - 1)) if z.ndim else z)
+    taps = 1
+    for size in w.shape[2:]:
+        taps *= g.number(size)
+    by_channel = None if known is None else np.abs(known).reshape(*known.shape[:2], -1).sum(2).T
+    spans = pieces(g.number(w.shape[1]), reach(x, x_zero), by_channel, reach(w, w_zero) * taps)
+    if len(spans) == 1:
+        return convolution(n, t, f)
+    if n.attr("group", 1) > 1:  # a stretch of channels would be one of each group
+        return convolution(n, as_int32(t), as_int32(f))
+    return total(g, [convolution(n, part(g, t, 1, *span), part(g, f, 1, *span)) for span in spans])
 
 
 def scaled(n: Any, y: Tensor, scales: tuple[Tensor, Tensor, Tensor], zero: Value, target: DType, at: Callable[[Tensor], Tensor]) -> Tensor:
@@ -245,7 +331,7 @@ def qlinear_matmul(
     n: Any, a: Value, a_scale: Value, a_zero: Value, b: Value, b_scale: Value, b_zero: Value, y_scale: Value, y_zero: Value
 ) -> Tensor:
     g = n.g
-    y = matmul(g, moved(n, a, a_zero), moved(n, b, b_zero, True))
+    y = product(n, a, b, a_zero, b_zero)
     sa, sb, sy = g.tensor(a_scale), g.tensor(b_scale), g.tensor(y_scale)
     sa = Tensor(sa.op, [*sa.dims, None]) if sa.rank == 1 and y.rank > 1 else sa  # of rows
     return scaled(n, y, (sa, sb, sy), y_zero, as_dtype(y_zero.np), lambda t: t)
@@ -267,7 +353,8 @@ def qlinear_conv(
     if n.attr("channels_last", 0):
         raise UnsupportedError("QLinearConv with channels_last", fix="quantise the model with channels first")
     g = n.g
-    y = with_bias(g, convolution(n, moved(n, x, x_zero), filters(n, w, w_zero)), bias)
+    y = convolved(n, x, w, x_zero, w_zero)
+    y = y if bias is None else with_bias(g, as_int32(y), bias)
 
     def at(t: Tensor) -> Tensor:
         return Tensor(t.op, [*t.dims, *[None] * (y.rank - 2)]) if t.rank == 1 else t
@@ -283,7 +370,7 @@ def integers_to_float(
     n: Any, a: Value, b: Value, a_scale: Value, b_scale: Value, a_zero: Value = None, b_zero: Value = None, bias: Value = None
 ) -> Tensor:
     g = n.g
-    sums = matmul(g, moved(n, a, a_zero), moved(n, b, b_zero, True))
+    sums = product(n, a, b, a_zero, b_zero)
     return unscaled(g, sums, g.tensor(a_scale), g.tensor(b_scale), bias)
 
 
@@ -297,18 +384,10 @@ def unscaled(g: Any, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Value
     return g.made(p + q, dims)
 
 
-def made_integers(g: Any, t: Tensor) -> tuple[Tensor, Tensor]:
-    """A float tensor as int32 less its zero point, quantised as uint8 over its own range; and the scale."""
-    scale, zero = ranged(t.op, dtypes.uint8)
-    y = rounded(t.op / scale, dtypes.uint8, zero)
-    return Tensor(e.cast(y, dtypes.int32) - e.cast(zero, dtypes.int32), t.dims), Tensor(scale, ())
-
-
 @translates("DynamicQuantizeMatMul", domain=FUSED)
 def dynamic_matmul(n: Any, a: Value, b: Value, b_scale: Value, b_zero: Value = None, bias: Value = None) -> Tensor:
-    g = n.g
-    x, scale = made_integers(g, g.tensor(a))
-    return unscaled(g, matmul(g, x, moved(n, b, b_zero, True)), scale, g.tensor(b_scale), bias)
+    y, scale, zero = dynamic(n, a)
+    return unscaled(n.g, product(n, y, b, zero, b_zero), scale, n.g.tensor(b_scale), bias)
 
 
 def by_element(name: str, function: Callable[..., Op], count: int) -> None:

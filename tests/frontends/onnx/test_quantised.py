@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime")
 import ml_dtypes  # noqa: E402
 from onnx import helper as h  # noqa: E402
 from runtimes import FUSED, agree, model  # noqa: E402
@@ -74,6 +74,17 @@ def test_products_of_integers():
     agree(node, {"x": x, "w": w}, constants={"zx": np.uint8(120), "zw": np.uint8(9)})
 
 
+def test_long_sums_are_exact():
+    """Beyond what float32 holds, with all at the ends of their range, and with random weights; so with channels of a convolution."""
+    for a, b in ((np.full((2, 3000), 255, "u1"), np.full((3000, 3), -128, "i1")), (whole("u1", 2, 5000), whole("i1", 5000, 3))):
+        agree(h.make_node("MatMulInteger", ["a", "b"], ["y"]), {"a": a}, constants={"b": b})
+        agree(h.make_node("MatMulInteger", ["a", "b"], ["y"]), {"a": a, "b": b})
+    x, w = np.full((1, 600, 4, 4), 255, "u1"), np.full((2, 600, 3, 3), 255, "u1")
+    w[1] = whole("u1", 600, 3, 3)
+    agree(h.make_node("ConvInteger", ["x", "w"], ["y"]), {"x": x}, constants={"w": w})
+    agree(h.make_node("ConvInteger", ["x", "w"], ["y"], group=2), {"x": x}, constants={"w": w[:, :300]})
+
+
 def test_qlinear_products():
     a, b = whole("u1", 3, 8), whole("i1", 8, 5)
     names = ["a", "sa", "za", "b", "sb", "zb", "sy", "zy"]
@@ -100,3 +111,48 @@ def test_dynamic_quantization():
     agree(nodes, {"x": f(3, 8)}, constants=held)
     node = h.make_node("DynamicQuantizeMatMul", ["x", "w", "sw", "zw", "b"], ["y"], domain=FUSED)
     agree(node, {"x": f(3, 8)}, constants=held)
+
+
+class Calibration:
+    """Some inputs, as ONNX Runtime's quantiser asks for them."""
+
+    def __init__(self, *arrays):
+        self.left = [{"x": a} for a in arrays]
+
+    def get_next(self):
+        return self.left.pop() if self.left else None
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", ["dynamic", "QDQ", "QOperator"])
+def test_a_network_by_onnx_runtimes_quantiser(how, tmp_path):
+    """Convolutions, a residual, pooling and a product, quantised as users do it: the integers are the same in every layer."""
+    tools = pytest.importorskip("onnxruntime.quantization")
+    nodes = [
+        h.make_node("Conv", ["x", "w0", "b0"], ["a"], pads=[1] * 4, strides=[2, 2]),
+        h.make_node("Relu", ["a"], ["b"]),
+        h.make_node("Conv", ["b", "w1", "b1"], ["c"], pads=[1] * 4),
+        h.make_node("Add", ["b", "c"], ["d"]),
+        h.make_node("Relu", ["d"], ["e"]),
+        h.make_node("MaxPool", ["e"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        h.make_node("GlobalAveragePool", ["p"], ["g"]),
+        h.make_node("Flatten", ["g"], ["f"]),
+        h.make_node("MatMul", ["f", "w2"], ["y"]),
+    ]
+    held = {"w0": f(8, 3, 3, 3) * 0.2, "b0": f(8), "w1": f(8, 8, 3, 3) * 0.1, "b1": f(8), "w2": f(8, 5)}
+    x = f(2, 3, 16, 16)
+    before, after = str(tmp_path / "float.onnx"), str(tmp_path / "whole.onnx")
+    proto = model(nodes, {"x": x}, ["y"], held, opset=17)
+    proto.graph.output[0].CopyFrom(h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 5]))
+    onnx.save(proto, before)
+    if how == "dynamic":
+        tools.quantize_dynamic(before, after)
+    else:
+        form = tools.QuantFormat[how]
+        tools.quantize_static(
+            before, after, Calibration(x, x * 0.5), quant_format=form, per_channel=True, weight_type=tools.QuantType.QInt8
+        )
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    wanted = onnxruntime.InferenceSession(after, options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+    np.testing.assert_allclose(ng.onnx.load(after)(x), wanted, rtol=1e-5, atol=1e-6)
