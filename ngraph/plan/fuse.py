@@ -62,11 +62,14 @@ class _Merge:
 
     # chains
     def chains(self) -> None:
-        """Merges that need no price: an elementwise value all of whose readers are together, over the same space at the same index."""
+        """Merges that need no price: an elementwise value all of whose readers are together, over the same space at the same index.
+
+        And what is a step on the way to one value: a join that says `near`.
+        """
         chain: dict[Node, list[Node]] = {}
         for n in reversed(self.graph.nodes):
             mine = chain[n] = [n]
-            if n.kind != "elem" or n.result or not all(_same(n, u) for u in n.users):
+            if n.result or not all(_same(n, u) for u in n.users):
                 continue
             theirs = chain[n.users[0]] if n.users else mine
             if theirs is not mine and all(chain[u] is theirs for u in n.users) and len(theirs) < LARGEST:
@@ -166,7 +169,7 @@ class _Merge:
             return False
         if a.seconds < 3 * self.machine.launch and b.seconds < 3 * self.machine.launch:
             return True
-        return not a.shared or not b.shared or not set(a.shared).isdisjoint(b.shared)
+        return not a.shared or not b.shared or not {*a.shared, *a.cut}.isdisjoint((*b.shared, *b.cut))
 
     def partners(self, g: Group) -> list[Group]:
         """The groups that share an edge or an input with this one, in order."""
@@ -257,9 +260,12 @@ class _Merge:
 
 
 def _same(n: Node, u: Node) -> bool:
-    """Whether a reader of an elementwise value runs over the same space, and reads it at the same index alone."""
+    """Whether a reader of an elementwise value runs over the same space, and reads it at the same index alone; or n is a step of u."""
+    if n.kind == "join":
+        return "near" in n.attrs
     if u.kind == "join" and "apart" in u.attrs:
         space = all(frozenset(p.axes) == n.space for p in u.parts)
     else:
         space = u.kind in ("elem", "reduce") and u.space == n.space
-    return space and u.once == n.once and all(len(r.straight) == len(r.index) and not r.guard for r in u.reads if r.source is n)
+    same = all(len(r.straight) == len(r.index) and not r.guard for r in u.reads if r.source is n)
+    return n.kind == "elem" and space and same and u.once == n.once

@@ -302,10 +302,16 @@ class _Maker:
         mine = [a for a in (*self.kept, *self.summed) if a in r.axes]
         return [a for a in mine if a not in lies] + [a for a in lies if a in mine]
 
-    def joined(self, point: AxisId, axes: tuple[AxisId, ...], parts: Sequence[Arg]) -> Read:
-        """Parts side by side along an axis of their own."""
+    def joined(self, w: Along, axes: tuple[AxisId, ...], parts: Sequence[Arg]) -> Read:
+        """Parts side by side along the axis of the points."""
+        point = self.point[w.k]
         made = tuple([Part(axes, x, {**straight(axes), point: k}) for k, x in enumerate(parts)])
-        return self.graph.node("join", "join", [], (point, *axes), self.dtype, parts=made, attrs={"apart": True})
+        return self.join((point, *axes), made, w is self.s.along[-1], self.dtype)
+
+    def join(self, axes: tuple[AxisId, ...], parts: tuple[Part, ...], last: bool, dtype: DType) -> Read:
+        """Parts that share no place as one value; one that is not the last of its kind stays near the next."""
+        attrs = {"apart": True} if last else {"apart": True, "near": True}
+        return self.graph.node("join", "join", [], axes, dtype, parts=parts, attrs=attrs)
 
     def read(self, r: Read, index: dict[AxisId, ExprLike], whole: Iterable[AxisId]) -> Read:
         """A factor at another place, 0 where it lies outside along the axes `whole` of its source."""
@@ -332,11 +338,11 @@ class _Maker:
             self.read(s.x, {**index, first.out: Idx(self.tile[0]) * first.step + q - back[0]}, [w.at for w in s.along])
             for q in range(first.points)
         ]
-        made = self.joined(self.point[0], axes, _combined(graph, self.matrices[0][2], terms, axes, self.dtype))
+        made = self.joined(first, axes, _combined(graph, self.matrices[0][2], terms, axes, self.dtype))
         for w in s.along[1:]:
             axes = tuple([self.tile[w.k] if a == place[w.k] else a for a in made.source.axes])
             parts = [made.at({place[w.k]: Idx(self.tile[w.k]) * w.step + q}) for q in range(w.points)]
-            made = self.joined(self.point[w.k], axes, _combined(graph, self.matrices[w.k][2], parts, axes, self.dtype))
+            made = self.joined(w, axes, _combined(graph, self.matrices[w.k][2], parts, axes, self.dtype))
         return made
 
     def terms(self) -> Read:
@@ -348,7 +354,7 @@ class _Maker:
             whole = [a for a, e in made.index.items() if type(e) is Idx and e.of == w.tap]
             base: ExprLike = 0 if w.results else Idx(self.tile[w.k]) * w.taps
             parts = [self.read(made, {w.tap: base + (j if w.sign > 0 else w.taps - 1 - j)}, whole) for j in range(w.taps)]
-            made = self.joined(self.point[w.k], axes, _combined(self.graph, self.matrices[w.k][1], parts, axes, self.dtype))
+            made = self.joined(w, axes, _combined(self.graph, self.matrices[w.k][1], parts, axes, self.dtype))
             axes = made.source.axes
         return made
 
@@ -379,7 +385,7 @@ class _Maker:
                 joined.append(Part(axes, row, place, () if bounds(guard, self.graph.known)[0] >= 0 else (guard,)))
             dtype = end.dtype if w is last else self.dtype
             order = end.axes if w is last else to
-            made = self.graph.node("join", "join", [], order, dtype, parts=tuple(joined), attrs={"apart": True})
+            made = self.join(order, tuple(joined), w is last, dtype)
         return made
 
     def behind(self, x: Arg, axes: tuple[AxisId, ...], place: dict[AxisId, ExprLike], end: Node) -> Arg:
