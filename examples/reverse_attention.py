@@ -14,6 +14,7 @@ from ngraph.frontends.neon import (
     Affine,
     ArrayIterator,
     BiRNN,
+    Cosine,
     CrossEntropyMulti,
     GlorotInit,
     Layer,
@@ -52,9 +53,10 @@ class Writer(Layer):
         return self.score(now + self.look(now, memory))
 
 
+steps = 100 if args.quick else args.num_iterations
 trainer = Trainer(
     Writer(),
-    Adam(1e-2 if args.quick else 3e-3, gradient_clip_norm=1.0),
+    Adam(Cosine(1e-2 if args.quick else 3e-3, steps), gradient_clip_norm=1.0),
     CrossEntropyMulti(logits=True),
     [Accuracy()],
     inputs=["source", "before"],
@@ -62,7 +64,6 @@ trainer = Trainer(
     folder="out/reverse",
 )
 train, valid = ({k: {**v, "data": v["data"][s]} for k, v in data.items()} for s in (slice(0, 3600), slice(3600, None)))
-steps = 100 if args.quick else args.num_iterations
 print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100), steps=steps))
 if args.quick:
     fell(trainer.record["cost/train"], 1.5)

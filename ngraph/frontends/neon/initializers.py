@@ -113,5 +113,7 @@ class OrthogonalInit(Initializer):
 
 
 def first_value(init: Any, path: str) -> Any:
-    """`init` as the initial value of the variable with this path: a number, an array, or a function of Axes."""
+    """`init` as the initial value of the variable with this path: a number, an array, or a function of Axes. Raises TypeError."""
+    if isinstance(init, str):
+        raise TypeError(f"{path}: first values are a number, an array or a function of axes such as GlorotInit(), not {init!r}")
     return (lambda axes: init(axes, path)) if isinstance(init, Initializer) else 0.0 if init is None else init

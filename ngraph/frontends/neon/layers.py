@@ -43,6 +43,8 @@ class Linear(Layer):
         super().__init__(name)
         if (nout is None) == (axes is None):
             raise ValueError(f"{type(self).__name__} takes one of nout and axes, and got {'neither' if nout is None else 'both'}")
+        if nout is not None and int(nout) != nout:
+            raise ValueError(f"{type(self).__name__}: nout is a whole number, not {nout!r}")
         self.init, self.nout, self.keep_axes = init, nout, keep_axes
         self.axes = None if axes is None else Axes(axes)
 

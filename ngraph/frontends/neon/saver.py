@@ -31,10 +31,12 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def write_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], compress: bool = False) -> None:
-    """{name: array} into a .npz or .safetensors file, whole or not at all."""
+    """{name: array} into a .npz or .safetensors file, whole or not at all. Raises ValueError for a file of another name."""
     name = os.fspath(path)
-    if not name.endswith(".npz"):
+    if name.endswith(".safetensors"):
         return write_arrays(name, arrays)
+    if not name.endswith(".npz"):
+        raise ValueError(f"{name}: weights are kept as .safetensors or .npz")
     held = io.BytesIO()
     (np.savez_compressed if compress else np.savez)(held, allow_pickle=False, **arrays)
     write_whole(name, held.getvalue())

@@ -130,7 +130,11 @@ def as_schedule(rate: Any) -> Schedule:
         return rate
     if isinstance(rate, Mapping):
         return Schedule(**{"name": "fixed", **rate})
-    return Schedule("provided", lr_placeholder=rate) if isinstance(rate, Op) else Schedule("fixed", base_lr=float(rate))
+    if isinstance(rate, Op):
+        return Schedule("provided", lr_placeholder=rate)
+    if not hasattr(rate, "__float__"):
+        raise TypeError(f"a learning rate is a number, an op, a dict or a Schedule, not {rate!r}")
+    return Schedule("fixed", base_lr=float(rate))
 
 
 def Warmup(base_lr: float, warmup: int) -> Schedule:

@@ -24,11 +24,13 @@ from ngraph.frontends.neon.callbacks import (
     TrainCostCallback,
     loop_train,
 )
+from ngraph.frontends.neon.costs import CrossEntropyBinary, CrossEntropyMulti, class_axis
 from ngraph.frontends.neon.data.iterators import Batches
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Streamed
 from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
+from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 
 Batch = Mapping[str, Any]
@@ -97,7 +99,8 @@ class Trainer:
     ):
         self.model, self.optimizer, self.cost, self.metrics = model, optimizer, cost, list(metrics)
         self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, list(callbacks)
-        self.precision, self.fixed_batch, self.tensorboard, self.say = precision, fixed_batch, tensorboard, say
+        self.precision = None if precision is None else as_dtype(precision)
+        self.fixed_batch, self.tensorboard, self.say = fixed_batch, tensorboard, say
         self.transformer = ngt.make_transformer() if transformer is None else transformer
         if seed is not None:
             self.transformer.seed(seed)
@@ -155,10 +158,23 @@ class Trainer:
     def _cost(self, y: Any, t: Any, mask: Op | None) -> Op:
         return self.cost(y, t) if mask is None else self.cost(y, t) * mask
 
+    def _check_labels(self, y: Any, t: Any, data: Batches) -> None:
+        """Raises ValueError for numbers of classes that are more than the model has: one-hot they would be zeros."""
+        if isinstance(self.cost, (CrossEntropyMulti, CrossEntropyBinary)) and isinstance(t, Op) and t.dtype.is_integer and t.hint:
+            labels = getattr(data, "arrays", {}).get(t.hint)
+            labels = data.batch(0).get(t.hint) if labels is None else labels
+            if labels is None or set(y.axes) == set(t.axes):
+                return
+            axis = class_axis(y, t, type(self.cost).__name__)
+            if axis.length is not None and axis not in t.axes and np.size(labels) and np.max(labels) >= len(axis):
+                raise ValueError(f"Trainer: {t.hint} goes up to {np.max(labels)}, and the model's {axis!r} has 0 to {len(axis) - 1}")
+
     def _build(self, data: Batches) -> None:
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
-        cost = self._cost(self._predict(x), t, placeholders.get("mask"))
+        y = self._predict(x)
+        self._check_labels(y, t, data)
+        cost = self._cost(y, t, placeholders.get("mask"))
         loss = ng.mean(cost, out_axes=())
         step = self.transformer.computation([loss, self.optimizer(cost)], *placeholders.values(), name="train")
         keys = list(placeholders)

@@ -9,10 +9,13 @@ import ngraph as ng
 import ngraph.frontends.neon as neon
 import ngraph.transformers as ngt
 from ngraph.frontends.neon import (
+    Adam,
     Affine,
+    ArrayIterator,
     BatchNorm,
     Bias,
     Convolution,
+    CrossEntropyMulti,
     Deconvolution,
     Dropout,
     Embedding,
@@ -26,6 +29,7 @@ from ngraph.frontends.neon import (
     NgraphArgparser,
     OrthogonalInit,
     Parallel,
+    Pooling,
     Preprocess,
     Rectlin,
     ResidualModule,
@@ -33,6 +37,7 @@ from ngraph.frontends.neon import (
     Sequential,
     Softmax,
     SubGraph,
+    Trainer,
     TransformerBlock,
     UniformInit,
     XavierInit,
@@ -272,6 +277,28 @@ def test_a_second_call_with_other_axes_is_an_error_that_names_all():
         layer(features(3, 5))
     with pytest.raises(ng.NgraphError, match="the length of F' is not known"):
         Affine(GaussianInit(), axes=[ax.Y.resized(3)])(ng.placeholder([ng.make_axis(3, name="N"), ng.make_axis(name="F")]))
+
+
+def test_wrong_arguments_are_named():
+    """What a newcomer may write, each with an error that says what is wrong."""
+    glorot = GlorotInit()
+    with pytest.raises(ng.NgraphError, match=r"the window \{'H': 7, 'W': 7\} is longer than H=6, W=6 with its padding"):
+        Convolution((7, 7, 2), glorot)(image())
+    with pytest.raises(ng.NgraphError, match="is longer than H=6"):
+        Pooling((8, 2))(image())
+    with pytest.raises(ValueError, match="nout is a whole number, not '10'"):
+        Affine(glorot, nout="10")
+    with pytest.raises(TypeError, match="not 'glorot'"):
+        Affine("glorot", nout=3)(features())
+    with pytest.raises(TypeError, match="a learning rate is a number.*not 'fast'"):
+        Adam("fast")
+    with pytest.raises(ng.NgraphError, match="'float17' is no element type"):
+        Trainer(Sequential([]), Adam(0.1), CrossEntropyMulti(), precision="float17")
+    with pytest.raises(ValueError, match=r"x has shape \(8, 6\), and axes N"):
+        ArrayIterator({"x": {"data": np.zeros((8, 6)), "axes": ("N",)}}, 2)
+    data = {"x": np.zeros((8, 3), np.float32), "label": np.full(8, 7, np.int32)}
+    with pytest.raises(ValueError, match="label goes up to 7, and the model's .*=3 has 0 to 2"):
+        Trainer(Sequential([Affine(glorot, nout=3)]), Adam(0.1), CrossEntropyMulti(logits=True)).fit(ArrayIterator(data, 4))
 
 
 def test_repr_is_short():

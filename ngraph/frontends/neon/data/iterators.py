@@ -30,6 +30,10 @@ def arrays_of(data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | 
         arrays[str(key)] = np.asarray(held["data"]) if not isinstance(held["data"], np.ndarray) else held["data"]
         names = held.get("axes")
         axes[str(key)] = None if names is None else tuple("N" if n == "batch" else str(n) for n in names)
+    for k, a in arrays.items():
+        named = axes[k]
+        if named is not None and len(named) != a.ndim:
+            raise ValueError(f"{k} has shape {a.shape}, and axes {', '.join(named) or 'none'}")
     lengths = {k: len(a) for k, a in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the arrays have unlike numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}")
