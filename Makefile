@@ -8,7 +8,7 @@ PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx same docs html bench map clean
+.PHONY: help run tour test check goldens onnx same docs html bench neighbours map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,8 +47,13 @@ same: .venv-test/installed  ## REV=x: show how programs and generated code of sm
 	@PYTHONPATH=. .venv-test/bin/python tests/goldens/texts.py out/same/is
 	@diff -ru out/same/was out/same/is && echo "the same as at $(REV)"
 
-bench: .venv/installed  ## what the tool itself costs: import, building and simplifying large graphs, a call
+bench: .venv/installed  ## ratios against NumPy and PyTorch beside the last tracked ones, and what the tool itself costs
+	.venv/bin/python bench/ratios.py
 	.venv/bin/python bench/tool.py
+
+neighbours: .venv/installed  ## the peer benchmark's workloads at nearby sizes, and how time grows with a size; PEERBENCH says where it is
+	.venv/bin/python bench/neighbours.py --kernels
+	.venv/bin/python bench/neighbours.py --growth
 
 map: .venv/installed  ## draw which room imports which into out/rooms.svg, and name any import that goes up
 	@mkdir -p out
