@@ -11,7 +11,7 @@ import onnx
 
 from ngraph.errors import GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.onnx import folding, proto, table
-from ngraph.frontends.onnx.trace import Trace
+from ngraph.frontends.onnx.trace import Fixed, Inside, Trace
 from ngraph.frontends.onnx.values import Known, Sizes, Value
 
 Attrs = dict[str, Any]
@@ -167,7 +167,9 @@ def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
     try:
         inputs = [frame.find(name) if name else None for name in proto_node.input]
         results = translated(node, inputs)
-    except (NgraphError, ValueError, TypeError, IndexError, KeyError, OverflowError, AssertionError, ZeroDivisionError) as error:
+    except (Fixed, Inside):
+        raise
+    except Exception as error:  # of a damaged file anything may be missing; what went wrong goes along as the cause
         if getattr(error, "of_node", False):
             raise
         text = str(error)
@@ -222,7 +224,7 @@ def local_function(node: Node) -> onnx.FunctionProto | None:
 def schema(domain: str, op: str, version: int) -> Any:
     try:
         return onnx.defs.get_schema(op, version, domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):
         return None
 
 

@@ -178,7 +178,11 @@ class Model:
         return slots
 
     def _fitted(self, p: Port, given: Any, wrong: list[str]) -> Any:
-        array = np.asarray(given)
+        try:
+            array = np.asarray(given)
+        except ValueError:
+            wrong.append(f"{p} got lists of unlike lengths")
+            return np.zeros(0)
         if array.dtype.kind in "SU":
             array = array.astype(object)
         if p.dtype is not None and array.dtype != p.dtype:

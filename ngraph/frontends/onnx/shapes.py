@@ -23,7 +23,8 @@ from ngraph.ops.indexing import gather as gather_op
 from ngraph.ops.indexing import scatter as scatter_op
 from ngraph.ops.rearrange import broadcast, concat, iota, product
 from ngraph.ops.selection import nonzero as nonzero_op
-from ngraph.ops.selection import top_k as top_k_op
+from ngraph.ops.selection import top_k_record
+from ngraph.ops.state import parts
 
 FAR = 1 << 31  # what exporters write for "to the end"
 
@@ -564,7 +565,9 @@ def top_k(n: Any, x: Value, k: Value = None) -> tuple[Tensor, Tensor]:
     t = g.full(t, [at])
     d = t.dims[at]
     out = g.resized(d, count)
-    values, places = top_k_op(t.op, d, out, largest=bool(n.attr("largest", 1)))
+    if g.truth("lt", d.size, out.size):
+        raise GraphError(f"there are no {count} along dim {at} of {g.show(t)}")
+    values, places = parts(top_k_record.build(t.op, axis=d, out=out, largest=bool(n.attr("largest", 1))))
     dims = [out if j == at else a for j, a in enumerate(t.dims)]
     return g.made(values, dims), g.made(e.cast(places, dtypes.int64), dims)
 

@@ -39,6 +39,10 @@ class Fixed(Exception):
         self.names = frozenset(names)
 
 
+class Inside(Exception):
+    """Within a loop or a branch that was to become one op, something is needed that only a stage of its own can give."""
+
+
 class Trace:
     """One reading of a model's graph, for one call.
 
@@ -56,6 +60,7 @@ class Trace:
         self.count = 0
         self.next_slot = 0
         self.hosts: list[str] = []
+        self.bodies = 0  # how many bodies of loops and branches are being read as ops
 
     # ---- stages
     def follow(self, make: Callable[[], Stage]) -> Stage:
@@ -80,7 +85,9 @@ class Trace:
 
     # ---- lengths
     def fresh(self, size: ExprLike, name: str = "") -> Axis:
-        """A new axis of this length."""
+        """A new axis of this length. Raises GraphError for one below 0."""
+        if isinstance(size, int) and size < 0:
+            raise GraphError(f"a dim would have the length {size}")
         self.count += 1
         axis = make_axis(None, name=name or f"D{self.count}", batch=False, recurrent=False, channel=False)
         axis.family.length = size
@@ -88,7 +95,7 @@ class Trace:
 
     def resized(self, axis: Axis | None, size: ExprLike) -> Axis:
         """An axis with the name of this one and another length."""
-        return self.fresh(size) if axis is None else axis.resized(size)
+        return self.fresh(size) if axis is None or (isinstance(size, int) and size < 0) else axis.resized(size)
 
     def open_axis(self, name: str, slot: int, dim: int) -> Axis:
         """The axis of a dim whose length comes with the call; of known length where it is fixed."""
@@ -178,6 +185,13 @@ class Trace:
         a = self.run.slots[slot]
         self.ask(("value", slot), bytes_of(slot))
         return np.asarray(a)
+
+    def few(self, t: Tensor, most: int = 64) -> bool:
+        """Whether a tensor depends on few numbers of the inputs, so that the way on may be for their values only."""
+        holes = [o for o in ordered([t.op]) if o.is_placeholder]
+        if any(h not in self.slots for h in holes):
+            return False
+        return sum(self.run.slots[self.slots[h][0]].size for h in holes) <= most
 
     def sizes(self, v: Value) -> list[ExprLike]:
         """A list of whole numbers, of which some may be expressions."""
@@ -379,6 +393,8 @@ class Trace:
 
     def compute_stage(self, tensors: Sequence[Tensor]) -> list[int]:
         """A stage that computes tensors, with all their dims in order, into new slots."""
+        if self.bodies:
+            raise Inside
         whole = [self.full(t) for t in tensors]
         ops = [broadcast(t.op, t.dims) for t in whole]
         holes = [o for o in ordered(ops) if o.is_placeholder]
@@ -422,6 +438,8 @@ class Trace:
 
     def host(self, name: str, function: Callable[..., Any], values: Sequence[Value], dtypes: Sequence[Any]) -> list[Value]:
         """A step in Python: the results of a function of arrays. dtypes: of the results; object for strings."""
+        if self.bodies:
+            raise Inside
         takes = self.taken(values)
         gives = [self.slot() for _ in dtypes]
 

@@ -1,0 +1,116 @@
+"""Branches and loops of ONNX: as ops with bodies, decided for a call, or unrolled; always ONNX Runtime's numbers."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from made import B, F, I, agree, graph, h, model
+
+random = np.random.default_rng(1)
+
+
+def x(*shape):
+    return random.random(shape, np.float32)
+
+
+def kinds(m):
+    """The op records of the last computation of a model."""
+    stage, found = m._root, None
+    while stage.next:
+        stage = next(iter(stage.next.values()))
+        found = getattr(stage, "computation", found)
+    return {s.op for s in found.lowered.steps}
+
+
+def test_a_loop_with_outputs_of_each_trip_is_a_scan():
+    body = graph(
+        [
+            h.make_node("Identity", ["c"], ["on"]),
+            h.make_node("Mul", ["s", "w"], ["t"]),
+            h.make_node("Add", ["t", "x"], ["next"]),
+            h.make_node("ReduceSum", ["next"], ["y"], keepdims=0),
+        ],
+        [("i", I, []), ("c", B, []), ("s", F, ["A", 4])],
+        [("on", B, []), ("next", F, ["A", 4]), ("y", F, [])],
+    )
+    loop = h.make_node("Loop", ["n", "true", "x"], ["end", "ys"], body=body)
+    whole = model(
+        [loop], [("x", F, ["A", 4]), ("w", F, [4])], [("end", F, None), ("ys", F, None)], {"n": np.int64(20), "true": np.array(True)}
+    )
+    m = agree(whole, *({"x": x(a, 4), "w": np.full(4, 0.5, "f4")} for a in (3, 2, 5)))
+    assert m.readings == 1 and "scan" in kinds(m)
+
+
+def test_a_loop_that_ends_by_a_value_is_a_while():
+    body = graph(
+        [
+            h.make_node("Mul", ["s", "factor"], ["next"]),
+            h.make_node("ReduceMax", ["next"], ["m"], keepdims=0),
+            h.make_node("Greater", ["m", "limit"], ["on"]),
+        ],
+        [("i", I, []), ("c", B, []), ("s", F, [3, 4])],
+        [("on", B, []), ("next", F, [3, 4])],
+    )
+    loop = h.make_node("Loop", ["", "true", "x"], ["end"], body=body)
+    constants = {"true": np.array(True), "factor": np.float32(0.9), "limit": np.float32(0.1)}
+    m = agree(model([loop], [("x", F, [3, 4])], [("end", F, None)], constants), {"x": x(3, 4)}, {"x": x(3, 4) * 100})
+    assert m.readings == 1 and "while" in kinds(m)
+
+
+def test_a_count_of_trips_may_come_with_the_call():
+    body = graph(
+        [h.make_node("Identity", ["c"], ["on"]), h.make_node("Mul", ["s", "factor"], ["next"])],
+        [("i", I, []), ("c", B, []), ("s", F, [3])],
+        [("on", B, []), ("next", F, [3])],
+    )
+    loop = h.make_node("Loop", ["n", "", "x"], ["end"], body=body)
+    whole = model([loop], [("x", F, [3]), ("n", I, [])], [("end", F, None)], {"factor": np.float32(0.9)})
+    m = agree(whole, *({"x": x(3), "n": np.array(n)} for n in (30, 3, 0)))
+    assert m.readings == 1
+
+
+def test_a_loop_that_grows_what_it_carries_is_unrolled():
+    body = graph(
+        [h.make_node("Identity", ["c"], ["on"]), h.make_node("Concat", ["s", "s"], ["next"], axis=0)],
+        [("i", I, []), ("c", B, []), ("s", F, ["n"])],
+        [("on", B, []), ("next", F, ["m"])],
+    )
+    loop = h.make_node("Loop", ["n", "", "x"], ["end"], body=body)
+    agree(model([loop], [("x", F, [3]), ("n", I, [])], [("end", F, None)]), *({"x": x(3), "n": np.array(n)} for n in (3, 10, 3)))
+
+
+def branches(other, limit=100.0):
+    """2 x where the sum of x is above a limit, else what `other` is."""
+    then = graph([h.make_node("Mul", ["x", "two"], ["a"])], [], [("a", F, None)])
+    nodes = [
+        h.make_node("ReduceSum", ["x"], ["r"], keepdims=0),
+        h.make_node("Greater", ["r", "limit"], ["c"]),
+        h.make_node("If", ["c"], ["y"], then_branch=then, else_branch=graph([other], [], [("b", F, None)])),
+    ]
+    return model(nodes, [("x", F, ["N", 40])], [("y", F, None)], {"two": np.float32(2), "limit": np.float32(limit)})
+
+
+def test_a_branch_on_a_computed_value_is_one_op():
+    feeds = [{"x": x(30, 40)}, {"x": x(30, 40) - 1}, {"x": x(4, 40)}]
+    m = agree(branches(h.make_node("Neg", ["x"], ["b"])), *feeds)
+    assert m.readings == 1 and "cond" in kinds(m)
+
+
+def test_branches_of_unlike_shapes_are_decided_for_each_call():
+    feeds = [{"x": x(30, 40)}, {"x": x(30, 40) - 1}, {"x": x(31, 40)}]
+    assert agree(branches(h.make_node("ReduceSum", ["x"], ["b"], keepdims=0)), *feeds).readings == 2
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_scan(back):
+    body = graph(
+        [h.make_node("Add", ["s", "e"], ["next"]), h.make_node("Mul", ["next", "w"], ["y"])],
+        [("s", F, [4]), ("e", F, [4])],
+        [("next", F, [4]), ("y", F, [4])],
+    )
+    settings = {"scan_input_directions": [back], "scan_output_directions": [back], "scan_output_axes": [1]}
+    scan = h.make_node("Scan", ["first", "x"], ["end", "ys"], body=body, num_scan_inputs=1, **settings)
+    whole = model([scan], [("x", F, ["T", 4]), ("first", F, [4]), ("w", F, [4])], [("end", F, None), ("ys", F, None)])
+    m = agree(whole, *({"x": x(t, 4), "first": x(4), "w": x(4)} for t in (20, 33, 1)))
+    assert m.readings == 1 and "scan" in kinds(m)
