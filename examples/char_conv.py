@@ -3,6 +3,8 @@
 python examples/char_conv.py [--quick] [--help]
 
 Six parts: law, history, poetry, prophets, gospels (with Acts), letters (with Revelation). Every tenth passage is for testing.
+
+The full run, 900 batches, ends at 76.6 % of the passages it has not seen.
 """
 
 import re

@@ -3,6 +3,8 @@
     python examples/cifar10_mlp.py [--quick] [--help]
 
 Without CIFAR-10 in its folder it takes made-up pictures of the same shape, and says so.
+
+The full run on those, 2,000 batches, gets all of them right: they are easy. It has not been run on CIFAR-10 itself.
 """
 
 from example import cifar10, fell, flags

@@ -3,6 +3,8 @@
     python examples/imdb_rnn.py [--layer_type rnn|birnn|lstm|gru] [--quick] [--help]
 
 Without the reviews in their folder it makes some up, of words with a tendency, and says so.
+
+The full run on those, 2 epochs, gets all of them right: they are easy. It has not been run on the reviews themselves.
 """
 
 import numpy as np
