@@ -24,12 +24,7 @@ from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.targets import TARGETS, runnable
 
-EVERY: dict[str, list[str]] = {}
-for _record, _dtype, _ in cells.cells("value"):
-    EVERY.setdefault(_record, []).append(_dtype)
-# each record in float32, where it takes floats, and in one other dtype, which is another one for each
-MAIN = sorted({(r, "float32" if "float32" in ds else ds[0]) for r, ds in EVERY.items()})
-OTHER = sorted({(r, sorted(set(ds))[5 * k % len(set(ds))]) for k, (r, ds) in enumerate(sorted(EVERY.items()))} - set(MAIN))
+MAIN, OTHER = cells.some_cells()
 LOWER = [n for n in runnable()[:-1] if n.startswith("x86")]
 emulated = pytest.mark.skipif(static.EMULATOR is None, reason="NOT RUN: qemu-aarch64 is not installed (apt-get install qemu-user)")
 
