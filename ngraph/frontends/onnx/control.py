@@ -27,7 +27,7 @@ from ngraph.ops.control import scan as scan_op
 from ngraph.ops.control import while_loop as while_op
 from ngraph.ops.rearrange import broadcast, iota
 
-MOST_TRIPS = 4096  # of a loop that is unrolled
+MOST_TRIPS = 1024  # of a loop that is unrolled
 FEW_TRIPS = 8  # up to so many a loop is unrolled, where that is possible
 
 

@@ -119,7 +119,7 @@ class Node:
     @property
     def label(self) -> str:
         name = f"{self.proto.name!r} " if self.proto.name else ""
-        outputs = ", ".join(o for o in self.proto.output if o)
+        outputs = ", ".join(str(o) for o in self.proto.output if o)
         return f"node {name}({self.domain or 'ai.onnx'}.{self.op}, version {self.version}, gives {outputs or 'nothing'})"
 
     def graph(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
@@ -140,7 +140,8 @@ def walk_body(g: Trace, frame: Frame, graph: onnx.GraphProto) -> list[Value]:
     library = frame.library
     for t in (*graph.initializer, *graph.sparse_initializer):
         name = t.name if isinstance(t, onnx.TensorProto) else t.values.name
-        frame.names.setdefault(name, library.constant(t))
+        constant = library.constant(t)
+        frame.names.setdefault(name, g.parameter(name, constant) if frame.outer is None else constant)
     return walk(g, frame, graph.node, [o.name for o in graph.output])
 
 
@@ -315,4 +316,4 @@ def refusal(node: onnx.NodeProto, domain: str, version: int) -> str:
     same = sorted({d or "ai.onnx" for d, op in table.TABLE if op == node.op_type})
     near = difflib.get_close_matches(node.op_type, [op for d, op in table.TABLE if d == domain], 1)
     hint = f"; there is {same[0]}.{node.op_type}" if same else f"; the nearest is {near[0]}" if near else ""
-    return f"{domain or 'ai.onnx'}.{node.op_type} (version {version}), node {node.name or ', '.join(node.output)!r}{hint}"
+    return f"{domain or 'ai.onnx'}.{node.op_type} (version {version}), node {node.name or ', '.join(map(str, node.output))!r}{hint}"

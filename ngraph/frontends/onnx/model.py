@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ from ngraph.frontends.onnx.values import NOTHING, Known, Sizes, Tensor, Text, Va
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
+from ngraph.ops.rearrange import broadcast
+from ngraph.ops.state import variable
 from ngraph.transformers import make_transformer
 
 STRAIGHT = 256  # shapes of inputs for which the way to the computation is remembered
@@ -60,14 +63,23 @@ def port(info: onnx.ValueInfoProto) -> Port:
     return Port(info.name, wrap.format(f"tensor({name})"), shape, proto.numpy_type(tensor.elem_type) if tensor.elem_type else None, kind)
 
 
+class Graph(NamedTuple):
+    """A model as op-graph: placeholders, results and variables by their names in the file."""
+
+    inputs: dict[str, Op]
+    outputs: dict[str, Op]
+    variables: dict[str, Op]
+
+
 class Model:
     """An imported model. Call it with arrays in the order of `inputs`, or by name; `run({"name": array})` gives a dict.
 
     inputs, outputs   what it takes and gives, each a `Port`
+    variables         those initializers that are variables, by name
     fixed             names of dims whose length is taken as it comes, with a version for each; the others stay open
     """
 
-    def __init__(self, source: Any, transformer: Any = None):
+    def __init__(self, source: Any, transformer: Any = None, trainable: str | Sequence[str] = ()):
         self.proto, folder = proto.read(source)
         main = self.proto.graph
         self.library = graph.Library(self.proto, folder)
@@ -83,6 +95,9 @@ class Model:
         self.defaults = tuple(port(i) for i in main.input if i.name in own)  # initializers that a call may replace
         self.outputs = tuple(port(o) for o in main.output)
         self.name = main.name or "model"
+        patterns = [trainable] if isinstance(trainable, str) else list(trainable)
+        self.variables = {t.name: self._variable(t) for t in main.initializer if any(fnmatchcase(t.name, p) for p in patterns)}
+        self.variables = {name: v for name, v in self.variables.items() if v.dtype.is_float}
         self.fixed: frozenset[str] = frozenset()
         self.transformer = transformer if transformer is not None else make_transformer()
         self.readings = 0
@@ -91,6 +106,41 @@ class Model:
         self._ports = {p.name: p for p in (*self.inputs, *self.defaults)}
         self._lock = threading.RLock()
         self._start()
+
+    def _variable(self, t: onnx.TensorProto) -> Op:
+        array = self.library.constant(t).array
+        axes = [make_axis(n, name=f"{t.name}.{k}") for k, n in enumerate(array.shape)]
+        return variable(axes, dtype=as_dtype(array.dtype), initial_value=array).named(t.name)
+
+    def graph(self, shapes: Mapping[str, Any]) -> Graph:
+        """The model as op-graph, to be built on: for a loss, its derivatives, an optimizer.
+
+        shapes: of each input, or an array of that shape; open lengths stay open. Compute what is made of it on `model.transformer`, and
+        the model sees what training does to its variables. Raises UnsupportedError where values decide what comes next.
+        """
+        ports = {p.name: p for p in self.inputs}
+        feeds = {}
+        for name, shape in shapes.items():
+            port = ports.get(name)
+            dtype = np.float32 if port is None or port.dtype is None else port.dtype
+            feeds[name] = np.zeros(shape, dtype) if isinstance(shape, (tuple, list)) else np.asarray(shape)
+        fixed = self.fixed
+        while True:
+            run = Run(self._bound(feeds), {})
+            self._measure(run)
+            g = Trace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
+            try:
+                values = self._values(g)
+            except Fixed as found:
+                fixed |= found.names
+                continue
+            whole = [g.full(g.tensor(v)) for v in values]
+            holes = {slot: o for o, (slot, _) in g.slots.items() if o.is_placeholder}
+            return Graph(
+                {p.name: holes[-1 - k] for k, p in enumerate(self.inputs)},
+                {p.name: broadcast(t.op, t.dims) for p, t in zip(self.outputs, whole, strict=True)},
+                self.variables,
+            )
 
     def _start(self) -> None:
         self._root = Ask(self._signature, True)
@@ -240,12 +290,8 @@ class Model:
 
     def _walked(self, run: Run) -> list[Any]:
         self.readings += 1
-        g = Trace(self._root, run, self.fixed, self._compute)
-        frame = graph.Frame(self.library, self.library.opsets)
-        for k, p in enumerate((*self.inputs, *self.defaults)):
-            if -1 - k in run.slots:
-                frame.names[p.name] = self._input(g, p, -1 - k)
-        values = graph.walk_body(g, frame, self.proto.graph)
+        g = Trace(self._root, run, self.fixed, self._compute, self.variables)
+        values = self._values(g)
         found = Results(g)
         tensors = [t for v in values for t in found.tensors(v)]
         todo = list({id(t): t for t in tensors if g.slot_of(t) is None}.values())
@@ -256,6 +302,14 @@ class Model:
             self.host_steps[name] = self.host_steps.get(name, 0) + 1
         assert isinstance(done, Done)
         return [result(run) for result in done.results]
+
+    def _values(self, g: Trace) -> list[Value]:
+        """The outputs, with the graph walked."""
+        frame = graph.Frame(self.library, self.library.opsets)
+        for k, p in enumerate((*self.inputs, *self.defaults)):
+            if -1 - k in g.run.slots:
+                frame.names[p.name] = self._input(g, p, -1 - k)
+        return graph.walk_body(g, frame, self.proto.graph)
 
     def _input(self, g: Trace, p: Port, slot: int) -> Value:
         given = g.run.slots[slot]
@@ -292,6 +346,10 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<model {self.name}: {', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}>"
+
+
+def _values_decide(ops: Sequence[Op], holes: Sequence[Op]) -> Any:
+    raise UnsupportedError("what this model computes depends on values, so it is not one op-graph", fix="call it instead")
 
 
 class Slot:
@@ -335,10 +393,10 @@ class Results:
         return lambda run: None
 
 
-def load(source: Any, transformer: Any = None) -> Model:
+def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = ()) -> Model:
     """A model from an ONNX file: a path, the bytes of one, or a ModelProto.
 
-    transformer: what runs it; the default one by default. Raises UnsupportedError with every node that has no translation, ParseError
-    for a damaged file.
+    transformer: what runs it; the default one by default. trainable: patterns such as "*" or "layer4.*"; float initializers of these
+    names become variables (`Model.graph`). Raises UnsupportedError with every node that has no translation, ParseError for a damaged file.
     """
-    return Model(source, transformer)
+    return Model(source, transformer, trainable)

@@ -47,12 +47,14 @@ class Trace:
     """One reading of a model's graph, for one call.
 
     run      the call: arrays and lengths, filled as stages run        fixed  names of axes whose length is taken as it is
-    compute  (ops, placeholders) -> computation
+    compute  (ops, placeholders) -> computation                   variables  of the initializers that are no constants
     """
 
-    def __init__(self, root: Stage, run: Run, fixed: frozenset[str], compute: Callable[..., Any]):
+    def __init__(
+        self, root: Stage, run: Run, fixed: frozenset[str], compute: Callable[..., Any], variables: Mapping[str, Op] | None = None
+    ):
         self.stage, self.key = root, root.step(run)
-        self.run, self.fixed, self.compute = run, fixed, compute
+        self.run, self.fixed, self.compute, self.variables = run, fixed, compute, variables or {}
         self.slots: dict[Op, tuple[int, Any]] = {}  # what stands in slots: where, and as which dims
         self.answers: dict[Any, Hashable] = {}
         self.constants: dict[Known, Tensor] = {}
@@ -151,6 +153,11 @@ class Trace:
         else:
             raise GraphError(f"a tensor of numbers is wanted, not {type(v).__name__.lower()}")
         return t if dtype is None else Tensor(cast(t.op, dtype), t.dims)
+
+    def parameter(self, name: str, value: Known) -> Value:
+        """An initializer: a constant, or the variable that it became."""
+        variable = self.variables.get(name)
+        return value if variable is None else self.ones(Tensor(variable, variable.axes))
 
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> Tensor:
         if array.dtype == object or array.dtype.kind in "SUc":
