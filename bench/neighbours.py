@@ -2,12 +2,14 @@
 
 python bench/neighbours.py [workload …] [--growth] [--seconds 6] [--kernels]        needs the peer benchmark (PEERBENCH)
 
-All sizes of a workload take turns in one process and the best call of each counts, so that a busy machine is the same for all.
+All sizes of a workload take turns in one process and the best call of each counts, of long ones the best of each kernel, so that a busy
+machine is the same for all.
 `--kernels` names, for each size that misses, the kernels that lost most against those of the workload itself.
 """
 
 import argparse
 import dataclasses
+import math
 import os
 import statistics
 import sys
@@ -21,6 +23,7 @@ from peerbench import workloads  # noqa: E402
 from peerbench.graph import Graph  # noqa: E402
 from peerbench.workloads import WORKLOADS, Workload  # noqa: E402
 
+LONG = 0.02  # seconds of a call from which on its kernels are timed one by one
 NEAR, GROWTH = 1.3, 1.5  # limits: of the workload's own time per FLOP; of the median of a series
 # sizes of inputs, and of layers, that change: {was: is}
 NEIGHBOURS = {
@@ -134,33 +137,52 @@ def len_of(shape):
     return n
 
 
+class Timed:
+    """The least seconds of a call: of the whole where it is short, else of each of its kernels, for no long call is undisturbed."""
+
+    def __init__(self, run):
+        self.run, self.whole, self.rows = run, math.inf, []
+
+    @property
+    def seconds(self):
+        return sum(r.seconds for r in self.rows) if self.rows else self.whole
+
+    def again(self, k):
+        if self.whole > LONG and k:
+            given = self.run.data[k % len(self.run.data)] if hasattr(self.run, "data") else self.run.feeds
+            rows = self.run.run.profile(*given, calls=1).rows
+            self.rows = [min(pair, key=lambda r: r.seconds) for pair in zip(rows, self.rows or rows, strict=True)]
+            return
+        for _ in range(1 if self.whole > LONG else 5):
+            start = time.perf_counter()
+            self.run.call(k)
+            self.whole = min(self.whole, time.perf_counter() - start)
+
+
 def best(runs, seconds):
-    """The least seconds of a call of each, in turns."""
-    found, end, k = [float("inf")] * len(runs), time.perf_counter() + seconds, 0
+    """Each timed, in turns."""
+    timed, end, k = [Timed(run) for run in runs], time.perf_counter() + seconds, 0
     while k < 3 or time.perf_counter() < end:
-        for i, run in enumerate(runs):
-            for _ in range(1 if found[i] > 0.02 else 5):
-                start = time.perf_counter()
-                run.call(k)
-                found[i] = min(found[i], time.perf_counter() - start)
+        for t in timed:
+            t.again(k)
         k += 1
-    return found
+    return timed
 
 
 def losers(own, other, scale):
-    """The kernels that take most beyond what those of the workload itself take for as much work."""
-    rows = [run.run.profile(*(run.data[0] if hasattr(run, "data") else run.feeds), calls=5).rows for run in (own, other)]
-    if len(rows[0]) != len(rows[1]):
-        return [
-            f"{len(rows[1])} kernels instead of {len(rows[0])}; the longest:",
-            *map(shown, sorted(rows[1], key=lambda r: -r.seconds)[:3]),
-        ]
-    pairs = sorted(zip(*rows, strict=True), key=lambda pair: pair[0].seconds * scale - pair[1].seconds)[:3]
-    return [f"{b.seconds / max(a.seconds * scale, 1e-12):5.2f} x {shown(b)}" for a, b in pairs]
+    """The kernels that take most beyond what the workload's own take for as much; where they differ, those farthest from the limit."""
+    pairs = list(zip(own.rows, other.rows, strict=False))
+    if not pairs:
+        return []
+    if len(own.rows) == len(other.rows) and all(a.ops == b.ops for a, b in pairs):
+        pairs.sort(key=lambda pair: pair[0].seconds * scale - pair[1].seconds)
+        return [f"{b.seconds / max(a.seconds * scale, 1e-12):5.2f} x {shown(b)}" for a, b in pairs[:3]]
+    far = sorted(other.rows, key=lambda r: r.limit * r.calls - r.seconds)[:3]
+    return [f"{len(other.rows)} kernels instead of {len(own.rows)}; those farthest from the limit:", *map(shown, far)]
 
 
 def shown(row):
-    return f"{row.seconds * 1e3:8.3f} ms  {row.rate:>14}  {row.ops}  {row.shape}  {', '.join(row.reads[:2])}"
+    return f"{row.seconds * 1e3:8.3f} ms  {row.rate:>14} {row.share:4.0%}  {row.ops}  {row.shape}  {', '.join(row.reads[:2])}"
 
 
 def rate(work, took):
@@ -172,18 +194,19 @@ def neighbours(name, seconds, kernels):
     made = [ready(w) for w in sizes]
     times = best([run for run, _ in made], seconds)
     missed = 0
-    for w, (run, work), took in zip(sizes, made, times, strict=True):
-        ratio = took / work / (times[0] / made[0][1])
+    for w, (_, work), t in zip(sizes, made, times, strict=True):
+        took = t.seconds
+        ratio = took / work / (times[0].seconds / made[0][1])
         missed += ratio > NEAR
         print(f"{name:5} {w.title:28} {rate(work, took)} {ratio:6.2f}{'  MISS' * (ratio > NEAR)}", flush=True)
         if ratio > NEAR and kernels:
-            print("".join([f"          {line}\n" for line in losers(made[0][0], run, work / made[0][1])]), end="", flush=True)
+            print("".join([f"          {line}\n" for line in losers(times[0], t, work / made[0][1])]), end="", flush=True)
     return missed
 
 
 def growth(name, sizes, make, seconds):
     made = [ready(make(n)) for n in sizes]
-    times = best([run for run, _ in made], seconds)
+    times = [t.seconds for t in best([run for run, _ in made], seconds)]
     each = [took / work for took, (_, work) in zip(times, made, strict=True)]
     middle, missed = statistics.median(each), 0
     for n, (_, work), took, one in zip(sizes, made, times, each, strict=True):
