@@ -77,6 +77,7 @@ class Bound:
         self.version = -1
         self.preparing = threading.Lock()
         self.free: list[Frame] = []
+        self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.spare: dict[Buffer, np.ndarray] = {}  # arrays that state had before
         self.threads = pools.threads()
         self.total = self.arena
@@ -146,7 +147,14 @@ class Bound:
         return tuple(shape)
 
     def shape(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
-        return tuple([self.length(a, run) for a in b.axes])
+        """The lengths of its axes; those that do not wait for a step are worked out once."""
+        known = self.shapes.get(b)
+        if known is None:
+            try:
+                known = self.shapes[b] = tuple([self.length(a) for a in b.axes])
+            except LookupError:
+                return tuple([self.length(a, run) for a in b.axes])
+        return known
 
     def _inner(self, step: Routine) -> None:
         """Puts the bodies of a loop or branch behind the arena, if all lengths are known: they lie where those of other steps lie too."""
