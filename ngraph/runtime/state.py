@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, StateError, show_line
+from ngraph.errors import ArgumentError, OutOfMemoryError, StateError, show_line
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
@@ -140,8 +140,12 @@ class State(Alone):
                 raise StateError("this transformer is closed", fix="make a new one")
             for v in variables:
                 if v not in self.arrays:
-                    value = initial(v)
-                    self.arrays[v] = made = self.device.borrow(value, v.attrs.get("initial_value"))
+                    try:
+                        value = initial(v)
+                        self.arrays[v] = made = self.device.borrow(value, v.attrs.get("initial_value"))
+                    except MemoryError:
+                        what = f"there is no room for the variable {v.label} {show_axes(v.axes)}"
+                        raise OutOfMemoryError(what, line=v.line, fix="make it smaller") from None
                     if made is value:
                         self.borrowed.add(v)
 

@@ -9,7 +9,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, ParseError, StateError
+from ngraph.errors import ArgumentError, OutOfMemoryError, ParseError, StateError
 from ngraph.ops.control import HOST_CALLS
 from ngraph.ops.random import rng
 from ngraph.runtime import weights
@@ -300,3 +300,10 @@ def test_a_crash_while_saving_leaves_the_old_file(transformer, tmp_path, monkeyp
     assert (tmp_path / "w").read_bytes() == old and os.listdir(tmp_path) == ["w"]
     transformer.save(tmp_path / "w")
     assert weights.read_arrays(tmp_path / "w")["w"].tolist() == [2, 2, 2]
+
+
+def test_a_variable_that_does_not_fit_into_memory_is_said_so(transformer):
+    a, b = ng.make_axis(1 << 24, name="A"), ng.make_axis(1 << 24, name="B")
+    w = ng.variable([a, b], initial_value=0.5).named("huge")
+    with pytest.raises(OutOfMemoryError, match=r"no room for the variable huge \[A=16777216, B=16777216\]"):
+        transformer.computation(ng.sum(w, out_axes=()))()
