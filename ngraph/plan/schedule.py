@@ -94,7 +94,9 @@ def alternatives(view: View, m: Machine, count: int) -> list[Schedule]:
 
 def _sums(view: View, s: Schedule) -> tuple[int, ...]:
     """What decides in which order sums are added up: nothing where each lane has its own, else how many lie side by side."""
-    return (s.vector, s.lanes, s.columns if s.second is None else 1) if s.vector in view.reduced and s.vector is not None else ()
+    if s.vector is not None and s.vector in view.reduced:
+        return s.vector, s.lanes, s.columns if s.second is None else 1
+    return (s.second, 1, s.columns) if s.second is not None and s.second in view.reduced else ()
 
 
 def split(n: int, most: int) -> list[tuple[int, int]]:

@@ -181,9 +181,12 @@ def _cost(graph: Graph, s: Sum, machine: Machine) -> float:
     x = size([a for a in s.x.axes if a not in windows]) * points * tiles
     y = size([a for a in s.y.axes if a not in windows]) * points * read
     z = size([a for a in s.node.axes if a not in windows]) * points * made
-    moved = y * s.node.dtype.bits // 8
-    moved = int(moved / (machine.memory if moved > machine.l3 // 4 else machine.cache) * machine.speed)
-    return PRODUCT * products + moved + TRANSFORM * len(s.along) / 2 * (x + z + (0 if _parameters(graph, s.y) else y))
+    known = _parameters(graph, s.y)
+    whole = y if s.along[0].results else z  # what has no tiles is large: it is written, which takes a read, and read again
+    moved = whole * s.node.dtype.bits // 8
+    rate = machine.memory if moved > machine.l3 // 4 else machine.cache
+    far = (1 if known else 3) * moved / rate * machine.speed * machine.cores
+    return max(PRODUCT * products, far) + TRANSFORM * len(s.along) / 2 * (x + z + (0 if known else y))
 
 
 def _parameters(graph: Graph, r: Read) -> bool:
