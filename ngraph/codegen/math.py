@@ -290,7 +290,10 @@ def _extreme(x: Number, y: Number, test: str, logic: str) -> Number:
     if x.v.dtype.kind == "bool":
         return x | y if logic == "|" else x & y
     if x.v.dtype.is_float:  # a NaN in y fails the test, one in x is asked for
-        return x.is_nan().select(x, ((x > y) if test == ">" else (x < y)).select(x, y))
+        if y.plain:
+            x, y = y, x
+        taken = ((x > y) if test == ">" else (x < y)).select(x, y)
+        return taken if x.plain else x.is_nan().select(x, taken)
     sign = "s" if x.v.dtype.kind == "int" else "u"
     return x.call(f"{sign}{'max' if test == '>' else 'min'}", y)
 
@@ -333,17 +336,31 @@ register("sqrt", lambda x: x.call("sqrt"))
 # ---- exponentials --------------------------------------------------------------------------------------------------------
 
 
-def _nearest(x: Number) -> tuple[Number, Number]:
-    """The nearest whole number of a float below 2**22 (2**51), as float and as integer: by what adding 1.5 * 2**23 (2**52) rounds away."""
+def _nearest(x: Number, factor: float) -> tuple[Number, Number]:
+    """The whole number nearest to x * factor, below 2**22 (2**51), as float and integer: by what adding 1.5 * 2**23 (2**52) rounds away."""
     magic = x.like(1.5 * 2.0 ** BITS[x.v.dtype.bits][1])
-    moved = x + magic
+    moved = fma(x, factor, magic)
     return moved - magic, moved.bits() - magic.bits()
+
+
+def _wide_vector(x: Number) -> bool:
+    """Whether there are instructions of AVX-512 for it."""
+    return x.w.target.scale and x.v.dtype.bits * x.v.lanes == 512
+
+
+def _inverse(y: Number) -> Number:
+    """1 / y to 14 bits or more, for y far from the ends of its range; scalars have the bits of vectors."""
+    w, lanes = y.w, y.v.lanes
+    if not w.target.scale or lanes not in (1, 16):
+        return 1.0 / y
+    near = w.intrinsic("x86.avx512.rcp14.ps.512", y.v.dtype, 16, w.splat(y.v, 16), constant(0, y.v.dtype, 16), "i16 -1", types=())
+    return Number(w, near if lanes == 16 else w.lane(near, 0))
 
 
 def _scale(x: Number, n: Number, whole: Number) -> Number:
     """x * 2**n, n as a float and as an integer; rounded once where x is near 1. NaN stays, whatever n is then."""
-    bits, lanes = x.v.dtype.bits, x.v.lanes
-    if x.w.target.scale and bits * lanes == 512:
+    lanes = x.v.lanes
+    if _wide_vector(x):
         name = f"x86.avx512.mask.scalef.{'pd' if x.wide else 'ps'}.512"
         return Number(x.w, x.w.intrinsic(name, x.v.dtype, lanes, x.v, n.v, x.v, f"i{lanes} -1", "i32 4", types=()))
     half = whole >> 1
@@ -358,7 +375,7 @@ def _clamp(x: Number, low: float, high: float) -> Number:
 
 def _reduce(x: Number) -> tuple[Number, Number, Number]:
     """x = n ln 2 + r with |r| at most half of ln 2: n, n as an integer, r."""
-    n, whole = _nearest(x * LOG2_E)
+    n, whole = _nearest(x, LOG2_E)
     high, low = LN2_64 if x.wide else LN2_32
     return n, whole, fma(-n, low, fma(-n, high, x))
 
@@ -368,11 +385,17 @@ def _exp_of_rest(r: Number) -> Number:
     return polynomial(r, POLYNOMIALS["exp64" if r.wide else "exp32"])
 
 
+def _one_and_rest(r: Number) -> Number:
+    """e**r."""
+    p = _exp_of_rest(r)
+    return (r + r * r * p) + 1.0 if r.wide else fma(fma(p, r, 1.0), r, 1.0)
+
+
 def _exp(x: Number, correction: Number | None = None) -> Number:
     """e**(x + correction); x within the limits where neither 0 nor infinity is sure."""
     n, whole, r = _reduce(x)
     if correction is None:
-        return _scale((r + r * r * _exp_of_rest(r)) + 1.0, n, whole)
+        return _scale(_one_and_rest(r), n, whole)
     high, low = LN2_64
     r, lost = quick_two_sum(fma(-n, high, x), -(n * low))
     bent, lost = r * r * _exp_of_rest(r), lost + correction
@@ -394,17 +417,30 @@ def expm1(x: Number) -> Number:
 
 def _exp_inside(x: Number) -> Number:
     """e**x where that is a normal number."""
-    _, whole, r = _reduce(x)
-    return ((r + r * r * _exp_of_rest(r)) + 1.0) * _power_of_two(whole)
+    n, whole, r = _reduce(x)
+    return _scale(_one_and_rest(r), n, whole) if _wide_vector(x) else _one_and_rest(r) * _power_of_two(whole)
 
 
 @op("tanh")
 def tanh(x: Number) -> Number:
-    a, z = x.magnitude(), x * x
+    a, top = x.magnitude(), 20.0 if x.wide else 10.0
+    if not x.wide and x.w.target.fma:
+        return _tanh_32((a > top).select(top, a)).with_sign(x)
+    z = x * x
     small = fma(x * z, polynomial(z, POLYNOMIALS["tanh64" if x.wide else "tanh32"]), x)
-    top = 20.0 if x.wide else 10.0
     a = (a > top).select(top, a)
     return (a < 0.625).select(small, 1.0 - 2.0 / (_exp_inside(a + a) + 1.0)).with_sign(x)
+
+
+def _tanh_32(a: Number) -> Number:
+    """m / (m + 2) where m = e**2a - 1, for a from 0 to 10; one step of Newton's takes in what the sum's rounding lost."""
+    n, whole, r = _reduce(a + a)
+    power = _scale(a.like(1.0), n, whole) if _wide_vector(a) else _power_of_two(whole)
+    m = fma(fma(r * r, _exp_of_rest(r), r), power, power - 1.0)
+    below = m + 2.0
+    lost, inverse = m - (below - 2.0), _inverse(below)
+    first = m * inverse
+    return fma(fma(-lost, first, fma(-below, first, m)), inverse, first)
 
 
 # ---- logarithms ----------------------------------------------------------------------------------------------------------
@@ -469,7 +505,7 @@ def log1p(x: Number) -> Number:
 def _quarter_turns(x: Number) -> tuple[Number, Number, Number]:
     """x = q pi / 2 + high + low, for every finite float64: q as an integer of which two bits are meant, |high| at most pi / 4."""
     size = x.magnitude()
-    k, q = _nearest(x * TWO_OVER_PI_1)
+    k, q = _nearest(x, TWO_OVER_PI_1)
     first = x - k * HALF_PI[0]  # exact, as are the products: 33 bits and 20
     second, lost = two_sum(first, -(k * HALF_PI[1]))
     third, more = two_sum(second, -(k * HALF_PI[2]))
@@ -480,7 +516,7 @@ def _quarter_turns(x: Number) -> tuple[Number, Number, Number]:
 def _quarter_turns_32(x: Number) -> tuple[Number, Number]:
     """The same for float32, by way of float64: q and one float32."""
     wide = x.convert("fpext", dtypes.float64)
-    k, q = _nearest(wide * TWO_OVER_PI_1)
+    k, q = _nearest(wide, TWO_OVER_PI_1)
     high = (wide - k * HALF_PI[0]) - k * (HALF_PI[1] + HALF_PI[2])
     q, high, _ = _or_large(wide, wide.magnitude() < 2.0**20, q, high, high)
     return q, high.convert("fptrunc", dtypes.float32)
@@ -605,16 +641,17 @@ def atan(x: Number) -> Number:
 
 @op("erf")
 def erf(x: Number) -> Number:
-    """A polynomial up to 1, from there 1 - e**q with q a polynomial too."""
+    """A polynomial up to 1; from there another one, for float64 1 - e**q with q a polynomial."""
     a, z = x.magnitude(), x * x
     small = fma(x, polynomial(z, POLYNOMIALS["erf64" if x.wide else "erf32"]), x)
     if x.wide:
         t, far = (a > 6.0).select(6.0, a), a > 2.5
         table = zip(POLYNOMIALS["erfc64"], POLYNOMIALS["erfc64_far"], strict=True)
         q = polynomial(t - far.select(4.25, 1.75, like=x), [far.select(f, n, like=x) for n, f in table])
+        large = 1.0 - _exp_inside(-q)
     else:
-        q = polynomial((a > 4.0).select(4.0, a) - 2.5, POLYNOMIALS["erfc32"])
-    return (a > 1.0).select(1.0 - _exp_inside(-q), small).with_sign(x)
+        large = polynomial((a > 4.0).select(4.0, a) - 2.5, POLYNOMIALS["erf32_large"])  # 1 at 4
+    return (a > 1.0).select(large, small).with_sign(x)
 
 
 # ---- power ---------------------------------------------------------------------------------------------------------------

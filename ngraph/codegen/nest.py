@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 SMALL = 1 << 31
 UNROLL = 4  # steps of a sum
+ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; instructions from which on a line takes long
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
 STRIDES = 4  # steps up to which elements are picked from whole vectors
@@ -446,10 +447,16 @@ class Nest:
             first += [identity(c.kind, c.dtype, self.lanes if self.vec in deps or flat else 1)] * (len(tracks) - len(first))
         early = [k for k, s in enumerate(self.stage.to) if s.line < self.border]
         roots = [self.stage.to[k].line for k in early] + [c.line for c in self.stage.combine]
+        products = [c.line for c in self.stage.combine if self.lines[c.line].op == "multiply"]
+        summed = [n for n in roots if n not in products] + [n for p in products for n in self.lines[p].args]
         order, inner = self._one_loop() if not early else (list(self.reduced), [])
 
         def leaf(*carried: Value) -> Sequence[Value]:
-            made = [self._fold(*t, v) for t, v in zip(tracks, carried, strict=True)]
+            made = []
+            for t, ((k, i, j), v) in enumerate(zip(tracks, carried, strict=True)):
+                if t % ABREAST == 0:
+                    self._abreast(summed, [place for _, *place in tracks[t : t + ABREAST]])
+                made.append(self._fold(k, i, j, v))
             self._put(early)
             return made
 
@@ -589,6 +596,19 @@ class Nest:
             found = self._learn(key, self._compute(n, i, j))
         return found  # type: ignore[return-value]
 
+    def _abreast(self, roots: Iterable[int], places: Sequence[Sequence[int]]) -> None:
+        """Computes what several places of the tile need line by line, where a line takes long: their chains then run beside each other."""
+        needed, todo = set[int](), list(roots)
+        while todo:
+            n = todo.pop()
+            if n not in needed and any(self._key(n, i, j) not in self.known for i, j in places):
+                needed.add(n)
+                todo += self.uses[n]
+        if len(places) > 1 and any(WEIGHT.get(self.lines[n].op, 1) >= LONG for n in needed):
+            for n in sorted(needed):
+                for i, j in places:
+                    self._value(n, i, j)
+
     def _key(self, n: int, i: int, j: int) -> tuple[int, int, int]:
         deps = self.deps[n]
         return n, i if self.tile in deps else 0, j if self.across in deps else 0
@@ -707,7 +727,7 @@ class Nest:
                 return None
             left = open_.left
         first, phase = offset // k * k, offset % k
-        if offset < 0 or not all([isinstance(c, int) and c >= 0 for c in a.coef.values()]):  # what lies before may be nobody's
+        if offset < 0 or not all(isinstance(c, int) and c >= 0 for c in a.coef.values()):  # what lies before may be nobody's
             first, phase = offset, 0
         end = (left - 1) * k + phase + 1  # elements behind this one are nobody's business
         if left == n and a.room is not None and a.room >= k - 1:
@@ -781,7 +801,10 @@ class Nest:
         if not which:
             return
         moves = [self.stores[k].deps | self.deps[self.stage.to[k].line] for k in which]
-        for i, j in self._places(frozenset().union(*moves)):
+        places = list(self._places(frozenset().union(*moves)))
+        for k, (i, j) in enumerate(places):
+            if k % ABREAST == 0:
+                self._abreast([self.stage.to[t].line for t in which], places[k : k + ABREAST])
             here = [k for k, m in zip(which, moves, strict=True) if (not i or self.tile in m) and (not j or self.across in m)]
             values = [self._value(self.stage.to[k].line, i, j) for k in here]
             for k, x in zip(here, values, strict=True):

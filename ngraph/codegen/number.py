@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.text import Value, Writer, constant, plain
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 
@@ -136,6 +136,11 @@ class Number:
 
     def with_sign(self, y: Number) -> Number:
         return self.call("copysign", y)
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is a constant float other than NaN."""
+        return plain(self.v)
 
     @property
     def wide(self) -> bool:

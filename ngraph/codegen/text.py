@@ -89,6 +89,12 @@ def _digits(number: int | bytes, dtype: DType) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(rounded)))[0]:016X}"
 
 
+def plain(v: Value) -> bool:
+    """Whether it is a constant float of 32 or 64 bits other than NaN."""
+    digits = v.name.rpartition(" ")[2].rstrip(")")
+    return v.dtype.is_float and digits.startswith("0x") and int(digits, 16) & (1 << 63) - 1 <= 0x7FF << 52
+
+
 def counting(dtype: DType, lanes: int) -> Value:
     """0, 1, 2 … as a constant vector of integers."""
     element = REGISTER[dtype.name]
