@@ -70,7 +70,7 @@ def flops(computation: Any, *arrays: Any) -> int:
     return sum(n for _, n in work(computation.program, lengths_of(computation.program, arrays)))
 
 
-def machine_rate(seconds: float = 0.1) -> float:
+def machine_rate(seconds: float = 0.3) -> float:
     """Operations a second of the best matrix product that NumPy does here, measured now."""
     a = np.random.default_rng(0).random((768, 768), np.float32)
     best, until = math.inf, time.perf_counter() + seconds

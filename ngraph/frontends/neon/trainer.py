@@ -53,10 +53,15 @@ class Report:
         lines = [
             (
                 "trained",
-                f"{f['steps']:,} steps, {f['examples']:,} examples in {f['seconds']:.1f} s: {f['rate']:,.0f} examples/s"
-                + (f"; ended early: {f['stopped']}" if f["stopped"] else ""),
+                f"{f['steps']:,} steps, {f['examples']:,} examples in {f['seconds']:.1f} s, the first step in {f['first']:.1f} s;"
+                f" then {f['rate']:,.0f} examples/s" + (f"; ended early: {f['stopped']}" if f["stopped"] else ""),
             ),
-            ("loss", f"{f['loss']:.5g} over the last steps" + "".join(f", {k} {v:.5g}" for k, v in f["valid"].items() if np.ndim(v) == 0)),
+            (
+                "loss",
+                f"{f['loss']:.5g} over the last steps"
+                + ("; held-out: " if f["valid"] else "")
+                + ", ".join(f"{k} {v:.5g}" for k, v in f["valid"].items() if np.ndim(v) == 0),
+            ),
             (
                 "machine",
                 f"{f['gflops']:.1f} Gflop/s on the transformer {f['transformer']!r}, {f['share']:.0%} of {f['limit']}",
@@ -372,7 +377,8 @@ class Trainer:
         computation, keys = self._train
         batch = train.batch(0)
         operations = flops(computation, *[batch[k] for k in keys])
-        times = self.record["time/train"][-steps:][steps > 1 :] if steps else np.zeros(0)  # the first step compiles
+        every = self.record["time/train"][-steps:] if steps else np.zeros(0)
+        times = every[steps > 1 :]  # the first step compiles
         busy = float(times.mean()) * steps if len(times) else 0.0
         rate = operations * steps / busy if busy else 0.0
         found = self.evaluate(valid) if valid is not None else {}
@@ -382,6 +388,7 @@ class Trainer:
             steps=steps,
             examples=steps * train.batch_size,
             seconds=seconds,
+            first=float(every[0]) if len(every) else 0.0,
             rate=steps * train.batch_size / busy if busy else 0.0,
             loss=float(losses[-min(len(train), len(losses), 100) :].mean()) if len(losses) else float("nan"),
             valid=found,
