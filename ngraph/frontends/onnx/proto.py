@@ -19,6 +19,7 @@ from ngraph.errors import ParseError, UnsupportedError
 IR = range(1, 15)
 OPSETS = range(1, 29)
 DEEPEST = 64  # graphs within each other
+ALIGNED = 64  # bytes: a line of the cache
 
 
 def read(source: Any) -> tuple[onnx.ModelProto, str]:
@@ -101,7 +102,7 @@ def array(tensor: onnx.TensorProto, folder: str) -> np.ndarray[Any, Any]:
         raw = external(tensor, folder, label)
         return from_raw(raw, dtype, bits, shape, count, label)
     if tensor.HasField("raw_data"):
-        return from_raw(np.frombuffer(tensor.raw_data, np.uint8), dtype, bits, shape, count, label)
+        return from_raw(aligned(np.frombuffer(tensor.raw_data, np.uint8)), dtype, bits, shape, count, label)
     held = sum(len(getattr(tensor, f)) for f in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"))
     each = 2 if tensor.data_type in (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128) else 1
     if held not in (count * each, -(-count * bits // 8)):
@@ -112,6 +113,16 @@ def array(tensor: onnx.TensorProto, folder: str) -> np.ndarray[Any, Any]:
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except (ValueError, TypeError, OverflowError) as error:
         raise ParseError(f"{label} cannot be read: {error}", fix="is the file damaged?") from None
+
+
+def aligned(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bytes at an address that vectors read well; those of a file as it was read stand anywhere."""
+    if raw.ctypes.data % ALIGNED == 0 or raw.nbytes < 1 << 12:
+        return raw
+    room = np.empty(raw.nbytes + ALIGNED, np.uint8)
+    start = -room.ctypes.data % ALIGNED
+    room[start : start + raw.nbytes] = raw
+    return room[start : start + raw.nbytes]
 
 
 def from_raw(

@@ -1,5 +1,7 @@
 """ONNX models read and run: lengths that stay open, stages, refusals."""
 
+import os
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper as h  # noqa: E402
 
 import ngraph as ng  # noqa: E402
+from ngraph.frontends.onnx import support  # noqa: E402
 
 
 def model(nodes, inputs, outputs, initializers=(), opset=18, **more):
@@ -58,3 +61,9 @@ def test_all_that_cannot_be_translated_is_said_at_once():
         ng.NgraphError, match=r"(?s)ai.onnx.Relux .version 18., node .first.; the nearest is Relu.*other.Attn .*node .second."
     ):
         ng.onnx.load(model(nodes, [("x", F, [1])], [("y", F, [1])]))
+
+
+def test_the_table_of_the_docs_is_todays():
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs", "onnx.md"), encoding="utf-8") as file:
+        page = file.read()
+    assert support.with_table(page) == page, "docs/onnx.md differs; `make docs` rewrites it"
