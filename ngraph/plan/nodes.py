@@ -191,6 +191,7 @@ class Graph:
         self.outputs: list[Any] = []
         self.state: list[tuple[str, Value, Any]] = []
         self.token: Any = None
+        self.laid: dict[Any, Read] = {}  # what routines take
         self.runs: list[Value] = []  # numbers that lengths need
         self.steady: set[Value] = set()  # inputs of a body that are the same in all trips
         self.wishes: list[tuple[Any, AxisId, float]] = []  # along which axis a source is walked, and how much depends on that
@@ -243,6 +244,14 @@ class Graph:
         if type(x) is Read and not x.guard and x.source.axes == axes and x.straight.issuperset(axes):
             return x
         return self.elem("copy", x, axes=axes, dtype=dtype_of(x))
+
+    def given(self, x: Arg, axes: tuple[AxisId, ...]) -> Read:
+        """The same for a routine: what several take lies somewhere once."""
+        index = tuple(x.index.items()) if type(x) is Read else ()
+        key = (x.source, index, x.guard, repr(x.fill), axes) if type(x) is Read else (type(x), repr(x), axes)
+        if key not in self.laid:
+            self.laid[key] = self.whole(x, axes)
+        return self.laid[key]
 
     def guarded(self, x: Arg, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], guard: Iterable[ExprLike], fill: Any) -> Arg:
         """`x`, whose axes are `axes`, at another index; `fill` where a guard is negative."""
@@ -629,7 +638,7 @@ def _lies(g: Graph, v: Value) -> tuple[AxisId, ...] | None:
 
 def _routine(g: Graph, s: Step) -> None:
     attrs, orders, results = arranged(s, lambda v: _lies(g, v))
-    args = [g.at[v] if v.dtype.kind == "token" else g.whole(g.at[v], axes) for v, axes in zip(s.inputs, orders, strict=True)]
+    args = [g.at[v] if v.dtype.kind == "token" else g.given(g.at[v], axes) for v, axes in zip(s.inputs, orders, strict=True)]
     attrs = {k: tuple(map(g.settled, a)) if type(a) is tuple else g.settled(a) for k, a in attrs.items()}
     call = g.node("routine", s.op, args, (), dtypes.token, attrs=attrs).source
     made = REGISTRY[s.op].type(tuple([v.type for v in s.inputs]), **s.attrs)

@@ -135,6 +135,26 @@ def test_lines_put_into_state_by_several_turns_or_read_behind_are_right():
         agree(program([ng.sequential([ng.assign(state, more), *seen])], x, i))
 
 
+def test_what_two_loops_take_is_stored_once():
+    """The input of a loop and of its way back."""
+    t, n, h = axis(6, "T"), axis(8, "N"), axis(32, "H")
+    x, w = hole(n, t, h), ng.variable([h, h + 1], initial_value=0.0)
+    u = ng.variable([h - 1, h], initial_value=0.0)
+
+    def step(s, z):
+        s = ng.tanh(ng.dot(u, s) * 0.1 + z * z)
+        return s, s
+
+    zero = ng.constant(0.0, [n, h])
+    _, y = ng.scan(step, zero, ng.cast_axes(ng.dot(x, w), [n, t, h]) * 0.1, t)
+    made = agree(program([ng.deriv(ng.sum(y * y, out_axes=()), w)], x), rtol=1e-3, atol=1e-3)
+    assert len([s for s in made.steps if not isinstance(s, Kernel)]) == 2
+    for kernel in made.kernels:
+        for stage in kernel.stages:
+            stored = [s.line for s in stage.to]
+            assert len(set(stored)) == len(stored)
+
+
 def test_a_dear_value_of_one_product_is_not_computed_in_each_turn_of_the_next():
     one, wide = axis(1, "N"), axis(2048, "H2")
     x, w = hole(one, H), ng.variable([H, wide], initial_value=0.0)
