@@ -588,9 +588,13 @@ def _argreduce(g: Graph, s: Step) -> None:
     flat: ExprLike = 0
     for a in over:
         flat = flat * g.length(a) + Idx(a)
-    place = g.elem("where", hit, Index(flat, whole), Number((1 << 31) - 1, whole), axes=space, dtype=whole)
-    empty = any(g.known(a) == 0 for a in over)
-    g.at[s.result] = Number(0, whole) if empty else g.reduce("min", place, axes, over, whole)
+    nowhere, lengths = Number((1 << 31) - 1, whole), [g.known(a) for a in over]
+    place = g.elem("where", hit, Index(flat, whole), nowhere, axes=space, dtype=whole)
+    first: Arg = Number(0, whole) if 0 in lengths else g.reduce("min", place, axes, over, whole)
+    if None in lengths and 0 not in lengths:  # there may be nothing
+        none = g.elem("compare", first, nowhere, axes=axes, dtype=flag, kind="eq")
+        first = g.elem("where", none, Number(0, whole), first, axes=axes, dtype=whole)
+    g.at[s.result] = first
 
 
 def _product(g: Graph, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> None:

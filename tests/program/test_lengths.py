@@ -73,3 +73,13 @@ def test_a_length_that_nobody_gives_is_an_error(name):
         for wanted in (ng.uniform(axes=[b]), ng.sum(ng.broadcast(x, [*x.axes, b]), out_axes=x.axes)):
             with pytest.raises(UnsupportedError, match="length of axis H is not known, and no argument has it"):
                 transformer.computation(wanted, x)([1, 2])
+
+
+@pytest.mark.parametrize("name", ["direct", "numpy", "cpu"])
+def test_the_place_of_the_smallest_of_nothing_is_0(name):
+    h, c = axis(None), axis(3, "C")
+    x = ng.placeholder([h, c], dtype="int32")
+    with ngt.make_transformer_factory(name)() as transformer:
+        f = transformer.computation(ng.argmin(x, reduction_axes=[h]), x)
+        assert f([[3, 1, 2], [1, 2, 3]]).tolist() == [1, 0, 0]
+        assert f(np.zeros((0, 3), "i4")).tolist() == [0, 0, 0]
