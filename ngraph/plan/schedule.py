@@ -141,12 +141,18 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                     continue
                 yield Schedule(lanes, v, None, s, 1, columns)
                 for t in rows:
-                    if t is v or t is s or not view.sums or s in view.reduced:
+                    if t is v or t is s or not view.sums or s in view.reduced or _streams(view, m, v, t):
                         continue
                     room = (m.registers - SPARE // 2 - max(columns, SPARE if m.registers < 32 else 1)) // (columns * len(view.sums))
                     if room > 1:
                         n = size(view, t)
                         yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
+
+
+def _streams(view: View, m: Machine, v: D | None, t: D) -> bool:
+    """Whether each row of a tile would read a place of its own of what is too large for the cache: nothing is used again then."""
+    far = [w for w in view.walks if not w.late and not w.store and v in w.deps and t in w.deps]
+    return any(abs(w.steps[t] or 0) * w.bytes > m.l1 and footprint(view, w) > m.l2 for w in far)
 
 
 def _may_lie(view: View, d: D) -> bool:
