@@ -108,24 +108,17 @@ class EarlyStop(Callback):
 
 
 class CheckpointCallback(Callback):
-    """Calls `save(step)` every so many batches, and at the end of each interval if `intervals`; `step` batches have been done then."""
+    """Calls `save(step)` every so many batches and at the end of each interval, after what is shown there; `step` batches are done then."""
 
-    def __init__(self, save: Callable[[int], Any], every: int | None, intervals: bool = True):
-        self.save, self.every, self.intervals = save, every, intervals
-        self.saved = -1
-
-    def _save(self, step: int) -> None:
-        if step != self.saved:
-            self.saved = step
-            self.save(step)
+    def __init__(self, save: Callable[[int], Any], every: int | None, interval: int):
+        self.save, self.every, self.interval = save, every, interval
 
     def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
-        if self.every and (idx + 1) % self.every == 0:
-            self._save(idx + 1)
+        if self.every and (idx + 1) % self.every == 0 and (idx + 1) % self.interval:
+            self.save(idx + 1)
 
     def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
-        if self.intervals:
-            self._save(idx + 1)
+        self.save(idx + 1)
 
 
 class SayCallback(Callback):

@@ -266,7 +266,7 @@ class Trainer:
             yield reports.CsvCallback(os.path.join(folder, "costs.csv"))
             if self.tensorboard:
                 yield reports.TensorBoardCallback(os.path.join(folder, "events"), self.weights, start)
-            yield reports.CheckpointCallback(lambda step: self._checkpoint(step, train, user), checkpoint_every)
+            yield reports.CheckpointCallback(lambda step: self._checkpoint(step, train, user), checkpoint_every, interval)
         if reports.quiet() or importlib.util.find_spec("tqdm") is None:
             yield reports.SayCallback(self.say, interval)
         else:

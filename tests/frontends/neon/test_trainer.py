@@ -38,6 +38,7 @@ from ngraph.frontends.neon import (
     Softmax,
     TrainCostCallback,
     Trainer,
+    checkpoint,
     inside,
     loop_eval,
     loop_train,
@@ -118,6 +119,13 @@ def test_evaluation_on_sequences_of_other_lengths():
     made = Trainer(model, Adam(0.05), CrossEntropyMulti(logits=True), [Accuracy()], inputs="inp_txt", say=lambda line: None)
     made.fit(SequentialArrayIterator(data, 8, 4), steps=40)
     assert [made.evaluate(SequentialArrayIterator(data, n, 4, shuffle=False))["accuracy"] for n in (8, 16)] == [1.0, 1.0]
+
+
+def test_a_checkpoint_at_the_end_of_an_epoch_holds_its_evaluation(tmp_path):
+    made = trainer(str(tmp_path))
+    made.fit(ArrayIterator(clusters(), 20), ArrayIterator(clusters(), 64, last="short"), steps=20, checkpoint_every=5)  # 10 an epoch
+    said, arrays = checkpoint.read(str(tmp_path))
+    assert said["step"] == 20 and list(arrays["record/cost/valid"][:, 0]) == [9, 19]
 
 
 def run_killed(folder, steps, *, kill_after=None):
