@@ -48,7 +48,12 @@ class Child:
 
     def __init__(self, transformer, folder, script):
         source = HEAD + textwrap.dedent(script)
-        environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": ROOT,
+            "OMP_NUM_THREADS": "1",
+            "NGRAPH_CACHE": "off",
+        }  # there is always something to compile
         command = [sys.executable, "-u", "-c", source, transformer, str(folder / "state.safetensors")]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
