@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,16 +61,15 @@ def used(node: onnx.NodeProto) -> Iterator[str]:
     while todo:
         node = todo.pop()
         yield from node.input
-        for a in node.attribute:
-            for graph in (*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs):
-                todo += graph.node
-                yield from (o.name for o in graph.output)
+        for graph in proto.graphs_in(node):
+            todo += graph.node
+            yield from (o.name for o in graph.output)
 
 
 class Frame:
     """The names of one graph while it is walked, those around it, and what attributes of a function are bound to."""
 
-    def __init__(self, library: Library, opsets: Mapping[str, int], outer: Frame | None = None, bound: Attrs | None = None):
+    def __init__(self, library: Library, opsets: dict[str, int], outer: Frame | None = None, bound: Attrs | None = None):
         self.library, self.opsets, self.outer = library, opsets, outer
         self.names: dict[str, Value] = {}
         self.bound: Attrs = bound if bound is not None else (outer.bound if outer else {})
@@ -92,7 +91,7 @@ class Node:
 
     def __init__(self, g: Trace, frame: Frame, node: onnx.NodeProto):
         self.g, self.frame, self.proto, self.op = g, frame, node, node.op_type
-        self.domain = "" if node.domain == "ai.onnx" else node.domain
+        self.domain = proto.domain_of(node)
         self.version = frame.opsets.get(self.domain, 1)
         self.given = {a.name: a for a in node.attribute}
 
@@ -171,15 +170,14 @@ def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
     except (Fixed, Inside):
         raise
     except Exception as error:  # of a damaged file anything may be missing; what went wrong goes along as the cause
-        if getattr(error, "of_node", False):
+        if error is g.blamed:
             raise
         text = str(error)
         if isinstance(error, NgraphError):
             text = text.partition(": ")[2]
         kind = type(error) if isinstance(error, (UnsupportedError, ParseError)) else GraphError
-        made = kind(f"{node.label}: {text or type(error).__name__}")
-        made.of_node = True  # type: ignore[union-attr]
-        raise made from error
+        g.blamed = kind(f"{node.label}: {text or type(error).__name__}")
+        raise g.blamed from error
     if not isinstance(results, tuple):
         results = (results,)
     for name, value in zip(proto_node.output, results, strict=False):
@@ -273,8 +271,7 @@ def call_function(node: Node, function: onnx.FunctionProto, inputs: Sequence[Val
             {name: node.frame.library.attribute(a.default_value) for name, a in standard.attributes.items() if a.default_value.type}
         )
     bound.update({a: node.attr(a) for a in node.given})
-    opsets = {**node.frame.opsets, **{("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}}
-    frame = Frame(node.frame.library, opsets, None, bound)
+    frame = Frame(node.frame.library, node.frame.opsets | proto.imported(function), None, bound)
     frame.depth = node.frame.depth + 1
     given = [*inputs, *[None] * (len(function.input) - len(inputs))]
     frame.names.update(dict(zip(function.input, given, strict=False)))
@@ -291,17 +288,15 @@ def unsupported(model: onnx.ModelProto, library: Library) -> list[str]:
     found: list[str] = []
     own = {(f.domain, f.name) for f in model.functions}
     todo = [(model.graph.node, library.opsets)]
-    todo += [(f.node, {**library.opsets, **{o.domain: o.version for o in f.opset_import}}) for f in model.functions]
+    todo += [(f.node, library.opsets | proto.imported(f)) for f in model.functions]
     while todo:
         nodes, versions = todo.pop()
         for node in nodes:
-            domain = "" if node.domain == "ai.onnx" else node.domain
+            domain = proto.domain_of(node)
             version = versions.get(domain, 1)
             if (node.domain, node.op_type) not in own and not known(domain, node.op_type, version):
                 found.append(refusal(node, domain, version))
-            for a in node.attribute:
-                graphs = [*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs]
-                todo += [(graph.node, versions) for graph in graphs]
+            todo += [(graph.node, versions) for graph in proto.graphs_in(node)]
     return found
 
 

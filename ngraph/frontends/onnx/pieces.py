@@ -41,9 +41,7 @@ def each(g: Any, function: Callable[..., Op], *values: Value) -> Tensor:
 
 def rows(g: Any, table: Tensor, at: Tensor) -> Tensor:
     """The rows of a matrix at these indices, from the end where negative."""
-    t = g.full(table, [0])
-    axis = t.dims[0]
-    t = g.apart(t, at.dims)
+    t = g.apart(g.full(table, [0]), at.dims)
     axis = t.dims[0]
     index = e.where(e.less(at.op, 0), at.op + e.constant_record.build(value=axis.size, axes=(), dtype=at.op.dtype), at.op)
     return g.made(gather.build(t.op, index, axes=(axis,), mode="clip"), [*at.dims, *t.dims[1:]])

@@ -213,8 +213,23 @@ def dense(sparse: onnx.SparseTensorProto, folder: str) -> np.ndarray[Any, Any]:
     return whole.reshape(shape)
 
 
+def domain_of(x: onnx.NodeProto | onnx.OperatorSetIdProto) -> str:
+    """Its domain; ai.onnx is ""."""
+    return "" if x.domain == "ai.onnx" else x.domain
+
+
+def imported(x: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
+    """{domain: version} that a model or a function names."""
+    return {domain_of(o): o.version for o in x.opset_import}
+
+
+def graphs_in(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The graphs in its attributes."""
+    return [graph for a in node.attribute for graph in (*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs)]
+
+
 def opsets(model: onnx.ModelProto) -> dict[str, int]:
-    """{domain: version}; ai.onnx is ""."""
-    found = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in model.opset_import}
+    """{domain: version} of a model's nodes."""
+    found = imported(model)
     found.setdefault("", 1 if model.ir_version < 3 else OPSETS.stop - 1)
     return found

@@ -19,9 +19,7 @@ Translator = Callable[..., Any]
 TABLE: dict[tuple[str, str], list[tuple[int, Translator]]] = {}  # (domain, op) -> (since, translator), the newest first
 
 # records that take and give elements at the same place, and are called by ONNX as `onnx` says
-ELEMENTWISE = (
-    "add subtract multiply absolute abs floor round exp log sqrt sin cos tanh atan erf negative reciprocal sign sigmoid logical_not"
-).split()
+ELEMENTWISE = "abs floor round exp log sqrt sin cos tanh atan erf reciprocal sigmoid logical_not".split()
 
 
 def translates(*ops: str, since: int = 1, domain: str = "") -> Callable[[Translator], Translator]:
@@ -47,4 +45,4 @@ def find(domain: str, op: str, version: int) -> Translator | None:
 
 def one_to_one() -> dict[str, OpDef]:
     """The records that an ONNX op is without more: what it is called, and the record."""
-    return {REGISTRY[name].onnx: REGISTRY[name] for name in ELEMENTWISE if name in REGISTRY and REGISTRY[name].onnx}
+    return {REGISTRY[name].onnx: REGISTRY[name] for name in ELEMENTWISE}

@@ -62,6 +62,7 @@ class Trace:
         self.count = 0
         self.next_slot = 0
         self.hosts: list[str] = []
+        self.blamed: Exception | None = None  # what the innermost node that failed has raised
         self.bodies = 0  # how many bodies of loops and branches are being read as ops
 
     # ---- stages

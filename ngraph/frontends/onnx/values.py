@@ -47,10 +47,28 @@ class Tensor:
         return f"Tensor({self.op!r}, {self.dims})"
 
 
-class Known:
+class Held:
+    """What is held as an array of NumPy while the graph is read."""
+
+    __slots__ = ("array",)
+    array: Any
+
+    @property
+    def shape(self) -> tuple[ExprLike, ...]:
+        return self.array.shape
+
+    @property
+    def rank(self) -> int:
+        return self.array.ndim
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.array!r})"
+
+
+class Known(Held):
     """An array that is known while the graph is read."""
 
-    __slots__ = ("array", "name")
+    __slots__ = ("name",)
 
     def __init__(self, array: Any, name: str = ""):
         self.array = np.asarray(array)
@@ -60,54 +78,24 @@ class Known:
     def np(self) -> Any:
         return self.array.dtype
 
-    @property
-    def shape(self) -> tuple[ExprLike, ...]:
-        return self.array.shape
 
-    @property
-    def rank(self) -> int:
-        return self.array.ndim
-
-    def __repr__(self) -> str:
-        return f"Known({self.array!r})"
-
-
-class Sizes:
+class Sizes(Held):
     """An array of objects, ints and expressions, that stands for whole numbers of type `np`."""
 
-    __slots__ = ("array", "np")
+    __slots__ = ("np",)
 
     def __init__(self, array: Any, dtype: Any = np.int64):
         self.array, self.np = np.asarray(array, object), np.dtype(dtype)
 
-    @property
-    def shape(self) -> tuple[ExprLike, ...]:
-        return self.array.shape
 
-    @property
-    def rank(self) -> int:
-        return self.array.ndim
-
-    def __repr__(self) -> str:
-        return f"Sizes({self.array!r})"
-
-
-class Text:
+class Text(Held):
     """Strings that come with the call: the slot they come in, their dims, and those of this call."""
 
-    __slots__ = ("slot", "array")
+    __slots__ = ("slot",)
     np = np.dtype(object)
 
     def __init__(self, slot: int, array: Any):
         self.slot, self.array = slot, array
-
-    @property
-    def shape(self) -> tuple[ExprLike, ...]:
-        return self.array.shape
-
-    @property
-    def rank(self) -> int:
-        return self.array.ndim
 
 
 class Nothing:
