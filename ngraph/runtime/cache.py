@@ -2,6 +2,7 @@
 
     cache().objects(texts, target)       the object of each kernel's text; what is new is compiled, as texts come
     cache().plan(program, facts, make)   what `make()` gave for a program that means the same, whoever wrote it
+    cache().planned(key, names)          the same where the program is not at hand: by the key that `plan_key` gave, and names for it
 
 The folder (`config.cache`) holds one file for each entry: a head with the entry's key and a checksum, and the content. A file that is
 cut off, changed, of another version or another user's is no entry. Files appear whole, by renaming, and are written and dropped under
@@ -42,7 +43,7 @@ from ngraph.targets import Target
 
 FORMAT = b"ngraph 1"
 HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
-KINDS = ("objects", "plans", "machines", "tunings")
+KINDS = ("objects", "plans", "machines", "tunings", "models")
 NEW = ".new"  # a file that is being written
 LIMIT = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes kept in this process
@@ -74,10 +75,10 @@ def compiler() -> bytes:
 
 
 @once
-def sources() -> bytes:
-    """The sources of all that makes plans and code."""
+def sources(*more: str) -> bytes:
+    """The sources of all that makes plans and code, and of more rooms."""
     home, parts = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), []
-    for room in SOURCES:
+    for room in (*SOURCES, *more):
         folder = os.path.join(home, room)
         for name in sorted(os.listdir(folder)):
             if name.endswith(".py"):
@@ -132,6 +133,24 @@ class _Canonical(_Printer):
 # ---- plans as bytes, for any program of the same meaning
 
 
+class Names(NamedTuple):
+    """What a plan takes from its program, each by its number. Axes and large arrays have to be there, the rest is for people."""
+
+    axes: Sequence[str]
+    arrays: Sequence[ArrayRef]
+    states: Sequence[str] = ()
+    values: Sequence[str] = ()
+    origins: Sequence[tuple[Origin, ...]] = ()
+
+
+def meant(program: Program) -> tuple[str, Names]:
+    """What a program means, as text, and the names that it has for what is in it."""
+    canonical = _Canonical()
+    text = canonical.program(program)
+    states, origins = [s.name for s in program.state_in], [s.origin for s in canonical.steps]
+    return text, Names([*canonical.axis_names], [*canonical.refs], states, canonical.hints, origins)
+
+
 class _Of(NamedTuple):
     """A name that the program gives: of a "state", a "value", or an array ("name"), by number."""
 
@@ -142,17 +161,17 @@ class _Of(NamedTuple):
 class _Dump(pickle.Pickler):
     """Writes what belongs to the program (axes, arrays, names, origins) as numbers."""
 
-    def __init__(self, file: io.BytesIO, canonical: _Canonical, program: Program):
+    def __init__(self, file: io.BytesIO, names: Names):
         super().__init__(file, 5)
         self.table: dict[tuple[Any, ...], int] = {}
-        self.axes = {a: k for k, a in enumerate(canonical.axis_names)}
-        self.refs = canonical.refs
-        self.state = {s.name: _Of("state", k) for k, s in enumerate(program.state_in)}
-        self.values = {hint: _Of("value", k) for k, hint in reversed(list(enumerate(canonical.hints))) if hint}
+        self.axes = {a: k for k, a in enumerate(names.axes)}
+        self.refs = {ref: k for k, ref in enumerate(names.arrays)}
+        self.state = {name: _Of("state", k) for k, name in enumerate(names.states)}
+        self.values = {hint: _Of("value", k) for k, hint in reversed(list(enumerate(names.values))) if hint}
         self.arrays = {ref.name: _Of("name", k) for ref, k in self.refs.items() if ref.name}
         self.origins: dict[Origin, tuple[int, int]] = {}
-        for k, s in enumerate(canonical.steps):
-            for j, o in enumerate(s.origin):
+        for k, of in enumerate(names.origins):
+            for j, o in enumerate(of):
                 self.origins.setdefault(o, (k, j))
 
     def persistent_id(self, x: Any) -> int | None:
@@ -224,35 +243,35 @@ class _Load(pickle.Unpickler):
         raise pickle.UnpicklingError(f"an entry of the cache holds {module}.{name}")
 
 
-def _dumped(made: Any, canonical: _Canonical, program: Program) -> bytes:
+def _dumped(made: Any, names: Names) -> bytes:
     file = io.BytesIO()
-    dump = _Dump(file, canonical, program)
+    dump = _Dump(file, names)
     dump.dump(made)
     return pickle.dumps(list(dump.table)) + file.getvalue()
 
 
-def _loaded(data: bytes, canonical: _Canonical, program: Program) -> Any:
-    """What was dumped, for the program that asks. Raises whatever pickle does."""
-    axes, refs, steps = list(canonical.axis_names), list(canonical.refs), canonical.steps
+def _loaded(data: bytes, names: Names) -> Any:
+    """What was dumped, with these names. Raises whatever pickle does."""
+    axes = frozenset(names.axes)
 
     def origin(k: int, j: int) -> Origin:
-        of = steps[k].origin
+        of = names.origins[k] if k < len(names.origins) else ()
         return of[min(j, len(of) - 1)] if of else Origin("", "", "", 0)
 
     def own(name: str) -> AxisId:
-        if name in canonical.axis_names:
+        if name in axes:
             raise pickle.UnpicklingError(f"the plan has an axis {name} of its own, and so has the program")
         return AxisId(name)
 
     kinds: dict[str, Callable[..., Any]] = {
-        "axis": lambda k: AxisId(axes[k]),
+        "axis": lambda k: AxisId(names.axes[k]),
         "own": own,
-        "array": refs.__getitem__,
+        "array": names.arrays.__getitem__,
         "origin": origin,
         "dtype": DTYPES.__getitem__,
-        "state": lambda k: program.state_in[k].name,
-        "value": canonical.hints.__getitem__,
-        "name": lambda k: refs[k].name,
+        "state": names.states.__getitem__,
+        "value": lambda k: names.values[k] if k < len(names.values) else "",
+        "name": lambda k: names.arrays[k].name,
     }
     file = io.BytesIO(data)
     table = [kinds[what](*numbers) for what, *numbers in _Load(file, ()).load()]
@@ -489,21 +508,35 @@ class Cache:
         It is that of an earlier program of the same meaning, whatever its names, origins and large arrays were: those are then this
         program's. `facts` is what else decides, by its `repr`: lengths, target, machine, settings.
         """
-        canonical = _Canonical()
-        text = canonical.program(program)
-        key = digest(compiler(), sources(), text.encode(), repr(facts).encode())
-        found = self.find(key, "plans")
-        if found is not None:
-            try:
-                return _loaded(found, canonical, program)
-            except Exception:  # whatever pickle says of what it cannot read
-                self.here.pop(key, None)
-                if self.folder is not None:
-                    self.folder.drop("plans", key)
-        made = make()
-        with contextlib.suppress(pickle.PicklingError, RecursionError):
-            self.keep("plans", key, _dumped(made, canonical, program))
+        key, names = self.plan_key(program, facts)
+        made = self.planned(key, names)
+        if made is None:
+            made = make()
+            with contextlib.suppress(pickle.PicklingError, RecursionError):
+                self.keep("plans", key, _dumped(made, names))
         return made
+
+    def plan_key(self, program: Program, facts: Any) -> tuple[bytes, Names]:
+        """The key under which `plan` keeps what it gives, and the program's names."""
+        text, names = meant(program)
+        return digest(compiler(), sources(), text.encode(), repr(facts).encode()), names
+
+    def planned(self, key: bytes, names: Names) -> Any:
+        """What is kept under a key, if anything is, with these names."""
+        found = self.find(key, "plans")
+        if found is None:
+            return None
+        try:
+            return _loaded(found, names)
+        except Exception:  # whatever pickle says of what it cannot read
+            self.drop("plans", key)
+            return None
+
+    def drop(self, kind: str, key: bytes) -> None:
+        """Forgets an entry that turned out to be no good."""
+        self.size -= len(self.here.pop(key, b""))
+        if self.folder is not None:
+            self.folder.drop(kind, key)
 
 
 def start_compiler() -> None:
