@@ -8,7 +8,7 @@ from typing import Any
 from ngraph.errors import UnsupportedError
 from ngraph.numpy_ops.lines import Call, Dims, Name, Ref, Use, Var
 from ngraph.numpy_ops.translate import Translator, entry, exact, real
-from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.arrays import ArrayRef, settled
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
@@ -120,7 +120,7 @@ def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -
         return t.literal(exact(value, dtype), dtype)
     if value.array.ndim == 0 and dtype.kind != "narrow" and not (dtype.is_float and dtype.bits == 16):
         return t.literal(exact(value.array[()].item(), dtype), dtype)
-    array = value.array
+    array = settled(value.array)
     var = Var(value.name or t.hint, dtype, array.shape, holds="constant")
     var.array = array
     t.lines.constants.append(var)

@@ -1,12 +1,89 @@
-"""Arrays by reference: how graphs and programs hold constants without copying or comparing large ones."""
+"""Arrays by reference: how graphs and programs hold constants without copying or comparing large ones.
+
+Those of a file are mapped: they take pages of it, which the system has anyway and may drop, and no memory of their own.
+"""
 
 from __future__ import annotations
 
+import mmap
+import os
+from typing import Any
+from weakref import WeakValueDictionary
+
 import numpy as np
 
+from ngraph.errors import ParseError
 from ngraph.op_graph.dtypes import DType, as_dtype
 
 SMALL = 64  # bytes: an array up to this size stands in a program by value
+LINE = 64  # bytes: where vectors read well
+
+
+class MappedFile(mmap.mmap):
+    """A file's bytes. Whoever reads them `check`s before: a file that became shorter has no bytes to give, and ends the process."""
+
+    path: str
+    was: tuple[int, ...]
+
+    @staticmethod
+    def of(path: str | os.PathLike[str]) -> MappedFile | bytes:
+        """The file at `path`, mapped once however often it is asked for; an empty one cannot be. Raises OSError."""
+        with open(path, "rb") as file:
+            was = _state(os.fstat(file.fileno()))
+            if not was[-1]:
+                return b""
+            found = _maps.get(was)
+            if found is None:
+                found = _maps[was] = MappedFile(file.fileno(), 0, access=mmap.ACCESS_READ)
+                found.path, found.was = os.fspath(path), was
+            return found
+
+    def check(self) -> None:
+        """Raises ParseError where the file was written since; a new one in its place does no harm."""
+        try:
+            now = _state(os.stat(self.path))
+        except OSError:
+            return
+        if now[:2] == self.was[:2] and now != self.was:
+            raise ParseError(f"{self.path} has changed since it was read", fix="read it again; write new files beside, and move them there")
+
+    def let_go(self) -> None:
+        """Its pages are not wanted for now."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.madvise(mmap.MADV_DONTNEED)
+
+
+_maps: WeakValueDictionary[tuple[int, ...], MappedFile] = WeakValueDictionary()
+
+
+def _state(s: os.stat_result) -> tuple[int, ...]:
+    return s.st_dev, s.st_ino, s.st_mtime_ns, s.st_size
+
+
+def content_of(array: np.ndarray) -> MappedFile | bytes | None:
+    """The file or the bytes in which an array lies, that nobody changes through it; None for other arrays."""
+    x: Any = array
+    while isinstance(x, np.ndarray) and not x.flags.writeable:
+        x = x.base
+    if isinstance(x, memoryview):
+        x = x.obj
+    return x if isinstance(x, (MappedFile, bytes)) else None
+
+
+def settled(array: np.ndarray) -> np.ndarray:
+    """The array in memory and order that many reads bear well: dense, no longer in a file, from there to a line of the cache."""
+    held = content_of(array)
+    if held is None and array.flags.c_contiguous and array.flags.aligned:
+        return array
+    room = np.empty(array.nbytes + LINE, np.uint8)
+    start = -room.ctypes.data % LINE
+    made = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    if type(held) is MappedFile:
+        held.check()
+    made[...] = array
+    if type(held) is MappedFile:
+        held.let_go()
+    return made
 
 
 class ArrayRef:
@@ -16,7 +93,7 @@ class ArrayRef:
 
     def __init__(self, array: np.ndarray, name: str = ""):
         array = np.asarray(array)
-        if array.nbytes <= SMALL or not array.flags.owndata:
+        if array.nbytes <= SMALL or not (array.flags.owndata or content_of(array) is not None):
             array = array.copy()
         array.flags.writeable = False
         self.array, self.name = array, name

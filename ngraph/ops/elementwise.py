@@ -15,7 +15,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError, NgraphError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.arrays import ArrayRef, content_of
 from ngraph.op_graph.axes import Axes, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Expr, evaluate
@@ -93,7 +93,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
             f"a constant of {type(const).__name__} {const!r} is no array of numbers", fix="give numbers, or np.asarray of them"
         )
     d = as_dtype(dtype if dtype is not None else array.dtype)
-    array = array.astype(d.np)
+    array = array.astype(d.np, copy=content_of(array) is None)
     if axes is None:
         axes = Axes(make_axis(n) for n in array.shape)
     axes = Axes(axes)

@@ -70,7 +70,12 @@ class _Folding:
                 self.constant(step, known, held, length)
             elif step.inputs and all(v in known for v in step.inputs) and not between_processes(step):
                 step = Step(step.results, step.op, step.inputs, step.attrs, merge_origins([step, *(makers[v] for v in step.inputs)]))
-                steps[-1:] = self.computed(program, step, known, held, length)
+                source = makers[step.inputs[0]]
+                if step.op == "rename" and source.op == "constant":  # the same array
+                    steps[-1] = Step(step.results, "constant", (), {**source.attrs, "axes": step.result.axes}, step.origin)
+                    self.constant(steps[-1], known, held, length)
+                else:
+                    steps[-1:] = self.computed(program, step, known, held, length)
             makers.update((v, s) for s in steps[-len(step.results) :] for v in s.results if v in known)
         return program.with_(steps=tuple(steps))
 

@@ -301,8 +301,7 @@ def _diff(parser: Any) -> None:
 def diff(arguments: Any) -> Answer:
     """Every value of both, in the order of A's nodes, until one differs."""
     proto = frontend("proto")
-    file, _ = proto.read(arguments.a)
-    other, _ = proto.read(arguments.b)
+    file, other = proto.whole(arguments.a), proto.whole(arguments.b)
     same = file.SerializeToString() == other.SerializeToString()
     values = [(n, o) for n in file.graph.node for o in n.output if o]
     if not same:

@@ -18,10 +18,10 @@ Attrs = dict[str, Any]
 
 
 class Library:
-    """What the graphs of one model share: its folder, its functions, and constants, read once."""
+    """What the graphs of one model share: its home, its functions, and constants, read once."""
 
-    def __init__(self, model: onnx.ModelProto, folder: str):
-        self.folder, self.opsets = folder, proto.opsets(model)
+    def __init__(self, model: onnx.ModelProto, home: proto.Home):
+        self.home, self.opsets = home, proto.opsets(model)
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.constants: dict[int, Known] = {}
         self.attributes: dict[int, Any] = {}
@@ -32,14 +32,14 @@ class Library:
         found = self.constants.get(id(tensor))
         if found is None:
             sparse = isinstance(tensor, onnx.SparseTensorProto)
-            values = proto.dense(tensor, self.folder) if sparse else proto.array(tensor, self.folder)
+            values = proto.dense(tensor, self.home) if sparse else proto.array(tensor, self.home)
             found = self.constants[id(tensor)] = Known(values, tensor.values.name if sparse else tensor.name)
             self.kept.append(tensor)  # else its id might be another's later
         return found
 
     def attribute(self, a: onnx.AttributeProto) -> Any:
         if id(a) not in self.attributes:
-            self.attributes[id(a)] = proto.attribute(a, self.folder)
+            self.attributes[id(a)] = proto.attribute(a, self.home)
             self.kept.append(a)
         return self.attributes[id(a)]
 

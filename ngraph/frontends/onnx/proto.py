@@ -8,33 +8,52 @@ from __future__ import annotations
 import math
 import os
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 
 from ngraph.errors import ParseError, UnsupportedError
+from ngraph.frontends.onnx.wire import OWN, skeleton
+from ngraph.op_graph.arrays import MappedFile
 
 IR = range(1, 15)
 OPSETS = range(1, 29)
 DEEPEST = 64  # graphs within each other
-ALIGNED = 64  # bytes: a line of the cache
 
 
-def read(source: Any) -> tuple[onnx.ModelProto, str]:
-    """The model and the folder of its external data. source: a path, the bytes of a file, or a ModelProto. Raises ParseError."""
+class Home(NamedTuple):
+    """Where a model's tensors lie that are not in its proto: the folder of external data, and the content of its own file."""
+
+    folder: str = ""
+    content: MappedFile | bytes = b""
+
+
+def read(source: Any) -> tuple[onnx.ModelProto, Home]:
+    """The model, whose large tensors stay where they are, and where that is. source: a path, a file's bytes, or a ModelProto.
+
+    Raises ParseError.
+    """
     if isinstance(source, onnx.ModelProto):
-        model, folder, name = source, "", "the model"
+        model, home, name = source, Home(), "the model"
     elif isinstance(source, (bytes, bytearray, memoryview)):
-        model, folder, name = parsed(bytes(source), "the model"), "", "the model"
+        home, name = Home("", bytes(source)), "the model"
+        model = parsed(skeleton(home.content), name)
     else:
         path = os.fspath(source)
-        folder, name = os.path.dirname(os.path.abspath(path)), os.path.basename(path)
-        with open(path, "rb") as file:
-            model = parsed(file.read(), name)
+        home, name = Home(os.path.dirname(os.path.abspath(path)), MappedFile.of(path)), os.path.basename(path)
+        model = parsed(skeleton(home.content), name)
     check(model, name)
-    return model, folder
+    return model, home
+
+
+def whole(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """A model with all that it has, external data too, for other systems. Raises ParseError."""
+    with open(path, "rb") as file:
+        model = parsed(file.read(), os.path.basename(path))
+    onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(path)))
+    return model
 
 
 def parsed(content: bytes, name: str) -> onnx.ModelProto:
@@ -89,7 +108,7 @@ PACKED = {  # types of less than a byte, several in one, the first in the lowest
 }
 
 
-def array(tensor: onnx.TensorProto, folder: str) -> np.ndarray[Any, Any]:
+def array(tensor: onnx.TensorProto, home: Home) -> np.ndarray[Any, Any]:
     """A tensor's values; external ones are mapped, not read. Raises ParseError where data and shape disagree."""
     label = f"tensor {tensor.name!r}" if tensor.name else "a tensor"
     shape = tuple(tensor.dims)
@@ -99,10 +118,10 @@ def array(tensor: onnx.TensorProto, folder: str) -> np.ndarray[Any, Any]:
     dtype = numpy_type(tensor.data_type)
     bits = PACKED.get(tensor.data_type, dtype.itemsize * 8)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        raw = external(tensor, folder, label)
+        raw = external(tensor, home, label)
         return from_raw(raw, dtype, bits, shape, count, label)
     if tensor.HasField("raw_data"):
-        return from_raw(aligned(np.frombuffer(tensor.raw_data, np.uint8)), dtype, bits, shape, count, label)
+        return from_raw(np.frombuffer(tensor.raw_data, np.uint8), dtype, bits, shape, count, label)
     held = sum(len(getattr(tensor, f)) for f in ("float_data", "int32_data", "int64_data", "double_data", "uint64_data", "string_data"))
     each = 2 if tensor.data_type in (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128) else 1
     if held not in (count * each, -(-count * bits // 8)):
@@ -113,16 +132,6 @@ def array(tensor: onnx.TensorProto, folder: str) -> np.ndarray[Any, Any]:
         return np.asarray(onnx.numpy_helper.to_array(tensor))
     except (ValueError, TypeError, OverflowError) as error:
         raise ParseError(f"{label} cannot be read: {error}", fix="is the file damaged?") from None
-
-
-def aligned(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The bytes at an address that vectors read well; those of a file as it was read stand anywhere."""
-    if raw.ctypes.data % ALIGNED == 0 or raw.nbytes < 1 << 12:
-        return raw
-    room = np.empty(raw.nbytes + ALIGNED, np.uint8)
-    start = -room.ctypes.data % ALIGNED
-    room[start : start + raw.nbytes] = raw
-    return room[start : start + raw.nbytes]
 
 
 def from_raw(
@@ -145,35 +154,39 @@ def from_raw(
     return raw.view(dtype).reshape(shape)
 
 
-def external(tensor: onnx.TensorProto, folder: str, label: str) -> np.ndarray[Any, Any]:
-    """The bytes of a tensor kept beside the model, mapped. Raises ParseError for a path that leaves the folder, or a bad range."""
+def external(tensor: onnx.TensorProto, home: Home, label: str) -> np.ndarray[Any, Any]:
+    """The bytes of a tensor that its proto does not hold, mapped. Raises ParseError for a path that leaves the folder, or a bad range."""
     about = {e.key: e.value for e in tensor.external_data}
     place = about.get("location", "")
-    if not folder:
-        raise ParseError(f"{label} lies in the file {place!r}, and the model came without a folder", fix="load it by its path")
-    home = os.path.realpath(folder)
-    path = os.path.realpath(os.path.join(home, place))
-    if not place or os.path.isabs(place) or os.path.commonpath([home, path]) != home:
-        raise ParseError(f"{label} lies in {place!r}, outside the model's folder", fix="put the data beside the model")
-    if not os.path.isfile(path):
-        raise ParseError(f"{label} lies in {place!r}, which is not there", fix="put the data beside the model")
+    content = home.content if place == OWN and home.content else beside(place, home.folder, label)
     try:
         offset, length = int(about.get("offset", 0)), int(about.get("length", -1))
     except ValueError:
         raise ParseError(f"{label}: offset and length of its data are no numbers: {about}", fix="is the file damaged?") from None
-    size = os.path.getsize(path)
+    size = len(content)
     length = size - offset if length < 0 else length
     if offset < 0 or offset + length > size:
         raise ParseError(f"{label} lies at {offset} to {offset + length} of {place!r}, which has {size} bytes", fix="is it cut off?")
-    if not length:
-        return np.zeros(0, np.uint8)
-    return np.memmap(path, np.uint8, "r", offset, (length,))
+    return np.frombuffer(content, np.uint8, length, offset) if length else np.zeros(0, np.uint8)
+
+
+def beside(place: str, folder: str, label: str) -> MappedFile | bytes:
+    """The content of a file in a model's folder. Raises ParseError for one that is not there, or elsewhere."""
+    if not folder:
+        raise ParseError(f"{label} lies in the file {place!r}, and the model came without a folder", fix="load it by its path")
+    real = os.path.realpath(folder)
+    path = os.path.realpath(os.path.join(real, place.replace("\0", "?")))
+    if not place or os.path.isabs(place) or os.path.commonpath([real, path]) != real:
+        raise ParseError(f"{label} lies in {place!r}, outside the model's folder", fix="put the data beside the model")
+    if not os.path.isfile(path):
+        raise ParseError(f"{label} lies in {place!r}, which is not there", fix="put the data beside the model")
+    return MappedFile.of(path)
 
 
 # ---- attributes -------------------------------------------------------------------------------------------------------
 
 
-def attribute(a: onnx.AttributeProto, folder: str) -> Any:
+def attribute(a: onnx.AttributeProto, home: Home) -> Any:
     """An attribute as a Python value; tensors as arrays, graphs as they are."""
     kind = onnx.AttributeProto
     if a.type == kind.STRING:
@@ -181,9 +194,9 @@ def attribute(a: onnx.AttributeProto, folder: str) -> Any:
     if a.type == kind.STRINGS:
         return [s.decode("utf-8", "surrogateescape") for s in a.strings]
     if a.type == kind.TENSOR:
-        return array(a.t, folder)
+        return array(a.t, home)
     if a.type == kind.TENSORS:
-        return [array(t, folder) for t in a.tensors]
+        return [array(t, home) for t in a.tensors]
     plain = {kind.FLOAT: "f", kind.INT: "i", kind.GRAPH: "g", kind.SPARSE_TENSOR: "sparse_tensor", kind.TYPE_PROTO: "tp"}
     lists = {kind.FLOATS: "floats", kind.INTS: "ints", kind.GRAPHS: "graphs"}
     if a.type in plain:
@@ -193,10 +206,10 @@ def attribute(a: onnx.AttributeProto, folder: str) -> Any:
     raise ParseError(f"attribute {a.name!r} has a type {a.type} that is not known", fix="is the file damaged?")
 
 
-def dense(sparse: onnx.SparseTensorProto, folder: str) -> np.ndarray[Any, Any]:
+def dense(sparse: onnx.SparseTensorProto, home: Home) -> np.ndarray[Any, Any]:
     """A sparse tensor's values among zeros. Raises ParseError for positions outside."""
     shape = tuple(sparse.dims)
-    values, indices = array(sparse.values, folder), array(sparse.indices, folder)
+    values, indices = array(sparse.values, home), array(sparse.indices, home)
     if any(d < 0 for d in shape) or math.prod(shape) > 1 << 31:
         raise ParseError(f"a sparse tensor has the shape {shape}", fix="is the file damaged?")
     if indices.ndim == 2:

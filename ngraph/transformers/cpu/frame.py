@@ -11,7 +11,7 @@ import ctypes
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from ngraph.codegen import pool as pools
 from ngraph.codegen.pool import FIELDS, FRAME, HOST, aligned
 from ngraph.errors import OutOfMemoryError
 from ngraph.op_graph import expr
+from ngraph.op_graph.arrays import MappedFile, content_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
 from ngraph.plan.kernels import Buffer, Plan, Routine, bounds, places
 from ngraph.plan.memory import loaded
@@ -29,6 +30,7 @@ from ngraph.transformers.cpu.host import run_routine
 from ngraph.transformers.cpu.table import CONTROL, SHARE, Place, Table, Word, real
 
 ALIGN, HUGE = 64, 1 << 21
+PORTION = 1 << 26  # bytes
 LET_GO = 2e-5  # seconds from which on other Python threads may run meanwhile
 TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE, TIMES = (
     FIELDS["frame"][f] // 8 for f in ("table", "pc", "scratch", "stride", "threads", "release", "times")
@@ -72,7 +74,7 @@ class Bound:
         self.arena, self.lasting = self.plan.arena, self.plan.kept  # bytes
         self.offsets: dict[Buffer, int] = {}
         self.sizes: dict[Buffer, int | None] = {b: self._size(b) for b in self._buffers()}
-        self.constants = {b: np.require(b.value.array, requirements=("C", "A")) for b in self.plan.buffers if b.value is not None}
+        self.constants = self._constants()
         self.kept, self.kept_at = aligned(max(self.lasting, 1))
         self.version = -1
         self.preparing = threading.Lock()
@@ -87,6 +89,13 @@ class Bound:
             if type(s) is Control:
                 self._inner(s.step)
         self.results = [b for k, b in enumerate(self.plan.outputs) if b.home == "output" and b not in self.plan.outputs[:k]]
+
+    def _constants(self) -> dict[Buffer, np.ndarray]:
+        """Their arrays. Those that calls read are settled; the others are read where they are, once."""
+        plan = self.plan
+        often = {root(b) for s in (*plan.start, *plan.steps) for b in s.sources} | set(plan.outputs)
+        arrays = {b: b.value.array for b in plan.buffers if b.value is not None}
+        return {b: settled(a) if b in often or not a.flags.c_contiguous else a for b, a in arrays.items()}
 
     def _buffers(self) -> list[Buffer]:
         """All buffers, those between the parts of a routine too."""
@@ -199,10 +208,34 @@ class Bound:
             return
         with self.preparing:
             if self.version != version:
-                frame = Frame(self, self.code.once)
+                frame = Frame(self, ())
                 frame.point_all(states)
-                frame.run()
+                for steps, files in self._portions():
+                    for file in files:
+                        file.check()
+                    frame.load(steps)
+                    frame.run()
+                    for file in files:
+                        file.let_go()
                 self.version = version
+
+    def _portions(self) -> Iterator[tuple[list[Step], set[MappedFile]]]:
+        """What runs once, in parts that read no more than `PORTION` bytes of files, and these files: their pages are let go in between."""
+        steps: list[Step] = []
+        files: set[MappedFile] = set()
+        size = 0
+        for s in self.code.once:
+            for b in s.step.sources:
+                held = content_of(self.constants[root(b)]) if root(b) in self.constants else None
+                if type(held) is MappedFile:
+                    files.add(held)
+                    size += self.constants[root(b)].nbytes
+            steps.append(s)
+            if size >= PORTION:
+                yield steps, files
+                steps, files, size = [], set(), 0
+        if steps:
+            yield steps, files
 
     def __call__(
         self, inputs: Sequence[Any], states: Sequence[Any], version: int = 0, outs: Sequence[Any] | None = None
@@ -428,11 +461,17 @@ class Frame:
         self.arrays: dict[Buffer, Any] = {}  # what calls come with, and what Python has made
         self.still = [before for _, before, after in self.plan.state if after is before]
         self.stood: list[Callable[[], Any]] = [_nothing] * len(self.still)  # which arrays these were in the last call
-        self.scope = self._scope(table := Table())
-        table.add(self.scope, bound.code.steps if steps is None else steps)
-        self.walk = Walk(table, bound.threads, bound.code.threads())
+        self.load(bound.code.steps if steps is None else steps)
         if steps is None:
             self._start()
+
+    def load(self, steps: Sequence[Step]) -> None:
+        """Makes the table of these steps; what others left in memory is still there."""
+        self.scope = self._scope(table := Table())
+        table.add(self.scope, steps)
+        self.walk = Walk(table, self.bound.threads, self.bound.code.threads())
+        for b, array in self.arrays.items():
+            self.walk.point(b, array)
 
     def _scope(self, table: Table) -> Scope:
         return Scope(self.bound, self.arena.ctypes.data, self.bound.kept_at, self.arrays, table, self.point)
