@@ -1,0 +1,107 @@
+"""ONNX files as bytes: a model's skeleton, which leaves out the data of large tensors and says where in the file it lies.
+
+So a parser reads kilobytes where a file has gigabytes, and weights are used where they are. The format is that of Protocol Buffers'
+encoding: fields of a tag (number and kind) and a value, whose length comes first where it has any. The numbers of fields are onnx.proto's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+OWN = "\0"  # the location of data in the model's own file, which is no file's name
+LARGE = 1 << 12  # bytes
+GRAPH, INITIALIZER, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 7, 5, 9, 13, 14  # of a model, its graph, and a tensor
+LENGTHS = {1: 8, 5: 4}  # bytes of the fixed kinds
+VARINT, DELIMITED = 0, 2
+
+
+class Field(NamedTuple):
+    """A field of a message, from `start` to `end`; its value begins at `value`."""
+
+    number: int
+    kind: int
+    start: int
+    value: int
+    end: int
+
+
+def skeleton(content: Any) -> bytes:
+    """The model in these bytes without the data of its large initializers; all of it where it is not what it should be."""
+    if len(content) < LARGE:
+        return bytes(content)
+    with memoryview(content) as view:
+        try:
+            return b"".join(
+                [_graph(view, f) if (f.number, f.kind) == (GRAPH, DELIMITED) else view[f.start : f.end] for f in fields(view, 0, len(view))]
+            )
+        except ValueError:
+            return bytes(content)
+
+
+def _graph(view: memoryview, graph: Field) -> bytes:
+    parts = []
+    for f in fields(view, graph.value, graph.end):
+        large = (f.number, f.kind) == (INITIALIZER, DELIMITED) and f.end - f.value >= LARGE
+        parts.append(_tensor(view, f) if large else view[f.start : f.end])
+    return message(GRAPH, b"".join(parts))
+
+
+def _tensor(view: memoryview, tensor: Field) -> bytes | memoryview:
+    """The tensor, its data kept outside, in the file itself; as it is where the data is not one large run of bytes."""
+    inside = list(fields(view, tensor.value, tensor.end))
+    data = [f for f in inside if f.number == RAW_DATA and f.kind == DELIMITED]
+    if len(data) != 1 or data[0].end - data[0].value < LARGE or any(f.number in (EXTERNAL_DATA, DATA_LOCATION) for f in inside):
+        return view[tensor.start : tensor.end]
+    about = {"location": OWN, "offset": str(data[0].value), "length": str(data[0].end - data[0].value)}
+    entries = [message(EXTERNAL_DATA, message(1, key.encode()) + message(2, value.encode())) for key, value in about.items()]
+    rest = [view[f.start : f.end] for f in inside if f is not data[0]]
+    return message(INITIALIZER, b"".join([*rest, *entries, varint(DATA_LOCATION << 3), varint(1)]))
+
+
+def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
+    """The fields of the message between two places. Raises ValueError where it is none."""
+    at = start
+    while at < end:
+        first = at
+        tag, at = number(view, at, end)
+        kind = tag & 7
+        if kind == VARINT:
+            value, (_, at) = at, number(view, at, end)
+        elif kind == DELIMITED:
+            length, value = number(view, at, end)
+            at = value + length
+        elif kind in LENGTHS:
+            value, at = at, at + LENGTHS[kind]
+        else:
+            raise ValueError("a group, or no message")
+        if at > end:
+            raise ValueError("cut off")
+        yield Field(tag >> 3, kind, first, value, at)
+
+
+def number(view: memoryview, at: int, end: int) -> tuple[int, int]:
+    """A varint, and the place behind it. Raises ValueError."""
+    found = shift = 0
+    while at < end and shift < 64:
+        byte = view[at]
+        at += 1
+        found |= (byte & 127) << shift
+        if byte < 128:
+            return found, at
+        shift += 7
+    raise ValueError("cut off")
+
+
+def varint(n: int) -> bytes:
+    made = bytearray()
+    while n > 127:
+        made.append(n & 127 | 128)
+        n >>= 7
+    made.append(n)
+    return bytes(made)
+
+
+def message(number: int, content: bytes) -> bytes:
+    """A field that holds a message, or bytes."""
+    return varint(number << 3 | DELIMITED) + varint(len(content)) + content
