@@ -1,0 +1,125 @@
+"""A file without the data of its large tensors is the same model, and the data is where it says."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import ngraph as ng
+from ngraph.errors import ParseError
+from ngraph.frontends.onnx import proto, wire
+from ngraph.op_graph.arrays import content_of
+
+
+def model(width=64, **more):
+    random = np.random.default_rng(0)
+    arrays = {"w": random.standard_normal((width, width), np.float32), "b": random.standard_normal(width, np.float32)}
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Add", ["h", "b"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(a, name) for name, a in arrays.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], **more), arrays
+
+
+def test_the_rest_of_the_model_is_the_same():
+    full, arrays = model(doc_string="é" * 300, producer_name="p")
+    content = full.SerializeToString()
+    found, home = proto.read(content)
+    assert len(wire.skeleton(content)) < 2000 < len(content)
+    for t in found.graph.initializer:
+        a = proto.array(t, home)
+        assert np.array_equal(a, arrays[t.name]) and type(content_of(a)) is bytes
+    for t in (*full.graph.initializer, *found.graph.initializer):
+        t.ClearField("raw_data"), t.ClearField("external_data"), t.ClearField("data_location")
+    assert found == full
+
+
+def test_damaged_bytes_never_pass_for_others():
+    """Whatever is cut or changed, the skeleton parses where the whole does, to the same tensors, and fails where it fails."""
+    content = model()[0].SerializeToString()
+    random = np.random.default_rng(1)
+    for _ in range(400):
+        bad = bytearray(content)
+        if random.random() < 0.3:
+            del bad[int(random.integers(len(bad))) :]
+        edge = (*range(200), *range(len(bad) - 400, len(bad)))  # where the fields are
+        for _ in range(int(random.integers(1, 4))):
+            bad[int(random.choice(edge)) % len(bad)] = int(random.integers(256))
+        bad = bytes(bad)
+        try:
+            whole = proto.parsed(bad, "the model")
+        except ParseError:
+            with pytest.raises(ParseError):
+                proto.parsed(wire.skeleton(bad), "the model")
+            continue
+        found = proto.parsed(wire.skeleton(bad), "the model")
+        assert len(found.graph.initializer) == len(whole.graph.initializer)
+        for a, b in zip(found.graph.initializer, whole.graph.initializer, strict=True):
+            values = []
+            for t in (a, b):
+                try:
+                    values.append(proto.array(t, proto.Home("", bad)).tobytes())
+                except Exception as error:
+                    values.append(type(error))
+            assert values[0] == values[1] or a.data_location == b.data_location == 1
+
+
+def test_a_changed_file_is_refused(tmp_path):
+    full, arrays = model()
+    onnx.save(full, tmp_path / "m.onnx")
+    m, x = ng.onnx.load(tmp_path / "m.onnx"), np.ones((2, 64), np.float32)
+    (tmp_path / "m.onnx").write_bytes(b"now something else")
+    with pytest.raises(ParseError, match="has changed"):
+        m(x)
+    onnx.save(full, tmp_path / "m.onnx")
+    m = ng.onnx.load(tmp_path / "m.onnx")
+    want = m(x)
+    np.testing.assert_allclose(want, x @ arrays["w"] + arrays["b"], rtol=1e-4, atol=1e-4)
+    (tmp_path / "m.onnx").write_bytes(b"")
+    assert np.array_equal(m(x), want)  # what it needed, it has
+
+
+def test_many_tensors_of_one_file_take_one_map(tmp_path):
+    arrays = [np.full(2048, k, np.float32) for k in range(1500)]  # more than a process may have files open
+    graph = helper.make_graph(
+        [helper.make_node("Sum", [f"w{k}" for k in range(1500)], ["y"])],
+        "g",
+        [],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2048])],
+        [numpy_helper.from_array(a, f"w{k}") for k, a in enumerate(arrays)],
+    )
+    full = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    onnx.save(full, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    found, home = proto.read(tmp_path / "m.onnx")
+    read = [proto.array(t, home) for t in found.graph.initializer]
+    assert len({id(content_of(a)) for a in read}) == 1 and len(os.listdir("/proc/self/fd")) < 1000
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="memory is read from /proc")
+def test_large_weights_take_no_memory_beside_what_is_packed(tmp_path):
+    """A file of 64 MB, in a process of its own: reading it takes next to nothing, a call one packed copy."""
+    full, _ = model(4096)
+    onnx.save(full, tmp_path / "m.onnx")
+    script = f"""
+        import numpy as np, ngraph as ng
+
+        def own():
+            return {{l.split()[0]: int(l.split()[1]) >> 10 for l in open("/proc/self/status") if "kB" in l}}["RssAnon:"]
+
+        before = own()
+        m = ng.onnx.load({str(tmp_path / "m.onnx")!r})
+        read = own() - before
+        m(np.ones((2, 4096), np.float32))
+        print(read, own() - before)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=True)
+    read, called = map(int, done.stdout.split())
+    assert read < 20 and called < 64 + 40, (read, called)
