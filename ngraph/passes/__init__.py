@@ -1,7 +1,8 @@
 """Program → program: one function each, in any order that their needs allow.
 
 `simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
-`dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop · `joined` sums of pieces.
+`dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop · `joined` sums of pieces ·
+`lookups` products with rows of a table.
 `ngraph.rewrite.runner` runs them in a row and checks the law.
 """
 
@@ -9,6 +10,7 @@ from ngraph.passes.dead import dead
 from ngraph.passes.fold import fold
 from ngraph.passes.hoist import hoist
 from ngraph.passes.joined import joined
+from ngraph.passes.lookups import lookups
 from ngraph.passes.rules import simplify_rules
 from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify
@@ -30,6 +32,7 @@ __all__ = [
     "fold",
     "hoist",
     "joined",
+    "lookups",
     "pass_",
     "passes",
     "register",
