@@ -9,7 +9,7 @@ import importlib
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from ngraph.config import config
 from ngraph.errors import StateError, UnsupportedError
+from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.html import some, table
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
@@ -74,6 +75,19 @@ class Transformer(Alone):
     def make_device(self) -> Device:
         """Where its arrays live."""
         return Device()
+
+    # what it needs to call again, in a later process, what it has compiled, without its program
+    def facts(self) -> tuple[Any, ...] | None:
+        """What decides, beside a program, what it is compiled to; None where nothing of it can be kept."""
+        return None
+
+    def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:
+        """What stands for a computation first called with such arguments, and the large arrays that it reads; None where nothing does."""
+        return None
+
+    def recall(self, kept: Any, arrays: Sequence[np.ndarray]) -> Callable[..., Any] | None:
+        """A callable for what was kept, with these large arrays, for arguments of the lengths of that time; None where it is gone."""
+        return None
 
     @classmethod
     def unavailable(cls) -> str:

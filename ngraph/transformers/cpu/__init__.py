@@ -1,16 +1,22 @@
 """Compiles programs to machine code for this processor: plan, kernels, one table that threads walk.
 
 `native` a program, compiled for the lengths of its calls · `code` a plan as loaded kernels · `frame` the memory and the table of one call
-· `host` steps that Python runs. None of it is loaded before something is compiled.
+· `host` steps that Python runs · `kept` calls of what an earlier process compiled. None of it is loaded before something is compiled.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
+
+from ngraph.config import config
+from ngraph.op_graph.arrays import ArrayRef
 from ngraph.program.program import Program
-from ngraph.runtime.computation import Executable
+from ngraph.runtime.computation import Computation, Executable
 from ngraph.transformers.base import Transformer
 
 
@@ -22,6 +28,19 @@ class CpuTransformer(Transformer):
     def compile(self, program: Program) -> Executable:
         program.check_lengths()
         made: Executable = importlib.import_module("ngraph.transformers.cpu.native").Native(program).executable()
+        return made
+
+    def facts(self) -> tuple[Any, ...] | None:
+        own = self.graph_passes == list(type(self).passes) and not (config.debug or config.dump or config.check)
+        return importlib.import_module("ngraph.transformers.cpu.native").settings() if own else None
+
+    def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:
+        found: tuple[Any, Sequence[ArrayRef]] | None = computation.native.kept(arguments)
+        return found
+
+    def recall(self, kept: Any, arrays: Sequence[np.ndarray]) -> Callable[..., Any] | None:
+        room = importlib.import_module("ngraph.transformers.cpu.kept")
+        made: Callable[..., Any] | None = room.restored(kept, arrays)
         return made
 
     @classmethod

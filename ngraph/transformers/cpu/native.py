@@ -18,6 +18,7 @@ import numpy as np
 from ngraph.config import config
 from ngraph.errors import AxisError, show_line
 from ngraph.op_graph import expr
+from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.plan import plan, text
@@ -30,10 +31,17 @@ from ngraph.targets import chosen
 from ngraph.transformers.cpu.code import Code, Recipe, assembly, origin, recipe
 from ngraph.transformers.cpu.fast import Fast, fast
 from ngraph.transformers.cpu.frame import Bound
+from ngraph.transformers.cpu.kept import Kept
 from ngraph.transformers.cpu.profile import profile
 
 VERSIONS = 16  # lengths for which memory is kept
 Key = tuple[int | None, ...]
+
+
+def settings() -> tuple[Any, ...]:
+    """The target, what is known of this machine, and all else beside a program that decides what it is compiled to."""
+    target = chosen()
+    return target, machine(target), config.exact, config.winograd, config.tune
 
 
 class Native:
@@ -65,9 +73,7 @@ class Native:
         with self.compiling:
             if key not in self.codes:
                 start = time.perf_counter()
-                target = chosen()
-                own = machine(target)
-                facts = key, target, own, config.exact, config.winograd, config.tune
+                target, own, *_ = settings()
                 planned = start
 
                 def make() -> Recipe:
@@ -78,9 +84,18 @@ class Native:
                     return recipe(made, target, config.tune)
 
                 with no_collection():
-                    self.codes[key] = code = Code(cache().plan(self.program, facts, make), target)
+                    self.codes[key] = code = Code(cache().plan(self.program, (key, *settings()), make), target)
                 self._report(code, planned - start, time.perf_counter() - planned)
             return self.codes[key]
+
+    def kept(self, arguments: Sequence[Any]) -> tuple[Kept, Sequence[ArrayRef]] | None:
+        """What stands for its first version, if these arguments are for that one, and the large arrays that it needs; None with state."""
+        if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
+            return None
+        key, names = cache().plan_key(self.program, (self.first, *settings()))
+        places = {a: k for k, a in enumerate(names.axes)}
+        lengths = tuple([(places[a], n) for a, n in zip(self.symbols, self.first, strict=True) if n is not None])
+        return Kept(key.hex(), len(names.axes), lengths), names.arrays
 
     def at(self, key: tuple[int, ...]) -> Bound:
         """What calls with these lengths run on."""

@@ -16,7 +16,7 @@ def x(*shape):
 
 def kinds(m):
     """The op records of the last computation of a model."""
-    stage, found = m._root, None
+    stage, found = m.reader.root, None
     while stage.next:
         stage = next(iter(stage.next.values()))
         found = getattr(stage, "computation", found)

@@ -1,0 +1,216 @@
+"""Which compiled program answers a call of a model file, found before the file's graph is read, or even the package onnx imported.
+
+An entry of the cache says for a file's content, the inputs of a call, and all else that decides (sources, compiler, package onnx, target,
+machine, settings), which plan that was, and where the large arrays lie that it wants: in the model's own files, of which nothing is
+stored twice, or in the entry, if reading has made them. What leads to one program by shapes alone has an entry; other models are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache as once
+from importlib.machinery import PathFinder
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.frontends.onnx.ports import About, Port
+from ngraph.op_graph.arrays import MappedFile, content_of
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.runtime.cache import cache, compiler, digest, sources
+
+ROOMS = ("autodiff", "frontends/onnx", "numpy_ops", "ops", "rewrite")  # what reads a graph and makes a program of it
+KIND = "models"
+LARGE = 64 << 20  # bytes of a file from which on its content is not looked at, but when it was written
+SEARCHED = 1 << 12  # bytes of an array from which on it is looked for in the file, where the parser has copied it
+STORED = 32 << 20  # bytes of arrays that an entry holds at most
+
+
+class Way(NamedTuple):
+    """A straight way: a callable, the slots that it takes, and which of what it gives is which output."""
+
+    call: Callable[..., Any]
+    takes: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+class Place(NamedTuple):
+    """Where an array lies: in which file, from which byte on; -1: in the entry."""
+
+    file: int
+    start: int
+
+
+class Index:
+    """The entries of one model file for one transformer."""
+
+    def __init__(self, path: str, file: MappedFile, package: bytes, facts: Any):
+        self.folder, self.files = os.path.dirname(os.path.abspath(path)), {"": file}
+        self.key, self.facts = digest(compiler(), sources(*ROOMS), package, repr(facts).encode(), identity(file)), facts
+        self.asked = False
+
+    @staticmethod
+    def of(source: Any, transformer: Any) -> Index | None:
+        """That of a path; None where nothing is kept. Raises OSError where the file cannot be read."""
+        if not isinstance(source, (str, os.PathLike)) or cache().folder is None:
+            return None
+        facts, package, file = transformer.facts(), installed(), MappedFile.of(source)
+        return Index(os.fspath(source), file, package, facts) if facts and package and isinstance(file, MappedFile) else None
+
+    # ---- what is there
+    def about(self) -> About | None:
+        """What the model takes and gives; its external data is then known to be what it was."""
+        found = self._read(digest(self.key, b"about"), lambda entry, _: (beside(self.folder, entry["files"]), ported(entry["about"])))
+        if found is None or found[0] is None:
+            self.asked = True  # what it leads to is made again with it
+            return None
+        self.files |= found[0]
+        return found[1]
+
+    def find(self, slots: Mapping[int, Any], transformer: Any) -> Way | None:
+        """What was compiled for such inputs."""
+        self.asked = True
+        if transformer.facts() != self.facts:
+            return None
+
+        def way(entry: Any, stored: memoryview) -> Way | None:
+            contents = [stored, *self.files.values()]
+            arrays = [placed(contents[p[0] + 1], p[1], name, shape) for p, name, shape in entry["arrays"]]
+            call = transformer.recall(entry["kept"], arrays)
+            return None if call is None else Way(call, tuple(entry["takes"]), tuple(entry["order"]))
+
+        return self._read(self._key(slots), way)
+
+    def _key(self, slots: Mapping[int, Any]) -> bytes:
+        inputs = [(k, as_dtype(a.dtype).name, a.shape) for k, a in sorted(slots.items())]
+        return digest(self.key, repr(inputs).encode(), *[identity(f) for f in self.files.values()])
+
+    def _read(self, key: bytes, made: Callable[[Any, memoryview], Any]) -> Any:
+        data = cache().find(key, KIND)
+        if data is None:
+            return None
+        try:
+            head, _, stored = data.partition(b"\n")
+            return made(json.loads(head), memoryview(stored))
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):  # its checksum is right, and still it says nothing
+            cache().drop(KIND, key)
+            return None
+
+    # ---- what is added
+    def keep(self, about: About, external: Iterable[str], slots: Mapping[int, Any], way: Way, transformer: Any) -> None:
+        """Adds what a call of these inputs was compiled to, if a later process can do with it."""
+        plain = all(type(a) is np.ndarray and not a.dtype.hasobject for a in slots.values())
+        files = beside(self.folder, dict.fromkeys(external))
+        kept = transformer.keep(way.call, [slots[k] for k in way.takes]) if plain and transformer.facts() == self.facts else None
+        if kept is None or files is None:
+            return
+        self.files |= files
+        blob = bytearray()
+        finder = Finder(list(self.files.values()))
+        arrays = []
+        for ref in kept[1]:
+            a = ref.array
+            place = finder.place(a)
+            if place is None:
+                place = Place(-1, len(blob))
+                blob += a.tobytes()
+            arrays.append((place, as_dtype(a.dtype).name, a.shape))
+        if len(blob) > STORED:
+            return
+        entry = {"kept": kept[0], "arrays": arrays, "takes": way.takes, "order": way.order}
+        names = {name: identity(file).hex() for name, file in self.files.items() if name}
+        cache().keep(KIND, digest(self.key, b"about"), packed({"about": [about.name, *written(about)], "files": names}))
+        cache().keep(KIND, self._key(slots), packed(entry, blob))
+
+
+def packed(entry: Any, blob: bytes | bytearray = b"") -> bytes:
+    return json.dumps(entry).encode() + b"\n" + blob
+
+
+def written(about: About) -> list[list[Any]]:
+    """Its ports, in words that JSON has."""
+    return [[(*p[:3], None if p.dtype is None else p.dtype.name, p.kind) for p in group] for group in about[1:]]
+
+
+def ported(given: Sequence[Any]) -> About:
+    """What a model takes and gives, from what was written of it."""
+    name, *groups = given
+    return About(name, *[tuple([Port(n, t, s if s is None else tuple(s), _dtype(d), k) for n, t, s, d, k in g]) for g in groups])
+
+
+def _dtype(name: str | None) -> Any:
+    try:
+        return None if name is None else as_dtype(name).np
+    except TypeError:  # of strings, of complex numbers
+        return np.dtype(name)
+
+
+def placed(content: Any, start: int, dtype: str, shape: Sequence[int]) -> np.ndarray:
+    """The array that lies there."""
+    of = as_dtype(dtype).np
+    size = int(np.prod(shape, dtype=object)) * of.itemsize
+    return np.frombuffer(content, np.uint8, size, start).view(of).reshape(shape)
+
+
+# ---- files
+
+
+@once
+def installed() -> bytes:
+    """Which package onnx there is; b"" where there is none. It is not imported."""
+    found = PathFinder.find_spec("onnx")
+    if found is None or found.origin is None:
+        return b""
+    home = os.path.dirname(found.origin)
+    names = [f.name for f in os.scandir(os.path.dirname(home)) if f.name.startswith("onnx-")]
+    return repr((sorted(names), sorted((f.name, f.stat().st_size) for f in os.scandir(home) if f.is_file()))).encode()
+
+
+def identity(file: MappedFile) -> bytes:
+    """What tells a file from others: its content; of large files where they are, how long, and when they were written."""
+    file.check()
+    return hashlib.sha256(file).digest() if len(file) <= LARGE else repr(file.was).encode()
+
+
+def beside(folder: str, names: Mapping[str, str | None]) -> dict[str, MappedFile] | None:
+    """The files of these names, if they are there, and are what they were where that is told."""
+    found: dict[str, MappedFile] = {}
+    for name, was in names.items():
+        try:
+            file = MappedFile.of(os.path.join(folder, name))
+        except OSError:
+            return None
+        if isinstance(file, MappedFile):
+            if was is not None and identity(file).hex() != was:
+                return None
+            found[name] = file
+    return found
+
+
+class Finder:
+    """Where arrays lie in files: those that are mapped by their address, those that a parser has copied by what is in them."""
+
+    def __init__(self, files: Sequence[MappedFile]):
+        self.files = files
+        self.starts = [np.frombuffer(f, np.uint8, 1).ctypes.data for f in files]
+        self.at = 0  # where the last one ended: they come in the order of the file, mostly
+
+    def place(self, array: np.ndarray) -> Place | None:
+        if not array.flags.c_contiguous:
+            return None
+        held = content_of(array)
+        if isinstance(held, MappedFile):
+            k = next((k for k, f in enumerate(self.files) if f is held), None)
+            return None if k is None else Place(k, array.ctypes.data - self.starts[k])
+        if held is None or array.nbytes < SEARCHED:
+            return None
+        content, file = array.tobytes(), self.files[0]
+        for start in (self.at, 0):
+            found = file.find(content, start)
+            if found >= 0:
+                self.at = found + len(content)
+                return Place(0, found)
+        return None

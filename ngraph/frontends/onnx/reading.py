@@ -1,0 +1,329 @@
+"""Reading a model's graph: stages for calls, found by those that come the same way, made by the others (`trace`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from ngraph.errors import GraphError, UnsupportedError
+from ngraph.frontends.onnx import graph, proto, translate
+from ngraph.frontends.onnx.index import Way
+from ngraph.frontends.onnx.ports import About, Port
+from ngraph.frontends.onnx.stages import Ask, Compute, Done, Run, Stage
+from ngraph.frontends.onnx.trace import Fixed, Trace
+from ngraph.frontends.onnx.values import NOTHING, Known, Sizes, Tensor, Text, Value
+from ngraph.frontends.onnx.wire import OWN
+from ngraph.op_graph.axes import make_axis
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.op import Op
+from ngraph.ops.rearrange import broadcast
+from ngraph.ops.state import variable
+
+__all__ = ["Graph", "Reader", "port", "refused", "translate"]
+
+
+def port(info: onnx.ValueInfoProto) -> Port:
+    kind, t, wrap = "tensor", info.type, "{}"
+    while t.WhichOneof("value") in ("optional_type", "sequence_type"):
+        this = str(t.WhichOneof("value"))[:-5]
+        kind = "sequence" if this == "sequence" else kind if kind == "sequence" else "optional"
+        wrap = wrap.format(f"{'seq' if this == 'sequence' else 'optional'}({{}})")
+        t = getattr(t, f"{this}_type").elem_type
+    field = t.WhichOneof("value")
+    if field not in ("tensor_type", "sparse_tensor_type"):
+        return Port(info.name, field or "unknown", None, None, kind)
+    tensor = getattr(t, field)
+    shape = None
+    if tensor.HasField("shape"):
+        shape = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or None for d in tensor.shape.dim)
+        if any(isinstance(d, int) and d < 0 for d in shape):
+            shape = tuple(None if isinstance(d, int) and d < 0 else d for d in shape)
+    name = {"FLOAT": "float", "DOUBLE": "double"}.get(proto.type_name(tensor.elem_type), proto.type_name(tensor.elem_type).lower())
+    return Port(info.name, wrap.format(f"tensor({name})"), shape, proto.numpy_type(tensor.elem_type) if tensor.elem_type else None, kind)
+
+
+class Graph(NamedTuple):
+    """A model as op-graph: placeholders, results and variables by their names in the file."""
+
+    inputs: dict[str, Op]
+    outputs: dict[str, Op]
+    variables: dict[str, Op]
+
+
+def refused(model: onnx.ModelProto, home: proto.Home) -> list[str]:
+    """Every node that has no translation, with the reason and the nearest that has one."""
+    return graph.unsupported(model, graph.Library(model, home))
+
+
+class Reader:
+    """A model's graph, read as calls need it.
+
+    fixed       names of dims whose length is taken as it comes, with a version for each; the others stay open
+    readings    how often the graph was walked          host_steps  what Python runs, by op, with their number
+    """
+
+    def __init__(self, source: Any, transformer: Any, trainable: Sequence[str]):
+        self.proto, home = proto.read(source)
+        main = self.proto.graph
+        self.library = graph.Library(self.proto, home)
+        bad = graph.unsupported(self.proto, self.library)
+        if bad:
+            raise UnsupportedError(
+                f"{len(bad)} node{'s' * (len(bad) > 1)} of {main.name or 'the model'} cannot be translated",
+                details=tuple(bad),
+                fix="`ngraph ops --onnx` lists what can be",
+            )
+        own = {t.name for t in main.initializer} | {t.values.name for t in main.sparse_initializer}
+        inputs, defaults = ([port(i) for i in main.input if (i.name in own) == known] for known in (False, True))
+        self.about = About(main.name or "model", tuple(inputs), tuple(defaults), tuple([port(o) for o in main.output]))
+        self.variables = {t.name: self._variable(t) for t in main.initializer if any(fnmatchcase(t.name, p) for p in trainable)}
+        self.variables = {name: v for name, v in self.variables.items() if v.dtype.is_float}
+        self.transformer = transformer
+        self.fixed: frozenset[str] = frozenset()
+        self.readings = 0
+        self.host_steps: dict[str, int] = {}
+        self.root: Stage = Ask(self._signature, True)
+        self._lock = threading.RLock()
+
+    def external(self) -> list[str]:
+        """The files beside the model that have data of its tensors."""
+        found: dict[str, None] = {}
+        graphs, bodies = [self.proto.graph], [f.node for f in self.proto.functions]
+        tensors: list[onnx.TensorProto] = []
+        while graphs or bodies:
+            if graphs:
+                g = graphs.pop()
+                tensors += [*g.initializer, *[t for s in g.sparse_initializer for t in (s.values, s.indices)]]
+                bodies.append(g.node)
+            for node in bodies.pop():
+                graphs += proto.graphs_in(node)
+                for a in node.attribute:
+                    tensors += [a.t, *a.tensors, a.sparse_tensor.values, a.sparse_tensor.indices]
+        for t in tensors:
+            if t.data_location == onnx.TensorProto.EXTERNAL:
+                found.update({e.value: None for e in t.external_data if e.key == "location"})
+        return [name for name in found if name != OWN]
+
+    def _variable(self, t: onnx.TensorProto) -> Op:
+        array = self.library.constant(t).array
+        axes = [make_axis(n, name=f"{t.name}.{k}") for k, n in enumerate(array.shape)]
+        return variable(axes, dtype=as_dtype(array.dtype), initial_value=array).named(t.name)
+
+    def graph(self, shapes: Mapping[str, Any]) -> Graph:
+        """See `Model.graph`."""
+        ports = {p.name: p for p in self.about.inputs}
+        feeds = {}
+        for name, shape in shapes.items():
+            port = ports.get(name)
+            dtype = np.float32 if port is None or port.dtype is None else port.dtype
+            feeds[name] = np.zeros(shape, dtype) if isinstance(shape, (tuple, list)) else np.asarray(shape)
+        fixed = self.fixed
+        while True:
+            run = self._run(self.about.bound(feeds))
+            g = Trace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
+            try:
+                values = self._values(g)
+            except Fixed as found:
+                fixed |= found.names
+                continue
+            whole = [g.full(g.tensor(v)) for v in values]
+            holes = {slot: o for o, (slot, _) in g.slots.items() if o.is_placeholder}
+            return Graph(
+                {p.name: holes[-1 - k] for k, p in enumerate(self.about.inputs)},
+                {p.name: broadcast(t.op, t.dims) for p, t in zip(self.about.outputs, whole, strict=True)},
+                self.variables,
+            )
+
+    # ---- calling
+    def call(self, slots: Mapping[int, Any]) -> tuple[list[Any], Way | None]:
+        """The results for these inputs, and the straight way to them, if shapes alone lead there."""
+        run = self._run(slots)
+        found = self._walk(run)
+        if found is None:
+            with self._lock:  # whoever waited for another's reading goes its way
+                run = self._run(slots)
+                found = self._walk(run) or self._read(slots)
+        return found
+
+    def _run(self, slots: Mapping[int, Any]) -> Run:
+        run = Run(dict(slots), {})
+        self._measure(run)
+        return run
+
+    def _walk(self, run: Run) -> tuple[list[Any], Way | None] | None:
+        """The stages of an earlier reading; None where it went elsewhere."""
+        stage: Stage = self.root
+        way: list[Stage] = []
+        while type(stage) is not Done:
+            way.append(stage)
+            follow = stage.next.get(stage.step(run))
+            if follow is None:
+                return None
+            stage = follow
+        return [result(run) for result in stage.results], straight(way, stage)
+
+    def _measure(self, run: Run) -> None:
+        """Lengths of open axes of the inputs, by name: those of dim_params, and `x.0` for dims without a name."""
+        for k, p in enumerate(self.about.every):
+            array = run.slots.get(-1 - k)
+            if isinstance(array, np.ndarray):
+                for d, n in enumerate(array.shape):
+                    run.lengths[f"{p.name}.{d}"] = n
+                    name = p.shape[d] if p.shape is not None else None
+                    if isinstance(name, str):
+                        run.lengths.setdefault(name, n)
+
+    def _signature(self, run: Run) -> Hashable:
+        """What tells readings apart before the first node: ranks, lists, which dims of one name agree, and lengths that are fixed."""
+        key: list[Hashable] = []
+        for k, p in enumerate(self.about.every):
+            array = run.slots.get(-1 - k)
+            if isinstance(array, np.ndarray):
+                key.append(array.ndim)
+                for d, n in enumerate(array.shape):
+                    name = p.shape[d] if p.shape is not None else None
+                    if isinstance(name, str):
+                        key.append(run.lengths[name] == n)
+            elif array is None:
+                key.append(None)
+            else:
+                key.append(tuple((np.asarray(a).dtype.str, np.asarray(a).shape) for a in array))
+        return (*key, *(run.lengths.get(name) for name in sorted(self.fixed)))
+
+    def _read(self, slots: Mapping[int, Any]) -> tuple[list[Any], Way | None]:
+        """The results, with the graph read (again) on the way."""
+        while True:
+            try:
+                return self._walked(self._run(slots))
+            except Fixed as found:
+                if found.names <= self.fixed:
+                    raise GraphError(f"the lengths {sorted(found.names)} are needed, and cannot be known") from None
+                self.fixed |= found.names
+                self.root = Ask(self._signature, True)
+
+    def _walked(self, run: Run) -> tuple[list[Any], Way | None]:
+        self.readings += 1
+        g = Trace(self.root, run, self.fixed, self._compute, self.variables)
+        values = self._values(g)
+        found = Results(g)
+        tensors = [t for v in values for t in found.tensors(v)]
+        todo = list({id(t): t for t in tensors if g.slot_of(t) is None}.values())
+        found.slots = {id(t): s for t, s in zip(todo, g.compute_stage(todo) if todo else [], strict=True)}
+        made = [found.result(v) for v in values]
+        done = g.follow(lambda: Done(made))
+        for name in g.hosts:
+            self.host_steps[name] = self.host_steps.get(name, 0) + 1
+        assert isinstance(done, Done)
+        return [result(run) for result in done.results], straight(list(self._way(run, done)), done)
+
+    def _way(self, run: Run, done: Done) -> Iterator[Stage]:
+        """The stages that were read, as far as questions about shapes lead; then what comes next."""
+        stage: Stage = self.root
+        while stage is not done:
+            yield stage
+            plain = type(stage) is Compute or type(stage) is Ask and stage.shapes
+            follow = stage.next.get(stage.step(run) if type(stage) is Ask and stage.shapes else None) if plain else None
+            if follow is None:
+                return
+            stage = follow
+
+    def _values(self, g: Trace) -> list[Value]:
+        """The outputs, with the graph walked."""
+        frame = graph.Frame(self.library, self.library.opsets)
+        for k, p in enumerate(self.about.every):
+            if -1 - k in g.run.slots:
+                frame.names[p.name] = self._input(g, p, -1 - k)
+        return graph.walk_body(g, frame, self.proto.graph)
+
+    def _input(self, g: Trace, p: Port, slot: int) -> Value:
+        given = g.run.slots[slot]
+        if p.kind == "tensor":
+            return self._tensor(g, p, slot, given)
+        if given is None:
+            return NOTHING
+        if isinstance(given, np.ndarray):
+            return self._tensor(g, p, slot, given)
+        items: list[Value] = []
+        for k, item in enumerate(given):
+            made, array = g.slot(), np.asarray(item)
+            g.follow(lambda made=made, k=k: Ask(lambda run: run.put(made, np.asarray(run.slots[slot][k]))))  # type: ignore[misc]
+            items.append(Text(made, array) if array.dtype.kind in "OSU" else g.hole(made, as_dtype(array.dtype), array.ndim))
+        return items
+
+    def _tensor(self, g: Trace, p: Port, slot: int, array: Any) -> Value:
+        if array.dtype == object:
+            return Text(slot, array)
+        axes = []
+        for d, n in enumerate(array.shape):
+            said = p.shape[d] if p.shape is not None else None
+            if isinstance(said, int):
+                axes.append(make_axis(said, name=f"{p.name}.{d}"))
+                continue
+            name = said if isinstance(said, str) and g.run.lengths[said] == n else f"{p.name}.{d}"
+            if any(a.name == name for a in axes):
+                name = f"{p.name}.{d}"
+            axes.append(g.open_axis(name, slot, d))
+        return g.input(slot, as_dtype(array.dtype), axes, p.name)
+
+    def _compute(self, ops: Sequence[Op], holes: Sequence[Op]) -> Callable[..., Any]:
+        return self.transformer.computation(list(ops), *holes, name=None)
+
+
+def straight(way: Sequence[Stage], done: Done) -> Way | None:
+    """The way to results of one computation, where questions about shapes are all that stands before it."""
+    *asks, last = way
+    plain = all(type(s) is Ask and s.shapes for s in asks) and type(last) is Compute and all(k < 0 for k in last.takes)
+    slots = [getattr(result, "slot", None) for result in done.results]
+    if not plain or not isinstance(last, Compute) or len(set(slots)) < len(slots) or any(s not in last.gives for s in slots):
+        return None
+    return Way(last.computation, last.takes, tuple([last.gives.index(s) for s in slots if s is not None]))
+
+
+def _values_decide(ops: Sequence[Op], holes: Sequence[Op]) -> Any:
+    raise UnsupportedError("what this model computes depends on values, so it is not one op-graph", fix="call it instead")
+
+
+class Slot:
+    """The result that stands in a slot."""
+
+    __slots__ = ("slot",)
+
+    def __init__(self, slot: int):
+        self.slot = slot
+
+    def __call__(self, run: Run) -> Any:
+        return run.slots[self.slot]
+
+
+class Results:
+    """How values go out: each as a function of the call."""
+
+    def __init__(self, g: Trace):
+        self.g = g
+        self.slots: dict[int, int] = {}
+
+    def tensors(self, v: Value) -> list[Tensor]:
+        if isinstance(v, Tensor):
+            return [v]
+        return [t for item in v for t in self.tensors(item)] if isinstance(v, list) else []
+
+    def result(self, v: Value) -> Callable[[Run], Any]:
+        if isinstance(v, Tensor):
+            slot = self.slots[id(v)] if id(v) in self.slots else self.g.slot_of(v)
+            assert slot is not None
+            return Slot(slot) if slot >= 0 else (lambda run: run.slots[slot].copy())
+        if isinstance(v, Known):
+            return lambda run: v.array.copy()
+        if isinstance(v, Sizes):
+            return lambda run: np.array([run.number(e) for e in v.array.ravel()], v.np).reshape(v.array.shape)
+        if isinstance(v, Text):
+            return lambda run: run.slots[v.slot]
+        if isinstance(v, list):
+            each = [self.result(item) for item in v]
+            return lambda run: [item(run) for item in each]
+        return lambda run: None

@@ -1,0 +1,60 @@
+"""Calls of what an earlier process compiled, without its program: only lengths and large arrays have to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.errors import ArgumentError
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.program.program import AxisId
+from ngraph.runtime.cache import Names, cache
+from ngraph.targets import chosen
+from ngraph.transformers.cpu.code import Code, Recipe
+from ngraph.transformers.cpu.fast import Fast, fast
+from ngraph.transformers.cpu.frame import Bound
+
+
+class Kept(NamedTuple):
+    """What stands for a compiled program: the key of its plan, how many axes it had, and the lengths of those that were open, by number."""
+
+    plan: str
+    axes: int
+    lengths: tuple[tuple[int, int], ...]
+
+
+class Restored(partial[Any]):
+    """A callable: arrays in the order of the inputs, of the lengths of that time, give a tuple of arrays. `fast`: what makes it quick."""
+
+    fast: Fast | None
+
+
+def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray]) -> Restored | None:
+    """What was kept, with these large arrays; None where its plan is there no more."""
+    plan, count, lengths = Kept(*kept)
+    axes = [f"axis {k}" for k in range(count)]  # no plan gives an axis of its own a name with a space
+    recipe = cache().planned(bytes.fromhex(plan), Names(axes, [ArrayRef(a) for a in arrays]))
+    if type(recipe) is not Recipe:
+        return None
+    bound = Bound(Code(recipe, chosen()), {AxisId(axes[k]): n for k, n in lengths})
+    bound.prepare(0, {})
+    way = fast(bound, range(len(bound.plan.outputs)), called(bound))
+    made = Restored(called(bound) if way is None else way.function)
+    made.fast = way
+    return made
+
+
+def called(bound: Bound) -> Callable[..., tuple[Any, ...]]:
+    """The way for arguments that do not fit as they are. Raises ArgumentError for those of other lengths."""
+    wanted = [(b.dtype.np, bound.shape(b)) for b in bound.plan.inputs]
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        given = [np.require(a, d, ("C", "A")) for a, (d, _) in zip(arrays, wanted, strict=True)]
+        if [a.shape for a in given] != [shape for _, shape in wanted]:
+            raise ArgumentError(f"{bound.plan.name} was compiled for the shapes {[s for _, s in wanted]}, not {[a.shape for a in given]}")
+        return tuple(bound(given, ())[0])
+
+    return call
