@@ -58,10 +58,11 @@ def drawn(model: Any, shapes: Mapping[str, Sequence[int]], seed: int) -> Feeds:
         shape = tuple(shapes.get(p.name) or [d if isinstance(d, int) else 1 for d in p.shape or ()])
         if p.dtype is None or p.kind != "tensor" or p.dtype == np.dtype(object):
             raise UsageError(f"input {p} cannot be drawn at random; give it with --inputs")
-        if p.dtype.kind in "iub":
-            feeds[p.name] = random.integers(0, 2, shape).astype(p.dtype)
-        else:
-            feeds[p.name] = random.uniform(-1, 1, shape).astype(p.dtype)
+        try:
+            whole = p.dtype.kind in "iub"
+            feeds[p.name] = (random.integers(0, 2, shape) if whole else random.uniform(-1, 1, shape)).astype(p.dtype)
+        except (MemoryError, ValueError):
+            raise UsageError(f"an input {p.name} of shape {list(shape)} cannot be made; say another with --shape") from None
     return feeds
 
 

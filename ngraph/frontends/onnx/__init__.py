@@ -18,7 +18,7 @@ if find_spec("onnx") is None:
 
 from ngraph.frontends.onnx.model import Model, Port, load
 
-__all__ = ["Model", "Port", "load", "save"]  # noqa: F822  save comes when it is first named
+__all__ = ["Model", "Port", "load", "save"]
 
 
 def __getattr__(name: str) -> Any:

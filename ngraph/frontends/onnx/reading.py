@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from ngraph.errors import GraphError, UnsupportedError
+from ngraph.errors import GraphError, NgraphError, OutOfMemoryError, UnsupportedError
 from ngraph.frontends.onnx import graph, proto, translate
 from ngraph.frontends.onnx.index import Way
 from ngraph.frontends.onnx.ports import About, Port
@@ -207,6 +207,19 @@ class Reader:
                 self.root = Ask(self._signature, True)
 
     def _walked(self, run: Run) -> tuple[list[Any], Way | None]:
+        """Raises errors of ours alone: a damaged file may say anything, and what it says shows as it is read, compiled or run first."""
+        try:
+            return self._read_once(run)
+        except (NgraphError, Fixed):
+            raise
+        except MemoryError as error:
+            raise OutOfMemoryError(f"there is no room for {self.about.name}: {error}", fix="take smaller inputs") from error
+        except Exception as error:
+            shapes = ", ".join(f"{p.name} {list(np.shape(run.slots[-1 - k]))}" for k, p in enumerate(self.about.every) if -1 - k in run.slots)
+            why = f"{type(error).__name__}: {error}"
+            raise GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix="do the shapes fit?") from error
+
+    def _read_once(self, run: Run) -> tuple[list[Any], Way | None]:
         self.readings += 1
         g = Trace(self.root, run, self.fixed, self._compute, self.variables)
         values = self._values(g)
