@@ -37,7 +37,7 @@ class _Merge:
     def __init__(self, graph: Graph, machine: Machine):
         self.graph, self.machine = graph, machine
         guesses = graph.guesses()
-        self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]), {})
+        self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]), graph.parameters(), {})
         self.prices = Prices(machine, self.lengths)
         self.of: dict[Node, Group] = {}
         self.after: dict[Group, dict[Group, None]] = {}  # who reads from it

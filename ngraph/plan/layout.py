@@ -128,11 +128,7 @@ def _order(graph: Graph, machine: Machine) -> None:
             mine = votes.setdefault(family[s], {})
             mine[a] = mine.get(a, 0.0) + weight * min(1.0, length[a] / machine.lanes)
 
-    state = {s.value for s in graph.program.state_in} | graph.steady
-
-    def parameters(r: Read) -> bool:
-        return r.source.once if type(r.source) is Node else type(r.source) is Constant or r.source in state
-
+    parameters = graph.parameters()
     for n in graph.nodes:
         if n.result or n.kind in ("routine", "part"):
             vote(n, n.axes[-1] if n.axes else None, n.size)

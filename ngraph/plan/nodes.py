@@ -220,6 +220,11 @@ class Graph:
         """The length of each axis, of those too that nobody knows."""
         return {a: GUESS if (n := self.known(a)) is None else n for a in self.program.axes} | self.made
 
+    def parameters(self) -> Callable[[Read], bool]:
+        """Whether what a read finds is made of constants and state alone: many calls, or trips, find the same there, or next to it."""
+        state = {s.value for s in self.program.state_in} | self.steady
+        return lambda r: r.source.once if type(r.source) is Node else type(r.source) is Constant or r.source in state
+
     # making nodes
     def node(self, kind: str, op: str, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType, **fields: Any) -> Read:
         """A new node, as a read of it at its own index."""

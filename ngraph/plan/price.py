@@ -6,7 +6,7 @@ Also which axes its turns may share, and which of them become loops, in what blo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -68,10 +68,11 @@ class Walk(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """The length of each axis, a guess for those that are open; what nodes take, as far as somebody asked."""
+    """The length of each axis, a guess for those that are open; which reads find parameters; what nodes take, as far as somebody asked."""
 
     known: dict[AxisId, int]
     open: frozenset[AxisId]
+    parameters: Callable[[Read], bool]
     work: dict[Node, float]
 
 
@@ -80,13 +81,13 @@ class Group:
 
     __slots__ = (
         "nodes set inner outer results riders bound shared cut cuts level stage_of kept seconds loops length open widest work "
-        "loads stores slack products"
+        "loads stores slack products parameters"
     ).split()
 
     def __init__(self, nodes: Iterable[Node], lengths: Lengths):
         self.nodes = sorted(nodes, key=NUMBER)
         self.set = set(self.nodes)
-        self.length, self.open = lengths.known.__getitem__, lengths.open
+        self.length, self.open, self.parameters = lengths.known.__getitem__, lengths.open, lengths.parameters
         self.link()
         self.riders = self._riders()
         self.bound = [n for n in self.nodes if n not in self.riders] if self.riders else self.nodes
@@ -185,9 +186,11 @@ class Group:
                         at += 1
                 elif p.kind == "join":
                     at += 2
-                elif p not in self.riders:
+                else:
                     again = n.size >= REREAD * p.size and p.weight > 0 and (n.kind == "reduce" or any(u.kind == "reduce" for u in n.users))
-                    if again or (not same and cost[p] > DEAR):
+                    dear = not same and cost[p] > DEAR
+                    rides = p in self.riders
+                    if (again and dear) if rides else (again or dear):
                         kept.add(p)
                         at += 2
                         total += 1
@@ -281,11 +284,13 @@ class Group:
 
 
 def vector_axis(g: Group) -> AxisId | None:
-    """The axis along which most bytes are contiguous."""
+    """The axis along which most bytes are contiguous; parameters of a product will lie as that wants, and speak for no axis of its sum."""
     score: dict[AxisId, float] = {}
-    for _, r in g.outer:
+    for n, r in g.outer:
+        summed = n.users[0].reduced if _factor(n) and g.parameters(r) else ()
         for a, elements in g.walk(r).flow:
-            score[a] = score.get(a, 0) + elements
+            if a not in summed:
+                score[a] = score.get(a, 0) + elements
     for n in g.results:
         if n.axes:
             a = n.axes[-1]
@@ -362,7 +367,8 @@ class Prices:
         parts: list[Any] = [n.kind, n.op, n.dtype.bits, _weight(n), n.once, number(n.axes), number(n.reduced), sorted(number(n.loopable))]
         for r in n.reads:
             index = [expr.text(r.index[a], leaf) for a in r.source.axes] if r.index else []
-            parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.guard), sorted(number(r.axes))))
+            still = self.lengths.parameters(r)
+            parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.guard), sorted(number(r.axes)), still))
         parts += ["apart" in n.attrs, len(n.users) > 1, n.result, [number(p.axes) for p in n.parts]]
         lengths = [(self.lengths.known[a], a in self.lengths.open) for a in own]
         template = self.templates.setdefault(repr((parts, lengths)), len(self.templates))
@@ -378,7 +384,10 @@ class _Choice:
         self.loops: dict[AxisId, int] = {}
         self.turns = self.chunks = 1
         self.crossing = [n for n in g.kept if n.kind != "join" and not n.result]
-        fed = {r.source for n in g.nodes if n.kind == "reduce" for r in n.reads}
+        fed: set[Any] = set()  # what sums are made of
+        for n in reversed(g.nodes):
+            if n.kind == "reduce" or (n in fed and n.kind == "elem"):
+                fed.update([r.source for r in n.reads])
         self.heavy = [r for n, r in g.outer if (n in fed or n.kind == "reduce") and g.walk(r).bytes > SMALL // 2]
         self.v = vector_axis(g)
         self.last = {n.axes[-1] for n in g.results if n.axes} | {r.source.axes[-1] for r in self.heavy if r.source.axes}
@@ -532,11 +541,12 @@ def _moving(m: Machine, size: int) -> float:
 
 def _weight(n: Node) -> float:
     """A product that is only summed is half of a fused multiply-add, and so is its sum."""
-    if n.op == "multiply" and n.kind == "elem" and len(n.users) == 1 and n.users[0].kind == "reduce":
-        return 0.35
     if n.kind == "reduce":
         arg = n.args[0]
-        p = arg.source if type(arg) is Read else None
-        if type(p) is Node and p.op == "multiply" and p.kind == "elem" and len(p.users) == 1:
-            return 0.35
-    return n.weight
+        return 0.35 if type(arg) is Read and type(arg.source) is Node and _factor(arg.source) else n.weight
+    return 0.35 if _factor(n) else n.weight
+
+
+def _factor(n: Node) -> bool:
+    """Whether it is a product that is only summed."""
+    return n.op == "multiply" and n.kind == "elem" and len(n.users) == 1 and n.users[0].kind == "reduce"

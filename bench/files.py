@@ -1,0 +1,175 @@
+"""Models from .onnx files beside ONNX Runtime and OpenVINO: each runtime in a process of its own, slices of time in turn.
+
+    python bench/files.py FOLDER [CASE …] [--rounds 7] [--python onnxruntime=PATH --python openvino=PATH] [--out FILE.json]
+
+A case is a folder below FOLDER with `model.onnx` or `model` (the path of a file) and `inputs.npz`. All runtimes get as many threads.
+The table gives medians, and for each case the median over the rounds of the better peer's time divided by ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+PEERS = ("onnxruntime", "openvino")
+THREADS = len(os.sched_getaffinity(0))
+
+
+# ---- what each process does
+
+
+def ours(model: str, feeds: Any) -> Callable[[], Any]:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    import ngraph as ng
+
+    loaded = ng.onnx.load(model)
+    return lambda: loaded.run(None, feeds)
+
+
+def onnxruntime(model: str, feeds: Any) -> Callable[[], Any]:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, THREADS
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, feeds)
+
+
+def openvino(model: str, feeds: Any) -> Callable[[], Any]:
+    import openvino as ov
+
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": THREADS, "INFERENCE_PRECISION_HINT": "f32"}
+    request = ov.Core().compile_model(model, "CPU", settings).create_infer_request()
+    return lambda: list(request.infer(feeds, share_inputs=True).values())
+
+
+RUNTIMES = {"ngraph": ours, "onnxruntime": onnxruntime, "openvino": openvino}
+
+
+def worker(name: str, model: str, inputs: str) -> None:
+    """Loads the model, says so, then answers each number of seconds on its input with the median time of a call in it."""
+    with np.load(inputs) as file:
+        feeds = {k: file[k] for k in file.files}
+    start = time.perf_counter()
+    call = RUNTIMES[name](model, feeds)
+    results = [np.asarray(r) for r in call()]
+    report: dict[str, Any] = {"ready": time.perf_counter() - start}
+    report["checks"] = [[float(f(r)) for f in (np.sum, np.max)] if r.size and r.dtype.kind in "fiub" else [] for r in results]
+    print(json.dumps(report), flush=True)
+    for line in sys.stdin:
+        end, times = time.perf_counter() + float(line), []
+        call()
+        while not times or time.perf_counter() < end:
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        print(json.dumps(float(np.median(times))), flush=True)
+
+
+# ---- the rounds
+
+
+def cases(folder: Path, wanted: list[str]) -> Iterator[tuple[str, str, str]]:
+    for inputs in sorted(folder.glob("**/inputs.npz")):
+        home = inputs.parent
+        name = str(home.relative_to(folder))
+        if wanted and not any(name.startswith(w) for w in wanted):
+            continue
+        model = home / "model.onnx"
+        yield name, str(model) if model.exists() else (home / "model").read_text().strip(), str(inputs)
+
+
+def measured(case: tuple[str, str, str], pythons: dict[str, str], rounds: int, seconds: float) -> dict[str, Any]:
+    """Median seconds of a call for each runtime, one for each round; how long each took to be ready."""
+    _, model, inputs = case
+    running: dict[str, subprocess.Popen[str]] = {}
+    found: dict[str, Any] = {"times": {}, "ready": {}, "checks": {}}
+    try:
+        for name, python in pythons.items():
+            command = [python, __file__, "--worker", name, model, inputs]
+            running[name] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            first = answer(running[name])
+            if first is None:
+                continue
+            found["ready"][name], found["checks"][name], found["times"][name] = first["ready"], first["checks"], []
+        for _ in range(rounds):
+            for name, times in found["times"].items():
+                times.append(answer(running[name], seconds))
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+    return found
+
+
+def answer(process: subprocess.Popen[str], seconds: float | None = None) -> Any:
+    """The next line of a process; None where it has none."""
+    assert process.stdin is not None and process.stdout is not None
+    if seconds is not None:
+        print(seconds, file=process.stdin, flush=True)
+    line = process.stdout.readline()
+    return json.loads(line) if line else None
+
+
+def ratio(times: dict[str, list[float]]) -> float:
+    """The better peer's time over ours in the same round, the median of the rounds."""
+    peers = [times[p] for p in PEERS if p in times]
+    return max(1e-9, float(np.median([min(t) / mine for mine, *t in zip(times["ngraph"], *peers, strict=True)])))
+
+
+def agree(checks: dict[str, Any]) -> bool:
+    """Whether sums and maxima of all results are alike."""
+    mine = checks["ngraph"]
+    flat = {name: np.array([x for r in c for x in r]) for name, c in checks.items() if len(c) == len(mine)}
+    return all(np.allclose(c, flat["ngraph"], rtol=1e-3, atol=1e-3) for c in flat.values())
+
+
+def row(name: str, found: dict[str, Any]) -> str:
+    times, ready = found["times"], found["ready"]
+    if "ngraph" not in times:
+        return f"| {name} | not run by ngraph |"
+    cells = [f"{np.median(times[p]) * 1e3:.3g}" if p in times else "refused" for p in (*PEERS, "ngraph")]
+    note = "" if agree(found["checks"]) else " (results differ)"
+    return f"| {name} | {' | '.join(cells)} | **{ratio(times):.2f}**{note} | {ready['ngraph']:.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("cases", nargs="*", help="only those whose names begin so")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a slice (default: 0.2)")
+    parser.add_argument("--python", action="append", default=[], metavar="RUNTIME=PATH", help="the interpreter of a runtime")
+    parser.add_argument("--out", type=Path, help="where figures are added to those of other cases")
+    arguments = parser.parse_args()
+    given = dict(p.split("=", 1) for p in arguments.python)
+    pythons = {name: given.get(name, sys.executable) for name in (*PEERS, "ngraph")}
+    kept = json.loads(arguments.out.read_text()) if arguments.out and arguments.out.exists() else {}
+    print("| file | ONNX Runtime, ms | OpenVINO, ms | ngraph, ms | ratio to the better | ready, s |", flush=True)
+    print("| --- | --- | --- | --- | --- | --- |", flush=True)
+    ratios = []
+    for case in cases(arguments.folder, arguments.cases):
+        found = kept[case[0]] = measured(case, pythons, arguments.rounds, arguments.seconds)
+        print(row(case[0], found), flush=True)
+        ratios += [ratio(found["times"])] if "ngraph" in found["times"] else []
+        if arguments.out:
+            arguments.out.write_text(json.dumps(kept))
+    if ratios:
+        print(f"\nGeometric mean of the ratios: {math.exp(np.mean(np.log(ratios))):.2f}; the least: {min(ratios):.2f}.")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        worker(*sys.argv[2:5])
+    else:
+        main()
