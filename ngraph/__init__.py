@@ -24,6 +24,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     codegen          kernels -> machine code, one generator for every target
     runtime          computations, state, saving
     transformers     what runs a program: direct walks it, numpy prints Python
+    export           programs as files for others to run: ONNX
     frontends        other ways of writing models
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests

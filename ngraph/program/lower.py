@@ -7,7 +7,7 @@ at its place there, wherever else it is asked for. The order of the results is n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,8 +92,9 @@ class Scope:
 class Lowering:
     """One program in the making."""
 
-    def __init__(self, results: Sequence[Op], parameters: Sequence[Op], ids: Ids | None = None):
+    def __init__(self, results: Sequence[Op], parameters: Sequence[Op], ids: Ids | None = None, whole: Callable[[Op], bool] | None = None):
         self.roots = list(results)
+        self.whole = whole
         self.bodies: dict[Body, Program] = {}
         self.ids = ids or Ids()
         self.is_body = ids is not None
@@ -160,7 +161,7 @@ class Lowering:
             if waiting:
                 stack += waiting[::-1]
                 continue
-            if o.opdef.lower is not None:
+            if o.opdef.lower is not None and not (self.whole is not None and self.whole(o)):
                 small = self.expanded.get(o)
                 if small is None:
                     with made_for(o):
@@ -267,7 +268,7 @@ class Lowering:
         if isinstance(body, Program):
             return body
         if body not in self.bodies:
-            inner = Lowering(body.outputs, body.inputs, self.ids)
+            inner = Lowering(body.outputs, body.inputs, self.ids, self.whole)
             made = inner.run("body")
             held = [v.label for v in made.states.values()]
             if held:
@@ -485,14 +486,17 @@ def unique(name: str, taken: Iterable[str], tried: dict[str, int] | None = None)
     return f"{name}_{n}"
 
 
-def lower(results: Sequence[Op], parameters: Sequence[Op] = (), name: str = "program") -> Lowered:
+def lower(
+    results: Sequence[Op], parameters: Sequence[Op] = (), name: str = "program", whole: Callable[[Op], bool] | None = None
+) -> Lowered:
     """The program that computes `results` from `parameters` and state. Results without a value (assigns) only have effects.
 
+    whole: which ops that are made of smaller ones stand in the program as they are, for a reader who takes them so.
     Raises GraphError for an unfed placeholder, unordered assigns, an op in two sequentials at different states; AxisError
     for lengths that came after the graph and do not fit.
     """
     with no_collection():
-        return Lowering(results, parameters).run(name)
+        return Lowering(results, parameters, whole=whole).run(name)
 
 
 def _own_axes(program: Program) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from ngraph.errors import ParseError, UnsupportedError
+from ngraph.export.onnx.names import PACKED
 from ngraph.frontends.onnx.wire import OWN, skeleton
 from ngraph.op_graph.arrays import MappedFile
 
@@ -100,12 +101,6 @@ def type_name(number: int) -> str:
 
 
 # ---- tensors ----------------------------------------------------------------------------------------------------------
-
-PACKED = {  # types of less than a byte, several in one, the first in the lowest bits: how many bits
-    getattr(onnx.TensorProto, name): bits
-    for name, bits in (("UINT4", 4), ("INT4", 4), ("FLOAT4E2M1", 4), ("UINT2", 2), ("INT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
-    if hasattr(onnx.TensorProto, name)
-}
 
 
 def array(tensor: onnx.TensorProto, home: Home) -> np.ndarray[Any, Any]:

@@ -12,14 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ngraph.export.onnx.names import ELEMENTWISE
 from ngraph.op_graph.opdef import REGISTRY, OpDef
 
 Translator = Callable[..., Any]
 
 TABLE: dict[tuple[str, str], list[tuple[int, Translator]]] = {}  # (domain, op) -> (since, translator), the newest first
-
-# records that take and give elements at the same place, and are called by ONNX as `onnx` says
-ELEMENTWISE = "abs floor round exp log sqrt sin cos tanh atan erf reciprocal sigmoid logical_not".split()
 
 
 def translates(*ops: str, since: int = 1, domain: str = "") -> Callable[[Translator], Translator]:

@@ -1,0 +1,199 @@
+"""Graphs into the bytes of a file: the same bytes for the same graph, large arrays beside it, and never a file that is half written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from ngraph import __version__
+from ngraph.errors import ArgumentError
+from ngraph.export.onnx.names import PACKED, onnx_type
+from ngraph.export.onnx.writer import Node, Part, Shared
+from ngraph.op_graph import expr
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import ExprLike
+from ngraph.program.program import AxisId
+
+LIMIT = (1 << 31) - (1 << 24)  # bytes that a file of protobuf may have, less room for the nodes
+SMALL = 1 << 10  # bytes up to which an array always stands in the file itself
+PAGE = 4096  # where arrays begin in the file beside it, so that they can be mapped
+
+Array = np.ndarray[Any, Any]
+
+
+# ---- graphs -------------------------------------------------------------------------------------------------------------
+
+
+def needed(part: Part, outputs: Iterable[str]) -> set[str]:
+    """Takes away the nodes that nothing needs; gives the names that the rest reads."""
+    wanted = set(outputs)
+    kept = []
+    for node in reversed(part.nodes):
+        if wanted.isdisjoint(node.outputs):
+            continue
+        kept.append(node)
+        wanted.update(node.inputs)
+        for a in node.attrs.values():
+            if isinstance(a, Part):
+                wanted |= needed(a, [r.name for r in a.outputs])
+    part.nodes = kept[::-1]
+    return wanted
+
+
+def rename(part: Part, new: Mapping[str, str]) -> None:
+    """Other names for tensors, everywhere."""
+    for node in part.nodes:
+        node.inputs = [new.get(n, n) for n in node.inputs]
+        node.outputs = [new.get(n, n) for n in node.outputs]
+        node.name = new.get(node.name, node.name)
+        for a in node.attrs.values():
+            if isinstance(a, Part):
+                rename(a, new)
+                a.outputs = [r._replace(name=new.get(r.name, r.name)) for r in a.outputs]
+
+
+class Names:
+    """How axes are called in the file."""
+
+    def __init__(self, hints: Mapping[AxisId, str]):
+        self.hints = hints
+
+    def axis(self, a: AxisId) -> str:
+        return self.hints.get(a, str(a))
+
+    def dim(self, n: ExprLike) -> int | str | None:
+        """A number, the name of an axis, or how a length follows from those of axes."""
+        if isinstance(n, int):
+            return n
+        if not all(isinstance(leaf, expr.Len) for leaf in expr.leaves(n)):
+            return None
+        return expr.text(n, lambda leaf: self.axis(leaf.of))
+
+    def info(self, name: str, dtype: DType, sizes: Sequence[ExprLike]) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, onnx_type(dtype), [self.dim(n) for n in sizes])
+
+
+def graph(part: Part, shared: Shared, names: Names) -> onnx.GraphProto:
+    """A graph without its constants."""
+    made = onnx.GraphProto(name=part.name)
+    made.node.extend(node(n, shared, names) for n in part.nodes)
+    for refs, field in ((part.inputs, made.input), (part.outputs, made.output)):
+        for r in refs:
+            known = shared.types.get(r.name)
+            if known is not None:
+                field.append(names.info(r.name, known[0], known[1]))
+            else:
+                field.append(helper.make_tensor_value_info(r.name, onnx_type(r.dtype), None))
+    return made
+
+
+def node(n: Node, shared: Shared, names: Names) -> onnx.NodeProto:
+    made = onnx.NodeProto(op_type=n.op, name=n.name)
+    made.input.extend(n.inputs)
+    made.output.extend(n.outputs)
+    for key in sorted(n.attrs):
+        a = n.attrs[key]
+        kind = onnx.AttributeProto.INTS if isinstance(a, list) and not a else None
+        made.attribute.append(helper.make_attribute(key, graph(a, shared, names) if isinstance(a, Part) else a, attr_type=kind))
+    return made
+
+
+# ---- arrays -------------------------------------------------------------------------------------------------------------
+
+
+def tensor(name: str, array: Array, dtype: int) -> onnx.TensorProto:
+    made = onnx.TensorProto(name=name, data_type=dtype)
+    made.dims.extend(array.shape)
+    return made
+
+
+def raw(array: Array, dtype: int) -> bytes:
+    """The bytes of an array as ONNX keeps them: little endian, small types packed, the first in the lowest bits."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    bits = PACKED.get(dtype, 0)
+    if not bits:
+        return bytes(flat.astype(flat.dtype.newbyteorder("<"), copy=False).tobytes())
+    codes = flat.view(np.uint8) & ((1 << bits) - 1)
+    places = codes[:, None] >> np.arange(bits, dtype=np.uint8) & 1
+    return np.packbits(places.reshape(-1), bitorder="little").tobytes()
+
+
+class Beside:
+    """Which arrays lie in a file of their own, and where in it."""
+
+    def __init__(self, place: str, least: int | None, total: int):
+        self.place = place
+        self.least = least if least is not None else SMALL if total > LIMIT else None
+        self.arrays: list[tuple[int, Array, int]] = []
+        self.end = 0
+
+    def put(self, made: onnx.TensorProto, array: Array) -> None:
+        size = -(-array.size * PACKED.get(made.data_type, array.dtype.itemsize * 8) // 8)
+        if self.least is None or size < max(self.least, 1):
+            made.raw_data = raw(array, made.data_type)
+            return
+        start = -(-self.end // PAGE) * PAGE
+        self.arrays.append((start, array, made.data_type))
+        self.end = start + size
+        made.data_location = onnx.TensorProto.EXTERNAL
+        for key, value in (("location", self.place), ("offset", str(start)), ("length", str(size))):
+            made.external_data.add(key=key, value=value)
+
+    def chunks(self) -> Iterator[bytes]:
+        at = 0
+        for start, array, dtype in self.arrays:
+            yield bytes(start - at)
+            content = raw(array, dtype)
+            yield content
+            at = start + len(content)
+
+
+# ---- the file -----------------------------------------------------------------------------------------------------------
+
+
+def model(made: onnx.GraphProto, opset: int, about: Mapping[str, str]) -> onnx.ModelProto:
+    """The model around a graph, of the oldest version of the format that has this opset, so that most can read it."""
+    ids = [helper.make_opsetid("", opset)]
+    whole = onnx.ModelProto(
+        ir_version=max(helper.find_min_ir_version_for(ids), 4), producer_name="ngraph", producer_version=__version__, opset_import=ids
+    )
+    whole.graph.CopyFrom(made)
+    for key, value in about.items():
+        whole.metadata_props.add(key=key, value=value)
+    return whole
+
+
+def axes_of(types: Mapping[str, Sequence[Any]]) -> str:
+    """The names of the axes of tensors, null where a dim has none, as JSON."""
+    return json.dumps({name: list(axes) for name, axes in types.items() if axes}, ensure_ascii=False, separators=(",", ":"))
+
+
+def write(path: str, content: bytes, beside: Beside) -> None:
+    """Both files, each under another name until it is whole."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise ArgumentError(f"{path} cannot be written: there is no folder {folder}", fix="make the folder first")
+    files: list[tuple[str, Iterable[bytes]]] = [(path, [content])]
+    if beside.arrays:
+        files.insert(0, (os.path.join(folder, beside.place), beside.chunks()))
+    done: list[tuple[str, str]] = []
+    try:
+        for place, chunks in files:
+            half = f"{place}.{os.getpid()}.half"
+            done.append((half, place))
+            with open(half, "wb") as out:
+                for chunk in chunks:
+                    out.write(chunk)
+        for half, place in done:
+            os.replace(half, place)
+    except BaseException:
+        for half, _ in done:
+            if os.path.exists(half):
+                os.remove(half)
+        raise

@@ -1,0 +1,122 @@
+"""Rules for loops, choices and effects: their bodies are graphs, which see the names of the graph around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ngraph.export.onnx.rules import BOOL
+from ngraph.export.onnx.writer import INT64, Cannot, Ref, Writer, rule
+from ngraph.program.program import AxisId, Program, Step, Value
+
+Axes = tuple[AxisId, ...]
+
+
+def _real(values: Sequence[Value]) -> list[Value]:
+    """Those that are no token: nodes with effects there are none."""
+    return [v for v in values if v.dtype.kind != "token"]
+
+
+def _given(step: Step, made: Sequence[Ref]) -> tuple[Ref, ...]:
+    """The results of a step, tokens among them."""
+    rest = iter(made)
+    return tuple([Ref("", (), v.dtype) if v.dtype.kind == "token" else next(rest) for v in step.results])
+
+
+def _filled(body: Writer, program: Program, dims: Sequence[Axes]) -> list[Ref]:
+    """The nodes of a body; its outputs with all their axes, in these orders."""
+    body.run()
+    outputs = _real(program.outputs)
+    return [body.full(body.refs[v], d) for v, d in zip(outputs, dims, strict=True)]
+
+
+@rule("scan")
+def _scan(w: Writer, step: Step, *refs: Ref, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[Ref, ...]:
+    count = len(_real(body.inputs[:carries]))
+    given = [r for r, v in zip(refs, step.inputs, strict=True) if v.dtype.kind != "token"]
+    holes = _real(body.inputs)
+    axes = [tuple(v.axes) for v in holes]
+    state = [w.full(r, a) for r, a in zip(given[:count], axes, strict=False)]
+    sliced = [w.full(r, r.dims if axis in r.dims else (axis, *r.dims)) for r in given[count : count + xs]]
+    ys = [tuple(v.axes) for v in _real(body.outputs)[count:]]
+    if w.length(axis) == 0:
+        kinds = [v.dtype for v in _real(body.outputs)[count:]]
+        return _given(step, [*state, *[w.filled(0, (axis, *a), d) for a, d in zip(ys, kinds, strict=True)]])
+    inner = w.body("body", body)
+    for v, r in zip(holes[:count], state, strict=True):
+        inner.refs[v] = inner.taken(v.hint or "carry", r)
+    for v, r in zip(holes[count : count + xs], sliced, strict=True):
+        inner.refs[v] = inner.taken(v.hint or "slice", Ref(r.name, tuple([a for a in r.dims if a != axis]), r.dtype))
+    for v, r in zip(holes[count + xs :], given[count + xs :], strict=True):
+        inner.refs[v] = r
+    if not sliced:  # a Scan goes along something
+        sliced = [w.counted(axis)]
+        inner.taken("trip", Ref("", (), INT64))
+    inner.leave(_filled(inner, body, [*axes[:count], *ys]))
+    way = int(reverse)
+    names = w.node(
+        "Scan",
+        [r.name for r in (*state, *sliced)],
+        count + len(ys),
+        body=inner.part,
+        num_scan_inputs=len(sliced),
+        scan_input_axes=[r.dims.index(axis) for r in sliced],
+        scan_input_directions=[way] * len(sliced) if way else None,
+        scan_output_directions=[way] * len(ys) if way and ys else None,
+    )
+    dims = [*axes[:count], *[(axis, *a) for a in ys]]
+    results = _real(step.results)
+    return _given(step, [Ref(n, d, v.dtype) for n, d, v in zip(names, dims, results, strict=True)])
+
+
+@rule("while")
+def _while(w: Writer, step: Step, *refs: Ref, cond: Program, body: Program, carries: int) -> tuple[Ref, ...]:
+    """A Loop asks at the end of each turn whether there is another; so the first question stands before it."""
+    count = len(_real(body.inputs[:carries]))
+    holes = _real(body.inputs)
+    given = [r for r, v in zip(refs, step.inputs, strict=True) if v.dtype.kind != "token"]
+    axes = [tuple(v.axes) for v in holes]
+    state = [w.full(r, a) for r, a in zip(given[:count], axes, strict=False)]
+    first = _asked(w, cond, [*state, *given[count:]])
+    inner = w.body("body", body)
+    inner.taken("turn", Ref("", (), INT64))
+    inner.taken("go", Ref("", (), BOOL))
+    for v, r in zip(holes[:count], state, strict=True):
+        inner.refs[v] = inner.taken(v.hint or "carry", r)
+    for v, r in zip(holes[count:], given[count:], strict=True):
+        inner.refs[v] = r
+    new = _filled(inner, body, axes[:count])
+    go = _asked(inner, cond, [*new, *given[count:]])
+    inner.leave([go, *new])
+    names = w.node("Loop", ["", first.name, *[r.name for r in state]], count, body=inner.part)
+    return _given(step, [Ref(n, a, r.dtype) for n, a, r in zip(names, axes, state, strict=False)])
+
+
+def _asked(w: Writer, cond: Program, values: Sequence[Ref]) -> Ref:
+    """The condition, among the nodes of a graph."""
+    inner = w.beside(cond)
+    for v, r in zip(_real(cond.inputs), values, strict=True):
+        inner.refs[v] = r
+    (asked,) = _filled(inner, cond, [()])
+    return asked
+
+
+@rule("cond")
+def _cond(w: Writer, step: Step, p: Ref, *refs: Ref, **branches: Program) -> tuple[Ref, ...]:
+    given = [r for r, v in zip(refs, step.inputs[1:], strict=True) if v.dtype.kind != "token"]
+    dims = [tuple(v.axes) for v in _real(branches["then"].outputs)]
+    parts = {}
+    for name, program in branches.items():
+        inner = w.body(name, program)
+        for v, r in zip(_real(program.inputs), given, strict=True):
+            inner.refs[v] = r
+        inner.leave(_filled(inner, program, dims))
+        parts[f"{name}_branch"] = inner.part
+    names = w.node("If", [w.arranged(p, ()).name], len(dims), **parts)
+    return _given(step, [Ref(n, d, v.dtype) for n, d, v in zip(names, dims, _real(step.results), strict=True)])
+
+
+@rule("effect")
+def _effect(w: Writer, step: Step, *refs: Ref, kind: str, text: str) -> Ref:
+    if kind != "nothing":
+        raise Cannot(f"{'a print' if kind == 'print' else f'the host call {kind}'}: nodes have no effects")
+    return Ref("", (), step.result.dtype)

@@ -1,0 +1,166 @@
+"""From ops to a model: what the steps are, one after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from ngraph.errors import ArgumentError, UnsupportedError, show_line
+from ngraph.export.onnx import file, loops, moving, products, rules
+from ngraph.export.onnx.names import onnx_type
+from ngraph.export.onnx.writer import Ref, Shared, Writer
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.op import Op
+from ngraph.passes import dead, default_passes, specialise
+from ngraph.program.lower import Lowered, lower
+from ngraph.program.program import AxisId, Program, Step
+from ngraph.runtime.computation import declared_orders
+
+__all__ = ["Exported", "build", "loops", "moving", "products"]
+
+OPSETS = range(13, min(28, onnx.defs.onnx_opset_version()) + 1)
+DEFAULT = 20  # what runtimes of the last years read
+
+Array = np.ndarray[Any, Any]
+Value = Callable[[Op], Array]
+
+
+class Exported(NamedTuple):
+    """What is to be exported: results and inputs by name, and where the values of variables are found."""
+
+    results: dict[str, Op]
+    effects: list[Op]
+    inputs: dict[str, Op]
+    value: Value
+    name: str
+
+
+# ---- the program --------------------------------------------------------------------------------------------------------
+
+
+def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int]]) -> Lowered:
+    """The program: without the state of random numbers, which runtimes have their own of, and simplified."""
+    roots = [*what.results.values(), *what.effects]
+    lowered = lower(roots, list(what.inputs.values()), what.name, whole=lambda op: rules.claims(op, opset))
+    own = {label for label, v in lowered.states.items() if v.attrs.get("advance") is not None}
+    program = declared_orders(lowered.program, roots)
+    program = program.with_(state_out=tuple([(label, v) for label, v in program.state_out if label not in own]))
+    fixed = _lengths(program, what, shapes)
+    if fixed:
+        program = specialise(program, fixed)
+    for step in (dead, *default_passes):
+        program = step(program)
+    return Lowered(program, lowered.inputs, lowered.states)
+
+
+def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """Lengths that the user gives, by axis. Raises ArgumentError where they do not fit."""
+    unknown = [n for n in shapes if n not in what.inputs]
+    if unknown:
+        raise ArgumentError(f"there is no input {', '.join(unknown)}", fix=f"there are {', '.join(what.inputs)}")
+    found: dict[str, int] = {}
+    for name, value in zip(what.inputs, program.inputs, strict=True):
+        dims = shapes.get(name)
+        if dims is None:
+            continue
+        axes = list(value.axes)
+        if len(dims) != len(axes):
+            raise ArgumentError(f"input {name} has {len(axes)} axes, {', '.join(axes)}, and the shape {tuple(dims)} was given")
+        for a, n in zip(axes, dims, strict=True):
+            own = program.axes[a]
+            if isinstance(own, int) and own != n:
+                raise ArgumentError(f"axis {a} of input {name} has length {own}, and {n} was given")
+            if not isinstance(own, int):
+                found[a] = int(n)
+    return found
+
+
+# ---- the graph ----------------------------------------------------------------------------------------------------------
+
+
+def _written(program: Program, lowered: Lowered, what: Exported, opset: int) -> tuple[Writer, list[tuple[str, Ref]], dict[str, Op]]:
+    """Nodes for a program; the outputs; the variables that are initializers. Raises UnsupportedError naming all that cannot be said."""
+    shared = Shared(opset)
+    for name in (*what.results, *what.inputs, *(s.name for s in program.state_in)):
+        shared.taken.add(name)
+    w = Writer(program, shared, program.name)
+    for name, value in zip(what.inputs, program.inputs, strict=True):
+        w.part.inputs.append(Ref(name, tuple(value.axes), value.dtype))
+        w.refs[value] = w.part.inputs[-1]
+    for s in program.state_in:
+        w.refs[s.value] = Ref(s.name, tuple(s.value.axes), s.value.dtype)
+    for ref in w.refs.values():
+        shared.types[ref.name] = ref.dtype, tuple(w.shape(ref.dims)), ref.dims
+    refused: dict[str, None] = {}
+
+    def refuse(step: Step, reason: str) -> None:
+        place = step.origin[0] if step.origin else None
+        where = show_line((place.file, place.line)) if place is not None and place.file else "in what was imported"
+        refused[f"{where}: {place.name + ': ' if place is not None and place.name != step.op else ''}{step.op} needs {reason}"] = None
+
+    w.refused = refuse
+    w.run()
+    if refused:
+        raise UnsupportedError(
+            f"{len(refused)} op{'s' * (len(refused) > 1)} of {what.name} cannot be exported at opset {opset}",
+            details=tuple(refused),
+            fix="another opset may have them, up to " + str(OPSETS[-1]),
+        )
+    outputs = [(name, w.output(w.refs[v], v.axes)) for name, v in zip(what.results, program.outputs, strict=True)]
+    for label, v in program.state_out:
+        home = next(s.value for s in program.state_in if s.name == label)
+        outputs.append((shared.fresh(f"{label}.new"), w.output(w.refs[v], home.axes)))
+    return w, outputs, lowered.states
+
+
+def _finished(w: Writer, outputs: Sequence[tuple[str, Ref]]) -> set[str]:
+    """Outputs under their own names, and no node that nothing needs; gives the names of what is read."""
+    own = {name for node in w.part.nodes for name in node.outputs}
+    new: dict[str, str] = {}
+    for name, ref in outputs:
+        w.label = name
+        if ref.name not in own or ref.name in new:
+            ref = Ref(w.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
+        new[ref.name] = name
+        w.shared.types[name] = ref.dtype, tuple(w.shape(ref.dims)), ref.dims
+        w.part.outputs.append(Ref(name, ref.dims, ref.dtype))
+    file.rename(w.part, new)
+    return file.needed(w.part, [name for name, _ in outputs])
+
+
+def checked(opset: int | None) -> int:
+    """The opset that is meant. Raises UnsupportedError for one that cannot be written."""
+    opset = DEFAULT if opset is None else opset
+    if isinstance(opset, bool) or not isinstance(opset, int) or opset not in OPSETS:
+        raise UnsupportedError(f"opset {opset!r} cannot be written", fix=f"take one from {OPSETS[0]} to {OPSETS[-1]}")
+    return opset
+
+
+def build(
+    what: Exported, path: str, opset: int, shapes: Mapping[str, Sequence[int]], external: int | None
+) -> tuple[onnx.ModelProto, file.Beside]:
+    """The model, and the arrays that lie beside it. Raises UnsupportedError naming all ops that ONNX cannot say at this opset."""
+    lowered = _program(what, opset, shapes)
+    program = lowered.program
+    w, outputs, states = _written(program, lowered, what, opset)
+    read = _finished(w, outputs)
+    names = file.Names(program.hints)
+    made = file.graph(w.part, w.shared, names)
+    changed = {label for label, _ in program.state_out}
+    arrays = {s.name: np.asarray(what.value(states[s.name])) for s in program.state_in if s.name in read or s.name in changed}
+    types = w.shared.types
+    made.input.extend(names.info(n, types[n][0], types[n][1]) for n in arrays if n in changed)  # with a default, so that a loop can feed it
+    arrays.update({n: a for n, a in w.shared.arrays.items() if n in read})
+    beside = file.Beside(os.path.basename(path) + ".data", external, sum(a.nbytes for a in arrays.values()))
+    for n, a in arrays.items():
+        made.initializer.append(file.tensor(n, a, onnx_type(as_dtype(a.dtype))))
+        beside.put(made.initializer[-1], a)
+    inner = {n for node in w.part.nodes for n in node.outputs} - {n for n, _ in outputs}
+    made.value_info.extend(names.info(n, t[0], t[1]) for n, t in types.items() if n in inner and n in read)
+    told = {n: t[2] for n, t in types.items() if n in inner and n in read or n in arrays or n in (*what.inputs, *(k for k, _ in outputs))}
+    called = {n: [None if a is None else names.axis(AxisId(a)) for a in dims] for n, dims in told.items()}
+    return file.model(made, opset, {"ngraph.axes": file.axes_of(called)}), beside

@@ -1,0 +1,409 @@
+"""Rules for what moves elements: other names and orders of axes, reads at index expressions, reads and writes at computed places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.export.onnx.lengths import beyond, indexed, numbers, same
+from ngraph.export.onnx.rules import BOOL, INT32
+from ngraph.export.onnx.writer import INT64, Cannot, Ref, Writer, rule
+from ngraph.numpy_ops.reindex import affine, digit
+from ngraph.op_graph import expr
+from ngraph.op_graph.dtypes import REGISTRY as DTYPES
+from ngraph.op_graph.expr import Bin, ExprLike, Idx
+from ngraph.program.program import AxisId, Step
+
+END = 1 << 62  # beyond the end of any axis
+LARGEST = 1 << 16  # index arrays of more elements are computed by the graph, not held in it
+
+# ---- names, order, repetition -------------------------------------------------------------------------------------------
+
+
+@rule("broadcast")
+def _broadcast(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
+    """Who needs the repeated elements asks for them (`Writer.full`)."""
+    return x
+
+
+@rule("rename")
+def _rename(w: Writer, step: Step, x: Ref, to: tuple[tuple[AxisId, AxisId], ...]) -> Ref:
+    new = dict(to)
+    return Ref(x.name, tuple([None if a is None else new.get(a, a) for a in x.dims]), x.dtype)
+
+
+@rule("concat")
+def _concat(w: Writer, step: Step, *refs: Ref, parts: tuple[AxisId, ...], axis: AxisId) -> Ref:
+    """Along a dim of the first operand that has all axes; the others follow its order."""
+    every = tuple(step.result.axes)
+    template = next((r for r, part in zip(refs, parts, strict=True) if len(r.axes) == len(every)), None)
+    if template is not None:
+        part = parts[refs.index(template)]
+        dims = tuple([axis if a == part else a for a in template.dims])
+    else:
+        dims = every
+    given = [w.full(r, tuple([part if a == axis else a for a in dims])) for r, part in zip(refs, parts, strict=True)]
+    return w.op("Concat", *given, dims=dims, dtype=given[0].dtype, axis=dims.index(axis))
+
+
+# ---- reads at index expressions -----------------------------------------------------------------------------------------
+
+
+@rule("reindex")
+def _reindex(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...], index: Any, guard: tuple[ExprLike, ...], fill: Any) -> Ref:
+    """One group of axes after another: those whose indices have an axis of the result in common."""
+    if any(w.length(a) == 0 for a in step.inputs[0].axes):
+        return w.filled(fill, axes, x.dtype)
+    reads = {a: w.settle(e) for a, e in index}
+    guards = [w.settle(g) for g in guard]
+    missing = [a for a, e in reads.items() if a not in x.axes and beyond(e, w.length(a), w.length) != (0, 0)]
+    if missing:
+        x = w.full(x, (*x.dims, *missing))
+    todo = {_source(a): e for a, e in reads.items() if a in x.axes}
+    w.lengths.update({_source(a): w.length(a) for a in x.axes})
+    x = Ref(x.name, tuple([None if a is None else _source(a) for a in x.dims]), x.dtype)
+    read = _Read(w, fill)
+    x, todo, guards = read.spread(x, todo, guards)
+    for group in _groups(todo):
+        x = read.group(x, {a: todo[a] for a in group})
+    for g in guards:
+        zero = w.number(0, INT64)
+        inside = w.elementwise("LessOrEqual", zero, w.placed(g), dtype=BOOL)
+        x = w.elementwise("Where", inside, x, w.number(fill, x.dtype))
+    return x
+
+
+def _source(a: AxisId) -> AxisId:
+    """The name of an axis of what is read, so that it is not taken for one of the result; its length changes on the way."""
+    return AxisId(f"<{a}")
+
+
+def _groups(reads: Mapping[AxisId, ExprLike]) -> list[list[AxisId]]:
+    groups: list[tuple[list[AxisId], set[AxisId]]] = []
+    for a, e in reads.items():
+        mine, over = [a], set(indexed(e))
+        for other in [g for g in groups if g[1] & over]:
+            groups.remove(other)
+            mine, over = other[0] + mine, over | other[1]
+        groups.append((mine, over))
+    return [g for g, _ in groups]
+
+
+class _Read:
+    """A read on its way, and what is read where there is nothing."""
+
+    def __init__(self, w: Writer, fill: Any):
+        self.w, self.fill = w, fill
+
+    def spread(self, x: Ref, reads: dict[AxisId, ExprLike], guards: list[ExprLike]) -> tuple[Ref, dict[AxisId, ExprLike], list[ExprLike]]:
+        """Every k-th place, by a guard on a remainder: zeros come between the elements first."""
+        w = self.w
+        for a, e in reads.items():
+            if not (isinstance(e, Bin) and e.op == "//" and type(e.b) is int and 0 - e.a % e.b in guards):
+                continue
+            guards = [g for g in guards if g != 0 - e.a % e.b]
+            at, rank = x.dims.index(a), len(x.dims)
+            shape = self.w.shape(x.dims)
+            (name,) = w.node("Unsqueeze", [x.name, w.ints([at + 1])])
+            (name,) = w.node(
+                "Pad", [name, w.ints([0] * (rank + 1) + [e.b - 1 if k == at + 1 else 0 for k in range(rank + 1)]), self.value(x)]
+            )
+            self.w.lengths[a] = self.w.lengths[a] * e.b
+            x = w.reshaped(name, self.w.shape(x.dims), x.dims, x.dtype, shape)
+            reads = {**reads, a: e.a}
+        return x, reads, guards
+
+    def value(self, x: Ref) -> str:
+        return self.w.number(self.fill, x.dtype).name
+
+    def group(self, x: Ref, reads: Mapping[AxisId, ExprLike]) -> Ref:
+        over = list(dict.fromkeys(a for e in reads.values() for a in indexed(e)))
+        if len(reads) == 1:
+            ((axis, e),) = reads.items()
+            if not over:
+                return self.at(x, axis, e)
+            form = affine(e)
+            if len(over) == 1 and form is not None and type(form[1].get(over[0])) is int:
+                made = self.slice(x, axis, over[0], form[0], int(form[1][over[0]]))  # type: ignore[arg-type]
+                if made is not None:
+                    return made
+            made = self.unflatten(x, axis, e, over)
+            if made is not None:
+                return made
+        elif len(over) == 1:
+            made = self.flatten(x, reads, over[0])
+            if made is not None:
+                return made
+        return self.anywhere(x, reads, over)
+
+    def put(self, x: Ref, axis: AxisId, new: Sequence[AxisId]) -> tuple[AxisId | None, ...]:
+        at = x.dims.index(axis)
+        return (*x.dims[:at], *new, *x.dims[at + 1 :])
+
+    def padded(self, x: Ref, axis: AxisId, before: int, after: int) -> Ref:
+        """The fill at both ends of an axis."""
+        at, rank = x.dims.index(axis), len(x.dims)
+        pads = [before if k == at else after if k == at + rank else 0 for k in range(2 * rank)]
+        self.w.lengths[axis] = self.w.length(axis) + (before + after)
+        return self.w.op("Pad", x, self.w.ints(pads), self.value(x), dims=x.dims, dtype=x.dtype)
+
+    def at(self, x: Ref, axis: AxisId, e: ExprLike) -> Ref:
+        """One place of an axis, which goes."""
+        w, n = self.w, self.w.length(axis)
+        if type(e) is int and type(n) is int and not 0 <= e < n:
+            return w.number(self.fill, x.dtype)
+        if beyond(e, n, w.length) != (0, 0):
+            return self.anywhere(x, {axis: e}, [])
+        return w.op("Gather", x, w.scalar(e), dims=self.put(x, axis, ()), dtype=x.dtype, axis=x.dims.index(axis))
+
+    def slice(self, x: Ref, axis: AxisId, new: AxisId, start: ExprLike, step: int) -> Ref | None:
+        """Padding where the read goes beyond the ends, then a slice; None where nobody knows how far it goes."""
+        w, count = self.w, self.w.length(new)
+        out = beyond(start + Idx(new) * step, w.length(axis), w.length)
+        if out is None:
+            return None
+        if any(out):
+            x = self.padded(x, axis, *out)
+        start, n = start + out[0], w.length(axis)
+        dims = self.put(x, axis, (new,))
+        if step == 1 and start == 0 and same(count, n):
+            return Ref(x.name, dims, x.dtype)
+        stop: ExprLike = start + count * step
+        if step > 0:
+            stop = END if all(a >= b for a, b in numbers(stop, n) or [(0, 1)]) else stop
+        elif all(a < 0 for (a,) in numbers(stop) or [(0,)]):
+            stop = -END  # numbers below 0 count from the end
+        elif not all(a >= 0 for (a,) in numbers(stop) or [(-1,)]):
+            return None
+        start = END if step < 0 and same(start, n - 1) else start
+        ends = [w.vector([v]) for v in (start, stop)]
+        return w.op("Slice", x, *ends, w.ints([x.dims.index(axis)]), w.ints([step]), dims=dims, dtype=x.dtype)
+
+    def flatten(self, x: Ref, reads: Mapping[AxisId, ExprLike], new: AxisId) -> Ref | None:
+        """Axes read at the digits of one index are one axis. None where they are not that."""
+        left = []
+        for a, e in reads.items():
+            found = digit(e)
+            if found is None:
+                return None
+            left.append((a, found[1], found[2]))
+        order: list[AxisId] = []
+        divisor: ExprLike = 1
+        while left:
+            part = next((p for p in left if same(p[1], divisor) and self._whole(p, len(left) == 1)), None)
+            if part is None:
+                return None
+            left.remove(part)
+            order.insert(0, part[0])
+            divisor = divisor * self.w.lengths[part[0]]
+        if not same(divisor, self.w.length(new)):
+            return None
+        rest = [a for a in x.dims if a not in reads]
+        first = min(x.dims.index(a) for a in reads)
+        at = sum(1 for a in x.dims[:first] if a not in reads)
+        x = self.w.arranged(x, (*rest[:at], *order, *rest[at:]))
+        old = self.w.shape(x.dims)
+        dims = (*rest[:at], new, *rest[at:])
+        return self.w.reshaped(x.name, self.w.shape(dims), dims, x.dtype, old)
+
+    def _whole(self, part: tuple[AxisId, ExprLike, ExprLike | None], last: bool) -> bool:
+        return last if part[2] is None else same(part[2], self.w.lengths[part[0]])
+
+    def unflatten(self, x: Ref, axis: AxisId, e: ExprLike, over: Sequence[AxisId]) -> Ref | None:
+        """An axis read at the flat position of several indices is taken apart. None where it is not that."""
+        form = affine(e)
+        if form is None or form[0] != 0 or len(form[1]) != len(over):
+            return None
+        left, order = dict(form[1]), list[AxisId]()
+        size: ExprLike = 1
+        while left:
+            a = next((a for a, c in left.items() if same(c, size)), None)
+            if a is None:
+                return None
+            left.pop(a)
+            order.insert(0, a)
+            size = size * self.w.length(a)
+        if not same(size, self.w.lengths[axis]):
+            return None
+        dims = self.put(x, axis, order)
+        return self.w.reshaped(x.name, self.w.shape(dims), dims, x.dtype, self.w.shape(x.dims))
+
+    def anywhere(self, x: Ref, reads: Mapping[AxisId, ExprLike], over: Sequence[AxisId]) -> Ref:
+        """The axes become one, which is read at numbers; where one lies outside, the fill is taken."""
+        w = self.w
+        inside: Ref | None = None
+        flat: ExprLike = 0
+        for a, e in reads.items():
+            n = w.length(a)
+            out = beyond(e, n, w.length)
+            if out is not None and any(out) and len(reads) == 1 and max(out) <= 1 << 12:
+                x = self.padded(x, a, *out)
+                e = e + out[0]
+            elif out != (0, 0):
+                inside = self.check(inside, e, n)
+                e = expr.maximum(expr.minimum(e, n - 1), 0)
+            flat = flat * self.w.lengths[a] + e
+        order = tuple(reads)
+        if len(order) > 1:
+            rest = [a for a in x.dims if a not in reads]
+            x = w.arranged(x, (*order, *rest))
+            total: ExprLike = 1
+            for a in order:
+                total = total * self.w.lengths[a]
+            joined = AxisId(f"<{'*'.join(order)}")
+            self.w.lengths[joined] = total
+            dims = (joined, *rest)
+            x = w.reshaped(x.name, self.w.shape(dims), dims, x.dtype, self.w.shape(x.dims))
+        else:
+            joined = order[0]
+        places = self.places(flat, over)
+        made = w.op("Gather", x, places, dims=self.put(x, joined, places.axes), dtype=x.dtype, axis=x.dims.index(joined))
+        return made if inside is None else w.elementwise("Where", inside, made, w.number(self.fill, x.dtype))
+
+    def check(self, inside: Ref | None, e: ExprLike, n: ExprLike) -> Ref:
+        w = self.w
+        at = w.placed(e)
+        here = w.elementwise("LessOrEqual", w.number(0, INT64), at, dtype=BOOL)
+        here = w.elementwise("And", here, w.elementwise("Less", at, Ref(w.scalar(n), (), INT64), dtype=BOOL))
+        return here if inside is None else w.elementwise("And", inside, here)
+
+    def places(self, e: ExprLike, over: Sequence[AxisId]) -> Ref:
+        """Index numbers over axes: a constant where lengths are known."""
+        w = self.w
+        sizes = [w.known(a) for a in over]
+        total = 1
+        for n in sizes:
+            total *= -1 if n is None else n
+        if 0 <= total <= LARGEST and all(isinstance(leaf, Idx) for leaf in expr.leaves(e)):
+
+            def leaf(leaf: Any) -> Any:
+                k = over.index(leaf.of)
+                return np.arange(sizes[k] or 0).reshape([-1 if j == k else 1 for j in range(len(over))])
+
+            array = np.broadcast_to(np.asarray(expr.evaluate(e, leaf), np.int64), [n or 0 for n in sizes])
+            return Ref(w.constant(np.ascontiguousarray(array)), tuple(over), INT64)
+        return w.placed(e)
+
+
+# ---- reads and writes at computed places --------------------------------------------------------------------------------
+
+
+def _placed(w: Writer, i: Ref, axis: AxisId, mode: str) -> tuple[Ref, Ref | None]:
+    """An index, as int64, that lies in its axis; and where it did so by itself, for `fill`."""
+    n = w.length(axis)
+    array = w.array(i)
+    i = w.cast(i, INT64)
+    if array is not None and isinstance(n, int) and ((array >= 0) & (array < n)).all():
+        return i, None
+    size = Ref(w.scalar(n), (), INT64)
+    if mode == "wrap":
+        return w.elementwise("Mod", i, size), None
+    last = w.elementwise("Sub", size, w.number(1, INT64)) if not isinstance(n, int) else w.number(n - 1, INT64)
+    near = w.op("Clip", i, w.number(0, INT64), last, dims=i.dims, dtype=INT64)
+    return near, w.elementwise("Equal", i, near, dtype=BOOL) if mode == "fill" else None
+
+
+def _both(w: Writer, refs: Iterable[Ref | None]) -> Ref | None:
+    found: Ref | None = None
+    for r in refs:
+        found = r if found is None else found if r is None else w.elementwise("And", found, r)
+    return found
+
+
+@rule("gather")
+def _gather(w: Writer, step: Step, x: Ref, *indices: Ref, axes: tuple[AxisId, ...], mode: str) -> Ref:
+    if any(w.length(a) == 0 for a in axes):
+        return w.filled(0, tuple(step.result.axes), x.dtype)
+    x = w.full(x, (*x.dims, *[a for a in axes if a not in x.dims]))
+    placed = [_placed(w, i, a, mode) for i, a in zip(indices, axes, strict=True)]
+    inside = _both(w, [p[1] for p in placed])
+    over = tuple(dict.fromkeys(a for i, _ in placed for a in i.axes))
+    shared = tuple([a for a in x.axes if a in over and a not in axes])
+    if len(axes) == 1 and not shared:
+        i = placed[0][0]
+        at = x.dims.index(axes[0])
+        made = w.op("Gather", x, i, dims=(*x.dims[:at], *i.dims, *x.dims[at + 1 :]), dtype=x.dtype, axis=at)
+    else:
+        made = _gather_several(w, x, [p[0] for p in placed], axes, over, shared)
+    return made if inside is None else w.elementwise("Where", inside, made, w.number(0, x.dtype))
+
+
+def _gather_several(
+    w: Writer, x: Ref, indices: Sequence[Ref], axes: tuple[AxisId, ...], over: tuple[AxisId, ...], shared: tuple[AxisId, ...]
+) -> Ref:
+    """GatherND: axes that x and the indices share stand first in both."""
+    rest = tuple([a for a in x.axes if a not in axes and a not in shared])
+    free = tuple([a for a in over if a not in shared])
+    x = w.arranged(x, (*shared, *axes, *rest))
+    at = _stacked(w, indices, (*shared, *free))
+    return w.op("GatherND", x, at, dims=(*shared, *free, *rest), dtype=x.dtype, batch_dims=len(shared))
+
+
+def _stacked(w: Writer, indices: Sequence[Ref], dims: tuple[AxisId, ...]) -> Ref:
+    """Indices side by side along a last dim."""
+    each = []
+    for i in indices:
+        i = w.full(i, dims)
+        array = w.array(i)
+        each.append(w.constant(array[..., None]) if array is not None else w.node("Unsqueeze", [i.name, w.ints([len(dims)])])[0])
+    name = each[0] if len(each) == 1 else w.node("Concat", each, axis=len(dims))[0]
+    return Ref(name, (*dims, None), INT64)
+
+
+@rule("lookuptable")
+def _lookup(w: Writer, step: Step, table: Ref, i: Ref, axis: AxisId, **attrs: Any) -> Ref:
+    return _gather(w, step, table, i, axes=(axis,), mode="fill")
+
+
+COMBINE = {"set": None, "add": "add", "multiply": "mul", "max": "max", "min": "min"}
+
+
+@rule("scatter")
+def _scatter(w: Writer, step: Step, x: Ref, *others: Ref, axes: tuple[AxisId, ...], combine: str, mode: str) -> Ref:
+    """ScatterND on the axes that are named, and those that x shares with the indices. What is dropped goes into a place beyond the end."""
+    *indices, u = others
+    reduction = COMBINE[combine]
+    if reduction is not None and w.opset < (16 if reduction in ("add", "mul") else 18):
+        raise Cannot(f"ScatterND that combines by {combine}, which begins at opset {16 if reduction in ('add', 'mul') else 18}")
+    x_axes, u_axes = tuple(step.inputs[0].axes), tuple(step.inputs[-1].axes)
+    dtype = x.dtype
+    if any(w.length(a) == 0 for a in (*u_axes, *x_axes)):
+        return x
+    over = tuple([a for a in u_axes if any(a in i.axes for i in step.inputs[1:-1])])
+    shared = tuple([a for a in x_axes if a in over and a not in axes])
+    rest = tuple([a for a in x_axes if a not in axes and a not in shared])
+    order = (*axes, *shared, *rest)
+    x, u = w.full(x, order), w.full(u, (*over, *rest))
+    if dtype is BOOL and reduction is not None:
+        x, u = w.cast(x, INT32), w.cast(u, INT32)
+    placed = [_placed(w, i, a, mode) for i, a in zip(indices, axes, strict=True)]
+    inside = _both(w, [p[1] for p in placed])
+    at = [p[0] for p in placed]
+    if inside is not None:
+        at[0] = w.elementwise("Where", inside, at[0], Ref(w.scalar(w.length(axes[0])), (), INT64))
+        one_more = [0] * len(order) + [1] + [0] * (len(order) - 1)
+        x = w.op("Pad", x, w.ints(one_more), w.number(0, x.dtype).name, dims=x.dims, dtype=x.dtype)
+    places = _stacked(w, [*at, *[w.counted(a) for a in shared]], over)
+    made = w.op("ScatterND", x, places, u, dims=order, dtype=x.dtype, reduction=reduction)
+    if inside is not None:
+        end = w.vector([w.length(axes[0])])
+        made = w.op("Slice", made, w.ints([0]), end, w.ints([0]), dims=order, dtype=made.dtype)
+    return w.cast(made, dtype)
+
+
+@rule("one_hot")
+def _one_hot(w: Writer, step: Step, x: Ref, axis: AxisId) -> Ref:
+    """Equal, for ONNX's OneHot counts numbers below 0 from the end."""
+    at = w.cast(w.counted(axis), x.dtype)
+    return w.cast(w.elementwise("Equal", at, w.arranged(x, (*x.axes, None)), dtype=BOOL), DTYPES["float32"])
+
+
+@rule("top_k")
+def _top_k(w: Writer, step: Step, x: Ref, axis: AxisId, out: AxisId, largest: bool) -> tuple[Ref, Ref]:
+    x = w.full(x, x.dims if axis in x.dims else (*x.dims, axis))
+    at = x.dims.index(axis)
+    values, places = w.node("TopK", [x.name, w.vector([w.length(out)])], 2, axis=at, largest=int(largest), sorted=1)
+    dims = tuple([out if a == axis else a for a in x.dims])
+    return Ref(values, dims, x.dtype), w.cast(Ref(places, dims, INT64), INT32)

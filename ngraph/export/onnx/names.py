@@ -1,0 +1,31 @@
+"""What ONNX calls our ops and element types; importer and exporter read it."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+
+from ngraph.op_graph.dtypes import DType
+
+# records that take and give elements at the same place, and are called by ONNX as their `onnx` says
+ELEMENTWISE = "abs floor round exp log sqrt sin cos tanh atan erf reciprocal sigmoid logical_not".split()
+
+PACKED = {  # types of less than a byte, several in one, the first in the lowest bits: how many bits
+    getattr(onnx.TensorProto, name): bits
+    for name, bits in (("UINT4", 4), ("INT4", 4), ("FLOAT4E2M1", 4), ("UINT2", 2), ("INT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
+    if hasattr(onnx.TensorProto, name)
+}
+
+
+def onnx_name(dtype: DType) -> str:
+    """As the type constraints of ONNX call it: `tensor(float8e4m3fn)`."""
+    name = {"float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0"}.get(dtype.name)
+    if name is None:
+        name = dtype.name.replace("_", "")
+        name = name.removesuffix("fn") if name.startswith(("float4", "float6")) else name
+    return f"tensor({name})"
+
+
+def onnx_type(dtype: DType) -> int:
+    """Its number in a TensorProto."""
+    return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype.np)))

@@ -1,0 +1,326 @@
+"""Rules for sums of products and for windows: contractions, convolutions and both their gradients, pooling."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+from ngraph.export.onnx.lengths import constant
+from ngraph.export.onnx.rules import CLAIMS, reduced
+from ngraph.export.onnx.writer import Cannot, Ref, Writer, rule, takes
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.ops.aligned import without
+from ngraph.program.program import AxisId, Step, Value
+
+Axes = tuple[AxisId, ...]
+
+# ---- contractions -------------------------------------------------------------------------------------------------------
+
+
+def _alone(w: Writer, x: Ref, other: Ref, over: Axes) -> Ref:
+    """x summed over the axes that only x has."""
+    mine = tuple([a for a in x.axes if a in over and a not in other.axes])
+    return reduced(w, "ReduceSum", x, mine, x.dtype) if mine else x
+
+
+@rule("contract")
+def _contract(w: Writer, step: Step, x: Ref, y: Ref, over: Axes, accumulate: DType) -> Ref:
+    dtype = x.dtype
+    if accumulate.bits > 32 or not dtype.is_float:  # of 16-bit floats the runtime keeps the sums in what it likes
+        x, y = w.cast(x, accumulate), w.cast(y, accumulate)
+    lost = tuple([a for a in over if a not in x.axes and a not in y.axes])
+    x = w.full(x, (*x.dims, *lost)) if lost else x
+    if any(w.length(a) == 0 for a in over):
+        return w.filled(0, tuple(step.result.axes), dtype)
+    x, y = _alone(w, x, y, over), _alone(w, y, x, over)
+    sums = tuple([a for a in x.axes if a in over])
+    if not sums:
+        return w.cast(w.elementwise("Mul", x, y), dtype)
+    return w.cast(_product(w, x, y, sums), dtype)
+
+
+def _product(w: Writer, x: Ref, y: Ref, sums: Axes) -> Ref:
+    """MatMul or Gemm where operands are matrices, or stacks of them, up to the order of their axes; Einsum elsewhere."""
+    batch = tuple([a for a in x.axes if a in y.axes and a not in sums])
+    rows = tuple([a for a in x.axes if a not in y.axes])
+    columns = tuple([a for a in y.axes if a not in x.axes])
+    if len(sums) > 1 and not batch:
+        joined = _joined(w, x, y, sums, rows, columns)
+        if joined is not None:
+            return joined
+    if len(sums) > 1 or (len(batch) > 0 and max(len(rows), len(columns)) > 1) or min(len(rows), len(columns)) > 1:
+        return _einsum(w, x, y, sums)
+    if len(columns) > 1:
+        x, y, rows, columns = y, x, columns, rows
+    if not batch and len(rows) == len(columns) == 1:
+        gemm = _gemm(w, x, y, sums, rows, columns)
+        if gemm is not None:
+            return gemm
+    if not batch and not rows and columns and y.axes != (*sums, *columns):
+        x, y, rows, columns = y, x, columns, rows  # a vector on the other side needs no transposed matrix
+    one = (None,) if batch else ()  # a stack of vectors is one of matrices with a dim of length 1
+    left, right = (*batch, *(rows or one), *sums), (*batch, *sums, *(columns or one))
+    dims = (*batch, *(rows or one), *(columns or one))
+    return w.op("MatMul", w.arranged(x, left), w.arranged(y, right), dims=dims, dtype=x.dtype)
+
+
+def _gemm(w: Writer, x: Ref, y: Ref, sums: Axes, rows: Axes, columns: Axes) -> Ref | None:
+    """Two matrices in whatever order their axes are; MatMul where it is the one that it wants."""
+    if x.dims == (*rows, *sums) and y.dims == (*sums, *columns) or not takes("Gemm", w.opset, x.dtype) or not x.dtype.is_float:
+        return None
+    a, b = w.arranged(x, x.axes), w.arranged(y, y.axes)
+    turned = a.dims[0] != rows[0], b.dims[0] != sums[0]
+    if not any(turned):
+        return None
+    return w.op("Gemm", a, b, dims=(*rows, *columns), dtype=x.dtype, transA=int(turned[0]) or None, transB=int(turned[1]) or None)
+
+
+def _joined(w: Writer, x: Ref, y: Ref, sums: Axes, rows: Axes, columns: Axes) -> Ref | None:
+    """Several axes that are summed, as one; None where they do not stand together in both operands."""
+    if len(rows) > 1 or len(columns) > 1:
+        return None
+    a, b = w.merged(x, [rows, sums]), w.merged(y, [sums, columns])
+    dims = (*(rows or (None,)), *(columns or (None,)))
+    one = AxisId(f"<{'*'.join(sums)}")
+    w.lengths[one] = w.size(sums)
+    left, right = Ref(a.name, (dims[0], one), x.dtype), Ref(b.name, (one, dims[1]), y.dtype)
+    return w.op("MatMul", left, right, dims=dims, dtype=x.dtype)
+
+
+def _einsum(w: Writer, x: Ref, y: Ref, sums: Axes) -> Ref:
+    """Any sum of products, whatever the order of axes."""
+    x, y = w.arranged(x, x.axes), w.arranged(y, y.axes)
+    dims = tuple(dict.fromkeys(a for a in (*x.axes, *y.axes) if a not in sums))
+    every = tuple(dict.fromkeys((*x.axes, *y.axes)))
+    letters = dict(zip(every, string.ascii_letters, strict=False))
+    terms = ["".join(letters[a] for a in axes) for axes in (x.axes, y.axes, dims)]
+    return w.op("Einsum", x, y, dims=dims, dtype=x.dtype, equation=f"{terms[0]},{terms[1]}->{terms[2]}")
+
+
+# ---- convolutions -------------------------------------------------------------------------------------------------------
+
+Spatial = tuple[AxisId, AxisId, AxisId, int, int, int, int]  # in, filter, out; stride, dilation, in_dilation, pad
+
+
+@rule("convolve")
+def _convolve(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType) -> Ref:
+    """Conv; ConvTranspose where the input is spread out, or the filter runs backwards as in the gradient."""
+    tx, tf = step.inputs
+    dtype = x.dtype
+    if any(w.length(a) == 0 for v in (tx, tf) for a in v.axes):
+        return w.filled(0, tuple(step.result.axes), dtype)
+    ins, taps, outs = tuple([s[0] for s in spatial]), tuple([s[1] for s in spatial]), tuple([s[2] for s in spatial])
+    x, f = (w.full(r, (*r.dims, *[a for a in axes if a not in r.axes])) for r, axes in ((x, ins), (f, taps)))
+    if not dtype.is_float or not 1 <= len(spatial) <= 3 or any(s[3] > 1 and s[5] > 1 for s in spatial):
+        return _by_windows(w, step, x, f, over, spatial, accumulate)
+    if accumulate.bits > 32:
+        x, f = w.cast(x, accumulate), w.cast(f, accumulate)
+    x, f = (Ref(r.name, tuple([None if a is None else _apart(w, a, own) for a in r.dims]), r.dtype) for r, own in ((x, ins), (f, taps)))
+    ins, taps = (tuple([_apart(w, a, own) for a in own]) for own in (ins, taps))
+    x_rest, f_rest = without(x.axes, ins), without(f.axes, taps)
+    lone = [tuple([a for a in mine if a in over and a not in others]) for mine, others in ((x_rest, f_rest), (f_rest, x_rest))]
+    x, f = (reduced(w, "ReduceSum", r, axes, r.dtype) if axes else r for r, axes in ((x, lone[0]), (f, lone[1])))
+    inner = [a for a in x_rest if a in f_rest and a in over]
+    groups = [a for a in x_rest if a in f_rest and a not in over]
+    batch = [a for a in x_rest if a not in f_rest and a not in over]
+    outer = [a for a in f_rest if a not in x_rest and a not in over]
+    count = w.size(groups)
+    if not isinstance(count, int):
+        raise Cannot("a convolution whose number of groups comes with the call")
+    whole = [(i, r, *s[2:]) for i, r, s in zip(ins, taps, spatial, strict=True)]
+    data = w.merged(x, [batch, [*groups, *inner], *[[a] for a in ins]])
+    dims = [batch, [*groups, *outer], *[[a] for a in outs]]
+    turned = all(s[3] == 1 for s in spatial) and (any(s[5] > 1 for s in spatial) or all(s[4] < 0 for s in spatial))
+    made = (_transposed if turned else _straight)(w, data, f, whole, [groups, inner, outer], count)
+    return w.cast(w.split(Ref(made.name, (), made.dtype), dims), dtype)
+
+
+def _apart(w: Writer, axis: AxisId, spatial: Axes) -> AxisId:
+    """Another name for a spatial axis of an operand, for the other may have one of that name."""
+    if axis not in spatial:
+        return axis
+    made = AxisId(f"<{axis}")
+    w.lengths[made] = w.length(axis)
+    return made
+
+
+def _flipped(w: Writer, f: Ref, taps: Sequence[AxisId]) -> Ref:
+    """The filter read backwards along some axes."""
+    if not taps:
+        return f
+    count = len(taps)
+    far = 1 << 62
+    places = w.ints(f.dims.index(a) for a in taps)
+    return w.op("Slice", f, w.ints([far] * count), w.ints([-far] * count), places, w.ints([-1] * count), dims=f.dims, dtype=f.dtype)
+
+
+def _trimmed(w: Writer, x: Ref, before: Sequence[int], after: Sequence[int]) -> Ref:
+    """Spatial dims with zeros at their ends, or, below 0, without so many elements."""
+    if any(n > 0 for n in (*before, *after)):
+        pads = [0, 0, *[max(n, 0) for n in before], 0, 0, *[max(n, 0) for n in after]]
+        x = w.op("Pad", x, w.ints(pads), dims=x.dims, dtype=x.dtype)
+    cut = [k for k in range(len(before)) if before[k] < 0 or after[k] < 0]
+    if cut:
+        starts, stops = w.ints(max(-before[k], 0) for k in cut), w.ints(after[k] if after[k] < 0 else 1 << 62 for k in cut)
+        x = w.op("Slice", x, starts, stops, w.ints(k + 2 for k in cut), dims=x.dims, dtype=x.dtype)
+    return x
+
+
+def ends(n: ExprLike, out: ExprLike, size: ExprLike, stride: int, dilation: int, before: int) -> int:
+    """The padding behind with which windows of `size` give `out` results: of those that do the one nearest to that before."""
+    span = constant((out - 1) * stride + (size - 1) * dilation + 1 - n - before)
+    if span is not None:
+        return min(max(before, span), span + stride - 1)
+    for k in range(64 * stride):  # out is a floor of n, so what is missing moves with the remainder
+        for after in (k, -k):
+            if constant((n + (before + after) - ((size - 1) * dilation + 1)) // stride + 1 - out) == 0:
+                return after
+    raise Cannot("windows over a length that comes with the call, to a length that does not follow from it")
+
+
+def _straight(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int) -> Ref:
+    groups, inner, outer = kinds
+    f = _flipped(w, f, [s[1] for s in spatial if s[4] < 0])
+    before, after, stride, dilation = [], [], [], []
+    for i, r, o, s, d, _, pad in spatial:
+        size = w.length(r)
+        if d < 0:
+            if not isinstance(size, int):
+                raise Cannot("a filter whose length comes with the call, read backwards")
+            pad, d = pad - (size - 1) * d, -d
+        before.append(pad)
+        after.append(ends(w.length(i), w.length(o), size, s, d, pad))
+        stride.append(s)
+        dilation.append(d)
+    less = [min(n, 0) for n in before], [min(n, 0) for n in after]
+    x = _trimmed(w, x, *less)
+    pads = [max(n, 0) for n in (*before, *after)]
+    weights = w.merged(f, [[*groups, *outer], inner, *[[s[1]] for s in spatial]])
+    known = [w.length(s[1]) for s in spatial]
+    return w.op(
+        "Conv",
+        x,
+        weights,
+        dims=(),
+        dtype=x.dtype,
+        pads=pads if any(pads) else None,
+        strides=stride if set(stride) != {1} else None,
+        dilations=dilation if set(dilation) != {1} else None,
+        group=count if count != 1 else None,
+        kernel_shape=known if all(isinstance(n, int) for n in known) else None,
+    )
+
+
+def _transposed(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int) -> Ref:
+    """What each element of the input adds to the result: o = i * in_dilation - r * dilation + pad."""
+    groups, inner, outer = kinds
+    f = _flipped(w, f, [s[1] for s in spatial if s[4] > 0])
+    before, after, more, stride, dilation = [], [], [], [], []
+    for i, r, o, _, d, spread, pad in spatial:
+        size = w.length(r)
+        if d > 0:
+            if not isinstance(size, int):
+                raise Cannot("a filter whose length comes with the call, read backwards")
+            cut = (size - 1) * d - pad
+        else:
+            cut = -pad
+        rest = constant((w.length(i) - 1) * spread + (size - 1) * abs(d) + 1 - cut - w.length(o))
+        if rest is None:
+            raise Cannot("a gradient of windows over a length that comes with the call")
+        before.append(cut)
+        after.append(rest)
+        more.append(-rest if 0 < -rest < spread else 0)
+        stride.append(spread)
+        dilation.append(abs(d))
+    pads = [max(n, 0) for n in (*before, *after)]
+    weights = w.merged(f, [[*groups, *inner], outer, *[[s[1]] for s in spatial]])
+    known = [w.length(s[1]) for s in spatial]
+    made = w.op(
+        "ConvTranspose",
+        x,
+        weights,
+        dims=(None, None, *[s[2] for s in spatial]),
+        dtype=x.dtype,
+        pads=pads if any(pads) else None,
+        strides=stride if set(stride) != {1} else None,
+        dilations=dilation if set(dilation) != {1} else None,
+        output_padding=more if any(more) else None,
+        group=count if count != 1 else None,
+        kernel_shape=known if all(isinstance(n, int) for n in known) else None,
+    )
+    return _trimmed(w, made, [max(-n, 0) for n in before], [max(-n - m, 0) for n, m in zip(after, more, strict=True)])
+
+
+def _by_windows(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType) -> Ref:
+    """Where no Conv fits, integers say: the windows of x, contracted with the filter."""
+    tx, tf = step.inputs
+    outs = {s[0]: s for s in spatial}
+    taps = {}
+    for s in spatial:
+        taps[s[1]] = AxisId(f"<tap {s[1]}")
+        w.lengths[taps[s[1]]] = w.length(s[1])
+    index: list[tuple[AxisId, ExprLike]] = []
+    guard: list[ExprLike] = []
+    axes: list[AxisId] = []
+    for a in tx.axes:
+        if a not in outs:
+            index.append((a, Idx(a)))
+            axes.append(a)
+            continue
+        _, r, o, stride, dilation, spread, pad = outs[a]
+        e = Idx(o) * stride + Idx(taps[r]) * dilation - pad
+        if spread > 1:
+            guard.append(0 - e % spread)
+        index.append((a, e // spread))
+        axes += [o, taps[r]]
+    windows = Value(TensorType(tuple(axes), x.dtype))
+    attrs = {"axes": tuple(axes), "index": tuple(index), "guard": tuple(guard), "fill": 0}
+    read = w.step("reindex", [tx], [x], windows, attrs)
+    renamed = Value(TensorType(tuple([taps.get(a, a) for a in tf.axes]), f.dtype))
+    other = Ref(f.name, tuple([None if a is None else taps.get(a, a) for a in f.dims]), f.dtype)
+    return w.step("contract", [windows, renamed], [read, other], step.result, {"over": (*over, *taps.values()), "accumulate": accumulate})
+
+
+# ---- pooling ------------------------------------------------------------------------------------------------------------
+
+
+def poolable(op: Op, opset: int) -> bool:
+    """Whether ONNX has this pooling as one node."""
+    name, windows = op.opdef.onnx, op.attrs["windows"]
+    if not takes(name, opset, op.dtype) or len(windows) > 3 or (name == "AveragePool" and opset < 19 and any(s[4] > 1 for s in windows)):
+        return False
+    try:
+        return all(ends(a.size, o.size, r.size, s, d, pad) >= 0 for a, r, o, s, d, pad in windows)
+    except Cannot:
+        return False
+
+
+CLAIMS.update(max_pool=poolable, avg_pool=poolable)
+
+
+@rule("max_pool", "avg_pool")
+def _pool(w: Writer, step: Step, x: Ref, windows: tuple[Any, ...]) -> Ref:
+    ins = [s[0] for s in windows]
+    x = w.full(x, (*x.dims, *[a for a in ins if a not in x.axes]))
+    rest = [a for a in x.axes if a not in ins]
+    groups = [rest[:-1], rest[-1:]]
+    if len(rest) == 1 and x.dims[:2] == (rest[0], None):
+        groups = [rest, []]
+    data = w.merged(x, [*groups, *[[a] for a in ins]])
+    sizes = [(w.length(i), w.length(r), w.length(o), s, d, pad) for i, r, o, s, d, pad in windows]
+    pads = [pad for *_, pad in sizes] + [max(ends(n, out, size, s, d, pad), 0) for n, size, out, s, d, pad in sizes]
+    strides, dilations = [s for *_, s, _, _ in sizes], [d for *_, d, _ in sizes]
+    made = w.op(
+        "MaxPool" if step.op == "max_pool" else "AveragePool",
+        data,
+        dims=(),
+        dtype=x.dtype,
+        kernel_shape=[size for _, size, *_ in sizes],
+        pads=pads if any(pads) else None,
+        strides=strides if set(strides) != {1} else None,
+        dilations=dilations if set(dilations) != {1} else None,
+    )
+    return w.split(Ref(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])

@@ -1,0 +1,456 @@
+"""Rules for ops that take and give elements at the same place, for reductions, and for what comes from nowhere.
+
+What an op is called one to one stands in its record, as for the importer; what ONNX computes otherwise is made of smaller nodes here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ngraph.export.onnx.names import ELEMENTWISE, onnx_type
+from ngraph.export.onnx.writer import INT64, Cannot, Dims, Ref, Writer, rule, schema, takes
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import REGISTRY as DTYPES
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Expr
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import REGISTRY
+from ngraph.program.program import AxisId, Step
+
+BOOL, INT32, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["float32"]
+
+# ---- one to one ---------------------------------------------------------------------------------------------------------
+
+WHOLE = ("floor", "round")  # of integers nothing
+NAMED = (*ELEMENTWISE, "add", "subtract", "multiply", "where", "negative", "sign", "relu", "gelu", "softplus")
+
+
+@rule(*NAMED)
+def named(w: Writer, step: Step, *refs: Ref) -> Ref:
+    if step.op in WHOLE and not refs[0].dtype.is_float:
+        return refs[0]
+    if step.op == "add":
+        fused = _biased(w, step, refs)
+        if fused is not None:
+            return fused
+    return w.elementwise(REGISTRY[step.op].onnx, *refs)
+
+
+def _biased(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
+    """A sum with the result of a Conv or Gemm that nobody else reads: that node adds constants and variables itself."""
+    for k, value in enumerate(step.inputs):
+        x, bias = refs[k], refs[1 - k]
+        maker = w.shared.makers.get(x.name)
+        if maker is None or w.uses.get(value) != 1 or len(bias.axes) != 1 or bias.name in w.shared.makers:
+            continue
+        at = {"Conv": 1, "ConvTranspose": 1, "Gemm": len(x.dims) - 1}.get(maker.op)
+        if at is None or len(maker.inputs) != 2 or at >= len(x.dims) or x.dims[at] != bias.axes[0] or maker not in w.part.nodes[-8:]:
+            continue
+        if w.shared.makers.get(maker.outputs[0]) is maker and maker.outputs[0] == x.name:
+            maker.inputs.append(w.arranged(bias, bias.axes).name)
+            return x
+    return None
+
+
+def claims(op: Op, opset: int) -> bool:
+    """Whether an op that is made of smaller ones goes out whole, as one node."""
+    found = CLAIMS.get(op.opdef.name)
+    return found is not None and bool(found(op, opset))
+
+
+def _takes(name: str) -> Any:
+    return lambda op, opset: takes(name, opset, op.inputs[0].dtype)
+
+
+def _along_one(name: str) -> Any:
+    return lambda op, opset: takes(name, opset, op.inputs[0].dtype) and len(op.attrs["axes"]) == 1
+
+
+def _scalars(op: Op, opset: int) -> bool:
+    return takes("Clip", opset, op.dtype) and all(not i.axes for i in op.inputs[1:])
+
+
+CLAIMS: dict[str, Any] = {
+    **{n: _takes(REGISTRY[n].onnx) for n in (*NAMED, "reciprocal") if not REGISTRY[n].core},
+    "softmax": _along_one("Softmax"),
+    "log_softmax": _along_one("LogSoftmax"),
+    "logsumexp": _takes("ReduceLogSumExp"),
+    "clip": _scalars,
+    "top_k": _takes("TopK"),
+    **dict.fromkeys(("uniform", "normal", "randint", "lookuptable", "one_hot"), lambda op, opset: True),
+}
+
+
+@rule("maximum", "minimum")
+def _extremes(w: Writer, step: Step, x: Ref, y: Ref) -> Ref:
+    if x.dtype is BOOL:
+        return w.elementwise("Or" if step.op == "maximum" else "And", x, y)
+    return w.elementwise("Max" if step.op == "maximum" else "Min", x, y)
+
+
+@rule("clip")
+def _clip(w: Writer, step: Step, x: Ref, low: Ref, high: Ref) -> Ref:
+    """Bounds that bound nothing are left out."""
+    bounds: list[Ref | None] = [None if w.literal(b) == edge else b for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest))]
+    return w.op("Clip", x, *bounds, dims=x.dims, dtype=x.dtype) if any(bounds) else x
+
+
+@rule("compare")
+def _compare(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
+    if x.dtype is BOOL and kind != "eq":  # false lies below true
+        return w.elementwise("And" if kind == "lt" else "Or", w.elementwise("Not", x), y)
+    return w.elementwise({"eq": "Equal", "lt": "Less", "le": "LessOrEqual"}[kind], x, y, dtype=BOOL)
+
+
+# ---- arithmetic of integers ---------------------------------------------------------------------------------------------
+
+
+def _other_than(w: Writer, y: Ref, *numbers: int) -> Ref:
+    """Integers with a 1 in place of those that must not be divided by; a constant without such stays."""
+    array = w.array(y)
+    if array is not None and not np.isin(array, numbers).any():
+        return y
+    for n in numbers:
+        y = w.elementwise("Where", w.elementwise("Equal", y, w.number(n, y.dtype), dtype=BOOL), w.number(1, y.dtype), y)
+    return y
+
+
+def _at(w: Writer, y: Ref, n: int, then: Ref, otherwise: Ref) -> Ref:
+    """`then` where y is n."""
+    array = w.array(y)
+    if array is not None and not (array == n).any():
+        return otherwise
+    return w.elementwise("Where", w.elementwise("Equal", y, w.number(n, y.dtype), dtype=BOOL), then, otherwise)
+
+
+def _wide_enough(w: Writer, refs: tuple[Ref, ...]) -> list[Ref]:
+    """Integers in a type in which there is no least one whose negative is not there; 64 bits stay."""
+    d = refs[0].dtype
+    wide = INT64 if d.kind == "int" or d.bits < 64 else d
+    return [w.cast(r, wide) for r in refs]
+
+
+@rule("divide")
+def _divide(w: Writer, step: Step, *refs: Ref) -> Ref:
+    """Of integers the floor: ONNX cuts towards 0, and leaves division by 0 open, so nothing is divided by 0, and 64 bits not by -1."""
+    dtype = refs[0].dtype
+    if dtype.is_float:
+        return w.elementwise("Div", *refs)
+    x, y = _wide_enough(w, refs)
+    z = _other_than(w, y, *((0, -1) if dtype.name == "int64" else (0,)))
+    made = w.elementwise("Div", x, z)
+    if dtype.kind == "int":
+        left = w.elementwise("Sub", x, w.elementwise("Mul", made, z))
+        less = w.elementwise("Not", w.elementwise("Equal", left, w.elementwise("Mod", x, z), dtype=BOOL))
+        made = w.elementwise("Sub", made, w.cast(less, made.dtype))
+        if dtype.name == "int64":
+            made = _at(w, y, -1, w.elementwise("Sub", w.number(0, x.dtype), x), made)
+    return w.cast(_at(w, y, 0, w.number(0, x.dtype), made), dtype)
+
+
+@rule("remainder")
+def _remainder(w: Writer, step: Step, *refs: Ref) -> Ref:
+    """ONNX's Mod of integers has the divisor's sign; that of floats x's, as C has it."""
+    dtype = refs[0].dtype
+    if dtype.is_float:
+        x, y = refs
+        made = w.elementwise("Mod", x, y, fmod=1)
+        zero = w.number(0, dtype)
+        apart = w.elementwise("Less", w.elementwise("Mul", w.elementwise("Sign", made), w.elementwise("Sign", y)), zero, dtype=BOOL)
+        return w.elementwise("Where", apart, w.elementwise("Add", made, y), made)
+    x, y = _wide_enough(w, refs)
+    made = w.elementwise("Mod", x, _other_than(w, y, *((0, -1) if dtype.name == "int64" else (0,))))
+    if dtype.name == "int64":
+        made = _at(w, y, -1, w.number(0, x.dtype), made)
+    return w.cast(_at(w, y, 0, w.number(0, x.dtype), made), dtype)
+
+
+@rule("power")
+def _power(w: Writer, step: Step, x: Ref, y: Ref) -> Ref:
+    if x.dtype.is_float:
+        return w.elementwise("Pow", x, y)
+    return _integer_power(w, x, y)
+
+
+def _integer_power(w: Writer, x: Ref, y: Ref) -> Ref:
+    """By squaring, a bit of the exponent in each turn of a loop, so that results wrap as products do."""
+    dtype, bits = x.dtype, x.dtype.bits
+    x, y = (w.cast(r, DTYPES["int64"]) for r in (x, y)) if dtype.bits < 64 or dtype.kind == "int" else (x, y)
+    d = x.dtype
+    dims = w.common((x, y))
+    zero, one, two = (w.number(n, d) for n in (0, 1, 2))
+    spread = w.arranged(w.elementwise("Add", w.elementwise("Mul", x, zero), w.elementwise("Mul", y, zero)), dims)
+    base, exponent = (w.arranged(w.elementwise("Add", r, spread), dims) for r in (x, w.elementwise("Max", y, zero)))
+    done = w.elementwise("Add", spread, one)
+    body = w.body("power")
+    body.taken("turn", Ref("", (), INT64))
+    go = body.taken("go", Ref("", (), BOOL))
+    last, b, e = body.taken("done", done), body.taken("base", base), body.taken("exponent", exponent)
+    odd = body.elementwise("Equal", body.elementwise("Mod", e, two), one, dtype=BOOL)
+    new = body.elementwise("Where", odd, body.elementwise("Mul", last, b), last)
+    body.leave([go, new, body.elementwise("Mul", b, b), body.elementwise("Div", e, two)])
+    names = w.node("Loop", [w.scalar(bits), w.number(True, BOOL).name, done.name, base.name, exponent.name], 3, body=body.part)
+    made = Ref(names[0], dims, d)
+    if dtype.kind == "int":  # of a negative exponent the whole part of the reciprocal
+        sign = w.elementwise("Where", w.elementwise("Equal", w.elementwise("Mod", y, two), zero, dtype=BOOL), one, w.number(-1, d))
+        below = _at(w, x, 1, one, _at(w, x, -1, sign, zero))
+        made = w.elementwise("Where", w.elementwise("Less", y, zero, dtype=BOOL), below, made)
+    return w.cast(made, dtype)
+
+
+@rule("bitwise")
+def _bitwise(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
+    if x.dtype is BOOL:
+        if kind == "xor" and w.literal(y) is True:
+            return w.elementwise("Not", x)
+        return w.elementwise({"and": "And", "or": "Or", "xor": "Xor"}[kind], x, y)
+    if kind in ("shl", "shr"):
+        return _shift(w, x, y, kind)
+    return w.elementwise({"and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor"}[kind], x, y)
+
+
+def _shift(w: Writer, x: Ref, y: Ref, kind: str) -> Ref:
+    """ONNX shifts unsigned integers, by fewer places than they have bits. A negative number to the right: its complement, shifted."""
+    dtype, bits = x.dtype, x.dtype.bits
+    unsigned = DTYPES[f"uint{bits}"]
+    count = w.literal(y)
+    fits = count is not None and 0 <= count < bits
+    zero = w.number(0, dtype)
+    far = None
+    if not fits:
+        below = w.elementwise("Less", y, w.number(bits, dtype), dtype=BOOL)
+        if dtype.kind == "int":
+            below = w.elementwise("And", w.elementwise("LessOrEqual", zero, y, dtype=BOOL), below)
+        far = w.elementwise("Not", below)
+        y = w.elementwise("Where", far, zero, y)
+    negative = w.elementwise("Less", x, zero, dtype=BOOL) if dtype.kind == "int" and kind == "shr" else None
+    if negative is not None:
+        minus = w.number(-1, dtype)
+        x = w.elementwise("Where", negative, w.elementwise("Sub", minus, x), x)
+    made = w.elementwise("BitShift", w.cast(x, unsigned), w.cast(y, unsigned), direction="LEFT" if kind == "shl" else "RIGHT")
+    made = w.cast(made, dtype)
+    if far is not None:
+        made = w.elementwise("Where", far, zero, made)
+    return made if negative is None else w.elementwise("Where", negative, w.elementwise("Sub", minus, made), made)
+
+
+# ---- functions that ONNX lacks ------------------------------------------------------------------------------------------
+
+
+@rule("expm1")
+def _expm1(w: Writer, step: Step, x: Ref) -> Ref:
+    """tanh(x / 2) * (e to the x, + 1): exact near 0."""
+    half = w.elementwise("Tanh", w.elementwise("Mul", x, w.number(0.5, x.dtype)))
+    return w.elementwise("Mul", half, w.elementwise("Add", w.elementwise("Exp", x), w.number(1, x.dtype)))
+
+
+@rule("log1p")
+def _log1p(w: Writer, step: Step, x: Ref) -> Ref:
+    """2 atanh(x / (x + 2)) near 0, where 1 + x has lost what counts."""
+    one, two, half = (w.number(n, x.dtype) for n in (1, 2, 0.5))
+    near = w.elementwise("Less", w.elementwise("Abs", x), half, dtype=BOOL)
+    inner = w.elementwise("Where", near, x, w.number(0, x.dtype))
+    close = w.elementwise("Mul", w.elementwise("Atanh", w.elementwise("Div", inner, w.elementwise("Add", inner, two))), two)
+    return w.elementwise("Where", near, close, w.elementwise("Log", w.elementwise("Add", x, one)))
+
+
+@rule("cast")
+def _cast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
+    """Floats are held within 8 and 16 bits first; what is beyond 32 and 64 bits ONNX leaves open."""
+    if x.dtype.is_float and dtype.is_integer and dtype.bits <= 16:
+        maker = w.shared.makers.get(x.name)
+        if maker is None or maker.op != "Clip":
+            x = w.op("Clip", x, *[w.number(n, x.dtype) for n in (dtype.lowest, dtype.highest)], dims=x.dims, dtype=x.dtype)
+    return w.cast(x, dtype)
+
+
+@rule("bitcast")
+def _bitcast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
+    if x.dtype is dtype:
+        return x
+    if x.dtype.is_integer and dtype.is_integer:  # integers wrap
+        return w.cast(x, dtype)
+    return w.op("BitCast", x, dims=x.dims, dtype=dtype, exact=True, to=onnx_type(dtype))
+
+
+# ---- across axes --------------------------------------------------------------------------------------------------------
+
+
+def reduced(w: Writer, op: str, x: Ref, axes: tuple[AxisId, ...], dtype: DType) -> Ref:
+    """A reduction; its axes are an input at some opsets, an attribute at others. Dims of length 1 stay."""
+    places = [x.dims.index(a) for a in axes]
+    dims: Dims = tuple([a for a in x.dims if a not in axes])
+    if len(schema(op, w.opset).inputs) > 1:
+        return w.op(op, x, w.ints(places), dims=dims, dtype=dtype, keepdims=0)
+    return w.op(op, x, dims=dims, dtype=dtype, axes=places, keepdims=0)
+
+
+REDUCE = {"add": "ReduceSum", "multiply": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
+
+
+@rule("reduce")
+def _reduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) -> Ref:
+    if not axes:
+        return x
+    x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
+    if any(w.length(a) == 0 for a in axes):
+        start = {"add": 0, "multiply": 1, "max": x.dtype.lowest, "min": x.dtype.highest}[kind]
+        return w.filled(start, tuple([a for a in x.dims if a not in axes]), x.dtype)
+    return reduced(w, REDUCE[kind], x, axes, x.dtype)
+
+
+@rule("softmax", "log_softmax")
+def _softmax(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
+    x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
+    return w.op(REGISTRY[step.op].onnx, x, dims=x.dims, dtype=x.dtype, axis=x.dims.index(axes[0]))
+
+
+@rule("logsumexp")
+def _logsumexp(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
+    x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
+    if any(w.length(a) == 0 for a in axes):
+        return w.filled(-math.inf, tuple([a for a in x.dims if a not in axes]), x.dtype)
+    return reduced(w, "ReduceLogSumExp", x, axes, x.dtype)
+
+
+@rule("argreduce")
+def _argreduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) -> Ref:
+    x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
+    rest = tuple([a for a in x.axes if a not in axes])
+    if not axes or any(w.length(a) == 0 for a in axes):
+        return w.filled(0, rest, INT32)
+    op = "ArgMax" if kind == "max" else "ArgMin"
+    if x.dtype is BOOL:
+        x = w.cast(x, INT32)
+    if len(axes) == 1:
+        at = x.dims.index(axes[0])
+        return w.op(op, x, dims=(*x.dims[:at], *x.dims[at + 1 :]), dtype=INT32, axis=at, keepdims=0)
+    flat = w.merged(x, [*[[a] for a in rest], axes])
+    return w.op(op, flat, dims=rest, dtype=INT32, axis=len(rest), keepdims=0)
+
+
+@rule("cumulate")
+def _cumulate(w: Writer, step: Step, x: Ref, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> Ref:
+    x = w.full(x, x.dims if axis in x.dims else (*x.dims, axis))
+    op = {"add": "CumSum", "multiply": "CumProd"}.get(kind, "")
+    at = x.dims.index(axis)
+    if schema(op, w.opset) is not None:
+        place = w.constant(np.array(at, np.int64))
+        return w.op(op, x, place, dims=x.dims, dtype=x.dtype, exclusive=int(exclusive), reverse=int(reverse))
+    return _running(w, x, kind, at, exclusive, reverse)
+
+
+def _running(w: Writer, x: Ref, kind: str, at: int, exclusive: bool, reverse: bool) -> Ref:
+    """Running products and extremes: a Scan with one node in it."""
+    rest = (*x.dims[:at], *x.dims[at + 1 :])
+    start = {"multiply": 1, "max": x.dtype.lowest, "min": x.dtype.highest}[kind]
+    first = w.full(w.number(start, x.dtype), rest)
+    body = w.body("running")
+    carry, now = body.taken("carry", first), body.taken("now", Ref(x.name, rest, x.dtype))
+    op = {"multiply": "Mul", "max": "Or" if x.dtype is BOOL else "Max", "min": "And" if x.dtype is BOOL else "Min"}[kind]
+    new = body.elementwise(op, carry, now)
+    body.leave([new, carry if exclusive else new])
+    way = [int(reverse)]
+    names = w.node(
+        "Scan",
+        [first.name, x.name],
+        2,
+        body=body.part,
+        num_scan_inputs=1,
+        scan_input_axes=[at],
+        scan_output_axes=[at],
+        scan_input_directions=way,
+        scan_output_directions=way,
+    )
+    return Ref(names[1], x.dims, x.dtype)
+
+
+@rule("sort")
+def _sort(w: Writer, step: Step, *refs: Ref, axis: AxisId, descending: bool) -> tuple[Ref, ...]:
+    """TopK of all; what else is moved follows its indices."""
+    dims = tuple(step.inputs[0].axes)
+    key, *values = (w.full(r, dims) for r in refs)
+    if w.length(axis) == 1:
+        return (key, *values)
+    at = dims.index(axis)
+    compared = key if takes("TopK", w.opset, key.dtype) else w.cast(key, INT64 if key.dtype.is_integer or key.dtype is BOOL else FLOAT32)
+    _, found = w.node("TopK", [compared.name, w.vector([w.length(axis)])], 2, axis=at, largest=int(descending), sorted=1)
+    places = Ref(found, dims, INT64)
+    return tuple([w.op("GatherElements", r, places, dims=dims, dtype=r.dtype, axis=at) for r in (key, *values)])
+
+
+@rule("compact")
+def _compact(w: Writer, step: Step, c: Ref, axes: tuple[AxisId, ...], axis: AxisId) -> tuple[Ref, Ref]:
+    found, count = step.results
+    c = w.full(c, axes)
+    flat = w.reshaped(c.name, [w.size(axes)], (), c.dtype) if len(axes) != 1 else c
+    places = w.node("Squeeze", [w.node("NonZero", [flat.name])[0], w.ints([0])])[0]
+    total = w.node("Squeeze", [w.node("Shape", [places])[0], w.ints([0])])[0]
+    number = w.cast(Ref(total, (), INT64), count.dtype)
+    w.refs[count] = number
+    kept = w.vector([w.settle(w.program.axes[axis])])
+    places = w.node("Slice", [places, w.ints([0]), kept, w.ints([0])])[0]
+    return w.cast(Ref(places, (axis,), INT64), found.dtype), number
+
+
+# ---- from nowhere -------------------------------------------------------------------------------------------------------
+
+
+@rule("constant")
+def _constant(w: Writer, step: Step, value: Any, axes: tuple[AxisId, ...], dtype: DType) -> Ref:
+    if isinstance(value, ArrayRef):
+        return Ref(w.constant(value.array, value.name or step.result.hint), tuple(axes), dtype)
+    if isinstance(value, Expr):
+        return w.cast(Ref(w.scalar(w.settle(value)), (), INT64), dtype)
+    return w.number(value, dtype)
+
+
+@rule("iota")
+def _iota(w: Writer, step: Step, axis: AxisId, dtype: DType) -> Ref:
+    return w.cast(w.counted(axis), dtype)
+
+
+@rule("uniform", "normal")
+def _random(w: Writer, step: Step, *refs: Ref, axes: tuple[AxisId, ...], dtype: DType, stream: int, **numbers: Any) -> Ref:
+    if "loc" in numbers:
+        numbers["mean"] = numbers.pop("loc")
+    return drawn(w, "RandomNormal" if step.op == "normal" else "RandomUniform", axes, dtype, **numbers)
+
+
+def drawn(w: Writer, op: str, axes: tuple[AxisId, ...], dtype: DType, **numbers: Any) -> Ref:
+    """Random numbers of the runtime's own: an op with a shape; one like a tensor for a scalar, or where lengths come with the call."""
+    wide = dtype if dtype.bits > 16 else FLOAT32
+    sizes = w.shape(axes)
+    if sizes and all(isinstance(n, int) for n in sizes):
+        (name,) = w.node(op, [], shape=sizes, dtype=onnx_type(wide), **numbers)
+    else:
+        (name,) = w.node(f"{op}Like", [w.full(w.number(0, wide), axes).name], dtype=onnx_type(wide), **numbers)
+    return w.cast(Ref(name, axes, wide), dtype)
+
+
+@rule("randint")
+def _randint(w: Writer, step: Step, *refs: Ref, axes: tuple[AxisId, ...], dtype: DType, stream: int, low: int, high: int) -> Ref:
+    wide = DTYPES["float64"]
+    whole = w.elementwise("Floor", drawn(w, "RandomUniform", axes, wide, low=0.0, high=float(high - low)))
+    return w.cast(w.elementwise("Add", w.cast(whole, INT64), w.number(low, INT64)), dtype)
+
+
+@rule("random_bits")
+def _random_bits(w: Writer, step: Step, *refs: Ref, **attrs: Any) -> Ref:
+    raise Cannot("random bits of a generator of our own; ng.uniform, ng.normal and ng.randint go out as the runtime's random numbers")
+
+
+# ---- between processes: here there is one -------------------------------------------------------------------------------
+
+
+@rule("all_reduce", "broadcast_from")
+def _same(w: Writer, step: Step, x: Ref, **attrs: Any) -> Ref:
+    return x
+
+
+@rule("all_gather", "reduce_scatter")
+def _all_of_it(w: Writer, step: Step, x: Ref, axis: AxisId, out: AxisId, **attrs: Any) -> Ref:
+    return Ref(x.name, tuple([out if a == axis else a for a in x.dims]), x.dtype)

@@ -1,0 +1,633 @@
+"""A program on its way into ONNX nodes. Here an axis gets a position: a `Ref` is a tensor of the graph, and which dim is which axis.
+
+Rules (`RULES`, one for each op) take refs and give refs. They may leave out axes along which a value only repeats, as NumPy's broadcasting
+allows, and may keep dims of length 1 that are no axis (`None`), such as a batch of one, which the next convolution wants again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from ngraph.export.onnx.lengths import positive
+from ngraph.export.onnx.names import onnx_name, onnx_type
+from ngraph.op_graph import expr
+from ngraph.op_graph.dtypes import REGISTRY as DTYPES
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Bin, Expr, ExprLike, Idx, Len, Run
+from ngraph.program.program import AxisId, Program, Step, Value
+
+Dims = tuple[AxisId | None, ...]
+Array = np.ndarray[Any, Any]
+INT64 = DTYPES["int64"]
+
+
+class Cannot(Exception):
+    """Something that ONNX, at this opset, has no node for."""
+
+
+class Ref(NamedTuple):
+    """A tensor of the graph: its name, the axis of each dim (None: of length 1, and no axis), its element type."""
+
+    name: str
+    dims: Dims
+    dtype: DType
+
+    @property
+    def axes(self) -> tuple[AxisId, ...]:
+        return tuple([a for a in self.dims if a is not None])
+
+
+class Node:
+    """A node of the graph that is made; attributes that are graphs are `Part`s."""
+
+    __slots__ = ("op", "inputs", "outputs", "attrs", "name")
+
+    def __init__(self, op: str, inputs: list[str], outputs: list[str], attrs: dict[str, Any], name: str):
+        self.op, self.inputs, self.outputs, self.attrs, self.name = op, inputs, outputs, attrs, name
+
+
+class Part:
+    """A graph: nodes, and what comes in and goes out, as (name, element type, shape)."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.nodes: list[Node] = []
+        self.inputs: list[Ref] = []
+        self.outputs: list[Ref] = []
+
+
+# ---- what ONNX has ------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def schema(op: str, opset: int) -> Any:
+    """What an op takes and gives at an opset; None where there is none."""
+    try:
+        return onnx.defs.get_schema(op, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+
+
+@functools.cache
+def constraints(op: str, opset: int) -> Mapping[str, frozenset[str]]:
+    """The element types that each of its type variables may stand for."""
+    return {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema(op, opset).type_constraints}
+
+
+@functools.cache
+def since(op: str) -> int:
+    """The first opset that has it."""
+    return min((s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""), default=0)
+
+
+def takes(op: str, opset: int, dtype: DType, formal: int = 0) -> bool:
+    """Whether an op, at an opset, takes this element type for an input."""
+    found = schema(op, opset)
+    if found is None:
+        return False
+    kind = found.inputs[formal].type_str
+    return onnx_name(dtype) in constraints(op, opset).get(kind, frozenset([kind]))
+
+
+# Ops that take elements as they are. The others compute: small integers in int32 and uint32 in int64, which every runtime has.
+MOVING = frozenset(
+    "BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Concat Expand Gather GatherElements GatherND Identity If Loop Pad "
+    "Range Reshape Scan ScatterElements ScatterND Shape Slice Squeeze Transpose Unsqueeze Where And Or Not Xor "
+    "RandomUniform RandomNormal".split()
+)
+COMPUTED = {**dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32"), "uint32": "int64"}
+WIDER = {  # where a type is refused, the first of these that is not holds all its values
+    "bool": ("uint8", "int32", "float32"),
+    "int8": ("int16", "int32", "int64"),
+    "uint8": ("int16", "int32", "int64"),
+    "int16": ("int32", "int64"),
+    "uint16": ("int32", "int64"),
+    "int32": ("int64", "float64"),
+    "uint32": ("int64", "float64"),
+    "uint64": ("int64",),
+    "float16": ("float32", "float64"),
+    "bfloat16": ("float32", "float64"),
+    "float32": ("float64",),
+}
+
+
+def wider(dtype: DType, allowed: frozenset[str]) -> DType | None:
+    """The element type to compute in: the type itself, or the next that holds all its values."""
+    if dtype.form is not None:
+        names: tuple[str, ...] = ("float32",) if dtype.python is float else ("int8", "int32", "uint8")
+    else:
+        names = WIDER.get(dtype.name, ())
+    return next((DTYPES[n] for n in (dtype.name, *names) if onnx_name(DTYPES[n]) in allowed), None)
+
+
+# ---- rules --------------------------------------------------------------------------------------------------------------
+
+Rule = Callable[..., Any]
+RULES: dict[str, Rule] = {}  # op of a step -> (writer, step, *refs, **attributes) -> ref or refs
+
+
+def rule(*ops: str) -> Callable[[Rule], Rule]:
+    def put(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(ops, function))
+        return function
+
+    return put
+
+
+class Shared:
+    """What the graphs of one model share: names, constants, the opset."""
+
+    def __init__(self, opset: int):
+        self.opset = opset
+        self.taken: set[str] = set()
+        self.tried: dict[str, int] = {}
+        self.arrays: dict[str, Array] = {}  # constants, by name
+        self.known: dict[Any, str] = {}  # small constants, by value
+        self.made_of: dict[str, tuple[Ref, Dims]] = {}  # what a tensor only rearranges, and into which dims
+        self.makers: dict[str, Node] = {}
+        self.types: dict[str, tuple[DType, tuple[ExprLike, ...], Dims]] = {}
+
+    def fresh(self, base: str) -> str:
+        """The name, or with the first number that makes it free."""
+        name, n = base, self.tried.get(base, 1)
+        while name in self.taken:
+            n += 1
+            name = f"{base}_{n}"
+        self.tried[base] = n
+        self.taken.add(name)
+        return name
+
+
+class Writer:
+    """One graph in the making: the model's, or the body of a loop or a branch, which sees the names of those around it."""
+
+    def __init__(self, program: Program, shared: Shared, name: str, parent: Writer | None = None):
+        self.program, self.shared, self.parent = program, shared, parent
+        self.opset = shared.opset
+        self.part = Part(name)
+        self.refs: dict[Value, Ref] = {}
+        self.cache: dict[Any, Any] = {}
+        self.lengths: dict[AxisId, ExprLike] = {}
+        self.label = ""
+        self.refused: Callable[[Step, str], None] = parent.refused if parent else _never
+
+    @functools.cached_property
+    def uses(self) -> dict[Value, int]:
+        """How often each value of the program is read."""
+        found: dict[Value, int] = {}
+        for v in [*(v for s in self.program.steps for v in s.inputs), *self.program.results()]:
+            found[v] = found.get(v, 0) + 1
+        return found
+
+    # ---- graphs within it
+    def body(self, name: str, program: Program | None = None) -> Writer:
+        """The graph of a loop or a branch; without a program of its own its nodes are made by a rule."""
+        return Writer(program or self.program, self.shared, self.shared.fresh(f"{self.label or name}_{name}"), self)
+
+    def beside(self, program: Program) -> Writer:
+        """A writer of another program into this same graph."""
+        made = Writer(program, self.shared, self.part.name, self)
+        made.part, made.label = self.part, self.label
+        return made
+
+    def taken(self, name: str, ref: Ref) -> Ref:
+        """An input of this graph, of the type of a tensor."""
+        made = Ref(self.shared.fresh(name or "taken"), ref.dims, ref.dtype)
+        self.part.inputs.append(made)
+        self.shared.types[made.name] = made.dtype, tuple(self.shape(made.dims)), made.dims
+        return made
+
+    def leave(self, refs: Sequence[Ref]) -> None:
+        """What this graph gives: each a name that a node of it makes, and none twice."""
+        own = {name for node in self.part.nodes for name in node.outputs}
+        for ref in refs:
+            if ref.name not in own:
+                ref = Ref(self.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
+            own.discard(ref.name)
+            self.part.outputs.append(ref)
+
+    @property
+    def root(self) -> Writer:
+        return self if self.parent is None else self.parent.root
+
+    def remembered(self, key: Any) -> Any:
+        """What was made for this before, here or around."""
+        w: Writer | None = self
+        while w is not None:
+            if key in w.cache:
+                return w.cache[key]
+            w = w.parent
+        return None
+
+    # ---- nodes
+    def node(self, op: str, inputs: Sequence[str], count: int = 1, **attrs: Any) -> list[str]:
+        """A node as it is; gives the names of its results."""
+        names = [self.shared.fresh(self.label or op.lower()) for _ in range(count)]
+        made = Node(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, names[0])
+        self.part.nodes.append(made)
+        for name in names:
+            self.shared.makers[name] = made
+        return names
+
+    def op(self, op: str, *inputs: Ref | str | None, dims: Dims, dtype: DType, exact: bool = False, **attrs: Any) -> Ref:
+        """A node on inputs whose element types it is made to take; the result is cast to `dtype` where the node gives another.
+
+        Inputs that are names, not refs, are of the type that is asked for. exact: an attribute says what type it gives.
+        """
+        found = schema(op, self.opset)
+        if found is None:
+            raise Cannot(f"{op} of ONNX, which begins at opset {since(op)}")
+        allowed = constraints(op, self.opset)
+        formals = [found.inputs[min(k, len(found.inputs) - 1)].type_str for k in range(len(inputs))]
+        chosen: dict[str, DType] = {}
+        for formal, ref in zip(formals, inputs, strict=True):
+            if isinstance(ref, Ref) and formal not in chosen and formal in allowed:
+                wanted = ref.dtype if op in MOVING else DTYPES[COMPUTED.get(ref.dtype.name, ref.dtype.name)]
+                if onnx_name(wanted) not in allowed[formal]:
+                    wanted = ref.dtype
+                fit = wider(wanted, allowed[formal])
+                if fit is None:
+                    raise Cannot(f"{op} of {ref.dtype} at opset {self.opset}")
+                chosen[formal] = fit
+        concrete = {onnx_name(d): d for d in DTYPES.values() if d.np is not None}
+        names = []
+        for formal, ref in zip(formals, inputs, strict=True):
+            if isinstance(ref, Ref):
+                names.append(self.cast(ref, chosen.get(formal) or concrete[formal]).name)
+            else:
+                names.append(ref or "")
+        while names and not names[-1]:
+            names.pop()
+        gives = found.outputs[0].type_str
+        given = dtype if exact else chosen.get(gives) or concrete.get(gives) or dtype
+        (name,) = self.node(op, names, **attrs)
+        return self.cast(Ref(name, dims, given), dtype)
+
+    def step(self, op: str, inputs: Sequence[Value], refs: Sequence[Ref], result: Value, attrs: dict[str, Any]) -> Ref:
+        """A rule applied to a step that the program has not."""
+        made: Ref = RULES[op](self, Step((result,), op, tuple(inputs), attrs), *refs, **attrs)
+        return made
+
+    # ---- constants
+    def constant(self, array: Any, name: str = "") -> str:
+        """A constant's name; equal small ones are one."""
+        array = np.asarray(array)
+        key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
+        if key is not None and key in self.shared.known:
+            return self.shared.known[key]
+        made = self.shared.fresh(name or "constant")
+        self.shared.arrays[made] = array
+        if key is not None:
+            self.shared.known[key] = made
+        return made
+
+    def ints(self, numbers: Iterable[int]) -> str:
+        return self.constant(np.array(list(numbers), np.int64))
+
+    def number(self, value: Any, dtype: DType) -> Ref:
+        with np.errstate(all="ignore"):
+            return Ref(self.constant(np.array(value).astype(dtype.np)), (), dtype)
+
+    def array(self, ref: Ref) -> Array | None:
+        """The values of a constant."""
+        return self.shared.arrays.get(ref.name)
+
+    def literal(self, ref: Ref) -> Any:
+        """The number of a constant that is one."""
+        array = self.array(ref)
+        return None if array is None or array.size != 1 else array.reshape(())[()].item()
+
+    def filled(self, value: Any, dims: Dims, dtype: DType) -> Ref:
+        """A number over dims."""
+        return self.full(self.number(value, dtype), tuple([a for a in dims if a is not None]))
+
+    # ---- element types
+    def cast(self, ref: Ref, dtype: DType) -> Ref:
+        if ref.dtype is dtype:
+            return ref
+        array = self.array(ref)
+        if array is not None and dtype.form is None and ref.dtype.form is None and not (ref.dtype.is_float and not dtype.is_float):
+            with np.errstate(all="ignore"):
+                return Ref(self.constant(array.astype(dtype.np)), ref.dims, dtype)
+        key = ("cast", ref.name, dtype)
+        found = self.remembered(key)
+        if found is None:
+            for d, formal in ((ref.dtype, "T1"), (dtype, "T2")):
+                if onnx_name(d) not in constraints("Cast", self.opset)[formal]:
+                    raise Cannot(f"elements of type {d} at opset {self.opset}")
+            (name,) = self.node("Cast", [ref.name], to=onnx_type(dtype))
+            found = self.cache[key] = Ref(name, ref.dims, dtype)
+        return Ref(found.name, ref.dims, dtype)
+
+    # ---- order of dims
+    def arranged(self, ref: Ref, dims: Dims) -> Ref:
+        """The same tensor with just these dims: its own axes in this order, and None where one of length 1 is wanted."""
+        if ref.dims == dims:
+            return ref
+        array = self.array(ref)
+        if array is not None:
+            moved = array.reshape([n for n, a in zip(array.shape, ref.dims, strict=True) if a is not None])
+            axes = ref.axes
+            moved = moved.transpose([axes.index(a) for a in dims if a is not None])
+            return Ref(self.constant(np.expand_dims(moved, [k for k, a in enumerate(dims) if a is None])), dims, ref.dtype)
+        source = self.shared.made_of.get(ref.name)
+        if source is not None:  # that one is rearranged, with the names that its axes have here
+            again = {old: new for old, new in zip(source[1], ref.dims, strict=True) if old is not None}
+            below = Ref(source[0].name, tuple([None if a is None else again.get(a) for a in source[0].dims]), ref.dtype)
+            return self.arranged(below, dims)
+        key = ("arranged", ref.name, tuple([None if a is None else ref.dims.index(a) for a in dims]))
+        found = self.remembered(key)
+        if found is None:
+            found = self.cache[key] = self._rearrange(ref, dims)
+            if found != ref.name:
+                self.shared.made_of[found] = (ref, dims)
+        return Ref(found, dims, ref.dtype)
+
+    def _rearrange(self, ref: Ref, dims: Dims) -> str:
+        now = ref
+        wanted = tuple([a for a in dims if a is not None])
+        if now.axes != wanted:
+            if now.dims.count(None) != dims.count(None) and None in now.dims:
+                now = self._without_ones(now)
+            ones = [k for k, a in enumerate(now.dims) if a is None]
+            if ones and len(now.dims) == len(dims):
+                order = [ones.pop(0) if a is None else now.dims.index(a) for a in dims]
+                target = dims
+            else:
+                order, target = [now.dims.index(a) for a in wanted], wanted
+            now = self.op("Transpose", now, dims=target, dtype=ref.dtype, perm=order)
+        if now.dims != dims and None in now.dims:
+            if sum(not isinstance(self.length(a), int) for a in wanted) <= 1:
+                return self.reshaped(now.name, [1 if a is None else self.length(a) for a in dims], dims, ref.dtype).name
+            now = self._without_ones(now)
+        if now.dims != dims:
+            now = self.op("Unsqueeze", now, self.ints(k for k, a in enumerate(dims) if a is None), dims=dims, dtype=ref.dtype)
+        return now.name
+
+    def _without_ones(self, ref: Ref) -> Ref:
+        return self.op("Squeeze", ref, self.ints(k for k, a in enumerate(ref.dims) if a is None), dims=ref.axes, dtype=ref.dtype)
+
+    def aligned(self, ref: Ref, dims: Dims) -> Ref:
+        """The tensor so that it broadcasts to `dims`: length 1 where it has no such axis, and leading ones left out."""
+        if len(ref.dims) <= len(dims) and all(a is None or a == b for a, b in zip(ref.dims[::-1], dims[::-1], strict=False)):
+            return ref
+        own = set(ref.axes)
+        first = next((k for k, a in enumerate(dims) if a in own), len(dims))
+        return self.arranged(ref, tuple([a if a in own else None for a in dims[first:]]))
+
+    def full(self, ref: Ref, dims: Dims) -> Ref:
+        """The tensor with all of these dims, in this order."""
+        if set(ref.axes) == set(dims) - {None}:
+            return self.arranged(ref, dims)
+        array = self.array(ref)
+        lengths = self.shape(dims)
+        known = [n for n in lengths if isinstance(n, int)]
+        if array is not None and array.size == 1 and len(known) == len(lengths) and math.prod(known) <= 4096:
+            return Ref(self.constant(np.full(known, array.reshape(()))), dims, ref.dtype)
+        key = ("full", ref, dims)
+        found = self.remembered(key)
+        if found is None:
+            found = self.op("Expand", self.aligned(ref, dims), self.vector(lengths), dims=dims, dtype=ref.dtype)
+            self.cache[key] = found
+        made: Ref = found
+        return made
+
+    def reshaped(self, name: str, sizes: Sequence[ExprLike], dims: Dims, dtype: DType, old: Sequence[ExprLike] = ()) -> Ref:
+        """A tensor's elements in another shape; `old`: the shape that it has, for dims that stay."""
+        array = self.shared.arrays.get(name)
+        if array is not None and all(isinstance(n, int) for n in sizes):
+            return Ref(self.constant(array.reshape([int(n) for n in sizes if isinstance(n, int)])), dims, dtype)
+        key = ("reshaped", name, tuple(sizes))
+        found = self.remembered(key)
+        if found is None:
+            target = list(sizes)
+            zeros = any(n == 0 for n in target if isinstance(n, int))
+            if not zeros:
+                for k, (n, m) in enumerate(zip(target, old, strict=False)):
+                    if not isinstance(n, int) and n == m:
+                        target[k] = 0
+                left = [k for k, n in enumerate(target) if not isinstance(n, int)]
+                if len(left) == 1:
+                    target[left[0]] = -1
+            allow = 1 if zeros and self.opset >= 14 else None
+            found = self.op("Reshape", Ref(name, (), dtype), self.vector(target), dims=dims, dtype=dtype, allowzero=allow).name
+            self.cache[key] = found
+        return Ref(found, dims, dtype)
+
+    def merged(self, ref: Ref, groups: Sequence[Sequence[AxisId]]) -> Ref:
+        """The tensor with one dim for each group of axes, in this order, of length 1 for a group without any."""
+        if all(len(g) <= 1 for g in groups):
+            return self.arranged(ref, tuple([g[0] if g else None for g in groups]))
+        flat = tuple([a for g in groups for a in g])
+        ref = self.arranged(ref, flat)
+        made = self.reshaped(ref.name, [self.size(g) for g in groups], (), ref.dtype, self.shape(flat))
+        dims = tuple([g[0] if len(g) == 1 else None for g in groups])
+        return Ref(made.name, dims, ref.dtype)
+
+    def split(self, ref: Ref, groups: Sequence[Sequence[AxisId]]) -> Ref:
+        """`merged` undone: a tensor whose dims stand for groups of axes, with a dim for each axis."""
+        if all(len(g) <= 1 for g in groups):
+            return Ref(ref.name, tuple([g[0] if g else None for g in groups]), ref.dtype)
+        flat = tuple([a for g in groups for a in g])
+        return self.reshaped(ref.name, self.shape(flat), flat, ref.dtype, [self.size(g) for g in groups])
+
+    # ---- lengths
+    def length(self, axis: AxisId) -> ExprLike:
+        """The number of elements: a number, or an expression over `Len` of axes that come with the call, and `Run`."""
+        if axis not in self.lengths:
+            own = self.program.axes.get(axis)
+            if own is None or own == Len(axis):
+                self.lengths[axis] = self.parent.length(axis) if self.parent is not None else Len(axis)
+            else:
+                self.lengths[axis] = self.settle(own)
+        return self.lengths[axis]
+
+    def settle(self, e: ExprLike) -> ExprLike:
+        """An expression over lengths that come with the call; indices stay."""
+        return expr.substitute(e, lambda leaf: self.length(leaf.of) if type(leaf) is Len else leaf)
+
+    def known(self, axis: AxisId) -> int | None:
+        n = self.length(axis)
+        return n if isinstance(n, int) else None
+
+    def shape(self, dims: Iterable[AxisId | None]) -> list[ExprLike]:
+        return [1 if a is None else self.length(a) for a in dims]
+
+    def size(self, axes: Iterable[AxisId]) -> ExprLike:
+        total: ExprLike = 1
+        for a in axes:
+            total = total * self.length(a)
+        return total
+
+    def vector(self, sizes: Sequence[ExprLike]) -> str:
+        """Lengths as a tensor of int64."""
+        if all(isinstance(n, int) for n in sizes):
+            return self.ints(int(n) for n in sizes if isinstance(n, int))
+        parts: list[str] = []
+        run: list[int] = []
+        for n in sizes:
+            if isinstance(n, int):
+                run.append(n)
+                continue
+            parts += [self.ints(run)] if run else []
+            parts.append(self.computed(n))
+            run = []
+        parts += [self.ints(run)] if run else []
+        key = ("vector", tuple(sizes))
+        found = self.remembered(key)
+        if found is None:
+            found = self.cache[key] = parts[0] if len(parts) == 1 else self.node("Concat", parts, axis=0)[0]
+        return str(found)
+
+    def computed(self, e: ExprLike) -> str:
+        """A length as a tensor of int64 with one element."""
+        if isinstance(e, int):
+            return self.ints([e])
+        free = not any(isinstance(leaf, Run) for leaf in expr.leaves(e))
+        w = self.root if free else self
+        key = ("length", e)
+        found = self.remembered(key)
+        if found is None:
+            label, w.label = w.label, "length"
+            found = w.cache[key] = w._compute(e)
+            w.label = label
+        return str(found)
+
+    def _compute(self, e: Expr) -> str:
+        if isinstance(e, Bin):
+            a, b = self.computed(e.a), self.computed(e.b)
+            if e.op == "//" and not positive(e.a):
+                a = self.node("Sub", [a, self.node("Mod", [a, b])[0]])[0]
+            return self.node({"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}[e.op], [a, b])[0]
+        if isinstance(e, Len):
+            return self._measured(e.of)
+        assert isinstance(e, Run)
+        ref = self.cast(self.refs[e.of] if e.of in self.refs else self._around(e.of), INT64)
+        return self.node("Reshape", [ref.name, self.ints([1])])[0]
+
+    def _around(self, value: Value) -> Ref:
+        w = self.parent
+        while w is not None and value not in w.refs:
+            w = w.parent
+        assert w is not None
+        return w.refs[value]
+
+    def _measured(self, axis: AxisId) -> str:
+        """The length of an axis that comes with the call, taken from an input that has it."""
+        for value in self.program.sources():
+            for k, a in enumerate(value.axes):
+                if a == axis or self.program.axes[a] == Len(axis):
+                    name = self.refs[value].name
+                    if self.opset >= 15:
+                        return self.node("Shape", [name], start=k, end=k + 1)[0]
+                    whole = self.remembered(("shape", name)) or self.node("Shape", [name])[0]
+                    self.cache["shape", name] = whole
+                    return self.node("Gather", [whole, self.ints([k])], axis=0)[0]
+        raise self.program.no_length(axis)
+
+    def scalar(self, e: ExprLike) -> str:
+        """A length as a scalar of int64."""
+        if isinstance(e, int):
+            return self.constant(np.array(e, np.int64))
+        key = ("scalar", e)
+        found = self.remembered(key)
+        if found is None:
+            found = self.cache[key] = self.node("Squeeze", [self.computed(e), self.ints([0])])[0]
+        return str(found)
+
+    def counted(self, axis: AxisId) -> Ref:
+        """0, 1, 2 … along an axis, as int64."""
+        n = self.length(axis)
+        if isinstance(n, int) and n <= 1 << 16:
+            return Ref(self.constant(np.arange(n)), (axis,), INT64)
+        key = ("counted", axis)
+        found = self.remembered(key)
+        if found is None:
+            zero, one = (self.constant(np.array(k, np.int64)) for k in (0, 1))
+            found = self.cache[key] = self.op("Range", zero, self.scalar(n), one, dims=(axis,), dtype=INT64, exact=True)
+        return Ref(found.name, (axis,), INT64)
+
+    def placed(self, e: ExprLike) -> Ref:
+        """The values of an index expression, as int64, over the axes that it names."""
+        if isinstance(e, Idx):
+            return self.counted(e.of)
+        axes = [leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)]
+        if not axes:
+            return Ref(self.scalar(self.settle(e)), (), INT64)
+        assert isinstance(e, Bin)
+        a, b = self.placed(e.a), self.placed(e.b)
+        op = {"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}[e.op]
+        if e.op == "//" and not positive(e.a):
+            a = self.elementwise("Sub", a, self.elementwise("Mod", a, b))
+        return self.elementwise(op, a, b)
+
+    # ---- element by element
+    def elementwise(self, op: str, *refs: Ref, dtype: DType | None = None, **attrs: Any) -> Ref:
+        """A node on operands that are lined up: in the order of the largest, what others have besides behind."""
+        dims = self.common(refs)
+        if op in ("Add", "Sub", "Mul") and len(dims) == 2 and all(len(r.axes) == 1 for r in refs):
+            # shape inference takes vectors for shapes, and refuses those of unlike lengths
+            refs = self.full(refs[0], tuple([a for a in dims if a is not None])), *refs[1:]
+        return self.op(op, *[self.aligned(r, dims) for r in refs], dims=dims, dtype=dtype or refs[-1].dtype, **attrs)
+
+    def common(self, refs: Sequence[Ref]) -> Dims:
+        """The dims of what operands give that meet."""
+        largest = max(refs, key=lambda r: (len(r.axes), len(r.dims)))
+        return largest.dims + tuple(dict.fromkeys(a for r in refs for a in r.axes if a not in largest.dims))
+
+    def output(self, ref: Ref, axes: Sequence[AxisId]) -> Ref:
+        """A ref that leaves the graph: with all its axes, in their order."""
+        return self.full(ref, tuple(axes))
+
+    # ---- the whole
+    def run(self) -> None:
+        """Nodes for all steps. What cannot be said is told to `refused`, and goes on as if it had been."""
+        for step in self.program.steps:
+            origin = step.origin[0] if step.origin else None
+            own = step.results[0].hint if step.results else ""
+            name = origin.name if origin is not None and not own else own or step.op
+            self.label = f"{origin.scope}/{name}" if origin is not None and origin.scope else name
+            try:
+                made = self._written(step)
+            except Cannot as reason:
+                self.refused(step, str(reason))
+                made = tuple([Ref("?", tuple(v.axes), v.dtype) for v in step.results])
+            for value, ref in zip(step.results, made, strict=True):
+                self.refs[value] = ref
+                if ref.name not in ("?", "") and ref.name not in self.shared.arrays:
+                    self.shared.types[ref.name] = ref.dtype, tuple(self.shape(ref.dims)), ref.dims
+
+    def _written(self, step: Step) -> tuple[Ref, ...]:
+        found = RULES.get(step.op)
+        if found is None:
+            raise Cannot(step.op)
+        empty = self._empty(step)
+        if empty is not None:
+            return empty
+        refs = [self.refs.get(v, TOKEN) for v in step.inputs]
+        made = found(self, step, *refs, **step.attrs)
+        return made if type(made) is tuple else (made,)  # a Ref is a tuple too, of another type
+
+    def _empty(self, step: Step) -> tuple[Ref, ...] | None:
+        """Results without elements, which no node has to compute."""
+        sizes = [[self.length(a) for a in v.axes] for v in step.results]
+        if not all(0 in s and all(isinstance(n, int) for n in s) for s in sizes) or not sizes:
+            return None
+        made = []
+        for v, s in zip(step.results, sizes, strict=True):
+            name = self.constant(np.zeros([int(n) for n in s if isinstance(n, int)], v.dtype.np))
+            made.append(Ref(name, tuple(v.axes), v.dtype))
+        return tuple(made)
+
+
+TOKEN = Ref("", (), DTYPES["token"])
+
+
+def _never(step: Step, reason: str) -> None:
+    raise Cannot(reason)

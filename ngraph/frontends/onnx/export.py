@@ -1,0 +1,163 @@
+"""What users export: ops, computations, neon layers and imported models, each as ops by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx
+
+from ngraph.errors import ArgumentError, UnsupportedError
+from ngraph.export.onnx import file
+from ngraph.export.onnx import model as exporter
+from ngraph.export.onnx.model import Exported, Value
+from ngraph.frontends.onnx.model import Model
+from ngraph.op_graph.op import Op, TensorType, ordered
+from ngraph.program.lower import unique
+from ngraph.runtime.computation import Computation
+from ngraph.runtime.state import initial
+
+
+def _named(ops: Any, what: str) -> dict[str, Op]:
+    """Ops by name: as they are given, or as they are called."""
+    if isinstance(ops, Mapping):
+        found = {str(k): v for k, v in ops.items()}
+    else:
+        found = {}
+        for op in [ops] if isinstance(ops, Op) else list(ops):
+            found[unique(getattr(op, "hint", None) or what, found)] = op
+    wrong = [f"{name} is {op!r}" for name, op in found.items() if not isinstance(op, Op)]
+    if wrong:
+        raise ArgumentError(f"to be exported are ops, and {'; '.join(wrong)}", fix="give ops, a computation, a layer or a model")
+    return found
+
+
+def _value(transformer: Any) -> Value:
+    """A variable's value: what the transformer holds, else its initial one."""
+    if transformer is None:
+        return initial
+    return lambda v: transformer.get(v) if v in transformer.state.arrays else initial(v)
+
+
+def exported(what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequence[int]], name: str) -> Exported:
+    """What `save` was given, as ops by name. Raises ArgumentError."""
+    if isinstance(what, Model):
+        return _model(what, shapes, name)
+    state: Any = None
+    if isinstance(what, Computation):
+        results, inputs, state = what.results.ops, list(what.parameters), what.state
+        name = name or what.name
+    elif callable(what) and not isinstance(what, Op):
+        if inputs is None:
+            raise ArgumentError(f"{what!r} is exported as what it makes of an input", fix="ng.onnx.save(layer, path, inputs=placeholder)")
+        results = getattr(what, "inference_outputs", what)(*_named(inputs, "input").values())
+        name = name or str(getattr(what, "name", "") or "")
+    else:
+        results = what
+    given = _named(results, "output")
+    tensors = {k: op for k, op in given.items() if type(op.type) is TensorType}
+    several = [k for k, op in given.items() if isinstance(op.type, tuple) and type(op.type) is not TensorType]
+    if several:
+        raise ArgumentError(f"{', '.join(several)} has several values", fix="export its parts, as the function that made it gives them")
+    effects = [op for op in given.values() if op.type is None]
+    if not given:
+        raise ArgumentError("there is nothing to export", fix="give results: ops, a computation, a layer or a model")
+    if inputs is None:
+        inputs = sorted((o for o in ordered(given.values()) if o.is_placeholder), key=lambda o: o.serial)
+    value = _value(transformer)
+    if state is not None:
+        value = state.get
+    return Exported(tensors, effects, _named(inputs, "input"), value, name or "ngraph")
+
+
+SIZES = ((2, 64, 96, 80), (3, 8, 12, 10), (2, 224, 192, 256))  # lengths for dims that stay open, while the graph is read
+
+
+def _model(model: Model, shapes: Mapping[str, Sequence[int]], name: str) -> Exported:
+    """An imported model, read with some lengths for its open dims, which stay open where the model does not ask for them."""
+    last: Exception | None = None
+    for sizes in SIZES:
+        names: dict[str, int] = {}
+        tried = {}
+        for p in model.inputs:
+            dims = []
+            for k, d in enumerate(shapes.get(p.name) or p.shape or ()):
+                label = d if isinstance(d, str) else f"{p.name}.{k}"
+                dims.append(d if isinstance(d, int) else names.setdefault(label, sizes[min(k, 1)] + 2 * len(names) * (k > 0)))
+            tried[p.name] = tuple(dims)
+        try:
+            found = model.graph(tried)
+            break
+        except UnsupportedError:
+            raise
+        except Exception as error:  # these lengths do not fit the model; others may
+            last = error
+    else:
+        assert last is not None
+        raise UnsupportedError(
+            f"{model.name} cannot be read with open lengths: {last}", fix="give the lengths: shapes={'x': (1, 3, 224, 224)}"
+        ) from last
+    _stay_open(model, found.inputs, shapes)
+    transformer = model.transformer
+    return Exported(found.outputs, [], found.inputs, lambda v: transformer.get(v), name or model.name)
+
+
+def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequence[int]]) -> None:
+    """Raises UnsupportedError where the model needs lengths that are open in its file, and nobody has given."""
+    closed = []
+    for p in model.inputs:
+        op = inputs[p.name]
+        lengths = {a.name: a.length for a in op.axes}
+        for k, d in enumerate(p.shape or ()):
+            label = d if isinstance(d, str) else f"{p.name}.{k}"
+            if not isinstance(d, int) and p.name not in shapes and lengths.get(label, None) is not None:
+                closed.append(f"{label} of {p.name}")
+    if closed:
+        raise UnsupportedError(
+            f"{model.name} is another graph for other lengths of {', '.join(closed)}",
+            fix="give the lengths of that input: shapes={'x': (1, 3, 224, 224)}, or --shape x:1,3,224,224",
+        )
+
+
+# ---- to a file ----------------------------------------------------------------------------------------------------------
+
+
+def build(
+    what: Any,
+    path: str,
+    opset: int | None = None,
+    inputs: Any = None,
+    transformer: Any = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    external: int | None = None,
+    name: str = "",
+) -> tuple[onnx.ModelProto, file.Beside]:
+    """The model, and the arrays that lie beside it; arguments as in `save`."""
+    opset, shapes = exporter.checked(opset), shapes or {}
+    return exporter.build(exported(what, inputs, transformer, shapes, name), path, opset, shapes, external)
+
+
+def save(
+    what: Any,
+    path: str | os.PathLike[str],
+    opset: int | None = None,
+    *,
+    inputs: Any = None,
+    transformer: Any = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    external: int | None = None,
+    name: str = "",
+) -> None:
+    """Writes an ONNX file: an op, several, or a dict of them by name; a computation; a neon layer, in inference mode; or an imported model.
+
+    opset: 13 to 28, as far as the installed onnx goes; 20 by default. inputs: the placeholders, in order, or by name; by default all that
+    are needed, in the order they were made. transformer: whose values of variables are written; their initial ones without it.
+    shapes: {input: lengths} for lengths that are open, which stay so by default. external: arrays of so many bytes or more go into a file
+    beside this one, called as it is and `.data`; by default only where one file cannot hold them. name: the graph's.
+    Variables become initializers; what a graph assigns comes out as `<variable>.new`. Raises UnsupportedError naming all ops that ONNX
+    cannot say at this opset, ArgumentError. A file is there whole, or not at all.
+    """
+    place = os.fspath(path)
+    made, beside = build(what, place, opset, inputs, transformer, shapes, external, name)
+    file.write(place, made.SerializeToString(deterministic=True), beside)

@@ -1,0 +1,126 @@
+"""Each record's samples, exported and run by ONNX Runtime (or onnx's reference evaluator), give what the record's reference says."""
+
+import contextlib
+import importlib
+import io
+import pkgutil
+import zlib
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from exported import exported, run  # noqa: E402
+
+import ngraph as ng  # noqa: E402
+import ngraph.ops  # noqa: E402
+from ngraph.op_graph import dtypes  # noqa: E402
+from ngraph.op_graph.op import Op  # noqa: E402
+from ngraph.op_graph.opdef import REGISTRY  # noqa: E402
+from ngraph.program.interpret import interpret  # noqa: E402
+from ngraph.program.lower import lower  # noqa: E402
+from ngraph.testing.samples import feed, samples, tensors  # noqa: E402
+
+for _module in pkgutil.iter_modules(ngraph.ops.__path__):
+    importlib.import_module(f"ngraph.ops.{_module.name}")
+
+# what cannot be exported, as docs/onnx.md lists it
+REFUSED = {
+    "effect": "nodes have no effects",
+    "print": "nodes have no effects",
+    "random_bits": "the generator is our own; its ops for users go out as the runtime's",
+    "cast": "a narrow type begins at a later opset",
+    "bitcast": "BitCast begins at opset 26",
+}
+RANDOM = {"uniform": (-2, 3), "normal": (-10, 10), "randint": (-(1 << 63), 1 << 63)}
+# ONNX leaves open where NaN stands among others, and what becomes of infinities where they cancel
+OPEN = {"reduce", "argreduce", "sort", "top_k", "max_pool", "avg_pool", "log_softmax", "sign"}
+EXTREME = {"reduce", "cast"}  # sums that wrap are wrong in ONNX Runtime, and casts of what does not fit are anything
+
+UNRUN = {(name, "bfloat16") for name in ("scan", "cumulate", "uniform", "normal")}  # neither has a kernel for it
+
+RECORDS = sorted(r.name for r in REGISTRY.values() if r.samples is not None)
+FIRST = {"float": "float32", "int": "int32", "uint": "uint32", "bool": "bool", "narrow": "int4"}
+OTHERS = ["float64", "float16", "int64", "int32", "int8", "uint8", "uint16", "bool", "uint64", "int16", "bfloat16", "uint32", "int4"]
+
+
+def cells():
+    found = []
+    for k, name in enumerate(RECORDS):
+        kinds = REGISTRY[name].kinds
+        taken = [d for d in OTHERS if dtypes.as_dtype(d).kind in kinds and (name, d) not in UNRUN]
+        first = FIRST["float" if "float" in kinds else kinds[0]]
+        found += [(name, d) for d in dict.fromkeys([first, taken[k % len(taken)]])]
+    return found
+
+
+def near(got, expected, record):
+    if got.dtype != expected.dtype or got.shape != expected.shape:
+        return False
+    kind = dtypes.as_dtype(expected.dtype)
+    if not kind.is_float:
+        return bool((got.view(np.uint8) == expected.view(np.uint8)).all()) if kind.kind == "narrow" else bool((got == expected).all())
+    g, e = got.astype(np.float64), expected.astype(np.float64)
+    eps = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}[kind.name]
+    with np.errstate(all="ignore"):
+        allowed = np.maximum(max(record.ulp, 8) * eps * np.maximum(abs(e), 1), record.error * eps / 2.0**-23)
+        return bool(((abs(g - e) <= allowed) | (g == e) | (np.isnan(g) & np.isnan(e))).all())
+
+
+def odd(array):
+    """Whether values are among those that OPEN or EXTREME leaves open."""
+    kind = dtypes.as_dtype(array.dtype)
+    if kind.is_integer:
+        return bool(array.size) and kind.bits > 16 and max(abs(int(array.min())), int(array.max())) >= (1 << kind.bits - 2)
+    return kind.is_float and not np.isfinite(array).all()
+
+
+def agree(record, source, roots, opset):
+    """One graph of all roots, here and there."""
+    holes, values = feed(source, roots)
+    with contextlib.redirect_stdout(io.StringIO()):
+        expected, _ = interpret(lower(roots, holes).program, values)
+    named = {f"y{k}": r for k, r in enumerate(roots)}
+    made = exported(named, opset, inputs={f"x{k}": h for k, h in enumerate(holes)})
+    got, who = run(made, {f"x{k}": v for k, v in enumerate(values)})
+    for k, (g, e) in enumerate(zip(got, expected, strict=True)):
+        if record.name in RANDOM:
+            low, high = RANDOM[record.name]
+            assert g.shape == e.shape and g.dtype == e.dtype and ((g >= low) & (g <= high)).all()
+        else:
+            assert near(g, e, record), f"{who}, sample {k}, {roots[k]}:\n{g}\n{e}"
+
+
+@pytest.mark.parametrize(("name", "dtype"), cells(), ids=["-".join(c) for c in cells()])
+def test_record(name, dtype):
+    record, opset = REGISTRY[name], 20 if name in RANDOM else 24
+    source, made = samples(record, dtype, seed=zlib.crc32(name.encode()))
+    roots = tensors(o for o in made if o.type is not None) + [o for o in made if o.type is None]
+    if name in OPEN | EXTREME:
+        roots = [r for r in roots if not any(odd(v) for v in feed(source, [r])[1])]
+    left, refused = [], 0
+    for r in roots:
+        below = Op.all_op_references([r])
+        mine = [o.opdef.name for o in below if o.opdef.name in ("effect", "print", "random_bits")]
+        if mine or name in ("cast", "bitcast"):
+            try:
+                exported({"y": r}, opset)
+            except ng.errors.UnsupportedError as error:
+                assert name in REFUSED or mine, error
+                refused += 1
+                continue
+            assert not mine or 0 in r.axes.lengths
+        left.append(r)
+    assert left or refused == len(roots)
+    if left:
+        agree(record, source, left, opset)
+
+
+def test_what_is_refused_is_listed():
+    """The page on ONNX has every record that cannot be exported."""
+    import pathlib
+
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "onnx.md").read_text()
+    for name in REFUSED:
+        assert f"`{name}`" in page.split("## Export")[1].split("\n## ")[0], name
