@@ -1,4 +1,4 @@
-"""The verbs for model files: `info`, `check`, `run`, `bench`, `diff`. They take ONNX files.
+"""The verbs for model files: `info`, `check`, `run`, `bench`, `diff`, `convert`. They take ONNX files.
 
 ngraph run model.onnx --inputs in.npz --outputs out.npz
 ngraph bench model.onnx --shape x:1,3,224,224 --against onnxruntime,openvino
@@ -77,7 +77,7 @@ def feeds_of(arguments: Any, model: Any) -> Feeds:
     return drawn(model, shapes_of(arguments.shape or ()), arguments.seed)
 
 
-def _inputs(parser: Any) -> None:
+def inputs_of(parser: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help="an .onnx file")
     parser.add_argument("--inputs", metavar="IN.npz", help="arrays named as the inputs; by default they are random")
     parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="the shape of a random input, as x:1,3,224,224")
@@ -87,11 +87,11 @@ def _inputs(parser: Any) -> None:
 # ---- info and check -----------------------------------------------------------------------------------------------------
 
 
-def _model(parser: Any) -> None:
+def model_of(parser: Any) -> None:
     parser.add_argument("model", metavar="MODEL", help="an .onnx file")
 
 
-@verb("info", "say what a model file holds", _model)
+@verb("info", "say what a model file holds", model_of)
 def info(arguments: Any) -> Answer:
     """`ngraph info model.onnx`: inputs, outputs, ops by count, opsets, parameters, what cannot be translated."""
     proto, graph, model_room = frontend("proto"), frontend("graph"), frontend("model")
@@ -129,7 +129,7 @@ def info(arguments: Any) -> Answer:
     return Answer("\n".join(lines), data)
 
 
-@verb("check", "say whether every node of a model can be run; exits with 1 where not", _model)
+@verb("check", "say whether every node of a model can be run; exits with 1 where not", model_of)
 def check(arguments: Any) -> Answer:
     """`ngraph check model.onnx`: all that cannot be translated, at once."""
     proto, graph = frontend("proto"), frontend("graph")
@@ -144,7 +144,7 @@ def check(arguments: Any) -> Answer:
 
 
 def _run(parser: Any) -> None:
-    _inputs(parser)
+    inputs_of(parser)
     parser.add_argument("--outputs", metavar="OUT.npz", help="where the outputs go, named as in the graph")
 
 
@@ -205,7 +205,7 @@ PEERS = {"onnxruntime": peer_onnxruntime, "openvino": peer_openvino}
 
 
 def _bench(parser: Any) -> None:
-    _inputs(parser)
+    inputs_of(parser)
     parser.add_argument("-t", "--seconds", type=float, default=5.0, help="how long to measure each (default: 5)")
     parser.add_argument("--threads", type=int, default=0, help="how many threads the others may use; ours follow NGRAPH_NUM_THREADS")
     parser.add_argument("--against", metavar="NAMES", default="", help=f"measure others in turn with it: {', '.join(PEERS)}")
@@ -337,3 +337,31 @@ def watched(file: Any, names: Sequence[str]) -> Any:
     del copy.graph.output[:]
     copy.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
     return frontend().load(copy)
+
+
+# ---- convert ------------------------------------------------------------------------------------------------------------
+
+
+def _convert(parser: Any) -> None:
+    parser.add_argument("model", metavar="A", help="an .onnx file")
+    parser.add_argument("output", metavar="B", help="the .onnx file to be written; arrays beside it go into B.data")
+    parser.add_argument("--opset", type=int, help="of ai.onnx, 13 to 28 (default: 20)")
+    parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="fixes the lengths of an input, as x:1,3,224,224")
+    parser.add_argument("--external", type=int, metavar="BYTES", help="put arrays of so many bytes or more beside the model")
+
+
+@verb("convert", "write a model anew: another opset, known lengths, arrays beside it", _convert)
+def convert(arguments: Any) -> Answer:
+    """`ngraph convert a.onnx b.onnx --opset 17 --shape x:1,3,224,224`."""
+    proto = frontend("proto")
+    model = loaded(arguments.model)
+    start = time.perf_counter()
+    frontend().save(model, arguments.output, arguments.opset, shapes=shapes_of(arguments.shape or ()), external=arguments.external)
+    taken = time.perf_counter() - start
+    (old, _), (new, _) = proto.read(arguments.model), proto.read(arguments.output)
+    opsets = [proto.opsets(file)[""] for file in (old, new)]
+    nodes = [len(file.graph.node) for file in (old, new)]
+    text = (
+        f"{arguments.output}: opset {opsets[1]}, {nodes[1]:,} nodes ({arguments.model}: opset {opsets[0]}, {nodes[0]:,}), in {taken:.2f} s"
+    )
+    return Answer(text, {"opset": opsets[1], "nodes": nodes[1], "from": {"opset": opsets[0], "nodes": nodes[0]}})
