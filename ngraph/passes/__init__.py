@@ -2,7 +2,7 @@
 
 `simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
 `dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop · `joined` sums of pieces ·
-`lookups` products with rows of a table.
+`lookups` products with rows of a table · `saved` what the way back of a loop need not work out again.
 `ngraph.rewrite.runner` runs them in a row and checks the law.
 """
 
@@ -12,6 +12,7 @@ from ngraph.passes.hoist import hoist
 from ngraph.passes.joined import joined
 from ngraph.passes.lookups import lookups
 from ngraph.passes.rules import simplify_rules
+from ngraph.passes.saved import saved
 from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify
 from ngraph.passes.specialise import specialise
@@ -37,6 +38,7 @@ __all__ = [
     "passes",
     "register",
     "run",
+    "saved",
     "share",
     "simplify",
     "simplify_rules",
