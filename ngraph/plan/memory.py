@@ -11,6 +11,8 @@ from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
 from ngraph.program.program import AxisId
 
 ALIGN = 64  # bytes: a line of the cache
+PAGE = 4096  # bytes after which lines compete for one place in the cache
+LARGE, APART = 1 << 16, 9 * ALIGN  # bytes of values that loops walk side by side; how far apart in their pages they begin
 
 
 def lay_out(plan: Plan) -> Plan:
@@ -96,7 +98,8 @@ def _place(plan: Plan) -> None:
 
 
 def _size_of(b: Buffer) -> int:
-    return -(-(b.bytes or 0) // ALIGN) * ALIGN
+    n = b.bytes or 0
+    return -(-n // PAGE) * PAGE + APART if n >= LARGE and b.home == "arena" else -(-n // ALIGN) * ALIGN
 
 
 def _end(b: Buffer) -> int:
