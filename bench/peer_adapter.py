@@ -1,10 +1,13 @@
 """Runs the peer benchmark's workloads on ngraph: builds each neutral graph through the public API, as a user would.
 
-`NGRAPH_TRANSFORMER` chooses the transformer. Axes are named by what they are: N for the batch, one name per width.
+`NGRAPH_TRANSFORMER` chooses the transformer; with `NGRAPH_BENCH=neon` training workloads are those of neon.py. Axes are named by what
+they are: N for the batch, one name per width.
 """
 
+import importlib
 import itertools
 import os
+import sys
 
 import numpy as np
 from peerbench.adapter import NotAvailable
@@ -253,4 +256,9 @@ class Adapter:
         return {"ngraph": ng.__version__, "numpy": np.__version__}
 
     def load(self, w):
-        return Train(w) if w.kind == "train" else Infer(w)
+        if w.kind != "train":
+            return Infer(w)
+        if os.environ.get("NGRAPH_BENCH") == "neon":
+            sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+            return importlib.import_module("neon").Train(w)
+        return Train(w)

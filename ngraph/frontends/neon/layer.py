@@ -8,6 +8,8 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
+
 import ngraph as ng
 from ngraph.errors import AxisError, show_line
 from ngraph.frontends.neon import inside
@@ -69,6 +71,7 @@ class Layer(SubGraph):
     def __init__(self, name: str | None = None):
         super().__init__(name)
         self.weights: dict[str, Op] = {}
+        self._carried: dict[tuple[bool, str, tuple[int | None, ...]], Op] = {}
 
     @property
     def initialized(self) -> bool:
@@ -118,6 +121,29 @@ class Layer(SubGraph):
                 fix="call it with the axes of the first call, or make another layer",
             )
         return computed(mine) if trainable else mine
+
+    def carried(self, name: str, axes: Any) -> Op:
+        """State that goes on from call to call and starts at zeros; nothing trains it, and files of weights have none of it.
+
+        Each batch size has its own, and inference has its own too, so an evaluation never disturbs a training. Checkpoints keep that of
+        training. `reset_states` sets it to zeros again.
+        """
+        axes = Axes(axes)
+        key = self.inference_mode, name, axes.lengths
+        if key not in self._carried:
+            with self._weight_scope():
+                make = ng.temporary if self.inference_mode else ng.persistent_tensor
+                self._carried[key] = make(axes, dtype=_storing.get()).named(name)
+        return self._carried[key]
+
+    def carried_states(self, inference: bool | None = None) -> list[Op]:
+        """What this layer and those within carry from call to call: in inference, in training (False), or both (None)."""
+        return [v for below in self.layers_below() for key, v in below._carried.items() if inference in (None, key[0])]
+
+    def reset_states(self, transformer: Any, inference: bool | None = None) -> None:
+        """Zeros for `carried_states`: the next call starts a new text."""
+        for state in self.carried_states(inference):
+            transformer.set(state, np.zeros(state.axes.lengths, state.dtype.np))
 
     @contextmanager
     def _weight_scope(self) -> Iterator[None]:

@@ -72,7 +72,10 @@ class BaseRNNCell(Layer):
         y = ng.dot(self.parameter("W_x", [*gate, *Axes.linear_map_axes(ins, [hidden])], self._each_gate(self.init, "W_x")), x)
         if self.batch_norm is not None:
             return self.batch_norm(y)
-        return y + self.parameter("b", [*gate, hidden], self.bias_init)
+        return y + self.parameter("b", [*gate, hidden], self._first_bias())
+
+    def _first_bias(self) -> Any:
+        return self.bias_init
 
     def recur(self, h: Op) -> Op:
         """W_h h."""
@@ -86,7 +89,7 @@ class BaseRNNCell(Layer):
 
     # states
     def initialize_states(self, x: Op, reset_cells: bool | None = None) -> States:
-        """Zeros; or, where cells are not reset, tensors that stay from call to call and that no optimizer trains."""
+        """Zeros; or, where cells are not reset, what is carried from call to call: see `Layer.carried`."""
         axes = Axes([self.hidden(x), *(a for a in x.axes if not a.is_recurrent and a not in x.axes.feature_axes())])
         if self.reset_cells if reset_cells is None else reset_cells:
             zero = ng.constant(0.0, dtype=computed(x).dtype)
@@ -97,7 +100,7 @@ class BaseRNNCell(Layer):
                 f"{self.path} keeps its state from call to call, so needs the length of {', '.join(open_)}",
                 fix="set it before the call, as in ax.N.length = batch_size, or take reset_cells=True",
             )
-        return {n: self.parameter(f"{n}_init", axes, 0.0, trainable=False) for n in self.states}
+        return {n: self.carried(f"{n}_init", axes) for n in self.states}
 
     @scoped
     def __call__(self, in_obj: Op, states: States | None = None) -> tuple[Op, States]:
@@ -118,8 +121,8 @@ class RNNCell(BaseRNNCell):
 class LSTMCell(BaseRNNCell):
     """Long short-term memory: c = f * c + i * g, h = o * activation(c). The gates' weights stand along the axis `gate`: i, f, o, g.
 
-    gate_activation: for i, f and o, Logistic by default; activation: for g and c, Tanh by default. forget_bias: the first
-    bias of f; above 0 it remembers from the start. Source: S. Hochreiter, J. Schmidhuber, "Long short-term memory" (1997).
+    gate_activation: for i, f and o, Logistic by default; activation: for g and c, Tanh by default. forget_bias: added
+    to the first bias of f; above 0 it remembers from the start. Source: S. Hochreiter, J. Schmidhuber, "Long short-term memory" (1997).
     """
 
     states, gates = ("h", "c"), ("i", "f", "o", "g")
@@ -127,9 +130,16 @@ class LSTMCell(BaseRNNCell):
     def __init__(self, *args: Any, gate_activation: Callable[[Op], Op] | None = None, forget_bias: float = 0.0, **options: Any):
         super().__init__(*args, **options)
         self.gate_activation = Logistic() if gate_activation is None else gate_activation
-        if forget_bias and self.bias_init is None and self.batch_norm is None:
-            first = np.array([[forget_bias if g == "f" else 0.0] for g in self.gates])
-            self.bias_init = lambda axes: np.broadcast_to(first, axes.lengths)
+        if forget_bias and self.batch_norm is not None:
+            raise ValueError(f"{type(self).__name__}: batch_norm has a shift of its own, so forget_bias={forget_bias!r} would do nothing")
+        self.forget_bias = forget_bias
+
+    def _first_bias(self) -> Any:
+        if not self.forget_bias:
+            return self.bias_init
+        own = first_value(self.bias_init, f"{self.path}/b")
+        more = np.array([[self.forget_bias if g == "f" else 0.0] for g in self.gates])
+        return lambda axes: np.broadcast_to(own(axes) if callable(own) else own, axes.lengths) + more
 
     def step(self, projected: Any, states: States) -> tuple[Op, States]:
         z = projected + self.recur(states["h"])
@@ -211,7 +221,7 @@ def run(cell: BaseRNNCell, x: Op, init_states: Any, reset_cells: bool, return_se
         time = recurrent_axis(x, cell.path)
         outputs = ng.slice_along_axis(outputs, time, 0 if backward else -1)
     if not reset_cells:
-        kept = [ng.assign(cell.weights[f"{n}_init"], s) for n, s in states.items()]
+        kept = [ng.assign(variable, states[n]) for n, variable in cell.initialize_states(x, False).items()]
         outputs = ng.sequential([ng.doall(kept), outputs])
     return outputs, states
 

@@ -80,7 +80,9 @@ class Trainer:
     dict of placeholders. By default the target is the iterator's `tgt_key`, and the model gets the others.
     folder: where loss.png, costs.csv, checkpoints and the like go; None for none of them. callbacks: further ones, before checkpoints.
     precision: "bfloat16" or "float16" computes in that, with float32 weights; give the optimizer a loss_scale for float16.
-    fixed_batch: gives ax.N the iterator's batch size, as layers that keep their state need. seed: of the transformer's random numbers.
+    fixed_batch: gives ax.N the iterator's batch size; it is so anyway for recurrent layers with reset_cells=False, whose state goes on
+    from batch to batch until the iterator starts somewhere new (`starts`); evaluations have a state of their own. seed: of the
+    transformer's random numbers.
     tensorboard: write events (needs tensorboardX). say: how lines are said. transformer: one to use instead of a new one.
     """
 
@@ -112,6 +114,7 @@ class Trainer:
         self.record = Record()
         self.step = 0
         self._train: Any = None
+        self._data: Batches
         self._predicting: tuple[Any, list[str]] | None = None
         self._evaluations: dict[tuple[tuple[str, ...], ...], Any] = {}
 
@@ -119,7 +122,7 @@ class Trainer:
 
     def _placeholders(self, data: Batches) -> dict[str, Op]:
         """A placeholder for each entry; the batch axis is open, so batches may differ in size."""
-        if self.fixed_batch:
+        if self.fixed_batch or self._carries():
             made = data.make_placeholders()
         else:
             batch = ng.make_axis(name="N")
@@ -174,7 +177,21 @@ class Trainer:
             if axis.length is not None and axis not in t.axes and np.size(labels) and np.max(labels) >= len(axis):
                 raise ValueError(f"Trainer: {t.hint} goes up to {np.max(labels)}, and the model's {axis!r} has 0 to {len(axis) - 1}")
 
+    def _carries(self) -> bool:
+        """Whether some layer's state goes on from batch to batch."""
+        return isinstance(self.model, Layer) and any(getattr(below, "reset_cells", None) is False for below in self.model.layers_below())
+
+    def _start(self, inference: bool) -> None:
+        """What layers carry from batch to batch starts at zeros."""
+        if isinstance(self.model, Layer):
+            self.model.reset_states(self.transformer, inference)
+
     def _build(self, data: Batches) -> None:
+        if self._carries() and data.shuffle and data.starts(1):
+            raise ValueError(
+                "Trainer: layers with reset_cells=False carry their state from batch to batch, and these batches come in random order\n"
+                "  fix: SequentialArrayIterator(..., shuffle=False), or with stretch=8, or reset_cells=True"
+            )
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
         y = self._predict(x)
@@ -187,7 +204,8 @@ class Trainer:
 
     def _evaluation(self, data: Batches) -> Any:
         """(computation, names of a batch's entries, the metrics, whether there is a target) for data of this kind, in inference mode."""
-        kind = tuple(sorted((key, *map(str, np.shape(array)[1:])) for key, array in data.batch(0).items()))
+        fixed = 0 if self.fixed_batch or self._carries() else 1
+        kind = tuple(sorted((key, *map(str, np.shape(array)[fixed:])) for key, array in data.batch(0).items()))
         if kind not in self._evaluations:
             placeholders = self._placeholders(data)
             x, t = self._parts(placeholders, data)
@@ -228,6 +246,7 @@ class Trainer:
         """
         if checkpoint_every and self.folder is None:
             raise ValueError("checkpoints need a folder: Trainer(..., folder='out')")
+        self._data = train
         if self._train is None:
             self._build(train)
         total = steps if steps is not None else epochs * len(train)
@@ -275,6 +294,8 @@ class Trainer:
     def _run(self, batch: Batch) -> float:
         """One step. Its first cost is the one to look at."""
         step, keys = self._train
+        if self._carries() and self._data.starts(self._data.done - 1):
+            self._start(inference=False)
         loss, _ = step(*[batch[k] for k in keys])
         self.step += 1
         return float(loss)
@@ -283,6 +304,7 @@ class Trainer:
         """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example of a pass counts once."""
         computation, keys, streamed, _ = self._evaluation(data)
         streamed.reset()
+        self._start(inference=True)
         data.reset()
         total = count = 0.0
         for batch in data:
@@ -296,6 +318,7 @@ class Trainer:
         """Predictions in inference mode, batch first, for an iterator or one batch (a dict of arrays); the target may be left out."""
         if isinstance(data, Batches):
             data.reset()
+            self._start(inference=True)
             made = [self.predict(batch) for batch in data]
             data.reset()
             return np.concatenate(made)

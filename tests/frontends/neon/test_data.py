@@ -268,6 +268,25 @@ def test_windows_of_text():
         SequentialArrayIterator(data, 50, 4)
 
 
+def test_stretches_of_text_in_random_order():
+    """Rows go on through four windows, then elsewhere; all stretches of a pass are unlike."""
+    text = np.arange(401)
+    it = Prefetch(SequentialArrayIterator({"inp_txt": text[:-1], "tgt_txt": text[1:]}, 5, 3, stretch=4))
+    for _ in range(2):
+        batches = list(it)
+        assert len(batches) == len(it) == 24 and [it.starts(k) for k in range(9)] == [True, *[False] * 3] * 2 + [True]
+        for one, two in zip(batches, batches[1:], strict=False):
+            goes_on = two["inp_txt"][:, 0] == one["inp_txt"][:, -1] + 1
+            assert goes_on.all() if two["iteration"] % 4 else not goes_on.all()
+        begun = [int(r[0]) for b in batches[::4] for r in b["inp_txt"]]
+        assert begun != sorted(begun) and len(set(begun)) == 18 and all(b % 20 == 0 for b in begun)
+    assert it.starts(24) and it.starts(48)
+    in_order = SequentialArrayIterator({"inp_txt": text}, 5, 3, shuffle=False, stretch=4)
+    assert [k for k in range(60) if in_order.starts(k)] == [0, 26, 52]
+    with pytest.raises(ValueError, match="400 steps make 80 windows of 5, fewer than a batch of 11 stretches of 8"):
+        SequentialArrayIterator({"inp_txt": text[:-1]}, 5, 11, stretch=8)
+
+
 def test_placeholders_and_their_axes():
     it = ArrayIterator({"image": {"data": np.zeros((9, 3, 4), np.uint8), "axes": ("batch", "H", "W")}, "label": np.zeros(9, np.int32)}, 3)
     made = it.make_placeholders(include_iteration=True)

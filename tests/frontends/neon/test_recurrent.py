@@ -7,7 +7,20 @@ from against import compare
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.frontends.neon import GRU, LSTM, BiRNN, GaussianInit, GlorotInit, Logistic, LSTMCell, Recurrent, RNNCell, Tanh, unroll
+from ngraph.frontends.neon import (
+    GRU,
+    LSTM,
+    BiRNN,
+    GaussianInit,
+    GlorotInit,
+    Logistic,
+    LSTMCell,
+    Recurrent,
+    RNNCell,
+    Tanh,
+    UniformInit,
+    unroll,
+)
 
 IN, OUT, STEPS, BATCH = 4, 3, 6, 2
 ORDER = {"lstm": [0, 1, 3, 2], "gru": [0, 1, 2], "rnn": [0]}  # torch's gates, as places among ours: i f g o of i f o g
@@ -90,6 +103,20 @@ def test_forgetting_starts_where_it_is_said():
     assert t.get(layer.cell.weights["b"]).tolist() == [[0] * OUT, [1] * OUT, [0] * OUT, [0] * OUT]
 
 
+@pytest.mark.parametrize("bias", [0.25, [[0.25] * OUT] * 4, lambda axes: np.full(axes.lengths, 0.25), UniformInit(0.25, 0.25)])
+def test_a_forget_bias_is_added_to_the_first_bias_that_is_given(bias):
+    x = ng.placeholder(axes())
+    layer = LSTM(OUT, GlorotInit(), forget_bias=1.0, bias_init=bias)
+    t = ngt.make_transformer()
+    t.computation(layer(x), x)
+    assert t.get(layer.cell.weights["b"]).tolist() == [[0.25] * OUT, [1.25] * OUT, [0.25] * OUT, [0.25] * OUT]
+
+
+def test_a_forget_bias_beside_batch_norm_is_refused():
+    with pytest.raises(ValueError, match="batch_norm.*forget_bias=1.0 would do nothing"):
+        LSTM(OUT, GlorotInit(), forget_bias=1.0, batch_norm=True)
+
+
 def test_a_pair_without_sum_or_concat():
     pair = BiRNN(OUT, GlorotInit(), reset_cells=True)(ng.placeholder(axes()))
     assert len(pair) == 2 and [a.name for a in pair[0].axes] == ["F", "REC", "N"]
@@ -110,6 +137,53 @@ def test_state_is_kept_and_not_trained():
         data = np.random.default_rng(3).normal(size=(IN, 2 * STEPS, BATCH)).astype(np.float32)
         pieces = [one(data[:, :STEPS]), one(data[:, STEPS:])]
         np.testing.assert_allclose(np.concatenate(pieces, 1), two(data), atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_inference_carries_a_state_of_its_own_for_each_batch_size(kind):
+    layer = LAYERS[kind](OUT, GlorotInit(), reset_cells=False)
+    x, single = ng.placeholder(axes()), ng.placeholder([*axes()[:2], ng.make_axis(1, name="N")])
+    t = ngt.make_transformer()
+    train = t.computation(layer(x), x)
+    with layer.inference_mode_on():
+        test, one = t.computation(layer(x), x), t.computation(layer(single), single)
+    assert len(layer.carried_states(inference=False)) == len(layer.cell.states)
+    assert len(layer.carried_states()) == 3 * len(layer.cell.states)
+    assert not [p for p in layer.paths() if "_init" in p]  # no weights, so files of weights fit other batch sizes
+    data = np.random.default_rng(5).normal(size=(IN, STEPS, BATCH)).astype(np.float32)
+    first, tested, alone = train(data), test(data), one(data[:, :, :1])
+    np.testing.assert_array_equal(tested, first)
+    np.testing.assert_allclose(alone, first[:, :, :1], atol=1e-6)
+    second = train(data)
+    assert not np.allclose(second, first)
+    np.testing.assert_array_equal(test(data), second)
+    layer.reset_states(t, inference=True)
+    np.testing.assert_array_equal(test(data), first)
+    assert not np.allclose(train(data), first)
+    layer.reset_states(t)
+    np.testing.assert_array_equal(train(data), first)
+
+
+def test_gradients_through_a_carried_state_end_at_the_start_of_the_window():
+    """The second window's gradients are those of torch.nn with the first's last state as a number."""
+    x = ng.placeholder(axes())
+    layer = LSTM(OUT, GaussianInit(0, 0.5), reset_cells=False)
+    y = layer(x)
+    weights = layer.paths()
+    t = ngt.make_transformer()
+    run = t.computation([y, *(ng.deriv(ng.sum(y * y, out_axes=()), w) for w in weights.values())], x)
+    data = np.random.default_rng(6).normal(size=(2, IN, STEPS, BATCH)).astype(np.float32)
+    run(data[0])
+    found = run(data[1])
+    w = {k: torch.tensor(t.get(v).astype(np.float64), requires_grad=True) for k, v in weights.items()}
+    lstm, (one, two) = module("lstm", w), torch.tensor(data.astype(np.float64))
+    with torch.no_grad():
+        state = lstm(one)[1]
+    out = lstm(two, state)[0]
+    gradients = torch.autograd.grad((out * out).sum(), list(w.values()))
+    np.testing.assert_allclose(found[0], out.detach().permute(2, 0, 1), atol=1e-5)
+    for ours, theirs in zip(found[1:], gradients, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_unroll_is_the_steps_one_by_one():

@@ -14,6 +14,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.frontends.neon import (
+    LSTM,
     Accuracy,
     Adam,
     Affine,
@@ -119,6 +120,61 @@ def test_evaluation_on_sequences_of_other_lengths():
     made = Trainer(model, Adam(0.05), CrossEntropyMulti(logits=True), [Accuracy()], inputs="inp_txt", say=lambda line: None)
     made.fit(SequentialArrayIterator(data, 8, 4), steps=40)
     assert [made.evaluate(SequentialArrayIterator(data, n, 4, shuffle=False))["accuracy"] for n in (8, 16)] == [1.0, 1.0]
+
+
+def carrying():
+    """A model that carries its state, its text, and a function that makes trainers of it."""
+    letters = np.random.default_rng(0).integers(0, 4, 403).astype(np.int32)
+    data = {"inp_txt": {"data": letters[:-1], "axes": ("REC",)}, "tgt_txt": {"data": letters[1:], "axes": ("REC",)}}
+    body = [LookupTable(4, 8, GaussianInit(0, 1)), LSTM(6, GaussianInit(0, 1), reset_cells=False)]
+    model = Sequential([*body, Affine(GaussianInit(0, 1), axes=[ng.make_axis(4, name="Y")])])
+
+    def make(rate=0.0, folder=None):
+        optimizer = GradientDescentMomentum(rate)
+        return Trainer(model, optimizer, CrossEntropyMulti(logits=True), inputs="inp_txt", folder=folder, say=lambda line: None)
+
+    return data, make
+
+
+def test_state_is_carried_along_the_text():
+    """At a learning rate of 0 the costs of short windows are those of long ones; evaluations between batches, on rows of another
+    number, change nothing; each pass starts at zeros."""
+    data, make = carrying()
+    made = make()
+    short, long = (SequentialArrayIterator(data, steps, 4, shuffle=False) for steps in (5, 25))
+    single = SequentialArrayIterator(data, 25, 1, shuffle=False)
+    made.fit(short, single, steps=40, every=7)
+    found = made.record["cost/train"]
+    np.testing.assert_array_equal(found[:20], found[20:])
+    assert found[:20].mean() == pytest.approx(made.evaluate(long)["cost"], rel=1e-6)
+    assert found[0] == pytest.approx(
+        made.evaluate(SequentialArrayIterator(data, 5, 4, shuffle=False, total_iterations=1))["cost"], rel=1e-6
+    )
+    assert made.evaluate(single) == made.evaluate(single)
+    assert len(set(made.record["cost/valid"])) == 1
+    first = made.predict(single)
+    np.testing.assert_array_equal(made.predict(single), first)
+    stretched = make()
+    stretched.fit(SequentialArrayIterator(data, 5, 4, stretch=5), steps=20)
+    assert not np.isin(stretched.record["cost/train"], found).any()
+
+
+def test_layers_that_carry_their_state_want_text_that_goes_on():
+    data, make = carrying()
+    with pytest.raises(ValueError, match="reset_cells=False.*random order[\\s\\S]*fix: .*shuffle=False"):
+        make().fit(SequentialArrayIterator(data, 5, 4), steps=1)
+
+
+def test_a_checkpoint_has_the_state_that_is_carried(tmp_path):
+    data, make = carrying()
+    text = lambda: SequentialArrayIterator(data, 5, 4, stretch=5)
+    valid = SequentialArrayIterator(data, 25, 2, shuffle=False)
+    whole = make(0.1)
+    whole.fit(text(), steps=33)
+    make(0.1, str(tmp_path)).fit(text(), valid, steps=13, every=4, checkpoint_every=13)
+    again = make(0.1, str(tmp_path))
+    again.fit(text(), valid, steps=33, every=4, resume=True)
+    np.testing.assert_array_equal(again.record["cost/train"], whole.record["cost/train"])
 
 
 def test_a_checkpoint_at_the_end_of_an_epoch_holds_its_evaluation(tmp_path):

@@ -44,6 +44,7 @@ class Batches:
     """What all iterators share: a pass is `total_iterations` batches, or all of them; the next pass goes on where it ended."""
 
     tgt_key: str = "label"
+    shuffle: bool = False
 
     def __init__(self, batch_size: int, total_iterations: int | None):
         self.batch_size, self.total_iterations = int(batch_size), total_iterations
@@ -67,6 +68,10 @@ class Batches:
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         """The names of the axes of each entry of a batch, batch first; None where nobody has said."""
         raise NotImplementedError
+
+    def starts(self, k: int) -> bool:
+        """Whether the k-th batch starts somewhere new, so that what layers carry from batch to batch begins at zeros."""
+        return self.shuffle or k % self.nbatches == 0
 
     # what all share
     def __len__(self) -> int:
@@ -180,8 +185,10 @@ class SequentialArrayIterator(Batches):
 
     data_arrays: {name: array} along time. time_steps: the length of a window. stride: how far apart windows start, time_steps by
     default. shuffle: windows in random order, new in each pass, from `seed`; False: row r of a batch goes on where row r of the batch
-    before ended, as recurrent layers that keep their state need. reverse_target: targets backwards in time. get_prev_target: adds the
-    entry prev_tgt, the target one step earlier. Raises ValueError where there are fewer windows than a batch.
+    before ended, as recurrent layers that carry their state need. stretch: with shuffle, so many windows follow one another in a row
+    before it goes on elsewhere, so that layers carry their state over these and still see the text in random order. reverse_target:
+    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier. Raises ValueError where there are
+    fewer windows than a batch.
     """
 
     def __init__(
@@ -197,18 +204,20 @@ class SequentialArrayIterator(Batches):
         tgt_key: str = "tgt_txt",
         shuffle: bool = True,
         seed: int = 0,
+        stretch: int = 1,
     ):
         super().__init__(batch_size, total_iterations)
         self.arrays, self.axes = arrays_of(data_arrays)
+        self.stretch = int(stretch) if shuffle else 1
         self.time_steps, self.stride = int(time_steps), int(stride or time_steps)
         self.reverse_target, self.get_prev_target, self.include_iteration = reverse_target, get_prev_target, include_iteration
         self.tgt_key, self.shuffle, self.seed = tgt_key, shuffle, seed
         length = len(next(iter(self.arrays.values())))
         self.windows = (length - self.time_steps) // self.stride + 1
-        if self.windows < self.batch_size:
+        if self.windows < self.batch_size * self.stretch:
             raise ValueError(
                 f"SequentialArrayIterator: {length:,} steps make {max(self.windows, 0)} windows of {time_steps},"
-                f" fewer than a batch of {batch_size}"
+                f" fewer than a batch of {batch_size}" + (f" stretches of {stretch}" if self.stretch > 1 else "")
             )
         self._order: tuple[int, Array] | None = None
 
@@ -218,7 +227,10 @@ class SequentialArrayIterator(Batches):
 
     @property
     def nbatches(self) -> int:
-        return self.windows // self.batch_size
+        return self.windows // (self.batch_size * self.stretch) * self.stretch
+
+    def starts(self, k: int) -> bool:
+        return k % self.nbatches % (self.stretch if self.shuffle else self.nbatches) == 0
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         inner = {k: (self.axes[k] or ("REC", *(f"{k}_{d}" for d in range(1, a.ndim))))[1:] for k, a in self.arrays.items()}
@@ -231,8 +243,10 @@ class SequentialArrayIterator(Batches):
         if not self.shuffle:
             return (np.arange(self.batch_size) * self.nbatches + i) * self.stride
         if self._order is None or self._order[0] != epoch:
-            self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.windows)
-        return self._order[1][i * self.batch_size : (i + 1) * self.batch_size] * self.stride
+            self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.windows // self.stretch)
+        which, within = divmod(i, self.stretch)
+        rows = self._order[1][which * self.batch_size : (which + 1) * self.batch_size]
+        return (rows * self.stretch + within) * self.stride
 
     def batch(self, k: int) -> Batch:
         places = self._starts(k)[:, None] + np.arange(self.time_steps)
@@ -316,13 +330,16 @@ class Prefetch(Batches):
 
     def __init__(self, source: Batches, depth: int = 2):
         super().__init__(source.batch_size, source.total_iterations)
-        self.source, self.depth, self.tgt_key = source, depth, source.tgt_key
+        self.source, self.depth, self.tgt_key, self.shuffle = source, depth, source.tgt_key, source.shuffle
 
     nbatches = property(lambda self: self.source.nbatches)
     ndata = property(lambda self: self.source.ndata)
 
     def batch(self, k: int) -> Batch:
         return self.source.batch(k)
+
+    def starts(self, k: int) -> bool:
+        return self.source.starts(k)
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.source.axis_names()
