@@ -27,10 +27,12 @@ def user_line() -> Line | None:
 
 
 def show_line(line: Line | None) -> str:
-    """`file.py:12`, with the path as the user would type it."""
+    """`file.py:12`, with the path as the user would type it; what has no number is no file, and stands as it is."""
     if line is None:
         return "(unknown line)"
     file, number = line
+    if not number:
+        return file
     relative = os.path.relpath(file) if os.path.isabs(file) and os.path.exists(file) else file
     return f"{relative if not relative.startswith('..') else file}:{number}"
 

@@ -48,12 +48,20 @@ def collecting() -> bool:
     return bool(_collecting.get())
 
 
+class Place(NamedTuple):
+    """Where ops come from that no line of a program makes, such as a node of a file: what is called there, and 0."""
+
+    line: Line
+    scope: str = ""
+    metadata: dict[str, Any] = {}
+
+
 # inside the lowering of an op, or its gradient, new ops come from where that op came from
-_made_for: ContextVar[Op | None] = ContextVar("ngraph_made_for", default=None)
+_made_for: ContextVar[Op | Place | None] = ContextVar("ngraph_made_for", default=None)
 
 
 @contextmanager
-def made_for(op: Op | None) -> Iterator[None]:
+def made_for(op: Op | Place | None) -> Iterator[None]:
     """Ops made in this block take their line, scope and metadata from `op`."""
     token = _made_for.set(op)
     try:

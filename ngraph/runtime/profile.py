@@ -40,12 +40,13 @@ class Row:
 
     @property
     def places(self) -> str:
-        """Its lines, each file named once: "model.py:3, 7; layers.py:12"."""
+        """Its lines, each file named once: "model.py:3, 7; layers.py:12"; or the nodes of a file."""
         found: dict[str, list[str]] = {}
         for line in self.lines:
             file, _, number = line.rpartition(":")
-            found.setdefault(file, []).append(number)
-        return "; ".join([f"{file}:{', '.join(numbers)}" for file, numbers in found.items()])
+            plain = number.isdigit()
+            found.setdefault(file if plain else line, []).extend([number] * plain)
+        return "; ".join([f"{file}:{', '.join(numbers)}" if numbers else file for file, numbers in found.items()])
 
     @property
     def bound(self) -> str:

@@ -1,6 +1,6 @@
 """The `ngraph` command: finds the verb, runs it, prints its answer.
 
-Exit code 0: done. 1: the user's program, or what it was asked to do, failed. 2: the command was called wrongly.
+Exit code 0: done. 1: the user's program or model, or what it was asked to do, failed. 2: the command was called wrongly.
 """
 
 from __future__ import annotations
@@ -12,34 +12,52 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import entry_points
+from typing import Any
 
 from ngraph import __version__
-from ngraph.errors import NgraphError
-from ngraph.verbs import REGISTRY, UsageError
+from ngraph.errors import NgraphError, show_line
+from ngraph.verbs import REGISTRY, Answer, UsageError
 
-# each registers its verbs when imported
-MODULES = tuple(f"ngraph.tools.{m}" for m in ("cache", "doctor", "errors", "explain", "graph", "models", "ops", "rooms"))
+# each module registers its verbs when imported; only that of the verb that was asked for is, so that a start is short
+MODULES = {
+    "cache": "cache",
+    "completion": "completion",
+    "doctor": "doctor",
+    "errors": "errors",
+    "explain": "explain",
+    "graph": "graph",
+    "inside": "profile view",
+    "models": "info check run bench diff convert",
+    "ops": "ops",
+    "rooms": "rooms",
+}
 
 
-def load_verbs() -> None:
-    """Imports every module that registers a verb: ours, and those of other packages."""
-    for module in MODULES:
-        importlib.import_module(module)
-    for point in entry_points(group="ngraph.verbs"):
-        point.load()
+UNEXPECTED = "unexpected"
+
+
+def load_verbs(wanted: str = "") -> None:
+    """Imports the module of a verb of ours; without one every module that registers verbs, those of other packages too."""
+    own = [module for module, verbs in MODULES.items() if wanted in verbs.split()]
+    for module in own or MODULES:
+        importlib.import_module(f"ngraph.tools.{module}")
+    if not own:
+        for point in importlib.import_module("importlib.metadata").entry_points(group="ngraph.verbs"):
+            point.load()
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line, with one sub-command per registered verb."""
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print data instead of text")
+    common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     common.add_argument("-v", "--verbose", action="store_true", help="show the Python traceback of an error")
-    whole = argparse.ArgumentParser(prog="ngraph", description="Looks into programs written with ngraph.")
+    whole = argparse.ArgumentParser(prog="ngraph", description="Runs models, and looks into programs written with ngraph.")
     whole.add_argument("--version", action="version", version=f"ngraph {__version__}")
     verbs = whole.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for v in REGISTRY.values():
-        v.arguments(verbs.add_parser(v.name, help=v.help, description=v.help[0].upper() + v.help[1:] + ".", parents=[common]))
+    for v in sorted(REGISTRY.values()):
+        about = v.help[0].upper() + v.help[1:] + "."
+        v.arguments(verbs.add_parser(v.name, help=v.help, description=about, epilog=v.run.__doc__, parents=[common]))
     return whole
 
 
@@ -48,28 +66,47 @@ def red(text: str) -> str:
     return f"\x1b[31m{text}\x1b[0m" if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else text
 
 
-def complain(kind: str, error: BaseException, verbose: bool) -> None:
-    """The error in one paragraph; its traceback only where it was asked for."""
-    if verbose:
+def complain(kind: str, error: BaseException, given: Any) -> None:
+    """The error in one paragraph; its traceback only where it was asked for. Data of it on stdout where data was asked for."""
+    message = str(error).removeprefix(f"{show_line(None)}: ")  # the command is no line of a program
+    if isinstance(error, OSError) and error.filename is not None:
+        message = f"{error.filename}: {error.strerror}"
+    if kind == UNEXPECTED:
+        message = f"{type(error).__name__}: {message} (nobody thought of this; -v shows where it was)"
+    if given.verbose:
         traceback.print_exception(error)
     else:
-        print(f"{red(kind)}: {error}", file=sys.stderr)
+        print(f"{red(kind)}: {message}", file=sys.stderr)
+    if given.json:
+        parts = {"message": message, "details": list(getattr(error, "details", ())), "fix": getattr(error, "fix", "")}
+        print(json.dumps({"error": {"kind": kind, **parts}}, indent=2))
+
+
+def answered(given: Any) -> int:
+    """Runs a verb and prints what it found; the exit code."""
+    try:
+        answer: Answer = REGISTRY[given.verb].run(given)
+        if not given.quiet:
+            print(json.dumps(answer.data, indent=2) if given.json else answer.text)
+        sys.stdout.flush()
+        return 0
+    except UsageError as error:
+        complain("ngraph", error, given)
+        return 2
+    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (NgraphError, OSError) as error:
+        complain(type(error).__name__, error, given)
+    except Exception as error:
+        complain(UNEXPECTED, error, given)
+    except KeyboardInterrupt:
+        print(red("ngraph") + ": interrupted", file=sys.stderr)
+    return 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and gives its exit code."""
-    load_verbs()
-    given = parser().parse_args(arguments)
-    try:
-        answer = REGISTRY[given.verb].run(given)
-        print(json.dumps(answer.data, indent=2) if given.json else answer.text)
-        sys.stdout.flush()
-    except UsageError as error:
-        complain("ngraph", error, given.verbose)
-        return 2
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (NgraphError, OSError) as error:
-        complain(type(error).__name__, error, given.verbose)
-        return 1
-    return 0
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    load_verbs(words[0] if words else "")
+    return answered(parser().parse_args(words))

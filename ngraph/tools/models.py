@@ -6,10 +6,13 @@ ngraph bench model.onnx --shape x:1,3,224,224 --against onnxruntime,openvino
 
 from __future__ import annotations
 
+import argparse
 import collections
 import importlib
 import math
+import os
 import time
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +31,13 @@ def frontend(part: str = "") -> Any:
 
 def loaded(path: str) -> Any:
     return frontend().load(path)
+
+
+def existing(path: str) -> str:
+    """The path of a file that is there; argparse says so where it is not."""
+    if not os.path.isfile(path):
+        raise argparse.ArgumentTypeError(f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}")
+    return path
 
 
 # ---- inputs -------------------------------------------------------------------------------------------------------------
@@ -72,14 +82,16 @@ def feeds_of(arguments: Any, model: Any) -> Feeds:
         try:
             with np.load(arguments.inputs, allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
-        except (OSError, ValueError) as error:
-            raise UsageError(f"{arguments.inputs} is no .npz file of arrays: {error}") from None
+        except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):  # a TypeError: one array alone, without a name
+            raise UsageError(
+                f"{arguments.inputs} is no .npz file of plain arrays: make one with np.savez(path, **{{name: array}})"
+            ) from None
     return drawn(model, shapes_of(arguments.shape or ()), arguments.seed)
 
 
 def inputs_of(parser: Any) -> None:
-    parser.add_argument("model", metavar="MODEL", help="an .onnx file")
-    parser.add_argument("--inputs", metavar="IN.npz", help="arrays named as the inputs; by default they are random")
+    parser.add_argument("model", metavar="MODEL", type=existing, help="an .onnx file")
+    parser.add_argument("--inputs", metavar="IN.npz", type=existing, help="arrays named as the inputs; by default they are random")
     parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="the shape of a random input, as x:1,3,224,224")
     parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
 
@@ -88,19 +100,18 @@ def inputs_of(parser: Any) -> None:
 
 
 def model_of(parser: Any) -> None:
-    parser.add_argument("model", metavar="MODEL", help="an .onnx file")
+    parser.add_argument("model", metavar="MODEL", type=existing, help="an .onnx file")
 
 
 @verb("info", "say what a model file holds", model_of)
 def info(arguments: Any) -> Answer:
     """`ngraph info model.onnx`: inputs, outputs, ops by count, opsets, parameters, what cannot be translated."""
-    proto, graph, model_room = frontend("proto"), frontend("graph"), frontend("model")
-    file, folder = proto.read(arguments.model)
+    proto, reading = frontend("proto"), frontend("reading")
+    file, home = proto.read(arguments.model)
     main = file.graph
     own = {t.name for t in main.initializer}
-    ports = [[model_room.port(v) for v in vs] for vs in ([i for i in main.input if i.name not in own], main.output)]
-    library = graph.Library(file, folder)
-    refused = graph.unsupported(file, library)
+    ports = [[reading.port(v) for v in vs] for vs in ([i for i in main.input if i.name not in own], main.output)]
+    refused = reading.refused(file, home)
     ops = collections.Counter(f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type for n in main.node)
     parameters = sum(math.prod(t.dims) for t in main.initializer)
     opsets = {k or "ai.onnx": v for k, v in proto.opsets(file).items()}
@@ -132,9 +143,8 @@ def info(arguments: Any) -> Answer:
 @verb("check", "say whether every node of a model can be run; exits with 1 where not", model_of)
 def check(arguments: Any) -> Answer:
     """`ngraph check model.onnx`: all that cannot be translated, at once."""
-    proto, graph = frontend("proto"), frontend("graph")
-    file, folder = proto.read(arguments.model)
-    refused = graph.unsupported(file, graph.Library(file, folder))
+    file, home = frontend("proto").read(arguments.model)
+    refused = frontend("reading").refused(file, home)
     if refused:
         raise UnsupportedError(f"{len(refused)} nodes of {arguments.model} cannot be translated", details=tuple(refused))
     return Answer(f"{arguments.model}: all {len(file.graph.node):,} nodes can be run", {"nodes": len(file.graph.node), "unsupported": []})
@@ -289,9 +299,9 @@ def bench(arguments: Any) -> Answer:
 
 
 def _diff(parser: Any) -> None:
-    parser.add_argument("a", metavar="A", help="an .onnx file")
-    parser.add_argument("b", metavar="B", help="another, or the same, which then runs on ONNX Runtime")
-    for option, more in (("--inputs", {}), ("--shape", {"action": "append"})):
+    parser.add_argument("a", metavar="A", type=existing, help="an .onnx file")
+    parser.add_argument("b", metavar="B", type=existing, help="another, or the same, which then runs on ONNX Runtime")
+    for option, more in (("--inputs", {"type": existing}), ("--shape", {"action": "append"})):
         parser.add_argument(option, **more)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rtol", type=float, default=1e-3)
@@ -343,20 +353,22 @@ def watched(file: Any, names: Sequence[str]) -> Any:
 
 
 def _convert(parser: Any) -> None:
-    parser.add_argument("model", metavar="A", help="an .onnx file")
+    parser.add_argument("model", metavar="A", type=existing, help="an .onnx file")
     parser.add_argument("output", metavar="B", help="the .onnx file to be written; arrays beside it go into B.data")
     parser.add_argument("--opset", type=int, help="of ai.onnx, 13 to 28 (default: 20)")
-    parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="fixes the lengths of an input, as x:1,3,224,224")
+    parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="fixes the lengths of an input, as x:?,3,224,224")
     parser.add_argument("--external", type=int, metavar="BYTES", help="put arrays of so many bytes or more beside the model")
 
 
 @verb("convert", "write a model anew: another opset, known lengths, arrays beside it", _convert)
 def convert(arguments: Any) -> Answer:
-    """`ngraph convert a.onnx b.onnx --opset 17 --shape x:1,3,224,224`."""
+    """`ngraph convert a.onnx b.onnx --opset 17 --shape x:?,3,224,224`."""
     proto = frontend("proto")
     model = loaded(arguments.model)
     start = time.perf_counter()
-    frontend().save(model, arguments.output, arguments.opset, shapes=shapes_of(arguments.shape or ()), external=arguments.external)
+    given = shapes_of([text.replace("?", "-1") for text in arguments.shape or ()])
+    shapes = {name: [None if n < 0 else n for n in dims] for name, dims in given.items()}
+    frontend().save(model, arguments.output, arguments.opset, shapes=shapes, external=arguments.external)
     taken = time.perf_counter() - start
     (old, _), (new, _) = proto.read(arguments.model), proto.read(arguments.output)
     opsets = [proto.opsets(file)[""] for file in (old, new)]

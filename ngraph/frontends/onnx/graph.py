@@ -13,6 +13,7 @@ from ngraph.errors import GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.onnx import folding, proto, table
 from ngraph.frontends.onnx.trace import Fixed, Inside, Trace
 from ngraph.frontends.onnx.values import Known, Sizes, Value
+from ngraph.op_graph.op import Place, made_for
 
 Attrs = dict[str, Any]
 
@@ -116,6 +117,12 @@ class Node:
         return self.frame.library.attribute(a)
 
     @property
+    def place(self) -> Place:
+        """Where its ops come from: the node's op and name, within what the name says is around it."""
+        name = self.proto.name or next((str(o) for o in self.proto.output if o), "")
+        return Place((f"{self.op} {name!r}", 0), "/".join(filter(None, name.split("/")[:-1])))
+
+    @property
     def label(self) -> str:
         name = f"{self.proto.name!r} " if self.proto.name else ""
         outputs = ", ".join(str(o) for o in self.proto.output if o)
@@ -166,7 +173,8 @@ def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
     node = Node(g, frame, proto_node)
     try:
         inputs = [frame.find(name) if name else None for name in proto_node.input]
-        results = translated(node, inputs)
+        with made_for(node.place):
+            results = translated(node, inputs)
     except (Fixed, Inside):
         raise
     except Exception as error:  # of a damaged file anything may be missing; what went wrong goes along as the cause

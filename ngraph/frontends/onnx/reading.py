@@ -215,9 +215,13 @@ class Reader:
         except MemoryError as error:
             raise OutOfMemoryError(f"there is no room for {self.about.name}: {error}", fix="take smaller inputs") from error
         except Exception as error:
-            shapes = ", ".join(f"{p.name} {list(np.shape(run.slots[-1 - k]))}" for k, p in enumerate(self.about.every) if -1 - k in run.slots)
-            why = f"{type(error).__name__}: {error}"
-            raise GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix="do the shapes fit?") from error
+            shapes = ", ".join(
+                f"{p.name} {list(np.shape(run.slots[-1 - k]))}" for k, p in enumerate(self.about.every) if -1 - k in run.slots
+            )
+            small = "negative dimensions" in str(error)
+            why = "a length comes out negative" if small else f"{type(error).__name__}: {error}"
+            fix = "give larger inputs (random ones have length 1 where --shape says no other)" if small else "do the shapes fit?"
+            raise GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix=fix) from error
 
     def _read_once(self, run: Run) -> tuple[list[Any], Way | None]:
         self.readings += 1
@@ -233,6 +237,17 @@ class Reader:
             self.host_steps[name] = self.host_steps.get(name, 0) + 1
         assert isinstance(done, Done)
         return [result(run) for result in done.results], straight(list(self._way(run, done)), done)
+
+    def computations(self, slots: Mapping[int, Any]) -> list[tuple[Any, list[Any]]]:
+        """What a call with these inputs computes, in order, each with its arguments."""
+        self.call(slots)
+        run, found = self._run(slots), []
+        stage: Stage = self.root
+        while type(stage) is not Done:
+            if type(stage) is Compute:
+                found.append((stage.computation, [run.slots[k] for k in stage.takes]))
+            stage = stage.next[stage.step(run)]
+        return found
 
     def _way(self, run: Run, done: Done) -> Iterator[Stage]:
         """The stages that were read, as far as questions about shapes lead; then what comes next."""

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 import onnx
 
-from ngraph.frontends.onnx import graph, table
+from ngraph.frontends.onnx import graph, table, translate
+
+__all__ = ["page", "rows", "translate", "with_table"]
 
 MARKS = ("<!-- the ops, printed by `ngraph ops --docs docs` -->", "<!-- the end of the ops -->")
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")

@@ -18,7 +18,8 @@ import tempfile
 import time
 import traceback
 
-SLOW = 10.0  # seconds that a mutant may take
+SLOW = 10.0  # seconds of the processor that a mutant may take
+PATIENCE = 120.0  # seconds without a word
 SPARE = 2 << 30  # bytes of address space beyond what a process has that has run a model
 EVERY = 20  # so many mutants are run as Python calls for one that is compiled
 KINDS = ("bytes", "fields")
@@ -371,7 +372,7 @@ def work(count, seed, files):
 
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    signal.signal(signal.SIGALRM, late)
+    signal.signal(signal.SIGPROF, late)
     parents = [m.SerializeToString() for m in sources()]
     for name in files:
         with open(name, "rb") as file:
@@ -393,8 +394,8 @@ def work(count, seed, files):
             with open(at, "wb") as file:
                 file.write(mutant)
             print(k, "begun", flush=True)
-            start = time.monotonic()
-            signal.alarm(int(SLOW))
+            start = time.process_time()
+            signal.setitimer(signal.ITIMER_PROF, SLOW)
             try:
                 found = taken(mutant, folder, "direct")
                 if k % EVERY < 2:  # one of each kind
@@ -406,8 +407,8 @@ def work(count, seed, files):
                 found = f"raised {type(error).__name__}"
                 traceback.print_exc()
             finally:
-                signal.alarm(0)
-            took = time.monotonic() - start
+                signal.setitimer(signal.ITIMER_PROF, 0)
+            took = time.process_time() - start
             if found in ("refused", "refused in the run", "read", "run"):
                 os.remove(at)
             else:
@@ -423,7 +424,7 @@ def watch(count, seed, files):
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, bufsize=1) as process:
             running = None
             while True:
-                ready, _, _ = select.select([process.stdout], [], [], 60.0 if running is None else 3 * SLOW)
+                ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
                 line = process.stdout.readline() if ready else None
                 if not line:
                     break

@@ -1,0 +1,250 @@
+"""The verbs for model files as a stranger calls them: answers, exit codes, messages without a traceback, pages, completion."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import helper as h  # noqa: E402
+
+import ngraph.transformers as ngt  # noqa: E402
+from ngraph.tools import completion  # noqa: E402
+from ngraph.tools import main as command  # noqa: E402
+from ngraph.verbs import REGISTRY  # noqa: E402
+from tests.frontends.onnx.made import B, F, model  # noqa: E402
+from tests.tools.test_command import ngraph  # noqa: E402
+
+X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
+W = np.arange(8, dtype=np.float32).reshape(4, 2)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Models, good and bad, and inputs, good and bad."""
+    home = tmp_path_factory.mktemp("models")
+    nodes = [h.make_node("MatMul", ["x:0", "w"], ["a"], name="/first/MatMul"), h.make_node("Relu", ["a"], ["y"], name="/first/act/Relu")]
+    onnx.save(model(nodes, [("x:0", F, ["N", 4])], [("y", F, ["N", 2])], {"w": W}), home / "good.onnx")
+    branches = {
+        f"{name}_branch": h.make_graph([h.make_node(op, ["x"], ["r"], name=f"in_{name}")], name, [], [h.make_empty_tensor_value_info("r")])
+        for name, op in (("then", "Neg"), ("else", "Abs"))
+    }
+    chosen = [h.make_node("If", ["c"], ["z"], name="chooses", **branches), h.make_node("Exp", ["z"], ["y"], name="last")]
+    onnx.save(model(chosen, [("x", F, [2]), ("c", B, [])], [("y", F, [2])]), home / "if.onnx")
+    bad = [h.make_node("Relux", ["x"], ["a"], name="one"), h.make_node("Fancy", ["a"], ["y"], name="two", domain="my.ops")]
+    onnx.save(model(bad, [("x", F, [2])], [("y", F, [2])]), home / "bad.onnx")
+    window = [h.make_node("MaxPool", ["x"], ["y"], kernel_shape=[5])]
+    onnx.save(model(window, [("x", F, [1, 1, "W"])], [("y", F, None)]), home / "window.onnx")
+    (home / "empty.onnx").write_bytes(b"")
+    (home / "text.onnx").write_text("this is no model\n" * 9)
+    (home / "cut.onnx").write_bytes((home / "good.onnx").read_bytes()[:-9])
+    (home / "folder.onnx").mkdir()
+    for name, arrays in {
+        "in": {"x:0": X},
+        "names": {"y": X},
+        "shape": {"x:0": X[0]},
+        "length": {"x:0": X[:, 1:]},
+        "dtype": {"x:0": X.astype("c8")},
+        "object": {"x:0": np.array([{}], object)},
+    }.items():
+        np.savez(home / f"{name}.npz", **arrays)
+    np.save(home / "one.npy", X)
+    return home
+
+
+def refused(folder, *words):
+    """Exit code and message of a call that goes wrong: nothing on stdout, no traceback."""
+    code, out, err = ngraph(folder, *words)
+    assert out == "" and "Traceback" not in err and "unexpected" not in err, (out, err)
+    return code, err
+
+
+def test_run_reads_and_writes_arrays_by_name(folder, tmp_path):
+    for _ in range(2):  # the second time from the cache
+        code, out, err = ngraph(folder, "run", "good.onnx", "--inputs", "in.npz", "--outputs", str(tmp_path / "out.npz"))
+        assert (code, err) == (0, "") and out.startswith("y: float32[3, 2] ")
+        with np.load(tmp_path / "out.npz") as found:
+            np.testing.assert_allclose(found["y"], np.maximum(X @ W, 0), rtol=1e-5)
+    code, out, _ = ngraph(folder, "run", "good.onnx", "--shape", "x:0:2,4", "--seed", "3", "--json")
+    assert code == 0 and json.loads(out) == {"y": {"dtype": "float32", "shape": [2, 2]}}
+    assert ngraph(folder, "run", "good.onnx", "-q") == (0, "", "")
+
+
+def test_info_and_check(folder):
+    code, out, _ = ngraph(folder, "info", "good.onnx", "--json")
+    data = json.loads(out)
+    assert code == 0 and data["ops"] == {"MatMul": 1, "Relu": 1} and data["parameters"] == 8 and data["unsupported"] == []
+    assert data["inputs"] == [{"name": "x:0", "type": "tensor(float)", "shape": ["N", 4]}]
+    assert "cannot be translated: ai.onnx.Relux" in ngraph(folder, "info", "bad.onnx")[1]
+    assert ngraph(folder, "check", "good.onnx")[0] == 0
+    code, err = refused(folder, "check", "bad.onnx")
+    assert code == 1 and "2 nodes" in err and "node 'one'; the nearest is Relu" in err and "my.ops.Fancy" in err
+    code, out, _ = ngraph(folder, "check", "bad.onnx", "--json")
+    error = json.loads(out)["error"]
+    assert code == 1 and error["kind"] == "UnsupportedError" and len(error["details"]) == 2
+
+
+@pytest.mark.parametrize("verb", ["info", "check", "run", "bench", "profile", "view"])
+@pytest.mark.parametrize(
+    "name, code, said",
+    [
+        ("missing.onnx", 2, "there is no file missing.onnx"),
+        ("folder.onnx", 2, "folder.onnx is a folder"),
+        ("empty.onnx", 1, "empty.onnx holds no graph"),
+        ("text.onnx", 1, "text.onnx is no ONNX model, or a damaged one"),
+        ("cut.onnx", 1, "cut.onnx is no ONNX model, or a damaged one"),
+    ],
+)
+def test_files_that_are_no_models(folder, verb, name, code, said, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    try:
+        found = command.main([verb, name])
+    except SystemExit as stop:
+        found = stop.code
+    told = capsys.readouterr()
+    assert found == code and told.out == "" and said in told.err and "Traceback" not in told.err
+
+
+@pytest.mark.parametrize(
+    "words, code, said",
+    [
+        ("good.onnx --inputs names.npz", 1, r"there is no input 'y'; input x:0: tensor(float)[N, 4] is missing"),
+        ("good.onnx --inputs shape.npz", 1, "got the shape [4]"),
+        ("good.onnx --inputs length.npz", 1, "got the shape [3, 3]"),
+        ("good.onnx --inputs dtype.npz", 1, "got an array of complex64"),
+        ("good.onnx --inputs object.npz", 2, "object.npz is no .npz file of plain arrays"),
+        ("good.onnx --inputs one.npy", 2, "one.npy is no .npz file of plain arrays"),
+        ("good.onnx --inputs text.onnx", 2, "text.onnx is no .npz file of plain arrays"),
+        ("good.onnx --inputs empty.onnx", 2, "empty.onnx is no .npz file of plain arrays"),
+        ("good.onnx --inputs none.npz", 2, "there is no file none.npz"),
+        ("good.onnx --inputs in.npz --outputs nowhere/out.npz", 1, "nowhere/out.npz: No such file or directory"),
+        ("good.onnx --shape 1,2", 2, "'1,2' is no shape; write it as input:1,3,224,224"),
+        ("good.onnx --shape y:1,2", 2, "there is no input y; there are x:0"),
+        ("good.onnx --shape x:0:3", 1, "got the shape [3]"),
+        ("good.onnx --shape x:0:-1,4", 2, "cannot be made"),
+        ("good.onnx --shape x:0:99999999999999,4", 2, "cannot be made"),
+        ("good.onnx --nonsense", 2, "unrecognized arguments: --nonsense"),
+        ("good.onnx --seed x", 2, "invalid int value: 'x'"),
+        ("bad.onnx", 1, "2 nodes of made cannot be translated"),
+        ("window.onnx", 1, "a length comes out negative"),
+        ("", 2, "the following arguments are required: MODEL"),
+    ],
+)
+def test_run_called_wrongly(folder, words, code, said, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    try:
+        found = command.main(["run", *words.split()])
+    except SystemExit as stop:
+        found = stop.code
+    told = capsys.readouterr()
+    assert found == code and told.out == "" and said in told.err and "Traceback" not in told.err, told
+
+
+def test_what_nobody_thought_of_is_one_line_and_with_v_a_traceback(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setitem(REGISTRY, "info", REGISTRY["info"]._replace(run=lambda given: {}["gone"]))
+    assert command.main(["info", "good.onnx"]) == 1
+    assert capsys.readouterr().err == "unexpected: KeyError: 'gone' (nobody thought of this; -v shows where it was)\n"
+    assert command.main(["info", "good.onnx", "-v"]) == 1 and "Traceback" in capsys.readouterr().err
+    assert command.main(["info", "good.onnx", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"]["kind"] == "unexpected"
+
+
+# ---- profile and view
+
+
+@pytest.mark.skipif("cpu" not in ngt.transformer_choices(), reason="there is no machine code here")
+def test_profile_names_the_nodes_of_the_file(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    page, trace = str(tmp_path / "p.html"), str(tmp_path / "t.json")
+    for _ in range(2):  # also where a run would come from the cache
+        assert command.main(["profile", "good.onnx", "--inputs", "in.npz", "--calls", "2", "--html", page, "--trace", trace]) == 0
+        out = capsys.readouterr().out
+        assert "MatMul '/first/MatMul'; Relu '/first/act/Relu'" in out and "the fastest of 2 calls" in out
+    with open(page, encoding="utf-8") as file:
+        assert "Relu &#x27;/first/act/Relu&#x27;" in file.read()
+    with open(trace, encoding="utf-8") as file:
+        events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
+    assert any("MatMul '/first/MatMul'" in e["args"]["lines"] for e in events)
+    assert command.main(["profile", "if.onnx", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    names = {line for k in data["kernels"] for line in k["lines"]}
+    assert "Exp 'last'" in names and data["seconds"] > 0 and names <= {"Exp 'last'", "Neg 'in_then'", "Abs 'in_else'", "If 'chooses'"}
+    assert command.main(["profile", "good.onnx", "--calls", "0"]) == 2
+    monkeypatch.setenv("NGRAPH_TRANSFORMER", "direct")
+    assert ngraph(folder, "profile", "good.onnx")[0] == 1
+
+
+def test_view_draws_the_file(folder, tmp_path, monkeypatch):
+    page = str(tmp_path / "page.html")
+    code, out, _ = ngraph(folder, "view", "if.onnx", "-o", page, "--json")
+    assert code == 0 and json.loads(out) == {"page": page, "boxes": 6, "arrows": 6}
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    for found in ("chooses then_branch", "in_then", "Abs", "chooses", "last", "tensor(float)[2]"):
+        assert found in text, found
+    code, out, _ = ngraph(tmp_path, "view", str(folder / "bad.onnx"))  # what cannot be run can be seen
+    assert code == 0 and out == "bad.html: 3 boxes, 2 arrows\n" and os.path.exists(tmp_path / "bad.html")
+    assert refused(folder, "view", "good.onnx", "-o", "nowhere/x.html") == (
+        1,
+        "FileNotFoundError: nowhere/x.html: No such file or directory\n",
+    )
+
+
+# ---- the whole command
+
+
+def test_the_table_of_modules_is_what_they_register():
+    command.load_verbs()
+    for module, verbs in command.MODULES.items():
+        own = [v.name for v in REGISTRY.values() if v.run.__module__ == f"ngraph.tools.{module}"]
+        assert sorted(own) == sorted(verbs.split()), module
+
+
+def test_a_verb_imports_only_its_own_module(folder):
+    program = (
+        "import sys\nfrom ngraph.tools.main import main\nmain(sys.argv[1:])\nprint(sorted(m for m in sys.modules if 'ngraph.tools.' in m))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "cache", "-q"], capture_output=True, text=True, cwd=folder, env={**os.environ})
+    assert "ngraph.tools.cache" in done.stdout and "ngraph.tools.models" not in done.stdout and "doctor" not in done.stdout
+
+
+def completed(*words):
+    """What bash offers for the last word."""
+    script = completion.bash(command.parser())
+    line = " ".join(f"'{w}'" for w in words)
+    ask = f'{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _ngraph; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", ask], capture_output=True, text=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")
+def test_bash_completes_verbs_options_and_choices():
+    command.load_verbs()
+    assert completed("ngraph", "") == [*sorted(REGISTRY), "-h", "--help", "--version"]
+    assert completed("ngraph", "ch") == ["check"] and completed("ngraph", "--v") == ["--version"]
+    assert completed("ngraph", "run", "--") == ["--help", "--json", "--quiet", "--verbose", "--inputs", "--shape", "--seed", "--outputs"]
+    assert completed("ngraph", "run", "--inputs", "") == []  # files, by bash's own
+    assert completed("ngraph", "run", "model.onnx", "--out") == ["--outputs"]
+    assert completed("ngraph", "completion", "") == ["bash", "zsh", "fish"] and completed("ngraph", "-v", "cache", "c") == ["clear"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_has_every_verb_and_option(shell, tmp_path):
+    code, out, _ = ngraph(tmp_path, "completion", shell)
+    command.load_verbs()
+    assert code == 0 and all(v in out for v in REGISTRY)
+    for name, (_, options) in completion.verbs(command.parser()).items():
+        for option in options:
+            for word in option.names:
+                flag = f"-{'l' if word[:2] == '--' else 's'} {word.lstrip('-')} "
+                assert (flag if shell == "fish" else word) in out, (name, word)
+    found = shutil.which(shell)
+    if found:
+        done = subprocess.run([found, "-n" if shell != "fish" else "--no-execute", "/dev/stdin"], input=out, capture_output=True, text=True)
+        assert (done.returncode, done.stderr) == (0, "")
