@@ -12,12 +12,15 @@ import onnx
 from ngraph.errors import ArgumentError, UnsupportedError, show_line
 from ngraph.export.onnx import file, loops, moving, products, rules
 from ngraph.export.onnx.names import onnx_type
+from ngraph.export.onnx.whole import put_together
 from ngraph.export.onnx.writer import Ref, Shared, Writer
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
-from ngraph.passes import dead, default_passes, specialise
+from ngraph.passes import dead, fold, share, simplify_rules, specialise
 from ngraph.program.lower import Lowered, lower
 from ngraph.program.program import AxisId, Program, Step
+from ngraph.rewrite.driver import rewrite
+from ngraph.rewrite.pattern import Rules
 from ngraph.runtime.computation import declared_orders
 
 __all__ = ["Exported", "build", "loops", "moving", "products"]
@@ -42,7 +45,15 @@ class Exported(NamedTuple):
 # ---- the program --------------------------------------------------------------------------------------------------------
 
 
-def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int]]) -> Lowered:
+# a reshape and a transpose are two nodes; read in one go they would be index arithmetic
+SIMPLE = Rules(*[r for r in simplify_rules if r.name != "reindex of reindex"])
+
+
+def simplified(program: Program) -> Program:
+    return rewrite(program, SIMPLE)
+
+
+def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> Lowered:
     """The program: without the state of random numbers, which runtimes have their own of, and simplified."""
     roots = [*what.results.values(), *what.effects]
     lowered = lower(roots, list(what.inputs.values()), what.name, whole=lambda op: rules.claims(op, opset))
@@ -52,12 +63,13 @@ def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int]]) ->
     fixed = _lengths(program, what, shapes)
     if fixed:
         program = specialise(program, fixed)
-    for step in (dead, *default_passes):
+    for step in (dead, share, simplified, fold, simplified, share, dead):
         program = step(program)
+    program = dead(put_together(program, opset))
     return Lowered(program, lowered.inputs, lowered.states)
 
 
-def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
+def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
     """Lengths that the user gives, by axis. Raises ArgumentError where they do not fit."""
     unknown = [n for n in shapes if n not in what.inputs]
     if unknown:
@@ -71,6 +83,8 @@ def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int
         if len(dims) != len(axes):
             raise ArgumentError(f"input {name} has {len(axes)} axes, {', '.join(axes)}, and the shape {tuple(dims)} was given")
         for a, n in zip(axes, dims, strict=True):
+            if n is None:
+                continue
             own = program.axes[a]
             if isinstance(own, int) and own != n:
                 raise ArgumentError(f"axis {a} of input {name} has length {own}, and {n} was given")
@@ -141,7 +155,7 @@ def checked(opset: int | None) -> int:
 
 
 def build(
-    what: Exported, path: str, opset: int, shapes: Mapping[str, Sequence[int]], external: int | None
+    what: Exported, path: str, opset: int, shapes: Mapping[str, Sequence[int | None]], external: int | None
 ) -> tuple[onnx.ModelProto, file.Beside]:
     """The model, and the arrays that lie beside it. Raises UnsupportedError naming all ops that ONNX cannot say at this opset."""
     lowered = _program(what, opset, shapes)

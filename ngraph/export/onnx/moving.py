@@ -57,7 +57,7 @@ def _reindex(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...], index: Any
     if any(w.length(a) == 0 for a in step.inputs[0].axes):
         return w.filled(fill, axes, x.dtype)
     reads = {a: w.settle(e) for a, e in index}
-    guards = [w.settle(g) for g in guard]
+    guards = [g for g in map(w.settle, guard) if (beyond(g, END, w.length) or (1, 0))[0]]  # those that are negative somewhere
     missing = [a for a, e in reads.items() if a not in x.axes and beyond(e, w.length(a), w.length) != (0, 0)]
     if missing:
         x = w.full(x, (*x.dims, *missing))
@@ -154,6 +154,8 @@ class _Read:
         w, n = self.w, self.w.length(axis)
         if type(e) is int and type(n) is int and not 0 <= e < n:
             return w.number(self.fill, x.dtype)
+        if n == 1 and e == 0:
+            return Ref(x.name, tuple([None if a == axis else a for a in x.dims]), x.dtype)
         if beyond(e, n, w.length) != (0, 0):
             return self.anywhere(x, {axis: e}, [])
         return w.op("Gather", x, w.scalar(e), dims=self.put(x, axis, ()), dtype=x.dtype, axis=x.dims.index(axis))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ngraph.export.onnx.lengths import constant
 from ngraph.export.onnx.rules import CLAIMS, reduced
 from ngraph.export.onnx.writer import Cannot, Ref, Writer, rule, takes
+from ngraph.numpy_ops.reindex import affine
+from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op, TensorType
@@ -287,22 +289,62 @@ def _by_windows(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tupl
 # ---- pooling ------------------------------------------------------------------------------------------------------------
 
 
+Window = tuple[AxisId, AxisId, AxisId, int, int, int]  # in, within, out; stride, dilation, pad
+
+
+def fits(windows: Sequence[Any], length: Callable[[Any], ExprLike]) -> bool:
+    """Whether ONNX has such windows: along at most three axes, of known length, none wholly beyond the ends."""
+    if not 1 <= len(windows) <= 3:
+        return False
+    for i, r, o, stride, dilation, pad in windows:
+        size = length(r)
+        try:
+            after = ends(length(i), length(o), size, stride, dilation, pad)
+        except Cannot:
+            return False
+        if not isinstance(size, int) or not (0 <= pad < size and 0 <= after < size):
+            return False
+    return True
+
+
 def poolable(op: Op, opset: int) -> bool:
     """Whether ONNX has this pooling as one node."""
     name, windows = op.opdef.onnx, op.attrs["windows"]
-    if not takes(name, opset, op.dtype) or len(windows) > 3 or (name == "AveragePool" and opset < 19 and any(s[4] > 1 for s in windows)):
-        return False
-    try:
-        return all(ends(a.size, o.size, r.size, s, d, pad) >= 0 for a, r, o, s, d, pad in windows)
-    except Cannot:
-        return False
+    spread = name == "AveragePool" and opset < 19 and any(w[4] > 1 for w in windows)
+    return takes(name, opset, op.dtype) and not spread and fits(windows, lambda axis: axis.size)
 
 
 CLAIMS.update(max_pool=poolable, avg_pool=poolable)
 
 
+def window_read(step: Step, inside: Axes, length: Callable[[AxisId], ExprLike]) -> tuple[Window, ...] | None:
+    """The windows that a `reindex` reads, where the axes `inside` are just those within windows; None where it is another read."""
+    axes = step.inputs[0].axes
+    if step.attrs["guard"] or not inside or any(a in axes for a in inside):
+        return None
+    found: list[Window] = []
+    for axis, e in step.attrs["index"]:
+        if isinstance(e, Idx) and e.of == axis:
+            continue
+        start, moves = affine(expr.substitute(e, lambda leaf: length(leaf.of) if isinstance(leaf, expr.Len) else leaf)) or (None, {})
+        start = None if start is None else constant(start)
+        within, outer = [a for a in moves if a in inside], [a for a in moves if a not in inside]
+        if len(within) != 1 or len(outer) != 1 or start is None:
+            return None
+        stride, dilation = moves[outer[0]], moves[within[0]]
+        if not (isinstance(stride, int) and isinstance(dilation, int) and stride > 0 and dilation > 0):
+            return None
+        found.append((axis, within[0], outer[0], stride, dilation, -start))
+    return tuple(found) if sorted(w[1] for w in found) == sorted(inside) else None
+
+
 @rule("max_pool", "avg_pool")
 def _pool(w: Writer, step: Step, x: Ref, windows: tuple[Any, ...]) -> Ref:
+    return pool(w, "MaxPool" if step.op == "max_pool" else "AveragePool", x, windows)
+
+
+def pool(w: Writer, op: str, x: Ref, windows: Sequence[Window], **attrs: Any) -> Ref:
+    """A pooling node: what stands beside the windows is the batch and the channel."""
     ins = [s[0] for s in windows]
     x = w.full(x, (*x.dims, *[a for a in ins if a not in x.axes]))
     rest = [a for a in x.axes if a not in ins]
@@ -311,10 +353,10 @@ def _pool(w: Writer, step: Step, x: Ref, windows: tuple[Any, ...]) -> Ref:
         groups = [rest, []]
     data = w.merged(x, [*groups, *[[a] for a in ins]])
     sizes = [(w.length(i), w.length(r), w.length(o), s, d, pad) for i, r, o, s, d, pad in windows]
-    pads = [pad for *_, pad in sizes] + [max(ends(n, out, size, s, d, pad), 0) for n, size, out, s, d, pad in sizes]
+    pads = [pad for *_, pad in sizes] + [ends(n, out, size, s, d, pad) for n, size, out, s, d, pad in sizes]
     strides, dilations = [s for *_, s, _, _ in sizes], [d for *_, d, _ in sizes]
     made = w.op(
-        "MaxPool" if step.op == "max_pool" else "AveragePool",
+        op,
         data,
         dims=(),
         dtype=x.dtype,
@@ -322,5 +364,6 @@ def _pool(w: Writer, step: Step, x: Ref, windows: tuple[Any, ...]) -> Ref:
         pads=pads if any(pads) else None,
         strides=strides if set(strides) != {1} else None,
         dilations=dilations if set(dilations) != {1} else None,
+        **attrs,
     )
     return w.split(Ref(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])

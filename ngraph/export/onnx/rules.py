@@ -6,12 +6,14 @@ What an op is called one to one stands in its record, as for the importer; what 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ngraph.export.onnx.lengths import same
 from ngraph.export.onnx.names import ELEMENTWISE, onnx_type
-from ngraph.export.onnx.writer import INT64, Cannot, Dims, Ref, Writer, rule, schema, takes
+from ngraph.export.onnx.writer import INT64, Cannot, Dims, Node, Ref, Writer, rule, schema, takes
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
@@ -32,26 +34,51 @@ NAMED = (*ELEMENTWISE, "add", "subtract", "multiply", "where", "negative", "sign
 def named(w: Writer, step: Step, *refs: Ref) -> Ref:
     if step.op in WHOLE and not refs[0].dtype.is_float:
         return refs[0]
-    if step.op == "add":
-        fused = _biased(w, step, refs)
-        if fused is not None:
-            return fused
-    return w.elementwise(REGISTRY[step.op].onnx, *refs)
+    fused = _biased(w, step, refs) if step.op == "add" else _scaled(w, step, refs) if step.op == "multiply" else None
+    return fused or w.elementwise(REGISTRY[step.op].onnx, *refs)
+
+
+CHANNEL = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1}  # the dim of the result that a bias goes along
+
+
+def _products(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Iterator[tuple[Ref, Node, Ref]]:
+    """An operand that a Conv or a Gemm makes for this step alone, that node, and the other operand, along its channel."""
+    for k, value in enumerate(step.inputs):
+        x, other = refs[k], refs[1 - k]
+        maker = w.shared.makers.get(x.name)
+        if maker is None or maker.op not in CHANNEL or maker.outputs != [x.name] or w.uses.get(value) != 1 or other.name == x.name:
+            continue
+        at = CHANNEL[maker.op]
+        if maker in w.part.nodes[-8:] and len(x.dims) > at and other.axes in ((), (x.dims[at],)):
+            yield x, maker, other
 
 
 def _biased(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
-    """A sum with the result of a Conv or Gemm that nobody else reads: that node adds constants and variables itself."""
-    for k, value in enumerate(step.inputs):
-        x, bias = refs[k], refs[1 - k]
-        maker = w.shared.makers.get(x.name)
-        if maker is None or w.uses.get(value) != 1 or len(bias.axes) != 1 or bias.name in w.shared.makers:
-            continue
-        at = {"Conv": 1, "ConvTranspose": 1, "Gemm": len(x.dims) - 1}.get(maker.op)
-        if at is None or len(maker.inputs) != 2 or at >= len(x.dims) or x.dims[at] != bias.axes[0] or maker not in w.part.nodes[-8:]:
-            continue
-        if w.shared.makers.get(maker.outputs[0]) is maker and maker.outputs[0] == x.name:
+    """A sum with what such a node gives: it adds constants and variables itself."""
+    for x, maker, bias in _products(w, step, refs):
+        array = w.array(bias)
+        if array is not None and bias.axes == () and maker.op != "Gemm":
+            count = w.known(x.dims[1]) if x.dims[1] is not None else 1
+            bias = bias if count is None else Ref(w.constant(np.full(count, array.reshape(()))), (x.dims[1],), bias.dtype)
+        if len(maker.inputs) == 2 and bias.axes and bias.name not in w.shared.makers:
             maker.inputs.append(w.arranged(bias, bias.axes).name)
             return x
+    return None
+
+
+def _scaled(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
+    """A product of what such a node gives with constants: they go into its weights, if those are constants too. Of a sum: the mean."""
+    for x, y in (refs, refs[::-1]):
+        share = w.literal(y)
+        if share and x.name in w.shared.sums and x.dtype.is_float and (1 / share).is_integer():
+            return _mean(w, x, w.number(1 / share, y.dtype))
+    for x, maker, factor in _products(w, step, refs):
+        weights, scale = w.shared.arrays.get(maker.inputs[1]), w.array(factor)
+        if maker.op != "Conv" or weights is None or scale is None or len(maker.inputs) != 2 or not x.dtype.is_float:
+            continue
+        scale = scale.reshape(-1, *[1] * (weights.ndim - 1))
+        maker.inputs[1] = w.constant((weights * scale).astype(weights.dtype), maker.inputs[1])
+        return x
     return None
 
 
@@ -138,7 +165,7 @@ def _divide(w: Writer, step: Step, *refs: Ref) -> Ref:
     """Of integers the floor: ONNX cuts towards 0, and leaves division by 0 open, so nothing is divided by 0, and 64 bits not by -1."""
     dtype = refs[0].dtype
     if dtype.is_float:
-        return w.elementwise("Div", *refs)
+        return _mean(w, *refs) or w.elementwise("Div", *refs)
     x, y = _wide_enough(w, refs)
     z = _other_than(w, y, *((0, -1) if dtype.name == "int64" else (0,)))
     made = w.elementwise("Div", x, z)
@@ -149,6 +176,16 @@ def _divide(w: Writer, step: Step, *refs: Ref) -> Ref:
         if dtype.name == "int64":
             made = _at(w, y, -1, w.elementwise("Sub", w.number(0, x.dtype), x), made)
     return w.cast(_at(w, y, 0, w.number(0, x.dtype), made), dtype)
+
+
+def _mean(w: Writer, x: Ref, y: Ref) -> Ref | None:
+    """A sum divided by how many there are."""
+    summed = w.shared.sums.get(x.name)
+    size = w.shared.sizes.get(y.name, w.literal(y))
+    if summed is None or size is None or not same(w.size(summed[1]), int(size) if isinstance(size, float) and size == int(size) else size):
+        return None
+    made = reduced(w, "ReduceMean", *summed, x.dtype)
+    return Ref(made.name, x.dims, x.dtype)
 
 
 @rule("remainder")
@@ -299,7 +336,10 @@ def _reduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) 
     if any(w.length(a) == 0 for a in axes):
         start = {"add": 0, "multiply": 1, "max": x.dtype.lowest, "min": x.dtype.highest}[kind]
         return w.filled(start, tuple([a for a in x.dims if a not in axes]), x.dtype)
-    return reduced(w, REDUCE[kind], x, axes, x.dtype)
+    made = reduced(w, REDUCE[kind], x, axes, x.dtype)
+    if kind == "add":
+        w.shared.sums[made.name] = x, axes
+    return made
 
 
 @rule("softmax", "log_softmax")
@@ -404,7 +444,9 @@ def _constant(w: Writer, step: Step, value: Any, axes: tuple[AxisId, ...], dtype
     if isinstance(value, ArrayRef):
         return Ref(w.constant(value.array, value.name or step.result.hint), tuple(axes), dtype)
     if isinstance(value, Expr):
-        return w.cast(Ref(w.scalar(w.settle(value)), (), INT64), dtype)
+        made = w.cast(Ref(w.scalar(w.settle(value)), (), INT64), dtype)
+        w.shared.sizes[made.name] = w.settle(value)
+        return made
     return w.number(value, dtype)
 
 

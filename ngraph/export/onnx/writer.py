@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 
-from ngraph.export.onnx.lengths import positive
+from ngraph.export.onnx.lengths import numbers, positive
 from ngraph.export.onnx.names import onnx_name, onnx_type
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
@@ -151,6 +152,8 @@ class Shared:
         self.known: dict[Any, str] = {}  # small constants, by value
         self.made_of: dict[str, tuple[Ref, Dims]] = {}  # what a tensor only rearranges, and into which dims
         self.makers: dict[str, Node] = {}
+        self.sums: dict[str, tuple[Ref, tuple[AxisId, ...]]] = {}  # of what, and along which axes
+        self.sizes: dict[str, ExprLike] = {}  # scalars that are lengths
         self.types: dict[str, tuple[DType, tuple[ExprLike, ...], Dims]] = {}
 
     def fresh(self, base: str) -> str:
@@ -340,7 +343,8 @@ class Writer:
         if source is not None:  # that one is rearranged, with the names that its axes have here
             again = {old: new for old, new in zip(source[1], ref.dims, strict=True) if old is not None}
             below = Ref(source[0].name, tuple([None if a is None else again.get(a) for a in source[0].dims]), ref.dtype)
-            return self.arranged(below, dims)
+            if len(below.axes) == len(ref.axes):
+                return self.arranged(below, dims)
         key = ("arranged", ref.name, tuple([None if a is None else ref.dims.index(a) for a in dims]))
         found = self.remembered(key)
         if found is None:
@@ -385,6 +389,12 @@ class Writer:
         """The tensor with all of these dims, in this order."""
         if set(ref.axes) == set(dims) - {None}:
             return self.arranged(ref, dims)
+        ones = [a for a in dims if a is not None and a not in ref.axes and self.length(a) == 1]
+        if ones:  # an axis of length 1 is a dim that is there, and nothing is repeated
+            ref = self.aligned(ref, tuple([None if a in ones else a for a in dims]))
+            ref = self.arranged(ref, tuple([a if a in ref.axes else None for a in dims if a in ref.axes or a in ones]))
+            left = iter([a for a in dims if a in ref.axes or a in ones])
+            return self.full(Ref(ref.name, tuple([next(left) for _ in ref.dims]), ref.dtype), dims)
         array = self.array(ref)
         lengths = self.shape(dims)
         known = [n for n in lengths if isinstance(n, int)]
@@ -502,7 +512,7 @@ class Writer:
     def _compute(self, e: Expr) -> str:
         if isinstance(e, Bin):
             a, b = self.computed(e.a), self.computed(e.b)
-            if e.op == "//" and not positive(e.a):
+            if e.op == "//" and any(n < 0 for (n,) in numbers(e.a) or [(-1,)]):  # Div cuts towards 0
                 a = self.node("Sub", [a, self.node("Mod", [a, b])[0]])[0]
             return self.node({"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}[e.op], [a, b])[0]
         if isinstance(e, Len):
@@ -589,10 +599,7 @@ class Writer:
     def run(self) -> None:
         """Nodes for all steps. What cannot be said is told to `refused`, and goes on as if it had been."""
         for step in self.program.steps:
-            origin = step.origin[0] if step.origin else None
-            own = step.results[0].hint if step.results else ""
-            name = origin.name if origin is not None and not own else own or step.op
-            self.label = f"{origin.scope}/{name}" if origin is not None and origin.scope else name
+            self.label = label(step)
             try:
                 made = self._written(step)
             except Cannot as reason:
@@ -624,6 +631,23 @@ class Writer:
             name = self.constant(np.zeros([int(n) for n in s if isinstance(n, int)], v.dtype.np))
             made.append(Ref(name, tuple(v.axes), v.dtype))
         return tuple(made)
+
+
+IMPORTED = re.compile(r"\w+ '(.+)'")  # what stands in place of a line for ops that came from a file
+
+
+def label(step: Step) -> str:
+    """How nodes of a step are called: as its result, as the node that it was read from, or as its op, behind its scope."""
+    own = step.results[0].hint if step.results else ""
+    origin = step.origin[0] if step.origin else None
+    if origin is None:
+        return own or step.op
+    if own:
+        return f"{origin.scope}/{own}" if origin.scope else own
+    came = IMPORTED.fullmatch(origin.file)
+    if came:
+        return came[1]
+    return f"{origin.scope}/{origin.name}" if origin.scope else origin.name
 
 
 TOKEN = Ref("", (), DTYPES["token"])

@@ -40,7 +40,7 @@ def _value(transformer: Any) -> Value:
     return lambda v: transformer.get(v) if v in transformer.state.arrays else initial(v)
 
 
-def exported(what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequence[int]], name: str) -> Exported:
+def exported(what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequence[int | None]], name: str) -> Exported:
     """What `save` was given, as ops by name. Raises ArgumentError."""
     if isinstance(what, Model):
         return _model(what, shapes, name)
@@ -71,39 +71,44 @@ def exported(what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequ
     return Exported(tensors, effects, _named(inputs, "input"), value, name or "ngraph")
 
 
-SIZES = ((2, 64, 96, 80), (3, 8, 12, 10), (2, 224, 192, 256))  # lengths for dims that stay open, while the graph is read
+SIZES = (32, 1, 112, 3)  # lengths for dims that stay open while the graph is read: multiples of these, all different; a batch of 2
 
 
-def _model(model: Model, shapes: Mapping[str, Sequence[int]], name: str) -> Exported:
+def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], name: str) -> Exported:
     """An imported model, read with some lengths for its open dims, which stay open where the model does not ask for them."""
     last: Exception | None = None
-    for sizes in SIZES:
+    for size in SIZES:
         names: dict[str, int] = {}
         tried = {}
         for p in model.inputs:
             dims = []
-            for k, d in enumerate(shapes.get(p.name) or p.shape or ()):
+            given = shapes.get(p.name) or [None] * len(p.shape or ())
+            for k, (d, n) in enumerate(zip(p.shape or (), given, strict=False)):
                 label = d if isinstance(d, str) else f"{p.name}.{k}"
-                dims.append(d if isinstance(d, int) else names.setdefault(label, sizes[min(k, 1)] + 2 * len(names) * (k > 0)))
+                if n is not None:
+                    names[label] = n
+                dims.append(d if isinstance(d, int) else names.setdefault(label, size * (len(names) + 2) if k else 2))
             tried[p.name] = tuple(dims)
         try:
             found = model.graph(tried)
             break
-        except UnsupportedError:
-            raise
+        except UnsupportedError as error:
+            why = str(error).split("\n")[0].split(": ", 1)[-1]
+            raise UnsupportedError(f"{model.name} cannot be exported: {why}", fix="export a part of it that does not") from None
         except Exception as error:  # these lengths do not fit the model; others may
             last = error
     else:
         assert last is not None
         raise UnsupportedError(
-            f"{model.name} cannot be read with open lengths: {last}", fix="give the lengths: shapes={'x': (1, 3, 224, 224)}"
+            f"{model.name} cannot be read with open lengths: {last}",
+            fix="give the lengths: shapes={'x': (1, 3, 224, 224)}, None for those that stay open",
         ) from last
     _stay_open(model, found.inputs, shapes)
     transformer = model.transformer
     return Exported(found.outputs, [], found.inputs, lambda v: transformer.get(v), name or model.name)
 
 
-def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequence[int]]) -> None:
+def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequence[int | None]]) -> None:
     """Raises UnsupportedError where the model needs lengths that are open in its file, and nobody has given."""
     closed = []
     for p in model.inputs:
@@ -111,12 +116,13 @@ def _stay_open(model: Model, inputs: Mapping[str, Op], shapes: Mapping[str, Sequ
         lengths = {a.name: a.length for a in op.axes}
         for k, d in enumerate(p.shape or ()):
             label = d if isinstance(d, str) else f"{p.name}.{k}"
-            if not isinstance(d, int) and p.name not in shapes and lengths.get(label, None) is not None:
+            given = shapes[p.name][k] if p.name in shapes else None
+            if not isinstance(d, int) and given is None and lengths.get(label) is not None:
                 closed.append(f"{label} of {p.name}")
     if closed:
         raise UnsupportedError(
             f"{model.name} is another graph for other lengths of {', '.join(closed)}",
-            fix="give the lengths of that input: shapes={'x': (1, 3, 224, 224)}, or --shape x:1,3,224,224",
+            fix="give the lengths of that input: shapes={'x': (None, 3, 224, 224)}, or --shape x:?,3,224,224",
         )
 
 
@@ -129,7 +135,7 @@ def build(
     opset: int | None = None,
     inputs: Any = None,
     transformer: Any = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
     external: int | None = None,
     name: str = "",
 ) -> tuple[onnx.ModelProto, file.Beside]:
@@ -145,7 +151,7 @@ def save(
     *,
     inputs: Any = None,
     transformer: Any = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
     external: int | None = None,
     name: str = "",
 ) -> None:
@@ -153,10 +159,10 @@ def save(
 
     opset: 13 to 28, as far as the installed onnx goes; 20 by default. inputs: the placeholders, in order, or by name; by default all that
     are needed, in the order they were made. transformer: whose values of variables are written; their initial ones without it.
-    shapes: {input: lengths} for lengths that are open, which stay so by default. external: arrays of so many bytes or more go into a file
-    beside this one, called as it is and `.data`; by default only where one file cannot hold them. name: the graph's.
-    Variables become initializers; what a graph assigns comes out as `<variable>.new`. Raises UnsupportedError naming all ops that ONNX
-    cannot say at this opset, ArgumentError. A file is there whole, or not at all.
+    shapes: {input: lengths} for lengths that are open, None for those that stay so, as all do by default.
+    external: arrays of so many bytes or more go into a file beside this one, called as it is and `.data`; by default only where one file
+    cannot hold them. name: the graph's. Variables become initializers; what a graph assigns comes out as `<variable>.new`.
+    Raises UnsupportedError naming all ops that ONNX cannot say at this opset, ArgumentError. A file is there whole, or not at all.
     """
     place = os.fspath(path)
     made, beside = build(what, place, opset, inputs, transformer, shapes, external, name)
