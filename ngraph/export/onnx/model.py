@@ -134,15 +134,19 @@ def _written(program: Program, lowered: Lowered, what: Exported, opset: int) -> 
 def _finished(w: Writer, outputs: Sequence[tuple[str, Ref]]) -> set[str]:
     """Outputs under their own names, and no node that nothing needs; gives the names of what is read."""
     own = {name for node in w.part.nodes for name in node.outputs}
-    new: dict[str, str] = {}
+    new, named = dict(w.shared.swapped), set()
     for name, ref in outputs:
         w.label = name
-        if ref.name not in own or ref.name in new:
+        if ref.name not in own or ref.name in named:
             ref = Ref(w.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
+        named.add(ref.name)
+        new.pop(new.pop(ref.name, ""), None)
         new[ref.name] = name
-        w.shared.types[name] = ref.dtype, tuple(w.shape(ref.dims)), ref.dims
-        w.part.outputs.append(Ref(name, ref.dims, ref.dtype))
+        w.part.outputs.append(ref)
     file.rename(w.part, new)
+    w.part.outputs = [r._replace(name=new[r.name]) for r in w.part.outputs]
+    w.shared.types = {new.get(n, n): t for n, t in w.shared.types.items()}
+    w.shared.types.update({r.name: (r.dtype, tuple(w.shape(r.dims)), r.dims) for r in w.part.outputs})
     return file.needed(w.part, [name for name, _ in outputs])
 
 

@@ -367,3 +367,30 @@ def pool(w: Writer, op: str, x: Ref, windows: Sequence[Window], **attrs: Any) ->
         **attrs,
     )
     return w.split(Ref(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])
+
+
+# ---- norms that were put together ----------------------------------------------------------------------------------------
+
+
+@rule("batch_norm")
+def _batch_norm(w: Writer, step: Step, x: Ref, *along: Ref, epsilon: float) -> Ref:
+    """The axis that is normed stands second, behind all that is no space."""
+    (channel,) = along[0].axes
+    at = x.dims.index(channel)
+    if at != 1:
+        rest = [a for a in x.axes if a != channel]
+        x = w.arranged(x, (rest[0] if rest else None, channel, *rest[1:]))
+    given = [w.arranged(r, (channel,)).name for r in along]
+    (name,) = w.node("BatchNormalization", [x.name, *given], epsilon=epsilon)
+    return Ref(name, x.dims, x.dtype)
+
+
+@rule("layer_norm")
+def _layer_norm(w: Writer, step: Step, x: Ref, *given: Ref, axes: Axes, epsilon: float) -> Ref:
+    axes = tuple([a for a in x.dims if a in axes])
+    if x.dims[len(x.dims) - len(axes) :] != axes:
+        x = w.arranged(x, (*[a for a in x.dims if a not in axes], *axes))
+    ones = [] if given else [w.full(w.number(1, x.dtype), axes)]
+    names = [w.arranged(r, axes).name for r in (*given, *ones)]
+    (name,) = w.node("LayerNormalization", [x.name, *names], axis=-len(axes), epsilon=epsilon)
+    return Ref(name, x.dims, x.dtype)

@@ -6,13 +6,14 @@ import functools
 import math
 from typing import Any
 
+from ngraph.export.onnx.lengths import same
 from ngraph.export.onnx.products import fits, window_read
 from ngraph.export.onnx.writer import takes
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
-from ngraph.program.program import AxisId, Program, Step
+from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import Builder, Built, rewrite
-from ngraph.rewrite.pattern import Rule, Rules, functions, same_number, var
+from ngraph.rewrite.pattern import Rule, Rules, functions, match, number, same_number, var
 
 x, c, z = (var(n) for n in "xcz")
 a = var("a")
@@ -89,6 +90,108 @@ def rules(opset: int) -> Rules:
     return made
 
 
+# ---- norms, for which there are no records -------------------------------------------------------------------------------
+
+Makers = dict[Value, Step]
+m, g, v, b = (var(n) for n in "mgvb")
+sqrt, reciprocal = functions("sqrt reciprocal")
+BATCH = [n for p in ((x - m) * (g / sqrt(v + c)) + b, (x - m) / sqrt(v + c) * g + b) for n in Rule("", p, lambda x: x).variants]
+LAYER = [n for p in (x / sqrt(v + c), x * reciprocal(sqrt(v + c))) for n in Rule("", p, lambda x: x).variants]
+
+
+def norms(program: Program, opset: int) -> Program:
+    """`program` with steps called `batch_norm` and `layer_norm`, which the rules of this room alone know."""
+    makers: Makers = {}
+    new = Builder(program, makers)
+    steps = []
+    for step in program.steps:
+        for find in (batch_norm, layer_norm, scaled_norm):
+            made = find(step, makers, new) if len(step.results) == 1 and takes("BatchNormalization", opset, step.result.dtype) else None
+            if made is not None and takes(NODES[made.op], opset, step.result.dtype):
+                step = made
+                break
+        steps.append(step)
+        makers.update(dict.fromkeys(step.results, step))
+    return program.with_(steps=tuple(steps))
+
+
+NODES = {"batch_norm": "BatchNormalization", "layer_norm": "LayerNormalization"}
+
+
+def found(nodes: list[Any], step: Step, makers: Makers) -> dict[str, Any] | None:
+    """What the holes of the first pattern that fits are filled with."""
+    for node in nodes:
+        bound: dict[str, Any] = {}
+        if step.op in node.ops and match(node, step, makers, bound, []):
+            return bound
+    return None
+
+
+def batch_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
+    """Of known mean and variance along one axis."""
+    bound = found(BATCH, step, makers) if step.op == "add" else None
+    if bound is None:
+        return None
+    x, *along = (bound[n] for n in "xgbmv")
+    epsilon = number(bound["c"], makers)
+    if epsilon is None or any(len(a.axes) != 1 or a.axes != along[0].axes for a in along) or along[0].axes[0] not in x.axes:
+        return None
+    return Step(step.results, "batch_norm", (x, *along), {"epsilon": float(epsilon)}, step.origin)
+
+
+def layer_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
+    """x less its mean, over the root of the mean of squares of that."""
+    bound = found(LAYER, step, makers) if step.op in ("divide", "multiply") else None
+    if bound is None:
+        return None
+    centred, square = makers.get(bound["x"]), mean_of(bound["v"], makers, new)
+    epsilon = number(bound["c"], makers)
+    if centred is None or square is None or epsilon is None or centred.op != "subtract":
+        return None
+    squared = makers.get(square[0])
+    mean = mean_of(centred.inputs[1], makers, new)
+    if squared is None or squared.op != "multiply" or squared.inputs != (centred.result, centred.result):
+        return None
+    if mean is None or mean[0] is not centred.inputs[0] or set(mean[1]) != set(square[1]):
+        return None
+    return Step(step.results, "layer_norm", (mean[0],), {"axes": tuple(mean[1]), "epsilon": float(epsilon)}, step.origin)
+
+
+def scaled_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
+    """A norm with a scale, or a bias, along its axes."""
+    if step.op not in ("multiply", "add"):
+        return None
+    for k, value in enumerate(step.inputs):
+        maker, other = makers.get(value), step.inputs[1 - k]
+        if maker is not None and maker.op == "layer_norm" and len(maker.inputs) == (1 if step.op == "multiply" else 2):
+            if set(other.axes) == set(maker.attrs["axes"]):
+                return Step(step.results, "layer_norm", (*maker.inputs, other), maker.attrs, step.origin)
+    return None
+
+
+def mean_of(value: Value, makers: Makers, new: Builder) -> tuple[Value, tuple[AxisId, ...]] | None:
+    """Of what, and along which axes, a value is the mean."""
+    step = makers.get(value)
+    if step is None or step.op not in ("divide", "multiply"):
+        return None
+    for summed, share in (step.inputs, step.inputs[::-1])[: 1 if step.op == "divide" else 2]:
+        total = makers.get(summed)
+        if total is None or total.op != "reduce" or total.attrs["kind"] != "add":
+            continue
+        size: ExprLike = 1
+        for axis in total.attrs["axes"]:
+            size = size * length(new, axis)
+        count = number(share, makers)
+        maker = makers.get(share)
+        if count is None and maker is not None and maker.op == "constant" and isinstance(maker.attrs["value"], expr.Expr):
+            own = expr.substitute(maker.attrs["value"], lambda leaf: length(new, leaf.of) if type(leaf) is Len else leaf)
+            if step.op == "divide" and same(own, size):
+                return total.inputs[0], total.attrs["axes"]
+        elif count is not None and isinstance(size, int) and (count == size if step.op == "divide" else count * size == 1):
+            return total.inputs[0], total.attrs["axes"]
+    return None
+
+
 def put_together(program: Program, opset: int) -> Program:
     """`program` with ops that ONNX has whole in place of what makes them up."""
-    return rewrite(program, rules(opset))
+    return norms(rewrite(program, rules(opset)), opset)

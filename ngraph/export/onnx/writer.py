@@ -152,6 +152,7 @@ class Shared:
         self.known: dict[Any, str] = {}  # small constants, by value
         self.made_of: dict[str, tuple[Ref, Dims]] = {}  # what a tensor only rearranges, and into which dims
         self.makers: dict[str, Node] = {}
+        self.swapped: dict[str, str] = {}  # names that are exchanged in the end
         self.sums: dict[str, tuple[Ref, tuple[AxisId, ...]]] = {}  # of what, and along which axes
         self.sizes: dict[str, ExprLike] = {}  # scalars that are lengths
         self.types: dict[str, tuple[DType, tuple[ExprLike, ...], Dims]] = {}
@@ -600,6 +601,7 @@ class Writer:
         """Nodes for all steps. What cannot be said is told to `refused`, and goes on as if it had been."""
         for step in self.program.steps:
             self.label = label(step)
+            first = len(self.part.nodes)
             try:
                 made = self._written(step)
             except Cannot as reason:
@@ -607,8 +609,15 @@ class Writer:
                 made = tuple([Ref("?", tuple(v.axes), v.dtype) for v in step.results])
             for value, ref in zip(step.results, made, strict=True):
                 self.refs[value] = ref
+                self._called(ref.name, first)
                 if ref.name not in ("?", "") and ref.name not in self.shared.arrays:
                     self.shared.types[ref.name] = ref.dtype, tuple(self.shape(ref.dims)), ref.dims
+
+    def _called(self, name: str, first: int) -> None:
+        """A step's result has the step's name, and the nodes before it, from number `first` on, have it with a number."""
+        mine = [o for node in self.part.nodes[first:] for o in node.outputs]
+        if name in mine[1:] and mine[0] not in self.shared.swapped and name.startswith(mine[0]):
+            self.shared.swapped.update({name: mine[0], mine[0]: name})
 
     def _written(self, step: Step) -> tuple[Ref, ...]:
         found = RULES.get(step.op)
