@@ -90,7 +90,7 @@ class BaseRNNCell(Layer):
     # states
     def initialize_states(self, x: Op, reset_cells: bool | None = None) -> States:
         """Zeros; or, where cells are not reset, what is carried from call to call: see `Layer.carried`."""
-        axes = Axes([self.hidden(x), *(a for a in x.axes if not a.is_recurrent and a not in x.axes.feature_axes())])
+        axes = Axes([*(a for a in x.axes if not a.is_recurrent and a not in x.axes.feature_axes()), self.hidden(x)])
         if self.reset_cells if reset_cells is None else reset_cells:
             zero = ng.constant(0.0, dtype=computed(x).dtype)
             return {n: ng.broadcast(zero, axes) for n in self.states}
@@ -181,6 +181,9 @@ def over_time(cell: BaseRNNCell, x: Op, states: States, backward: bool = False) 
     time = recurrent_axis(x, cell.path)
     names = list(states)
     projected = cell.project(x)
+    if isinstance(projected, Op):  # features last, as in the states: the order in which a step's products are fast
+        features = projected.axes.feature_axes()
+        projected = ng.axes_with_order(projected, [*(a for a in projected.axes if a not in features), *features])
 
     def step(carry: tuple[Op, ...], now: Any) -> tuple[tuple[Op, ...], Op]:
         out, new = cell.step(now, dict(zip(names, carry, strict=True)))

@@ -70,8 +70,8 @@ def residual_net(x, y, neck, stages):
 def lstm(x, units):
     feature, (time,) = x.axes.feature_axes()[0].resized(units), x.axes.recurrent_axes()
     batch, gate = x.axes.batch_axis(), axis(4, "gate")
-    z = linear(x, gate, feature)
-    inner, zero = ng.variable([gate, feature, feature - 1]), ng.broadcast(ng.constant(0.0), [feature, batch])
+    z = ng.axes_with_order(linear(x, gate, feature), [time, batch, gate, feature])
+    inner, zero = ng.variable([gate, feature, feature - 1]), ng.broadcast(ng.constant(0.0), [batch, feature])
 
     def step(carry, now):
         h, c = carry
