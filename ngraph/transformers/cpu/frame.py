@@ -77,6 +77,7 @@ class Bound:
         self.constants = self._constants()
         self.kept, self.kept_at = aligned(max(self.lasting, 1))
         self.version = -1
+        self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
         self.preparing = threading.Lock()
         self.free: list[Frame] = []
         self.shapes: dict[Buffer, tuple[int, ...]] = {}

@@ -1,6 +1,7 @@
 """A program as native code: planned and compiled for the lengths of its calls.
 
-The first lengths get code of their own; from the second on, symbols that differ stay open in one version for all of them.
+The first lengths get code of their own; from the second on, symbols that differ stay open in one version for all of them. Lengths that
+keep coming then get a version of their own too, where no state is written: how often is counted, so that runs which do the same agree.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from ngraph.transformers.cpu.kept import Kept
 from ngraph.transformers.cpu.profile import profile
 
 VERSIONS = 16  # lengths for which memory is kept
+OFTEN = 64  # calls on open lengths after which these get a version of their own; twice as many for each further one
 Key = tuple[int | None, ...]
 
 
@@ -58,6 +60,7 @@ class Native:
         self.codes: dict[Key, Code] = {}
         self.bound: OrderedDict[Key, Bound] = OrderedDict()
         self.first: Key | None = None
+        self.earned = 0  # versions for lengths that kept coming
         self.compiling = threading.RLock()
         self.inputs = len(program.inputs)
         places = {s.name: k for k, s in enumerate(program.state_in, self.inputs)}
@@ -109,6 +112,7 @@ class Native:
                 self.first = key
             version = key if key in self.codes or key == self.first else self._open(key)
             self.bound[key] = made = Bound(self.code(version), dict(zip(self.symbols, key, strict=True)))
+            made.open = None in version
             while len(self.bound) > VERSIONS:
                 self.bound.popitem(last=False)
             return made
@@ -119,6 +123,19 @@ class Native:
         there = [k for k in self.codes if all(m is None or m == n for m, n in zip(k, key, strict=True))]
         new = tuple([n if n == m else None for n, m in zip(key, self.first, strict=True)])
         return min(there, key=lambda k: sum(n is None for n in k), default=new)
+
+    def _counted(self, key: tuple[int, ...], bound: Bound) -> Bound:
+        """What calls with these lengths run on, after one more: code of their own where they have come often enough."""
+        bound.calls += 1
+        if bound.calls <= OFTEN << self.earned:
+            return bound
+        with self.compiling:
+            if key not in self.codes:
+                self.earned += 1
+                self.code(key)
+            if self.bound.get(key) is bound:
+                del self.bound[key]
+            return self.at(key)
 
     def special(self, lengths: Mapping[str, int]) -> None:
         """Compiles a version for these lengths, by the user's names of axes. Raises AxisError for names of no axis whose length is open."""
@@ -134,7 +151,10 @@ class Native:
 
     def call(self, *arrays: Any, out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
         """See `Executable`; `out` takes arrays for results, `version` grows where state is written that is only read here."""
-        bound = self.at(tuple([arrays[k].shape[d] for k, d in self.symbols.values()]))
+        key = tuple([arrays[k].shape[d] for k, d in self.symbols.values()])
+        bound = self.at(key)
+        if bound.open and not self.written:
+            bound = self._counted(key, bound)
         given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements=("C", "A")) for a in arrays[: self.inputs]]
         outputs, states = bound(given, arrays[self.inputs :], version, out)
         return (*outputs, *[states[name] if name in states else arrays[k] for name, k in self.written.items()])
