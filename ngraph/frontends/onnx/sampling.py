@@ -157,6 +157,8 @@ def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
 def upsample(n: Any, x: Value, scales: Value = None) -> Tensor:
     g, t = n.g, n.g.tensor(x)
     by = n.attr("scales") if scales is None else g.known(scales)
+    if by is None:  # version 1
+        by = [1.0] * (t.rank - 2) + [n.attr("height_scale"), n.attr("width_scale")]
     for k, s in enumerate(by):
         t = resized(n, t, k, scaled_size(g, t.shape[k], float(s)), float(s), (0.0, 1.0), False)
     return t
