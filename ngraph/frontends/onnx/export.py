@@ -103,6 +103,9 @@ def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], name: str) 
             f"{model.name} cannot be read with open lengths: {last}",
             fix="give the lengths: shapes={'x': (1, 3, 224, 224)}, None for those that stay open",
         ) from last
+    strange = {o for o in ordered(found.outputs.values()) if o.is_placeholder} - set(found.inputs.values())
+    if strange:
+        raise UnsupportedError(f"{model.name} cannot be exported: some of its nodes are steps in Python", fix="`ngraph info` lists its ops")
     _stay_open(model, found.inputs, shapes)
     transformer = model.transformer
     return Exported(found.outputs, [], found.inputs, lambda v: transformer.get(v), name or model.name)

@@ -1,6 +1,9 @@
 """Op-graphs, neon models and training steps as ONNX files: what ONNX Runtime makes of them, which nodes they have, and what is refused."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -170,3 +173,172 @@ def test_a_training_step_runs_elsewhere():
             losses.append(float(given["loss"]))
         close([state[v.name] for v in weights], [transformer.get(v) for v in weights])
     assert losses == sorted(losses, reverse=True) and len(state) == len(weights)
+
+
+# ---- files --------------------------------------------------------------------------------------------------------------
+
+
+def small():
+    """x times a weight, through a loop over an open length, and a branch."""
+    axes = [ng.make_axis(name="T"), ng.make_axis(6, name="C")]
+    x = ng.placeholder(axes).named("x")
+    w = ng.variable([axes[1]], initial_value=drawn(6)).named("scale")
+
+    def add(carry, now):
+        new = carry * 0.5 + now * w
+        return new, new
+
+    last, every = ng.scan(add, ng.constant(np.zeros(6, np.float32), [axes[1]]), x, axis=axes[0])
+    high = ng.less(0.0, ng.sum(last, out_axes=()))
+    chosen = ng.cond(high, lambda: ng.exp(last), lambda: last * 2.0)
+    return x, {"every": every, "chosen": chosen}
+
+
+OPSETS = range(13, min(28, onnx.defs.onnx_opset_version()) + 1)
+
+
+@pytest.mark.parametrize("opset", OPSETS)
+def test_every_opset(opset):
+    """Control flow, an LSTM, a picture: the same numbers, whatever the opset."""
+    x, results = small()
+    made = exported(results, opset, inputs={"x": x})
+    assert made.opset_import[0].version == opset
+    assert {"Scan", "If"} <= set(kinds(made))
+    model = neon.Sequential([neon.LSTM(4, neon.GlorotInit()), neon.Affine(neon.GlorotInit(), axes=[ng.make_axis(3, name="Y")])])
+    z = ng.placeholder([ng.make_axis(5, name="F"), ng.make_axis(4, name="REC"), ng.make_axis(name="N")])
+    convolved = neon.Convolution((3, 3, 4), neon.GlorotInit(), padding=1, batch_norm=True, activation=neon.Gelu())
+    p = picture(size=8)
+    with neon.inference_mode_on():
+        others = {"y": model(z), "q": neon.Pooling((2, 2), strides=2, pool_type="avg")(convolved(p)), "n": neon.LayerNorm()(z)}
+    both = exported(others, opset, inputs={"z": z, "p": p})
+    if opset <= 24:  # ONNX Runtime's highest
+        feeds = {"z": drawn(5, 4, 2), "p": drawn(1, 8, 8, 2)}
+        with ngt.make_transformer() as transformer:
+            close(session(both).run(None, feeds), transformer.computation(list(others.values()), z, p)(*feeds.values()))
+            for n in (1, 4):
+                feed = drawn(n, 6, seed=n)
+                close(session(made).run(None, {"x": feed}), transformer.computation(list(results.values()), x)(feed))
+
+
+def test_names_axes_and_values(tmp_path):
+    """Variables are initializers of their names, with the values that the transformer holds; axes and lengths are named."""
+    x, results = small()
+    (w,) = Variables(results["every"])
+    with ngt.make_transformer() as transformer:
+        transformer.computation(results["every"], x)(drawn(2, 6))
+        transformer.set(w, np.arange(6))
+        ng.onnx.save(results, tmp_path / "m.onnx", transformer=transformer)
+        ng.onnx.save(transformer.computation(list(results.values()), x), tmp_path / "c.onnx")
+    for name in ("m", "c"):
+        made = onnx.load(tmp_path / f"{name}.onnx")
+        values = {t.name: onnx.numpy_helper.to_array(t) for t in made.graph.initializer}
+        assert values["scale"].tolist() == list(range(6))
+        about = json.loads({p.key: p.value for p in made.metadata_props}["ngraph.axes"])
+        assert about["scale"] == ["C"] and about["x"] == ["T", "C"]
+        (first, *_) = made.graph.output
+        assert [d.dim_param or d.dim_value for d in first.type.tensor_type.shape.dim] == ["T", 6]
+    assert [o.name for o in onnx.load(tmp_path / "m.onnx").graph.output] == ["every", "chosen"]
+
+
+SCRIPT = """
+import sys
+import numpy as np
+sys.path.insert(0, {home!r})
+from test_export import small
+import ngraph as ng
+x, results = small()
+ng.onnx.save(results, {path!r}, opset=18, external=16)
+"""
+
+
+def test_bytes_are_the_same_in_every_process(tmp_path):
+    found = []
+    for seed in ("1", "77"):
+        path = tmp_path / seed
+        path.mkdir()
+        code = SCRIPT.format(home=os.path.dirname(__file__), path=str(path / "m.onnx"))
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONHASHSEED": seed})
+        found.append([(path / name).read_bytes() for name in ("m.onnx", "m.onnx.data")])
+    assert found[0] == found[1]
+
+
+def test_arrays_beside_the_model(tmp_path):
+    """By choice at a number of bytes; read back by this library, ONNX Runtime and onnx."""
+    init = neon.GlorotInit()
+    x = ng.placeholder([ng.make_axis(40, name="F"), ng.make_axis(name="N")]).named("x")
+    y = neon.Sequential([neon.Affine(init, nout=64, activation=neon.Rectlin()), neon.Affine(init, nout=3)])(x)
+    ng.onnx.save({"y": y}, tmp_path / "whole.onnx")
+    ng.onnx.save({"y": y}, tmp_path / "parts.onnx", external=1000)
+    assert sorted(os.listdir(tmp_path)) == ["parts.onnx", "parts.onnx.data", "whole.onnx"]
+    assert (tmp_path / "parts.onnx").stat().st_size < 6000 < (tmp_path / "parts.onnx.data").stat().st_size
+    onnx.checker.check_model(str(tmp_path / "parts.onnx"), full_check=True)
+    places = [
+        {e.key: e.value for e in t.external_data} for t in onnx.load(tmp_path / "parts.onnx", load_external_data=False).graph.initializer
+    ]
+    assert {p["location"] for p in places if p} == {"parts.onnx.data"} and all(int(p["offset"]) % 4096 == 0 for p in places if p)
+    feed = drawn(40, 2)
+    import onnxruntime
+
+    first, second = (onnxruntime.InferenceSession(str(tmp_path / f"{n}.onnx")).run(None, {"x": feed})[0] for n in ("whole", "parts"))
+    assert first.tobytes() == second.tobytes()
+    close([ng.onnx.load(tmp_path / "parts.onnx").run({"x": feed})["y"]], [first])
+
+
+def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
+    x, results = small()
+    path = tmp_path / "m.onnx"
+    ng.onnx.save(results, path, external=16)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    monkeypatch.setattr(os, "replace", lambda a, b: (_ for _ in ()).throw(OSError("no")))
+    with pytest.raises(OSError):
+        ng.onnx.save(results, path, opset=13, external=16)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    with pytest.raises(ng.errors.ArgumentError, match="there is no folder"):
+        ng.onnx.save(results, tmp_path / "nowhere" / "m.onnx")
+
+
+# ---- what is refused ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("opset", [12, OPSETS[-1] + 1, True, "20"])
+def test_opsets_that_cannot_be_written(opset, tmp_path):
+    with pytest.raises(ng.errors.UnsupportedError, match="take one from 13"):
+        ng.onnx.save(small()[1], tmp_path / "m.onnx", opset=opset)
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_that_cannot_be_said_is_named_at_once(tmp_path):
+    x = ng.placeholder([ng.make_axis(3, name="C")], dtype="int32")
+    printed = ng.PrintOp(x, "x")
+    y = printed & (x + 1)
+    with pytest.raises(ng.errors.UnsupportedError) as found:
+        ng.onnx.save({"y": y, "z": ng.bitcast(x, dtype="float32")}, tmp_path / "m.onnx", opset=17)
+    text = str(found.value)
+    assert "3 ops" in text and text.count("test_export.py") >= 3
+    for word in ("a print", "BitwiseAnd", "opset 18", "BitCast", "opset 26"):
+        assert word in text, text
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_calls(tmp_path):
+    x, results = small()
+    layer = neon.Affine(neon.GlorotInit(), nout=2)
+    for call, words in (
+        (lambda: ng.onnx.save({"y": 3}, tmp_path / "m.onnx"), "to be exported are ops"),
+        (lambda: ng.onnx.save([], tmp_path / "m.onnx"), "nothing to export"),
+        (lambda: ng.onnx.save(layer, tmp_path / "m.onnx"), "inputs=placeholder"),
+        (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"q": (1, 6)}), "there is no input q"),
+        (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": (1, 7)}), "has length 6, and 7 was given"),
+        (lambda: ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": (1,)}), "has 2 axes"),
+    ):
+        with pytest.raises(ng.errors.ArgumentError, match=words):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_lengths_can_be_fixed(tmp_path):
+    x, results = small()
+    ng.onnx.save(results, tmp_path / "m.onnx", shapes={"x": (4, None)})
+    (given,) = onnx.load(tmp_path / "m.onnx").graph.input
+    assert [d.dim_value for d in given.type.tensor_type.shape.dim] == [4, 6]

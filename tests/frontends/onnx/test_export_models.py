@@ -1,0 +1,189 @@
+"""Imported models, exported again, give the numbers of the file that they came from; `ngraph convert` does it from the command line."""
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+torch = pytest.importorskip("torch")
+import test_families as families  # noqa: E402
+from exported import exported, kinds, session  # noqa: E402
+from made import B, F, I, graph, h, model  # noqa: E402
+from runtimes import FUSED  # noqa: E402
+
+import ngraph as ng  # noqa: E402
+from ngraph.tools.main import main  # noqa: E402
+
+random = np.random.default_rng(5)
+
+
+def there_and_back(content, *feeds, shapes=None, opset=20, rtol=1e-4, atol=1e-5):
+    """The model exported again, after ONNX Runtime gave for it what it gave for the first one."""
+    content = content if isinstance(content, bytes) else content.SerializeToString()
+    made = exported(ng.onnx.load(content), opset, shapes=shapes)
+    first, second = session(onnx.load_from_string(content)), session(made)
+    assert [i.name for i in first.get_inputs()] == [i.name for i in second.get_inputs()]
+    assert [o.name for o in first.get_outputs()] == [o.name for o in second.get_outputs()]
+    for feed in feeds:
+        for got, want in zip(second.run(None, feed), first.run(None, feed), strict=True):
+            assert (got.shape, got.dtype) == (want.shape, want.dtype)
+            np.testing.assert_allclose(got, want, rtol, atol)
+    return made
+
+
+def test_pictures():
+    """With ceil-mode pooling, resizing and a transposed convolution."""
+    content = families.exported(families.seeded(families.Picture), (torch.zeros(2, 3, 20, 24),), {0: "n", 2: "h", 3: "w"})
+    feeds = [{"x0": torch.randn(n, 3, a, b).numpy()} for n, a, b in ((2, 20, 24), (1, 20, 24))]
+    with pytest.raises(ng.errors.UnsupportedError, match="another graph for other lengths of h of x0, w of x0"):
+        exported(ng.onnx.load(content))
+    made = there_and_back(content, *feeds, shapes={"x0": (None, 3, 20, 24)})
+    found = kinds(made)
+    assert (found["Conv"], found["ConvTranspose"], found["MaxPool"]) == (2, 1, 1), found
+    (given,) = made.graph.input
+    assert [d.dim_param or d.dim_value for d in given.type.tensor_type.shape.dim] == ["n", 3, 20, 24]
+
+
+def test_words():
+    """A transformer's layer and recurrent layers in both directions, as scans."""
+    content = families.exported(families.seeded(families.Words), (torch.zeros(2, 7, dtype=torch.int64),), {0: "n"})
+    made = there_and_back(content, *({"x0": random.integers(0, 50, (n, 7))} for n in (2, 3)))
+    found = kinds(made)
+    assert found["Scan"] >= 3 and found["LayerNormalization"] == 2 and found["Softmax"] == 1, found
+
+
+class Chosen(torch.nn.Module):
+    def forward(self, x):
+        return families.Choice()(x)[:-1]
+
+
+def test_choices():
+    """Sorting, indices, masks, running sums."""
+    content = families.exported(Chosen(), (torch.rand(4, 9),), {0: "n"})
+    made = there_and_back(content, *({"x0": torch.rand(n, 9).numpy()} for n in (4, 6)))
+    assert kinds(made)["TopK"] == 2 and kinds(made)["CumSum"] == 1
+
+
+def test_loops_and_branches():
+    body = graph(
+        [
+            h.make_node("Mul", ["s", "factor"], ["next"]),
+            h.make_node("ReduceMax", ["next"], ["m"], keepdims=0),
+            h.make_node("Greater", ["m", "limit"], ["on"]),
+        ],
+        [("i", I, []), ("c", B, []), ("s", F, [9, 9])],
+        [("on", B, []), ("next", F, [9, 9])],
+    )
+    branches = [graph([h.make_node(op, ["end"], ["z"])], [], [("z", F, [9, 9])]) for op in ("Exp", "Neg")]
+    nodes = [
+        h.make_node("Loop", ["", "true", "x"], ["end"], body=body),
+        h.make_node("ReduceSum", ["end"], ["sum"], keepdims=0),
+        h.make_node("Greater", ["sum", "limit"], ["high"]),
+        h.make_node("If", ["high"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    constants = {"true": np.array(True), "factor": np.float32(0.9), "limit": np.float32(0.1)}
+    whole = model(nodes, [("x", F, [9, 9])], [("y", F, None)], constants)
+    made = there_and_back(whole, *({"x": random.random((9, 9), np.float32) * k} for k in (1, 100, -1)))
+    assert {"Loop", "If"} <= set(kinds(made))
+
+
+def test_quantised():
+    """Integers with scales, in QDQ form and as operators: the same steps."""
+    f = lambda *shape: random.normal(size=shape).astype(np.float32)
+    held = {
+        "s": np.float32(0.05),
+        "z": np.uint8(120),
+        "w": random.integers(-100, 100, (8, 5)).astype(np.int8),
+        "sw": np.abs(f(5)) * 0.02,
+        "zw": np.zeros(5, np.int8),
+    }
+    nodes = [
+        h.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        h.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
+        h.make_node("DequantizeLinear", ["w", "sw", "zw"], ["b"], axis=1),
+        h.make_node("MatMul", ["a", "b"], ["c"]),
+        h.make_node("QuantizeLinear", ["c", "s", "z"], ["y"]),
+        h.make_node("MatMulInteger", ["q", "w", "z"], ["i"]),
+    ]
+    whole = model(nodes, [("x", F, ["n", 8])], [("y", onnx.TensorProto.UINT8, None), ("i", onnx.TensorProto.INT32, None)], held)
+    there_and_back(whole, *({"x": f(n, 8) * 5} for n in (1, 4)), atol=1)
+
+
+def test_fused_ops_of_com_microsoft():
+    """Ops of another domain go out as ONNX's own."""
+    w = random.normal(size=(8,)).astype(np.float32)
+    nodes = [
+        h.make_node("SkipLayerNormalization", ["x", "k", "g", "b"], ["n"], domain=FUSED, epsilon=1e-5),
+        h.make_node("BiasGelu", ["n", "b"], ["y"], domain=FUSED),
+    ]
+    whole = model(nodes, [("x", F, ["n", 4, 8]), ("k", F, ["n", 4, 8])], [("y", F, None)], {"g": w, "b": w * 0.5})
+    whole.opset_import.append(h.make_opsetid(FUSED, 1))
+    feed = {name: random.normal(size=(2, 4, 8)).astype(np.float32) for name in "xk"}
+    made = there_and_back(whole, feed)
+    assert kinds(made)["LayerNormalization"] == 1 and kinds(made)["Gelu"] == 1
+    assert [o.domain for o in made.opset_import] == [""]
+
+
+def test_trained_values_go_out():
+    """Initializers that became variables keep their names, and have the values that training gave them."""
+    nodes = [h.make_node("MatMul", ["x", "w"], ["a"]), h.make_node("Relu", ["a"], ["y"])]
+    whole = model(nodes, [("x", F, ["n", 3])], [("y", F, None)], {"w": np.ones((3, 2), np.float32)})
+    m = ng.onnx.load(whole, trainable="*")
+    inputs, outputs, variables = m.graph({"x": (2, 3)})
+    train = m.transformer.computation(ng.assign(variables["w"], variables["w"] * 0.5), inputs["x"])
+    train(np.ones((2, 3), np.float32))
+    made = exported(m)
+    (weights,) = made.graph.initializer
+    assert weights.name == "w" and onnx.numpy_helper.to_array(weights).tolist() == [[0.5, 0.5]] * 3
+    assert session(made).run(None, {"x": np.ones((1, 3), np.float32)})[0].tolist() == [[1.5, 1.5]]
+    assert outputs.keys() == {"y"}
+
+
+@pytest.mark.parametrize("op", ["Unique", "NonZero"])
+def test_what_is_no_one_graph_is_refused(op, tmp_path):
+    """Steps in Python, and values that decide how long things are."""
+    whole = model([h.make_node(op, ["x"], ["y"])], [("x", F, ["n"])], [("y", F if op == "Unique" else I, None)])
+    with pytest.raises(ng.errors.UnsupportedError, match="cannot be exported"):
+        ng.onnx.save(ng.onnx.load(whole), tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+# ---- ngraph convert -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def before(tmp_path):
+    nodes = [h.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4), h.make_node("Relu", ["a"], ["y"])]
+    whole = model(nodes, [("x", F, ["n", 2, "h", "w_"])], [("y", F, None)], {"w": random.random((4, 2, 3, 3), np.float32)}, opset=12)
+    onnx.save(whole, tmp_path / "a.onnx")
+    return tmp_path / "a.onnx"
+
+
+def test_convert(before, capsys):
+    """Another opset, lengths that are fixed and lengths that stay open, arrays beside the file."""
+    after = before.with_name("b.onnx")
+    assert main(["convert", str(before), str(after), "--opset", "17", "--shape", "x:?,2,8,6", "--external", "64"]) == 0
+    assert "opset 17, 2 nodes" in capsys.readouterr().out
+    made = onnx.load(after)
+    assert made.opset_import[0].version == 17 and after.with_name("b.onnx.data").exists()
+    assert [d.dim_param or d.dim_value for d in made.graph.input[0].type.tensor_type.shape.dim] == ["n", 2, 8, 6]
+    x = random.random((3, 2, 8, 6), np.float32)
+    np.testing.assert_allclose(ng.onnx.load(after)(x), ng.onnx.load(before)(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments, code, words",
+    [
+        (["b.onnx", "--opset", "12"], 1, "take one from 13"),
+        (["nowhere/b.onnx"], 1, "there is no folder"),
+        (["b.onnx", "--shape", "q:1,2"], 1, "there is no input q"),
+        (["b.onnx", "--shape", "x"], 2, "is no shape"),
+        (["b.onnx", "--shape", "x:1,3,8,8"], 1, "has length 2, and 3 was given"),
+    ],
+)
+def test_convert_says_what_is_wrong(before, capsys, arguments, code, words):
+    arguments = [str(before.parent / arguments[0]), *arguments[1:]]
+    assert main(["convert", str(before), *arguments]) == code
+    said = capsys.readouterr().err
+    assert words in said and "Traceback" not in said
+    assert sorted(p.name for p in before.parent.iterdir()) == ["a.onnx"]
