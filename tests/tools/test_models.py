@@ -248,3 +248,10 @@ def test_completion_has_every_verb_and_option(shell, tmp_path):
     if found:
         done = subprocess.run([found, "-n" if shell != "fish" else "--no-execute", "/dev/stdin"], input=out, capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_page_of_the_command_names_every_verb():
+    command.load_verbs()
+    with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "command.md"), encoding="utf-8") as file:
+        page = file.read()
+    assert [v for v in REGISTRY if f"`ngraph {v}" not in page] == []
