@@ -191,6 +191,8 @@ def convolved(
     w = g.apart(g.full(w, range(3, 3 + k)), [*x.dims, *outs])
     names = list(w.dims)
     for j in (0, 1):
+        if w.dims[j] is None and x.dims[j + 1] is not None and g.same(x.dims[j + 1].size, 1):
+            x = g.squeezed(x, j + 1)
         a, b = x.dims[j + 1], w.dims[j]
         if (a is None) != (b is None) or (a is not None and b is not None and not g.same(a.size, b.size)):
             raise GraphError(f"{g.show(x)} and the filter {g.show(w)} have unlike {'groups' if j == 0 else 'channels'}")
