@@ -8,6 +8,7 @@ from typing import Any
 import ngraph as ng
 from ngraph.errors import AxisError
 from ngraph.frontends.neon.axis import named_axes
+from ngraph.frontends.neon.initializers import first_value
 from ngraph.frontends.neon.layer import Layer, computed, scoped
 from ngraph.frontends.neon.layers import Activation, Bias, norm_of
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
@@ -120,6 +121,11 @@ class ConvBase(Layer):
         axis = make_axis(1, name=names[0] if isinstance(names[0], str) else names[0].name)
         return ng.expand_dims(x, axis, min(x.axes.index(a) for a in along.values())), axis
 
+    def _filter(self, axes: Sequence[Axis], ins: Axes, outs: Axes) -> Op:
+        """The filter with these axes. First values get outs and duals of ins, so that they know what goes in and out."""
+        first, between = first_value(self.init, f"{self.path}/W"), Axes.linear_map_axes(ins, outs)
+        return self.parameter("W", axes, (lambda _: first(between)) if callable(first) else first)
+
     def _finish(self, y: Op) -> Op:
         for part in (self.batch_norm, self.bias, self.activation):
             y = y if part is None else part(y)
@@ -163,14 +169,10 @@ class Convolution(ConvBase):
 
     def _plain(self, x: Op, channel: Axis, where: dict[Axis, Axis], settings: Numbers) -> Op:
         out = make_axis(self.nout, name="K_out")
-        f = self._filter(Axes([channel]), Axes(where.values()), Axes([out]))
+        ins = [channel, *where.values()]
+        f = self._filter([out, *ins], Axes(ins), Axes([out]))
         y = ng.conv(x, f, where, **settings)
         return ng.map_roles(y, {out: channel.resized(self.nout)})
-
-    def _filter(self, ins: Axes, windows: Axes, outs: Axes) -> Op:
-        """The filter, kept as out axes and duals of what is summed, so that first values know what goes in and out."""
-        f = self.parameter("W", Axes.linear_map_axes([*ins, *windows], outs), self.init)
-        return ng.cast_axes(f, [*outs, *ins, *windows])
 
     def _grouped(self, x: Op, channel: Axis, where: dict[Axis, Axis], settings: Numbers) -> Op:
         n = self.groups
@@ -179,7 +181,8 @@ class Convolution(ConvBase):
         group, member = make_axis(n, name="group"), make_axis(len(channel) // n, name="member")
         out = make_axis(self.nout // n, name="K_out")
         x = ng.unflatten(x, [p for a in x.axes for p in ((group, member) if a == channel else (a,))])
-        f = self._filter(Axes([member]), Axes(where.values()), Axes([group, out]))
+        ins = [member, *where.values()]
+        f = self._filter([group, out, *ins], Axes(ins), Axes([group, out]))
         y = ng.conv(x, f, where, groups=[group], **settings)
         place = y.axes.index(group)
         y = ng.axes_with_order(y, [*(a for a in y.axes[:place] if a != out), group, out, *(a for a in y.axes[place + 1 :] if a != out)])
@@ -206,8 +209,8 @@ class Deconvolution(ConvBase):
         x, channel = self._with_channel(x, channel_axes, along)
         windows = {s: make_axis(self.window[s], name=f"{a.name}_filter") for s, a in along.items()}
         out = make_axis(self.nout, name="K_out")
-        f = self.parameter("W", Axes.linear_map_axes([channel], [out, *windows.values()]), self.init)
-        f = ng.cast_axes(f, [out, *windows.values(), channel])
+        outs = [out, *windows.values()]
+        f = self._filter([*outs, channel], Axes([channel]), Axes(outs))
         y = ng.deconv(
             x,
             f,

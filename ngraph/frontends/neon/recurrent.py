@@ -182,8 +182,8 @@ def over_time(cell: BaseRNNCell, x: Op, states: States, backward: bool = False) 
     names = list(states)
     projected = cell.project(x)
     if isinstance(projected, Op):  # features last, as in the states: the order in which a step's products are fast
-        features = projected.axes.feature_axes()
-        projected = ng.axes_with_order(projected, [*(a for a in projected.axes if a not in features), *features])
+        inner = projected.axes.feature_axes()
+        projected = ng.axes_with_order(projected, [*(a for a in projected.axes if a not in inner), *inner])
 
     def step(carry: tuple[Op, ...], now: Any) -> tuple[tuple[Op, ...], Op]:
         out, new = cell.step(now, dict(zip(names, carry, strict=True)))

@@ -32,7 +32,7 @@ def linear(x, *outs, bias=True):
 def conv(x, size, filters, stride=1, padding=0):
     n, channel, h, w = x.axes
     out, r, s = axis(filters, "K_out"), axis(size, "H_filter"), axis(size, "W_filter")
-    f = ng.cast_axes(ng.variable([out, channel - 1, r - 1, s - 1]), [out, channel, r, s])
+    f = ng.variable([out, channel, r, s])
     return ng.map_roles(ng.conv(x, f, {h: r, w: s}, stride=stride, padding=padding), {out: channel.resized(filters)})
 
 
