@@ -60,7 +60,8 @@ def _biased(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
         if array is not None and bias.axes == () and maker.op != "Gemm":
             count = w.known(x.dims[1]) if x.dims[1] is not None else 1
             bias = bias if count is None else Ref(w.constant(np.full(count, array.reshape(()))), (x.dims[1],), bias.dtype)
-        if len(maker.inputs) == 2 and bias.axes and bias.name not in w.shared.makers:
+        ready = w.array(bias) is not None or (bias.dims == bias.axes and bias.name not in w.shared.makers)
+        if len(maker.inputs) == 2 and bias.axes and ready:
             maker.inputs.append(w.arranged(bias, bias.axes).name)
             return x
     return None

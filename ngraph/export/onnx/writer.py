@@ -585,7 +585,9 @@ class Writer:
         if op in ("Add", "Sub", "Mul") and len(dims) == 2 and all(len(r.axes) == 1 for r in refs):
             # shape inference takes vectors for shapes, and refuses those of unlike lengths
             refs = self.full(refs[0], tuple([a for a in dims if a is not None])), *refs[1:]
-        return self.op(op, *[self.aligned(r, dims) for r in refs], dims=dims, dtype=dtype or refs[-1].dtype, **attrs)
+        given = [self.aligned(r, dims) for r in refs]
+        rank = max(len(r.dims) for r in given)
+        return self.op(op, *given, dims=dims[len(dims) - rank :], dtype=dtype or refs[-1].dtype, **attrs)
 
     def common(self, refs: Sequence[Ref]) -> Dims:
         """The dims of what operands give that meet."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 
 from ngraph.errors import ArgumentError, UnsupportedError
@@ -40,10 +41,12 @@ def _value(transformer: Any) -> Value:
     return lambda v: transformer.get(v) if v in transformer.state.arrays else initial(v)
 
 
-def exported(what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequence[int | None]], name: str) -> Exported:
+def exported(
+    what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, Any], name: str
+) -> Exported:
     """What `save` was given, as ops by name. Raises ArgumentError."""
     if isinstance(what, Model):
-        return _model(what, shapes, name)
+        return _model(what, shapes, values, name)
     state: Any = None
     if isinstance(what, Computation):
         results, inputs, state = what.results.ops, list(what.parameters), what.state
@@ -74,14 +77,17 @@ def exported(what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequ
 SIZES = (32, 1, 112, 3)  # lengths for dims that stay open while the graph is read: multiples of these, all different; a batch of 2
 
 
-def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], name: str) -> Exported:
+def _model(model: Model, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, Any], name: str) -> Exported:
     """An imported model, read with some lengths for its open dims, which stay open where the model does not ask for them."""
     last: Exception | None = None
     for size in SIZES:
         names: dict[str, int] = {}
-        tried = {}
+        tried: dict[str, Any] = {}
         for p in model.inputs:
             dims = []
+            if p.name in values:
+                tried[p.name] = values[p.name]
+                continue
             given = shapes.get(p.name) or [None] * len(p.shape or ())
             for k, (d, n) in enumerate(zip(p.shape or (), given, strict=False)):
                 label = d if isinstance(d, str) else f"{p.name}.{k}"
@@ -138,13 +144,15 @@ def build(
     opset: int | None = None,
     inputs: Any = None,
     transformer: Any = None,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    shapes: Mapping[str, Any] | None = None,
     external: int | None = None,
     name: str = "",
 ) -> tuple[onnx.ModelProto, file.Beside]:
     """The model, and the arrays that lie beside it; arguments as in `save`."""
-    opset, shapes = exporter.checked(opset), shapes or {}
-    return exporter.build(exported(what, inputs, transformer, shapes, name), path, opset, shapes, external)
+    opset = exporter.checked(opset)
+    values = {k: v for k, v in (shapes or {}).items() if isinstance(v, np.ndarray)}
+    lengths = {k: v.shape if isinstance(v, np.ndarray) else v for k, v in (shapes or {}).items()}
+    return exporter.build(exported(what, inputs, transformer, lengths, values, name), path, opset, lengths, external)
 
 
 def save(
@@ -154,7 +162,7 @@ def save(
     *,
     inputs: Any = None,
     transformer: Any = None,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    shapes: Mapping[str, Any] | None = None,
     external: int | None = None,
     name: str = "",
 ) -> None:
@@ -162,7 +170,8 @@ def save(
 
     opset: 13 to 28, as far as the installed onnx goes; 20 by default. inputs: the placeholders, in order, or by name; by default all that
     are needed, in the order they were made. transformer: whose values of variables are written; their initial ones without it.
-    shapes: {input: lengths} for lengths that are open, None for those that stay so, as all do by default.
+    shapes: {input: lengths} for lengths that are open, None for those that stay so, as all do by default. Of an imported model also an
+    array, for an input whose values decide what the graph is; then it is the graph for these values.
     external: arrays of so many bytes or more go into a file beside this one, called as it is and `.data`; by default only where one file
     cannot hold them. name: the graph's. Variables become initializers; what a graph assigns comes out as `<variable>.new`.
     Raises UnsupportedError naming all ops that ONNX cannot say at this opset, ArgumentError. A file is there whole, or not at all.

@@ -126,6 +126,7 @@ class Reader:
         while True:
             run = self._run(self.about.bound(feeds))
             g = Trace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
+            g.unseen = frozenset(-1 - k for k, p in enumerate(self.about.inputs) if isinstance(shapes.get(p.name), (tuple, list)))
             try:
                 values = self._values(g)
             except Fixed as found:

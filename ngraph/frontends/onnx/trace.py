@@ -63,6 +63,7 @@ class Trace:
         self.next_slot = 0
         self.hosts: list[str] = []
         self.blamed: Exception | None = None  # what the innermost node that failed has raised
+        self.unseen: frozenset[int] | None = None  # where one graph for all values is wanted: inputs of which only the shape is given
         self.bodies = 0  # how many bodies of loops and branches are being read as ops
 
     # ---- stages
@@ -190,12 +191,16 @@ class Trace:
             self.ask(("value", v.slot), bytes_of(v.slot))
             return v.array
         (slot,) = self.computed([v])
+        if self.unseen is not None and slot in self.unseen:
+            self.compute([v.op], [])
         a = self.run.slots[slot]
         self.ask(("value", slot), bytes_of(slot))
         return np.asarray(a)
 
     def few(self, t: Tensor, most: int = 64) -> bool:
         """Whether a tensor depends on few numbers of the inputs, so that the way on may be for their values only."""
+        if self.unseen is not None:
+            return False
         holes = [o for o in ordered([t.op]) if o.is_placeholder]
         if any(h not in self.slots for h in holes):
             return False

@@ -148,6 +148,17 @@ def test_what_is_no_one_graph_is_refused(op, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_values_that_decide():
+    """An input that says along which dim to sum: refused, or taken as it is given."""
+    nodes = [h.make_node("ReduceSum", ["x", "axes"], ["y"], keepdims=0)]
+    m = ng.onnx.load(model(nodes, [("x", F, ["n", 3]), ("axes", I, [1])], [("y", F, None)]))
+    with pytest.raises(ng.errors.UnsupportedError, match="depends on values"):
+        exported(m)
+    made = exported(m, shapes={"axes": np.array([1])})
+    x = random.random((4, 3), np.float32)
+    np.testing.assert_allclose(session(made).run(None, {"x": x, "axes": np.array([1])})[0], x.sum(1), rtol=1e-5)
+
+
 # ---- ngraph convert -----------------------------------------------------------------------------------------------------
 
 
