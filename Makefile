@@ -6,9 +6,10 @@ NEW = $(if $(PYTHON),,$(error ngraph needs Python 3.11 or later; none is on the 
 INSTALL = -m pip install --quiet --disable-pip-version-check
 PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
+COUNT ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx same docs html bench neighbours map clean
+.PHONY: help run tour test check goldens onnx fuzz same docs html bench neighbours map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +40,9 @@ html: .venv-test/installed  ## the documentation as a site in out/html; a warnin
 
 onnx: .venv-test/installed  ## onnx's own tests of a backend, all of them
 	ONNX_BACKEND=all $(PYTEST) -n $(JOBS) tests/frontends/onnx/test_backend.py
+
+fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each runs or is refused; other ends are told
+	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0
 
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }

@@ -29,6 +29,7 @@ def folder(tmp_path_factory):
     home = tmp_path_factory.mktemp("models")
     nodes = [h.make_node("MatMul", ["x:0", "w"], ["a"], name="/first/MatMul"), h.make_node("Relu", ["a"], ["y"], name="/first/act/Relu")]
     onnx.save(model(nodes, [("x:0", F, ["N", 4])], [("y", F, ["N", 2])], {"w": W}), home / "good.onnx")
+    onnx.save(onnx.load(home / "good.onnx"), home / "beside.onnx", save_as_external_data=True, location="beside.data", size_threshold=1)
     branches = {
         f"{name}_branch": h.make_graph([h.make_node(op, ["x"], ["r"], name=f"in_{name}")], name, [], [h.make_empty_tensor_value_info("r")])
         for name, op in (("then", "Neg"), ("else", "Abs"))
@@ -152,6 +153,26 @@ def test_what_nobody_thought_of_is_one_line_and_with_v_a_traceback(folder, capsy
     assert command.main(["info", "good.onnx", "-v"]) == 1 and "Traceback" in capsys.readouterr().err
     assert command.main(["info", "good.onnx", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == "unexpected"
+
+
+def test_diff_names_the_first_node_that_differs(folder):
+    assert ngraph(folder, "diff", "good.onnx", "good.onnx", "--inputs", "in.npz")[:2] == (0, "all 2 values agree\n")
+    assert ngraph(folder, "diff", "beside.onnx", "good.onnx", "--json")[:2] == (0, '{\n  "values": 2\n}\n')
+    other = onnx.load(folder / "good.onnx")
+    other.graph.node[1].op_type = "Neg"
+    onnx.save(other, folder / "other.onnx")
+    code, err = refused(folder, "diff", "good.onnx", "other.onnx", "--inputs", "in.npz")
+    assert code == 1 and "node /first/act/Relu (Relu) is the first that differs: y, by up to" in err
+
+
+def test_bench_measures_beside_another(folder):
+    pytest.importorskip("onnxruntime")
+    words = ("bench", "good.onnx", "--inputs", "in.npz", "-t", "0.1", "--against", "onnxruntime")
+    code, out, _ = ngraph(folder, *words, "--json")
+    found = json.loads(out)["times"]
+    assert code == 0 and found["ngraph"]["count"] > 10 and found["onnxruntime"]["largest difference"] < 1e-5
+    assert "onnxruntime takes" in ngraph(folder, *words)[1]
+    assert refused(folder, "bench", "good.onnx", "--against", "abacus")[0] == 2
 
 
 # ---- profile and view

@@ -53,7 +53,10 @@ def whole(path: str | os.PathLike[str]) -> onnx.ModelProto:
     """A model with all that it has, external data too, for other systems. Raises ParseError."""
     with open(path, "rb") as file:
         model = parsed(file.read(), os.path.basename(path))
-    onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(path)))
+    try:
+        onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(path)))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ParseError(f"what {os.path.basename(path)} keeps beside it cannot be read: {error}", fix="put the data beside it") from None
     return model
 
 
