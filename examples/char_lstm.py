@@ -31,10 +31,18 @@ from ngraph.frontends.neon import (
 
 parser = flags(__doc__, batch_size=32, num_iterations=5000)
 parser.add_argument("--layer", choices=["lstm", "rnn", "gru"], default="lstm")
-for name, value in (("units", 384), ("depth", 1), ("embed", 64), ("steps", 128), ("stretch", 8), ("length", 400)):
-    parser.add_argument(f"--{name}", type=int, default=value)
+for name, value, said in (
+    ("units", 384, "of each recurrent layer"),
+    ("depth", 1, "how many recurrent layers"),
+    ("embed", 64, "numbers for a character"),
+    ("steps", 128, "characters of a window, which gradients go through"),
+    ("stretch", 8, "windows that the state is carried through in training"),
+    ("length", 400, "characters to write"),
+):
+    parser.add_argument(f"--{name}", type=int, default=value, help=said)
 parser.add_argument("--rate", type=float, default=5e-3, help="the highest learning rate")
 parser.add_argument("--dropout", type=float, default=0.1, help="the share of each layer's results that training leaves out")
+parser.add_argument("--adapt", type=float, default=0.0, metavar="RATE", help="read the last tenth again, learning on at this rate")
 parser.add_argument("--seed_text", default="In the beginning", help="how the text that it writes starts")
 parser.add_argument("--resume", action="store_true", help="go on from the checkpoint that an earlier run left")
 args = parser.parse_args()
@@ -76,5 +84,13 @@ for k in range(40 if args.quick else args.length):
         p = write(np.array([[letter]], np.int32)).astype(np.float64)
     written.append(random.choice(len(p), p=p / p.sum()))
 print("-" * 40, held.decode(written), "-" * 40, sep="\n")
+# ---- reading on: each character is counted before it is learned -----------------------------------------------------------
+
+if args.adapt:
+    for part in body[1::2]:
+        part.keep = 1.0
+    reader = Trainer(model, Adam(args.adapt, gradient_clip_norm=1.0), trainer.cost, inputs="inp_txt", transformer=trainer.transformer)
+    print(reader.fit(SequentialArrayIterator(held.test, 32, 4, shuffle=False)))
+    print(f"the last tenth, learning while it reads: {np.mean(reader.record['cost/train']):.3f} bits a character")
 if args.quick:
     fell(trainer.record["cost/train"], 1.3)

@@ -12,9 +12,13 @@ from ngraph.frontends.neon import CIFAR10, NgraphArgparser, Text
 from ngraph.frontends.neon.data.readers import text_file
 
 
+class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """The docstring as it stands, and defaults."""
+
+
 def flags(doc, **defaults):
     """neon's flags and --quick; `defaults` are those of this example."""
-    parser = NgraphArgparser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = NgraphArgparser(description=doc, formatter_class=Help)
     parser.add_argument("--quick", action="store_true", help="run for seconds, and check that the loss falls")
     parser.set_defaults(**defaults)
     return parser

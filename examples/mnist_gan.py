@@ -84,9 +84,8 @@ for k, batch in zip(range(total), batches, strict=False):
     if k % max(total // 10, 1) == 0:
         print(f"step {k}: the critic's cost is {costs[-1]:.4g}")
 os.makedirs("out/gan", exist_ok=True)
-print(
-    f"{kind}: the critic's cost went from {np.mean(costs[:5]):.4g} to {np.mean(costs[-20:]):.4g};",
-    draw_samples(draw()[:32], [""] * 32, "out/gan/digits.png") or "",
-)
+picture = draw_samples(draw()[:32], [""] * 32, "out/gan/digits.png")
+print(f"{kind}: the critic's cost went from {np.mean(costs[:5]):.4g} to {np.mean(costs[-20:]):.4g}")
+print(f"{picture} shows digits that it made" if picture else "no picture of what it made: matplotlib is missing")
 if args.quick:
     assert np.isfinite(costs).all() and np.mean(costs[-20:]) < np.mean(costs[:3]), "the critic did not learn"
