@@ -6,6 +6,8 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ngraph.export.onnx.lengths import constant
 from ngraph.export.onnx.rules import CLAIMS, reduced
 from ngraph.export.onnx.writer import Cannot, Ref, Writer, rule, takes
@@ -369,7 +371,7 @@ def pool(w: Writer, op: str, x: Ref, windows: Sequence[Window], **attrs: Any) ->
     return w.split(Ref(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])
 
 
-# ---- norms that were put together ----------------------------------------------------------------------------------------
+# ---- what was put together ----------------------------------------------------------------------------------------
 
 
 @rule("batch_norm")
@@ -394,3 +396,29 @@ def _layer_norm(w: Writer, step: Step, x: Ref, *given: Ref, axes: Axes, epsilon:
     names = [w.arranged(r, axes).name for r in (*given, *ones)]
     (name,) = w.node("LayerNormalization", [x.name, *names], axis=-len(axes), epsilon=epsilon)
     return Ref(name, x.dims, x.dtype)
+
+
+def _by_axis(w: Writer, x: Ref, scale: Ref, zero: Ref | None, dtype: DType) -> tuple[list[str], int | None]:
+    """Scale and zero point as the node takes them: scalars, or vectors of one length along an axis."""
+    axes = scale.axes or (zero.axes if zero is not None else ())
+    values = [w.array(scale), np.zeros(()) if zero is None else w.array(zero)]
+    length = (w.known(axes[0]) or 0,) if axes else ()
+    flat = [np.broadcast_to(np.asarray(v).reshape(-1) if axes else np.asarray(v).reshape(()), length) for v in values]
+    names = [w.constant(flat[0].astype(np.float32), scale.name), w.constant(flat[1].astype(dtype.np))]
+    return names, x.dims.index(axes[0]) if axes else None
+
+
+@rule("quantize")
+def _quantize(w: Writer, step: Step, x: Ref, scale: Ref, zero: Ref, dtype: DType) -> Ref:
+    x = w.full(x, (*x.dims, *[a for a in scale.axes if a not in x.axes]))
+    names, axis = _by_axis(w, x, scale, zero, dtype)
+    (name,) = w.node("QuantizeLinear", [x.name, *names], axis=axis)
+    return Ref(name, x.dims, dtype)
+
+
+@rule("dequantize")
+def _dequantize(w: Writer, step: Step, x: Ref, scale: Ref, zero: Ref | None = None) -> Ref:
+    x = w.full(x, (*x.dims, *[a for a in scale.axes if a not in x.axes]))
+    names, axis = _by_axis(w, x, scale, zero, x.dtype)
+    (name,) = w.node("DequantizeLinear", [x.name, *names], axis=axis)
+    return Ref(name, x.dims, step.result.dtype)

@@ -90,24 +90,27 @@ def rules(opset: int) -> Rules:
     return made
 
 
-# ---- norms, for which there are no records -------------------------------------------------------------------------------
+# ---- norms and steps of quantisation, for which there are no records ------------------------------------------------------
 
 Makers = dict[Value, Step]
 m, g, v, b = (var(n) for n in "mgvb")
-sqrt, reciprocal = functions("sqrt reciprocal")
+sqrt, reciprocal, cast, rounded = functions("sqrt reciprocal cast round")
 BATCH = [n for p in ((x - m) * (g / sqrt(v + c)) + b, (x - m) / sqrt(v + c) * g + b) for n in Rule("", p, lambda x: x).variants]
 LAYER = [n for p in (x / sqrt(v + c), x * reciprocal(sqrt(v + c))) for n in Rule("", p, lambda x: x).variants]
+QUANTIZE = [n for p in (cast(clip(rounded(x / c) + z, g, b)),) for n in Rule("", p, lambda x: x).variants]
+DEQUANTIZE = [n for p in (cast(cast(x) - z) * c, cast(x) * c) for n in Rule("", p, lambda x: x).variants]
+FIND: dict[str, tuple[Any, ...]] = {}  # op of a step -> what may stand in its place
 
 
-def norms(program: Program, opset: int) -> Program:
-    """`program` with steps called `batch_norm` and `layer_norm`, which the rules of this room alone know."""
+def named(program: Program, opset: int) -> Program:
+    """`program` with steps called as NODES says, which the rules of this room alone know."""
     makers: Makers = {}
     new = Builder(program, makers)
     steps = []
     for step in program.steps:
-        for find in (batch_norm, layer_norm, scaled_norm):
-            made = find(step, makers, new) if len(step.results) == 1 and takes("BatchNormalization", opset, step.result.dtype) else None
-            if made is not None and takes(NODES[made.op], opset, step.result.dtype):
+        for find in FIND.get(step.op, ()):
+            made = find(step, makers, new)
+            if made is not None and takes(NODES[made.op], opset, made.inputs[0].dtype):
                 step = made
                 break
         steps.append(step)
@@ -115,7 +118,12 @@ def norms(program: Program, opset: int) -> Program:
     return program.with_(steps=tuple(steps))
 
 
-NODES = {"batch_norm": "BatchNormalization", "layer_norm": "LayerNormalization"}
+NODES = {
+    "batch_norm": "BatchNormalization",
+    "layer_norm": "LayerNormalization",
+    "quantize": "QuantizeLinear",
+    "dequantize": "DequantizeLinear",
+}
 
 
 def found(nodes: list[Any], step: Step, makers: Makers) -> dict[str, Any] | None:
@@ -129,7 +137,7 @@ def found(nodes: list[Any], step: Step, makers: Makers) -> dict[str, Any] | None
 
 def batch_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
     """Of known mean and variance along one axis."""
-    bound = found(BATCH, step, makers) if step.op == "add" else None
+    bound = found(BATCH, step, makers)
     if bound is None:
         return None
     x, *along = (bound[n] for n in "xgbmv")
@@ -141,7 +149,7 @@ def batch_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
 
 def layer_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
     """x less its mean, over the root of the mean of squares of that."""
-    bound = found(LAYER, step, makers) if step.op in ("divide", "multiply") else None
+    bound = found(LAYER, step, makers)
     if bound is None:
         return None
     centred, square = makers.get(bound["x"]), mean_of(bound["v"], makers, new)
@@ -159,8 +167,6 @@ def layer_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
 
 def scaled_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
     """A norm with a scale, or a bias, along its axes."""
-    if step.op not in ("multiply", "add"):
-        return None
     for k, value in enumerate(step.inputs):
         maker, other = makers.get(value), step.inputs[1 - k]
         if maker is not None and maker.op == "layer_norm" and len(maker.inputs) == (1 if step.op == "multiply" else 2):
@@ -192,6 +198,44 @@ def mean_of(value: Value, makers: Makers, new: Builder) -> tuple[Value, tuple[Ax
     return None
 
 
+def constant_of(value: Value, makers: Makers) -> bool:
+    maker = makers.get(value)
+    return maker is not None and maker.op == "constant" and len(value.axes) <= 1
+
+
+def quantize(step: Step, makers: Makers, new: Builder) -> Step | None:
+    """x over a scale, rounded, with a zero point, held within 8 bits."""
+    bound, dtype = found(QUANTIZE, step, makers), step.attrs["dtype"]
+    if bound is None or dtype.name not in ("int8", "uint8") or bound["x"].dtype.name != "float32":
+        return None
+    if number(bound["g"], makers) != dtype.lowest or number(bound["b"], makers) != dtype.highest:
+        return None
+    if not all(constant_of(bound[n], makers) for n in "cz"):
+        return None
+    return Step(step.results, "quantize", (bound["x"], bound["c"], bound["z"]), {"dtype": dtype}, step.origin)
+
+
+def dequantize(step: Step, makers: Makers, new: Builder) -> Step | None:
+    """Integers of 8 bits less a zero point, times a scale."""
+    bound = found(DEQUANTIZE, step, makers)
+    if bound is None or bound["x"].dtype.name not in ("int8", "uint8") or step.result.dtype.name != "float32":
+        return None
+    zero = bound.get("z")
+    if (zero is None and bound["x"].dtype.kind == "uint") or not all(constant_of(bound[n], makers) for n in "cz" if n in bound):
+        return None  # 8 bits without a sign, times a number, may be a picture's
+    return Step(step.results, "dequantize", tuple([bound[n] for n in "xcz" if n in bound]), {}, step.origin)
+
+
+FIND.update(
+    {
+        "add": (batch_norm, scaled_norm),
+        "divide": (layer_norm,),
+        "multiply": (layer_norm, scaled_norm, dequantize),
+        "cast": (quantize,),
+    }
+)
+
+
 def put_together(program: Program, opset: int) -> Program:
     """`program` with ops that ONNX has whole in place of what makes them up."""
-    return norms(rewrite(program, rules(opset)), opset)
+    return named(rewrite(program, rules(opset)), opset)

@@ -284,6 +284,18 @@ def test_arrays_beside_the_model(tmp_path):
     close([ng.onnx.load(tmp_path / "parts.onnx").run({"x": feed})["y"]], [first])
 
 
+def test_what_one_file_cannot_hold_goes_beside_it(tmp_path, monkeypatch):
+    """Beyond what protobuf takes, here a number that a test can reach, without being asked."""
+    x = ng.placeholder([ng.make_axis(64, name="F")]).named("x")
+    y = neon.Affine(neon.GlorotInit(), nout=64)(x)
+    ng.onnx.save(y, tmp_path / "a.onnx")
+    monkeypatch.setattr("ngraph.export.onnx.file.LIMIT", 10_000)
+    ng.onnx.save(y, tmp_path / "b.onnx")
+    assert sorted(os.listdir(tmp_path)) == ["a.onnx", "b.onnx", "b.onnx.data"]
+    a, b = (onnx.load(tmp_path / f"{n}.onnx") for n in "ab")
+    assert [t.raw_data for t in a.graph.initializer] == [t.raw_data for t in b.graph.initializer]
+
+
 def test_a_file_is_there_whole_or_not_at_all(tmp_path, monkeypatch):
     x, results = small()
     path = tmp_path / "m.onnx"

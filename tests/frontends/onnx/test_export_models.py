@@ -106,7 +106,8 @@ def test_quantised():
         h.make_node("MatMulInteger", ["q", "w", "z"], ["i"]),
     ]
     whole = model(nodes, [("x", F, ["n", 8])], [("y", onnx.TensorProto.UINT8, None), ("i", onnx.TensorProto.INT32, None)], held)
-    there_and_back(whole, *({"x": f(n, 8) * 5} for n in (1, 4)), atol=1)
+    made = there_and_back(whole, *({"x": f(n, 8) * 5} for n in (1, 4)), atol=1)
+    assert (kinds(made)["QuantizeLinear"], kinds(made)["DequantizeLinear"]) == (2, 1)
 
 
 def test_fused_ops_of_com_microsoft():
