@@ -2,7 +2,8 @@
 
 `simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
 `dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop · `joined` sums of pieces ·
-`lookups` products with rows of a table · `saved` what the way back of a loop need not work out again.
+`lookups` products with rows of a table · `saved` what the way back of a loop need not work out again ·
+`sunk` what a loop had better make itself.
 `ngraph.rewrite.runner` runs them in a row and checks the law.
 """
 
@@ -16,6 +17,7 @@ from ngraph.passes.saved import saved
 from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify
 from ngraph.passes.specialise import specialise
+from ngraph.passes.sunk import sunk
 from ngraph.rewrite.runner import pass_, passes, register, run
 
 default_passes = (
@@ -43,4 +45,5 @@ __all__ = [
     "simplify",
     "simplify_rules",
     "specialise",
+    "sunk",
 ]

@@ -12,6 +12,7 @@ from ngraph.passes.joined import joined
 from ngraph.passes.lookups import lookups
 from ngraph.passes.saved import saved
 from ngraph.passes.specialise import specialise
+from ngraph.passes.sunk import sunk
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
 from ngraph.plan.layout import lay, settle
@@ -27,7 +28,7 @@ from ngraph.program.program import AxisId, Program, Value, map_attr
 def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Machine | None = None) -> Plan:
     """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices."""
     program = specialise(program, lengths) if lengths else program
-    return _Planner(lookups(saved(hoist(joined(program)))), machine or Machine()).plan()
+    return _Planner(sunk(lookups(saved(hoist(joined(program))))), machine or Machine()).plan()
 
 
 class _Planner:

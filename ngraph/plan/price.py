@@ -448,6 +448,10 @@ class _Choice:
             self.turns = self.turns // -(-g.length(a) // self.loops[a])
             self.loops[a] = -(-self.loops[a] // 2)
             self.turns *= -(-g.length(a) // self.loops[a])
+        still = [r for r in self.heavy if g.parameters(r)]
+        if still and len(self.loops) > 1 and sum({r.source: g.touched(r, {}) for r in still}.values()) <= m.l2 // 2:
+            common = {a for r in still for a in r.axes}  # each core keeps all parameters: what changes need not go from one to another
+            self.loops = dict(sorted(self.loops.items(), key=lambda loop: loop[0] in common))
 
     def grain(self, a: AxisId) -> int:
         """Single steps, or so many at once that a turn is worth its start."""

@@ -14,7 +14,7 @@ from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
 from ngraph.op_graph.opdef import REGISTRY
-from ngraph.plan import Kernel, Machine, plan, text, verify
+from ngraph.plan import Kernel, Machine, Routine, plan, text, verify
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
 
@@ -346,3 +346,20 @@ def test_names_change_nothing():
 
     a, b = axis(64, "Zeta"), axis(96, "Alpha")
     assert make(a, b).replace("Zeta", "N").replace("Alpha", "H") == make(N, H)
+
+
+def test_cores_keep_their_rows_of_a_loop_where_each_has_room_for_the_weights():
+    """Turns go first along what the weights have not: what one trip makes of its rows, the next takes on the same core."""
+    T, B = axis(5, "T"), axis(64, "B")
+    for size, first in ((128, "B"), (512, "H")):
+        h = axis(size, "H")
+        x, w = hole(T, B, h), ng.variable([h - 1, h], initial_value=0.01)
+
+        def step(s, x, w=w):
+            s = ng.tanh(x + ng.dot(w, s))
+            return s, s
+
+        _, y = ng.scan(step, ng.constant(0.0, [B, h]), x, T)
+        (scan,) = [s for s in plan(program([y], x)).steps if isinstance(s, Routine)]
+        loops = [k.loops for k in scan.attrs["body"].steps if isinstance(k, Kernel) and any(s.combine for s in k.stages)]
+        assert [[a for a, _ in found][0] for found in loops] == [first]

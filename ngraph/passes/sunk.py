@@ -1,0 +1,89 @@
+"""Slices that a loop takes of something large, which is cheap to make of smaller things, are made in the loop: rows of a table, say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ngraph.op_graph.op import TensorType
+from ngraph.passes.dead import dead
+from ngraph.passes.hoist import ELEMENTS
+from ngraph.passes.saved import LONG
+from ngraph.program.program import AxisId, Program, Step, Value
+from ngraph.rewrite.runner import pass_
+
+CHEAP = (ELEMENTS - LONG) | {"gather", "broadcast", "constant"}
+SMALLER = 4  # times smaller is what it is made of
+
+
+@pass_(gives=("sunk",))
+def sunk(program: Program) -> Program:
+    """`program` whose loops take less from outside, and make of it in each trip what they need."""
+    uses: dict[Value, int] = {}
+    for v in (*program.results(), *[v for s in program.steps for v in s.inputs]):
+        uses[v] = uses.get(v, 0) + 1
+    maker = {v: s for s in program.steps for v in s.results}
+    steps = [_fed(program, s, maker, uses) if s.op == "scan" else s for s in program.steps]
+    changed = any(a is not b for a, b in zip(steps, program.steps, strict=True))
+    return dead(program.with_(steps=tuple(steps))) if changed else program
+
+
+def _fed(program: Program, loop: Step, maker: dict[Value, Step], uses: dict[Value, int]) -> Step:
+    """The loop with those of its slices made inside that it alone needs."""
+    axis, body, n, xs = (loop.attrs[k] for k in ("axis", "body", "carries", "xs"))
+    slices = dict(zip(body.inputs[n : n + xs], loop.inputs[n : n + xs], strict=True))
+    still = dict(zip(body.inputs[n + xs :], loop.inputs[n + xs :], strict=True))
+    made: list[Step] = []
+    for inner, outer in list(slices.items()):
+        cone = _cone(axis, outer, maker, uses)
+        leaves = dict.fromkeys([v for s in cone for v in s.inputs if all(v not in c.results for c in cone)])
+        if not cone or SMALLER * sum(_bits(program, v) for v in leaves) > _bits(program, outer) or not _agree(program, body, cone):
+            continue
+        del slices[inner]
+        here: dict[Value, Value] = {}
+        for v in leaves:
+            of = slices if axis in v.axes else still
+            here[v] = next((a for a, b in of.items() if b is v), None) or Value(_slice(axis, v), v.hint)
+            of[here[v]] = v
+        for s in cone:
+            here[s.result] = inner if s.result is outer else Value(_slice(axis, s.result), s.result.hint)
+            attrs = {**s.attrs, "axes": tuple([a for a in s.attrs["axes"] if a != axis])} if s.op == "broadcast" else s.attrs
+            made.append(Step((here[s.result],), s.op, tuple([here[v] for v in s.inputs]), attrs, s.origin))
+    if not made:
+        return loop
+    axes = {a: e for a, e in program.axes.items() if a not in body.axes and any(a in v.axes for s in made for v in (*s.inputs, *s.results))}
+    hints = {a: h for a, h in program.hints.items() if a in axes}
+    holes = (*body.inputs[:n], *slices, *still)
+    body = body.with_(axes=body.axes | axes, hints=body.hints | hints, inputs=holes, steps=(*made, *body.steps))
+    inputs = (*loop.inputs[:n], *slices.values(), *still.values())
+    return Step(loop.results, "scan", inputs, {**loop.attrs, "body": body, "xs": len(slices)}, loop.origin)
+
+
+def _cone(axis: AxisId, v: Value, maker: dict[Value, Step], uses: dict[Value, int]) -> list[Step]:
+    """The cheap steps behind a value that nobody else needs, in order."""
+    found: list[Step] = []
+    todo = [v]
+    while todo:
+        s = maker.get(todo.pop())
+        if s is None or s.op not in CHEAP or (s.op == "gather" and axis in s.attrs["axes"]):
+            continue
+        if not s.result.axes if s.op == "constant" else axis in s.result.axes and uses[s.result] == 1:
+            found.append(s)
+            todo += s.inputs
+    order = {s: k for k, s in enumerate(dict.fromkeys(maker.values()))}
+    return sorted(dict.fromkeys(found), key=order.__getitem__)
+
+
+def _slice(axis: AxisId, v: Value) -> TensorType:
+    return TensorType(tuple([a for a in v.axes if a != axis]), v.dtype)
+
+
+def _bits(program: Program, v: Value) -> int:
+    """What a value takes; axes whose length nobody knows do not count."""
+    return v.dtype.bits * math.prod(n for a in v.axes if isinstance(n := program.axes[a], int))
+
+
+def _agree(program: Program, body: Program, cone: list[Step]) -> bool:
+    """Whether the axes of these steps mean the same in the body."""
+    every: list[Any] = [a for s in cone for v in (*s.inputs, *s.results) for a in v.axes]
+    return all(isinstance(n := program.axes[a], int) and body.axes.get(a, n) == n for a in every)
