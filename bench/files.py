@@ -2,6 +2,8 @@
 
     python bench/files.py FOLDER [CASE …] [--rounds 7] [--python onnxruntime=PATH --python openvino=PATH] [--out FILE.json]
 
+    python bench/files.py FOLDER --collect PEERBENCH MODELS VENV        makes FOLDER of the peer benchmark's models and of real ones
+
 A case is a folder below FOLDER with `model.onnx` or `model` (the path of a file) and `inputs.npz`. All runtimes get as many threads.
 The table gives medians, and for each case the median over the rounds of the better peer's time divided by ours.
 """
@@ -22,6 +24,7 @@ from typing import Any
 import numpy as np
 
 PEERS = ("onnxruntime", "openvino")
+BUILT = {"I1": "resnet50", "I2": "bert", "I3": "mobilenetv2", "I4": "lstm", "I5": "gpt2"}  # of the peer benchmark's workloads
 THREADS = len(os.sched_getaffinity(0))
 
 
@@ -74,6 +77,28 @@ def worker(name: str, model: str, inputs: str) -> None:
             call()
             times.append(time.perf_counter() - start)
         print(json.dumps(float(np.median(times))), flush=True)
+
+
+# ---- the cases
+
+
+def collect(folder: Path, peerbench: str, models: str, venv: str) -> None:
+    """The peer benchmark's models as files, and those that `get_models.py` finds in packages, which it installs into `venv`."""
+    sys.path.insert(0, peerbench)
+    from peerbench import onnx_build
+    from peerbench.workloads import WORKLOADS
+
+    for name, called in BUILT.items():
+        home, w = folder / called, WORKLOADS[name]
+        home.mkdir(parents=True, exist_ok=True)
+        w.params_cache = w.graph().init()
+        (home / "model.onnx").write_bytes(onnx_build.build(w))
+        np.savez(home / "inputs.npz", **onnx_build.feeds_of(w)[0])
+    get = [sys.executable, str(Path(models) / "get_models.py"), venv]
+    paths = json.loads(subprocess.run(get, check=True, capture_output=True, text=True).stdout)
+    subprocess.run([*get, "--manifest", str(folder)], check=True)
+    for inputs in folder.glob("*/*/inputs.npz"):
+        (inputs.parent / "model").write_text(paths[inputs.parent.parent.name])
 
 
 # ---- the rounds
@@ -147,11 +172,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("cases", nargs="*", help="only those whose names begin so")
+    parser.add_argument("--collect", nargs=3, metavar=("PEERBENCH", "MODELS", "VENV"), help="make the folder instead")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2, help="of a slice (default: 0.2)")
     parser.add_argument("--python", action="append", default=[], metavar="RUNTIME=PATH", help="the interpreter of a runtime")
     parser.add_argument("--out", type=Path, help="where figures are added to those of other cases")
     arguments = parser.parse_args()
+    if arguments.collect:
+        collect(arguments.folder, *arguments.collect)
+        return
     given = dict(p.split("=", 1) for p in arguments.python)
     pythons = {name: given.get(name, sys.executable) for name in (*PEERS, "ngraph")}
     kept = json.loads(arguments.out.read_text()) if arguments.out and arguments.out.exists() else {}
