@@ -49,6 +49,7 @@ args = parser.parse_args()
 units, steps = (48, 16) if args.quick else (args.units, args.steps)
 
 held = text(args)
+written = list(held.encode(args.seed_text))  # before the training: it may have characters that the text has not
 Y = ng.make_axis(len(held.vocab), name="Y")
 kind = {"lstm": LSTM, "rnn": Recurrent, "gru": GRU}[args.layer]
 more = {"forget_bias": 1.0} if args.layer == "lstm" else {}
@@ -78,7 +79,7 @@ with Layer.inference_mode_on():
         x = layer(x)
     chances = ng.softmax(model[-1](x), [Y])
 write = trainer.transformer.computation(ng.axes_with_order(chances[{N: 0, REC: 0}], [Y]), one)
-random, written = np.random.default_rng(0), list(held.encode(args.seed_text))
+random = np.random.default_rng(0)
 for k in range(40 if args.quick else args.length):
     for letter in written if k == 0 else written[-1:]:
         p = write(np.array([[letter]], np.int32)).astype(np.float64)

@@ -33,6 +33,7 @@ args = parser.parse_args()
 width, depth, heads, steps = (32, 1, 2, 24) if args.quick else (args.width, args.depth, args.heads, args.steps)
 
 held = text(args)
+written = list(held.encode(args.seed_text))  # before the training: it may have characters that the text has not
 init = GaussianInit(0.0, 0.08 if args.quick else 0.05)
 embed = Embedding(len(held.vocab), width, init, max_len=steps)
 blocks = [TransformerBlock(heads, init=init, causal=True) for _ in range(depth)]
@@ -62,7 +63,7 @@ with Layer.inference_mode_on():
         x = block(x, growing=growing)
     scores = model[-1](model[-2](x))
 write = trainer.transformer.computation(ng.softmax(scores[{N: 0, REC: 0}]), one, at)
-random, written = np.random.default_rng(0), list(held.encode(args.seed_text))
+random = np.random.default_rng(0)
 for k in range(min(args.length, steps) - 1):
     p = write(np.array([[written[k]]], np.int32), k).astype(np.float64)
     if k == len(written) - 1:

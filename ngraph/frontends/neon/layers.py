@@ -30,6 +30,12 @@ class Preprocess(Layer):
         return self.functor(in_obj)
 
 
+def check_nout(nout: Any, layer: str) -> None:
+    """Raises ValueError for a number of outputs that is none."""
+    if int(nout) != nout or nout < 1:
+        raise ValueError(f"{layer}: nout is a whole number above 0, not {nout!r}")
+
+
 class Linear(Layer):
     """W x: each output element is a weighted sum over all features of x.
 
@@ -43,8 +49,8 @@ class Linear(Layer):
         super().__init__(name)
         if (nout is None) == (axes is None):
             raise ValueError(f"{type(self).__name__} takes one of nout and axes, and got {'neither' if nout is None else 'both'}")
-        if nout is not None and int(nout) != nout:
-            raise ValueError(f"{type(self).__name__}: nout is a whole number, not {nout!r}")
+        if nout is not None:
+            check_nout(nout, type(self).__name__)
         self.init, self.nout, self.keep_axes = init, nout, keep_axes
         self.axes = None if axes is None else Axes(axes)
 

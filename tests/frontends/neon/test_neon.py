@@ -9,6 +9,7 @@ import ngraph as ng
 import ngraph.frontends.neon as neon
 import ngraph.transformers as ngt
 from ngraph.frontends.neon import (
+    LSTM,
     Adam,
     Affine,
     ArrayIterator,
@@ -35,6 +36,7 @@ from ngraph.frontends.neon import (
     ResidualModule,
     Saver,
     Sequential,
+    SequentialArrayIterator,
     Softmax,
     SubGraph,
     Trainer,
@@ -286,8 +288,14 @@ def test_wrong_arguments_are_named():
         Convolution((7, 7, 2), glorot)(image())
     with pytest.raises(ng.NgraphError, match="is longer than H=6"):
         Pooling((8, 2))(image())
-    with pytest.raises(ValueError, match="nout is a whole number, not '10'"):
+    with pytest.raises(ValueError, match="Linear: nout is a whole number above 0, not '10'"):
         Affine(glorot, nout="10")
+    with pytest.raises(ValueError, match="LSTMCell: nout is a whole number above 0, not 0"):
+        LSTM(0, glorot)
+    with pytest.raises(ValueError, match="SequentialArrayIterator: time_steps is a whole number above 0, not 0"):
+        SequentialArrayIterator({"inp_txt": np.zeros(9)}, 0, 1)
+    with pytest.raises(ValueError, match="ArrayIterator: batch_size is a whole number above 0, not -1"):
+        ArrayIterator({"x": np.zeros(9)}, -1)
     with pytest.raises(TypeError, match="not 'glorot'"):
         Affine("glorot", nout=3)(features())
     with pytest.raises(TypeError, match="a learning rate is a number.*not 'fast'"):

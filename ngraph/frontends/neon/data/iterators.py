@@ -40,6 +40,12 @@ def arrays_of(data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | 
     return arrays, axes
 
 
+def _above_zero(who: str, **numbers: int) -> None:
+    for name, number in numbers.items():
+        if int(number) < 1:
+            raise ValueError(f"{who}: {name} is a whole number above 0, not {number!r}")
+
+
 class Batches:
     """What all iterators share: a pass is `total_iterations` batches, or all of them; the next pass goes on where it ended."""
 
@@ -47,6 +53,7 @@ class Batches:
     shuffle: bool = False
 
     def __init__(self, batch_size: int, total_iterations: int | None):
+        _above_zero(type(self).__name__, batch_size=batch_size)
         self.batch_size, self.total_iterations = int(batch_size), total_iterations
         self.done = 0  # batches so far
         self.began = 0  # batches before this pass
@@ -208,6 +215,7 @@ class SequentialArrayIterator(Batches):
     ):
         super().__init__(batch_size, total_iterations)
         self.arrays, self.axes = arrays_of(data_arrays)
+        _above_zero("SequentialArrayIterator", time_steps=time_steps, stretch=stretch)
         self.stretch = int(stretch) if shuffle else 1
         self.time_steps, self.stride = int(time_steps), int(stride or time_steps)
         self.reverse_target, self.get_prev_target, self.include_iteration = reverse_target, get_prev_target, include_iteration
