@@ -18,7 +18,7 @@ from ngraph.frontends.onnx.values import Known, Sizes, Tensor, Text, Value, labe
 from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.expr import Bin, Expr, ExprLike
+from ngraph.op_graph.expr import Bin, Expr, ExprLike, Len
 from ngraph.op_graph.expr import Run as RunLength
 from ngraph.op_graph.op import Op, ordered
 from ngraph.ops.elementwise import cast, constant, constant_record, filled
@@ -410,11 +410,24 @@ class Trace:
             raise Inside
         whole = [self.full(t) for t in tensors]
         ops = [broadcast(t.op, t.dims) for t in whole]
-        holes = [o for o in ordered(ops) if o.is_placeholder]
+        holes = self.holes(ops)
         takes = [self.slots[h][0] for h in holes]
         gives = [self.slot() for _ in ops]
         self.follow(lambda: Compute(self.compute(ops, holes), takes, gives))
         return gives
+
+    def holes(self, ops: Sequence[Op]) -> list[Op]:
+        """The placeholders that ops need: those whose values they read, and those that tell them a length that nothing else tells."""
+        every = list(ordered(ops))
+        found = [o for o in every if o.is_placeholder]
+        told = {a for h in found for a in h.axes}
+        for o in every:
+            for e in (*[a.size for a in (o.axes if o.is_tensor_op else ())], o.attrs.get("value")):
+                for leaf in expr.leaves(e) if isinstance(e, Expr) else ():
+                    if isinstance(leaf, Len) and leaf.of not in told:
+                        found += [h for h in self.slots if h.is_placeholder and leaf.of in h.axes][:1]
+                        told.update(*[h.axes for h in found[-1:]], [leaf.of])
+        return found
 
     def unknown(self, axis: Axis | None) -> bool:
         """Whether a length is known only once a step has run."""

@@ -67,3 +67,14 @@ def test_the_table_of_the_docs_is_todays():
     with open(os.path.join(os.path.dirname(__file__), "..", "..", "..", "docs", "onnx.md"), encoding="utf-8") as file:
         page = file.read()
     assert support.with_table(page) == page, "docs/onnx.md differs; `make docs` rewrites it"
+
+
+def test_lengths_alone_are_told_by_the_input_that_has_them():
+    """Of the input itself nothing is read."""
+    nodes = [h.make_node("Shape", ["x"], ["s"]), h.make_node("Cast", ["s"], ["f"], to=F), h.make_node("Mul", ["f", "k"], ["y"])]
+    m = ng.onnx.load(model(nodes, [("x", F, ["A", "B"])], [("y", F, None)], {"k": np.float32(2.5)}))
+    for a, b in ((2, 3), (4, 5), (1, 1)):
+        assert np.array_equal(m(np.ones((a, b), "f4")), [2.5 * a, 2.5 * b])
+    m = ng.onnx.load(model([h.make_node("Softmax", ["x"], ["y"])], [("x", F, ["A", "B", "C"])], [("y", F, None)]))
+    for shape in ((1, 1, 1), (2, 3, 1), (2, 1, 4)):
+        assert np.allclose(m(np.ones(shape, "f4")), 1 / shape[-1])
