@@ -52,7 +52,7 @@ trainer = Trainer(
     [MSE()],
     inputs="image",
     target=lambda p: ng.cast(p["image"], ng.float32) / 255,
-    folder="out/autoencoder",
+    folder=args.save_path or "out/autoencoder",
 )
 valid = {k: {**v, "data": v["data"][:500]} for k, v in valid.items()}
 print(trainer.fit(ArrayIterator(train, batch, shuffle=True), ArrayIterator(valid, 250), steps=steps))

@@ -82,7 +82,7 @@ trainer = Trainer(
     AdamW(Cosine(1e-2 if args.quick else 1e-3, total), wdecay=0.1, gradient_clip_norm=1.0),
     CrossEntropyMulti(logits=True),
     [Accuracy(), ConfusionMatrix()],
-    folder="out/char_conv",
+    folder=args.save_path or "out/char_conv",
 )
 batch = 32 if args.quick else args.batch_size
 report = trainer.fit(ArrayIterator(train, batch, shuffle=True), ArrayIterator(valid, 100, last="short"), steps=total, every=min(total, 300))

@@ -63,7 +63,7 @@ trainer = Trainer(
     CrossEntropyMulti(logits=True, usebits=True),
     [BitsPerCharacter(logits=True)],
     inputs="inp_txt",
-    folder="out/char_lstm",
+    folder=args.save_path or "out/char_lstm",
 )
 train = SequentialArrayIterator(held.train, steps, args.batch_size, stretch=args.stretch)
 valid = SequentialArrayIterator(held.test, 2 * steps, 8, shuffle=False)

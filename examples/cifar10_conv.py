@@ -44,7 +44,7 @@ model = Sequential(
         Affine(init, axes=[ax.Y], activation=Softmax()),
     ]
 )
-trainer = Trainer(model, GradientDescentMomentum(0.01, 0.9), CrossEntropyMulti(), [Accuracy()], folder="out/cifar10_conv")
+trainer = Trainer(model, GradientDescentMomentum(0.01, 0.9), CrossEntropyMulti(), [Accuracy()], folder=args.save_path or "out/cifar10_conv")
 steps, size = (25, 32) if args.quick else (args.num_iterations, args.batch_size)
 print(trainer.fit(ArrayIterator(train, size, shuffle=True), ArrayIterator(valid, 250, last="short"), steps=steps))
 if args.quick:

@@ -36,7 +36,7 @@ model = Sequential(
         Affine(init, axes=[ax.Y], activation=Logistic()),
     ]
 )
-trainer = Trainer(model, GradientDescentMomentum(0.1, 0.9), CrossEntropyBinary(), [Accuracy()], folder="out/cifar10_mlp")
+trainer = Trainer(model, GradientDescentMomentum(0.1, 0.9), CrossEntropyBinary(), [Accuracy()], folder=args.save_path or "out/cifar10_mlp")
 steps = 60 if args.quick else args.num_iterations
 print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 500, last="short"), steps=steps))
 if args.quick:

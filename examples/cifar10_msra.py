@@ -59,7 +59,9 @@ model = Sequential(
     ]
 )
 rate = {"name": "schedule", "base_lr": 0.1, "gamma": 0.1, "schedule": [32000, 48000]}
-trainer = Trainer(model, GradientDescentMomentum(rate, 0.9, wdecay=1e-4), CrossEntropyMulti(), [Accuracy()], folder="out/cifar10_msra")
+trainer = Trainer(
+    model, GradientDescentMomentum(rate, 0.9, wdecay=1e-4), CrossEntropyMulti(), [Accuracy()], folder=args.save_path or "out/cifar10_msra"
+)
 steps, size = (20, 16) if args.quick else (args.num_iterations, args.batch_size)
 valid = {k: {**v, "data": v["data"][:200]} for k, v in valid.items()} if args.quick else valid
 batches = ArrayIterator(train, size, shuffle=True)

@@ -45,7 +45,7 @@ trainer = Trainer(
     CrossEntropyMulti(logits=True, usebits=True),
     [BitsPerCharacter(logits=True)],
     inputs="inp_txt",
-    folder="out/gpt",
+    folder=args.save_path or "out/gpt",
 )
 train = SequentialArrayIterator(held.train, steps, args.batch_size)
 valid = SequentialArrayIterator(held.test, steps, 16, shuffle=False)

@@ -74,7 +74,7 @@ model = Sequential(
     ]
 )
 steps = 60 if args.quick else args.epochs * (len(train["label"]["data"]) // args.batch_size)
-trainer = Trainer(model, Adam(5e-3, gradient_clip_value=15), CrossEntropyMulti(), [Accuracy(), AUC()], folder="out/imdb")
+trainer = Trainer(model, Adam(5e-3, gradient_clip_value=15), CrossEntropyMulti(), [Accuracy(), AUC()], folder=args.save_path or "out/imdb")
 print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100, last="short"), steps=steps))
 if args.quick:
     fell(trainer.record["cost/train"], 1.5)

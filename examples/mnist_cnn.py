@@ -45,7 +45,13 @@ model = Sequential(
     ]
 )
 steps = 40 if args.quick else args.epochs * (60000 // args.batch_size)
-trainer = Trainer(model, Adam(Cosine(2e-3, steps)), CrossEntropyMulti(logits=True), [Accuracy(), ConfusionMatrix()], folder="out/mnist_cnn")
+trainer = Trainer(
+    model,
+    Adam(Cosine(2e-3, steps)),
+    CrossEntropyMulti(logits=True),
+    [Accuracy(), ConfusionMatrix()],
+    folder=args.save_path or "out/mnist_cnn",
+)
 valid = {k: {**v, "data": v["data"][:500]} for k, v in valid.items()} if args.quick else valid
 batches = ArrayIterator(train, 32 if args.quick else args.batch_size, shuffle=True, last="drop")
 print(trainer.fit(batches, ArrayIterator(valid, 500, last="short"), steps=steps))

@@ -44,7 +44,7 @@ trainer = Trainer(
     GradientDescentMomentum(Cosine(0.1, steps), momentum_coef=0.9),
     CrossEntropyMulti(),
     metrics=[Accuracy(), ConfusionMatrix()],
-    folder="out/mnist_mlp",
+    folder=args.save_path or "out/mnist_mlp",
 )
 report = trainer.fit(
     ArrayIterator(train, args.batch_size, shuffle=True, last="drop"), ArrayIterator(valid, 1000, last="short"), steps=steps

@@ -63,7 +63,7 @@ trainer = Trainer(
     [Accuracy()],
     inputs=["source", "before"],
     target="target",
-    folder="out/reverse",
+    folder=args.save_path or "out/reverse",
 )
 train, valid = ({k: {**v, "data": v["data"][s]} for k, v in data.items()} for s in (slice(0, 3600), slice(3600, None)))
 print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100), steps=steps))

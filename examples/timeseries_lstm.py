@@ -33,7 +33,9 @@ train, valid = ({k: {**v, "data": v["data"][s]} for k, v in data.items()} for s 
 
 model = Sequential([LSTM(units, GlorotInit(), return_sequence=False), Affine(GlorotInit(), axes=[ng.make_axis(2, name="F")])])
 total = 100 if args.quick else args.epochs * (cut // args.batch_size)
-trainer = Trainer(model, Adam(Cosine(1e-2, total)), MeanSquared(), [MAE()], inputs="past", target="next", folder="out/timeseries")
+trainer = Trainer(
+    model, Adam(Cosine(1e-2, total)), MeanSquared(), [MAE()], inputs="past", target="next", folder=args.save_path or "out/timeseries"
+)
 print(
     trainer.fit(
         ArrayIterator(train, args.batch_size, shuffle=True, tgt_key="next"),

@@ -73,7 +73,11 @@ def part(rows):
 
 
 trainer = Trainer(
-    WideDeep(), Adagrad(args.learning_rate), CrossEntropyBinary(logits=True), [Accuracy(threshold=0.0), AUC()], folder="out/wide_deep"
+    WideDeep(),
+    Adagrad(args.learning_rate),
+    CrossEntropyBinary(logits=True),
+    [Accuracy(threshold=0.0), AUC()],
+    folder=args.save_path or "out/wide_deep",
 )
 steps = 200 if args.quick else args.epochs * (10000 // args.batch_size)
 print(

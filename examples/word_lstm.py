@@ -40,7 +40,7 @@ trainer = Trainer(
     CrossEntropyMulti(logits=True),
     [Perplexity(logits=True)],
     inputs="inp_txt",
-    folder="out/word_lstm",
+    folder=args.save_path or "out/word_lstm",
 )
 train = SequentialArrayIterator(held.train, steps, args.batch_size)
 valid = SequentialArrayIterator(held.test, steps, 16, shuffle=False)
