@@ -10,11 +10,13 @@ from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds
+from ngraph.plan.memory import around, in_turn
 from ngraph.plan.panels import copy_of, product_of
 from ngraph.plan.price import Machine
 from ngraph.program.program import AxisId
 
 WIDEST = 4  # places that a border may have at one end
+LITTLE = 4  # the part of the last cache that borders which last may take: beyond that, places that others use meanwhile are nearer
 AGAIN = 16  # times that a stage must read a buffer of others for a copy with a border to pay
 Length = Callable[[AxisId], int | None]
 
@@ -128,21 +130,19 @@ class Borders:
     # ---- filling
     def fill(self, buffers: list[Buffer]) -> None:
         """Borders of little memory are filled when an arena is made; others before each use, so that they can share their places."""
-        start: list[PlanStep] = []
-        first: dict[Buffer, PlanStep] = {}
-        total = 0
-        for b in buffers:
-            total += math.prod([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) * b.dtype.bits // 8
-            kernel = self.edges(b)
-            if total <= self.machine.l3:
-                start.append(kernel)
-            else:
-                first[b] = kernel
+        shapes = {b: tuple([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) for b in buffers}
+        leader = in_turn(self.plan, buffers, lambda b: (shapes[b], around(b)))
+        room, lasts = self.machine.l3 // LITTLE, set[Buffer]()
+        for b in sorted(dict.fromkeys(leader.values()), key=lambda b: math.prod(shapes[b])):
+            room -= math.prod(shapes[b]) * b.dtype.bits // 8
+            if room >= 0:
+                lasts.add(b)
+        first = {b: self.edges(b) for b in buffers if leader[b] not in lasts}
         steps: list[PlanStep] = []
         for step in self.plan.steps:
             steps += [first.pop(b) for b in step.targets if b in first]
             steps.append(step)
-        self.plan.start, self.plan.steps = tuple(start), tuple(steps)
+        self.plan.start, self.plan.steps = tuple([self.edges(b) for b in buffers if leader[b] in lasts]), tuple(steps)
 
     def edges(self, b: Buffer) -> Kernel:
         """Fills the border of a buffer: two slabs for each axis, which reach over the borders of the axes before."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
@@ -46,14 +47,38 @@ def last_uses(plan: Plan) -> dict[Buffer, int]:
     for a in plan.axes.values():  # what lengths need lives to the end
         for b in loaded(a):
             last[b] = end
-    for b in (*lasting(plan), *[b for b in plan.buffers if b.home == "once"]):
-        last[b] = end
+    for b in plan.buffers:
+        if b.home == "once":
+            last[b] = end
     return last
 
 
 def lasting(plan: Plan) -> list[Buffer]:
-    """Buffers whose borders are filled at the start: they share their places with nobody."""
+    """Buffers whose borders are filled at the start: they share their places with those of their form alone."""
     return [b for step in plan.start for b in step.targets]
+
+
+def around(b: Buffer) -> Any:
+    """What a border holds, and where."""
+    return tuple([b.border.get(a) for a, _, _ in b.dims]), b.dtype, repr(b.fill)
+
+
+def in_turn(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]) -> dict[Buffer, Buffer]:
+    """For each buffer the first one in whose place it can lie: of the same form, and no longer wanted when it is filled."""
+    lives: dict[Buffer, tuple[int, int]] = {}
+    for k, step in enumerate(plan.steps):
+        for b in (*step.sources, *step.targets):
+            lives[b] = (lives[b][0] if b in lives else k, k)
+    lines: dict[Any, list[tuple[int, Buffer]]] = {}
+    leader: dict[Buffer, Buffer] = {}
+    for b in sorted(buffers, key=lambda b: lives[b]):
+        line = lines.setdefault(form(b), [])
+        free = next((x for x in line if x[0] < lives[b][0]), None)
+        leader[b] = b if free is None else free[1]
+        if free is not None:
+            line.remove(free)
+        line.append((lives[b][1], leader[b]))
+    return leader
 
 
 def loaded(e: object) -> Iterable[Buffer]:
@@ -71,17 +96,20 @@ def _place(plan: Plan) -> None:
     last = last_uses(plan)
     top = {home: max([_end(b) for b in plan.buffers if b.home == home], default=0) for home in ("arena", "once")}
     live: list[tuple[int, int, Buffer]] = []
-    pinned = set(lasting(plan))
+    pinned = in_turn(plan, lasting(plan), lambda b: (b.strides, b.bytes, b.row, around(b)))
+    held: list[tuple[int, int, Buffer]] = []
 
     def put(b: Buffer, at: int) -> None:
         b.offset = at
         top[b.home] = max(top[b.home], _end(b))
 
     for b in plan.buffers:  # these have their places for themselves
-        if b.offset is None and b.bytes is not None and (b.home == "once" or b in pinned):
+        if b.offset is None and b.bytes is not None and (b.home == "once" or pinned.get(b) is b):
             put(b, top[b.home])
             if b.home == "arena":
-                live.append((_end(b) - _size_of(b), _size_of(b), b))
+                held.append((_end(b) - _size_of(b), _size_of(b), b))
+    for b, first in pinned.items():
+        b.offset = first.offset
     for k, step in enumerate(plan.every):
         live = [x for x in live if last.get(x[2], -1) >= k]
         for b in step.targets:
@@ -91,7 +119,7 @@ def _place(plan: Plan) -> None:
             heir = next((x for x in live if last[x[2]] == k and x[1] >= size and type(step) is Kernel and may_replace(step, x[2], b)), None)
             if heir is not None:
                 live.remove(heir)
-            put(b, heir[0] if heir is not None else _gap(live, size))
+            put(b, heir[0] if heir is not None else _gap([*held, *live], size))
             last.setdefault(b, k)
             live.append((b.offset or 0, size, b))
     plan.arena, plan.kept = top["arena"], top["once"]

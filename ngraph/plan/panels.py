@@ -40,6 +40,7 @@ AGAIN = 16  # times that an operand must be read for a copy in each call to pay
 SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 GREAT = 1 << 62
 PARTS = 4  # turns of a copy for each core
+GROWN = 4  # times as large as its source that a copy of overlapping windows may be
 Length = Callable[[AxisId], int | None]
 K = TypeVar("K")
 
@@ -219,6 +220,8 @@ class Packer:
                     p = product_of(kernel, stage, stage.combine[k], self.length, self.machine)
                     if p is not None and self.wants(p, p.operands[side]):
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
+                    elif p is not None and self.crooked(p, p.operands[side], own):
+                        stage = self.straightened(kernel, stage, p, p.operands[side], before)
                     elif p is not None:
                         before += self.spread(kernel, p, p.operands[side])
             stages.append(stage)
@@ -279,6 +282,25 @@ class Packer:
                 self.still.add(target)
         return _reading(stage, o.line, self.copies[key], at)
 
+    def crooked(self, p: Product, o: Operand, own: set[Buffer]) -> bool:
+        """Whether an operand is read again and again at an index that is no sum of steps, as at the mirrored ends of a signal."""
+        if p.vector in o.axes or not o.movable or self.size([a for a in p.space if a not in o.axes]) < AGAIN:
+            return False
+        if any(r.source in own for r in o.reads) or self.size(o.axes) > GROWN * max([self.size(r.source.axes) for r in o.reads]):
+            return False
+        return any(affine(e) is None and not set(p.reduced).isdisjoint(moving(e)) for r in o.reads for e in r.index.values())
+
+    def straightened(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
+        """The stage, with such an operand read from a copy in the order of the sum."""
+        rows = self.order(p, o)
+        axes = (*[a for a in o.axes if a not in rows], *rows)
+        target = Buffer(o.reads[0].source.name, dims_of(axes), o.dtype, "arena")
+        self.made.append(target)
+        loops = self.turns(axes, axes[-1], self.machine.lanes)
+        made = Stage(axes, (), o.copy, (), (), (Store(len(o.copy) - 1, target, straight(axes)),), len(loops))
+        before.append(Kernel(loops, (made,), kernel.origin))
+        return _reading(stage, o.line, target, straight(axes))
+
     def spread(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
         """A copy of what others own, where the rows that a tile reads together fall onto each other in the cache."""
         if p.vector in o.axes or len(o.reads) != 1 or self.size([a for a in p.space if a not in o.axes]) < AGAIN:
@@ -330,9 +352,11 @@ class Packer:
 def copy_of(b: Buffer, axes: tuple[AxisId, ...], length: Length, origin: tuple[Origin, ...]) -> tuple[Buffer, Kernel]:
     """A buffer that holds the same along axes in this order, and what fills it."""
     made = Buffer(b.name, dims_of(axes), b.dtype, "arena")
-    loops = ((axes[0], 1),) if len(axes) > 1 and (length(axes[0]) or 0) > 1 else ()
+    turned = next((k for k, a in enumerate(axes[:-1]) if (length(a) or 0) > 1), None)
+    loops = () if turned is None else ((axes[turned], 1),)
     line = Line("read", (), b.dtype, {}, Read(b, straight(axes)))
-    stage = Stage(axes[len(loops) :], (), (line,), (), (), (Store(0, made, straight(axes)),), len(loops))
+    free = tuple([a for k, a in enumerate(axes) if k != turned])
+    stage = Stage(free, (), (line,), (), (), (Store(0, made, straight(axes)),), len(loops))
     return made, Kernel(loops, (stage,), origin)
 
 

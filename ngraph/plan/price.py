@@ -25,7 +25,7 @@ class Machine(NamedTuple):
     l2: int = 600 << 10
     l3: int = 16 << 20
     memory: float = 18e9
-    cache: float = 60e9
+    cache: float = 120e9
     speed: float = 40e9
     launch: float = 1e-6
     vector: int = 64
@@ -479,11 +479,18 @@ class _Choice:
         each = -(-n // pieces)
         if a in self.last or a == self.v:
             step = PANEL if n >= 2 * PANEL else 2 * LANES
-            return max(min(-(-each // step), self.panel(a) // step), 1) * step
+            most = max(min(-(-each // step), self.panel(a) // step), 1)
+            return min([*range(most * step, 0, -step), 2 * LANES], key=lambda size: self.longest(n, size))
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
         if a not in self.cut and self.heavy and not any(self.g.length(x) >= TILE for x in others):
             each = max(each, TILE)
         return next((k for k in range(each, min(2 * each, n + 1)) if n % k == 0), each)
+
+    def longest(self, n: int, block: int) -> float:
+        """The share of the work that one core has at least, if so long an axis is cut into such blocks; rounded, so that near is equal."""
+        whole, left = divmod(n, block)
+        turns = self.turns * (whole + (left > 0))
+        return round(-(-turns // self.m.cores) * block / n / self.turns, 1)
 
 
 def price(g: Group, m: Machine) -> Group:

@@ -8,7 +8,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, PlanStep, Stage, stirred
-from ngraph.plan.memory import ALIGN, last_uses, lasting
+from ngraph.plan.memory import ALIGN, around, last_uses, lasting
 from ngraph.program.program import AxisId
 
 
@@ -116,21 +116,24 @@ def _outside(what: str, exprs: Iterable[ExprLike], there: set[AxisId]) -> Iterat
 
 
 def _overlap(plan: Plan) -> str | None:
-    """Two buffers that live at the same time share no byte of the arena, but where one takes the other's place in the step between."""
-    last = last_uses(plan)
-    live: list[tuple[int, Buffer]] = [(last[b], b) for b in lasting(plan) if b.offset is not None]
+    """Two buffers that live at the same time share no byte of the arena, but where one takes the other's place in the step between.
+
+    What has a border that lasts shares its place only with those that have the same.
+    """
+    last, lasts = last_uses(plan), lasting(plan)
+    live: list[tuple[int, Buffer]] = []
     for k, step in enumerate(plan.every):
         live = [x for x in live if x[0] >= k]
-        for b in step.targets:
+        for b in step.targets if step not in plan.start else ():
             if b.offset is None or b.bytes is None or any(b is x for _, x in live):
                 continue
             size = plan.kept if b.home == "once" else plan.arena
             if b.offset % ALIGN or b.offset + b.bytes > size:
                 return f"{b!r} lies at {b.offset} of an arena of {size} bytes"
-            for end, other in live:
+            for end, other in [*live, *[(len(plan.every), x) for x in lasts if b not in lasts or around(x) != around(b)]]:
                 assert other.offset is not None and other.bytes is not None
                 apart = other.offset + other.bytes <= b.offset or b.offset + b.bytes <= other.offset
-                if not apart and b.home == other.home and b.bytes and other.bytes and not (end == k and other.offset == b.offset):
+                if not apart and b.home == other.home and b.bytes and other.bytes and (b in lasts or end != k or other.offset != b.offset):
                     return f"{b!r} and {other!r} lie on each other in step {k}"
             live.append((last.get(b, k), b))
     return None

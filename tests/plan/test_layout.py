@@ -5,8 +5,10 @@ import pytest
 from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
+from ngraph.op_graph import expr
+from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, Local, Machine, Routine, arrays, interpret, parse, plan, text, verify, winograd
-from ngraph.plan.kernels import Buffer, dims_of
+from ngraph.plan.kernels import Buffer, affine, dims_of
 from ngraph.plan.layout import set_row
 from ngraph.plan.panels import panel_width
 from ngraph.program import interpret as oracle
@@ -146,16 +148,40 @@ def test_borders_last_from_call_to_call():
     made = planned([y], x, rtol=1e-3, atol=1e-3)
     inner = [b for b in made.buffers if b.border]
     assert len(inner) == 4 and len(made.start) == 4
+    assert len({b.offset for b in inner}) == 2 and len({b.offset for b in inner[:2]}) == 2  # those of one form take turns
     taken = sorted((b.offset, b.offset + b.bytes) for b in made.buffers if b.home == "arena")
-    for b in inner:  # nobody lies on it, at any time
-        assert sum(low < b.offset + b.bytes and b.offset < high for low, high in taken) == 1
+    for b in inner:  # nobody else lies on it, at any time
+        assert {(low, high) for low, high in taken if low < b.offset + b.bytes and b.offset < high} == {(b.offset, b.offset + b.bytes)}
+
+
+def test_a_border_that_lasts_is_not_written_over():
+    x = hole(N, C, H, W)
+    y = x
+    for k in range(3):
+        y = ng.relu(conv(y, axis(16, f"K{k}"), padding=1))
+    made = planned([y], x, rtol=1e-3, atol=1e-3)
+    a, b = next((a, b) for k in made.kernels for a in k.sources for b in k.targets if a.border and b.border)
+    b.offset = a.offset  # one is made of the other
+    with pytest.raises(ng.NgraphError, match="lie on each other"):
+        verify(made)
+
+
+def test_mirrored_windows_are_copied_before_they_are_summed():
+    t, f, s, k = axis(100, "T"), axis(10, "F"), axis(32, "S"), axis(24, "K")
+    x = hole(t)
+    place = 16 * expr.Idx(f) + expr.Idx(s)
+    frames = reindex(x, axes=(f, s), index={t: expr.minimum(place, 198 - place)})
+    made = planned([ng.dot(frames, weights(s, k))], x, rtol=1e-4, atol=1e-4)
+    copy, product = [stage for kernel in made.kernels for stage in kernel.stages]
+    assert not copy.combine and product.combine
+    assert all(affine(e) is not None for r in product.reads() for e in r.index.values())
 
 
 def test_borders_of_much_memory_are_filled_in_the_call():
     x = hole(N, C, H, W)
     y = x
     for k in range(6):
-        y = ng.relu(conv(y, axis(16, f"K{k}"), padding=1))
+        y = ng.relu(conv(y, axis(16 * (k + 1), f"K{k}"), padding=1))
     few, many = (planned([y], x, machine=Machine(l3=size), rtol=1e-3, atol=1e-3) for size in (0, 1 << 24))
     assert not few.start and few.arena < many.arena
 
