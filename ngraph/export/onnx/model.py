@@ -147,7 +147,12 @@ def _finished(w: Writer, outputs: Sequence[tuple[str, Ref]]) -> set[str]:
     w.part.outputs = [r._replace(name=new[r.name]) for r in w.part.outputs]
     w.shared.types = {new.get(n, n): t for n, t in w.shared.types.items()}
     w.shared.types.update({r.name: (r.dtype, tuple(w.shape(r.dims)), r.dims) for r in w.part.outputs})
-    return file.needed(w.part, [name for name, _ in outputs])
+    read = file.needed(w.part, [name for name, _ in outputs])
+    again = {made: base for made, base in w.shared.variants.items() if made in read and base not in read}
+    again = {made: base for base, made in {base: made for made, base in again.items()}.items()}  # one for each name
+    file.rename(w.part, again)
+    w.shared.arrays = {again.get(n, n): a for n, a in w.shared.arrays.items() if n in read}
+    return {again.get(n, n) for n in read}
 
 
 def checked(opset: int | None) -> int:

@@ -46,10 +46,10 @@ def _products(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Iterator[tuple[Re
     for k, value in enumerate(step.inputs):
         x, other = refs[k], refs[1 - k]
         maker = w.shared.makers.get(x.name)
-        if maker is None or maker.op not in CHANNEL or maker.outputs != [x.name] or w.uses.get(value) != 1 or other.name == x.name:
+        if maker is None or maker.op not in CHANNEL or maker.part is not w.part or other.name == x.name or not w.alone(value):
             continue
         at = CHANNEL[maker.op]
-        if maker in w.part.nodes[-8:] and len(x.dims) > at and other.axes in ((), (x.dims[at],)):
+        if len(x.dims) > at and other.axes in ((), (x.dims[at],)):
             yield x, maker, other
 
 
@@ -78,7 +78,7 @@ def _scaled(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
         if maker.op != "Conv" or weights is None or scale is None or len(maker.inputs) != 2 or not x.dtype.is_float:
             continue
         scale = scale.reshape(-1, *[1] * (weights.ndim - 1))
-        maker.inputs[1] = w.constant((weights * scale).astype(weights.dtype), maker.inputs[1])
+        maker.inputs[1] = w.variant((weights * scale).astype(weights.dtype), maker.inputs[1])
         return x
     return None
 
@@ -442,8 +442,9 @@ def _compact(w: Writer, step: Step, c: Ref, axes: tuple[AxisId, ...], axis: Axis
 
 @rule("constant")
 def _constant(w: Writer, step: Step, value: Any, axes: tuple[AxisId, ...], dtype: DType) -> Ref:
-    if isinstance(value, ArrayRef):
-        return Ref(w.constant(value.array, value.name or step.result.hint), tuple(axes), dtype)
+    if isinstance(value, ArrayRef):  # what was computed of constants beforehand is called as the first of them that has a name
+        made_of = next((o.name for o in step.origin if o.name not in REGISTRY), "")
+        return Ref(w.constant(value.array, value.name or step.result.hint or made_of), tuple(axes), dtype)
     if isinstance(value, Expr):
         made = w.cast(Ref(w.scalar(w.settle(value)), (), INT64), dtype)
         w.shared.sizes[made.name] = w.settle(value)

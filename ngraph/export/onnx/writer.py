@@ -47,10 +47,10 @@ class Ref(NamedTuple):
 class Node:
     """A node of the graph that is made; attributes that are graphs are `Part`s."""
 
-    __slots__ = ("op", "inputs", "outputs", "attrs", "name")
+    __slots__ = ("op", "inputs", "outputs", "attrs", "name", "part")
 
-    def __init__(self, op: str, inputs: list[str], outputs: list[str], attrs: dict[str, Any], name: str):
-        self.op, self.inputs, self.outputs, self.attrs, self.name = op, inputs, outputs, attrs, name
+    def __init__(self, op: str, inputs: list[str], outputs: list[str], attrs: dict[str, Any], name: str, part: Part):
+        self.op, self.inputs, self.outputs, self.attrs, self.name, self.part = op, inputs, outputs, attrs, name, part
 
 
 class Part:
@@ -152,6 +152,7 @@ class Shared:
         self.known: dict[Any, str] = {}  # small constants, by value
         self.made_of: dict[str, tuple[Ref, Dims]] = {}  # what a tensor only rearranges, and into which dims
         self.makers: dict[str, Node] = {}
+        self.variants: dict[str, str] = {}  # constants and those that they are made of
         self.swapped: dict[str, str] = {}  # names that are exchanged in the end
         self.sums: dict[str, tuple[Ref, tuple[AxisId, ...]]] = {}  # of what, and along which axes
         self.sizes: dict[str, ExprLike] = {}  # scalars that are lengths
@@ -188,6 +189,20 @@ class Writer:
         for v in [*(v for s in self.program.steps for v in s.inputs), *self.program.results()]:
             found[v] = found.get(v, 0) + 1
         return found
+
+    @functools.cached_property
+    def steps(self) -> dict[Value, Step]:
+        """The step of the program that makes a value."""
+        return {v: s for s in self.program.steps for v in s.results}
+
+    def alone(self, value: Value) -> bool:
+        """Whether a tensor is read once only, be it under the name of another value."""
+        while self.uses.get(value) == 1:
+            step = self.steps.get(value)
+            if step is None or not step.inputs or self.refs[step.inputs[0]].name != self.refs[value].name:
+                return True
+            value = step.inputs[0]
+        return False
 
     # ---- graphs within it
     def body(self, name: str, program: Program | None = None) -> Writer:
@@ -233,7 +248,7 @@ class Writer:
     def node(self, op: str, inputs: Sequence[str], count: int = 1, **attrs: Any) -> list[str]:
         """A node as it is; gives the names of its results."""
         names = [self.shared.fresh(self.label or op.lower()) for _ in range(count)]
-        made = Node(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, names[0])
+        made = Node(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, names[0], self.part)
         self.part.nodes.append(made)
         for name in names:
             self.shared.makers[name] = made
@@ -291,6 +306,14 @@ class Writer:
             self.shared.known[key] = made
         return made
 
+    def variant(self, array: Any, name: str) -> str:
+        """A constant made of another, whose name it takes in the end where that one is not needed any more."""
+        base = self.shared.variants.get(name, name)
+        made = self.constant(array, base)
+        if made != base and not base.startswith("constant"):
+            self.shared.variants[made] = base
+        return made
+
     def ints(self, numbers: Iterable[int]) -> str:
         return self.constant(np.array(list(numbers), np.int64))
 
@@ -318,7 +341,7 @@ class Writer:
         array = self.array(ref)
         if array is not None and dtype.form is None and ref.dtype.form is None and not (ref.dtype.is_float and not dtype.is_float):
             with np.errstate(all="ignore"):
-                return Ref(self.constant(array.astype(dtype.np)), ref.dims, dtype)
+                return Ref(self.variant(array.astype(dtype.np), ref.name), ref.dims, dtype)
         key = ("cast", ref.name, dtype)
         found = self.remembered(key)
         if found is None:
@@ -339,7 +362,8 @@ class Writer:
             moved = array.reshape([n for n, a in zip(array.shape, ref.dims, strict=True) if a is not None])
             axes = ref.axes
             moved = moved.transpose([axes.index(a) for a in dims if a is not None])
-            return Ref(self.constant(np.expand_dims(moved, [k for k, a in enumerate(dims) if a is None])), dims, ref.dtype)
+            ones = [k for k, a in enumerate(dims) if a is None]
+            return Ref(self.variant(np.expand_dims(moved, ones), ref.name), dims, ref.dtype)
         source = self.shared.made_of.get(ref.name)
         if source is not None:  # that one is rearranged, with the names that its axes have here
             again = {old: new for old, new in zip(source[1], ref.dims, strict=True) if old is not None}
@@ -413,7 +437,7 @@ class Writer:
         """A tensor's elements in another shape; `old`: the shape that it has, for dims that stay."""
         array = self.shared.arrays.get(name)
         if array is not None and all(isinstance(n, int) for n in sizes):
-            return Ref(self.constant(array.reshape([int(n) for n in sizes if isinstance(n, int)])), dims, dtype)
+            return Ref(self.variant(array.reshape([int(n) for n in sizes if isinstance(n, int)]), name), dims, dtype)
         key = ("reshaped", name, tuple(sizes))
         found = self.remembered(key)
         if found is None:

@@ -175,6 +175,19 @@ def test_a_training_step_runs_elsewhere():
     assert losses == sorted(losses, reverse=True) and len(state) == len(weights)
 
 
+def test_a_bias_is_only_taken_in_where_nobody_else_reads_the_product():
+    """Under other names of its axes a product may be read twice."""
+    n, c, k, m = (ng.make_axis(3, name=name) for name in "NCKM")
+    x = ng.placeholder([n, c]).named("x")
+    w, b = (ng.variable(axes, initial_value=drawn(*(3 for _ in axes))) for axes in ([k, c], [k]))
+    product = ng.contract(x, w, over=(c,))
+    results = {"y": product + b, "z": ng.exp(ng.map_roles(product, {k: m})), "u": ng.contract(x, w, over=(c,)) * 2.0}
+    made = exported(results, inputs={"x": x})
+    feed = drawn(3, 3, seed=2)
+    with ngt.make_transformer() as transformer:
+        close(session(made).run(None, {"x": feed}), transformer.computation(list(results.values()), x)(feed))
+
+
 # ---- files --------------------------------------------------------------------------------------------------------------
 
 
