@@ -29,7 +29,7 @@ from ngraph.frontends.neon import (
     UniformInit,
 )
 
-parser = flags(__doc__, batch_size=32, num_iterations=5000)
+parser = flags(__doc__, batch_size=32, num_iterations=2600)
 parser.add_argument("--layer", choices=["lstm", "rnn", "gru"], default="lstm")
 for name, value, said in (
     ("units", 384, "of each recurrent layer"),
@@ -42,7 +42,7 @@ for name, value, said in (
     parser.add_argument(f"--{name}", type=int, default=value, help=said)
 parser.add_argument("--rate", type=float, default=5e-3, help="the highest learning rate")
 parser.add_argument("--dropout", type=float, default=0.1, help="the share of each layer's results that training leaves out")
-parser.add_argument("--adapt", type=float, default=0.0, metavar="RATE", help="read the last tenth again, learning on at this rate")
+parser.add_argument("--adapt", type=float, default=1e-3, help="the rate at which it learns on as it reads the last tenth again; 0: no")
 parser.add_argument("--seed_text", default="In the beginning", help="how the text that it writes starts")
 parser.add_argument("--resume", action="store_true", help="go on from the checkpoint that an earlier run left")
 args = parser.parse_args()
