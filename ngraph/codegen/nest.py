@@ -746,6 +746,28 @@ class Nest:
             found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
         return found
 
+    def _turned(self, a: Access, i: int, j: int) -> Value | None:
+        """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, turned over."""
+        w, n, top = self.w, self.lanes, i - i % self.lanes
+        step, rows = a.coef.get(self.vec, 0), min(self._units(self.tile) - top, n)  # type: ignore[arg-type]
+        if rows == 1 or a.coef.get(self.tile) != 1 or step == 0 or step == 1 or a.rest or a.guard:  # type: ignore[arg-type]
+            return None
+        open_ = self.opened[self.vec]  # type: ignore[index]
+        left: Whole = n if open_.left is None or (self.across is self.vec and j < open_.units - 1) else open_.left
+        if not isinstance(left, int):
+            return None
+        at, offset = self._pointer(a), a.const  # type: Any, Whole
+        for d, c in a.coef.items():
+            steps = self.opened[d].offset + self._step(d, top, j)
+            offset = plus(w, offset, times(w, steps, c)) if steps else offset
+        at = w.at(at, offset, a.dtype)
+        if ("turned", at, 0) not in self.known:
+            lines = [w.at(at, times(w, lane, step), a.dtype) for lane in range(left)]
+            loaded = [w.load(x, a.dtype, n, mask=self._first(rows)) for x in lines]
+            for k, x in enumerate(transposed(w, loaded + loaded[-1:] * (n - left))):
+                self._learn(("turned", at, k), x)
+        return self.known["turned", at, i - top]
+
     def _first(self, count: int) -> Value | None:
         """The mask of so many lanes; None for all."""
         if count >= self.lanes:
@@ -775,9 +797,9 @@ class Nest:
 
     def _read(self, a: Access, i: int, j: int) -> Value:
         w, vector = self.w, self.vec in a.deps
-        strided = self._strided(a, i, j) if vector else None
-        if strided is not None:
-            return strided
+        whole = (self._strided(a, i, j) or self._turned(a, i, j)) if vector else None
+        if whole is not None:
+            return whole
         holds = self._holds(a.guard, i, j)
         at, apart = self._address(a, i, j)
         fill = number(a.fill, a.dtype) if a.guard else None
@@ -836,6 +858,17 @@ class Nest:
             w.store(x, at, mask=mask)
         else:
             w.scatter(x, at, apart, mask)
+
+
+def transposed(w: Writer, rows: Sequence[Value]) -> Sequence[Value]:
+    """As many vectors as each has lanes, rows as columns: blocks of one half are exchanged with those of the other, of 1, 2, 4 … lanes."""
+    n, rows = len(rows), list(rows)
+    for s in [1 << k for k in range(n.bit_length() - 1)]:
+        for r in [r for r in range(n) if not r & s]:
+            x, y = rows[r], rows[r + s]
+            rows[r] = w.shuffle(x, [n + c - s if c & s else c for c in range(n)], y)
+            rows[r + s] = w.shuffle(x, [n + c if c & s else c + s for c in range(n)], y)
+    return rows
 
 
 def _step(c: Whole) -> int | None:

@@ -22,6 +22,7 @@ from ngraph.program.program import AxisId
 CHEAP = 16  # vector instructions that a value may take that is made again, each value that it reads being one
 FEW = 8  # times as large a value may be that counts as small
 LONGEST = 6  # elementwise steps from a sum to a result
+SHORT = 4  # the part of a vector that an axis has to fill for somebody to want it last
 WASTE = 1.25  # times the memory that whole vectors may take
 
 
@@ -138,7 +139,8 @@ def _order(graph: Graph, machine: Machine) -> None:
                 fixed.add(r.source)
             elif not isinstance(r.source, Node) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
-                vote(n, e.of if type(e) is Idx else None, n.size)
+                if type(e) is Idx and length[e.of] >= machine.lanes // SHORT:  # a shorter one is worth nobody's while
+                    vote(n, e.of, n.size)
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
             for s in (n, *[u for u in n.users if u.kind == "join"]):

@@ -218,7 +218,7 @@ class Packer:
             for k in range(len(stage.combine)):
                 for side in (0, 1):
                     p = product_of(kernel, stage, stage.combine[k], self.length, self.machine)
-                    if p is not None and self.wants(p, p.operands[side]):
+                    if p is not None and self.wants(kernel, p, p.operands[side]):
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
                     elif p is not None and self.crooked(p, p.operands[side], own):
                         stage = self.straightened(kernel, stage, p, p.operands[side], before)
@@ -227,7 +227,7 @@ class Packer:
             stages.append(stage)
         return [*before, replace(kernel, stages=tuple(stages))]
 
-    def wants(self, p: Product, o: Operand) -> bool:
+    def wants(self, kernel: Kernel, p: Product, o: Operand) -> bool:
         """Whether a copy of an operand pays: it is read often enough, or copied once, and now lies badly."""
         if not o.movable or p.vector not in o.axes or not set(o.axes).intersection(p.reduced):
             return False
@@ -235,13 +235,19 @@ class Packer:
         again = self.size([a for a in p.space if a not in o.axes])
         having = [r for r in o.reads if p.vector in r.axes]
         small = self.size(o.axes) <= 1.1 * max([self.size(r.source.axes) for r in having], default=0)
-        return small and (once or again >= AGAIN) and any(self.bad(p, r) for r in having)
+        return small and (once or again >= AGAIN) and any(self.bad(kernel, p, r) for r in having)
 
-    def bad(self, p: Product, r: Read) -> bool:
-        """Whether vectors are not contiguous, or rows lie far apart."""
-        if stride(r, p.vector, self.length) != 1:
+    def bad(self, kernel: Kernel, p: Product, r: Read) -> bool:
+        """Whether vectors are not contiguous, or rows lie far apart; a Local has those of a turn alone."""
+        blocks = dict(kernel.loops) if type(r.source) is Local else {}
+
+        def length(a: AxisId) -> int | None:
+            n = self.length(a)
+            return n if n is None else min(n, blocks.get(a, n))
+
+        if stride(r, p.vector, length) != 1:
             return True
-        rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, self.length))]
+        rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, length))]
         return min(rows, default=0) * r.source.dtype.bits // 8 >= FAR
 
     def copied(

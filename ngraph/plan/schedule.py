@@ -140,6 +140,10 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                 if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= SHORT else (1, 2)):
                     continue
                 yield Schedule(lanes, v, None, s, 1, columns)
+                for t in view.free if columns == 1 and not view.sums else ():
+                    if any(_turned(view, w, v, t) for w in view.walks):
+                        n = size(view, t)
+                        yield Schedule(lanes, v, t, None, -(-n // -(-n // lanes)), 1)
                 for t in rows:
                     if t is v or t is s or not view.sums or s in view.reduced or _streams(view, m, v, t):
                         continue
@@ -147,6 +151,13 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                     if room > 1:
                         n = size(view, t)
                         yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
+
+
+def _turned(view: View, w: Walk, v: D | None, t: D | None) -> bool:
+    """Whether a read has the elements of a vector apart, and those of the rows side by side: vectors of rows are then turned over."""
+    if v is None or t is None or v is t or view.sums or w.store or w.loose or t in view.bound or w.steps[t] != 1:
+        return False
+    return abs(w.steps[v] or 0) > PICKED
 
 
 def _streams(view: View, m: Machine, v: D | None, t: D) -> bool:
@@ -180,6 +191,8 @@ def _cost(view: View, m: Machine, s: Schedule) -> float:
         easy = v is None or (v not in w.loose and (step == 1 or v not in w.deps))
         if easy:
             return times(w.deps) * (1.0 if v in w.deps else BROADCAST)
+        if _turned(view, w, v, s.tile):
+            return s.lanes * (1 + math.log2(s.lanes))
         if step and 2 <= step <= PICKED and v not in w.loose and not w.store:
             return times(w.deps) * (2.0 * step - 1)
         return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1 if w.late or not view.sums else 1 / LOAD)

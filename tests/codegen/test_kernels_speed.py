@@ -5,6 +5,7 @@ import re
 import numpy as np
 import plans
 import pytest
+from kernels import RUNNABLE
 from plan_programs import axis, hole, program
 
 import ngraph as ng
@@ -12,7 +13,7 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.plan import Kernel, plan, winograd
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
-from ngraph.targets import TARGETS
+from ngraph.targets import TARGETS, host
 
 V4, V3 = TARGETS["x86-64-v4"], TARGETS["x86-64-v3"]
 MACHINE = Machine(16, 32, 32 << 10, 1 << 20)
@@ -96,6 +97,28 @@ def test_strided_reads_are_shuffles():
     x = hole(n, h, w)
     every = codes([ng.max_pool(x, {h: 2, w: 2})], [x])
     assert not any("gather" in c.text for c in every) and any("shufflevector" in c.text for c in every)
+
+
+def test_what_changes_sides_is_turned_over_in_registers():
+    i, j = axis(96, "I"), axis(80, "J")
+    x = hole(i, j)
+    every = codes([ng.axes_with_order(x, [j, i]) + 1.0], [x])
+    assert not any("gather" in c.text or "scatter" in c.text for c in every) and any("shufflevector" in c.text for c in every)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.bool_, np.float16])
+@pytest.mark.parametrize("rows, columns", [(16, 16), (37, 41), (5, 100), (100, 5), (33, 2), (1, 40), (40, 17)])
+def test_turned_over_values_are_the_same(rows, columns, kind):
+    i, j, k = axis(rows, "I"), axis(columns, "J"), axis(3, "K")
+    draw = np.random.default_rng(0)
+    for order in ([j, i, k], [k, j, i], [j, k, i]):
+        x, y = hole(i, k, j, dtype=kind), hole(*order, dtype=kind)
+        a = draw.integers(0, 2 if kind is np.bool_ else 100, (rows, 3, columns)).astype(kind)
+        b = draw.integers(0, 2 if kind is np.bool_ else 27, [len(n) for n in order]).astype(kind)
+        made = plan(program([ng.axes_with_order(ng.maximum(x, y), order)], x, y))
+        turned = a.transpose([(i, k, j).index(n) for n in order])
+        for target in (host(), *RUNNABLE):
+            assert np.array_equal(plans.run(made, [a, b], target=target)[0][0], np.maximum(turned, b))
 
 
 def test_rows_of_two_lengths_share_the_work():

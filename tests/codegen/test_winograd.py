@@ -109,3 +109,13 @@ def test_errors_are_bounded_at_full_size():
         np.einsum("kc,chw->khw", b[:, :, i, j].astype(np.float64), padded[:, i : i + 28, j : j + 28]) for i in range(3) for j in range(3)
     )
     assert np.abs(got[0] - want).max() <= 2e-5 * np.abs(want).max()
+
+
+def test_filters_are_transformed_in_the_order_in_which_they_are_read():
+    """Filters that change: from the first transform on their vectors lie as the products want them, and nothing is copied on the way."""
+    x, f, y, _ = conv(8, 256, 256, 14, 14)
+    made = verify(plan(program([y], x, f)))
+    (kernel,) = [step for step in made.steps if any(s.reduced for s in step.stages)]
+    targets = [s.target for stage in kernel.stages for s in stage.to]
+    assert points(made) == 1 and {t.dims[-1][0] for t in targets if {"C", "K"} <= set(t.axes)} == {"K"}
+    assert not any(len(stage.before) == 1 for stage in kernel.stages)
