@@ -1,9 +1,12 @@
-"""A character model of the Bible: two LSTMs, or recurrent layers of another kind; writes text of its own at the end.
+"""A character model of the Bible: an LSTM, or recurrent layers of another kind; writes text of its own at the end.
 
     python examples/char_lstm.py [--layer lstm|rnn|gru] [--seed_text "In the"] [--quick] [--help]
 
 The last tenth of the text is for testing. The state is carried along the text: in training over stretches of 1,024 characters, through
 windows of 128 that gradients go through; in testing along the whole.
+
+Measured: 1.946 bits a character on the last tenth, and 1.665 where it learns on as it reads, each character counted before it is learned;
+84 minutes on a fifth of a core, 16 minutes of processor time (docs/results.md).
 """
 
 import numpy as np
