@@ -1,0 +1,160 @@
+"""Parts that models are full of, in all their settings, beside ONNX Runtime: boxes behind detectors, recurrent layers over sequences of
+unlike lengths, resizing, transposed convolutions, spectra."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+from made import F, I, agree, model
+from onnx import helper as h
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def boxes(n, seed):
+    r = np.random.default_rng(seed)
+    at, size = r.uniform(0, 80, (1, n, 2)), r.uniform(5, 40, (1, n, 2))
+    return np.concatenate([at, at + size], -1).astype(np.float32)
+
+
+def test_boxes_behind_a_detector():
+    """The best boxes that do not overlap, their scores and places in order, and a map in which they are marked."""
+    nodes = [
+        h.make_node("NonMaxSuppression", ["boxes", "scores", "most", "overlap", "least"], ["kept"]),
+        h.make_node("Gather", ["kept", "order"], ["where"], axis=1),  # batch, class, box
+        h.make_node("GatherND", ["scores", "where"], ["found"]),
+        h.make_node("Shape", ["found"], ["all"]),
+        h.make_node("TopK", ["found", "all"], ["best", "places"]),
+        h.make_node("Gather", ["kept", "places"], ["picked"]),
+        h.make_node("Slice", ["picked", "two", "three", "one"], ["which"]),
+        h.make_node("Squeeze", ["which", "one"], ["flat"]),
+        h.make_node("Gather", ["boxes", "flat"], ["chosen"], axis=1),
+        h.make_node("Shape", ["scores"], ["size"]),
+        h.make_node("ConstantOfShape", ["size"], ["nothing"]),
+        h.make_node("ScatterND", ["nothing", "where", "found"], ["marked"]),
+    ]
+    constants = {
+        "most": np.array([5]),
+        "overlap": np.array([0.4], np.float32),
+        "least": np.array([0.3], np.float32),
+        "order": np.array([0, 1, 2]),
+        "one": np.array([1]),
+        "two": np.array([2]),
+        "three": np.array([3]),
+    }
+    inputs = [("boxes", F, [1, "n", 4]), ("scores", F, [1, 3, "n"])]
+    outputs = [("best", F, None), ("chosen", F, None), ("marked", F, None), ("picked", I, None)]
+    feeds = [{"boxes": boxes(n, n), "scores": np.random.default_rng(n).uniform(0, 1, (1, 3, n)).astype(np.float32)} for n in (12, 30, 12)]
+    agree(model(nodes, inputs, outputs, constants), *feeds)
+
+
+def test_a_loop_over_boxes():
+    """Each trip takes the best score and lowers its neighbours, as soft suppression does, until the trips are over or none is left."""
+    body = h.make_graph(
+        [
+            h.make_node("ArgMax", ["s"], ["top"], axis=0, keepdims=1),
+            h.make_node("Gather", ["s", "top"], ["value"]),
+            h.make_node("Sub", ["places", "top"], ["far"]),
+            h.make_node("Abs", ["far"], ["apart"]),
+            h.make_node("Less", ["apart", "near"], ["close"]),
+            h.make_node("Mul", ["s", "half"], ["lower"]),
+            h.make_node("Where", ["close", "lower", "s"], ["next"]),
+            h.make_node("ScatterElements", ["next", "top", "zero"], ["after"]),
+            h.make_node("Greater", ["value", "limit"], ["more"]),
+            h.make_node("Squeeze", ["more"], ["go"]),
+        ],
+        "body",
+        [h.make_tensor_value_info(n, t, s) for n, t, s in (("k", I, []), ("on", 9, []), ("s", F, ["n"]))],
+        [h.make_tensor_value_info(n, t, s) for n, t, s in (("go", 9, []), ("after", F, ["n"]), ("value", F, [1]), ("top", I, [1]))],
+    )
+    nodes = [
+        h.make_node("Shape", ["x"], ["size"]),
+        h.make_node("Squeeze", ["size"], ["n"]),
+        h.make_node("Range", ["start", "n", "step"], ["places"]),
+        h.make_node("Loop", ["trips", "yes", "x"], ["left", "values", "tops"], body=body),
+    ]
+    constants = {
+        "start": np.array(0),
+        "step": np.array(1),
+        "trips": np.array(6),
+        "yes": np.array(True),
+        "near": np.array(3),
+        "half": np.float32(0.5),
+        "zero": np.zeros(1, np.float32),
+        "limit": np.array([0.2], np.float32),
+    }
+    feeds = [{"x": np.random.default_rng(n).uniform(0, top, n).astype(np.float32)} for n, top in ((9, 1.0), (20, 1.0), (7, 0.3))]
+    agree(model(nodes, [("x", F, ["n"])], [("left", F, None), ("values", F, None), ("tops", I, None)], constants), *feeds)
+
+
+@pytest.mark.parametrize("op, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_recurrent_layers_over_sequences_of_unlike_lengths(op, gates, direction, after):
+    if after and op != "GRU":
+        pytest.skip("only a GRU has linear_before_reset")
+    ways, hidden, features = 1 + (direction == "bidirectional"), 5, 4
+    constants = {
+        "w": draw(ways, gates * hidden, features, seed=1) * 0.5,
+        "r": draw(ways, gates * hidden, hidden, seed=2) * 0.5,
+        "b": draw(ways, 2 * gates * hidden, seed=3),
+    }
+    given = ["x", "w", "r", "b", "lengths", "h0", *(["c0", "p"] if op == "LSTM" else [])]
+    if op == "LSTM":
+        constants["p"] = draw(ways, 3 * hidden, seed=4)
+    how = {"linear_before_reset": after} if op == "GRU" else {}
+    outputs = ["y", "yh", *(["yc"] if op == "LSTM" else [])]
+    node = h.make_node(op, given, outputs, hidden_size=hidden, direction=direction, **how)
+    states = ["h0", *(["c0"] if op == "LSTM" else [])]
+    inputs = [("x", F, ["t", "n", features]), ("lengths", 6, ["n"]), *[(s, F, [ways, "n", hidden]) for s in states]]
+    feeds = []
+    for t, lengths in ((7, [7, 3, 5]), (4, [1, 4])):
+        feed = {"x": draw(t, len(lengths), features, seed=t), "lengths": np.array(lengths, np.int32)}
+        feeds.append(feed | {s: draw(ways, len(lengths), hidden, seed=9) for s in states})
+    agree(model([node], inputs, [(o, F, None) for o in outputs], constants, opset=14), *feeds)
+
+
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+SCALES = ((1.625, 2.375), (0.625, 0.4375), (2.0, 3.0))  # exact in float32: whether two pixels are equally near is no matter of rounding
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("where", COORDINATES)
+def test_resizing(mode, where):
+    rounds = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil") if mode == "nearest" else ("round_prefer_floor",)
+    scales = SCALES[-1:] if where == "align_corners" else SCALES  # of corners of a fraction of a pixel the runtimes think differently
+    for by, how in itertools.product(scales, rounds):
+        more = {"nearest_mode": how} if mode == "nearest" else {}
+        node = h.make_node("Resize", ["x", "", "by"], ["y"], mode=mode, coordinate_transformation_mode=where, **more)
+        constants = {"by": np.array([1, 1, *by], np.float32)}
+        agree(model([node], [("x", F, [1, 2, 7, 9])], [("y", F, None)], constants), {"x": draw(1, 2, 7, 9)}, atol=1e-4)
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("stride, dilation, pad, more, groups", [(1, 1, 0, 0, 1), (2, 1, 1, 1, 1), (3, 2, 2, 2, 2), (2, 2, 1, 0, 4)])
+def test_transposed_convolutions(dims, stride, dilation, pad, more, groups):
+    how = {"strides": [stride] * dims, "dilations": [dilation] * dims, "pads": [pad] * 2 * dims, "output_padding": [more] * dims}
+    node = h.make_node("ConvTranspose", ["x", "w", "b"], ["y"], group=groups, **how)
+    constants = {"w": draw(4, 3, *[3] * dims, seed=1), "b": draw(3 * groups, seed=2)}
+    shape = (2, 4, *(5, 4, 6)[:dims])
+    agree(model([node], [("x", F, ["n", *shape[1:]])], [("y", F, None)], constants), {"x": draw(*shape)}, {"x": draw(3, *shape[1:])})
+
+
+@pytest.mark.parametrize("one_sided", [0, 1])
+@pytest.mark.parametrize("step", [4, 7])
+def test_spectra_of_short_pieces(one_sided, step):
+    node = h.make_node("STFT", ["x", "step", "window"], ["y"], onesided=one_sided)
+    constants = {"step": np.array(step), "window": np.hanning(16).astype(np.float32)}
+    agree(model([node], [("x", F, [2, 60, 1])], [("y", F, None)], constants), {"x": draw(2, 60, 1)}, atol=1e-4)
+
+
+@pytest.mark.parametrize("inverse", [0, 1])
+@pytest.mark.parametrize("length", [8, 15])
+def test_spectra(inverse, length):
+    node = h.make_node("DFT", ["x"], ["y"], axis=1, inverse=inverse)
+    agree(model([node], [("x", F, [2, length, 2])], [("y", F, None)]), {"x": draw(2, length, 2)}, atol=1e-4)
