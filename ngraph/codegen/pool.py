@@ -80,6 +80,7 @@ entry:
   %scratch = get ptr %pool.scratch
   %stride = get i64 %pool.stride
   %back = get i64 %pool.back
+  fence acquire                                     ; these first, then the counters: those of another job say so
   %rev = icmp eq i64 %back, 2
   %off = mul i64 %me, %stride
   %mine = getelementptr i8, ptr %scratch, i64 %off
@@ -300,7 +301,7 @@ join:
   %k = phi i64 [ 0, %work ], [ %k1, %pause ], [ %k1, %yield ]
   %f = load atomic i64, ptr %finished acquire, align 8
   %all = icmp eq i64 %f, %grains
-  br i1 %all, label %out, label %pause
+  br i1 %all, label %shut, label %pause
 pause:
   PAUSE
   %k1 = add i64 %k, 1
@@ -311,7 +312,16 @@ yield:
   %syscall = get ptr %pool.syscall
   %y = call i64 (i64, ...) %syscall(i64 YIELD)
   br label %join
+shut:                                             ; a worker that is still on its way must not take the next job's ranges by this one's tag
+  %u = phi i64 [ 0, %join ], [ %u1, %shut ]
+  %shut0 = shl i64 %u, 6
+  %shutslot = getelementptr i8, ptr %slots, i64 %shut0
+  store atomic i64 -1, ptr %shutslot monotonic, align 8
+  %u1 = add i64 %u, 1
+  %umore = icmp ult i64 %u1, %ways
+  br i1 %umore, label %shut, label %out
 out:
+  fence release
   ret i32 %code
 }
 

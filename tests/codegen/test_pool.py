@@ -104,6 +104,21 @@ def test_every_turn_runs_once(count, threads, turns, grain, long):
     assert (hits[:turns] == 1000).all() and hits[turns] == 0
 
 
+@pytest.mark.parametrize("threads", [2, 3, 4])
+def test_no_range_can_be_had_when_a_kernel_is_over(count, threads):
+    """A worker that comes late has the last kernel's tag, and may see what is written for the next: no counter has that tag then."""
+    hits = np.zeros(64, np.int64)
+    args = np.array([hits.ctypes.data])
+    program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, 64, 4, threads, 1)], threads)
+    fields = FIELDS["pool"]
+    for _ in range(20):
+        program.run()
+        at = program.pool.address
+        generation = ctypes.c_int32.from_address(at + fields["generation"]).value
+        slots = [ctypes.c_int64.from_address(at + fields["slots"] + 64 * k).value for k in range(threads)]
+        assert generation > 0 and all(c >> 32 == -1 for c in slots)
+
+
 def test_kernels_run_one_after_another(count):
     """A kernel starts when all ranges of the one before have ended: each adds up what the one before left."""
     cells = np.zeros(2, np.int64)
