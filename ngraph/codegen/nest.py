@@ -698,14 +698,13 @@ class Nest:
 
     def _mask(self, j: int) -> Value | None:
         """Which lanes of a step are inside; None if all are."""
-        if self.vec not in self.opened:
-            return None
-        o = self.opened[self.vec]
-        if o.left is None or (self.across is self.vec and j < o.units - 1):
-            return None
-        if isinstance(o.left, int):
-            return self._first(o.left)
-        return self.w.tail(o.left, self.lanes)
+        left = self._left(j)
+        return self._first(left) if isinstance(left, int) else self.w.tail(left, self.lanes)
+
+    def _left(self, j: int) -> Whole:
+        """How many lanes of a step are inside."""
+        o = self.opened.get(self.vec)  # type: ignore[arg-type]
+        return self.lanes if o is None or o.left is None or (self.across is self.vec and j < o.units - 1) else o.left
 
     # ---- memory
 
@@ -715,17 +714,14 @@ class Nest:
         k = a.coef.get(self.vec, 0)  # type: ignore[arg-type]
         if not isinstance(k, int) or not 2 <= k <= STRIDES or a.rest or a.guard:
             return None
-        offset, left = a.const, n
+        offset, left = a.const, self._left(j)
         for d, c in a.coef.items():
             steps = self.opened[d].offset + self._step(d, i, j)
             if steps and not isinstance(c, int):
                 return None
             offset += steps * c if isinstance(c, int) else 0
-        open_ = self.opened[self.vec]  # type: ignore[index]
-        if open_.left is not None and j == (open_.units - 1 if self.across is self.vec else j):
-            if not isinstance(open_.left, int):
-                return None
-            left = open_.left
+        if not isinstance(left, int):
+            return None
         first, phase = offset // k * k, offset % k
         if offset < 0 or not all(isinstance(c, int) and c >= 0 for c in a.coef.values()):  # what lies before may be nobody's
             first, phase = offset, 0
@@ -752,15 +748,10 @@ class Nest:
         step, rows = a.coef.get(self.vec, 0), min(self._units(self.tile) - top, n)  # type: ignore[arg-type]
         if rows == 1 or a.coef.get(self.tile) != 1 or step == 0 or step == 1 or a.rest or a.guard:  # type: ignore[arg-type]
             return None
-        open_ = self.opened[self.vec]  # type: ignore[index]
-        left: Whole = n if open_.left is None or (self.across is self.vec and j < open_.units - 1) else open_.left
+        left = self._left(j)
         if not isinstance(left, int):
             return None
-        at, offset = self._pointer(a), a.const  # type: Any, Whole
-        for d, c in a.coef.items():
-            steps = self.opened[d].offset + self._step(d, top, j)
-            offset = plus(w, offset, times(w, steps, c)) if steps else offset
-        at = w.at(at, offset, a.dtype)
+        at = w.at(self._pointer(a), self._offset(a, top, j), a.dtype)
         if ("turned", at, 0) not in self.known:
             lines = [w.at(at, times(w, lane, step), a.dtype) for lane in range(left)]
             loaded = [w.load(x, a.dtype, n, mask=self._first(rows)) for x in lines]
@@ -774,17 +765,19 @@ class Nest:
             return None
         return Value(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(self.lanes)])}>", dtypes.bool_, self.lanes)
 
-    def _address(self, a: Access, i: int, j: int) -> tuple[str, Value | None]:
-        """A pointer, and what each lane adds to it in elements: None where lanes lie side by side, or there are none."""
-        w = self.w
-        at, offset = self._pointer(a), a.const  # type: Any, Whole
-        lanes: Whole = 0
+    def _offset(self, a: Access, i: int, j: int) -> Whole:
+        """The elements from where an access's pointer stands to a place of the tile, in the first lane."""
+        offset: Whole = a.const
         for d, c in a.coef.items():
             steps = self.opened[d].offset + self._step(d, i, j)
             if steps:
-                offset = plus(w, offset, times(w, steps, c))
-            if d is self.vec:
-                lanes = c
+                offset = plus(self.w, offset, times(self.w, steps, c))
+        return offset
+
+    def _address(self, a: Access, i: int, j: int) -> tuple[str, Value | None]:
+        """A pointer, and what each lane adds to it in elements: None where lanes lie side by side, or there are none."""
+        w = self.w
+        at, offset, lanes = self._pointer(a), self._offset(a, i, j), a.coef.get(self.vec, 0)  # type: ignore[arg-type]
         for stride, e in a.rest:
             offset = plus(w, offset, times(w, self._index(e, i, j), stride))
         vector = isinstance(offset, Value) and offset.lanes > 1

@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 try:
@@ -53,10 +53,11 @@ def _clean(handle: int, folder: str, pattern: str) -> None:
     fcntl.flock(handle, fcntl.LOCK_SH)
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """The file at `path` becomes `content`, on the disk, or stays as it was, whatever happens meanwhile. It keeps its permissions.
+@contextmanager
+def written(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> Iterator[None]:
+    """Where the block ends, the file at `path` becomes these bytes, which are on the disk by then. It keeps its permissions.
 
-    Raises OSError.
+    It stays as it was where they cannot be written, or the block raises. Raises OSError.
     """
     with saving(path) as place:
         folder, name = os.path.split(place)
@@ -65,9 +66,10 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
             with open(temporary, "xb") as f:
                 with suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(os.stat(place).st_mode))
-                f.write(content)
+                f.writelines(chunks)
                 f.flush()
                 os.fsync(f.fileno())
+            yield
             os.replace(temporary, place)
         except BaseException:
             with suppress(OSError):
@@ -79,3 +81,9 @@ def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
                 os.fsync(handle)
             finally:
                 os.close(handle)
+
+
+def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+    """The file at `path` becomes `content`, on the disk, or stays as it was, whatever happens meanwhile. Raises OSError."""
+    with written(path, [content]):
+        pass

@@ -69,9 +69,7 @@ class _Loop:
         self.step, self.body, self.axis = step, step.attrs["body"], step.attrs["axis"]
         self.carries, self.xs = step.attrs["carries"], step.attrs["xs"]
         self.maker = {v: s for s in self.body.steps for v in s.results}
-        self.uses: dict[Value, int] = {}
-        for v in (*self.body.outputs, *[v for s in self.body.steps for v in s.inputs]):
-            self.uses[v] = self.uses.get(v, 0) + 1
+        self.uses = self.body.uses()
         self.moving = set(self.body.inputs[: self.carries + self.xs])  # what differs from trip to trip
         self.inside = set(self.body.inputs[: self.carries])  # what only the trips can tell
         for s in self.body.steps:

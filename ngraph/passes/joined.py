@@ -59,9 +59,7 @@ class _Sums:
         self.program = program
         self.axes, self.hints = dict(program.axes), dict(program.hints)
         self.maker = {v: s for s in program.steps for v in s.results}
-        self.uses: dict[Value, int] = {}
-        for v in (*program.results(), *[v for s in program.steps for v in s.inputs]):
-            self.uses[v] = self.uses.get(v, 0) + 1
+        self.uses = program.uses()
         self.inside: set[Step] = set()  # sums that are terms of a larger one
         for s in program.steps:
             if s.op == "add":

@@ -52,9 +52,7 @@ class _Lookups:
     def __init__(self, old: Program):
         self.old = old
         self.maker = {v: s for s in old.steps for v in s.results}
-        self.uses: dict[Value, int] = {}
-        for v in (*old.results(), *[v for s in old.steps for v in s.inputs]):
-            self.uses[v] = self.uses.get(v, 0) + 1
+        self.uses = old.uses()
         self.steps: list[Step] = []
 
     def program(self) -> Program:

@@ -19,9 +19,9 @@ SMALLER = 4  # times smaller is what it is made of
 @pass_(gives=("sunk",))
 def sunk(program: Program) -> Program:
     """`program` whose loops take less from outside, and make of it in each trip what they need."""
-    uses: dict[Value, int] = {}
-    for v in (*program.results(), *[v for s in program.steps for v in s.inputs]):
-        uses[v] = uses.get(v, 0) + 1
+    if not any(s.op == "scan" for s in program.steps):
+        return program
+    uses = program.uses()
     maker = {v: s for s in program.steps for v in s.results}
     steps = [_fed(program, s, maker, uses) if s.op == "scan" else s for s in program.steps]
     changed = any(a is not b for a, b in zip(steps, program.steps, strict=True))

@@ -135,6 +135,13 @@ class Program:
         if self.token_out is not None:
             yield self.token_out
 
+    def uses(self) -> dict[Value, int]:
+        """How often each value is asked for, by steps and from outside; those that nobody asks for are not in it."""
+        found: dict[Value, int] = {}
+        for v in (*self.results(), *[v for s in self.steps for v in s.inputs]):
+            found[v] = found.get(v, 0) + 1
+        return found
+
     def symbols(self) -> list[AxisId]:
         """The axes whose length is known only at the call, in order."""
         return [a for a, length in self.axes.items() if isinstance(length, Len) and length.of == a]

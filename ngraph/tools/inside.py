@@ -112,9 +112,8 @@ class Drawing:
             about = [f"{a.name} = {self.value(a)}" for a in node.attribute if not a.HasField("g") and not a.graphs]
             held = [f"{k}: {names[name]}" for k, name in enumerate(node.input) if isinstance(names.get(name), str)][:MOST]
             note = "\n".join([node.op_type + (f" of {node.domain}" if node.domain else ""), *about, *held])
-            domain = f"{node.domain}." if node.domain not in ("", "ai.onnx") else ""
             inner = [b for name, h in graphs for b in self.graph(h, names, "/".join(filter(None, [within, f"{path[-1]} {name}"])))]
-            lines = [path[-1], domain + node.op_type, *held[:2]]
+            lines = [path[-1], ".".join(filter(None, [frontend("proto").domain_of(node), node.op_type])), *held[:2]]
             here = self.box("op", lines, note, within, node.output, bool(results & set(node.output)))
             used = [names.get(name) for name in node.input]
             self.picture.edges += [(a, here) for a in dict.fromkeys([*used, *inner]) if type(a) is int]

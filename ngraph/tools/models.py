@@ -112,7 +112,7 @@ def info(arguments: Any) -> Answer:
     own = {t.name for t in main.initializer}
     ports = [[reading.port(v) for v in vs] for vs in ([i for i in main.input if i.name not in own], main.output)]
     refused = reading.refused(file, home)
-    ops = collections.Counter(f"{n.domain}.{n.op_type}" if n.domain not in ("", "ai.onnx") else n.op_type for n in main.node)
+    ops = collections.Counter(".".join(filter(None, [proto.domain_of(n), n.op_type])) for n in main.node)
     parameters = sum(math.prod(t.dims) for t in main.initializer)
     opsets = {k or "ai.onnx": v for k, v in proto.opsets(file).items()}
     data = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ngraph.export.onnx.writer import Node, Part, Shared
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.files import written
 from ngraph.program.program import AxisId
 
 LIMIT = (1 << 31) - (1 << 24)  # bytes that a file of protobuf may have, less room for the nodes
@@ -175,25 +177,11 @@ def axes_of(types: Mapping[str, Sequence[Any]]) -> str:
 
 
 def write(path: str, content: bytes, beside: Beside) -> None:
-    """Both files, each under another name until it is whole."""
+    """Both files, or neither; the arrays are there before the model that names them."""
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise ArgumentError(f"{path} cannot be written: there is no folder {folder}", fix="make the folder first")
-    files: list[tuple[str, Iterable[bytes]]] = [(path, [content])]
-    if beside.arrays:
-        files.insert(0, (os.path.join(folder, beside.place), beside.chunks()))
-    done: list[tuple[str, str]] = []
-    try:
-        for place, chunks in files:
-            half = f"{place}.{os.getpid()}.half"
-            done.append((half, place))
-            with open(half, "wb") as out:
-                for chunk in chunks:
-                    out.write(chunk)
-        for half, place in done:
-            os.replace(half, place)
-    except BaseException:
-        for half, _ in done:
-            if os.path.exists(half):
-                os.remove(half)
-        raise
+    with ExitStack() as files:
+        files.enter_context(written(path, [content]))
+        if beside.arrays:
+            files.enter_context(written(os.path.join(folder, beside.place), beside.chunks()))

@@ -251,11 +251,8 @@ class _Read:
         if len(order) > 1:
             rest = [a for a in x.dims if a not in reads]
             x = w.arranged(x, (*order, *rest))
-            total: ExprLike = 1
-            for a in order:
-                total = total * self.w.lengths[a]
             joined = AxisId(f"<{'*'.join(order)}")
-            self.w.lengths[joined] = total
+            w.lengths[joined] = w.size(order)
             dims = (joined, *rest)
             x = w.reshaped(x.name, self.w.shape(dims), dims, x.dtype, self.w.shape(x.dims))
         else:

@@ -185,6 +185,15 @@ def ends(n: ExprLike, out: ExprLike, size: ExprLike, stride: int, dilation: int,
     raise Cannot("windows over a length that comes with the call, to a length that does not follow from it")
 
 
+def windowed(pads: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Any]:
+    """Attributes of windows, without those that a node has anyway."""
+    return {
+        "pads": list(pads) if any(pads) else None,
+        "strides": list(strides) if set(strides) != {1} else None,
+        "dilations": list(dilations) if set(dilations) != {1} else None,
+    }
+
+
 def _straight(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int) -> Ref:
     groups, inner, outer = kinds
     f = _flipped(w, f, [s[1] for s in spatial if s[4] < 0])
@@ -210,9 +219,7 @@ def _straight(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequence
         weights,
         dims=(),
         dtype=x.dtype,
-        pads=pads if any(pads) else None,
-        strides=stride if set(stride) != {1} else None,
-        dilations=dilation if set(dilation) != {1} else None,
+        **windowed(pads, stride, dilation),
         group=count if count != 1 else None,
         kernel_shape=known if all(isinstance(n, int) for n in known) else None,
     )
@@ -248,9 +255,7 @@ def _transposed(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequen
         weights,
         dims=(None, None, *[s[2] for s in spatial]),
         dtype=x.dtype,
-        pads=pads if any(pads) else None,
-        strides=stride if set(stride) != {1} else None,
-        dilations=dilation if set(dilation) != {1} else None,
+        **windowed(pads, stride, dilation),
         output_padding=more if any(more) else None,
         group=count if count != 1 else None,
         kernel_shape=known if all(isinstance(n, int) for n in known) else None,
@@ -363,9 +368,7 @@ def pool(w: Writer, op: str, x: Ref, windows: Sequence[Window], **attrs: Any) ->
         dims=(),
         dtype=x.dtype,
         kernel_shape=[size for _, size, *_ in sizes],
-        pads=pads if any(pads) else None,
-        strides=strides if set(strides) != {1} else None,
-        dilations=dilations if set(dilations) != {1} else None,
+        **windowed(pads, strides, dilations),
         **attrs,
     )
     return w.split(Ref(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])

@@ -102,6 +102,7 @@ MOVING = frozenset(
     "Range Reshape Scan ScatterElements ScatterND Shape Slice Squeeze Transpose Unsqueeze Where And Or Not Xor "
     "RandomUniform RandomNormal".split()
 )
+ARITHMETIC = {"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}  # of lengths and indices
 COMPUTED = {**dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32"), "uint32": "int64"}
 WIDER = {  # where a type is refused, the first of these that is not holds all its values
     "bool": ("uint8", "int32", "float32"),
@@ -539,7 +540,7 @@ class Writer:
             a, b = self.computed(e.a), self.computed(e.b)
             if e.op == "//" and any(n < 0 for (n,) in numbers(e.a) or [(-1,)]):  # Div cuts towards 0
                 a = self.node("Sub", [a, self.node("Mod", [a, b])[0]])[0]
-            return self.node({"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}[e.op], [a, b])[0]
+            return self.node(ARITHMETIC[e.op], [a, b])[0]
         if isinstance(e, Len):
             return self._measured(e.of)
         assert isinstance(e, Run)
@@ -597,10 +598,9 @@ class Writer:
             return Ref(self.scalar(self.settle(e)), (), INT64)
         assert isinstance(e, Bin)
         a, b = self.placed(e.a), self.placed(e.b)
-        op = {"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}[e.op]
         if e.op == "//" and not positive(e.a):
             a = self.elementwise("Sub", a, self.elementwise("Mod", a, b))
-        return self.elementwise(op, a, b)
+        return self.elementwise(ARITHMETIC[e.op], a, b)
 
     # ---- element by element
     def elementwise(self, op: str, *refs: Ref, dtype: DType | None = None, **attrs: Any) -> Ref:

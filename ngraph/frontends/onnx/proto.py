@@ -76,7 +76,7 @@ def check(model: onnx.ModelProto, name: str) -> None:
     if model.ir_version not in IR:
         raise UnsupportedError(f"{name} has IR version {model.ir_version}; known are {IR.start} to {IR.stop - 1}", fix="export it again")
     for opset in model.opset_import:
-        if opset.domain in ("", "ai.onnx") and opset.version not in OPSETS:
+        if not domain_of(opset) and opset.version not in OPSETS:
             raise UnsupportedError(
                 f"{name} has opset {opset.version} of ai.onnx; known are {OPSETS.start} to {OPSETS.stop - 1}",
                 fix="export it with a lower opset, or convert it with onnx.version_converter",
