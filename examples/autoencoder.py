@@ -5,8 +5,10 @@ python examples/autoencoder.py [--quick] [--help]
 The full run, 5 epochs, ends at a mean squared error of 0.0099 over the pixels of the test images.
 """
 
+import os
+
 import numpy as np
-from example import fell, flags
+from example import fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -28,7 +30,7 @@ from ngraph.frontends.neon import (
 )
 from ngraph.frontends.neon.reports import draw_samples
 
-args = flags(__doc__, epochs=5).parse_args()
+args = training_flags(__doc__, quick={"num_iterations": 80, "batch_size": 32}, epochs=5).parse_args()
 size = [ng.make_axis(8, name="C"), ng.make_axis(7, name="H"), ng.make_axis(7, name="W")]
 init, relu = KaimingInit(), Rectlin()
 model = Sequential(
@@ -44,7 +46,6 @@ model = Sequential(
     ]
 )
 train, valid = MNIST().load_data()
-steps, batch = (80, 32) if args.quick else (args.epochs * (60000 // args.batch_size), args.batch_size)
 trainer = Trainer(
     model,
     Adam(3e-3 if args.quick else 1e-3),
@@ -52,12 +53,13 @@ trainer = Trainer(
     [MSE()],
     inputs="image",
     target=lambda p: ng.cast(p["image"], ng.float32) / 255,
-    folder=args.save_path or "out/autoencoder",
+    folder=args.save_path,
 )
 valid = {k: {**v, "data": v["data"][:500]} for k, v in valid.items()}
-print(trainer.fit(ArrayIterator(train, batch, shuffle=True), ArrayIterator(valid, 250), steps=steps))
+print(fit(trainer, args, ArrayIterator(train, args.batch_size, shuffle=True, last="drop"), ArrayIterator(valid, 250)))
 shown = valid["image"]["data"][:16]
 again = trainer.predict({"image": shown})
-draw_samples(np.concatenate([shown / 255, again.reshape(shown.shape)]), ["before"] * 16 + ["after"] * 16, "out/autoencoder/digits.png")
-if args.quick:
+both = np.concatenate([shown / 255, again.reshape(shown.shape)])
+draw_samples(both, ["before"] * 16 + ["after"] * 16, os.path.join(args.save_path, "digits.png"))
+if args.check:
     fell(trainer.record["cost/train"], 1.8)

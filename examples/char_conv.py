@@ -10,7 +10,7 @@ The full run, 900 batches, ends at 76.6 % of the passages it has not seen.
 import re
 
 import numpy as np
-from example import bible, fell, flags
+from example import bible, fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -37,7 +37,7 @@ from ngraph.frontends.neon.data.readers import text_file
 PARTS = {"law": "Ge", "history": "Josh", "poetry": "Job", "prophets": "Isa", "gospels": "Mat", "letters": "Rom"}  # and their first books
 LETTERS = " abcdefghijklmnopqrstuvwxyz.,:;'()?!-"
 
-args = flags(__doc__, num_iterations=900).parse_args()
+args = training_flags(__doc__, quick={"num_iterations": 120, "batch_size": 32}, num_iterations=900, iter_interval=300).parse_args()
 length, filters = (192, 32) if args.quick else (256, 96)
 
 # ---- passages: [count, length] numbers of letters, and the number of each one's part
@@ -76,18 +76,16 @@ model = Sequential(
         Affine(GlorotInit(), axes=[Y]),
     ]
 )
-total = 120 if args.quick else args.num_iterations
 trainer = Trainer(
     model,
-    AdamW(Cosine(1e-2 if args.quick else 1e-3, total), wdecay=0.1, gradient_clip_norm=1.0),
+    AdamW(Cosine(1e-2 if args.quick else 1e-3, args.num_iterations), wdecay=0.1, gradient_clip_norm=1.0),
     CrossEntropyMulti(logits=True),
     [Accuracy(), ConfusionMatrix()],
-    folder=args.save_path or "out/char_conv",
+    folder=args.save_path,
 )
-batch = 32 if args.quick else args.batch_size
-report = trainer.fit(ArrayIterator(train, batch, shuffle=True), ArrayIterator(valid, 100, last="short"), steps=total, every=min(total, 300))
+report = fit(trainer, args, ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100, last="short"))
 print(report)
 for name, row in zip(PARTS, report.valid["confusion"], strict=True):
     print(f"{name:9} {row[list(PARTS).index(name)] / row.sum():5.0%} right, of {row.sum():.0f}")
-if args.quick:
+if args.check:
     fell(trainer.record["cost/train"], 1.2)

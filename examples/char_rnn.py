@@ -5,6 +5,8 @@
 It is written as a program of 2019: placeholders, an optimizer op in a `sequential`, computations by name, `loop_train`.
 """
 
+import os
+
 from example import fell, flags, text
 
 import ngraph as ng
@@ -17,6 +19,7 @@ from ngraph.frontends.neon import (
     Preprocess,
     Recurrent,
     RMSProp,
+    Saver,
     Sequential,
     SequentialArrayIterator,
     Softmax,
@@ -28,11 +31,12 @@ from ngraph.frontends.neon import (
     make_default_callbacks,
 )
 
-parser = flags(__doc__, batch_size=50, num_iterations=6800, iter_interval=680)
-parser.add_argument("--layer_type", choices=["rnn", "birnn"], default="rnn")
+quick = {"num_iterations": 100, "iter_interval": 50}
+parser = flags(__doc__, "no_progress_bar", quick=quick, batch_size=50, num_iterations=1000, iter_interval=250)
+parser.add_argument("--layer_type", choices=["rnn", "birnn"], default="rnn", help="read forwards, or both ways")
 parser.add_argument("--use_lut", action="store_true", help="a LookupTable in place of one-hot characters")
 args = parser.parse_args()
-units, steps, total, every = (48, 12, 100, 50) if args.quick else (500, 150, args.num_iterations, args.iter_interval)
+(units, steps), total, every = (48, 12) if args.quick else (500, 150), args.num_iterations, args.iter_interval
 
 held = text(args)
 train = SequentialArrayIterator(held.train, steps, args.batch_size, total_iterations=total)
@@ -66,9 +70,11 @@ with Layer.inference_mode_on():
 transformer = ngt.make_transformer()
 step = make_bound_computation(transformer, {"batch_cost": batch_cost}, inputs)
 evaluate = make_bound_computation(transformer, {"cross_ent_loss": eval_loss}, inputs)
-callbacks = make_default_callbacks(
-    transformer, args.output_file if not args.quick else None, every, step, total, valid, evaluate, not args.no_progress_bar
-)
+os.makedirs(args.save_path, exist_ok=True)
+costs, weights = (os.path.join(args.save_path, name) for name in ("costs.csv", "weights.npz"))
+callbacks = make_default_callbacks(transformer, costs, every, step, total, valid, evaluate, not args.no_progress_bar)
 record = loop_train(train, step, callbacks)
-if args.quick:
+Saver().save(weights, transformer=transformer, computation=step)
+print(f"costs are in {costs}, weights in {weights}")
+if args.check:
     fell(record["cost/train"], 1.2)

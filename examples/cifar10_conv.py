@@ -7,7 +7,7 @@ Without CIFAR-10 in its folder it takes made-up pictures of the same shape, and 
 The full run on those, 2,000 batches, gets all of them right: they are easy. It has not been run on CIFAR-10 itself.
 """
 
-from example import cifar10, fell, flags
+from example import cifar10, fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -27,7 +27,7 @@ from ngraph.frontends.neon import (
     ax,
 )
 
-parser = flags(__doc__, num_iterations=2000)
+parser = training_flags(__doc__, quick={"num_iterations": 25, "batch_size": 32}, num_iterations=2000)
 parser.add_argument("--use_batch_norm", action="store_true", help="batch norm in place of biases")
 args = parser.parse_args()
 train, valid = cifar10()
@@ -44,8 +44,7 @@ model = Sequential(
         Affine(init, axes=[ax.Y], activation=Softmax()),
     ]
 )
-trainer = Trainer(model, GradientDescentMomentum(0.01, 0.9), CrossEntropyMulti(), [Accuracy()], folder=args.save_path or "out/cifar10_conv")
-steps, size = (25, 32) if args.quick else (args.num_iterations, args.batch_size)
-print(trainer.fit(ArrayIterator(train, size, shuffle=True), ArrayIterator(valid, 250, last="short"), steps=steps))
-if args.quick:
+trainer = Trainer(model, GradientDescentMomentum(0.01, 0.9), CrossEntropyMulti(), [Accuracy()], folder=args.save_path)
+print(fit(trainer, args, ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 250, last="short")))
+if args.check:
     fell(trainer.record["cost/train"], 1.3, first=2, last=5)

@@ -7,7 +7,7 @@ Without CIFAR-10 in its folder it takes made-up pictures of the same shape, and 
 The full run on those, 2,000 batches, gets all of them right: they are easy. It has not been run on CIFAR-10 itself.
 """
 
-from example import cifar10, fell, flags
+from example import cifar10, fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -25,7 +25,7 @@ from ngraph.frontends.neon import (
     ax,
 )
 
-args = flags(__doc__, num_iterations=2000).parse_args()
+args = training_flags(__doc__, quick={"num_iterations": 60}, num_iterations=2000).parse_args()
 train, valid = cifar10()
 ax.Y.length = 10
 init = UniformInit(-0.1, 0.1)
@@ -36,8 +36,7 @@ model = Sequential(
         Affine(init, axes=[ax.Y], activation=Logistic()),
     ]
 )
-trainer = Trainer(model, GradientDescentMomentum(0.1, 0.9), CrossEntropyBinary(), [Accuracy()], folder=args.save_path or "out/cifar10_mlp")
-steps = 60 if args.quick else args.num_iterations
-print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 500, last="short"), steps=steps))
-if args.quick:
+trainer = Trainer(model, GradientDescentMomentum(0.1, 0.9), CrossEntropyBinary(), [Accuracy()], folder=args.save_path)
+print(fit(trainer, args, ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 500, last="short")))
+if args.check:
     fell(trainer.record["cost/train"], 1.3)

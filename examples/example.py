@@ -4,6 +4,7 @@ import argparse
 import os
 import shutil
 import subprocess
+import sys
 
 import numpy as np
 
@@ -13,15 +14,64 @@ from ngraph.frontends.neon.data.readers import text_file
 
 
 class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """The docstring as it stands, and defaults."""
+    """The docstring as it stands, and defaults, where there are any."""
+
+    def _get_help_string(self, action):
+        return action.help if action.default in (None, False) else super()._get_help_string(action)
 
 
-def flags(doc, **defaults):
-    """neon's flags and --quick; `defaults` are those of this example."""
-    parser = NgraphArgparser(description=doc, formatter_class=Help)
-    parser.add_argument("--quick", action="store_true", help="run for seconds, and check that the loss falls")
-    parser.set_defaults(**defaults)
+ALL = ("config", "data_dir", "log", "save_path", "batch_size", "backend", "rng_seed")  # the flags that every example minds
+
+
+class Flags(NgraphArgparser):
+    """neon's flags that an example minds, and --quick, under which those of `quick` have its defaults.
+
+    `args.check`: whether the loss is to be checked, as after a quick run of the length that it has by default.
+    """
+
+    def __init__(self, quick, **options):
+        super().__init__(**options)
+        self.quick, shown = quick, ", ".join(f"{name} {value}" for name, value in quick.items()) or "smaller, and of fixed length"
+        self.add_argument("--quick", action="store_true", help=f"run for seconds ({shown}), and check that the loss falls")
+
+    def parse_args(self, args=None, namespace=None):
+        given = self.parse_known_args(args, namespace)[0]
+        epochs = getattr(given, "epochs", None) != self.get_default("epochs")
+        if given.quick:
+            self.set_defaults(**{name: value for name, value in self.quick.items() if not (epochs and name == "num_iterations")})
+        parsed = super().parse_args(args, namespace)
+        parsed.check = parsed.quick and all(getattr(parsed, name) == value for name, value in self.quick.items())
+        return parsed
+
+
+def flags(doc, *more, quick=(), **defaults):
+    """The flags of an example: those that all mind, `more` by their long names, and those with a default of its own."""
+    parser = Flags(dict(quick), description=doc, formatter_class=Help, only={*ALL, *more, *defaults})
+    parser.set_defaults(save_path=f"out/{os.path.splitext(os.path.basename(sys.argv[0]))[0]}", **defaults)
     return parser
+
+
+def training_flags(doc, quick, **defaults):
+    """The flags of an example that trains by `fit`: its length is given in epochs or, by default or by -t, in batches."""
+    epochs = "epochs" in defaults
+    more = {"eval_freq": 1, "num_iterations": None} if epochs else {"iter_interval": None}
+    parser = flags(doc, "no_progress_bar", quick=quick, **{**more, **defaults})
+    parser.epilog = "where -t and -e are both given, -t counts" if epochs else None
+    parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in the folder of -s, if there is one")
+    return parser
+
+
+def length(args, train):
+    """How many batches to train on: -t, else -e times through the data."""
+    return args.num_iterations if args.num_iterations is not None else args.epochs * len(train)
+
+
+def fit(trainer, args, train, valid):
+    """Trains as the flags of `training_flags` say, with a checkpoint every 500 batches. The report."""
+    trainer.progress_bar = not args.no_progress_bar
+    total = length(args, train)
+    every = args.eval_freq * len(train) if hasattr(args, "eval_freq") else args.iter_interval or len(train)
+    return trainer.fit(train, valid, steps=total, every=min(every, total), checkpoint_every=500, resume=args.resume)
 
 
 def fell(losses, factor, first=5, last=20):

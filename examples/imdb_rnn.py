@@ -8,7 +8,7 @@ The full run on those, 2 epochs, gets all of them right: they are easy. It has n
 """
 
 import numpy as np
-from example import fell, flags
+from example import fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.data.mnist import Unavailable
@@ -33,8 +33,8 @@ from ngraph.frontends.neon import (
     UniformInit,
 )
 
-parser = flags(__doc__, batch_size=64, epochs=2)
-parser.add_argument("--layer_type", choices=["rnn", "birnn", "lstm", "gru"], default="gru")
+parser = training_flags(__doc__, quick={"num_iterations": 60}, batch_size=64, epochs=2)
+parser.add_argument("--layer_type", choices=["rnn", "birnn", "lstm", "gru"], default="gru", help="the recurrent layer")
 args = parser.parse_args()
 length, words, units = (16, 300, 24) if args.quick else (128, 20000, 128)
 
@@ -73,8 +73,7 @@ model = Sequential(
         Affine(GlorotInit(), axes=[ng.make_axis(2, name="Y")], activation=Softmax()),
     ]
 )
-steps = 60 if args.quick else args.epochs * (len(train["label"]["data"]) // args.batch_size)
-trainer = Trainer(model, Adam(5e-3, gradient_clip_value=15), CrossEntropyMulti(), [Accuracy(), AUC()], folder=args.save_path or "out/imdb")
-print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100, last="short"), steps=steps))
-if args.quick:
+trainer = Trainer(model, Adam(5e-3, gradient_clip_value=15), CrossEntropyMulti(), [Accuracy(), AUC()], folder=args.save_path)
+print(fit(trainer, args, ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100, last="short")))
+if args.check:
     fell(trainer.record["cost/train"], 1.5)

@@ -5,7 +5,7 @@ python examples/mnist_cnn.py [--quick] [--help]
 The full run, 7 epochs, ends at 99.0 % of the test images.
 """
 
-from example import fell, flags
+from example import fell, fit, length, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -29,7 +29,7 @@ from ngraph.frontends.neon import (
     ax,
 )
 
-args = flags(__doc__, epochs=7).parse_args()
+args = training_flags(__doc__, quick={"num_iterations": 40, "batch_size": 32}, epochs=7).parse_args()
 train, valid = MNIST().load_data()
 ax.Y.length = 10
 model = Sequential(
@@ -44,17 +44,16 @@ model = Sequential(
         Affine(GlorotInit(), axes=[ax.Y]),
     ]
 )
-steps = 40 if args.quick else args.epochs * (60000 // args.batch_size)
+valid = {k: {**v, "data": v["data"][:500]} for k, v in valid.items()} if args.quick else valid
+batches = ArrayIterator(train, args.batch_size, shuffle=True, last="drop")
 trainer = Trainer(
     model,
-    Adam(Cosine(2e-3, steps)),
+    Adam(Cosine(2e-3, length(args, batches))),
     CrossEntropyMulti(logits=True),
     [Accuracy(), ConfusionMatrix()],
-    folder=args.save_path or "out/mnist_cnn",
+    folder=args.save_path,
 )
-valid = {k: {**v, "data": v["data"][:500]} for k, v in valid.items()} if args.quick else valid
-batches = ArrayIterator(train, 32 if args.quick else args.batch_size, shuffle=True, last="drop")
-print(trainer.fit(batches, ArrayIterator(valid, 500, last="short"), steps=steps))
+print(fit(trainer, args, batches, ArrayIterator(valid, 500, last="short")))
 print(trainer.summary(batches.batch(0)))
-if args.quick:
+if args.check:
     fell(trainer.record["cost/train"], 2, last=10)

@@ -28,11 +28,11 @@ from ngraph.frontends.neon import (
 )
 from ngraph.frontends.neon.reports import draw_samples
 
-parser = flags(__doc__, batch_size=64, num_iterations=6000)
-parser.add_argument("--loss_type", choices=["WGAN-GP", "WGAN", "GAN"], default="WGAN-GP")
+parser = flags(__doc__, quick={"num_iterations": 80}, batch_size=64, num_iterations=6000)
+parser.add_argument("--loss_type", choices=["WGAN-GP", "WGAN", "GAN"], default="WGAN-GP", help="what the critic learns by")
 args = parser.parse_args()
-units, noise, total = (48, 16, 80) if args.quick else (512, 64, args.num_iterations)
-kind = args.loss_type
+units, noise = (48, 16) if args.quick else (512, 64)
+kind, total = args.loss_type, args.num_iterations
 
 train = ArrayIterator(MNIST().load_data()[0], args.batch_size, shuffle=True)
 N, Z = ng.make_axis(args.batch_size, name="N"), ng.make_axis(noise, name="F")
@@ -85,9 +85,9 @@ for k, batch in zip(range(total), batches, strict=False):
         step_generator()
     if k % max(total // 10, 1) == 0:
         print(f"step {k}: the critic's cost is {costs[-1]:.4g}")
-os.makedirs("out/gan", exist_ok=True)
-picture = draw_samples(draw()[:32], [""] * 32, "out/gan/digits.png")
+os.makedirs(args.save_path, exist_ok=True)
+picture = draw_samples(draw()[:32], [""] * 32, os.path.join(args.save_path, "digits.png"))
 print(f"{kind}: the critic's cost went from {np.mean(costs[:5]):.4g} to {np.mean(costs[-20:]):.4g}")
 print(f"{picture} shows digits that it made" if picture else "no picture of what it made: matplotlib is missing")
-if args.quick:
+if args.check:
     assert np.isfinite(costs).all() and np.mean(costs[-20:]) < np.mean(costs[:3]), "the critic did not learn"

@@ -5,7 +5,7 @@ python examples/mnist_mlp.py [--quick] [--help]
 The full run, 10 epochs, ends at 97.8 % of the test images.
 """
 
-from example import fell, flags
+from example import fell, fit, length, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -27,7 +27,7 @@ from ngraph.frontends.neon import (
     ax,
 )
 
-args = flags(__doc__).parse_args()
+args = training_flags(__doc__, quick={"num_iterations": 200}, epochs=10).parse_args()
 
 train, valid = MNIST().load_data()
 ax.Y.length = 10
@@ -38,18 +38,16 @@ model = Sequential(
         Affine(GlorotInit(), axes=[ax.Y], activation=Softmax()),
     ]
 )
-steps = 200 if args.quick else args.epochs * (60000 // args.batch_size)
+batches = ArrayIterator(train, args.batch_size, shuffle=True, last="drop")
 trainer = Trainer(
     model,
-    GradientDescentMomentum(Cosine(0.1, steps), momentum_coef=0.9),
+    GradientDescentMomentum(Cosine(0.1, length(args, batches)), momentum_coef=0.9),
     CrossEntropyMulti(),
     metrics=[Accuracy(), ConfusionMatrix()],
-    folder=args.save_path or "out/mnist_mlp",
+    folder=args.save_path,
 )
-report = trainer.fit(
-    ArrayIterator(train, args.batch_size, shuffle=True, last="drop"), ArrayIterator(valid, 1000, last="short"), steps=steps
-)
+report = fit(trainer, args, batches, ArrayIterator(valid, 1000, last="short"))
 print(trainer.summary({"image": valid["image"]["data"][:128]}))
 print(report)
-if args.quick:
+if args.check:
     fell(trainer.record["cost/train"], 4)

@@ -3,10 +3,8 @@
 python examples/mobilenet.py [--size 96] [--width 0.5] [--quick] [--help]
 """
 
-import time
-
 import numpy as np
-from example import flags
+from example import fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -22,11 +20,11 @@ from ngraph.frontends.neon import (
     Trainer,
 )
 
-parser = flags(__doc__, batch_size=8, num_iterations=20)
+parser = training_flags(__doc__, quick={"num_iterations": 5, "batch_size": 4, "size": 32, "width": 0.25}, batch_size=8, num_iterations=20)
 parser.add_argument("--size", type=int, default=96, help="rows and columns of a picture")
 parser.add_argument("--width", type=float, default=0.5, help="the share of filters that there are")
 args = parser.parse_args()
-size, width, batch, steps = (32, 0.25, 4, 4) if args.quick else (args.size, args.width, args.batch_size, args.num_iterations)
+width, batch = args.width, args.batch_size
 
 
 def conv(size, filters, strides=1, groups=1):
@@ -51,14 +49,12 @@ for out, strides in (
 model = Sequential([*layers, GlobalPooling(), Affine(KaimingInit(), axes=[ng.make_axis(100, name="Y")])])
 random = np.random.default_rng(0)
 data = {
-    "image": {"data": random.normal(size=(4 * batch, 3, size, size)).astype(np.float32), "axes": ("N", "C", "H", "W")},
+    "image": {"data": random.normal(size=(4 * batch, 3, args.size, args.size)).astype(np.float32), "axes": ("N", "C", "H", "W")},
     "label": {"data": random.integers(0, 100, 4 * batch).astype(np.int32), "axes": ("N",)},
 }
-trainer = Trainer(model, GradientDescentMomentum(0.01, 0.9), CrossEntropyMulti(logits=True))
-start = time.perf_counter()
-trainer.fit(ArrayIterator(data, batch), steps=1)
-print(f"built and compiled, and a first step: {time.perf_counter() - start:.1f} s")
-print(trainer.fit(ArrayIterator(data, batch), steps=1 + steps))
+trainer = Trainer(model, GradientDescentMomentum(0.01, 0.9), CrossEntropyMulti(logits=True), folder=args.save_path)
+batches = ArrayIterator(data, batch)
+print(fit(trainer, args, batches, None))  # its first step is building and compiling, too
 print(trainer.summary())
-if args.quick:
-    assert np.isfinite(trainer.record["cost/train"]).all() and len(trainer.record["cost/train"]) == 1 + steps
+if args.check:
+    fell(trainer.record["cost/train"], 1.1, first=1, last=1)

@@ -6,7 +6,7 @@ The full run, 1,500 batches, gets every symbol of 400 sequences that it has not 
 """
 
 import numpy as np
-from example import fell, flags
+from example import fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -27,7 +27,7 @@ from ngraph.frontends.neon import (
     UniformInit,
 )
 
-args = flags(__doc__, batch_size=64, num_iterations=1500).parse_args()
+args = training_flags(__doc__, quick={"num_iterations": 100}, batch_size=64, num_iterations=1500).parse_args()
 symbols, length, units = (6, 4, 24) if args.quick else (20, 16, 64)
 random = np.random.default_rng(0)
 source = random.integers(1, symbols, (4000, length)).astype(np.int32)
@@ -55,17 +55,16 @@ class Writer(Layer):
         return self.score(now + self.look(now, memory))
 
 
-steps = 100 if args.quick else args.num_iterations
 trainer = Trainer(
     Writer(),
-    Adam(Cosine(1e-2 if args.quick else 3e-3, steps), gradient_clip_norm=1.0),
+    Adam(Cosine(1e-2 if args.quick else 3e-3, args.num_iterations), gradient_clip_norm=1.0),
     CrossEntropyMulti(logits=True),
     [Accuracy()],
     inputs=["source", "before"],
     target="target",
-    folder=args.save_path or "out/reverse",
+    folder=args.save_path,
 )
 train, valid = ({k: {**v, "data": v["data"][s]} for k, v in data.items()} for s in (slice(0, 3600), slice(3600, None)))
-print(trainer.fit(ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100), steps=steps))
-if args.quick:
+print(fit(trainer, args, ArrayIterator(train, args.batch_size, shuffle=True), ArrayIterator(valid, 100)))
+if args.check:
     fell(trainer.record["cost/train"], 1.5)

@@ -8,7 +8,7 @@ The full run, 10 epochs, ends at 82.6 % of the people it has not seen, area unde
 """
 
 import numpy as np
-from example import fell, flags
+from example import fell, fit, training_flags
 
 import ngraph as ng
 from ngraph.frontends.neon import (
@@ -30,9 +30,9 @@ from ngraph.frontends.neon import (
     UniformInit,
 )
 
-parser = flags(__doc__, epochs=10)
+parser = training_flags(__doc__, quick={"num_iterations": 200}, epochs=10)
 parser.add_argument("--deep_parameters", default="100,50", help="units of the hidden layers")
-parser.add_argument("--learning_rate", type=float, default=0.05)
+parser.add_argument("--learning_rate", type=float, default=0.05, help="of Adagrad")
 args = parser.parse_args()
 random = np.random.default_rng(0)
 count, kinds = 12000, {"education": 16, "occupation": 15}
@@ -77,13 +77,9 @@ trainer = Trainer(
     Adagrad(args.learning_rate),
     CrossEntropyBinary(logits=True),
     [Accuracy(threshold=0.0), AUC()],
-    folder=args.save_path or "out/wide_deep",
+    folder=args.save_path,
 )
-steps = 200 if args.quick else args.epochs * (10000 // args.batch_size)
-print(
-    trainer.fit(
-        ArrayIterator(part(slice(0, 10000)), args.batch_size, shuffle=True), ArrayIterator(part(slice(10000, None)), 500), steps=steps
-    )
-)
-if args.quick:
+batches = ArrayIterator(part(slice(0, 10000)), args.batch_size, shuffle=True, last="drop")
+print(fit(trainer, args, batches, ArrayIterator(part(slice(10000, None)), 500)))
+if args.check:
     fell(trainer.record["cost/train"], 1.2)

@@ -17,8 +17,14 @@ _state: dict[str, Any] = {"seed": 0, "free": np.random.default_rng(0)}
 
 
 def set_seed(seed: int) -> None:
-    """Starts all first values anew from this seed."""
+    """Starts all first values anew from this seed, and the orders of iterators that are made later and have none of their own."""
     _state["seed"], _state["free"] = int(seed), np.random.default_rng(int(seed))
+
+
+def current_seed() -> int:
+    """That of `set_seed`; 0 where nobody has set one."""
+    seed: int = _state["seed"]
+    return seed
 
 
 def fans(axes: Axes) -> tuple[int, int]:

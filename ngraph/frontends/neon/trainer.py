@@ -83,7 +83,8 @@ class Trainer:
     fixed_batch: gives ax.N the iterator's batch size; it is so anyway for recurrent layers with reset_cells=False, whose state goes on
     from batch to batch until the iterator starts somewhere new (`starts`); evaluations have a state of their own. seed: of the
     transformer's random numbers.
-    tensorboard: write events (needs tensorboardX). say: how lines are said. transformer: one to use instead of a new one.
+    tensorboard: write events (needs tensorboardX). progress_bar: False says a line for each interval instead, as where nobody watches.
+    say: how lines are said. transformer: one to use instead of a new one.
     """
 
     def __init__(
@@ -101,18 +102,20 @@ class Trainer:
         fixed_batch: bool = False,
         seed: int | None = None,
         tensorboard: bool = False,
+        progress_bar: bool = True,
         say: Callable[[str], Any] = print,
         transformer: Any = None,
     ):
         self.model, self.optimizer, self.cost, self.metrics = model, optimizer, cost, list(metrics)
         self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, list(callbacks)
         self.precision = None if precision is None else as_dtype(precision)
-        self.fixed_batch, self.tensorboard, self.say = fixed_batch, tensorboard, say
+        self.fixed_batch, self.tensorboard, self.progress_bar, self.say = fixed_batch, tensorboard, progress_bar, say
         self.transformer = ngt.make_transformer() if transformer is None else transformer
         if seed is not None:
             self.transformer.seed(seed)
         self.record = Record()
         self.step = 0
+        self._kept = 0  # the step of the newest checkpoint
         self._train: Any = None
         self._data: Batches
         self._predicting: tuple[Any, list[str]] | None = None
@@ -241,7 +244,8 @@ class Trainer:
         """Trains for `epochs` passes of `train`, or `steps` batches, and gives a report.
 
         valid: evaluated at the end of each epoch, or `every` so many steps. patience: ends early after so many of these without a
-        lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is kept at the end of each epoch too.
+        lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is kept after each evaluation and at the
+        end too.
         resume: go on from the folder's checkpoint, if there is one, to the same losses, bit for bit.
         """
         if checkpoint_every and self.folder is None:
@@ -265,6 +269,8 @@ class Trainer:
         batches = itertools.islice(self._endless(train), todo)
         if todo:
             loop_train(batches, None, container)
+            if self.folder is not None and self._kept != self.step:
+                self._checkpoint(self.step, train, user)
         return self._report(time.perf_counter() - began, self.step - start, train, valid)
 
     def _endless(self, train: Batches) -> Iterator[Batch]:
@@ -286,7 +292,7 @@ class Trainer:
             if self.tensorboard:
                 yield reports.TensorBoardCallback(os.path.join(folder, "events"), self.weights, start)
             yield reports.CheckpointCallback(lambda step: self._checkpoint(step, train, user), checkpoint_every, interval)
-        if reports.quiet() or importlib.util.find_spec("tqdm") is None:
+        if not self.progress_bar or reports.quiet() or importlib.util.find_spec("tqdm") is None:
             yield reports.SayCallback(self.say, interval)
         else:
             yield ProgressCallback(start=start)
@@ -373,6 +379,7 @@ class Trainer:
             "status": {k: v for k, v in self.record.status.items() if isinstance(v, (int, float, str))},
         }
         checkpoint.save(self.folder or ".", step, arrays, notes)
+        self._kept = step
 
     def _resumed(self, train: Batches, user: list[Any]) -> dict[str, Any] | None:
         found = checkpoint.read(self.folder or ".")

@@ -249,10 +249,10 @@ def test_resuming_within_one_process(tmp_path):
     first.fit(ArrayIterator(data, 20, shuffle=True), steps=17, checkpoint_every=5)
     again = trainer(str(tmp_path / "b"), optimizer=Adam(0.01))
     report = again.fit(ArrayIterator(data, 20, shuffle=True), epochs=4, resume=True)
-    assert report.steps == 25  # the last checkpoint stands at 15
+    assert report.steps == 23  # the end of the first is kept too
     # models in one process start alike only if their weights have one name: compare from the checkpoint on
     assert len(again.record["cost/train"]) == 40
-    np.testing.assert_array_equal(again.record["cost/train"][:15], first.record["cost/train"][:15])
+    np.testing.assert_array_equal(again.record["cost/train"][:17], first.record["cost/train"])
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):

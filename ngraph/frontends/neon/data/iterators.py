@@ -14,6 +14,7 @@ import numpy as np
 
 import ngraph as ng
 from ngraph.frontends.neon.axis import ax
+from ngraph.frontends.neon.initializers import current_seed
 from ngraph.op_graph.op import Op
 
 Array = np.ndarray
@@ -123,9 +124,10 @@ class ArrayIterator(Batches):
     """Batches of rows of arrays: {name: rows, ..., "iteration": number in this pass}.
 
     data_arrays: {name: array or {"data": array, "axes": names}}, or one array. total_iterations: batches of a pass; once through the
-    data by default. shuffle: a new order in each pass, from `seed`. last: what becomes of a last batch that is not full: "wrap" takes
-    examples of the next pass (as neon did), "drop", "short", or "pad" (repeats its first example and adds the entry mask, 0 for those).
-    Batches that are not shuffled are views of the arrays, which may be memory maps. Raises ValueError for fewer examples than a batch.
+    data by default. shuffle: a new order in each pass, from `seed`, by default that of `set_seed`. last: what becomes of a last batch
+    that is not full: "wrap" takes examples of the next pass (as neon did), "drop", "short", or "pad" (repeats its first example and adds
+    the entry mask, 0 for those). Batches that are not shuffled are views of the arrays, which may be memory maps. Raises ValueError for
+    fewer examples than a batch.
     """
 
     def __init__(
@@ -135,14 +137,15 @@ class ArrayIterator(Batches):
         total_iterations: int | None = None,
         tgt_key: str = "label",
         shuffle: bool = False,
-        seed: int = 0,
+        seed: int | None = None,
         last: str = "wrap",
     ):
         super().__init__(batch_size, total_iterations)
         if last not in ("wrap", "drop", "short", "pad"):
             raise ValueError(f"ArrayIterator: last is 'wrap', 'drop', 'short' or 'pad', not {last!r}")
         self.arrays, self.axes = arrays_of(data_arrays)
-        self.tgt_key, self.shuffle, self.seed, self.last = tgt_key, shuffle, seed, last
+        self.tgt_key, self.shuffle, self.last = tgt_key, shuffle, last
+        self.seed = current_seed() if seed is None else seed
         if self.ndata < self.batch_size and last in ("wrap", "drop"):
             raise ValueError(f"ArrayIterator: {self.ndata} examples are fewer than a batch of {self.batch_size}")
         self._order: tuple[int, Array] | None = None
@@ -210,7 +213,7 @@ class SequentialArrayIterator(Batches):
         include_iteration: bool = False,
         tgt_key: str = "tgt_txt",
         shuffle: bool = True,
-        seed: int = 0,
+        seed: int | None = None,
         stretch: int = 1,
     ):
         super().__init__(batch_size, total_iterations)
@@ -219,7 +222,7 @@ class SequentialArrayIterator(Batches):
         self.stretch = int(stretch) if shuffle else 1
         self.time_steps, self.stride = int(time_steps), int(stride or time_steps)
         self.reverse_target, self.get_prev_target, self.include_iteration = reverse_target, get_prev_target, include_iteration
-        self.tgt_key, self.shuffle, self.seed = tgt_key, shuffle, seed
+        self.tgt_key, self.shuffle, self.seed = tgt_key, shuffle, current_seed() if seed is None else seed
         length = len(next(iter(self.arrays.values())))
         self.windows = (length - self.time_steps) // self.stride + 1
         if self.windows < self.batch_size * self.stretch:
