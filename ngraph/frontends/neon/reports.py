@@ -154,11 +154,11 @@ def draw_losses(record: Record, path: str) -> str:
     steps, losses = np.array(record.lists["cost/train"]).T
     window = max(1, min(100, len(losses) // 5))
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    axes.plot(steps, losses, color="0.8", linewidth=0.6, label="one batch")
+    axes.plot(steps, losses, color="0.8", linewidth=0.6, marker="o" if len(losses) < 3 else "", label="one batch")
     axes.plot(steps[window - 1 :], np.convolve(losses, np.ones(window) / window, "valid"), label=f"mean of {window}")
     if "cost/valid" in record:
         axes.plot(*np.array(record.lists["cost/valid"]).T, "o-", markersize=3, label="valid")
-    axes.set(xlabel="batch", ylabel="cost", yscale="log" if losses.min() > 0 else "linear")
+    axes.set(xlabel="batch", ylabel="cost", yscale="log" if losses.min() > 0 else "linear", title="Cost while training")
     axes.legend()
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
@@ -167,33 +167,39 @@ def draw_losses(record: Record, path: str) -> str:
 
 
 def draw_confusion(counts: np.ndarray, path: str, names: list[str] | None = None) -> str:
-    """A confusion matrix as a picture, its numbers in the cells of up to twenty classes."""
+    """A confusion matrix as a picture; up to twenty classes have numbers in their cells, more have every so many a name."""
     plt = _pyplot()
     if plt is None:
         return ""
-    figure, axes = plt.subplots(figsize=(6, 5.5), layout="constrained")
+    counts = np.asarray(counts)
+    figure, axes = plt.subplots(figsize=(6, 5.7), layout="constrained")
     shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(counts) <= 20:
         for (i, j), n in np.ndenumerate(counts):
             axes.text(j, i, str(n), ha="center", va="center", fontsize=6, color="white" if shares[i, j] > 0.5 else "black")
-    shown = names or [str(k) for k in range(len(counts))]
-    axes.set(xlabel="predicted", ylabel="true", xticks=range(len(counts)), yticks=range(len(counts)))
-    axes.set_xticklabels(shown, fontsize=7)
+    each = range(0, len(counts), -(-len(counts) // 20))
+    shown = [str(k) if names is None else names[k] for k in each]
+    right, total = int(np.trace(counts)), int(counts.sum())
+    axes.set(
+        xlabel="predicted", ylabel="true", xticks=each, yticks=each, title=f"{right:,} of {total:,} right ({right / max(total, 1):.2%})"
+    )
+    axes.set_xticklabels(shown, fontsize=7, rotation=90 if max(map(len, shown)) > 3 else 0)
     axes.set_yticklabels(shown, fontsize=7)
     figure.savefig(path, dpi=120)
     plt.close(figure)
     return path
 
 
-def draw_samples(images: np.ndarray, titles: list[str], path: str) -> str:
-    """Pictures [count, rows, columns] or [count, channels, rows, columns] with a title each."""
+def draw_samples(images: np.ndarray, titles: list[str], path: str, title: str = "") -> str:
+    """Pictures [count, rows, columns] or [count, channels, rows, columns] with a title each, and one above all."""
     plt = _pyplot()
     if plt is None or not len(images):
         return ""
     columns = min(8, len(images))
     rows = -(-len(images) // columns)
     figure, grid = plt.subplots(rows, columns, figsize=(1.3 * columns, 1.5 * rows), layout="constrained", squeeze=False)
+    figure.suptitle(title, fontsize=9)
     for axes in grid.flat:
         axes.axis("off")
     for axes, image, title in zip(grid.flat, images, titles, strict=False):

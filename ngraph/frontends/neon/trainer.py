@@ -50,22 +50,17 @@ class Report:
 
     def __str__(self) -> str:
         f = self.facts
+        done = f"nothing more to do after {f['before']:,} steps"
+        if f["steps"]:
+            done = f"{f['steps']:,} steps, {f['examples']:,} examples in {f['seconds']:.1f} s, the first step in {f['first']:.1f} s"
+        if f["rate"]:
+            done += f"; then {f['rate']:,.0f} examples/s"
+        held = ", ".join(f"{k} {v:.5g}" for k, v in f["valid"].items() if np.ndim(v) == 0)
+        limit = f"{f['gflops']:.1f} Gflop/s on the transformer {f['transformer']!r}, {f['share']:.0%} of {f['limit']}"
         lines = [
-            (
-                "trained",
-                f"{f['steps']:,} steps, {f['examples']:,} examples in {f['seconds']:.1f} s, the first step in {f['first']:.1f} s;"
-                f" then {f['rate']:,.0f} examples/s" + (f"; ended early: {f['stopped']}" if f["stopped"] else ""),
-            ),
-            (
-                "loss",
-                f"{f['loss']:.5g} over the last steps"
-                + ("; held-out: " if f["valid"] else "")
-                + ", ".join(f"{k} {v:.5g}" for k, v in f["valid"].items() if np.ndim(v) == 0),
-            ),
-            (
-                "machine",
-                f"{f['gflops']:.1f} Gflop/s on the transformer {f['transformer']!r}, {f['share']:.0%} of {f['limit']}",
-            ),
+            ("trained", done + (f"; ended early: {f['stopped']}" if f["stopped"] else "")),
+            ("loss", f"{f['loss']:.5g} over the last steps" + (f"; held-out: {held}" if held else "")),
+            ("machine", limit if f["rate"] else ""),
             ("files", ", ".join(f["files"])),
         ]
         return "\n".join(f"{name:9} {text}" for name, text in lines if text)
@@ -415,6 +410,7 @@ class Trainer:
         losses = self.record["cost/train"]
         limit, known_by = machine_limit() if rate else (1.0, "")
         return Report(
+            before=self.step - steps,
             steps=steps,
             examples=steps * train.batch_size,
             seconds=seconds,
@@ -454,7 +450,8 @@ class Trainer:
                 break
         chosen = wrong[:count]
         path = os.path.join(self.folder or ".", "misclassified.png")
-        return reports.draw_samples(np.array([i for i, _ in chosen]), [t for _, t in chosen], path) if chosen else ""
+        title = "What it is, and what it was taken for"
+        return reports.draw_samples(np.array([i for i, _ in chosen]), [t for _, t in chosen], path, title) if chosen else ""
 
 
 class _Evaluate(Callback):

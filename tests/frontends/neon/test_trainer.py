@@ -253,6 +253,8 @@ def test_resuming_within_one_process(tmp_path):
     # models in one process start alike only if their weights have one name: compare from the checkpoint on
     assert len(again.record["cost/train"]) == 40
     np.testing.assert_array_equal(again.record["cost/train"][:17], first.record["cost/train"])
+    done = str(again.fit(ArrayIterator(data, 20, shuffle=True), epochs=4, resume=True))
+    assert "trained   nothing more to do after 40 steps" in done and "machine" not in done
 
 
 def test_a_checkpoint_of_another_model_is_refused(tmp_path):
