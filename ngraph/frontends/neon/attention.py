@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import ngraph as ng
-from ngraph.errors import AxisError
+from ngraph.errors import AxisError, GraphError
 from ngraph.frontends.neon.activations import Gelu
 from ngraph.frontends.neon.axis import feature_axis, recurrent_axis
+from ngraph.frontends.neon.bounds import COUNT, check
 from ngraph.frontends.neon.initializers import GlorotInit
 from ngraph.frontends.neon.layer import Layer, computed, scoped
 from ngraph.frontends.neon.layers import Affine, Dropout
 from ngraph.frontends.neon.norms import LayerNorm
-from ngraph.op_graph.axes import Axes, Axis, make_axis
+from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import show_input
 
 
 class Growing:
@@ -26,6 +28,12 @@ class Growing:
     def __init__(self, length: int, at: Op, batch: Axis):
         if batch.length is None:
             raise AxisError(f"Growing: the cache needs the length of {batch.label}", fix="give it: ng.make_axis(1, name='N')")
+        check("Growing", COUNT, length=length)
+        at = ng.as_op(at)
+        if at.axes or not at.dtype.is_integer:
+            raise AxisError(
+                f"Growing: {at.label} is {at.dtype.name}{list(at.axes)}, no position", fix="give one whole number for all texts"
+            )
         self.length, self.at, self.batch = length, ng.cast(ng.as_op(at), ng.int32), batch
 
 
@@ -50,6 +58,7 @@ class MultiHeadAttention(Layer):
         name: str | None = None,
     ):
         super().__init__(name)
+        check("MultiHeadAttention", COUNT, heads=heads, head_size=head_size)
         self.heads, self.head_size, self.causal, self.bias = heads, head_size, causal, bias
         self.init = GlorotInit() if init is None else init
         self.dropout = Dropout(dropout)
@@ -77,8 +86,19 @@ class MultiHeadAttention(Layer):
         if memory is not None and keys == time:
             k, v = (ng.map_roles(t, {keys: time - 1}) for t in (k, v))
             keys = time - 1
+        if mask is not None:
+            mask = self._mask(ng.as_op(mask), q, time, time - 1 if memory is None else keys)
         looked = ng.attention(q, k, v, features=size, queries=time, keys=keys if memory is not None else None, mask=mask, causal=causal)
         return self._out(looked, features, in_obj)
+
+    def _mask(self, mask: Op, q: Op, time: Axis, keys: Axis) -> Op:
+        known = [*(a for a in q.axes if a.is_batch), time, keys]
+        unknown = [a for a in mask.axes if a not in known]
+        if unknown or mask.dtype is not ng.bool_:
+            wrong = f"{show_axes(unknown)}, which is none of {show_axes(known)}" if unknown else f"{mask.dtype.name} elements"
+            fix = "give the mask of past steps the axis REC - 1" if unknown else "compare, as in mask > 0: True is where a step may look"
+            raise AxisError(f"{self.path}: the mask has {wrong}", details=(show_input(mask),), fix=fix)
+        return mask
 
     def _out(self, looked: Op, features: Axis, x: Op) -> Op:
         ins = Axes(a for a in looked.axes if a.name in ("head", "head_feature"))
@@ -137,6 +157,9 @@ class TransformerBlock(Layer):
     @scoped
     def __call__(self, in_obj: Op, memory: Op | None = None, mask: Any = None, growing: Growing | None = None) -> Op:
         features = feature_axis(in_obj, self.path)
+        if (memory is None) == (self.cross is not None):
+            wrong = "has cross=True, and no memory" if memory is None else "has a memory, and no cross=True"
+            raise GraphError(f"{self.path}({in_obj.label}) {wrong}", fix="give both, or neither")
         if self.expand is None:
             inner = make_axis(self.hidden or 4 * len(features), name="hidden")
             self.expand = Affine(self.init, axes=[inner], activation=self.activation)

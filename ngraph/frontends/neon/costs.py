@@ -9,6 +9,7 @@ from typing import Any
 
 import ngraph as ng
 from ngraph.errors import AxisError
+from ngraph.frontends.neon.bounds import BELOW_1, NOT_NEGATIVE, POSITIVE, WHOLE, check
 from ngraph.frontends.neon.layer import wide
 from ngraph.op_graph.axes import Axis, show_axes
 from ngraph.op_graph.op import Op
@@ -32,6 +33,19 @@ def as_probabilities(y: Op, t: Op, name: str) -> Op:
     """The target along y's class axis: one-hot where it holds numbers of classes."""
     axis = class_axis(y, t, name)
     return t if axis in t.axes else ng.one_hot(t, axis)
+
+
+def alike(y: Op, t: Any, name: str) -> Op:
+    """The target, where it has the prediction's axes; those of length 1 may be left out. Raises AxisError: others would spread it."""
+    t = ng.as_op(t)
+    unlike = [a for a in {*y.axes} ^ {*t.axes} if a.length != 1]
+    if unlike and t.axes:
+        raise AxisError(
+            f"{name}({y.label}, {t.label}): {show_axes(sorted(unlike, key=repr))} is on one side only",
+            details=(show_input(y), show_input(t)),
+            fix="give prediction and target the same axes",
+        )
+    return t
 
 
 def weighted(cost: Op, mask: Any) -> Op:
@@ -62,6 +76,11 @@ class Cost:
         if mask is None:
             return per_step(cost)
         m = ng.cast(ng.as_op(mask), cost.dtype)
+        if not set(m.axes) <= set(cost.axes):
+            raise AxisError(
+                f"{type(self).__name__}: the mask has {show_axes(m.axes)}, and the cost {show_axes(cost.axes)}",
+                fix="give the mask axes of places, such as time and batch",
+            )
         seen = per_example(m)
         return per_example(cost * m) / ng.maximum(seen, 1.0)
 
@@ -77,6 +96,7 @@ class CrossEntropyMulti(Cost):
     """
 
     def __init__(self, logits: bool = False, smoothing: float = 0.0, usebits: bool = False):
+        check("CrossEntropyMulti", BELOW_1, smoothing=smoothing)
         self.logits, self.smoothing, self.usebits = logits, smoothing, usebits
 
     def of(self, y: Op, t: Op) -> Op:
@@ -110,31 +130,32 @@ class SquaredL2(Cost):
         self.half = half
 
     def of(self, y: Op, t: Op) -> Op:
-        return ng.square(y - t) * (0.5 if self.half else 1.0)
+        return ng.square(y - alike(y, t, "SquaredL2")) * (0.5 if self.half else 1.0)
 
 
 class MeanSquared(Cost):
     """The mean of (y - t)² over features and time."""
 
     def of(self, y: Op, t: Op) -> Op:
-        return ng.mean(ng.square(y - t), out_axes=y.axes.batch_axes())
+        return ng.mean(ng.square(y - alike(y, t, "MeanSquared")), out_axes=y.axes.batch_axes())
 
 
 class MeanAbsolute(Cost):
     """The mean of |y - t| over features and time."""
 
     def of(self, y: Op, t: Op) -> Op:
-        return ng.mean(ng.absolute(y - t), out_axes=y.axes.batch_axes())
+        return ng.mean(ng.absolute(y - alike(y, t, "MeanAbsolute")), out_axes=y.axes.batch_axes())
 
 
 class Huber(Cost):
     """Half of d² where d = |y - t| is below delta, else delta * (d - delta / 2); the mean over features. Source: P. Huber (1964)."""
 
     def __init__(self, delta: float = 1.0):
+        check("Huber", POSITIVE, delta=delta)
         self.delta = delta
 
     def of(self, y: Op, t: Op) -> Op:
-        d = ng.absolute(y - t)
+        d = ng.absolute(y - alike(y, t, "Huber"))
         cost = ng.where(d < self.delta, ng.square(d) * 0.5, (d - self.delta / 2) * self.delta)
         return ng.mean(cost, out_axes=y.axes.batch_axes())
 
@@ -146,10 +167,19 @@ class CTC(Cost):
     """
 
     def __init__(self, blank: int = 0):
+        check("CTC", WHOLE, blank=blank)
         self.blank = blank
 
     def __call__(self, y: Op, t: Any, mask: Any = None) -> Op:
+        if isinstance(t, Op) or len(t) != 3:
+            raise ValueError(
+                "CTC: the target is (labels, lengths of predictions, lengths of labels)\n"
+                "  fix: Trainer(..., target=lambda p: (p['labels'], p['lengths'], p['label_lengths']))"
+            )
         labels, lengths, label_lengths = t
+        classes = [a for a in y.axes.feature_axes() if a.length is not None and a.length <= self.blank]
+        if classes:
+            raise ValueError(f"CTC: the blank {self.blank} is none of the classes of {show_axes(classes)}, which begin with 0")
         return ng.ctc(wide(y), labels, lengths, label_lengths, blank=self.blank)
 
 
@@ -160,9 +190,12 @@ class Triplet(Cost):
     """
 
     def __init__(self, margin: float = 1.0):
+        check("Triplet", NOT_NEGATIVE, margin=margin)
         self.margin = margin
 
     def __call__(self, y: Any, t: Any = None, mask: Any = None) -> Op:
+        if isinstance(y, Op) or len(y) != 3:
+            raise ValueError("Triplet: the prediction is (anchor, positive, negative)\n  fix: let the model give a tuple of three")
         anchor, positive, negative = map(wide, y)
         near, far = (per_example(ng.square(anchor - other)) for other in (positive, negative))
         return ng.maximum(near - far + self.margin, 0.0)

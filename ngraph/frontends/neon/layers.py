@@ -10,6 +10,7 @@ import numpy as np
 import ngraph as ng
 from ngraph.errors import AxisError, GraphError
 from ngraph.frontends.neon.axis import out_axis, recurrent_axis
+from ngraph.frontends.neon.bounds import COUNT, check
 from ngraph.frontends.neon.initializers import GaussianInit, first_value
 from ngraph.frontends.neon.layer import Layer, computed, scoped, wide
 from ngraph.frontends.neon.norms import BatchNorm
@@ -30,12 +31,6 @@ class Preprocess(Layer):
         return self.functor(in_obj)
 
 
-def check_nout(nout: Any, layer: str) -> None:
-    """Raises ValueError for a number of outputs that is none."""
-    if int(nout) != nout or nout < 1:
-        raise ValueError(f"{layer}: nout is a whole number above 0, not {nout!r}")
-
-
 class Linear(Layer):
     """W x: each output element is a weighted sum over all features of x.
 
@@ -50,7 +45,7 @@ class Linear(Layer):
         if (nout is None) == (axes is None):
             raise ValueError(f"{type(self).__name__} takes one of nout and axes, and got {'neither' if nout is None else 'both'}")
         if nout is not None:
-            check_nout(nout, type(self).__name__)
+            check(type(self).__name__, COUNT, nout=nout)
         self.init, self.nout, self.keep_axes = init, nout, keep_axes
         self.axes = None if axes is None else Axes(axes)
 
@@ -187,6 +182,7 @@ class LookupTable(Layer):
         self, vocab_size: int, embed_dim: int, init: Any, update: bool = True, pad_idx: int | None = None, name: str | None = None
     ):
         super().__init__(name)
+        check("LookupTable", COUNT, vocab_size=vocab_size, embed_dim=embed_dim)
         if pad_idx is not None and not 0 <= pad_idx < vocab_size:
             raise ValueError(f"LookupTable: pad_idx {pad_idx} is none of the {vocab_size} rows")
         self.vocab_size, self.embed_dim, self.init, self.update, self.pad_idx = vocab_size, embed_dim, init, update, pad_idx

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 import ngraph as ng
-from ngraph.frontends.neon.costs import as_probabilities, class_axis
+from ngraph.errors import AxisError
+from ngraph.frontends.neon.bounds import COUNT, check
+from ngraph.frontends.neon.costs import alike, as_probabilities, class_axis
 from ngraph.frontends.neon.layer import wide
 from ngraph.op_graph.op import Op
 
@@ -86,6 +88,7 @@ class TopK(Metric):
     """The share of places whose target's class is among the k highest scores."""
 
     def __init__(self, k: int = 5):
+        check("TopK", COUNT, k=k)
         self.k = k
 
     @property
@@ -174,7 +177,7 @@ class MSE(Metric):
     name, better = "mse", "min"
 
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
-        return self._mean(ng.square(wide(y) - t), mask)
+        return self._mean(ng.square(wide(y) - alike(y, t, "MSE")), mask)
 
 
 class MAE(Metric):
@@ -183,7 +186,7 @@ class MAE(Metric):
     name, better = "mae", "min"
 
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
-        return self._mean(ng.absolute(wide(y) - t), mask)
+        return self._mean(ng.absolute(wide(y) - alike(y, t, "MAE")), mask)
 
 
 class Perplexity(Metric):
@@ -224,6 +227,8 @@ class AUC(Metric):
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
         if y.axes.feature_axes() and set(y.axes) != set(t.axes):
             axis = class_axis(y, t, "AUC")
+            if axis.length != 2:
+                raise AxisError(f"AUC({y.label}): {axis!r} are more than two classes", fix="give scores of one class, or of two")
             y = ng.slice_along_axis(y, axis, 1)
         t = ng.axes_with_order(ng.cast(t, ng.float32), y.axes)
         one = ng.broadcast(ng.constant(1.0), y.axes) if mask is None else ng.broadcast(ng.cast(ng.as_op(mask), ng.float32), y.axes)

@@ -7,6 +7,7 @@ from typing import Any
 import ngraph as ng
 from ngraph.errors import AxisError
 from ngraph.frontends.neon.axis import named_axes
+from ngraph.frontends.neon.bounds import SHARE, check
 from ngraph.frontends.neon.layer import Layer, computed, scoped, wide
 from ngraph.op_graph.axes import Axes, make_axis
 from ngraph.op_graph.op import Op
@@ -22,6 +23,7 @@ class BatchNorm(Layer):
 
     def __init__(self, rho: float = 0.9, eps: float = 1e-3, init_gamma: Any = 1.0, init_beta: Any = 0.0, name: str | None = None):
         super().__init__(name)
+        check("BatchNorm", SHARE, rho=rho)
         self.rho, self.eps, self.init_gamma, self.init_beta = rho, eps, init_gamma, init_beta
         self._batch_index: Any = None
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import ngraph as ng
 from ngraph.errors import GraphError
+from ngraph.frontends.neon.bounds import BELOW_1, COUNT, NOT_NEGATIVE, POSITIVE, SHARE, check
 from ngraph.frontends.neon.schedules import Schedule, as_schedule
 from ngraph.op_graph.op import Op
 
@@ -124,6 +125,22 @@ def _sum(ops: Sequence[Op]) -> Op:
 # ---- what is around every rule --------------------------------------------------------------------------------------------
 
 
+BOUNDS = {
+    "accumulate": COUNT,
+    "gradient_clip_norm": POSITIVE,
+    "gradient_clip_value": POSITIVE,
+    "weight_clip_value": POSITIVE,
+    "ema_decay": BELOW_1,
+    "momentum_coef": BELOW_1,
+    "beta_1": BELOW_1,
+    "beta_2": BELOW_1,
+    "decay_rate": SHARE,
+    "wdecay": NOT_NEGATIVE,
+    "epsilon": NOT_NEGATIVE,
+    "momentum_decay": NOT_NEGATIVE,
+}
+
+
 class Optimizer:
     """Called with a cost it gives one op: when that runs, gradients are taken and weights updated.
 
@@ -135,7 +152,8 @@ class Optimizer:
     many calls, with the mean of their gradients. loss_scale: a factor for costs in 16-bit floats, or "dynamic": doubled after 2000
     good steps, halved, and the step left out, where a gradient is not finite. ema_decay: keeps an average of each weight, `averages`.
     lookahead: (k, alpha): every k updates the weights go back to a slow copy, moved by alpha toward them. schedule: how learning_rate,
-    a number, changes over updates, as `Schedule([200, 300], 0.1)`.
+    a number, changes over updates, as `Schedule([200, 300], 0.1)`. Raises TypeError for numbers that the rule has not, ValueError for
+    such as are out of bounds.
     """
 
     rule: Rule = staticmethod(momentum)
@@ -161,6 +179,18 @@ class Optimizer:
         unknown = [k for k in numbers if k not in self.numbers]
         if unknown:
             raise TypeError(f"{type(self).__name__} has no {', '.join(unknown)}; it has {', '.join(self.numbers)}")
+        given = {"accumulate": accumulate, "ema_decay": ema_decay, "weight_clip_value": weight_clip_value, **numbers}
+        given |= {"gradient_clip_norm": gradient_clip_norm, "gradient_clip_value": gradient_clip_value}
+        for key, value in given.items():
+            if key in BOUNDS:
+                check(type(self).__name__, BOUNDS[key], **{key: value})
+        if loss_scale != "dynamic":
+            check(type(self).__name__, f"{POSITIVE}, or 'dynamic'", loss_scale=loss_scale)
+        if lookahead is not None:
+            if not isinstance(lookahead, (tuple, list)) or len(lookahead) != 2:
+                raise ValueError(f"{type(self).__name__}: lookahead is (steps, share), such as (5, 0.5), not {lookahead!r}")
+            check(type(self).__name__, COUNT, **{"lookahead's steps": lookahead[0]})
+            check(type(self).__name__, SHARE, **{"lookahead's share": lookahead[1]})
         self.schedule, self.iteration = as_schedule(learning_rate if schedule is None else schedule.of(learning_rate)), iteration
         self.gradient_clip_norm, self.gradient_clip_value, self.weight_clip_value = (
             gradient_clip_norm,

@@ -14,9 +14,10 @@ import ngraph as ng
 from ngraph.errors import AxisError
 from ngraph.frontends.neon.activations import Logistic, Tanh
 from ngraph.frontends.neon.axis import out_axis, recurrent_axis
+from ngraph.frontends.neon.bounds import COUNT, check
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.frontends.neon.layer import Layer, computed, scoped
-from ngraph.frontends.neon.layers import check_nout, norm_of
+from ngraph.frontends.neon.layers import norm_of
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.op import Op
 
@@ -44,7 +45,7 @@ class BaseRNNCell(Layer):
         name: str | None = None,
     ):
         super().__init__(name)
-        check_nout(nout, type(self).__name__)
+        check(type(self).__name__, COUNT, nout=nout)
         self.nout, self.init, self.bias_init = nout, init, bias_init
         self.init_h2h = init if init_h2h is None else init_h2h
         self.activation = Tanh() if activation is None else activation

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from ngraph.frontends.neon.bounds import COUNT, check
 from ngraph.frontends.neon.callbacks import Callback, Record
 
 
@@ -85,6 +86,9 @@ class EarlyStop(Callback):
     """Ends training when `path` has not become better by `least` in `patience` intervals. better: "min" or "max"."""
 
     def __init__(self, patience: int = 3, path: str = "cost/valid", better: str = "min", least: float = 0.0):
+        check("EarlyStop", COUNT, patience=patience)
+        if better not in ("min", "max"):
+            raise ValueError(f"EarlyStop: better is 'min' or 'max', not {better!r}")
         self.patience, self.path, self.sign, self.least = patience, path, {"min": 1.0, "max": -1.0}[better], least
         self.best, self.waited = float("inf"), 0
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ngraph as ng
+from ngraph.frontends.neon.bounds import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, check
 from ngraph.op_graph.op import Op
 
 Rate = Callable[..., Op]
@@ -90,6 +91,19 @@ POLICIES: dict[str, tuple[Rate, dict[str, Any]]] = {
 }
 
 
+BOUNDS = {
+    "base_lr": NOT_NEGATIVE,
+    "final": NOT_NEGATIVE,
+    "steps": COUNT,
+    "max_iter": COUNT,
+    "step": COUNT,
+    "warmup": WHOLE,
+    "peak": SHARE,
+    "divide": POSITIVE,
+    "final_divide": POSITIVE,
+}
+
+
 class Schedule:
     """A policy with its numbers: called with a step's number, a number or an op, it gives the rate as an op.
 
@@ -107,6 +121,11 @@ class Schedule:
             raise ValueError(f"there is no learning-rate policy {name!r}; there are {', '.join(POLICIES)}")
         self.rule, defaults = POLICIES[name]
         self.name, self.numbers = name, {**defaults, **numbers}
+        for key, value in self.numbers.items():
+            if key in BOUNDS:
+                check(f"learning-rate policy {name!r}", BOUNDS[key], **{key: value})
+        if (self.numbers.get("warmup") or 0) > self.numbers.get("steps", math.inf):
+            raise ValueError(f"learning-rate policy {name!r}: a warm-up of {self.numbers['warmup']} in {self.numbers['steps']} steps")
         probe = self.numbers if name != "provided" else {"lr_placeholder": ng.as_op(0.0), **self.numbers}
         try:
             self.rule(ng.as_op(0.0), **probe)

@@ -15,6 +15,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import GraphError
 from ngraph.frontends.neon import checkpoint, reports
+from ngraph.frontends.neon.bounds import COUNT, WHOLE, check
 from ngraph.frontends.neon.callbacks import (
     Callback,
     CallbackContainer,
@@ -28,7 +29,7 @@ from ngraph.frontends.neon.costs import CrossEntropyBinary, CrossEntropyMulti, c
 from ngraph.frontends.neon.data.iterators import Batches
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
-from ngraph.frontends.neon.metrics import ConfusionMatrix, Streamed
+from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
 from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
@@ -64,6 +65,25 @@ class Report:
             ("files", ", ".join(f["files"])),
         ]
         return "\n".join(f"{name:9} {text}" for name, text in lines if text)
+
+
+def _check_batches(data: Any, who: str) -> None:
+    """Raises TypeError for data that do not come in batches."""
+    if not isinstance(data, Batches):
+        raise TypeError(
+            f"{who}: {type(data).__name__} is no iterator over batches\n"
+            "  fix: ArrayIterator({'image': images, 'label': labels}, batch_size=128), or IterableSource(...) for a loader"
+        )
+
+
+def _entries(batch: Any, keys: Sequence[str], who: str) -> list[Any]:
+    """The entries of a batch that a computation takes. Raises TypeError for no dict, GraphError naming those that are missing."""
+    if not isinstance(batch, Mapping):
+        raise TypeError(f"{who}: a batch is a dict of arrays, not {type(batch).__name__}\n  fix: {{{keys[0]!r}: array}}")
+    missing = [k for k in keys if k not in batch]
+    if missing:
+        raise GraphError(f"{who}: the batch has {', '.join(map(str, batch)) or 'nothing'}, and lacks {', '.join(missing)}")
+    return [batch[k] for k in keys]
 
 
 class Trainer:
@@ -102,8 +122,20 @@ class Trainer:
         transformer: Any = None,
     ):
         self.model, self.optimizer, self.cost, self.metrics = model, optimizer, cost, list(metrics)
+        for name, given, fix in (
+            ("model", model, "Sequential([...])"),
+            ("optimizer", optimizer, "Adam(1e-3)"),
+            ("cost", cost, "MeanSquared()"),
+        ):
+            if not callable(given) or isinstance(given, type):
+                raise TypeError(f"Trainer: the {name} is {given!r}, which cannot be called with ops\n  fix: give an object, such as {fix}")
+        for m in self.metrics:
+            if not isinstance(m, Metric):
+                raise TypeError(f"Trainer: {m!r} is no metric\n  fix: give objects, such as Accuracy()")
         self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, list(callbacks)
         self.precision = None if precision is None else as_dtype(precision)
+        if self.precision is not None and not self.precision.is_float:
+            raise ValueError(f"Trainer: precision is 'bfloat16' or 'float16', not {precision!r}")
         self.fixed_batch, self.tensorboard, self.progress_bar, self.say = fixed_batch, tensorboard, progress_bar, say
         self.transformer = ngt.make_transformer() if transformer is None else transformer
         if seed is not None:
@@ -243,8 +275,14 @@ class Trainer:
         end too.
         resume: go on from the folder's checkpoint, if there is one, to the same losses, bit for bit.
         """
-        if checkpoint_every and self.folder is None:
+        check("fit", WHOLE, epochs=epochs, steps=steps)
+        check("fit", COUNT, every=every, patience=patience, checkpoint_every=checkpoint_every)
+        if (checkpoint_every or resume) and self.folder is None:
             raise ValueError("checkpoints need a folder: Trainer(..., folder='out')")
+        if patience and valid is None:
+            raise ValueError("fit: patience goes by the valid set, and there is none\n  fix: fit(train, valid, patience=3)")
+        for given in (train, *([] if valid is None else [valid])):
+            _check_batches(given, "fit")
         self._data = train
         if self._train is None:
             self._build(train)
@@ -303,6 +341,7 @@ class Trainer:
 
     def evaluate(self, data: Batches) -> dict[str, Any]:
         """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example of a pass counts once."""
+        _check_batches(data, "evaluate")
         computation, keys, streamed, _ = self._evaluation(data)
         streamed.reset()
         self._start(inference=True)
@@ -324,7 +363,7 @@ class Trainer:
             data.reset()
             return np.concatenate(made)
         computation, keys = self._prediction()
-        return np.asarray(computation(*[data[k] for k in keys]))
+        return np.asarray(computation(*_entries(data, keys, "predict")))
 
     def _prediction(self) -> tuple[Any, list[str]]:
         if self._predicting is None:
@@ -361,7 +400,7 @@ class Trainer:
         if batch is None:
             return summary(self._layer(), depth=depth)
         computation, keys = self._prediction()
-        return summary(self._layer(), computation, *[batch[k] for k in keys], depth=depth)
+        return summary(self._layer(), computation, *_entries(batch, keys, "summary"), depth=depth)
 
     def _checkpoint(self, step: int, train: Batches, user: list[Any]) -> None:
         states = checkpoint.named_states(self.transformer, self.model, self.optimizer)

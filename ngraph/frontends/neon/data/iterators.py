@@ -14,6 +14,7 @@ import numpy as np
 
 import ngraph as ng
 from ngraph.frontends.neon.axis import ax
+from ngraph.frontends.neon.bounds import COUNT, check
 from ngraph.frontends.neon.initializers import current_seed
 from ngraph.op_graph.op import Op
 
@@ -41,12 +42,6 @@ def arrays_of(data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | 
     return arrays, axes
 
 
-def _above_zero(who: str, **numbers: int) -> None:
-    for name, number in numbers.items():
-        if int(number) < 1:
-            raise ValueError(f"{who}: {name} is a whole number above 0, not {number!r}")
-
-
 class Batches:
     """What all iterators share: a pass is `total_iterations` batches, or all of them; the next pass goes on where it ended."""
 
@@ -54,7 +49,7 @@ class Batches:
     shuffle: bool = False
 
     def __init__(self, batch_size: int, total_iterations: int | None):
-        _above_zero(type(self).__name__, batch_size=batch_size)
+        check(type(self).__name__, COUNT, batch_size=batch_size)
         self.batch_size, self.total_iterations = int(batch_size), total_iterations
         self.done = 0  # batches so far
         self.began = 0  # batches before this pass
@@ -218,7 +213,7 @@ class SequentialArrayIterator(Batches):
     ):
         super().__init__(batch_size, total_iterations)
         self.arrays, self.axes = arrays_of(data_arrays)
-        _above_zero("SequentialArrayIterator", time_steps=time_steps, stretch=stretch)
+        check("SequentialArrayIterator", COUNT, time_steps=time_steps, stretch=stretch, stride=stride)
         self.stretch = int(stretch) if shuffle else 1
         self.time_steps, self.stride = int(time_steps), int(stride or time_steps)
         self.reverse_target, self.get_prev_target, self.include_iteration = reverse_target, get_prev_target, include_iteration
@@ -286,7 +281,12 @@ class IterableSource(Batches):
         self.source, self.collate = source, batch_size
         self.axes: dict[str, tuple[str, ...] | None] = dict(axes or {})
         self.tgt_key = tgt_key
-        self._first = self._prepared(next(iter(self._batches())))
+        first = next(iter(self._batches()), None)
+        if first is None:
+            raise ValueError("IterableSource: the source gives no batch")
+        if not isinstance(first, Mapping):
+            raise TypeError(f"IterableSource: the source gives {type(first).__name__}, and a batch is a dict of arrays by name")
+        self._first = self._prepared(first)
         super().__init__(batch_size or len(next(iter(self._first.values()))), None)
         self._at: tuple[int, Iterator[Batch]] | None = None
         size: Any = getattr(source, "__len__", None)
@@ -301,6 +301,8 @@ class IterableSource(Batches):
         for example in source:
             held.append(example)
             if len(held) == self.collate:
+                if not all(isinstance(e, Mapping) for e in held):
+                    raise TypeError(f"IterableSource: the source gives {type(held[0]).__name__}, and an example is a dict by name")
                 yield {k: np.stack([np.asarray(e[k]) for e in held]) for k in held[0]}
                 held = []
 

@@ -1,0 +1,147 @@
+"""What a newcomer may write by mistake: each is named in one line, when it is written and not when it runs."""
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.frontends.neon import (
+    AUC,
+    CTC,
+    LAMB,
+    Accuracy,
+    Adam,
+    AdamW,
+    Affine,
+    ArrayIterator,
+    BatchNorm,
+    Cosine,
+    CrossEntropyMulti,
+    EarlyStop,
+    GlorotInit,
+    GradientDescentMomentum,
+    Growing,
+    Huber,
+    IterableSource,
+    LookupTable,
+    MeanSquared,
+    MultiHeadAttention,
+    Nadam,
+    OneCycle,
+    Sequential,
+    TopK,
+    Trainer,
+    TransformerBlock,
+    Triplet,
+)
+
+RANDOM = np.random.default_rng(0)
+DATA = {
+    "image": {"data": RANDOM.normal(size=(40, 6)).astype(np.float32), "axes": ("N", "F")},
+    "label": {"data": RANDOM.integers(0, 3, 40).astype(np.int32), "axes": ("N",)},
+}
+
+
+def tensor(dtype="float32", **lengths):
+    return ng.placeholder([ng.make_axis(n, name=a) for a, n in lengths.items()], dtype=dtype)
+
+
+def cost():
+    y = Affine(GlorotInit(), nout=3)(tensor(F=6, N=4))
+    return CrossEntropyMulti(logits=True)(y, tensor("int32", N=4))
+
+
+def trained(call=None, metrics=(), **changes):
+    model = Sequential([Affine(GlorotInit(), axes=[ng.make_axis(3, name="Y")])])
+    given = {"model": model, "optimizer": Adam(0.1), "cost": CrossEntropyMulti(logits=True), **changes}
+    trainer = Trainer(given["model"], given["optimizer"], given["cost"], metrics, say=lambda line: None)
+    valid = ArrayIterator(DATA, 20)
+    if call is None or "after" in call.__name__:
+        trainer.fit(ArrayIterator(DATA, 20), valid, steps=1)
+    if call is not None:
+        call(trainer, valid)
+
+
+def before(**settings):
+    def fit(trainer, valid):
+        trainer.fit(ArrayIterator(DATA, 20), valid, **settings)
+
+    return fit
+
+
+def after(method, *args):
+    def call_after(trainer, valid):
+        getattr(trainer, method)(*args)
+
+    return call_after
+
+
+SEQUENCE = {"F": 6, "REC": 5, "N": 4}
+WRONG = {
+    "Adam: accumulate is a whole number above 0, not 0": lambda: Adam(0.1, accumulate=0),
+    "Adam: accumulate is a whole number above 0, not 1.5": lambda: Adam(0.1, accumulate=1.5),
+    "Adam: loss_scale is a number above 0, or 'dynamic', not 'auto'": lambda: Adam(0.1, loss_scale="auto"),
+    "Adam: ema_decay is a number from 0 to below 1, not 2": lambda: Adam(0.1, ema_decay=2),
+    "Adam: lookahead is (steps, share), such as (5, 0.5), not 5": lambda: Adam(0.1, lookahead=5),
+    "lookahead's steps is a whole number above 0, not 0": lambda: Adam(0.1, lookahead=(0, 0.5)),
+    "Adam: gradient_clip_norm is a number above 0, not 'a'": lambda: Adam(0.1, gradient_clip_norm="a"),
+    "AdamW has no decay; it has beta_1, beta_2, epsilon, wdecay": lambda: AdamW(0.1, decay=0.1),
+    "AdamW: wdecay is a number, 0 or more, not -1": lambda: AdamW(0.1, wdecay=-1),
+    "LAMB: beta_1 is a number from 0 to below 1, not 1.0": lambda: LAMB(0.1, beta_1=1.0),
+    "Nadam: beta_2 is a number from 0 to below 1, not nan": lambda: Nadam(0.1, beta_2=float("nan")),
+    "momentum_coef is a number from 0 to below 1, not 'x'": lambda: GradientDescentMomentum(0.1, "x"),
+    "base_lr is a number, 0 or more, not -1.0": lambda: Adam(-1.0),
+    "learning-rate policy 'cosine': steps is a whole number above 0, not 0": lambda: Cosine(0.1, 0),
+    "learning-rate policy 'cosine': a warm-up of 20 in 10 steps": lambda: Cosine(0.1, 10, warmup=20),
+    "learning-rate policy 'one_cycle': peak is a number from 0 to 1, not 3": lambda: OneCycle(0.1, 10, peak=3),
+    "CrossEntropyMulti: smoothing is a number from 0 to below 1, not 2": lambda: CrossEntropyMulti(smoothing=2),
+    "CrossEntropyMulti: the mask has [F=6], and the cost [REC=5, N=4]": lambda: CrossEntropyMulti()(
+        tensor(Y=3, REC=5, N=4), tensor("int32", REC=5, N=4), mask=tensor(F=6)
+    ),
+    "Huber: delta is a number above 0, not -1": lambda: Huber(-1),
+    "MeanSquared(placeholder, placeholder): [F=6, Y=3] is on one side only": lambda: MeanSquared()(tensor(Y=3, N=4), tensor(F=6, N=4)),
+    "Triplet: the prediction is (anchor, positive, negative)": lambda: Triplet()((tensor(F=6), tensor(F=6))),
+    "Triplet: margin is a number, 0 or more, not -1": lambda: Triplet(-1),
+    "CTC: the target is (labels, lengths of predictions, lengths of labels)": lambda: CTC()(tensor(Y=3, REC=5, N=4), tensor("int32", N=4)),
+    "CTC: the blank 7 is none of the classes of [Y=3]": lambda: CTC(7)(
+        tensor(Y=3, REC=5, N=4), (tensor("int32", N=4, L=2), tensor("int32", N=4), tensor("int32", N=4))
+    ),
+    "MultiHeadAttention: heads is a whole number above 0, not 0": lambda: MultiHeadAttention(0),
+    "the mask has float32 elements": lambda: MultiHeadAttention(2)(tensor(**SEQUENCE), mask=tensor(REC=5, N=4)),
+    "the mask has [Q=9], which is none of": lambda: MultiHeadAttention(2)(tensor(**SEQUENCE), mask=tensor("bool", Q=9)),
+    "has cross=True, and no memory": lambda: TransformerBlock(2, cross=True)(tensor(**SEQUENCE)),
+    "has a memory, and no cross=True": lambda: TransformerBlock(2)(tensor(**SEQUENCE), memory=tensor(F=6, REC=7, N=4)),
+    "Growing: length is a whole number above 0, not 0": lambda: Growing(0, tensor("int32"), ng.make_axis(1, name="N")),
+    "no position": lambda: Growing(5, tensor(), ng.make_axis(1, name="N")),
+    "LookupTable: vocab_size is a whole number above 0, not 0": lambda: LookupTable(0, 6, GlorotInit()),
+    "BatchNorm: rho is a number from 0 to 1, not 2": lambda: BatchNorm(rho=2),
+    "TopK: k is a whole number above 0, not 0": lambda: TopK(0),
+    "AUC(add): Y=3 are more than two classes": lambda: trained(metrics=[AUC()]),
+    "'accuracy' is no metric": lambda: trained(metrics=["accuracy"]),
+    "Accuracy'> is no metric": lambda: trained(metrics=[Accuracy]),
+    "the cost is 'mse', which cannot be called with ops": lambda: trained(cost="mse"),
+    "the optimizer is <class": lambda: trained(optimizer=Adam),
+    "fit: epochs is a whole number, 0 or more, not -1": lambda: trained(before(epochs=-1)),
+    "fit: every is a whole number above 0, not 0": lambda: trained(before(every=0)),
+    "checkpoints need a folder": lambda: trained(before(resume=True)),
+    "fit: dict is no iterator over batches": lambda: trained(lambda t, v: t.fit(DATA)),
+    "patience goes by the valid set": lambda: trained(lambda t, v: t.fit(v, patience=2)),
+    "predict: the batch has img, and lacks image": lambda: trained(after("predict", {"img": 0})),
+    "predict: a batch is a dict of arrays, not ndarray": lambda: trained(after("predict", np.zeros((4, 6)))),
+    "summary: the batch has img, and lacks image": lambda: trained(after("summary", {"img": 0})),
+    "evaluate: dict is no iterator": lambda: trained(after("evaluate", DATA)),
+    "EarlyStop: better is 'min' or 'max', not 'low'": lambda: EarlyStop(better="low"),
+    "IterableSource: the source gives no batch": lambda: IterableSource([]),
+    "IterableSource: the source gives tuple, and a batch is a dict": lambda: IterableSource([(1, 2)]),
+}
+
+
+@pytest.mark.parametrize("said", WRONG)
+def test_it_is_named(said):
+    ngt.set_transformer_factory(ngt.make_transformer_factory("direct"))
+    try:
+        with pytest.raises((ng.NgraphError, ValueError, TypeError)) as caught:
+            WRONG[said]()
+    finally:
+        ngt.set_transformer_factory(None)
+    assert said in str(caught.value)
