@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SMALL = 1 << 31
 UNROLL = 4  # steps of a sum
 ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; instructions from which on a line takes long
+PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
 STRIDES = 4  # steps up to which elements are picked from whole vectors
@@ -444,7 +445,8 @@ class Nest:
             columns = self.plan.columns if self.across in self.reduced else self._units(self.across) if self.across in deps else 1
             for i in range(self._units(self.tile) if self.tile in deps else 1):
                 tracks += [(k, i, j) for j in range(columns)]
-            first += [identity(c.kind, c.dtype, self.lanes if self.vec in deps or flat else 1)] * (len(tracks) - len(first))
+            wide = self.vec in deps or flat
+            first += [identity(c.kind, c.dtype, self._width(j) if wide else 1) for _, _, j in tracks[len(first) :]]
         early = [k for k, s in enumerate(self.stage.to) if s.line < self.border]
         roots = [self.stage.to[k].line for k in early] + [c.line for c in self.stage.combine]
         products = [c.line for c in self.stage.combine if self.lines[c.line].op == "multiply"]
@@ -685,7 +687,8 @@ class Nest:
                 lanes = c
         if self.vec is None or lanes == 0:
             return total
-        return plus(w, w.splat(register(total), self.lanes), times(w, counting(dtypes.int64, self.lanes), lanes))
+        n = self._width(j)
+        return plus(w, w.splat(register(total), n), times(w, counting(dtypes.int64, n), lanes))
 
     def _holds(self, guard: Iterable[ExprLike], i: int, j: int) -> Value | None:
         """Whether no guard is negative: a scalar or a vector of bool; None where there is none."""
@@ -699,7 +702,12 @@ class Nest:
     def _mask(self, j: int) -> Value | None:
         """Which lanes of a step are inside; None if all are."""
         left = self._left(j)
-        return self._first(left) if isinstance(left, int) else self.w.tail(left, self.lanes)
+        return self._first(left, self._width(j)) if isinstance(left, int) else self.w.tail(left, self.lanes)
+
+    def _width(self, j: int) -> int:
+        """The lanes of a step: those of a vector, or of the shortest part of one that has all that are inside."""
+        left = self._left(j) if self.vec in self.free else self.lanes
+        return min(self.lanes, max(PART, 1 << (left - 1).bit_length())) if isinstance(left, int) else self.lanes
 
     def _left(self, j: int) -> Whole:
         """How many lanes of a step are inside."""
@@ -731,7 +739,8 @@ class Nest:
         at, found = self._pointer(a), None
         for q in range(-(-end // n)):
             key = ("wide", at, first + q * n, min(end - q * n, n), a.dtype)
-            x = self.known.get(key) or self._learn(key, w.load(w.at(at, first + q * n, a.dtype), a.dtype, n, mask=self._first(end - q * n)))
+            mask = self._first(end - q * n, n)
+            x = self.known.get(key) or self._learn(key, w.load(w.at(at, first + q * n, a.dtype), a.dtype, n, mask=mask))
             if found is None:
                 found = x
                 if end <= n:
@@ -740,7 +749,7 @@ class Nest:
             picks = [phase + lane * k for lane in range(n)]
             earlier = [e if q == 1 else lane for lane, e in enumerate(picks)]
             found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
-        return found
+        return self._narrow(found, j)
 
     def _turned(self, a: Access, i: int, j: int) -> Value | None:
         """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, turned over."""
@@ -754,16 +763,22 @@ class Nest:
         at = w.at(self._pointer(a), self._offset(a, top, j), a.dtype)
         if ("turned", at, 0) not in self.known:
             lines = [w.at(at, times(w, lane, step), a.dtype) for lane in range(left)]
-            loaded = [w.load(x, a.dtype, n, mask=self._first(rows)) for x in lines]
+            loaded = [w.load(x, a.dtype, n, mask=self._first(rows, n)) for x in lines]
             for k, x in enumerate(transposed(w, loaded + loaded[-1:] * (n - left))):
                 self._learn(("turned", at, k), x)
-        return self.known["turned", at, i - top]
+        return self._narrow(self.known["turned", at, i - top], j)
 
-    def _first(self, count: int) -> Value | None:
-        """The mask of so many lanes; None for all."""
-        if count >= self.lanes:
+    def _narrow(self, x: Value | None, j: int) -> Value | None:
+        """A vector without the lanes that its step has not."""
+        n = self._width(j)
+        return x if x is None or x.lanes <= n else self.w.shuffle(x, range(n))
+
+    @staticmethod
+    def _first(count: int, lanes: int) -> Value | None:
+        """The mask of so many of some lanes; None for all."""
+        if count >= lanes:
             return None
-        return Value(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(self.lanes)])}>", dtypes.bool_, self.lanes)
+        return Value(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(lanes)])}>", dtypes.bool_, lanes)
 
     def _offset(self, a: Access, i: int, j: int) -> Whole:
         """The elements from where an access's pointer stands to a place of the tile, in the first lane."""
@@ -785,8 +800,9 @@ class Nest:
             at = w.at(at, offset, a.dtype)
         if self.vec is None or (not vector and lanes in (0, 1)):
             return at, None
-        apart: Whole = times(w, counting(dtypes.int64, self.lanes), lanes)
-        return at, w.splat(register(plus(w, offset, apart) if vector else apart), self.lanes)
+        n = self._width(j)
+        apart: Whole = times(w, counting(dtypes.int64, n), lanes)
+        return at, w.splat(register(plus(w, offset, apart) if vector else apart), n)
 
     def _read(self, a: Access, i: int, j: int) -> Value:
         w, vector = self.w, self.vec in a.deps
@@ -801,15 +817,16 @@ class Nest:
                 at = w.pure(f"select {holds}, ptr {at}, ptr {self.kernel.nothing()}")
             x = w.load(at, a.dtype)
             return x if holds is None or fill is None else w.select(holds, x, fill)
-        mask = meet_all(w, self._mask(j), holds, self.lanes)
+        n = self._width(j)
+        mask = meet_all(w, self._mask(j), holds, n)
         if apart is None and self.vec not in a.coef:
-            apart = constant(0, dtypes.int64, self.lanes)  # one element, for some lanes
-        x = w.load(at, a.dtype, self.lanes, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
+            apart = constant(0, dtypes.int64, n)  # one element, for some lanes
+        x = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
         if a.ahead and apart is None and a in self.streamed:
             w.prefetch(w.at(at, a.ahead, a.dtype))
         if holds is None or fill is None:
             return x
-        return w.select(w.splat(holds, self.lanes), x, w.splat(fill, self.lanes))
+        return w.select(w.splat(holds, n), x, w.splat(fill, n))
 
     def _put(self, which: list[int]) -> None:
         """Stores at every place of the tile; the values of a place come before its first store, for buffers may share memory."""
@@ -841,11 +858,12 @@ class Nest:
             else:
                 w.when(holds, [], one, rare=False)
             return
-        x, mask = w.splat(x, self.lanes), meet_all(w, self._mask(j), holds, self.lanes)
+        n = self._width(j)
+        x, mask = w.splat(x, n), meet_all(w, self._mask(j), holds, n)
         if apart is None and self.vec not in a.coef:
-            apart = constant(0, dtypes.int64, self.lanes)
+            apart = constant(0, dtypes.int64, n)
         if how != "set":
-            old = w.load(at, a.dtype, self.lanes, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
+            old = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
             x = fold(w, how, old, x)
         if apart is None:
             w.store(x, at, mask=mask)

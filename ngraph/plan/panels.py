@@ -33,12 +33,14 @@ from ngraph.plan.kernels import (
     straight,
 )
 from ngraph.plan.price import GRAIN, TILE, Machine
+from ngraph.plan.schedule import vectors_of
 from ngraph.program.program import AxisId
 
 FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
 AGAIN = 16  # times that an operand must be read for a copy in each call to pay
 SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 GREAT = 1 << 62
+SLIGHT = 8  # times as large as the smaller factor of a product is all that it reads, if that is taken for parameters
 PARTS = 4  # turns of a copy for each core
 GROWN = 4  # times as large as its source that a copy of overlapping windows may be
 Length = Callable[[AxisId], int | None]
@@ -59,15 +61,20 @@ def vector_of(
     """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window.
 
     Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
+    Where neither factor is, for a step changes them, the much smaller one is taken for them.
     """
+    sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
+    still = any(f.parameters for f in factors)
 
     def score(a: AxisId) -> tuple[float, float, int]:
         n = length(a)
         having = [f for f in factors if a in f.axes]
+        own = sum([sizes[f] for f in having])
         windows = sum([a not in f.straight for f in having])
-        good = n / (-(-n // lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
-        good *= (1.5 if a == last else 1) * (1.5 if any(f.parameters for f in having) else 1)
-        return good, -sum([math.prod([length(x) for x in f.axes]) for f in having]), free.index(a)
+        features = any(f.parameters for f in having) if still else n > lanes and own * SLIGHT <= sum(sizes.values())
+        good = n / (vectors_of(n, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
+        good *= (1.5 if a == last else 1) * (1.5 if features else 1)
+        return good, -own, free.index(a)
 
     return max([a for a in free if length(a) > 1], key=score, default=None)
 

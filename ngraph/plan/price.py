@@ -390,7 +390,7 @@ class _Choice:
                 fed.update([r.source for r in n.reads])
         self.heavy = [r for n, r in g.outer if (n in fed or n.kind == "reduce") and g.walk(r).bytes > SMALL // 2]
         self.v = vector_axis(g)
-        self.last = {n.axes[-1] for n in g.results if n.axes} | {r.source.axes[-1] for r in self.heavy if r.source.axes}
+        self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if n.axes} | {r.source.axes[-1] for r in self.heavy if r.source.axes}
 
     def take(self, a: AxisId, block: int) -> None:
         """Makes a loop of an axis, if that makes turns."""

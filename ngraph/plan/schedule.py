@@ -106,6 +106,12 @@ def split(n: int, most: int) -> list[tuple[int, int]]:
     return [(k, size) for k, size in ((longer, length + 1), (pieces - longer, length)) if k]
 
 
+def vectors_of(n: int, lanes: int) -> float:
+    """The vectors that so many places take; behind whole ones, half of one is done in half the time."""
+    half = max(1, lanes // 2)
+    return -(-n // half) * half / lanes if n > lanes else 1
+
+
 def size(view: View, d: D) -> int:
     """The places along a loop, at least one."""
     n = view.sizes[d]
@@ -177,7 +183,7 @@ def _cost(view: View, m: Machine, s: Schedule) -> float:
     """What one element costs, in vector instructions."""
     v, columns = s.vector, s.across
     n = 1 if v is None else size(view, v)
-    together: float = n / -(-n // s.lanes)
+    together: float = n / vectors_of(n, s.lanes)
     for d in (s.tile, columns):
         if d is not None:
             steps = -(-size(view, d) // (s.lanes if d is v else 1))

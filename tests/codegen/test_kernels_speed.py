@@ -121,6 +121,30 @@ def test_turned_over_values_are_the_same(rows, columns, kind):
             assert np.array_equal(plans.run(made, [a, b], target=target)[0][0], np.maximum(turned, b))
 
 
+def test_what_is_left_of_a_vector_is_a_part_of_one():
+    (code,) = codes(*contraction(128, 24, 768))[-1:]
+    assert "@llvm.fma.v8f32" in code.text and "@llvm.fma.v16f32" in code.text
+    (code,) = codes(*contraction(128, 30, 768))[-1:]
+    assert "@llvm.fma.v8f32" not in code.text
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.bool_, np.float16])
+@pytest.mark.parametrize("columns", [1, 3, 17, 18, 20, 23, 25, 36, 71])
+def test_parts_of_vectors_are_the_same(columns, kind):
+    i, j, r, w = axis(19, "I"), axis(columns, "J"), axis(6, "R"), axis(2 * columns + 3, "W")
+    draw = np.random.default_rng(0)
+    x, y, z = hole(i, r, dtype=kind), hole(r, j, dtype=kind), hole(i, w, dtype=kind)
+    a, b, c = (draw.integers(0, 2 if kind is np.bool_ else 4, s).astype(kind) for s in ((19, 6), (6, columns), (19, 2 * columns + 3)))
+    strided = ng.slice_along_axis(z, w, slice(1, 2 * columns + 1, 2))
+    picked = ng.cast_axes(strided, [i, j])
+    made = plan(program([ng.dot(x, y), ng.max(picked, reduction_axes=[i]), ng.maximum(picked, ng.max(x, reduction_axes=[r]))], x, y, z))
+    product = a.astype(np.int64) @ b.astype(np.int64)
+    wanted = product, c[:, 1:-2:2].max(0), np.maximum(c[:, 1:-2:2], a.max(1)[:, None])
+    for target in (host(), *RUNNABLE):
+        for got, want in zip(plans.run(made, [a, b, c], target=target)[0], wanted, strict=True):
+            assert np.array_equal(got, want)
+
+
 def test_rows_of_two_lengths_share_the_work():
     assert split(128, 14) == [(8, 13), (2, 12)]
     assert split(12, 14) == [(1, 12)] and split(0, 4) == [] and split(5, 4) == [(1, 3), (1, 2)]
