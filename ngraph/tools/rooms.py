@@ -42,7 +42,7 @@ def files(home: str = HOME) -> Iterator[tuple[str, str]]:
         for name in sorted(names):
             if name.endswith(".py"):
                 parts = os.path.relpath(os.path.join(folder, name), home)[:-3].split(os.sep)
-                yield os.path.join(folder, name), "" if parts == ["__init__"] else parts[0]
+                yield os.path.join(folder, name), "" if parts in (["__init__"], ["__main__"]) else parts[0]
 
 
 def imports(home: str = HOME) -> Iterator[Import]:

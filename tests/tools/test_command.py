@@ -183,3 +183,10 @@ def test_version_and_help(tmp_path):
     assert ngraph(tmp_path, "--version")[1].startswith("ngraph 0.")
     code, out, _ = ngraph(tmp_path, "--help")
     assert code == 0 and all(verb in out for verb in ("explain", "graph", "ops", "rooms"))
+
+
+def test_it_is_a_module_too():
+    made = subprocess.run([sys.executable, "-m", "ngraph", "ops"], capture_output=True, text=True)
+    assert made.returncode == 0 and "softmax" in made.stdout
+    made = subprocess.run([sys.executable, "-m", "ngraph", "opz"], capture_output=True, text=True)
+    assert made.returncode == 2 and made.stderr.startswith("usage: ngraph ")

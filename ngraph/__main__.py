@@ -1,0 +1,8 @@
+"""`python -m ngraph` is the command `ngraph`, also where the folder of commands is not on the path."""
+
+import sys
+
+from ngraph.tools.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())
