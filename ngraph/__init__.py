@@ -37,6 +37,7 @@ from typing import Any as _Any
 from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
 from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, UnmatchedAxesError
+from ngraph.op_graph import opdef as _opdef
 from ngraph.op_graph.axes import Axes, AxesMap, Axis, AxisRole, FlattenedAxis, make_axes, make_axis, make_axis_role, spatial_axis
 from ngraph.op_graph.dtypes import (
     bfloat16,
@@ -165,6 +166,7 @@ from ngraph.ops.state import assign, doall, persistent_tensor, placeholder, sequ
 from ngraph.ops.writing import fill, init_tensor, set_item
 
 __version__ = "0.1.0"
+_opdef.seal()
 
 __all__ = [
     "absolute",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ngraph.codegen.kernel import KernelCode
+from ngraph.codegen.called import KernelCode
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from ngraph.codegen.called import KernelCode
 from ngraph.codegen.forms import Dim, Form, Whole, apply, plus, register, times
 from ngraph.codegen.nest import Nest
 from ngraph.codegen.text import Value, Writer, constant
@@ -28,18 +28,6 @@ ALIGN = 64
 TWICE = 2  # axes whose last block is shorter, for which there is code of its own
 MAJOR = 2  # blocks along an axis up to which the last one matters
 MANY = 16  # turns from which on the next one is fetched ahead
-
-
-@dataclass(frozen=True)
-class KernelCode:
-    """What is needed to compile and to call a kernel. `turns` and `scratch` (bytes) are over `Len` of `lengths`."""
-
-    text: str
-    buffers: tuple[Buffer, ...]
-    lengths: tuple[AxisId, ...]
-    turns: ExprLike
-    scratch: ExprLike
-    notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, Schedule] | None = None) -> KernelCode:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from ngraph.codegen.called import KernelCode
 from ngraph.codegen.forms import Whole, apply, plus, register, times
-from ngraph.codegen.kernel import KernelCode, KernelText
+from ngraph.codegen.kernel import KernelText
 from ngraph.codegen.math import emit
 from ngraph.codegen.sorting import room, sort_row
 from ngraph.codegen.text import Value, Writer, constant

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import select
 import struct
-import subprocess
 import sys
 import threading
 from collections import deque
@@ -49,6 +49,7 @@ class _Process:
             raise OSError(f"{sys.executable or 'nothing'} is no Python that could be started")  # Python inside of another program
         folder = os.path.dirname(llvm_folder())
         command = [sys.executable, "-I", "-S", worker.__file__, folder]
+        subprocess = importlib.import_module("subprocess")  # slow to load, and not needed where all is found
         self.popen = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
         assert self.popen.stdin is not None and self.popen.stdout is not None
         self.input, self.output = self.popen.stdin.fileno(), self.popen.stdout.fileno()

@@ -121,6 +121,9 @@ class Bin(Expr):
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Bin, (self.op, self.a, self.b)  # another process hashes strings otherwise
+
 
 # what each operator does, for Python integers and NumPy arrays of them alike
 APPLY: dict[str, Callable[[Any, Any], Any]] = {

@@ -110,6 +110,19 @@ def register(record: OpDef) -> OpDef:
     return record
 
 
+_own: dict[OpDef, tuple[Any, Any]] = {}
+
+
+def seal() -> None:
+    """Notes the records that stand now as ngraph's own; called once all of these do."""
+    _own.update({r: (r.type, r.lower) for r in REGISTRY.values()})
+
+
+def as_sealed(records: Iterable[OpDef]) -> bool:
+    """Whether all of these are ngraph's own, and none of ngraph's own was changed since."""
+    return all(r in _own for r in records) and all(r.type is t and r.lower is lower for r, (t, lower) in _own.items())
+
+
 def op(name: str, doc: str, **fields: Any) -> OpDef:
     """A registered record: `softplus = op("softplus", "log(1 + e to the x).", type=..., lower=...)`."""
     return register(OpDef(name, doc, **fields))

@@ -392,19 +392,19 @@ def _typed_view(a: np.ndarray, dtype: str | None) -> np.ndarray:
 KIND = "op-graph"
 
 
-def _inside(x: Any) -> Iterator[Op]:
+def inside(x: Any) -> Iterator[Op]:
     """The ops that an attribute names."""
     if type(x) is Op:
         yield x
     elif isinstance(x, (tuple, list)):
         for y in x:
-            yield from _inside(y)
+            yield from inside(y)
     elif type(x) is Body:
         yield from (*x.inputs, *x.outputs)
     elif isinstance(x, Expr):
         for leaf in expr.leaves(x):
             if isinstance(leaf, Run):
-                yield from _inside(leaf.of)
+                yield from inside(leaf.of)
 
 
 def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -431,7 +431,7 @@ def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, 
             saved.append(_op_to_json(op, e, type_number, notes, notes_table))
         todo = []
         for f in list(e.families)[len(families) :]:
-            todo += [op for op in _inside(f.length) if op not in e.numbers]
+            todo += [op for op in inside(f.length) if op not in e.numbers]
             for op in _numbered(todo, e.numbers):  # a length that an op gives at run time: it belongs to the graph
                 saved.append(_op_to_json(op, e, type_number, notes, notes_table))
             families.append(_family_to_json(f, e))
@@ -455,7 +455,7 @@ def _numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
         if op in numbers:
             stack.pop()
             continue
-        named = () if op in shared else (*op.inputs, *(o for a in op.attrs.values() for o in _inside(a)))
+        named = () if op in shared else (*op.inputs, *(o for a in op.attrs.values() for o in inside(a)))
         waiting = [i for i in named if i not in numbers]
         if waiting:
             stack += waiting[::-1]

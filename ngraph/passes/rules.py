@@ -501,3 +501,4 @@ finite = Rules(
 
 exact_rules = arithmetic + choices + conversions + positions + sums
 simplify_rules = exact_rules + finite
+as_written = [*simplify_rules]  # before anybody added rules or took some out

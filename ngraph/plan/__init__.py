@@ -10,12 +10,18 @@ for itself what is small (once in a thread, its stages have a depth of 0), and a
 axis `chunk` and are put together by a reduction that merges like any other. How many there are follows from kernel and machine alone.
 """
 
+import importlib as _importlib
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from ngraph.plan.interpret import interpret
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Memory, Plan, Read, Routine, Stage, Store
-from ngraph.plan.planner import plan
 from ngraph.plan.price import Machine
 from ngraph.plan.text import arrays, parse, text
 from ngraph.plan.verify import verify
+
+if _TYPE_CHECKING:
+    from ngraph.plan.planner import plan
 
 __all__ = [
     "Buffer",
@@ -38,3 +44,9 @@ __all__ = [
     "text",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "plan":  # a start that finds its plans does without the planner
+        return _importlib.import_module("ngraph.plan.planner").plan
+    raise AttributeError(f"module 'ngraph.plan' has no attribute {name!r}")

@@ -420,18 +420,15 @@ class Lowering:
                 outputs.append(self.written[r][1] if r in self.written else self.initial(r))
             elif type(r.type) is TensorType:
                 outputs.append(self.values[r][0] if r in self.values else self.value(r, top)[0])
-        states: dict[str, Op] = {}
-        tried: dict[str, int] = {}
         state_in, state_out = [], []
         for variable in list(self.start):
             if variable.attrs.get("advance") is not None and variable not in self.written:
                 with made_for(variable):
                     after = variable.attrs["advance"](variable)
                 self.written[variable] = (after, self.value(after, top)[0])
-        for variable, value in self.start.items():
-            label = unique(variable.name if variable.hint else variable.opdef.name, states, tried)
-            states[label] = variable
-            state_in.append(State(label, value))
+        states = state_names(self.start)
+        for label, variable in states.items():
+            state_in.append(State(label, self.start[variable]))
             if variable in self.written:
                 state_out.append((label, self.written[variable][1]))
         axes = {a: self._length(a, n, top) for a, n in self.ids.axes.items()}
@@ -472,6 +469,15 @@ def _union(sets: list[frozenset[Op]], own: Op | None) -> frozenset[Op]:
     if all(s is big or s <= big for s in sets) and own is None:
         return big
     return big.union(*sets, () if own is None else (own,))
+
+
+def state_names(variables: Iterable[Op]) -> dict[str, Op]:
+    """The name of each variable's state: the variable's own, made unique."""
+    states: dict[str, Op] = {}
+    tried: dict[str, int] = {}
+    for v in variables:
+        states[unique(v.name if v.hint else v.opdef.name, states, tried)] = v
+    return states
 
 
 def unique(name: str, taken: Iterable[str], tried: dict[str, int] | None = None) -> str:

@@ -3,6 +3,7 @@
     cache().objects(texts, target)       the object of each kernel's text; what is new is compiled, as texts come
     cache().plan(program, facts, make)   what `make()` gave for a program that means the same, whoever wrote it
     cache().planned(key, names)          the same where the program is not at hand: by the key that `plan_key` gave, and names for it
+    cache().keep(kind, key, data)        bytes of any kind, and `find(key, kind)` again
 
 The folder (`config.cache`) holds one file for each entry: a head with the entry's key and a checksum, and the content. A file that is
 cut off, changed, of another version or another user's is no entry. Files appear whole, by renaming, and are written and dropped under
@@ -23,6 +24,7 @@ import re
 import struct
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache as once
 from typing import Any, NamedTuple
@@ -43,12 +45,15 @@ from ngraph.targets import Target
 
 FORMAT = b"ngraph 1"
 HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
-KINDS = ("objects", "plans", "machines", "tunings", "models")
+KINDS = ("objects", "plans", "graphs", "machines", "tunings", "models")
 NEW = ".new"  # a file that is being written
 LIMIT = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes kept in this process
 PATIENCE = 2.0  # seconds to wait for another process's lock; what cannot be written is not
-SOURCES = ("op_graph", "program", "passes", "plan", "targets", "codegen", "runtime", "transformers")  # rooms that decide what a plan is
+SOURCES = (  # rooms that decide what a plan is
+    *("op_graph", "ops", "program", "rewrite", "numpy_ops", "passes", "plan", "targets", "codegen", "runtime"),
+    *("transformers", "transformers/cpu"),
+)
 _ENTRY = re.compile(rf"[0-9a-f]{{64}}(?:{re.escape(NEW)})?")
 
 
@@ -143,12 +148,19 @@ class Names(NamedTuple):
     origins: Sequence[tuple[Origin, ...]] = ()
 
 
-def meant(program: Program) -> tuple[str, Names]:
-    """What a program means, as text, and the names that it has for what is in it."""
-    canonical = _Canonical()
-    text = canonical.program(program)
-    states, origins = [s.name for s in program.state_in], [s.origin for s in canonical.steps]
-    return text, Names([*canonical.axis_names], [*canonical.refs], states, canonical.hints, origins)
+def meant(program: Program) -> tuple[bytes, Names]:
+    """What a program means, as a digest, and the names that it has for what is in it."""
+    found = _meant.get(program)
+    if found is None:
+        canonical = _Canonical()
+        text = canonical.program(program)
+        states, origins = [s.name for s in program.state_in], [s.origin for s in canonical.steps]
+        names = Names([*canonical.axis_names], [*canonical.refs], states, canonical.hints, origins)
+        found = _meant[program] = digest(text.encode()), names
+    return found
+
+
+_meant: weakref.WeakKeyDictionary[Program, tuple[bytes, Names]] = weakref.WeakKeyDictionary()
 
 
 class _Of(NamedTuple):
@@ -243,14 +255,14 @@ class _Load(pickle.Unpickler):
         raise pickle.UnpicklingError(f"an entry of the cache holds {module}.{name}")
 
 
-def _dumped(made: Any, names: Names) -> bytes:
+def dumped(made: Any, names: Names) -> bytes:
     file = io.BytesIO()
     dump = _Dump(file, names)
     dump.dump(made)
     return pickle.dumps(list(dump.table)) + file.getvalue()
 
 
-def _loaded(data: bytes, names: Names) -> Any:
+def loaded(data: bytes, names: Names) -> Any:
     """What was dumped, with these names. Raises whatever pickle does."""
     axes = frozenset(names.axes)
 
@@ -483,11 +495,11 @@ class Cache:
         """The key of the object of a text."""
         return digest(compiler(), *[s.encode() for s in (target.triple, target.cpu, target.features, text)])
 
-    def find(self, key: bytes, kind: str = "objects") -> bytes | None:
+    def find(self, key: bytes, kind: str = "objects", counted: bool = True) -> bytes | None:
         """What is known of a kind, from this process or from disk."""
         found = self.here.get(key)
         if found is None and self.folder is not None:
-            found = self.folder.get(kind, key)
+            found = self.folder.get(kind, key) if counted else self.folder.read(kind, key)
             if found is not None:
                 self._keep(key, found)
         return found
@@ -508,18 +520,22 @@ class Cache:
         It is that of an earlier program of the same meaning, whatever its names, origins and large arrays were: those are then this
         program's. `facts` is what else decides, by its `repr`: lengths, target, machine, settings.
         """
-        key, names = self.plan_key(program, facts)
+        meaning, names = meant(program)
+        key = self.plan_key(meaning, facts)
         made = self.planned(key, names)
         if made is None:
             made = make()
-            with contextlib.suppress(pickle.PicklingError, RecursionError):
-                self.keep("plans", key, _dumped(made, names))
+            self.keep_plan(key, made, names)
         return made
 
-    def plan_key(self, program: Program, facts: Any) -> tuple[bytes, Names]:
-        """The key under which `plan` keeps what it gives, and the program's names."""
-        text, names = meant(program)
-        return digest(compiler(), sources(), text.encode(), repr(facts).encode()), names
+    def plan_key(self, meaning: bytes, facts: Any) -> bytes:
+        """The key under which `plan` keeps what it gives for a program of this meaning."""
+        return digest(compiler(), sources(), meaning, repr(facts).encode())
+
+    def keep_plan(self, key: bytes, made: Any, names: Names) -> None:
+        """Adds what `planned` finds; not where it cannot be written down."""
+        with contextlib.suppress(pickle.PicklingError, RecursionError):
+            self.keep("plans", key, dumped(made, names))
 
     def planned(self, key: bytes, names: Names) -> Any:
         """What is kept under a key, if anything is, with these names."""
@@ -527,7 +543,7 @@ class Cache:
         if found is None:
             return None
         try:
-            return _loaded(found, names)
+            return loaded(found, names)
         except Exception:  # whatever pickle says of what it cannot read
             self.drop("plans", key)
             return None

@@ -10,8 +10,9 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len
 from ngraph.op_graph.html import folded, some, table
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.program.lower import Lowered, no_origin
+from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import text
 from ngraph.rewrite.runner import Ran, watching
@@ -31,6 +32,9 @@ from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.profile import Profile
 from ngraph.runtime.state import Alone, State
+
+if TYPE_CHECKING:  # loaded by transformers that keep what they compile
+    from ngraph.runtime.known import Found, Graph
 
 
 def inside(name: str) -> str:
@@ -46,7 +50,8 @@ class Executable:
     memory    bytes by what they are for, or a function that gives them
     in_place  whether a call that fails may leave states half written; one that has no memory fails before
     native    what was compiled to machine code, with its plan, IR and assembly as texts; its `call` also takes `out`, a sequence of arrays
-              for the results, and `version`, a number that grows where state is written that it only reads
+              for the results, and `version`, a number that grows where state is written that it only reads; `named()` is itself, with
+              the user's names and lines in those texts
     """
 
     def __init__(
@@ -71,6 +76,17 @@ class Executable:
         if callable(self._memory):
             self._memory = self._memory()
         return dict(self._memory or {})
+
+
+class Maker(Protocol):
+    """The transformer of a computation, as far as that knows it; see `Transformer`."""
+
+    state: State
+
+    def run_passes(self, program: Program) -> Program: ...
+    def compile(self, program: Program) -> Executable: ...
+    def facts(self) -> tuple[Any, ...] | None: ...
+    def found(self, found: Found, whole: Callable[[], Program]) -> Executable: ...
 
 
 class Results:
@@ -143,13 +159,15 @@ class Computation(Alone, partial[Any]):
         self,
         results: Results,
         lowered: Lowered,
-        state: State,
-        passes: Callable[[Program], Program],
-        compile: Callable[[Program], Executable],
+        maker: Maker,
+        graph: Graph | None = None,
+        found: Found | None = None,
     ):
+        """`lowered` has no steps where it was `found`, and is kept for later ones of the same `graph` where it was not."""
+        state = maker.state
         self.results, self.state, self.name = results, state, lowered.program.name
         self.parameters = lowered.inputs
-        self._lowered, self._passes, self._compile = lowered, passes, compile
+        self._lowered, self._maker, self._graph, self._found = lowered, maker, graph, found
         self._program: Program | None = None
         self._executable: Executable | None = None
         self._count = len(lowered.inputs)
@@ -165,18 +183,24 @@ class Computation(Alone, partial[Any]):
     @property
     def lowered(self) -> Program:
         """The program before any pass."""
-        return declared_orders(self._lowered.program, self.results.ops)
+        own = self._lowered if self._found is None else lower(self.results.ops, self.parameters, self.name)
+        return declared_orders(own.program, self.results.ops)
 
     @property
     def program(self) -> Program:
         if self._program is None:
-            self._program = self._passes(self.lowered)
+            self._program = self._maker.run_passes(self.lowered)
         return self._program
+
+    @property
+    def _face(self) -> Program:
+        """The program as calls see it: it may lack its steps."""
+        return self.program if self._found is None else self._found.program
 
     def history(self) -> list[Ran]:
         """Each pass by name, the program after it, and the rules that fired; runs the passes anew."""
         with watching() as seen:
-            self._passes(self.lowered)
+            self._maker.run_passes(self.lowered)
         return seen
 
     def stages(self) -> list[tuple[str, Program]]:
@@ -187,11 +211,19 @@ class Computation(Alone, partial[Any]):
     def executable(self) -> Executable:
         with self.state.compiling:
             if self._executable is None:
+                same = self._graph is not None and self._graph.facts == self._maker.facts()
+                if self._found is not None and same:
+                    self._executable = self._maker.found(self._found, partial(copy_context().run, lambda: self.program))
+                    return self._executable
+                if self._found is not None:  # under other settings than those of now
+                    self._lowered, self._found = lower(self.results.ops, self.parameters, self.name), None
                 start = time.perf_counter()
                 program = self.program
                 between = time.perf_counter()
-                self._executable = self._compile(program)
+                self._executable = self._maker.compile(program)
                 self._report(len(program.steps), between - start, time.perf_counter() - between)
+                if same and self._graph is not None:
+                    self._graph.keep(self._lowered, program)
             return self._executable
 
     @property
@@ -212,7 +244,7 @@ class Computation(Alone, partial[Any]):
         native = self.executable.native
         if native is None:
             raise UnsupportedError(f"{self.name} was not compiled to machine code", fix="make it on transformer cpu")
-        return native
+        return native.named()
 
     @property
     def plan(self) -> str:
@@ -406,7 +438,7 @@ class Computation(Alone, partial[Any]):
         lines = [f"def entry({arguments}{more}):"]
         if names:
             lines += [f"    if not ({' and '.join(tests)}):", f"        {arguments}{',' * (len(names) == 1)} = convert({arguments})"]
-        run = self._with_state(executable) if self.program.state_in else executable.call
+        run = self._with_state(executable) if self._face.state_in else executable.call
         known["run"], known["packed"] = run, self.results.packed
         simple = self.results.single and self.results.plain
         lines.append(f"    return run({arguments}{more})[0]" if simple else f"    return packed(run({arguments}{more}))")
@@ -416,23 +448,23 @@ class Computation(Alone, partial[Any]):
     @property
     def _lent(self) -> list[Op]:
         """The variables that the program reads; passes may have dropped some."""
-        return [self._lowered.states[s.name] for s in self.program.state_in]
+        return [self._lowered.states[s.name] for s in self._face.state_in]
 
     @property
     def _written(self) -> list[Op]:
-        return [self._lowered.states[name] for name, _ in self.program.state_out]
+        return [self._lowered.states[name] for name, _ in self._face.state_out]
 
     @property
     def _still(self) -> list[Op]:
         """The variables that the program only reads: what it keeps packed depends on no others."""
-        written = {name for name, _ in self.program.state_out}
-        return [self._lowered.states[s.name] for s in self.program.state_in if s.name not in written]
+        written = {name for name, _ in self._face.state_out}
+        return [self._lowered.states[s.name] for s in self._face.state_in if s.name not in written]
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
         """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
         state, call = self.state, executable.call
         variables = self._lent
-        arrays, lock, count = state.arrays, state.lock, len(self.program.outputs)
+        arrays, lock, count = state.arrays, state.lock, len(self._face.outputs)
         written, still = self._written, self._still
 
         def lent() -> list[Any]:

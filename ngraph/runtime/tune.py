@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ngraph.codegen.alike import shape
-from ngraph.codegen.kernel import KernelCode, KernelText
+from ngraph.codegen.called import KernelCode
+from ngraph.codegen.kernel import KernelText
 from ngraph.codegen.loader import Code
 from ngraph.codegen.pool import aligned
 from ngraph.config import config

@@ -11,7 +11,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from ngraph.rewrite.runner import run as run_passes
 from ngraph.runtime import weights
 from ngraph.runtime.computation import Computation, Executable, Results
 from ngraph.runtime.state import Alone, Device, State
+
+if TYPE_CHECKING:
+    from ngraph.runtime.known import Found, Graph
 
 TRANSFORMERS: dict[str, type[Transformer]] = {}
 PREFERRED = ("cpu", "numpy", "direct")
@@ -76,10 +79,18 @@ class Transformer(Alone):
         """Where its arrays live."""
         return Device()
 
-    # what it needs to call again, in a later process, what it has compiled, without its program
+    # what it needs to call again, in a later process, what it has compiled, without its program being made again
     def facts(self) -> tuple[Any, ...] | None:
         """What decides, beside a program, what it is compiled to; None where nothing of it can be kept."""
         return None
+
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> Graph | None:
+        """Where there is what such results were lowered to before; None where nothing of it can be kept."""
+        return None
+
+    def found(self, found: Found, whole: Callable[[], Program]) -> Executable:
+        """What runs a program that was compiled before under the same facts; `whole` gives it with its steps."""
+        raise NotImplementedError(f"{type(self).__name__} has no found")
 
     def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:
         """What stands for a computation first called with such arguments, and the large arrays that it reads; None where nothing does."""
@@ -110,16 +121,19 @@ class Transformer(Alone):
             )
         form = Results(results)
         flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
-        check_parameters(form.ops, flat)
+        graph = self.graph(form.ops, flat)
         with self.state.making:
             label = unique(_identifier(name or f"computation_{len(self._names)}"), self._names, self._tried)
             self._names.add(label)
+        found = None if graph is None else graph.find(label)
         try:
-            lowered = lower(form.ops, flat, label)
+            if found is None:
+                check_parameters(form.ops, flat)
+            lowered = lower(form.ops, flat, label) if found is None else found.lowered
         except BaseException:
             self._names.discard(label)
             raise
-        made = Computation(form, lowered, self.state, self._run_passes, self.compile)
+        made = Computation(form, lowered, self, graph, found)
         self._apply_seed()
         self._made.append(weakref.ref(made))
         return made
@@ -138,7 +152,7 @@ class Transformer(Alone):
     def closed(self) -> bool:
         return self.state.closed
 
-    def _run_passes(self, program: Program) -> Program:
+    def run_passes(self, program: Program) -> Program:
         return run_passes(program, self.graph_passes)
 
     def register_graph_pass(self, graph_pass: Callable[[Program], Program], position: int | None = None) -> None:

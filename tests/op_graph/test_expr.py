@@ -1,5 +1,10 @@
 """Integer expressions: what is simplified means the same, for numbers and arrays, and reads back as Python."""
 
+import os
+import pickle
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -165,3 +170,12 @@ def test_depth_has_a_limit_that_all_walks_bear():
         for _ in range(DEEPEST):
             repeated = combine("//", repeated, repeated)
     assert combine("+", deep - 1, 0) == deep - 1  # what does not grow is no matter
+
+
+def test_another_process_has_equal_expressions():
+    """Strings hash otherwise there."""
+    write = "import pickle, sys; from ngraph.op_graph.expr import Len; sys.stdout.buffer.write(pickle.dumps((Len('a') + 3) // 2))"
+    made = [
+        subprocess.run([sys.executable, "-c", write], capture_output=True, env={**os.environ, "PYTHONHASHSEED": k}).stdout for k in "12"
+    ]
+    assert len({pickle.loads(m) for m in made}) == 1 and pickle.loads(made[0]) == (Len("a") + 3) // 2

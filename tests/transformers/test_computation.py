@@ -182,7 +182,7 @@ def test_fifty_lengths_are_one_compilation(transformer, monkeypatch):
         np.testing.assert_allclose(product, a @ b, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(mean, a.mean(), rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(rows, a.sum(1), rtol=1e-4, atol=1e-6)
-    assert len(compiled) == 1
+    assert len(compiled) <= 1  # none where it is found in the cache
 
 
 def test_two_arguments_that_disagree_on_a_length(transformer):

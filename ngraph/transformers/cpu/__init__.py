@@ -9,15 +9,20 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ngraph.config import config
 from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.op import Op
+from ngraph.passes import default_passes
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Computation, Executable
 from ngraph.transformers.base import Transformer
+
+if TYPE_CHECKING:
+    from ngraph.runtime.known import Found, Graph
 
 
 class CpuTransformer(Transformer):
@@ -31,11 +36,24 @@ class CpuTransformer(Transformer):
         return made
 
     def facts(self) -> tuple[Any, ...] | None:
-        own = self.graph_passes == list(type(self).passes) and not (config.debug or config.dump or config.check)
-        return importlib.import_module("ngraph.transformers.cpu.native").settings() if own else None
+        if type(self) is not CpuTransformer or self.graph_passes != list(default_passes) or config.debug or config.dump or config.check:
+            return None
+        settings: tuple[Any, ...] = importlib.import_module("ngraph.transformers.cpu.native").settings()
+        return settings
+
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> Graph | None:
+        facts = self.facts()
+        if facts is None:
+            return None
+        made: Graph | None = importlib.import_module("ngraph.runtime.known").Graph.of(results, parameters, facts)
+        return made
+
+    def found(self, found: Found, whole: Callable[[], Program]) -> Executable:
+        made: Executable = importlib.import_module("ngraph.transformers.cpu.native").Native(found, whole).executable()
+        return made
 
     def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:
-        found: tuple[Any, Sequence[ArrayRef]] | None = computation.native.kept(arguments)
+        found: tuple[Any, Sequence[ArrayRef]] | None = computation.executable.native.kept(arguments)
         return found
 
     def recall(self, kept: Any, arrays: Sequence[np.ndarray]) -> Callable[..., Any] | None:

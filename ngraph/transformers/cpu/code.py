@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ngraph.codegen.alike import Shape, moved, shape
-from ngraph.codegen.kernel import KernelCode, emit
+from ngraph.codegen.called import KernelCode
 from ngraph.codegen.loader import Code as Loaded
 from ngraph.codegen.pool import Pool, pool
-from ngraph.codegen.routines import emit_routine
-from ngraph.errors import UnsupportedError
 from ngraph.op_graph.op import Origin
-from ngraph.plan.kernels import Kernel, Plan, PlanStep, Routine
-from ngraph.runtime.cache import cache
-from ngraph.runtime.tune import picks, tune
+from ngraph.plan.kernels import Buffer, Plan, PlanStep, Routine
+from ngraph.runtime.cache import cache, digest
 from ngraph.targets import Target
 
 
@@ -71,41 +65,18 @@ class Recipe(NamedTuple):
     tuned: bool = False
 
 
-def recipe(plan: Plan, target: Target, tuned: bool = False) -> Recipe:
-    """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile. `tuned`: with schedules that were measured."""
-    own = cache()
-    if tuned:
-        tune(every(plan), target)
-    made: dict[Plan, list[tuple[Part, ...]]] = {}
-    known: dict[bytes, tuple[Part, Shape]] = {}
+class Bare(NamedTuple):
+    """A kernel by what a call needs of it."""
 
-    def texts(p: Plan) -> Iterator[str]:
-        made[p] = []
-        for s in p.every:
-            this = shape(p, s) if type(s) is Kernel else None
-            if this is not None and this.key in known:
-                part, other = known[this.key]
-                made[p].append((Part(moved(part.code, other, this), part.key),))
-                continue
-            codes = emitted(p, s, target, tuned)
-            parts = tuple([Part(replace(c, text=""), own.key(c.text, target)) for c in codes])
-            made[p].append(parts)
-            if this is not None:
-                known[this.key] = parts[0], this
-            yield from [c.text for c in codes]
-            for body in bodies(s):
-                yield from texts(body)
-
-    def together(p: Plan) -> Recipe:
-        return Recipe(p, tuple(made[p]), tuple([together(b) for s in p.every for b in bodies(s)]), tuned)
-
-    own.objects(texts(plan), target)
-    return together(plan)
+    sources: tuple[Buffer, ...]
+    targets: tuple[Buffer, ...]
+    seconds: float
+    origin: tuple[Origin, ...] = ()
 
 
-def assembly(text: str, target: Target) -> str:
-    made: str = importlib.import_module("ngraph.codegen.jit").compile_assembly(text, target)
-    return made
+def bare_key(meaning: bytes, facts: Any) -> bytes:
+    """Under which the cache has the bare recipe of a program of this meaning."""
+    return digest(b"bare", cache().plan_key(meaning, facts))
 
 
 def load_text(text: str, target: Target) -> Loaded:
@@ -121,6 +92,8 @@ def entries(keys: Iterable[bytes], again: Callable[[], Any]) -> dict[bytes, Entr
         if None in objects:
             again()
             objects = [cache().find(k) for k in missing]
+            if None in objects:
+                raise LookupError("kernels are gone from the cache")
         loaded = Loaded(*[o for o in objects if o is not None])
         for which, k in enumerate(missing):
             found[k] = _entries[k] = Entry(loaded, which)
@@ -136,10 +109,11 @@ def entry(text: str, target: Target) -> Entry:
 class Code:
     """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines, `copy` copies bytes."""
 
-    def __init__(self, made: Recipe, target: Target):
-        self.plan, self.target, self.tuned = plan, target, tuned = made.plan, target, made.tuned
-        self.bodies = {id(b.plan): Code(b, target) for b in made.bodies}
-        loaded = entries([part.key for parts in made.parts for part in parts], lambda: recipe(plan, target, tuned))
+    def __init__(self, made: Recipe, target: Target, again: Callable[[], Any] = lambda: None):
+        """`again` compiles what is kept no more; LookupError where it does not."""
+        self.plan, self.target, self.tuned = plan, target, _ = made.plan, target, made.tuned
+        self.bodies = {id(b.plan): Code(b, target, again) for b in made.bodies}
+        loaded = entries([part.key for parts in made.parts for part in parts], again)
         steps: list[tuple[Step, ...]] = []
         for s, parts in zip(plan.every, made.parts, strict=True):
             if not parts:
@@ -160,19 +134,6 @@ class Code:
         own = [s for s in self.every if type(s) is Native]
         return own + [k for body in self.bodies.values() for k in body.kernels()]
 
-    @property
-    def texts(self) -> dict[str, list[Native]]:
-        """The different kernels, written again, each with the steps that it runs."""
-        found: dict[str, list[Native]] = {}
-        natives = iter([s for s in self.every if type(s) is Native])
-        for s in self.plan.every:
-            for c in emitted(self.plan, s, self.target, self.tuned):
-                found.setdefault(c.text, []).append(next(natives))
-        for body in self.bodies.values():
-            for t, ks in body.texts.items():
-                found.setdefault(t, []).extend(ks)
-        return found
-
     def threads(self) -> Pool:
         return pool(load_text)
 
@@ -180,25 +141,6 @@ class Code:
 def bodies(step: PlanStep) -> list[Plan]:
     """The plans inside a routine."""
     return [a for a in step.attrs.values() if type(a) is Plan] if type(step) is Routine else []
-
-
-def every(plan: Plan) -> list[Plan]:
-    """A plan and the plans inside its routines, those inside these too."""
-    found = [plan]
-    for p in found:
-        found += [body for s in p.every for body in bodies(s)]
-    return found
-
-
-def emitted(plan: Plan, step: PlanStep, target: Target, tuned: bool = False) -> Sequence[KernelCode]:
-    """The code of a step; none for what Python runs."""
-    if type(step) is Kernel:
-        return (emit(plan, step, target, picks(plan, step, target) if tuned else None),)
-    assert type(step) is Routine
-    try:
-        return emit_routine(plan, step, target)
-    except UnsupportedError:
-        return ()
 
 
 def seconds(step: PlanStep) -> float:

@@ -12,7 +12,7 @@ from ngraph.errors import ArgumentError
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.program.program import AxisId
 from ngraph.runtime.cache import Names, cache
-from ngraph.targets import chosen
+from ngraph.targets import Target, chosen
 from ngraph.transformers.cpu.code import Code, Recipe
 from ngraph.transformers.cpu.fast import Fast, fast
 from ngraph.transformers.cpu.frame import Bound
@@ -32,14 +32,23 @@ class Restored(partial[Any]):
     fast: Fast | None
 
 
+def code_of(made: Any, target: Target) -> Code | None:
+    """A bare recipe as loaded kernels; None where some are kept no more."""
+    try:
+        return Code(made, target) if type(made) is Recipe else None
+    except LookupError:
+        return None
+
+
 def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray]) -> Restored | None:
     """What was kept, with these large arrays; None where its plan is there no more."""
     plan, count, lengths = Kept(*kept)
     axes = [f"axis {k}" for k in range(count)]  # no plan gives an axis of its own a name with a space
     recipe = cache().planned(bytes.fromhex(plan), Names(axes, [ArrayRef(a) for a in arrays]))
-    if type(recipe) is not Recipe:
+    code = code_of(recipe, chosen())
+    if code is None:
         return None
-    bound = Bound(Code(recipe, chosen()), {AxisId(axes[k]): n for k, n in lengths})
+    bound = Bound(code, {AxisId(axes[k]): n for k, n in lengths})
     bound.prepare(0, {})
     way = fast(bound, range(len(bound.plan.outputs)), called(bound))
     made = Restored(called(bound) if way is None else way.function)

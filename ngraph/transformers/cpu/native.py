@@ -7,6 +7,7 @@ keep coming then get a version of their own too, where no state is written: how 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import threading
 import time
@@ -17,22 +18,23 @@ from typing import Any
 import numpy as np
 
 from ngraph.config import config
-from ngraph.errors import AxisError, show_line
+from ngraph.errors import AxisError, GraphError, show_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.memory import no_collection
-from ngraph.plan import plan, text
+from ngraph.plan import text
 from ngraph.program.program import AxisId, Program
-from ngraph.runtime.cache import cache, start_compiler
+from ngraph.runtime.cache import cache, meant, start_compiler
 from ngraph.runtime.computation import Executable
+from ngraph.runtime.known import Found
 from ngraph.runtime.measure import machine
 from ngraph.runtime.profile import Profile
 from ngraph.targets import chosen
-from ngraph.transformers.cpu.code import Code, Recipe, assembly, origin, recipe
+from ngraph.transformers.cpu.code import Code, Recipe, bare_key, origin
 from ngraph.transformers.cpu.fast import Fast, fast
 from ngraph.transformers.cpu.frame import Bound
-from ngraph.transformers.cpu.kept import Kept
+from ngraph.transformers.cpu.kept import Kept, code_of
 from ngraph.transformers.cpu.profile import profile
 
 VERSIONS = 16  # lengths for which memory is kept
@@ -47,24 +49,24 @@ def settings() -> tuple[Any, ...]:
 
 
 class Native:
-    """A program, and what it was compiled to."""
+    """A program, and what it was compiled to.
 
-    def __init__(self, program: Program):
-        self.program = program
-        self.symbols: dict[AxisId, tuple[int, int]] = {}  # where a call has its length: which argument, which dim
-        for k, v in enumerate([*program.inputs, *(s.value for s in program.state_in)]):
-            for d, a in enumerate(v.axes):
-                own = program.axes[a]
-                if isinstance(own, Len):
-                    self.symbols.setdefault(own.of, (k, d))
+    One that was found lacks its steps and the user's names until somebody looks at it, or lengths come that it has no code for.
+    """
+
+    def __init__(self, program: Program | Found, whole: Callable[[], Program] | None = None):
+        self.found = program if isinstance(program, Found) else None
+        self.program = program.program if isinstance(program, Found) else program
+        self.whole, self.symbols = whole, symbols(self.program)
         self.codes: dict[Key, Code] = {}
+        self.settings: dict[Key, tuple[Any, ...]] = {}
         self.bound: OrderedDict[Key, Bound] = OrderedDict()
         self.first: Key | None = None
         self.earned = 0  # versions for lengths that kept coming
         self.compiling = threading.RLock()
-        self.inputs = len(program.inputs)
-        places = {s.name: k for k, s in enumerate(program.state_in, self.inputs)}
-        self.written = {name: places[name] for name, _ in program.state_out}
+        self.inputs = len(self.program.inputs)
+        places = {s.name: k for k, s in enumerate(self.program.state_in, self.inputs)}
+        self.written = {name: places[name] for name, _ in self.program.state_out}
         if not self.symbols:
             self.at(())
 
@@ -75,27 +77,59 @@ class Native:
         """The compiled program for these lengths; None stands for any."""
         with self.compiling:
             if key not in self.codes:
-                start = time.perf_counter()
-                target, own, *_ = settings()
-                planned = start
-
-                def make() -> Recipe:
-                    nonlocal planned
-                    start_compiler()
-                    made = plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, own)
-                    planned = time.perf_counter()
-                    return recipe(made, target, config.tune)
-
+                self.settings[key] = settings()
                 with no_collection():
-                    self.codes[key] = code = Code(cache().plan(self.program, (key, *settings()), make), target)
-                self._report(code, planned - start, time.perf_counter() - planned)
+                    self.codes[key] = self._restored(key) or self._made(key)
             return self.codes[key]
+
+    def _restored(self, key: Key) -> Code | None:
+        """The compiled program of somebody who wrote the same one; None where it is not there."""
+        if self.found is None:
+            return None
+        made = cache().planned(bare_key(self.found.meaning, (key, *self.settings[key])), self.found.names)
+        return None if made is None else code_of(made, self.settings[key][0])
+
+    def _made(self, key: Key) -> Code:
+        self.named()
+        start = time.perf_counter()
+        target, own, *_ = facts = self.settings[key]
+        planned = start
+
+        writing = _writing()
+
+        def make() -> Recipe:
+            nonlocal planned
+            start_compiler()
+            made = writing.plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, own)
+            planned = time.perf_counter()
+            return writing.recipe(made, target, config.tune)
+
+        made = cache().plan(self.program, (key, *facts), make)
+        if planned > start:
+            meaning, names = meant(self.program)
+            cache().keep_plan(bare_key(meaning, (key, *facts)), writing.bare(made), names)
+        code = Code(made, target, lambda: writing.recipe(made.plan, target, made.tuned))
+        self._report(code, planned - start, time.perf_counter() - planned)
+        return code
+
+    def named(self) -> Native:
+        """Itself, with the whole program and the user's names. Raises GraphError where its graph gives another program by now."""
+        with self.compiling:
+            if self.found is not None and self.whole is not None:
+                program = self.whole()
+                if meant(program)[0] != self.found.meaning:
+                    what = f"the graph of {self.program.name} has changed since this computation was made"
+                    raise GraphError(what, fix="give axes their lengths before")
+                self.program, self.symbols, self.found, self.whole = program, symbols(program), None, None
+                self.codes.update({key: self._made(key) for key in self.codes})
+        return self
 
     def kept(self, arguments: Sequence[Any]) -> tuple[Kept, Sequence[ArrayRef]] | None:
         """What stands for its first version, if these arguments are for that one, and the large arrays that it needs; None with state."""
         if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
             return None
-        key, names = cache().plan_key(self.program, (self.first, *settings()))
+        meaning, names = meant(self.program) if self.found is None else (self.found.meaning, self.found.names)
+        key = bare_key(meaning, (self.first, *settings()))
         places = {a: k for k, a in enumerate(names.axes)}
         lengths = tuple([(places[a], n) for a, n in zip(self.symbols, self.first, strict=True) if n is not None])
         return Kept(key.hex(), len(names.axes), lengths), names.arrays
@@ -165,7 +199,11 @@ class Native:
 
     def profile(self, call: Callable[[], Any], calls: int) -> Profile:
         """Where the time of calls with the last lengths goes."""
-        return profile(self.program.name, next(reversed(self.bound.values())), call, calls, title)
+        key, bound = next(reversed(self.bound.items()))
+        if bound.code not in self.codes.values():  # what it does has names by now
+            del self.bound[key]
+            bound = self.at(key)  # type: ignore[arg-type]
+        return profile(self.program.name, bound, call, calls, title)
 
     # ---- to look at
 
@@ -180,10 +218,13 @@ class Native:
         return text(self.chosen.plan)
 
     def llvm(self) -> str:
-        return "\n".join(f"; {names(ks)}\n; {called(ks[0])}\n{t}" for t, ks in self.chosen.texts.items())
+        found = _writing().texts(self.chosen).items()
+        return "\n".join(f"; {names(ks)}\n; {called(ks[0])}\n{t}" for t, ks in found)
 
     def asm(self) -> str:
-        return "\n".join(f"# {names(ks)}\n# {called(ks[0])}\n{assembly(t, self.chosen.target)}" for t, ks in self.chosen.texts.items())
+        writing, target = _writing(), self.chosen.target
+        found = writing.texts(self.chosen).items()
+        return "\n".join(f"# {names(ks)}\n# {called(ks[0])}\n{writing.assembly(t, target)}" for t, ks in found)
 
     def source(self) -> str:
         return ""
@@ -196,7 +237,7 @@ class Native:
     def _report(self, code: Code, planning: float, compiling: float) -> None:
         if config.debug < 2:
             return
-        texts = code.texts
+        texts = _writing().texts(code)
         how = f"planned in {planning * 1e3:.1f} ms, compiled in {compiling * 1e3:.1f} ms" if planning else "found in the cache"
         print(f"{self.program.name}: {counted(len(code.kernels()), 'kernel')}, {len(texts)} different, {how}", file=sys.stderr)
         for t, ks in texts.items():
@@ -207,6 +248,22 @@ class Native:
         if config.debug >= 4:
             print(self.llvm(), file=sys.stderr)
             print(self.asm(), file=sys.stderr)
+
+
+def _writing() -> Any:
+    """What plans and writes kernels."""
+    return importlib.import_module("ngraph.transformers.cpu.writing")
+
+
+def symbols(program: Program) -> dict[AxisId, tuple[int, int]]:
+    """The axes whose length comes with a call, and where that has it: which argument, which dim."""
+    found: dict[AxisId, tuple[int, int]] = {}
+    for k, v in enumerate([*program.inputs, *(s.value for s in program.state_in)]):
+        for d, a in enumerate(v.axes):
+            own = program.axes[a]
+            if isinstance(own, Len):
+                found.setdefault(own.of, (k, d))
+    return found
 
 
 def names(kernels: Sequence[Any]) -> str:

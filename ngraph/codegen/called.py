@@ -1,0 +1,23 @@
+"""A kernel as it is called: what is kept of it when its text has been compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ngraph.op_graph.expr import ExprLike
+from ngraph.plan.kernels import Buffer
+from ngraph.program.program import AxisId
+
+
+@dataclass(frozen=True)
+class KernelCode:
+    """What is needed to compile and to call a kernel. `turns` and `scratch` (bytes) are over `Len` of `lengths`."""
+
+    text: str
+    buffers: tuple[Buffer, ...]
+    lengths: tuple[AxisId, ...]
+    turns: ExprLike
+    scratch: ExprLike
+    notes: Mapping[str, Any] = field(default_factory=dict, compare=False)

@@ -1,0 +1,128 @@
+"""What an op-graph means, as bytes: equal ones are lowered to equal programs, whatever their ops are called and wherever they were written.
+
+It holds records, inputs, attributes, types, axes with their names and lengths, and what is in arrays. It does not hold the values that
+variables start with, nor which of several axes that nobody named is which.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.op_graph.arrays import SMALL, ArrayRef
+from ngraph.op_graph.axes import Axes, Axis, Family
+from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import OpDef
+from ngraph.op_graph.text import Encoder, inside
+
+LARGE = 1 << 24  # bytes of arrays up to which they are looked at
+SIMPLE = frozenset((bool, int, float, str, type(None)))
+PLAIN = SIMPLE | {DType, Axes, Axis, ArrayRef, np.ndarray}  # attributes that name no op
+VERSION = 2  # of marshal: later ones write the same value in several ways
+UNNAMED = re.compile(r"Axis_\d+")
+
+
+class Meaning(NamedTuple):
+    """The bytes, and what they refer to by number: ops, large arrays; and the records of the ops."""
+
+    data: bytes
+    numbers: dict[Op, int]
+    arrays: list[ArrayRef]
+    records: list[OpDef]
+
+
+def meaning(results: Sequence[Op], parameters: Sequence[Op]) -> Meaning | None:
+    """That of the graph which computes results from parameters; None where something in it has no bytes, such as a function of a user's."""
+    e = _Encoder()
+    roots = [*results, *parameters]
+    try:
+        rows = [*e.rows(roots)]
+        families: list[Any] = []
+        while len(families) < len(e.families):
+            for f in list(e.families)[len(families) :]:
+                rows += e.rows(inside(f.length))  # a length that an op gives at run time
+                families.append(e.family(f))
+        data = marshal.dumps((rows, families, [e.numbers[r] for r in roots], len(results)), VERSION)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return Meaning(data, e.numbers, [ref for _, ref in e.refs.values()], [*e.records])
+
+
+class _Encoder(Encoder):
+    """Values as what `marshal` writes."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.records: dict[OpDef, None] = {}
+        self.refs: dict[int, tuple[int, ArrayRef]] = {}
+        self.lists: dict[int, tuple[list[list[int]], tuple[Axis, ...]]] = {}
+        self.unnamed: dict[str, str] = {}
+        self.looked = 0  # at so many bytes
+
+    def rows(self, roots: Iterable[Op]) -> Iterator[Any]:
+        """What each op is that has no number yet; those that it takes, and those that its attributes name, come before."""
+        numbers, encode = self.numbers, self.encode
+        stack = list(roots)[::-1]
+        while stack:
+            op = stack[-1]
+            if op in numbers:
+                stack.pop()
+                continue
+            waiting = [i for i in op.inputs if i not in numbers]
+            for a in op.attrs.values():
+                if type(a) not in PLAIN:
+                    waiting += [i for i in inside(a) if i not in numbers]
+            if waiting:
+                stack += waiting[::-1]
+                continue
+            stack.pop()
+            numbers[op] = len(numbers)
+            self.records[op.opdef] = None
+            attrs = [(k, encode(a)) for k, a in op.attrs.items() if k != "initial_value"]
+            yield op.opdef.name, [numbers[i] for i in op.inputs], attrs, self.type(op.type)
+
+    def type(self, t: Any) -> Any:
+        if type(t) is not TensorType:
+            return None if t is None else [self.type(part) for part in t]
+        return t.dtype.name, self.axes(t.axes)
+
+    def axes(self, axes: tuple[Axis, ...]) -> list[list[int]]:
+        found = self.lists.get(id(axes))
+        if found is None:
+            found = self.lists[id(axes)] = [self.axis(a) for a in axes], axes  # held, so that no other has its id
+        return found[0]
+
+    def family(self, f: Family) -> Any:
+        name = UNNAMED.sub(lambda found: self.unnamed.setdefault(found[0], f"#{len(self.unnamed)}"), f.name)
+        parts = None if f.parts is None else [self.axis(a) for a in f.parts]
+        length = f.found_length()
+        met = [self.families.setdefault(other, len(self.families)) for other in f.met] if length is None else []
+        return name, self.encode(f.length), self.encode(length), sorted(f.flags.items()), sorted(map(str, f.roles)), parts, met
+
+    def encode(self, x: Any) -> Any:
+        kind = type(x)
+        if kind in SIMPLE:
+            return x
+        if kind is Axes:
+            return {"axes": self.axes(x)}
+        if kind is ArrayRef:
+            number, _ = self.refs.setdefault(id(x), (len(self.refs), x)) if not x.small else (-1, x)
+            return {"ref": [number, self.array(x.array)]}
+        if kind not in PLAIN and callable(x) and not x.__module__.startswith("ngraph."):
+            raise TypeError(f"{x!r} is a user's")
+        return super().encode(x)
+
+    def array(self, a: np.ndarray, name: str = "") -> list[Any]:
+        if a.nbytes <= SMALL:
+            return super().array(a)
+        self.looked += a.nbytes
+        if self.looked > LARGE:
+            raise ValueError("there is too much to look at")
+        content = hashlib.blake2b(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data, digest_size=32).digest()
+        return [as_dtype(a.dtype).name, list(a.shape), content]

@@ -1,0 +1,129 @@
+"""What an op-graph was lowered to, found before it is lowered: enough to call the program, and to find its plans.
+
+    graph = Graph.of(results, parameters, facts)     None where nothing can be kept of it
+    graph.find(name)                                 what an earlier graph of the same meaning left, with the names of this one
+    graph.keep(lowered, program)                     what later ones find: the program before and after passes, without its steps
+
+A graph with records, passes or rules that are not ngraph's own is lowered each time: what they do is in no key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import pickle
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import REGISTRY as DTYPES
+from ngraph.op_graph.meaning import Meaning, meaning
+from ngraph.op_graph.memory import no_collection
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import as_sealed
+from ngraph.passes.rules import as_written, simplify_rules
+from ngraph.program.lower import Lowered, state_names
+from ngraph.program.program import AxisId, Program, State, run_values
+from ngraph.runtime.cache import Names, cache, compiler, digest, dumped, loaded, meant, sources
+
+KIND = "graphs"
+STORED = 1 << 20  # bytes of arrays that passes made, and an entry holds
+
+
+class Found(NamedTuple):
+    """A program by what calls need of it: before passes and after, without steps; what it means, and names for its plans."""
+
+    lowered: Lowered
+    program: Program
+    meaning: bytes
+    names: Names
+
+
+class Kept(NamedTuple):
+    """An entry. Arrays and states are the graph's, by number; of arrays that passes made there are dtype, shape and bytes."""
+
+    lowered: Program
+    program: Program
+    meaning: bytes
+    axes: tuple[AxisId, ...]
+    arrays: tuple[Any, ...]
+    states: tuple[int, ...]
+
+
+class Graph:
+    """An op-graph, and the key of its entry."""
+
+    def __init__(self, meant: Meaning, parameters: Sequence[Op], facts: Any):
+        self.numbers, self.arrays, self.parameters = meant.numbers, meant.arrays, tuple(parameters)
+        self.facts = facts
+        self.key = digest(compiler(), sources(), np.__version__.encode(), repr(facts).encode(), meant.data)
+
+    @staticmethod
+    def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any) -> Graph | None:
+        """`facts` are what decides beside the graph. None where what it gives might not be the same another time."""
+        if not all(isinstance(o, Op) for o in (*results, *parameters)) or [*simplify_rules] != as_written:
+            return None
+        with no_collection():
+            meant = meaning(results, parameters)
+        if meant is None or not as_sealed(meant.records):
+            return None
+        return Graph(meant, parameters, facts)
+
+    def find(self, name: str) -> Found | None:
+        """What was kept, if anything; the program is called `name`."""
+        data = cache().find(self.key, KIND, counted=False)  # what is not there costs no more than before
+        if data is None:
+            return None
+        try:
+            return self._found(loaded(data, Names((), ())), name)
+        except Exception:  # its checksum is right, and still it says nothing
+            cache().drop(KIND, self.key)
+            return None
+
+    def _found(self, kept: Kept, name: str) -> Found:
+        ops = list(self.numbers)
+        states = state_names([ops[k] for k in kept.states])
+        labels = dict(zip([s.name for s in kept.lowered.state_in], states, strict=True))
+        hints = {
+            a: own.label for v, p in zip(kept.lowered.inputs, self.parameters, strict=True) for a, own in zip(v.axes, p.axes, strict=True)
+        }
+
+        def called(p: Program) -> Program:
+            return p.with_(
+                name=name,
+                hints={**p.hints, **hints},
+                state_in=tuple([State(labels[s.name], s.value) for s in p.state_in]),
+                state_out=tuple([(labels[n], v) for n, v in p.state_out]),
+            )
+
+        program = called(kept.program)
+        arrays = [self.arrays[a] if type(a) is int else _made(*a) for a in kept.arrays]
+        names = Names(kept.axes, arrays, [s.name for s in program.state_in])
+        return Found(Lowered(called(kept.lowered), self.parameters, states), program, kept.meaning, names)
+
+    def keep(self, lowered: Lowered, program: Program) -> None:
+        """Adds an entry: the program that passes made of this one."""
+        means, names = meant(program)
+        own = {id(ref): k for k, ref in enumerate(self.arrays)}
+        arrays = [own[id(r)] if id(r) in own else (r.dtype.name, r.array.shape, r.array.tobytes()) for r in names.arrays]
+        states = [self.numbers[v] for v in lowered.states.values() if v in self.numbers]
+        if len(states) < len(lowered.states) or sum([len(a[2]) for a in arrays if type(a) is tuple]) > STORED:
+            return
+        if any(True for e in lowered.program.axes.values() for _ in run_values(e)):  # a length that steps compute
+            return
+        entry = Kept(_face(lowered.program), _face(program), means, tuple(map(AxisId, names.axes)), tuple(arrays), tuple(states))
+        with contextlib.suppress(pickle.PicklingError, RecursionError):
+            cache().keep(KIND, self.key, dumped(entry, Names((), ())))
+
+
+def _face(program: Program) -> Program:
+    return program.with_(steps=())
+
+
+def _made(dtype: str, shape: tuple[int, ...], data: bytes) -> ArrayRef:
+    of = DTYPES[dtype].np
+    if len(data) != math.prod(shape) * of.itemsize:
+        raise ValueError(f"{len(data)} bytes make no {dtype}{shape}")
+    return ArrayRef(np.frombuffer(data, of).reshape(shape))
