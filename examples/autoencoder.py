@@ -2,7 +2,7 @@
 
 python examples/autoencoder.py [--quick] [--help]
 
-The full run, 5 epochs, ends at a mean squared error of 0.0099 over the pixels of the test images.
+The full run, 5 epochs, ends at a mean squared error of 0.0100 over the pixels of the test images, after 10 s of one core.
 """
 
 import os

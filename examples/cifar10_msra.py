@@ -4,7 +4,7 @@
 
 The full run is 64,000 batches of 128. Without CIFAR-10 in its folder it takes made-up pictures of the same shape and 200 batches, and
 says so.
-Measured on those: all of 500 right after 48 batches (--num_iterations 200).
+Measured on those: all of 500 right after 48 batches; 42 s of one core for the 200. It has not been run on CIFAR-10 itself.
 """
 
 from example import cifar10, fell, fit, training_flags

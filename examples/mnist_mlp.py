@@ -2,7 +2,7 @@
 
 python examples/mnist_mlp.py [--quick] [--help]
 
-The full run, 10 epochs, ends at 97.8 % of the test images.
+The full run, 10 epochs, ends at 97.85 % of the test images, after 4.3 s of one core.
 """
 
 from example import fell, fit, length, training_flags

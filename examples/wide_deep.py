@@ -4,7 +4,7 @@
 
 The people are made up: whether one earns much depends on age, hours and, jointly, education and occupation.
 
-The full run, 10 epochs, ends at 82.6 % of the people it has not seen, area under the curve 0.906.
+The full run, 10 epochs, ends at 82.75 % of the people it has not seen, area under the curve 0.906.
 """
 
 import numpy as np
