@@ -46,7 +46,7 @@ FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
 class Access:
     """One read or store: an address that moves with loops, what else is added to it, and where it is allowed."""
 
-    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps", "room", "ahead")
+    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps", "room", "ahead", "turn")
 
     def __init__(self, source: Buffer, pointer: str, guard: tuple[ExprLike, ...], fill: Any):
         self.source, self.dtype, self.pointer, self.guard, self.fill = source, source.dtype, pointer, guard, fill
@@ -54,7 +54,8 @@ class Access:
         self.const = 0
         self.rest: list[tuple[Whole, ExprLike]] = []  # (elements, times what)
         self.deps: frozenset[Dim] = frozenset()
-        self.ahead = 0  # elements to the same place in the next turn, where that is worth a prefetch
+        self.turn = 0  # elements to the same place in the next turn
+        self.ahead = 0  # the same where each turn brings its own from memory: worth a prefetch
         self.room: int | None = None  # elements of the buffer behind the last one that it reaches, where that is known
 
 
@@ -249,9 +250,9 @@ class Nest:
             else:
                 made.coef[d] = c
         made.pointer = w.at(made.pointer, base, b.dtype)
-        if kernel.streams(b):
-            step = total.coef.get(kernel.counters[kernel.kernel.loops[-1][0]], 0)
-            made.ahead = step if isinstance(step, int) else 0
+        step = total.coef.get(kernel.counters[kernel.kernel.loops[-1][0]], 0) if kernel.kernel.loops else 0
+        made.turn = step if isinstance(step, int) else 0
+        made.ahead = made.turn if kernel.streams(b) else 0
         high = extremes(total)[1]
         if b.bytes is not None and not made.rest and high < math.inf:
             made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
@@ -452,6 +453,8 @@ class Nest:
         products = [c.line for c in self.stage.combine if self.lines[c.line].op == "multiply"]
         summed = [n for n in roots if n not in products] + [n for p in products for n in self.lines[p].args]
         order, inner = self._one_loop() if not early else (list(self.reduced), [])
+        if inner:
+            self._foresee(inner[-1])
 
         def leaf(*carried: Value) -> Sequence[Value]:
             made = []
@@ -480,6 +483,28 @@ class Nest:
             while len(values) > 1:
                 values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
             self._learn((self.border + k, i, j), self._as_one(kind, values[0]) if flat else values[0])
+
+    def _foresee(self, d: Dim) -> None:
+        """Which lines of an operand's next panel each row of tiles asks for: all that use a panel share those of the next one."""
+        unroll, t = self._unroll(d, certain(d.size)), self.tile
+        rows = -(-t.size // self.plan.rows) if t is not None and isinstance(t.size, int) else 1
+        panels = {a: self._panel(a) for a in self.eager if d in a.coef} if unroll > 1 and rows > 1 else {}
+        if t is None or not any(panels.values()):
+            return
+        w, o, share = self.w, self.opened[t], -(-unroll // rows)
+        row = apply(w, "//", plus(w, o.offset if o.base is None else o.base, self.plan.rows - 1), self.plan.rows)
+        first = apply(w, "%", times(w, row, share), unroll)
+        for a, step in panels.items():
+            if step:
+                self._learn(("next", a), (plus(w, times(w, first, a.coef[d]), step), d, share))
+
+    def _panel(self, a: Access) -> int:
+        """Elements from a panel to the next one, if it is read from memory and again by each row of tiles; else 0."""
+        l2, size = self.kernel.target.l2, a.source.bytes or 0
+        if size <= l2 or self.vec is None or a.coef.get(self.vec) != 1 or self.tile in a.deps or a.rest or a.guard:
+            return 0
+        step = min([c for d, c in a.coef.items() if d in self.free and d is not self.vec and isinstance(c, int)], default=a.turn)
+        return step if 0 < step * a.dtype.bits // 8 <= l2 // 2 else 0
 
     def _one_loop(self) -> tuple[list[Dim], list[Dim]]:
         """The reduced loops, outermost first: those that remain loops, and those that become one whose offsets are known beforehand."""
@@ -824,6 +849,10 @@ class Nest:
         x = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
         if a.ahead and apart is None and a in self.streamed:
             w.prefetch(w.at(at, a.ahead, a.dtype))
+        elif ("next", a) in self.known:
+            far, d, share = self.known["next", a]
+            if self.opened[d].offset < share:
+                w.prefetch(w.at(at, far, a.dtype), locality=2)
         if holds is None or fill is None:
             return x
         return w.select(w.splat(holds, n), x, w.splat(fill, n))

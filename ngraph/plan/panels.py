@@ -79,10 +79,10 @@ def vector_of(
     return max([a for a in free if length(a) > 1], key=score, default=None)
 
 
-def panel_width(n: int, rows: int, machine: Machine, block: int = 0) -> int:
+def panel_width(n: int, rows: int, machine: Machine, block: int = 0, deep: int = 1) -> int:
     """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best.
 
-    Where turns take `block` places each, that is a whole number of panels.
+    Where turns take `block` places each, that is a whole number of panels. Each place has `deep` bytes: a panel is to stay in the cache.
     """
     lanes, need = machine.lanes, -(-n // machine.lanes)
     if need <= 4:
@@ -94,7 +94,8 @@ def panel_width(n: int, rows: int, machine: Machine, block: int = 0) -> int:
         whole = -(-need // w) * w / need * -(-rows // height) * height / rows
         return round(whole * (1 + 0.1 * (1 / w + 1 / height)), 3), -w
 
-    return min([w for w in (2, 3, 4) if block % (w * lanes) == 0] or [2], key=waste) * lanes
+    near = [w for w in (2, 3, 4) if w * lanes * deep <= machine.l2 // 2]
+    return min([w for w in near if block % (w * lanes) == 0] or [2], key=waste) * lanes
 
 
 def plain(r: Read, a: AxisId, length: Length) -> bool:
@@ -269,8 +270,9 @@ class Packer:
         n = min(blocks.get(v, n), n) if inside else n
         others = [a for a in p.inner if a in stage.free and a not in o.axes]
         height = min(blocks.get(others[-1], GREAT), self.length(others[-1]) or 1) if others else 1
-        w = panel_width(n, height, self.machine, 0 if inside else blocks.get(v, 0))
         rows = self.order(p, o)
+        deep = math.prod([self.length(a) or 1 for a in rows]) * o.dtype.bits // 8
+        w = panel_width(n, height, self.machine, 0 if inside else blocks.get(v, 0), deep)
         outer = [a for a in axes if a != v and a not in rows]
         free = (*outer, *rows, v)
         dims: tuple[Dim, ...] = tuple([(a, 1, None) for a in (*outer, *rows)])

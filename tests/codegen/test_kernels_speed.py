@@ -11,7 +11,8 @@ from plan_programs import axis, hole, program
 import ngraph as ng
 from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
-from ngraph.plan import Kernel, plan, winograd
+from ngraph.plan import Kernel, plan, price, winograd
+from ngraph.plan.panels import panel_width
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.targets import TARGETS, host
 
@@ -119,6 +120,17 @@ def test_turned_over_values_are_the_same(rows, columns, kind):
         turned = a.transpose([(i, k, j).index(n) for n in order])
         for target in (host(), *RUNNABLE):
             assert np.array_equal(plans.run(made, [a, b], target=target)[0][0], np.maximum(turned, b))
+
+
+def test_the_next_panel_is_asked_for_in_time():
+    assert "@llvm.prefetch" in codes(*contraction(56, 2048, 512))[-1].text
+    assert "@llvm.prefetch" not in codes(*contraction(7, 2048, 512))[-1].text  # one row of tiles: they come in order anyway
+    assert "@llvm.prefetch" not in codes(*contraction(56, 256, 512))[-1].text  # they stay in the cache
+
+
+def test_panels_fit_the_cache():
+    m = price.Machine()
+    assert panel_width(512, 7, m) == 64 and panel_width(512, 7, m, deep=4608 * 4) == 32
 
 
 def test_what_is_left_of_a_vector_is_a_part_of_one():
