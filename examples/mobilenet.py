@@ -57,6 +57,6 @@ data = {
 trainer = Trainer(model, GradientDescentMomentum(0.01, 0.9), CrossEntropyMulti(logits=True), folder=args.save_path)
 batches = ArrayIterator(data, batch)
 print(fit(trainer, args, batches, None))  # its first step is building and compiling, too
-print(trainer.summary())
+print(trainer.summary(batches.batch(0)))
 if args.check:
     fell(trainer.record["cost/train"], 1.1, first=1, last=1)

@@ -16,7 +16,7 @@ from ngraph.plan.price import DEAR, Group, stored_by
 from ngraph.program.program import AxisId
 
 Key = tuple[Any, ...]
-MOST_ORIGINS = 16
+MOST_ORIGINS = 64
 
 
 def kernel_of(g: Group, buffers: Mapping[Any, Buffer]) -> Kernel:

@@ -14,7 +14,7 @@ class Row:
     """One kernel: the user's ops and lines in it, how often it ran in one call, seconds in one call, what it computes and moves.
 
     `flops` and `bytes` are of one run, `predicted` are the plan's seconds for one, `limit` what the machine needs at least for one,
-    `shape` the largest of its results, `reads` the user's names of what it takes from outside.
+    `shape` the largest of its results, `reads` the user's names of what it takes from outside, `scopes` those of its ops.
     """
 
     ops: str
@@ -29,6 +29,7 @@ class Row:
     end: float = 0.0
     shape: str = ""
     reads: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
 
     @property
     def rate(self) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ngraph.codegen.pool import threads
-from ngraph.errors import GraphError
+from ngraph.errors import GraphError, UnsupportedError
 from ngraph.numpy_ops.lines import Lines
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import Walk
@@ -89,9 +90,25 @@ def machine_limit() -> tuple[float, str]:
     return (known.flops_of_one, "one core's limit here") if threads() == 1 else (known.flops, "this machine's limit")
 
 
-def profile(computation: Any, *arrays: Any, repeats: int = 3) -> dict[str, float]:
-    """Seconds by scope of one call, walked step by step over NumPy calls; state stays as it is. The best of `repeats`."""
+def profile(computation: Any, *arrays: Any, repeats: int = 5) -> dict[str, float]:
+    """Seconds by scope of one call, the best of `repeats`; state stays as it is.
+
+    Where the call is machine code that writes no state, its kernels are timed; the time of one that computes parts of several layers is
+    shared out by their operations. Else it is walked step by step over NumPy calls.
+    """
     program = computation.program
+    if not program.state_out:
+        with suppress(UnsupportedError):
+            rows = computation.profile(*arrays, calls=repeats).rows
+            operations, found = dict[str, float](), dict[str, float]()
+            for step, n in work(program, lengths_of(program, arrays)):
+                if step.origin:
+                    operations[step.origin[0].scope] = operations.get(step.origin[0].scope, 1.0) + n
+            for row in rows:
+                total = sum(operations.get(scope, 1.0) for scope in row.scopes)
+                for scope in row.scopes:
+                    found[scope] = found.get(scope, 0.0) + row.seconds * operations.get(scope, 1.0) / total
+            return found
     lines: Lines = translate(program, orders).lines
     walk = Walk(lines)
     states = [computation.state.get(v) for v in computation.variables]

@@ -367,8 +367,10 @@ class Trainer:
 
     def _prediction(self) -> tuple[Any, list[str]]:
         if self._predicting is None:
-            if not self._evaluations:
+            if not self._evaluations and self._train is None:
                 raise GraphError("predict before fit or evaluate: what a batch looks like is not known yet", fix="call evaluate(data) once")
+            if not self._evaluations:
+                self._evaluation(self._data)
             x, y = next(iter(self._evaluations.values()))[3]
             needed = [o for o in Op.ordered_ops([y]) if o.is_placeholder]
             first = [a for a in y.axes if a.is_batch]

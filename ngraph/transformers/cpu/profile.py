@@ -47,11 +47,27 @@ def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title:
             continue
         flops, moved = work(step, homes[id(step)])
         least = max(flops / peak, moved / memory)
-        lines = tuple(dict.fromkeys([show_line((o.file, o.line)) for o in origin(step.step) if o.file]))
+        origins = origin(step.step)
+        lines = tuple(dict.fromkeys([show_line((o.file, o.line)) for o in origins if o.file]))
         ops = title(step.step).split(" (")[0]
         times = (first - began) * 1e-9, (last - began) * 1e-9
-        about = largest(step, homes[id(step)]), names(step)
-        rows.append(Row(ops, lines, often, spent * 1e-9, flops, moved, step.seconds, least, *times, *about))
+        scopes = tuple(dict.fromkeys([o.scope for o in origins]))
+        rows.append(
+            Row(
+                ops,
+                lines,
+                often,
+                spent * 1e-9,
+                flops,
+                moved,
+                step.seconds,
+                least,
+                *times,
+                largest(step, homes[id(step)]),
+                names(step),
+                scopes,
+            )
+        )
     known = measured(bound.code.target) is not None
     return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known)
 

@@ -29,6 +29,7 @@ from ngraph.frontends.neon import (
     GlorotInit,
     GradientDescentMomentum,
     IterableSource,
+    LayerNorm,
     LookupTable,
     LossCallback,
     ProgressCallback,
@@ -37,6 +38,7 @@ from ngraph.frontends.neon import (
     Sequential,
     SequentialArrayIterator,
     Softmax,
+    Tanh,
     TrainCostCallback,
     Trainer,
     checkpoint,
@@ -98,6 +100,19 @@ def test_fit_learns_and_reports(tmp_path):
     table = made.summary({"image": clusters()["image"]["data"][:10]})
     assert made.model.summary().splitlines()[0].split() == ["layer", "axes", "out", "parameters"]
     assert "Affine_0" in table and "40" in table and "flops" in table and "%" in table
+
+
+@pytest.mark.parametrize("name", ["cpu", "numpy"])
+def test_time_is_shared_out_to_all_layers_of_a_fused_kernel(name):
+    wide = ng.make_axis(64, name="F")
+    model = Sequential([part for _ in range(4) for part in (Affine(GlorotInit(), axes=[wide], activation=Tanh()), LayerNorm())])
+    x = ng.placeholder([ng.make_axis(name="N"), wide])
+    with ngt.make_transformer_factory(name)() as transformer:
+        computation = transformer.computation(model(x), x)
+        rows = [line.split() for line in inside.summary(model, computation, np.ones((64, 64), np.float32)).splitlines()[1:]]
+    shares = {row[0]: float(row[-1].rstrip("%")) for row in rows}
+    assert len(shares) == 9 and shares.pop(model.name) == pytest.approx(100, abs=0.5)
+    assert sum(shares.values()) == pytest.approx(100, abs=1) and min(v for k, v in shares.items() if "Affine" in k) > 0
 
 
 def test_the_share_is_of_what_was_measured(monkeypatch):
