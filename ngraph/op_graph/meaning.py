@@ -48,10 +48,15 @@ def meaning(results: Sequence[Op], parameters: Sequence[Op]) -> Meaning | None:
             for f in list(e.families)[len(families) :]:
                 rows += e.rows(inside(f.length))  # a length that an op gives at run time
                 families.append(e.family(f))
-        data = marshal.dumps((rows, families, [e.numbers[r] for r in roots], len(results)), VERSION)
+        data = marshal.dumps((rows, families, [*e.lists], [e.numbers[r] for r in roots], len(results)), VERSION)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     return Meaning(data, e.numbers, [ref for _, ref in e.refs.values()], [*e.records])
+
+
+def plain(a: Any) -> bool:
+    """Whether an attribute names no op, as far as that is seen at once."""
+    return type(a) in PLAIN or type(a) is tuple and all(map(plain, a))
 
 
 class _Encoder(Encoder):
@@ -61,7 +66,8 @@ class _Encoder(Encoder):
         super().__init__({})
         self.records: dict[OpDef, None] = {}
         self.refs: dict[int, tuple[int, ArrayRef]] = {}
-        self.lists: dict[int, tuple[list[list[int]], tuple[Axis, ...]]] = {}
+        self.lists: dict[tuple[tuple[int, ...], ...], int] = {}
+        self.numbered: dict[int, tuple[int, tuple[Axis, ...]]] = {}
         self.unnamed: dict[str, str] = {}
         self.looked = 0  # at so many bytes
 
@@ -74,9 +80,10 @@ class _Encoder(Encoder):
             if op in numbers:
                 stack.pop()
                 continue
+            attrs = op.attrs
             waiting = [i for i in op.inputs if i not in numbers]
-            for a in op.attrs.values():
-                if type(a) not in PLAIN:
+            for a in attrs.values():
+                if type(a) not in PLAIN and not plain(a):
                     waiting += [i for i in inside(a) if i not in numbers]
             if waiting:
                 stack += waiting[::-1]
@@ -84,18 +91,20 @@ class _Encoder(Encoder):
             stack.pop()
             numbers[op] = len(numbers)
             self.records[op.opdef] = None
-            attrs = [(k, encode(a)) for k, a in op.attrs.items() if k != "initial_value"]
-            yield op.opdef.name, [numbers[i] for i in op.inputs], attrs, self.type(op.type)
+            said = [(k, a if type(a) in SIMPLE else encode(a)) for k, a in attrs.items() if k != "initial_value"] if attrs else ()
+            yield op.opdef.name, [numbers[i] for i in op.inputs], said, self.type(op.type)
 
     def type(self, t: Any) -> Any:
         if type(t) is not TensorType:
             return None if t is None else [self.type(part) for part in t]
         return t.dtype.name, self.axes(t.axes)
 
-    def axes(self, axes: tuple[Axis, ...]) -> list[list[int]]:
-        found = self.lists.get(id(axes))
+    def axes(self, axes: tuple[Axis, ...]) -> int:
+        """The number of these axes among all that stand together somewhere."""
+        found = self.numbered.get(id(axes))
         if found is None:
-            found = self.lists[id(axes)] = [self.axis(a) for a in axes], axes  # held, so that no other has its id
+            number = self.lists.setdefault(tuple([tuple(self.axis(a)) for a in axes]), len(self.lists))
+            found = self.numbered[id(axes)] = number, axes  # held, so that no other has its id
         return found[0]
 
     def family(self, f: Family) -> Any:
