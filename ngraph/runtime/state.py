@@ -141,9 +141,6 @@ class State(Alone):
             for v in variables:
                 if v not in self.arrays:
                     try:
-                        if starts_at_zero(v):  # its pages come when somebody writes them
-                            self.arrays[v] = self.device.allocate(shape_of(v), v.dtype.np)
-                            continue
                         value = initial(v)
                         self.arrays[v] = made = self.device.borrow(value, v.attrs.get("initial_value"))
                     except MemoryError:
@@ -237,12 +234,6 @@ def fitted(value: Any, variable: Op) -> np.ndarray:
             f"variable {variable.label} {show_axes(variable.axes)} cannot hold an array of shape {array.shape}",
             details=(f"made at {show_line(variable.line)}",),
         ) from None
-
-
-def starts_at_zero(variable: Op) -> bool:
-    """Whether the initial value is 0, given as a number or not at all, and zeros in memory are that."""
-    value = variable.attrs.get("initial_value")
-    return variable.dtype.kind != "narrow" and (value is None or type(value) in (int, float) and str(value) in ("0", "0.0"))
 
 
 def initial(variable: Op) -> np.ndarray:
