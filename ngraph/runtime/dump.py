@@ -52,6 +52,7 @@ def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], sour
     if source:
         found.append(Stage("source", source, source.count("\n"), {}, ""))
     if native is not None:
+        native = native.named()
         found.append(Stage("plan", native.plan_text(), len(native.chosen.plan.every), {}, ""))
         found += [Stage(name, code, code.count("\n"), {}, "") for name, code in (("llvm", native.llvm()), ("asm", native.asm()))]
     return found
