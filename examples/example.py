@@ -1,7 +1,9 @@
 """What the examples share: their flags, the check of a quick run, and data that they fall back on."""
 
 import argparse
+import collections
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -114,7 +116,26 @@ def bible():
     return path
 
 
-def text(args, characters=None, **options):
-    """The Bible as a Text; for a quick run its beginning. The last tenth is for testing."""
+def text(args, characters=None, copies=0, **options):
+    """The Bible as a Text; for a quick run its beginning. The last tenth is for testing; before the rest stand so many renamed copies."""
     whole = text_file(bible())
-    return Text("", text=whole[: characters or 200_000] if args.quick else whole, splits=(0.0, 0.1), **options)
+    whole = whole[: characters or 200_000] if args.quick else whole
+    end, random = len(whole) - len(whole) // 10, np.random.default_rng(0)
+    train = "".join([renamed(whole[:end], random) for _ in range(copies)]) + whole[:end]
+    return Text("", text=train + whole[end:], splits=(0.0, (len(whole) - end) / (len(train) + len(whole) - end)), **options)
+
+
+def renamed(text, random):
+    """The text with a made-up name in the marks of each chapter's verses: a book is never named again, so its name has to be copied."""
+    words = sorted(set(re.findall("[a-z]{3,}", text)))
+
+    def name():
+        return random.choice(["", "", "", "1", "2"]) + random.choice(words)[: random.integers(2, 7)].capitalize()
+
+    names = collections.defaultdict(name)
+    return re.sub(r"^\d?[A-Z][A-Za-z]*(\d+)(?=:\d+ )", lambda mark: names[mark[0]] + mark[1], text, flags=re.M)
+
+
+def late(part):
+    """The last tenth of a part of a text: what is nearest to that which follows."""
+    return {name: {**entry, "data": entry["data"][-(len(entry["data"]) // 10) :]} for name, entry in part.items()}

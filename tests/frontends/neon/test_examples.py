@@ -21,8 +21,8 @@ NAMES = """mnist_mlp mnist_cnn cifar10_mlp cifar10_conv cifar10_msra char_rnn ch
 reverse_attention mnist_gan autoencoder wide_deep mobilenet char_conv""".split()
 OWN_LOOP = {"mnist_gan", "char_rnn"}  # no checkpoints, so no --resume
 SMALL = {  # instead of --quick, which has a length of its own there
-    "char_lstm": "--units 8 --embed 4 --steps 8 --length 4 --adapt 0".split(),
-    "gpt": "--width 8 --depth 1 --heads 2 --steps 8 --length 4 --seed_text a".split(),
+    "char_lstm": "--units 8 --depth 1 --embed 4 --steps 8 --copies 0 --late 0 --length 4 --adapt 0".split(),
+    "gpt": "--width 8 --depth 1 --heads 2 --steps 8 --copies 0 --late 0 --length 4 --seed_text a".split(),
 }
 
 
