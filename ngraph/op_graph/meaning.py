@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.op_graph.arrays import SMALL, ArrayRef
+from ngraph.op_graph.arrays import SMALL, ArrayRef, settled
 from ngraph.op_graph.axes import Axes, Axis, Family
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op, TensorType
@@ -128,10 +128,11 @@ class _Encoder(Encoder):
         return super().encode(x)
 
     def array(self, a: np.ndarray, name: str = "") -> list[Any]:
-        if a.nbytes <= SMALL:
-            return super().array(a)
-        self.looked += a.nbytes
+        self.looked += a.nbytes if a.nbytes > SMALL else 0
         if self.looked > LARGE:
             raise ValueError("there is too much to look at")
-        content = hashlib.blake2b(np.ascontiguousarray(a).reshape(-1).view(np.uint8).data, digest_size=32).digest()
+        a = settled(a)
+        if a.nbytes <= SMALL:
+            return super().array(a)
+        content = hashlib.blake2b(a.reshape(-1).view(np.uint8).data, digest_size=32).digest()
         return [as_dtype(a.dtype).name, list(a.shape), content]
