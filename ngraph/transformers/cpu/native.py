@@ -105,9 +105,10 @@ class Native:
             return writing.recipe(made, target, config.tune)
 
         made = cache().plan(self.program, (key, *facts), make)
-        if planned > start:
-            meaning, names = meant(self.program)
-            cache().keep_plan(bare_key(meaning, (key, *facts)), writing.bare(made), names)
+        meaning, names = meant(self.program)
+        short = bare_key(meaning, (key, *facts))
+        if planned > start or cache().find(short, "plans", counted=False) is None:
+            cache().keep_plan(short, writing.bare(made), names)
         code = Code(made, target, lambda: writing.recipe(made.plan, target, made.tuned))
         self._report(code, planned - start, time.perf_counter() - planned)
         return code
