@@ -10,7 +10,7 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, loads, stirred, straight
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, stirred, straight
 from ngraph.plan.nodes import Arg, Index, Node, Number, Part
 from ngraph.plan.price import DEAR, Group, stored_by
 from ngraph.program.program import AxisId
@@ -296,28 +296,36 @@ class _Lines:
         here = self.owner.home.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
         if here is None:  # computed on the spot, where the guards hold
             wanted: list[Key] = [
-                ("guard", mine, tuple([e for e in every if not any(loads(e))])),
+                ("guard", mine, every),
                 ("node", source, at, every),
                 ("number", repr(fill), source.dtype, fill),
             ]
             return wanted, lambda args: self.emit("where", args, source.dtype)
 
-        plain = tuple([e for e in every if not any(loads(e))])  # hold before a number inside an index is read
-
         def make(_: list[int]) -> int:
-            index = {a: self.resolved(e, plain) for a, e in zip(source.axes, at, strict=True) if a in here.axes}
-            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, plain) for e in every]), fill))
+            index = {a: self.resolved(e, every) for a, e in zip(source.axes, at, strict=True) if a in here.axes}
+            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, every) for e in every]), fill))
 
-        return self.inside([*at, *every], plain), make
+        return self.inside([*at, *every], every), make
 
     # whole numbers inside indices
     def inside(self, exprs: Iterable[ExprLike], guard: tuple[ExprLike, ...]) -> list[Key]:
         """The values that expressions load."""
-        return [self.key(leaf.of, None, guard) for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
+        return [self.loaded(leaf, guard) for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
+
+    def loaded(self, x: Load, guard: tuple[ExprLike, ...]) -> Key:
+        """A number inside an index: of what must hold there, all holds before that is known without it."""
+        return self.key(x.of, None, tuple([e for e in guard if depth(e) < depth(x)]))
 
     def resolved(self, e: ExprLike, guard: tuple[ExprLike, ...]) -> ExprLike:
         """An expression whose loads name lines."""
-        return expr.substitute(e, lambda x: Load(self.ask(self.key(x.of, None, guard))) if type(x) is Load else x)
+        return expr.substitute(e, lambda x: Load(self.ask(self.loaded(x, guard))) if type(x) is Load else x)
+
+
+def depth(e: ExprLike) -> int:
+    """How often numbers are read one after the other, each at a place that the one before tells, until an expression is known."""
+    inner = [leaf.of for leaf in expr.leaves(e) if type(leaf) is Load]
+    return max([1 + max(map(depth, (*r.index.values(), *r.guard)), default=0) if type(r) is Read else 1 for r in inner], default=0)
 
 
 def origin_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:

@@ -1,12 +1,15 @@
 """Random programs: planned = interpreted, bit by bit, for arithmetic on small whole numbers is exact; the plan is lawful and parses."""
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from test_random_programs import programs, results
 
+import ngraph as ng
 from ngraph.plan import arrays, interpret, parse, plan, text, verify
 from ngraph.plan.price import Machine
+from ngraph.program.lower import lower
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text
 
@@ -35,3 +38,16 @@ def test_planned_is_interpreted(whole, machine, data):
             for k, g in zip(keep, got, strict=True):
                 e = every[k]
                 assert g.dtype == e.dtype and np.array_equal(g, e, equal_nan=e.dtype.kind == "f"), f"\n{program_text(program)}\n{shown}"
+
+
+@pytest.mark.parametrize("mode", ["fill", "clip", "wrap"])
+def test_an_index_at_a_guarded_place_is_read_only_there(mode):
+    n, a, b = (ng.make_axis(k, name=name) for k, name in ((2, "N"), (2, "A"), (3, "B")))
+    x, i = ng.placeholder([n]), ng.placeholder([a, b], dtype=np.int32)
+    whole = lower([ng.take(ng.absolute(ng.take(ng.absolute(x), i, n, mode=mode)), i, a)], [x, i]).program
+    given = [np.array([2.0, -3.0], np.float32), np.array([[0, -2, 1], [-3, 1, 3]], np.int32)]
+    inside, near = (given[1] >= 0) & (given[1] < 2), given[1] % 2 if mode == "wrap" else given[1].clip(0, 1)
+    inner = np.where(inside | (mode != "fill"), np.abs(given[0])[near], 0)
+    want = np.where(inside, np.take_along_axis(inner, given[1].clip(0, 1), 0), 0)
+    for machine in MACHINES:
+        assert np.array_equal(interpret(plan(whole, None, machine), given)[0][0], want)
