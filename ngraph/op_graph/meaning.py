@@ -16,14 +16,12 @@ import numpy as np
 
 from ngraph.op_graph.arrays import SMALL, ArrayRef, settled
 from ngraph.op_graph.axes import Axes, Axis, Family
-from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import OpDef
-from ngraph.op_graph.text import Encoder, inside
+from ngraph.op_graph.text import PLAIN, SIMPLE, Encoder, inside, numbered
 
 LARGE = 1 << 24  # bytes of arrays up to which they are looked at
-SIMPLE = frozenset((bool, int, float, str, type(None)))
-PLAIN = SIMPLE | {DType, Axes, Axis, ArrayRef, np.ndarray}  # attributes that name no op
 VERSION = 2  # of marshal: later ones write the same value in several ways
 UNNAMED = re.compile(r"Axis_\d+")
 
@@ -54,11 +52,6 @@ def meaning(results: Sequence[Op], parameters: Sequence[Op]) -> Meaning | None:
     return Meaning(data, e.numbers, [ref for _, ref in e.refs.values()], [*e.records])
 
 
-def plain(a: Any) -> bool:
-    """Whether an attribute names no op, as far as that is seen at once."""
-    return type(a) in PLAIN or type(a) is tuple and all(map(plain, a))
-
-
 class _Encoder(Encoder):
     """Values as what `marshal` writes."""
 
@@ -67,31 +60,16 @@ class _Encoder(Encoder):
         self.records: dict[OpDef, None] = {}
         self.refs: dict[int, tuple[int, ArrayRef]] = {}
         self.lists: dict[tuple[tuple[int, ...], ...], int] = {}
-        self.numbered: dict[int, tuple[int, tuple[Axis, ...]]] = {}
+        self.met: dict[int, tuple[int, tuple[Axis, ...]]] = {}
         self.unnamed: dict[str, str] = {}
         self.looked = 0  # at so many bytes
 
     def rows(self, roots: Iterable[Op]) -> Iterator[Any]:
         """What each op is that has no number yet; those that it takes, and those that its attributes name, come before."""
         numbers, encode = self.numbers, self.encode
-        stack = list(roots)[::-1]
-        while stack:
-            op = stack[-1]
-            if op in numbers:
-                stack.pop()
-                continue
-            attrs = op.attrs
-            waiting = [i for i in op.inputs if i not in numbers]
-            for a in attrs.values():
-                if type(a) not in PLAIN and not plain(a):
-                    waiting += [i for i in inside(a) if i not in numbers]
-            if waiting:
-                stack += waiting[::-1]
-                continue
-            stack.pop()
-            numbers[op] = len(numbers)
+        for op in numbered(roots, numbers):
             self.records[op.opdef] = None
-            said = [(k, a if type(a) in SIMPLE else encode(a)) for k, a in attrs.items() if k != "initial_value"] if attrs else ()
+            said = [(k, a if type(a) in SIMPLE else encode(a)) for k, a in op.attrs.items() if k != "initial_value"]
             yield op.opdef.name, [numbers[i] for i in op.inputs], said, self.type(op.type)
 
     def type(self, t: Any) -> Any:
@@ -101,10 +79,10 @@ class _Encoder(Encoder):
 
     def axes(self, axes: tuple[Axis, ...]) -> int:
         """The number of these axes among all that stand together somewhere."""
-        found = self.numbered.get(id(axes))
+        found = self.met.get(id(axes))
         if found is None:
             number = self.lists.setdefault(tuple([tuple(self.axis(a)) for a in axes]), len(self.lists))
-            found = self.numbered[id(axes)] = number, axes  # held, so that no other has its id
+            found = self.met[id(axes)] = number, axes  # held, so that no other has its id
         return found[0]
 
     def family(self, f: Family) -> Any:

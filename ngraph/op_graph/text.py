@@ -32,6 +32,8 @@ from ngraph.op_graph.opdef import REGISTRY
 
 FORMAT = 1
 DUALS = 100  # levels that a file may name
+SIMPLE = frozenset((bool, int, float, str, type(None)))
+PLAIN = SIMPLE | {DType, Axes, Axis, ArrayRef, np.ndarray}  # attributes that name no op
 
 # ---- codecs: how one value stands in JSON -----------------------------------------------------------------------------
 
@@ -392,6 +394,11 @@ def _typed_view(a: np.ndarray, dtype: str | None) -> np.ndarray:
 KIND = "op-graph"
 
 
+def plain(x: Any) -> bool:
+    """Whether an attribute names no op, as far as that is seen at once: of most it is."""
+    return type(x) in PLAIN or type(x) is tuple and all(map(plain, x))
+
+
 def inside(x: Any) -> Iterator[Op]:
     """The ops that an attribute names."""
     if type(x) is Op:
@@ -427,12 +434,12 @@ def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, 
 
     todo = list(roots)
     while todo or len(families) < len(e.families):
-        for op in _numbered(todo, e.numbers):
+        for op in numbered(todo, e.numbers):
             saved.append(_op_to_json(op, e, type_number, notes, notes_table))
         todo = []
         for f in list(e.families)[len(families) :]:
             todo += [op for op in inside(f.length) if op not in e.numbers]
-            for op in _numbered(todo, e.numbers):  # a length that an op gives at run time: it belongs to the graph
+            for op in numbered(todo, e.numbers):  # a length that an op gives at run time: it belongs to the graph
                 saved.append(_op_to_json(op, e, type_number, notes, notes_table))
             families.append(_family_to_json(f, e))
     return {
@@ -446,7 +453,7 @@ def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, 
     }
 
 
-def _numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
+def numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
     """The ops that have no number yet, inputs (and ops that attributes name) before users; gives each its number."""
     shared = set(_SHARED.values())
     stack = list(roots)[::-1]
@@ -455,8 +462,12 @@ def _numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
         if op in numbers:
             stack.pop()
             continue
-        named = () if op in shared else (*op.inputs, *(o for a in op.attrs.values() for o in inside(a)))
-        waiting = [i for i in named if i not in numbers]
+        waiting: list[Op] = []
+        if op not in shared:
+            waiting = [i for i in op.inputs if i not in numbers]
+            for a in op.attrs.values():
+                if not plain(a):
+                    waiting += [i for i in inside(a) if i not in numbers]
         if waiting:
             stack += waiting[::-1]
         else:

@@ -74,7 +74,7 @@ def test_no_helpers_leak_out():
     leaked = {"np", "wraps", "contextmanager", "inspect", "defaultdict", "importlib", "Any"} & set(vars(ng))
     assert not leaked
     with pytest.raises(AttributeError, match="no attribute 'absolut'"):
-        ng.absolut  # noqa: B018
+        ng.absolut  # noqa: B018  raises
 
 
 TYPES = "AssignableTensorOp Axis Axes Computation NameableValue NameScope Op TensorOp Transformer".split()

@@ -260,7 +260,7 @@ def test_a_graph_whose_lengths_came_later_is_not_taken_for_it(folder, lowered, f
     f(np.ones(4))
     N.length = 4
     with pytest.raises(GraphError, match="has changed since this computation was made"):
-        f.plan  # noqa: B018
+        f.plan  # noqa: B018  planned here
     assert f(np.ones(4)).tolist() == [2] * 4
     assert not np.array_equal(*[meaning([y], [x]).data for x, y in _lengths()])
 

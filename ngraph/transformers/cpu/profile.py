@@ -50,24 +50,9 @@ def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title:
         origins = origin(step.step)
         lines = tuple(dict.fromkeys([show_line((o.file, o.line)) for o in origins if o.file]))
         ops = title(step.step).split(" (")[0]
-        times = (first - began) * 1e-9, (last - began) * 1e-9
         scopes = tuple(dict.fromkeys([o.scope for o in origins]))
-        rows.append(
-            Row(
-                ops,
-                lines,
-                often,
-                spent * 1e-9,
-                flops,
-                moved,
-                step.seconds,
-                least,
-                *times,
-                largest(step, homes[id(step)]),
-                names(step),
-                scopes,
-            )
-        )
+        spans = flops, moved, step.seconds, least, (first - began) * 1e-9, (last - began) * 1e-9
+        rows.append(Row(ops, lines, often, spent * 1e-9, *spans, largest(step, homes[id(step)]), names(step), scopes))
     known = measured(bound.code.target) is not None
     return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import helper as h  # noqa: E402
+from onnx import helper as h  # noqa: E402  all this needs what is looked for above
 
 import ngraph as ng  # noqa: E402
 import ngraph.transformers as ngt  # noqa: E402

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 models = pytest.importorskip("transformers")
 pytest.importorskip("onnxscript")
 
-import ngraph as ng  # noqa: E402
+import ngraph as ng  # noqa: E402  needs what is looked for above
 
 WORDS = 99
 

@@ -5,8 +5,8 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
-from onnx import helper as h  # noqa: E402
-from runtimes import FUSED, agree  # noqa: E402
+from onnx import helper as h  # noqa: E402  needs what is looked for above
+from runtimes import FUSED, agree  # noqa: E402  needs what is looked for above
 
 draw = np.random.default_rng(5)
 
