@@ -217,7 +217,11 @@ class _Lines:
 
     # values
     def node_key(self, n: Node) -> Key:
-        return ("node", n, tuple([Idx(a) for a in n.axes]), ())
+        return self.node_at(n, tuple([Idx(a) for a in n.axes]), ())
+
+    @staticmethod
+    def node_at(n: Node, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]) -> Key:
+        return ("node", n, at, guard if n.kind == "elem" else ())  # a finished sum is there, whatever holds
 
     def node_line(self, n: Node) -> int:
         return self.ask(self.node_key(n))
@@ -237,7 +241,7 @@ class _Lines:
         source = arg.source
         at = tuple([arg.index[a] for a in source.axes])
         if type(source) is Node and source in self.owner.g.set and source not in self.owner.home and not arg.guard:
-            return ("node", source, at, guard if source.kind == "elem" else ())  # a finished sum is there, whatever holds
+            return self.node_at(source, at, guard)
         return ("read", source, at, arg.guard, repr(arg.fill), guard, arg.fill)
 
     def ask(self, key: Key) -> int:
@@ -297,7 +301,7 @@ class _Lines:
         if here is None:  # computed on the spot, where the guards hold
             wanted: list[Key] = [
                 ("guard", mine, every),
-                ("node", source, at, every),
+                self.node_at(source, at, every),
                 ("number", repr(fill), source.dtype, fill),
             ]
             return wanted, lambda args: self.emit("where", args, source.dtype)

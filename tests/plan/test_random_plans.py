@@ -51,3 +51,14 @@ def test_an_index_at_a_guarded_place_is_read_only_there(mode):
     want = np.where(inside, np.take_along_axis(inner, given[1].clip(0, 1), 0), 0)
     for machine in MACHINES:
         assert np.array_equal(interpret(plan(whole, None, machine), given)[0][0], want)
+
+
+def test_a_sum_is_there_whatever_an_index_says():
+    n, a = ng.make_axis(3, name="N"), ng.make_axis(2, name="A")
+    x, i = ng.placeholder([n]), ng.placeholder([], dtype=np.int32)
+    spread = ng.broadcast(ng.sum(ng.absolute(x), out_axes=()), [a])
+    whole = lower([ng.take(spread, i, a, mode="fill")], [x, i]).program
+    for index, want in ((1, 6), (2, 0), (-5, 0)):
+        for machine in MACHINES:
+            got, _ = interpret(plan(whole, None, machine), [np.array([1, -2, 3], np.float32), np.array(index, np.int32)])
+            assert got[0] == want
