@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 SMALL = 1 << 31
 UNROLL = 4  # steps of a sum
 ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; instructions from which on a line takes long
+LATENCY = 256  # vector instructions that take as long as memory needs to answer
 PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
@@ -105,6 +106,7 @@ class Nest:
         self.known: dict[Any, Any] = {}
         self.undo: list[list[tuple[Any, Any]]] = [[]]
         self.opened: dict[Dim, Open] = {}
+        self.awaited: list[tuple[Access, list[str]]] = []
         self.reducing = bool(stage.combine or stage.reduced)
         self.asked = Counter([u for _, line in stage.lines() for u in (*line.args, *loads(inside_of(line)))])
         self.asked.update([c.line for c in stage.combine] + [s.line for s in stage.to])
@@ -455,6 +457,7 @@ class Nest:
         order, inner = self._one_loop() if not early else (list(self.reduced), [])
         if inner:
             self._foresee(inner[-1])
+        self.awaited = self._await() if inner and not order else []
 
         def leaf(*carried: Value) -> Sequence[Value]:
             made = []
@@ -483,6 +486,30 @@ class Nest:
             while len(values) > 1:
                 values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
             self._learn((self.border + k, i, j), self._as_one(kind, values[0]) if flat else values[0])
+
+    def _await(self) -> list[tuple[Access, list[str]]]:
+        """What is read and stored when the sums are done, and comes from memory: where the lines of the tile's first row are."""
+        t, rows, columns = self.tile, self._units(self.tile), self._units(self.across)
+        if t is None or rows < 2 or rows * columns * math.prod([certain(d.size) for d in self.reduced]) < LATENCY:
+            return []
+        found = []
+        for a in (*self.reads.values(), *self.stores):
+            beside = a.coef.get(self.vec) == 1 and isinstance(a.coef.get(t), int) and not a.rest and not a.guard  # type: ignore[arg-type]
+            if a in self.late and beside and (a.source.bytes or 0) > self.kernel.target.l2:
+                line = self.kernel.target.line * 8 // (self.lanes * a.dtype.bits) if self.across is self.vec else 1
+                with self._scope({}):
+                    found.append((a, [self._address(a, 0, j)[0] for j in range(0, columns, max(line, 1))]))
+        return found
+
+    def _ask(self, i: Value, turns: int) -> None:
+        """Asks for what is awaited, a share of the rows in each turn of the loop that makes the sums: it comes meanwhile."""
+        w, rows = self.w, self._units(self.tile)
+        each = -(-rows // max(turns, 1))
+        for k in range(each if self.awaited else 0):
+            row = apply(w, "min", plus(w, times(w, i if i.name[0] == "%" else int(i.name), each), k), rows - 1)
+            for a, lines in self.awaited:
+                for at in lines:
+                    w.prefetch(w.at(at, times(w, row, a.coef[self.tile]), a.dtype))  # type: ignore[index]
 
     def _foresee(self, d: Dim) -> None:
         """Which lines of an operand's next panel each row of tiles asks for: all that use a panel share those of the next one."""
@@ -550,13 +577,15 @@ class Nest:
             return found
 
         def turn(i: Value, values: Sequence[Value], steps: int) -> Sequence[Value]:
+            self._ask(i, rounds)
             with self._scope({d: Open(None, 0) for d in order}, moves(i)):
                 for u in range(steps):
                     with self._scope({inner: Open(None, u)}):
                         values = leaf(*values)
                 return values
 
-        values = w.loop(0, len(turns) if len(order) > 1 else n // unroll, 1, carried, lambda i, *v: turn(i, v, unroll))
+        rounds = len(turns) if len(order) > 1 else n // unroll
+        values = w.loop(0, rounds, 1, carried, lambda i, *v: turn(i, v, unroll))
         if n % unroll:  # one loop alone
             values = tuple(turn(constant(n // unroll, dtypes.int64), values, n % unroll))
         return values

@@ -408,6 +408,34 @@ class _Choice:
     def locals(self) -> int:
         return sum([4 * self.g.part(n.axes, self.loops) for n in self.crossing])
 
+    def near(self) -> int:
+        """Bytes that a turn wants at once: what its stages hand on; if several read what comes from memory, all that they read and store."""
+        g = self.g
+        several = len(set(g.stage_of.values())) + any(n.kind == "elem" for n in g.results) > 1
+        if not several or max([g.walk(r).bytes for _, r in g.outer], default=0) <= self.m.l3 // 4:
+            return self.locals()
+        parts: dict[Any, int] = {}
+        for _, r in g.outer:
+            parts[r.source] = max(parts.get(r.source, 0), g.touched(r, self.loops))
+        return self.locals() + sum(parts.values()) + sum([4 * g.part(n.axes, self.loops) for n in g.results if n.kind != "reduce"])
+
+    def divides(self, a: AxisId) -> bool:
+        """Whether shorter turns along an axis leave no more parts of sums than stay in the last cache."""
+        if a not in self.cut:
+            return True
+        parts = 2 * self.chunks * sum([n.bytes for n in self.g.nodes if a in n.reduced])
+        return 2 * self.chunks <= 4 * CHUNKS and parts <= self.m.l3 // 4
+
+    def halve(self, a: AxisId) -> None:
+        """Turns half as long along an axis, of equal length if there is one near."""
+        n, b = self.g.length(a), self.loops[a]
+        half = -(-b // 2)
+        made = next((k for k in range(half, b) if n % k == 0), half)
+        before, after = -(-n // b), -(-n // made)
+        self.loops[a], self.turns = made, self.turns // before * after
+        if a in self.cut:
+            self.chunks = self.chunks // before * after
+
     def wanted(self) -> int:
         """Turns that the work is worth."""
         g, m = self.g, self.m
@@ -440,14 +468,12 @@ class _Choice:
         for a in rest:
             if a != v and self.locals() > m.l2 // 3 and g.length(a) > 32:
                 self.take(a, 32)
-        while self.locals() > m.l2:  # what stages hand on stays near
-            large = [a for a, b in self.loops.items() if b > 1 and a != v and a not in self.last and a not in self.cut]
+        while self.near() > m.l2:  # what stages hand on, or read one after the other, stays near
+            least = 1 if self.locals() > m.l2 else TILE // 2
+            large = [a for a, b in self.loops.items() if b > least and a != v and a not in self.last and self.divides(a)]
             if not large:
                 break
-            a = max(large, key=self.loops.__getitem__)
-            self.turns = self.turns // -(-g.length(a) // self.loops[a])
-            self.loops[a] = -(-self.loops[a] // 2)
-            self.turns *= -(-g.length(a) // self.loops[a])
+            self.halve(max(large, key=self.loops.__getitem__))
         still = [r for r in self.heavy if g.parameters(r)]
         if still and len(self.loops) > 1 and sum({r.source: g.touched(r, {}) for r in still}.values()) <= m.l2 // 2:
             common = {a for r in still for a in r.axes}  # each core keeps all parameters: what changes need not go from one to another

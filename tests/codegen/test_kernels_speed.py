@@ -128,6 +128,29 @@ def test_the_next_panel_is_asked_for_in_time():
     assert "@llvm.prefetch" not in codes(*contraction(56, 256, 512))[-1].text  # they stay in the cache
 
 
+def with_rest(m, n, k):
+    i, j, r = axis(m, "I"), axis(n, "J"), axis(k, "R")
+    x, w, rest = hole(i, r), hole(r, j), hole(i, j)
+    return [ng.relu(ng.dot(x, w) + rest)], [x, w, rest]
+
+
+def test_what_sums_meet_is_asked_for_while_they_are_made():
+    assert codes(*with_rest(8192, 64, 64))[-1].text.count("call void @llvm.prefetch") > 4
+    assert not any("@llvm.prefetch" in c.text for c in codes(*with_rest(1024, 64, 64)))  # it is in the cache
+    assert not any("@llvm.prefetch" in c.text for c in codes(*with_rest(65536, 64, 2)))  # it would come too late
+    assert not any(spills(c, V4) for c in codes(*with_rest(8192, 64, 64)))
+
+
+@pytest.mark.parametrize("m, n, k", [(9001, 70, 33), (8192, 64, 7), (40001, 17, 100)])
+def test_values_that_were_asked_for(m, n, k):
+    results, holes = with_rest(m, n, k)
+    draw = np.random.default_rng(0)
+    given = [draw.integers(-4, 5, [len(a) for a in h.axes]).astype(np.float32) for h in holes]
+    want = np.maximum(given[0] @ given[1] + given[2], 0)
+    for target in (host(), *RUNNABLE):
+        assert np.array_equal(plans.run(plan(program(results, *holes)), given, target=target)[0][0], want)
+
+
 def test_panels_fit_the_cache():
     m = price.Machine()
     assert panel_width(512, 7, m) == 64 and panel_width(512, 7, m, deep=4608 * 4) == 32

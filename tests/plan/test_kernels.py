@@ -363,3 +363,17 @@ def test_cores_keep_their_rows_of_a_loop_where_each_has_room_for_the_weights():
         (scan,) = [s for s in plan(program([y], x)).steps if isinstance(s, Routine)]
         loops = [k.loops for k in scan.attrs["body"].steps if isinstance(k, Kernel) and any(s.combine for s in k.stages)]
         assert [[a for a, _ in found][0] for found in loops] == [first]
+
+
+@pytest.mark.parametrize("height", [56, 49])
+def test_what_several_stages_of_a_turn_read_stays_near(height):
+    n, y, x, c, d = axis(8, "N"), axis(height, "Y"), axis(56, "X"), axis(32, "C"), axis(256, "D")
+    dy, w, other, before = hole(n, y, x, c), hole(c, d), hole(n, y, x, d), hole(n, y, x, d)
+    back = ng.where(ng.greater(before, 0.0), ng.sum(dy * w, reduction_axes=[c]) + other, 0.0)
+    results = [back, ng.sum(back * before, out_axes=[d]), ng.sum(dy * before, out_axes=[c, d])]
+    made = plan(program(results, dy, w, other, before))
+    k = max([k for k in made.kernels if isinstance(k, Kernel)], key=lambda k: len(k.stages))
+    assert len(k.stages) > 2
+    lengths = {**made.axes, **dict(k.loops)}
+    near = sum([math.prod([lengths[a] for a in b.axes if a in lengths]) * 4 for b in {*k.sources, *k.targets} if len(b.axes) == 4])
+    assert near <= Machine().l2, k.loops
