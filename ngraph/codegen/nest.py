@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SMALL = 1 << 31
 UNROLL = 4  # steps of a sum
 ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; instructions from which on a line takes long
-LATENCY = 256  # vector instructions that take as long as memory needs to answer
+WAIT = 32  # steps of a sum from which on there is time to ask for what it meets
 PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
@@ -490,7 +490,7 @@ class Nest:
     def _await(self) -> list[tuple[Access, list[str]]]:
         """What is read and stored when the sums are done, and comes from memory: where the lines of the tile's first row are."""
         t, rows, columns = self.tile, self._units(self.tile), self._units(self.across)
-        if t is None or rows < 2 or rows * columns * math.prod([certain(d.size) for d in self.reduced]) < LATENCY:
+        if t is None or rows < 2 or math.prod([certain(d.size) for d in self.reduced]) < WAIT:
             return []
         found = []
         for a in (*self.reads.values(), *self.stores):
