@@ -409,14 +409,15 @@ class _Choice:
         return sum([4 * self.g.part(n.axes, self.loops) for n in self.crossing])
 
     def near(self) -> int:
-        """Bytes that a turn wants at once: what its stages hand on; if several read what comes from memory, all that they read and store."""
+        """Bytes that a turn wants at once: what its stages hand on; if several read what comes from memory, its part of that and of results."""
         g = self.g
         several = len(set(g.stage_of.values())) + any(n.kind == "elem" for n in g.results) > 1
         if not several or max([g.walk(r).bytes for _, r in g.outer], default=0) <= self.m.l3 // 4:
             return self.locals()
         parts: dict[Any, int] = {}
         for _, r in g.outer:
-            parts[r.source] = max(parts.get(r.source, 0), g.touched(r, self.loops))
+            if not r.axes.isdisjoint(self.loops):
+                parts[r.source] = max(parts.get(r.source, 0), g.touched(r, self.loops))
         return self.locals() + sum(parts.values()) + sum([4 * g.part(n.axes, self.loops) for n in g.results if n.kind != "reduce"])
 
     def divides(self, a: AxisId) -> bool:
