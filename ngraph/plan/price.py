@@ -409,7 +409,7 @@ class _Choice:
         return sum([4 * self.g.part(n.axes, self.loops) for n in self.crossing])
 
     def near(self) -> int:
-        """Bytes that a turn wants at once: what its stages hand on; if several read what comes from memory, its part of that and of results."""
+        """Bytes that a turn wants at once: what stages hand on; if several read what comes from memory, its part of that and of results."""
         g = self.g
         several = len(set(g.stage_of.values())) + any(n.kind == "elem" for n in g.results) > 1
         if not several or max([g.walk(r).bytes for _, r in g.outer], default=0) <= self.m.l3 // 4:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -203,14 +204,14 @@ class Bound:
         except IndexError:
             return Frame(self)
 
-    def prepare(self, version: int, states: Mapping[Buffer, np.ndarray]) -> None:
+    def prepare(self, version: int, states: Sequence[np.ndarray]) -> None:
         """Runs the steps that run once, if state has changed since."""
         if self.version == version or not self.code.once:
             return
         with self.preparing:
             if self.version != version:
                 frame = Frame(self, ())
-                frame.point_all(states)
+                frame.point_all({before: array for (_, before, _), array in zip(self.plan.state, states, strict=True)})
                 for steps, files in self._portions():
                     for file in files:
                         file.check()
@@ -243,21 +244,20 @@ class Bound:
     ) -> tuple[list[Any], dict[str, Any]]:
         """The outputs, and the states written. `outs` are arrays of the caller's for results; those that do not fit are left alone."""
         plan = self.plan
-        given = {before: array for (_, before, _), array in zip(plan.state, states, strict=True)}
-        self.prepare(version, given)
+        self.prepare(version, states)
         frame = self.take()
-        given.update(zip(plan.inputs, inputs, strict=True))
+        given: dict[Buffer, Any] = dict(zip(plan.inputs, inputs, strict=True))
         for k, b in enumerate(plan.outputs):
             if b.home == "output" and b not in given:
-                given[b] = outs[k] if outs is not None and self.fits(outs[k], b, given) else None
-        return frame.call(given)
+                given[b] = outs[k] if outs is not None and self.fits(outs[k], b, [*given.values(), *states]) else None
+        return frame.call(given, states)
 
-    def fits(self, out: Any, b: Buffer, given: Mapping[Buffer, Any]) -> bool:
+    def fits(self, out: Any, b: Buffer, others: Sequence[Any]) -> bool:
         """Whether a result can be made in the caller's array: of its form, dense, and apart from all other arrays."""
         if not isinstance(out, np.ndarray) or out.dtype != b.dtype.np or self.sizes[b] != out.nbytes or out.shape != self.shape(b):
             return False
         dense = out.flags.c_contiguous and out.flags.aligned and out.flags.writeable
-        return dense and not any(a is not None and np.may_share_memory(out, a) for a in given.values())
+        return dense and not any(a is not None and np.may_share_memory(out, a) for a in others)
 
 
 class Inner(NamedTuple):
@@ -460,8 +460,10 @@ class Frame:
         size = max(bound.total, 1)
         self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
         self.arrays: dict[Buffer, Any] = {}  # what calls come with, and what Python has made
-        self.still = [before for _, before, after in self.plan.state if after is before]
-        self.stood: list[Callable[[], Any]] = [_nothing] * len(self.still)  # which arrays these were in the last call
+        self.befores = tuple([before for _, before, _ in self.plan.state])
+        self.lent = frozenset(self.befores)
+        self.moving = [(before, after) for _, before, after in self.plan.state if after is not before]
+        self.stood: list[Callable[[], Any]] = [_nothing] * len(self.befores)  # which arrays these were in the last call
         self.load(bound.code.steps if steps is None else steps)
         if steps is None:
             self._start()
@@ -498,38 +500,38 @@ class Frame:
     def run(self) -> None:
         self.walk.run()
 
-    def call(self, given: dict[Buffer, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Runs over these arrays; outputs given as None are made."""
-        bound, plan = self.bound, self.plan
-        stood = dict(zip(self.still, self.stood, strict=True))
+    def call(self, given: dict[Buffer, Any], states: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Runs over these arrays and those of the state, in the plan's order; outputs given as None are made."""
+        bound, plan, befores = self.bound, self.plan, self.befores
         for b, array in given.items():
-            if b in stood and stood[b]() is array:
-                self.arrays[b] = array
-            else:
-                self.point(b, self._room(b) if array is None else array)
-        self.stood = [weakref.ref(given[b]) for b in self.still]
-        taken = set(given)
-        for _, before, after in plan.state:
+            self.point(b, self._room(b) if array is None else array)
+        self.arrays.update(zip(befores, states, strict=True))
+        if not all(map(operator.is_, map(operator.call, self.stood), states)):
+            for k, array in enumerate(states):
+                if self.stood[k]() is not array:
+                    self.walk.point(befores[k], array)
+                    self.stood[k] = weakref.ref(array)
+        taken = {*given, *self.lent} if self.moving else set()
+        for before, after in self.moving:
             place = root(after)
-            if after is not before and place not in taken and place.home == "state":
+            if place not in taken and place.home == "state":
                 taken.add(place)
-                self.point(place, bound.room(place, given[before]))
+                self.point(place, bound.room(place, self.arrays[before]))
         self.run()
         seen: set[int] = set()
         outputs = [self._given(b, b.home == "output", seen) for b in plan.outputs]
-        befores = {before for _, before, _ in plan.state}
-        states: dict[str, Any] = {}
-        for name, before, after in plan.state:
+        written: dict[str, Any] = {}
+        for (name, before, after), old in zip(plan.state, states, strict=True) if self.moving else ():
             if after is before:
                 continue
             place = root(after)
-            moved = place.home == "state" and place not in befores
-            states[name] = self._given(after, place is before or moved, seen)
+            moved = place.home == "state" and place not in self.lent
+            written[name] = self._given(after, place is before or moved, seen)
             if moved:
-                bound.spare[place] = given[before]  # two arrays change places from call to call
+                bound.spare[place] = old  # two arrays change places from call to call
         self.arrays.clear()
         bound.free.append(self)
-        return outputs, states
+        return outputs, written
 
     def _room(self, b: Buffer) -> np.ndarray:
         """Memory for a result; as much as it may become where its length is known only afterwards."""

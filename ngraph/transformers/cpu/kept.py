@@ -49,7 +49,7 @@ def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray]) -> Restored | No
     if code is None:
         return None
     bound = Bound(code, {AxisId(axes[k]): n for k, n in lengths})
-    bound.prepare(0, {})
+    bound.prepare(0, ())
     way = fast(bound, range(len(bound.plan.outputs)), called(bound))
     made = Restored(called(bound) if way is None else way.function)
     made.fast = way
