@@ -85,8 +85,8 @@ class Fences:
 def fenced(side=None):
     fences, call, ensure = Fences(side), Frame.call, State.ensure
 
-    def checked(self, given):
-        results = call(self, {b: fences.like(a) if a is not None and b in self.plan.inputs else a for b, a in given.items()})
+    def checked(self, given, states):
+        results = call(self, {b: fences.like(a) if a is not None and b in self.plan.inputs else a for b, a in given.items()}, states)
         fences.check()
         return results
 
