@@ -106,7 +106,7 @@ class Nest:
         self.known: dict[Any, Any] = {}
         self.undo: list[list[tuple[Any, Any]]] = [[]]
         self.opened: dict[Dim, Open] = {}
-        self.awaited: list[tuple[Access, list[str]]] = []
+        self.awaited: list[tuple[Access, int, list[str]]] = []
         self.reducing = bool(stage.combine or stage.reduced)
         self.asked = Counter([u for _, line in stage.lines() for u in (*line.args, *loads(inside_of(line)))])
         self.asked.update([c.line for c in stage.combine] + [s.line for s in stage.to])
@@ -487,18 +487,18 @@ class Nest:
                 values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
             self._learn((self.border + k, i, j), self._as_one(kind, values[0]) if flat else values[0])
 
-    def _await(self) -> list[tuple[Access, list[str]]]:
-        """What is read and stored when the sums are done, and comes from memory: where the lines of the tile's first row are."""
-        t, rows, columns = self.tile, self._units(self.tile), self._units(self.across)
-        if t is None or rows < 2 or math.prod([certain(d.size) for d in self.reduced]) < WAIT:
+    def _await(self) -> list[tuple[Access, int, list[str]]]:
+        """What meets the sums when they are done, and comes from memory: elements from row to row, where the first row's lines are."""
+        t, v, rows, columns = self.tile, self.vec, self._units(self.tile), self._units(self.across)
+        if t is None or v is None or rows < 2 or math.prod([certain(d.size) for d in self.reduced]) < WAIT:
             return []
         found = []
         for a in (*self.reads.values(), *self.stores):
-            beside = a.coef.get(self.vec) == 1 and isinstance(a.coef.get(t), int) and not a.rest and not a.guard  # type: ignore[arg-type]
-            if a in self.late and beside and (a.source.bytes or 0) > self.kernel.target.l2:
-                line = self.kernel.target.line * 8 // (self.lanes * a.dtype.bits) if self.across is self.vec else 1
+            step, beside = a.coef.get(t), a.coef.get(v) == 1 and not a.rest and not a.guard
+            if a in self.late and beside and isinstance(step, int) and (a.source.bytes or 0) > self.kernel.target.l2:
+                line = self.kernel.target.line * 8 // (self.lanes * a.dtype.bits) if self.across is v else 1
                 with self._scope({}):
-                    found.append((a, [self._address(a, 0, j)[0] for j in range(0, columns, max(line, 1))]))
+                    found.append((a, step, [self._address(a, 0, j)[0] for j in range(0, columns, max(line, 1))]))
         return found
 
     def _ask(self, i: Value, turns: int) -> None:
@@ -507,9 +507,9 @@ class Nest:
         each = -(-rows // max(turns, 1))
         for k in range(each if self.awaited else 0):
             row = apply(w, "min", plus(w, times(w, i if i.name[0] == "%" else int(i.name), each), k), rows - 1)
-            for a, lines in self.awaited:
+            for a, step, lines in self.awaited:
                 for at in lines:
-                    w.prefetch(w.at(at, times(w, row, a.coef[self.tile]), a.dtype))  # type: ignore[index]
+                    w.prefetch(w.at(at, times(w, row, step), a.dtype))
 
     def _foresee(self, d: Dim) -> None:
         """Which lines of an operand's next panel each row of tiles asks for: all that use a panel share those of the next one."""

@@ -462,7 +462,7 @@ class Frame:
         self.arrays: dict[Buffer, Any] = {}  # what calls come with, and what Python has made
         self.befores = tuple([before for _, before, _ in self.plan.state])
         self.lent = frozenset(self.befores)
-        self.moving = [(before, after) for _, before, after in self.plan.state if after is not before]
+        self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
         self.stood: list[Callable[[], Any]] = [_nothing] * len(self.befores)  # which arrays these were in the last call
         self.load(bound.code.steps if steps is None else steps)
         if steps is None:
@@ -512,23 +512,21 @@ class Frame:
                     self.walk.point(befores[k], array)
                     self.stood[k] = weakref.ref(array)
         taken = {*given, *self.lent} if self.moving else set()
-        for before, after in self.moving:
+        for k, _, after in self.moving:
             place = root(after)
             if place not in taken and place.home == "state":
                 taken.add(place)
-                self.point(place, bound.room(place, self.arrays[before]))
+                self.point(place, bound.room(place, states[k]))
         self.run()
         seen: set[int] = set()
         outputs = [self._given(b, b.home == "output", seen) for b in plan.outputs]
         written: dict[str, Any] = {}
-        for (name, before, after), old in zip(plan.state, states, strict=True) if self.moving else ():
-            if after is before:
-                continue
+        for k, name, after in self.moving:
             place = root(after)
             moved = place.home == "state" and place not in self.lent
-            written[name] = self._given(after, place is before or moved, seen)
+            written[name] = self._given(after, place is befores[k] or moved, seen)
             if moved:
-                bound.spare[place] = old  # two arrays change places from call to call
+                bound.spare[place] = states[k]  # two arrays change places from call to call
         self.arrays.clear()
         bound.free.append(self)
         return outputs, written
