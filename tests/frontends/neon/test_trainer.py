@@ -111,8 +111,9 @@ def test_time_is_shared_out_to_all_layers_of_a_fused_kernel(name):
         computation = transformer.computation(model(x), x)
         rows = [line.split() for line in inside.summary(model, computation, np.ones((64, 64), np.float32)).splitlines()[1:]]
     shares = {row[0]: float(row[-1].rstrip("%")) for row in rows}
-    assert len(shares) == 9 and shares.pop(model.name) == pytest.approx(100, abs=0.5)
-    assert sum(shares.values()) == pytest.approx(100, abs=1) and min(v for k, v in shares.items() if "Affine" in k) > 0
+    whole = shares.pop(model.name)  # a step or two belong to no layer, and how long they take is the machine's affair
+    assert len(shares) == 8 and 90 < whole <= 100
+    assert sum(shares.values()) == pytest.approx(whole, abs=0.5) and min(v for k, v in shares.items() if "Affine" in k) > 0
 
 
 def test_the_share_is_of_what_was_measured(monkeypatch):
