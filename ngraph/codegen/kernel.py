@@ -166,9 +166,9 @@ class KernelText:
             self.pointers[b] = self.argument(self.slots[b], "ptr")
         return self.pointers[b]
 
-    def nothing(self) -> str:
-        """An address from which anything may be loaded."""
-        return self.w.table([0] * ALIGN, dtypes.uint8)
+    def nothing(self, size: int) -> str:
+        """An address from which so many bytes may be loaded: zeros."""
+        return self.w.table([0] * max(size, ALIGN), dtypes.uint8)
 
     def streams(self, b: Buffer) -> bool:
         """Whether this kernel is the first to bring a buffer from memory, piece by piece with its turns."""

@@ -679,7 +679,7 @@ class Nest:
             at = register(self._index(line.attrs["value"], i, j))
             return scalar.emit(w, "cast", (at,), {"dtype": line.dtype})
         if line.op == "guard":
-            return self._holds(line.attrs["guard"], i, j) or constant(True, dtypes.bool_)
+            return meet_all(w, *self._holds(line.attrs["guard"], i, j)) or constant(True, dtypes.bool_)
         args = [self.known[self._key(a, i, j)] for a in self.uses[n]]
         if n in self.fused:
             return self._sum_of_product(line.op, self.fused[n], *args)
@@ -744,14 +744,18 @@ class Nest:
         n = self._width(j)
         return plus(w, w.splat(register(total), n), times(w, counting(dtypes.int64, n), lanes))
 
-    def _holds(self, guard: Iterable[ExprLike], i: int, j: int) -> Value | None:
-        """Whether no guard is negative: a scalar or a vector of bool; None where there is none."""
-        made: Value | None = None
+    def _holds(self, guard: Iterable[ExprLike], i: int, j: int) -> tuple[Value | None, Value | None]:
+        """Whether no guard is negative: of those that are the same for all lanes, and of the others; None where there is none."""
+        one: Value | None = None
+        each: Value | None = None
         for e in guard:
             x = register(self._index(e, i, j))
             holds = self.w.op("icmp sge", x, self.w.constant(0, x), dtype=dtypes.bool_)
-            made = holds if made is None else meet_all(self.w, made, holds)
-        return made
+            if holds.lanes == 1:
+                one = meet_all(self.w, one, holds)
+            else:
+                each = meet_all(self.w, each, holds)
+        return one, each
 
     def _mask(self, j: int) -> Value | None:
         """Which lanes of a step are inside; None if all are."""
@@ -863,16 +867,16 @@ class Nest:
         whole = (self._strided(a, i, j) or self._turned(a, i, j)) if vector else None
         if whole is not None:
             return whole
-        holds = self._holds(a.guard, i, j)
+        one, each = self._holds(a.guard, i, j)
         at, apart = self._address(a, i, j)
-        fill = number(a.fill, a.dtype) if a.guard else None
+        n = self._width(j) if vector else 1
+        if one is not None and apart is None:  # zeros instead, where it is not allowed: masked loads from a page that is not there are slow
+            at = w.pure(f"select {one}, ptr {at}, ptr {self.kernel.nothing(n * a.dtype.bits // 8)}")
+        holds = meet_all(w, one, each) if np.array(a.fill).astype(a.dtype.np).tobytes().strip(b"\0") else None
         if not vector:
-            if holds is not None:  # elsewhere, where it is not allowed
-                at = w.pure(f"select {holds}, ptr {at}, ptr {self.kernel.nothing()}")
             x = w.load(at, a.dtype)
-            return x if holds is None or fill is None else w.select(holds, x, fill)
-        n = self._width(j)
-        mask = meet_all(w, self._mask(j), holds, n)
+            return x if holds is None else w.select(holds, x, number(a.fill, a.dtype))
+        mask = meet_all(w, self._mask(j), each if apart is None else meet_all(w, one, each), n)
         if apart is None and self.vec not in a.coef:
             apart = constant(0, dtypes.int64, n)  # one element, for some lanes
         x = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
@@ -882,9 +886,7 @@ class Nest:
             far, d, share = self.known["next", a]
             if self.opened[d].offset < share:
                 w.prefetch(w.at(at, far, a.dtype), locality=2)
-        if holds is None or fill is None:
-            return x
-        return w.select(w.splat(holds, n), x, w.splat(fill, n))
+        return x if holds is None else w.select(w.splat(holds, n), x, w.splat(number(a.fill, a.dtype), n))
 
     def _put(self, which: list[int]) -> None:
         """Stores at every place of the tile; the values of a place come before its first store, for buffers may share memory."""
@@ -902,7 +904,7 @@ class Nest:
 
     def _store(self, how: str, a: Access, x: Value, i: int, j: int) -> None:
         w, vector = self.w, self.vec in a.deps
-        holds = self._holds(a.guard, i, j)
+        holds = meet_all(w, *self._holds(a.guard, i, j))
         at, apart = self._address(a, i, j)
         if not vector:
             x = w.lane(x, 0)
