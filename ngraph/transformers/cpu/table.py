@@ -169,7 +169,7 @@ class Table:
         pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
         about = self.times > 1 and self.large(scope, s)
         pieces = max(pieces, PIECES * ways) if about else pieces
-        return [KERNEL, s.entry.address, Ref(at), turns, max(1, -(-turns // pieces)), ways, int(s.seconds > PIECE), int(about)]
+        return [KERNEL, s.entry.address, Ref(at), turns, at_once(turns, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
 
     def large(self, scope: Scope, s: Native) -> bool:
         """Whether a kernel of a loop reads so much again in each trip that the second cache holds a part of it.
@@ -238,6 +238,12 @@ class Table:
         self.held(source)
         self.word(size)
         self.record(KERNEL, scope.bound.code.threads().copy, Ref(at), -(-size // COPIED), 1, 1, 0)
+
+
+def at_once(turns: int, pieces: int, ways: int) -> int:
+    """How many turns make a range, if there are to be about so many: of the sizes near, the one with which threads have equal work."""
+    most = max(1, -(-turns // pieces))
+    return min(range(most, max(most // PIECES, most - 64, 0), -1), key=lambda size: round(-(-turns // size // ways) * size / max(turns, 1), 2))
 
 
 def number(e: ExprLike, length: Callable[[Any], int]) -> int:
