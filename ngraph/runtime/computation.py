@@ -31,7 +31,7 @@ from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.profile import Profile
-from ngraph.runtime.state import Alone, State
+from ngraph.runtime.state import Alone, Lent, State
 
 if TYPE_CHECKING:  # loaded by transformers that keep what they compile
     from ngraph.runtime.known import Found, Graph
@@ -49,9 +49,9 @@ class Executable:
     source    the generated code, or a function that gives it; "" where there is none
     memory    bytes by what they are for, or a function that gives them
     in_place  whether a call that fails may leave states half written; one that has no memory fails before
-    native    what was compiled to machine code, with its plan, IR and assembly as texts; its `call` also takes `out`, a sequence of arrays
-              for the results, and `version`, a number that grows where state is written that it only reads; `named()` is itself, with
-              the user's names and lines in those texts
+    native    what was compiled to machine code, with its plan, IR and assembly as texts; its `call` takes the inputs alone, `states`, the
+              list of those arrays, `out`, a sequence of arrays for the results, and `version`, a number that grows where state is written
+              that it only reads; `named()` is itself, with the user's names and lines in those texts
     """
 
     def __init__(
@@ -174,6 +174,7 @@ class Computation(Alone, partial[Any]):
         self._writes = bool(lowered.program.state_out)
         self._entry: Callable[..., Any] = self._first
         self._fast: Any = None
+        self._taken: Lent | None = None
         self._through(self.call)
         self.variables = [lowered.states[s.name] for s in lowered.program.state_in]
         for label, variable in lowered.states.items():
@@ -381,11 +382,11 @@ class Computation(Alone, partial[Any]):
         watches += [(ctypes.addressof(state.lock.count), len(locks)), (ctypes.addressof(state.moves), moved)]
         with state.lock.reading():
             words = state.words(self._still) if fast.packed is not None else []
-            fits = fast.packed == state.stamp(self._still)
+            fits = fast.packed == self._lent.stamp()
             watches += [(ctypes.addressof(word), word.value if fits else -1) for word in words]
-            lent = [state.arrays.get(v) for v in self._lent]
-            if state.moved == moved and not any(a is None for a in lent):
-                fast.point(lent, watches, moved, [(word, word.value) for word in words] if fits else None, (locks, state))
+            arrays = [state.arrays.get(v) for v in self._lent.variables]
+            if state.moved == moved and not any(a is None for a in arrays):
+                fast.point(arrays, watches, moved, [(word, word.value) for word in words] if fits else None, (locks, state))
         return True
 
     def compile(self, **lengths: int) -> Computation:
@@ -446,9 +447,11 @@ class Computation(Alone, partial[Any]):
         return known["entry"]
 
     @property
-    def _lent(self) -> list[Op]:
+    def _lent(self) -> Lent:
         """The variables that the program reads; passes may have dropped some."""
-        return [self._lowered.states[s.name] for s in self._face.state_in]
+        if self._taken is None:
+            self._taken = Lent(self.state, [self._lowered.states[s.name] for s in self._face.state_in], self._still)
+        return self._taken
 
     @property
     def _written(self) -> list[Op]:
@@ -462,27 +465,18 @@ class Computation(Alone, partial[Any]):
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
         """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
-        state, call = self.state, executable.call
-        variables = self._lent
+        state, call, lent, native = self.state, executable.call, self._lent, executable.native is not None
         arrays, lock, count = state.arrays, state.lock, len(self._face.outputs)
-        written, still = self._written, self._still
+        written = self._written
 
-        def lent() -> list[Any]:
-            try:
-                return [arrays[v] for v in variables]
-            except KeyError:
-                state.ensure(variables)
-                return [arrays[v] for v in variables]
-
-        if executable.native is not None:
-            given = call
-
-            def call(*arrays: Any, **more: Any) -> Any:
-                return given(*arrays, version=state.stamp(still), **more)
+        def run(arguments: tuple[Any, ...], more: dict[str, Any]) -> tuple[Any, ...]:
+            if native:
+                return call(*arguments, states=lent.arrays(), version=lent.stamp(), **more)
+            return call(*arguments, *lent.arrays())
 
         def reading(*arguments: Any, **more: Any) -> tuple[Any, ...]:
             with lock.reading():
-                return call(*arguments, *lent(), **more)
+                return run(arguments, more)
 
         def writing(*arguments: Any, **more: Any) -> tuple[Any, ...]:
             held = interrupts.hold()
@@ -491,11 +485,11 @@ class Computation(Alone, partial[Any]):
                 try:
                     if state.borrowed:
                         state.own(written)
-                    states = lent()
+                    lent.arrays()  # may fail, before anything is torn
                     try:
                         if held:
                             interrupts.running = True
-                        results = call(*arguments, *states, **more)
+                        results = run(arguments, more)
                         if held:
                             interrupts.running = False
                     except BaseException as error:
@@ -506,7 +500,7 @@ class Computation(Alone, partial[Any]):
                         raise
                     state.wrote(written)
                     if any(arrays.get(v) is not a for v, a in zip(written, results[count:], strict=True)):
-                        state.moves.value += 1
+                        state.move()
                     arrays.update(zip(written, results[count:], strict=True))  # one step, that nothing can cut
                     return results[:count]
                 finally:

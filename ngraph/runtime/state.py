@@ -7,7 +7,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NoReturn
 
@@ -84,6 +84,7 @@ class State(Alone):
         self.quick: list[tuple[frozenset[Op], ctypes.c_int64]] = []
         self.torn: set[Op] = set()
         self.closed = False
+        self.lent: weakref.WeakSet[Lent] = weakref.WeakSet()
         self._known: set[Op] = set()
         self._tried: dict[str, int] = {}
         self._start()
@@ -97,6 +98,13 @@ class State(Alone):
     def moved(self) -> int:
         return self.moves.value
 
+    def move(self) -> None:
+        """Variables have got other arrays: what computations have looked up is forgotten. Nobody reads or writes meanwhile."""
+        self.moves.value += 1
+        with self.making:
+            for lent in self.lent:
+                lent.forget()
+
     def wrote(self, variables: Iterable[Op]) -> None:
         """Counts a write of these variables."""
         self.writes.value += 1
@@ -107,10 +115,6 @@ class State(Alone):
         self.quick.append((frozenset(variables), ctypes.c_int64(0)))
         self.moves.value += 1  # others see that there is one more to watch
         return self.quick[-1][1]
-
-    def stamp(self, variables: Collection[Op]) -> int:
-        """A number that stays while none of these variables is written, and then grows."""
-        return max(map(self.stamps.get, variables, repeat(0)), default=0) + sum([word.value for word in self.words(variables)[1:]])
 
     def words(self, variables: Collection[Op]) -> list[ctypes.c_int64]:
         """The words that stay while none of these variables is written; the first counts what Python writes."""
@@ -155,7 +159,7 @@ class State(Alone):
             for v in self.borrowed.intersection(variables):
                 self.arrays[v] = self.device.put(self.arrays[v])
                 self.borrowed.discard(v)
-                self.moves.value += 1
+                self.move()
 
     def get(self, variable: Op) -> np.ndarray:
         """A copy of a variable's value."""
@@ -174,7 +178,7 @@ class State(Alone):
         buffers = {v: self.device.put(a) for v, a in arrays.items()}
         with self.lock.writing():
             self.wrote(buffers)
-            self.moves.value += 1
+            self.move()
             self.arrays.update(buffers)
             self.borrowed.difference_update(buffers)
             self.torn.difference_update(buffers)
@@ -183,7 +187,7 @@ class State(Alone):
         """Lets go of the arrays, once nobody reads or writes them."""
         with self.lock.writing():
             self.closed = True
-            self.moves.value += 1
+            self.move()
             self.arrays.clear()
             self.borrowed.clear()
 
@@ -191,6 +195,43 @@ class State(Alone):
         if not isinstance(variable, Op) or not variable.is_variable:
             raise StateError(f"{getattr(variable, 'label', repr(variable))} is no variable, so has no state")
         self.add(variable.hint or variable.opdef.name, variable)
+
+
+class Lent:
+    """What a computation takes from the state in each call, looked up again only where that has changed.
+
+    variables   whose arrays it takes       still   those of them that it only reads
+    """
+
+    def __init__(self, state: State, variables: Sequence[Op], still: Collection[Op]):
+        self.state, self.variables, self.still = state, variables, still
+        self.found: list[Any] = []
+        self.seen: tuple[int, int] | None = None
+        self.base, self.words = 0, list[ctypes.c_int64]()
+        with state.making:
+            state.lent.add(self)
+
+    def arrays(self) -> list[Any]:
+        """Their arrays, made where there are none yet: one list while they stay the same, which then loses them. The lock is held."""
+        if not self.found:
+            self.state.ensure(self.variables)
+            self.found = [self.state.arrays[v] for v in self.variables]
+        return self.found
+
+    def forget(self) -> None:
+        """Lets go of the arrays, for all who have the list."""
+        self.found.clear()
+        self.found = []
+
+    def stamp(self) -> int:
+        """A number that stays while none of those that are only read is written, and then grows."""
+        state = self.state
+        seen = state.writes.value, state.moves.value
+        if seen != self.seen:
+            self.words = state.words(self.still)[1:]
+            self.base = max(map(state.stamps.get, self.still, repeat(0)), default=0)
+            self.seen = seen
+        return self.base + sum([word.value for word in self.words])
 
 
 def lasting(array: np.ndarray, given: Any) -> bool:

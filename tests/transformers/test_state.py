@@ -1,7 +1,9 @@
 """State: initial values, sharing, what an interrupted update leaves, random numbers, and files."""
 
+import gc
 import os
 import threading
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -93,6 +95,37 @@ def test_set_and_get(transformer):
         transformer.set(w, np.ones((2, 3)))
     with pytest.raises(StateError, match="is no variable"):
         transformer.set(ng.placeholder([C]), 1)
+
+
+def test_arrays_that_were_replaced_are_let_go_of(transformer, monkeypatch):
+    """What a computation has looked up stays no longer than the state has it; `out=` and other readers find the new one."""
+    monkeypatch.setattr("ngraph.transformers.cpu.native.fast", lambda *_: None)
+    w, v = (ng.variable([C, K], initial_value=k) for k in (1, 2))
+    x = ng.placeholder([C])
+    runs = [transformer.computation(w * v + x, x), transformer.computation(ng.dot(x, w), x), transformer.computation(ng.assign(v, v * w))]
+    out, one = np.empty((3, 2), np.float32), np.ones(3, np.float32)
+
+    def values():
+        for _ in range(3):
+            for run in runs[:2]:
+                run(one)
+        return runs[0](one, out=out)[0, 0], runs[1](one)[0]
+
+    assert values() == (3, 3)
+    runs[2]()
+    assert values() == (3, 3)
+    old = [weakref.ref(transformer.state.arrays[u]) for u in (w, v)]
+    transformer.set(w, 5)
+    gc.collect()
+    assert old[0]() is None and old[1]() is not None
+    assert values() == (11, 15)
+    runs[2]()
+    assert values() == (51, 15)
+    transformer.close()
+    gc.collect()
+    assert old[1]() is None
+    with pytest.raises(StateError, match="closed"):
+        runs[0](one)
 
 
 def test_swapped_and_repeated_state(transformer):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import operator
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +39,7 @@ TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE, TIMES = (
 
 def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
     """An array without values; a large one starts at a line of the cache, a very large one at a huge page. Raises OutOfMemoryError."""
-    size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     if size < 1 << 16:
         return np.empty(shape, dtype)
     alignment = HUGE if size >= HUGE << 1 else ALIGN
@@ -91,6 +90,7 @@ class Bound:
             if type(s) is Control:
                 self._inner(s.step)
         self.results = [b for k, b in enumerate(self.plan.outputs) if b.home == "output" and b not in self.plan.outputs[:k]]
+        self.apart_from: tuple[Callable[[], Any], Any] = _nothing, None  # a caller's array, and the state's that it shares no memory with
 
     def _constants(self) -> dict[Buffer, np.ndarray]:
         """Their arrays. Those that calls read are settled; the others are read where they are, once."""
@@ -114,7 +114,7 @@ class Bound:
         size = b.bytes
         if size is None:
             try:
-                size = int(np.prod(self.full(b), dtype=object)) * b.dtype.np.itemsize
+                size = math.prod(self.full(b)) * b.dtype.np.itemsize
             except LookupError:
                 size = self._most(b)
             if size is None:
@@ -249,15 +249,23 @@ class Bound:
         given: dict[Buffer, Any] = dict(zip(plan.inputs, inputs, strict=True))
         for k, b in enumerate(plan.outputs):
             if b.home == "output" and b not in given:
-                given[b] = outs[k] if outs is not None and self.fits(outs[k], b, [*given.values(), *states]) else None
+                given[b] = outs[k] if outs is not None and self.fits(outs[k], b, given.values(), states) else None
         return frame.call(given, states)
 
-    def fits(self, out: Any, b: Buffer, others: Sequence[Any]) -> bool:
+    def fits(self, out: Any, b: Buffer, others: Iterable[Any], states: Sequence[Any]) -> bool:
         """Whether a result can be made in the caller's array: of its form, dense, and apart from all other arrays."""
         if not isinstance(out, np.ndarray) or out.dtype != b.dtype.np or self.sizes[b] != out.nbytes or out.shape != self.shape(b):
             return False
-        dense = out.flags.c_contiguous and out.flags.aligned and out.flags.writeable
-        return dense and not any(a is not None and np.may_share_memory(out, a) for a in others)
+        if not (out.flags.c_contiguous and out.flags.aligned and out.flags.writeable):
+            return False
+        if any(a is not None and np.may_share_memory(out, a) for a in others):
+            return False
+        known, list_of = self.apart_from
+        if known() is not out or list_of is not states:
+            if any(np.may_share_memory(out, a) for a in states):
+                return False
+            self.apart_from = weakref.ref(out), states
+        return True
 
 
 class Inner(NamedTuple):
@@ -347,15 +355,15 @@ class Scope:
             found: np.ndarray = self.arrays[place]
             if found.shape == shape:
                 return found
-            return found.reshape(-1)[: int(np.prod(shape, dtype=object))].reshape(shape)  # there was room for more
+            return found.reshape(-1)[: math.prod(shape)].reshape(shape)  # there was room for more
         at = int(self.table.array[place.word]) if isinstance(place, Word) else place
         full, item = self.bound.full(b, self.run_length), b.dtype.np.itemsize
-        size = int(np.prod(full, dtype=object)) * item
+        size = math.prod(full) * item
         memory = (ctypes.c_char * max(size, 1)).from_address(at)
         whole = np.frombuffer(memory, np.uint8, size).view(b.dtype.np)
         if full == shape:
             return whole.reshape(shape)
-        strides = b.strides or tuple(int(np.prod(full[k + 1 :], dtype=object)) for k in range(len(full)))
+        strides = b.strides or tuple(math.prod(full[k + 1 :]) for k in range(len(full)))
         return np.lib.stride_tricks.as_strided(whole[b.first :], shape, [item * n for n in strides])
 
     def place(self, b: Buffer) -> np.ndarray:
@@ -363,7 +371,7 @@ class Scope:
         place = self.resolve(b)
         if isinstance(place, Buffer):
             shape = self.bound.full(b, self.run_length)
-            if place not in self.arrays or self.arrays[place].size < np.prod(shape, dtype=object):
+            if place not in self.arrays or self.arrays[place].size < math.prod(shape):
                 self.point(place, np.empty(shape, b.dtype.np))
         return self.array(b)
 
@@ -425,9 +433,8 @@ class Walk:
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""
-        at = self.table.places.get(b)
-        if at:
-            self.table.array[at] = array.__array_interface__["data"][0]
+        for k in self.table.places.get(b, ()):
+            self.table.array[k] = array.__array_interface__["data"][0]
 
     def run(self) -> None:
         """Walks the table to its end; Python takes the steps that are its own."""
@@ -452,6 +459,21 @@ def root(b: Buffer) -> Buffer:
     return b
 
 
+class Arrays(dict[Buffer, Any]):
+    """What calls come with, and what Python has made; behind that the state, in a list that stays where it is from call to call."""
+
+    def __init__(self, befores: Sequence[Buffer]):
+        super().__init__()
+        self.index = {b: k for k, b in enumerate(befores)}
+        self.states: Sequence[Any] = ()
+
+    def __missing__(self, b: Buffer) -> Any:
+        return self.states[self.index[b]]
+
+    def __contains__(self, b: object) -> bool:
+        return super().__contains__(b) or b in self.index
+
+
 class Frame:
     """One call's memory: arena, arguments of kernels, the table that threads walk."""
 
@@ -459,8 +481,8 @@ class Frame:
         self.bound, self.plan = bound, bound.plan
         size = max(bound.total, 1)
         self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
-        self.arrays: dict[Buffer, Any] = {}  # what calls come with, and what Python has made
         self.befores = tuple([before for _, before, _ in self.plan.state])
+        self.arrays = Arrays(self.befores)
         self.lent = frozenset(self.befores)
         self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
         self.stood: list[Callable[[], Any]] = [_nothing] * len(self.befores)  # which arrays these were in the last call
@@ -505,8 +527,8 @@ class Frame:
         bound, plan, befores = self.bound, self.plan, self.befores
         for b, array in given.items():
             self.point(b, self._room(b) if array is None else array)
-        self.arrays.update(zip(befores, states, strict=True))
-        if not all(map(operator.is_, map(operator.call, self.stood), states)):
+        if states is not self.arrays.states:
+            self.arrays.states = states
             for k, array in enumerate(states):
                 if self.stood[k]() is not array:
                     self.walk.point(befores[k], array)
@@ -540,8 +562,8 @@ class Frame:
 
     def _given(self, b: Buffer, own: bool, seen: set[int]) -> np.ndarray:
         """What a buffer holds, as an array that nobody else has."""
-        array = self.scope.array(b)
-        if own and id(array) not in seen and array is self.arrays.get(root(b)):
+        array, place = self.scope.array(b), root(b)
+        if own and id(array) not in seen and place in self.arrays and array is self.arrays[place]:
             seen.add(id(array))
             return array
         return np.array(array, order="C")

@@ -64,8 +64,7 @@ class Native:
         self.first: Key | None = None
         self.earned = 0  # versions for lengths that kept coming
         self.compiling = threading.RLock()
-        self.inputs = len(self.program.inputs)
-        places = {s.name: k for k, s in enumerate(self.program.state_in, self.inputs)}
+        places = {s.name: k for k, s in enumerate(self.program.state_in)}
         self.written = {name: places[name] for name, _ in self.program.state_out}
         if not self.symbols:
             self.at(())
@@ -184,15 +183,16 @@ class Native:
         if len(known) == len(key):
             self.at(known)
 
-    def call(self, *arrays: Any, out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
-        """See `Executable`; `out` takes arrays for results, `version` grows where state is written that is only read here."""
-        key = tuple([arrays[k].shape[d] for k, d in self.symbols.values()])
+    def call(self, *arrays: Any, states: Sequence[Any] = (), out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
+        """See `Executable`: while `states` is the same list, its arrays are the same."""
+        count = len(arrays)
+        key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
         bound = self.at(key)
         if bound.open and not self.written:
             bound = self._counted(key, bound)
-        given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements=("C", "A")) for a in arrays[: self.inputs]]
-        outputs, states = bound(given, arrays[self.inputs :], version, out)
-        return (*outputs, *[states[name] if name in states else arrays[k] for name, k in self.written.items()])
+        given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements=("C", "A")) for a in arrays]
+        outputs, written = bound(given, states, version, out)
+        return (*outputs, *[written[name] if name in written else states[k] for name, k in self.written.items()])
 
     def fast(self, order: Any, slow: Callable[..., Any]) -> Fast | None:
         """The way past Python for calls with the last lengths, if there is one."""

@@ -243,7 +243,8 @@ class Table:
 def at_once(turns: int, pieces: int, ways: int) -> int:
     """How many turns make a range, if there are to be about so many: of the sizes near, the one with which threads have equal work."""
     most = max(1, -(-turns // pieces))
-    return min(range(most, max(most // PIECES, most - 64, 0), -1), key=lambda size: round(-(-turns // size // ways) * size / max(turns, 1), 2))
+    sizes = range(most, max(most // PIECES, most - 64, 0), -1)
+    return min(sizes, key=lambda size: round(-(-turns // size // ways) * size / max(turns, 1), 2))
 
 
 def number(e: ExprLike, length: Callable[[Any], int]) -> int:
