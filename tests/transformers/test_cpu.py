@@ -625,7 +625,9 @@ def test_masked_stores_of_narrow_values_stay_inside(cpu):
     assert (room[:1000] < 2).all() and (room[1000:] == 167).all()
 
 
-@pytest.mark.parametrize("turns, pieces, ways", [(0, 2, 2), (1, 2, 2), (10, 4, 2), (14, 4, 2), (100, 16, 2), (3136, 16, 2), (1 << 40, 32, 4)])
+@pytest.mark.parametrize(
+    "turns, pieces, ways", [(0, 2, 2), (1, 2, 2), (10, 4, 2), (14, 4, 2), (100, 16, 2), (3136, 16, 2), (1 << 40, 32, 4)]
+)
 def test_ranges_of_turns_are_shared_out_evenly(turns, pieces, ways):
     size = at_once(turns, pieces, ways)
     assert 1 <= size <= max(1, -(-turns // pieces))
