@@ -14,6 +14,7 @@ from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
 from ngraph.plan.control import lifted
 from ngraph.plan.kernels import Buffer, Plan, Read, affine
+from ngraph.plan.memory import loaded
 from ngraph.plan.nodes import Arg, Constant, Graph, Node
 from ngraph.plan.panels import SETS, Factor, Packer, plain, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
@@ -287,7 +288,16 @@ def lay(plan: Plan, machine: Machine) -> Plan:
     borders = Borders(plan, still, length, machine)
     borders.draw()
     _rows(plan, borders.rigid, length, machine)
+    _passing(plan)
     return plan
+
+
+def _passing(plan: Plan) -> None:
+    """What no step of a call reads is not kept: it lies in the arena while the steps run that run once."""
+    read = {b for step in plan.steps for b in step.sources}.union(plan.outputs, [b for e in plan.axes.values() for b in loaded(e)])
+    for b in plan.buffers:
+        if b.home == "once" and b not in read and not b.border:
+            b.home = "arena"
 
 
 def unchanged(plan: Plan) -> set[Buffer]:

@@ -198,6 +198,14 @@ def _places(n: int, div: int, mod: int | None) -> int:
     return n if mod is None else min(n, mod)
 
 
+def _in_order(makers: Sequence[PlanStep], copies: Sequence[PlanStep]) -> tuple[PlanStep, ...]:
+    """Copies right behind the step that makes what they copy, which is then no longer needed; those of what is there before at the end."""
+    maker = {b: k for k, step in enumerate(makers) for b in step.targets}
+    place = [max([maker.get(b, -1) for b in c.sources], default=-1) for c in copies]
+    behind = [[m, *[c for c, at in zip(copies, place, strict=True) if at == k]] for k, m in enumerate(makers)]
+    return (*[step for steps in behind for step in steps], *[c for c, at in zip(copies, place, strict=True) if at < 0])
+
+
 class Packer:
     """Walks the kernels of a plan, and knows what has been copied."""
 
@@ -214,7 +222,7 @@ class Packer:
         steps: list[PlanStep] = []
         for step in self.plan.steps:
             steps += self.kernel(step) if type(step) is Kernel else [step]
-        self.plan.steps, self.plan.once = tuple(steps), (*self.plan.once, *self.once)
+        self.plan.steps, self.plan.once = tuple(steps), _in_order(self.plan.once, self.once)
         self.plan.buffers += tuple(self.made)
 
     def kernel(self, kernel: Kernel) -> list[PlanStep]:

@@ -194,6 +194,20 @@ def test_what_no_call_changes_is_computed_once():
     assert not any(line.op in ("sqrt", "divide") for s in kernel.stages for _, line in s.lines())
 
 
+def test_what_was_only_on_the_way_to_a_copy_is_not_kept(monkeypatch):
+    """Weights that are transformed and then packed: the first lie in the arena, one layer's where the next one's lie."""
+    monkeypatch.setattr(winograd, "WORTH", 10)
+    x = hole(N, C, H, W)
+    k, o = axis(272, "K"), axis(272, "L")
+    made = planned([conv(x, k, padding=1), conv(x * 2, o, padding=1)], x, rtol=1e-3, atol=1e-3)
+    filled = [b for step in made.once for b in step.targets]
+    passing, kept = ([b for b in filled if (b.home == "once") is here] for here in (False, True))
+    assert len(passing) == len(kept) == 2 and {r.source for r in reads(made.steps)}.issuperset(kept)
+    assert all(b.home == "arena" for b in passing) and passing[0].offset == passing[1].offset
+    assert made.kept == sum(b.bytes for b in kept)
+    assert [b in passing for b in filled] == [True, False] * 2
+
+
 def test_state_that_a_call_writes_is_not_once():
     x, w = hole(N, H), weights(H)
     scale = 1 / ng.sqrt(w * w + 1)
