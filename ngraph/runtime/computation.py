@@ -37,6 +37,9 @@ if TYPE_CHECKING:  # loaded by transformers that keep what they compile
     from ngraph.runtime.known import Found, Graph
 
 
+TIMED = 3  # calls whose time may show that a program is a short one
+
+
 def inside(name: str) -> str:
     """A file name for generated code under which errors count its frames as ours, not as the user's."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
@@ -339,6 +342,24 @@ class Computation(Alone, partial[Any]):
         """The first call: compiles, and writes the entry that later calls use."""
         results = self._ready()(*arguments, **more)
         self._hasten()
+        if self._fast is None and self.executable.native is not None:
+            with self.state.compiling:
+                if self._entry != self._first:
+                    self._entry = partial(self._timed, self._entry, TIMED)
+        return results
+
+    def _timed(self, entry: Callable[..., Any], left: int, *arguments: Any, **more: Any) -> Any:
+        """A call that may show that less time is needed than was thought, so that calls may go the fast way; one of so many."""
+        start = time.perf_counter()
+        results = entry(*arguments, **more)
+        took = time.perf_counter() - start
+        if self.state.compiling.acquire(blocking=False):  # another time, if somebody compiles
+            try:
+                if self._entry != self._first:
+                    self._entry = partial(self._timed, entry, left - 1) if left > 1 else entry
+                self._hasten(took)
+            finally:
+                self.state.compiling.release()
         return results
 
     def _ready(self) -> Callable[..., Any]:
@@ -355,14 +376,17 @@ class Computation(Alone, partial[Any]):
         return entry
 
     # the fast way
-    def _hasten(self) -> None:
-        """Calls go past Python from now on, if the executable has a way for that; all that does not fit comes back to `call`."""
+    def _hasten(self, took: float | None = None) -> None:
+        """Calls go past Python from now on, if the executable has a way for that; all that does not fit comes back to `call`.
+
+        took    how many seconds a call took, where that is known
+        """
         native = self.executable.native
         if native is None or self.results.keys is not None or self._fast is not None:
             return
         slots = self.results.slots
         order = None if self.results.nothing else slots[0] if self.results.single else slots
-        made = native.fast(order, self.call)
+        made = native.fast(order, self.call, took)
         if made is not None and self._writes:
             made.counts(self.state.counter(self._written))
         if made is not None and (not self.variables or self._watch(made)):

@@ -335,6 +335,26 @@ def test_a_version_for_lengths_that_matter(cpu):
 # ---- the fast way in ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("limit, quick", [(1e9, True), (0.0, False)])
+def test_what_a_call_takes_decides_where_more_was_predicted(cpu, monkeypatch, limit, quick):
+    """Calls of programs with state keep other threads waiting on the fast way: it is for short ones."""
+    real = native.fast
+    monkeypatch.setattr("ngraph.transformers.cpu.fast.ALONE", limit)
+    monkeypatch.setattr(native, "fast", lambda bound, order, slow, took=None: took and real(bound, order, slow, took))
+    n, c = axes(N=8, C=4)
+    x, w = ng.placeholder([n, c]), ng.variable([c], initial_value=3)
+    run = cpu.computation(x * w, x)
+    for k in range(6):
+        assert run(np.full((8, 4), k, np.float32)).tolist() == [[3 * k] * 4] * 8
+        assert (run._fast is not None) is (quick and k > 0)
+    assert quick or run._entry.__name__ == "entry"  # no call is timed any more
+    cpu.set(w, 5)
+    assert run(np.ones((8, 4), np.float32))[0, 0] == 5
+    cpu.close()
+    with pytest.raises(ng.errors.StateError, match="closed"):
+        run(np.ones((8, 4), np.float32))
+
+
 def test_arguments_of_all_kinds(cpu):
     """Those that fit as they are, and those that have to be converted, in turn."""
     a, b = axes(A=3, B=4)

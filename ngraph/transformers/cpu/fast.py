@@ -64,8 +64,11 @@ class Fast:
         self.call.set(busy=0)
 
 
-def fast(bound: Bound, order: Any, slow: Callable[..., Any]) -> Fast | None:
-    """The fast way; None where Python has to do something: steps of its own, copies of results, state that changes places."""
+def fast(bound: Bound, order: Any, slow: Callable[..., Any], took: float | None = None) -> Fast | None:
+    """The fast way; None where Python has to do something: steps of its own, copies of results, state that changes places.
+
+    took    the seconds of a call; predicted ones where they are not known
+    """
     plan = bound.plan
     sizes = [bound.sizes[b] for b in plan.outputs]
     if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.home != "output" for b in plan.outputs):
@@ -79,7 +82,7 @@ def fast(bound: Bound, order: Any, slow: Callable[..., Any]) -> Fast | None:
         return None
     frame = bound.take()
     walk = frame.walk
-    if walk.host_steps or plan.state and walk.table.seconds > ALONE:
+    if walk.host_steps or plan.state and (walk.table.seconds if took is None else took) > ALONE:
         bound.free.append(frame)
         return None
     if plan.state:  # nobody comes between, and no Ctrl-C

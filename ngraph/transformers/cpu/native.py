@@ -194,9 +194,9 @@ class Native:
         outputs, written = bound(given, states, version, out)
         return (*outputs, *[written[name] if name in written else states[k] for name, k in self.written.items()])
 
-    def fast(self, order: Any, slow: Callable[..., Any]) -> Fast | None:
-        """The way past Python for calls with the last lengths, if there is one."""
-        return fast(next(reversed(self.bound.values())), order, slow)
+    def fast(self, order: Any, slow: Callable[..., Any], took: float | None = None) -> Fast | None:
+        """The way past Python for calls with the last lengths, if there is one; `took`: the seconds of a call, where they are known."""
+        return fast(next(reversed(self.bound.values())), order, slow, took)
 
     def profile(self, call: Callable[[], Any], calls: int) -> Profile:
         """Where the time of calls with the last lengths goes."""
