@@ -187,7 +187,7 @@ class Graph:
         self.sources: list[Value] = list(program.sources())
         self.origin: tuple[Origin, ...] = ()
         self.lengths: dict[AxisId, int | None] = {}
-        self.made: dict[AxisId, int] = {}  # axes that the program has not
+        self.made: dict[AxisId, ExprLike] = {}  # axes that the program has not
         self.outputs: list[Any] = []
         self.state: list[tuple[str, Value, Any]] = []
         self.token: Any = None
@@ -218,7 +218,7 @@ class Graph:
 
     def guesses(self) -> dict[AxisId, int]:
         """The length of each axis, of those too that nobody knows."""
-        return {a: GUESS if (n := self.known(a)) is None else n for a in self.program.axes} | self.made
+        return {a: GUESS if (n := self.known(a)) is None else n for a in (*self.program.axes, *self.made)}
 
     def parameters(self) -> Callable[[Read], bool]:
         """Whether what a read finds is made of constants and state alone: many calls, or trips, find the same there, or next to it."""
@@ -420,11 +420,11 @@ class Graph:
             x = self.at[v]
             self.at[v] = Read(f, straight(f.axes)) if type(x) is Read and x.source is n else x
 
-    def axis(self, stem: str, length: int) -> AxisId:
+    def axis(self, stem: str, length: ExprLike) -> AxisId:
         """An axis of this length that no program has."""
         names = (AxisId(stem if k == 1 else f"{stem}.{k}") for k in itertools.count(1))
         made = next(a for a in names if self.made.get(a, length) == length and a not in self.program.axes)
-        self.made[made] = self.lengths[made] = length
+        self.made[made], self.lengths[made] = length, length if isinstance(length, int) else None
         return made
 
 
@@ -626,14 +626,17 @@ def _convolve(g: Graph, s: Step) -> None:
     x, f = s.inputs
     index = straight(x.axes)
     guards: list[ExprLike] = []
+    taps: dict[AxisId, AxisId] = {}  # a filter's axis may be one of the result's, too: then it moves by itself
     for inner, window, out, stride, dilation, spread, pad in s.attrs["spatial"]:
-        at = Idx(out) * stride + Idx(window) * dilation - pad
+        taps[window] = g.axis(f"{window} tap", g.length(window)) if window in s.result.axes else window
+        at = Idx(out) * stride + Idx(taps[window]) * dilation - pad
         if spread != 1:
             guards.append(0 - at % spread)
         index[inner] = at // spread
     kind = s.attrs["accumulate"]
     moved = g.moved(g.cast(g.at[x], x.axes, kind), x.axes, index, guards, 0)
-    _product(g, s, moved, g.at[f], (*s.attrs["over"], *[t[1] for t in s.attrs["spatial"]]))
+    filters = _gathered(g, g.cast(g.at[f], f.axes, kind), f.axes).at({a: Idx(tap) for a, tap in taps.items()})
+    _product(g, s, moved, filters, (*s.attrs["over"], *taps.values()))
 
 
 def _lies(g: Graph, v: Value) -> tuple[AxisId, ...] | None:

@@ -59,7 +59,7 @@ class _Planner:
             self.results(group)
         steps = tuple([self.step(group) for group in groups if not group.nodes[0].once])
         once = tuple([self.step(group) for group in groups if group.nodes[0].once])
-        axes = {a: self.length(e) for a, e in p.axes.items()} | g.made
+        axes = {a: self.length(e) for a, e in (p.axes | g.made).items()}
         written = {name: self.buffers[n] for name, _, n in g.state}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)

@@ -55,6 +55,8 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
     moves = stirred(kernel.loops, kernel.stages)
     for k, stage in enumerate(kernel.stages):
         space = {*stage.free, *stage.reduced}
+        if len(space) < len(stage.free) + len(stage.reduced):
+            yield f"stage {k} has an axis twice: {', '.join(map(str, (*stage.free, *stage.reduced)))}"
         for r in stage.reads():
             if r.source in own and r.source not in stored:
                 yield f"stage {k} reads {r.source!r} of its own kernel, and no stage before it stores it"

@@ -129,3 +129,23 @@ def test_a_network_that_goes_down_and_up_again(model):
     tlow = F.relu(F.conv2d(F.max_pool2d(tfirst, 2, 2), t2, padding=1))
     tjoined = torch.cat([tfirst, F.conv_transpose2d(tlow, tup, stride=2)], 1)
     model.check(ng.mean(ng.square(out), out_axes=()), F.conv2d(tjoined[:, :9], t3, padding=1).square().mean())
+
+
+@pytest.mark.parametrize("size", [(3, 3, 1), (5, 3, (2, 1)), (2, 3, (0, 1))], ids=["kept", "kept, wide", "shorter"])
+@pytest.mark.parametrize("known", [True, False], ids=["lengths known", "open"])
+def test_derivatives_of_derivatives_of_convolutions(model, size, known):
+    """A penalty on gradients. Where a map keeps its length, the filter of what it needs has the axis of its result."""
+    rows, columns, padding = size
+    n, c, h, w, k, r, s = axes(N=2, C=3, H=9, W=7, K=5, R=rows, S=columns)
+    if not known:
+        h, w = ng.make_axis(name="H"), ng.make_axis(name="W")
+    draw = {"N": 2, "C": 3, "H": 9, "W": 7, "K": 5, "R": rows, "S": columns}
+    for names, scale in (("NCHW", 1.0), ("KCRS", 0.3)):
+        own = [dict(zip("NCHWKRS", (n, c, h, w, k, r, s), strict=True))[a] for a in names]
+        value = (R.standard_normal([draw[a] for a in names]) * scale).astype(model.dtype)
+        model.pairs.append((ng.placeholder(own, dtype=model.dtype), torch.tensor(value, requires_grad=True)))
+    (x, tx), (f, tf) = model.pairs
+    y = ng.tanh(ng.conv(x, f, {h: r, w: s}, padding=dict(zip((h, w), padding, strict=True)) if isinstance(padding, tuple) else padding))
+    ty = torch.tanh(F.conv2d(tx, tf, padding=padding))
+    slopes, theirs = ng.deriv(ng.sum(y, out_axes=()), [x, f]), torch.autograd.grad(ty.sum(), [tx, tf], create_graph=True)
+    model.check(sum(ng.sum(d * d, out_axes=()) for d in slopes), sum((d * d).sum() for d in theirs))
