@@ -331,6 +331,9 @@ class Writer:
 
     def shuffle(self, x: Value, lanes: Sequence[int], y: Value | None = None) -> Value:
         """These lanes of x, or of x and y one after the other."""
+        held = literal(x) if y is None and x.lanes > 1 else None
+        if held is not None:
+            return vector([held[k] for k in lanes], x.dtype)
         picked = ", ".join(f"i32 {k}" for k in lanes)
         other = f"{x.type} poison" if y is None else str(y)
         return Value(self.pure(f"shufflevector {x}, {other}, <{len(lanes)} x i32> <{picked}>"), x.dtype, len(lanes))

@@ -2,6 +2,7 @@
 
 import ctypes
 import importlib
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -186,6 +187,17 @@ def test_long_rows_run_in_pieces(native, kind, dtype):
         for got, want in made:
             same(got[0], want[0], 512)
             assert got[0].tobytes() == made[0][0][0].tobytes()
+
+
+@pytest.mark.parametrize("length", [1, 17, 32, 33, 49])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_totals_whose_last_vector_has_one_element(native, dtype, length):
+    """Forward and backward: of a narrow value nothing is written beside its place."""
+    x = (np.arange(length) % 2).astype(dtypes.as_dtype(dtype).np)
+    for reverse, exclusive, kind in itertools.product((False, True), (False, True), ("add", "max")):
+        attrs = {"kind": kind, "axis": "B", "exclusive": exclusive, "reverse": reverse}
+        got, want = once(native, "cumulate", [(("B",), x)], attrs, B=length)
+        assert np.array_equal(np.asarray(got[0]).astype(float), np.asarray(want[0]).astype(float)), attrs
 
 
 def test_two_passes_are_taken_where_a_row_has_many_threads():
