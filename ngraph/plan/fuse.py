@@ -16,6 +16,7 @@ from ngraph.plan.price import NUMBER, Group, Lengths, Machine, Prices
 WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
 NEAR = 32  # readers of one value that are tried together
 FAR = 1024  # groups between two that are looked at: beyond that a way is taken for granted
+NOTHING: frozenset[Node] = frozenset()
 LARGEST = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
 PRODUCTS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
@@ -45,6 +46,7 @@ class _Merge:
         self.place: dict[Group, int] = {}  # an order in which they can run
         self.rank: dict[Group, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
+        self.awaited: dict[Group, frozenset[Node]] = {}  # what has to have run before the lengths of its axes are known
         self.walls: set[Group] = set()
         self.parted: set[Group] = set()  # whose turns have parts of sums
         self.readers: dict[object, list[Node]] = {}  # of what comes from outside
@@ -59,6 +61,13 @@ class _Merge:
         g.measure(self.machine)
         for n in g.nodes:
             self.of[n] = g
+        self.wait(g)
+
+    def wait(self, g: Group) -> None:
+        """Finds out which lengths of a group are found by steps."""
+        if self.graph.runs:
+            axes = dict.fromkeys([a for n in g.nodes for a in (*n.axes, *n.reduced)])
+            self.awaited[g] = frozenset().union(*map(self.graph.awaited, axes))
 
     # chains
     def chains(self) -> None:
@@ -140,6 +149,10 @@ class _Merge:
                 new.append(self.prices.group([f]))
                 self.parted.add(g)
                 self.add(new[-1])
+        if new:
+            self.graph.waits.clear()
+            for g in self.rank:
+                self.wait(g)
         return new
 
     def most(self, a: Group, b: Group) -> float:
@@ -167,6 +180,8 @@ class _Merge:
         """Whether two groups could run in the same turns, or are too small for turns."""
         if len(a.nodes) + len(b.nodes) > LARGEST or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
             return False
+        if any(not self.awaited.get(x, NOTHING).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
+            return False  # one makes a length of the other
         if a.seconds < 3 * self.machine.launch and b.seconds < 3 * self.machine.launch:
             return True
         return not a.shared or not b.shared or not {*a.shared, *a.cut}.isdisjoint((*b.shared, *b.cut))
@@ -193,9 +208,14 @@ class _Merge:
         return readers[max(k - NEAR // 2, 0) : k + NEAR // 2]
 
     # order
+    def needed(self, g: Group) -> list[Node]:
+        """What others make that a group reads, or whose lengths it takes."""
+        lengths = sorted([n for n in self.awaited.get(g, NOTHING) if self.of[n] is not g], key=NUMBER)
+        return [r.source for _, r in g.outer if isinstance(r.source, Node)] + lengths
+
     def connect(self) -> list[Group]:
         """Finds out who reads from whom, and an order in which all can run; the one with the lowest node first."""
-        self.before = {g: dict.fromkeys([self.of[r.source] for _, r in g.outer if isinstance(r.source, Node)]) for g in self.rank}
+        self.before = {g: dict.fromkeys([self.of[n] for n in self.needed(g)]) for g in self.rank}
         self.after = {g: {} for g in self.rank}
         for g, makers in self.before.items():
             for h in makers:

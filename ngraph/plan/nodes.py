@@ -193,6 +193,7 @@ class Graph:
         self.token: Any = None
         self.laid: dict[Any, Read] = {}  # what routines take
         self.runs: list[Value] = []  # numbers that lengths need
+        self.waits: dict[AxisId, frozenset[Node]] = {}
         self.steady: set[Value] = set()  # inputs of a body that are the same in all trips
         self.wishes: list[tuple[Any, AxisId, float]] = []  # along which axis a source is walked, and how much depends on that
         for v in self.sources:
@@ -215,6 +216,19 @@ class Graph:
     def length(self, a: AxisId) -> ExprLike:
         n = self.known(a)
         return Len(a) if n is None else n
+
+    def awaited(self, a: AxisId) -> frozenset[Node]:
+        """What has to have run before the length of an axis is known."""
+        if a not in self.waits:
+            length = self.made[a] if a in self.made else self.program.axes[a]
+            found: set[Node] = set()
+            for leaf in expr.leaves(length) if isinstance(length, Expr) and self.known(a) is None else ():
+                if type(leaf) is Len and leaf.of != a:
+                    found |= self.awaited(leaf.of)
+                elif type(leaf) is Run and isinstance(r := self.at[leaf.of], Read) and isinstance(r.source, Node):
+                    found.add(r.source)
+            self.waits[a] = frozenset(found)
+        return self.waits[a]
 
     def guesses(self) -> dict[AxisId, int]:
         """The length of each axis, of those too that nobody knows."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
 from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, PlanStep, Stage, stirred
-from ngraph.plan.memory import ALIGN, around, last_uses, lasting
+from ngraph.plan.memory import ALIGN, around, last_uses, lasting, loaded
 from ngraph.program.program import AxisId
 
 
@@ -50,6 +50,8 @@ def _missing(buffers: Iterable[Buffer], filled: set[Buffer]) -> Iterator[str]:
 
 def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
     fixed = {a for a, block in kernel.loops if block == 1}
+    for a in dict.fromkeys([*[a for a, _ in kernel.loops], *[a for s in kernel.stages for a in (*s.free, *s.reduced)]]):
+        yield from (f"the length of {a} is in {b!r}, which nothing has filled" for b in _numbers(plan, a) if b not in filled)
     stored: set[Buffer] = set()
     own = {s.target for stage in kernel.stages for s in stage.to}
     moves = stirred(kernel.loops, kernel.stages)
@@ -78,6 +80,15 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
         still = sorted(moves[k].intersection([a for a, _ in kernel.loops[stage.depth :]]))
         if still:
             yield f"stage {k} has depth {stage.depth}, and changes with {', '.join(still)}"
+
+
+def _numbers(plan: Plan, a: AxisId) -> Iterator[Buffer]:
+    """The buffers that the length of an axis is made of."""
+    length = plan.axes[a]
+    yield from loaded(length)
+    for leaf in expr.leaves(length) if isinstance(length, Expr) else ():
+        if type(leaf) is Len and leaf.of != a:
+            yield from _numbers(plan, leaf.of)
 
 
 def _changing(step: PlanStep, inputs: Iterable[Buffer], written: set[Buffer]) -> Iterator[str]:

@@ -332,6 +332,23 @@ def test_a_version_for_lengths_that_matter(cpu):
         f.compile(Q=3)
 
 
+def test_what_has_a_length_waits_for_the_step_that_finds_it(cpu):
+    """Not only what reads what that step finds: a number spread along such an axis, beside a sum that it comes from."""
+    a, b = axes(A=200, B=3)
+    x, y = ng.placeholder([a]), ng.placeholder([b])
+    (where,) = ng.nonzero(x)
+    (found,) = where.axes
+    total = ng.sum(y * 2, out_axes=())
+    spread = ng.broadcast(total, [found])
+    run = cpu.computation([total, spread, ng.sum(spread * 3, out_axes=()), where], x, y)
+    draw = np.random.default_rng(0)
+    for k in range(6):
+        v, u = draw.integers(0, 2 + k % 2, 200).astype("f"), draw.integers(0, 9, 3).astype("f")
+        one, each, sums, places = run(v, u)
+        assert one == 2 * u.sum() and places.tolist() == np.flatnonzero(v).tolist()
+        assert each.tolist() == [2 * u.sum()] * len(places) and sums == 6 * u.sum() * len(places)
+
+
 # ---- the fast way in ------------------------------------------------------------------------------------------------------------
 
 
