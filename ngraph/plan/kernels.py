@@ -239,24 +239,35 @@ class Routine:
 
 
 def stirred(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> list[frozenset[AxisId]]:
-    """For each stage of a kernel, the loops with which what it computes changes."""
-    axes = frozenset([a for a, _ in loops])
+    """For each stage of a kernel, the loops with which what it computes changes.
+
+    Stages that fill one Local together run together: what one of them adds to, another one has to begin anew.
+    """
+    axes, stages = frozenset([a for a, _ in loops]), tuple(stages)
     of: dict[Buffer, frozenset[AxisId]] = {}
-    found = []
-    for stage in stages:
-        moves = axes.intersection((*stage.free, *stage.reduced))
-        exprs: list[ExprLike] = [e for s in stage.to for e in (*s.index.values(), *s.guard)]
-        for _, line in stage.lines():
-            if line.read is not None:
-                exprs += [*line.read.index.values(), *line.read.guard]
-                moves |= of.get(line.read.source, frozenset())
-            elif line.op in ("index", "guard"):
-                exprs += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"]
-        moves |= axes.intersection([a for e in exprs for a in moving(e)])
-        for s in stage.to:
-            of[s.target] = of.get(s.target, frozenset()) | moves
-        found.append(moves)
-    return found
+    own = [_own_moves(stage, axes) for stage in stages]
+    found: list[frozenset[AxisId]] = []
+    while True:
+        before, found = found, []
+        for stage, moves in zip(stages, own, strict=True):
+            for b in (*[r.source for r in stage.reads()], *[s.target for s in stage.to if type(s.target) is Local]):
+                moves |= of.get(b, frozenset())
+            for s in stage.to:
+                of[s.target] = of.get(s.target, frozenset()) | moves
+            found.append(moves)
+        if found == before:
+            return found
+
+
+def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
+    """The loops along which a stage itself moves."""
+    exprs: list[ExprLike] = [e for s in stage.to for e in (*s.index.values(), *s.guard)]
+    for _, line in stage.lines():
+        if line.read is not None:
+            exprs += [*line.read.index.values(), *line.read.guard]
+        elif line.op in ("index", "guard"):
+            exprs += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"]
+    return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in moving(e)]))
 
 
 PlanStep = Kernel | Routine
