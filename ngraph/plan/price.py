@@ -115,15 +115,17 @@ class Group:
         """Small values that every turn may compute for itself, so that they bind no loop; several turns may store one alike."""
         most = max([n.size for n in self.nodes])
         small = min(most // REREAD, SMALL) if most > 0 else -1
-        found, kept = set[Node](), set(self.results)
+        found, kept = set[Node](), set(self.results)  # kept: what has only the turn's own part, and what is made of that
         for n in self.nodes:
             if n.size <= small and n.kind in ("elem", "reduce"):
                 if not any(r.source in self.set and r.source not in found for r in n.reads):
                     found.add(n)
+                    if n.kind == "reduce" or any(r.source in kept for r in n.reads):
+                        kept.add(n)
         if not found:
             return found
-        lost = {p for p, _, r in self.inner if p in found and (p in kept or p.kind == "reduce") and len(r.straight) < len(r.index)}
-        if lost:  # what is stored has only the turn's own part
+        lost = {p for p, _, r in self.inner if p in found and p in kept and len(r.straight) < len(r.index)}
+        if lost:
             for n in self.nodes:
                 if n in found and (n in lost or any(r.source in self.set and r.source not in found for r in n.reads)):
                     found.remove(n)
