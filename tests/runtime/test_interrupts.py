@@ -18,6 +18,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import StateError
 from ngraph.ops.control import HOST_CALLS
+from ngraph.runtime.interrupts import interrupts
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 C = ng.make_axis(1000, name="C")
@@ -27,6 +28,14 @@ TRIPS = 5_000_000 if sys.argv[1] == "cpu" else 50_000  # of a loop that lasts so
 
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
+def watch(arrived):
+    '''Says "arrived" once that is so: the system makes one of two signals if the first has not been taken yet.'''
+    def wait():
+        while not arrived():
+            time.sleep(0.001)
+        say("arrived")
+    threading.Thread(target=wait, daemon=True).start()
 
 def update(trips):
     '''v is doubled where it lies, then a loop of so many trips changes w.'''
@@ -113,6 +122,7 @@ def test_a_second_one_cuts_it_off_and_torn_state_is_not_saved(child, tmp_path):
     script = """
         v, w, run = update(1e9)
         transformer.save(path)
+        watch(lambda: interrupts.pending is not None)
         say("ready")
         try:
             run()
@@ -150,6 +160,7 @@ def test_a_second_one_cuts_it_off_and_torn_state_is_not_saved(child, tmp_path):
         c.until("ready")
         c.until("begun")
         c.interrupt(0.05)
+        c.until("arrived")
         time.sleep(0.2)
         assert c.process.poll() is None
         c.interrupt()
@@ -235,15 +246,20 @@ def test_the_users_own_handler_stays_and_gets_every_signal(child):
             got.append(number)
         signal.signal(signal.SIGINT, mine)
         v, w, run = update(TRIPS)
+        watch(lambda: got or interrupts.pending is not None)
         say("ready")
         run()
         assert signal.getsignal(signal.SIGINT) is mine
+        end = time.monotonic() + 20
+        while len(got) < 2 and time.monotonic() < end:  # the second may come when all is done
+            time.sleep(0.01)
         say(len(got), not transformer.state.torn, bool((transformer.get(v) == 8).all()))
     """
     with child(script) as c:
         c.until("ready")
         c.until("begun")
         c.interrupt(0.05)
+        c.until("arrived")
         c.interrupt(0.05)
         assert c.ends_well().strip() == "2 True True"
 
