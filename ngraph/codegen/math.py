@@ -203,6 +203,7 @@ def bitcast(x: Number, dtype: DType) -> Number:
 register("add", lambda x, y: x + y)
 register("subtract", lambda x, y: x - y)
 register("multiply", lambda x, y: x * y)
+register("fma", lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
 
 
 def _by_whole(x: Number, y: Number) -> Number:
@@ -349,12 +350,14 @@ def _wide_vector(x: Number) -> bool:
 
 
 def _inverse(y: Number) -> Number:
-    """1 / y to 14 bits or more, for y far from the ends of its range; scalars have the bits of vectors."""
-    w, lanes = y.w, y.v.lanes
-    if not w.target.scale or lanes not in (1, 16):
+    """1 / y to 14 bits or more, for y far from the ends of its range; the same bits for vectors of any width."""
+    w, dtype, lanes = y.w, y.v.dtype, y.v.lanes
+    if not w.target.scale:
         return 1.0 / y
-    near = w.intrinsic("x86.avx512.rcp14.ps.512", y.v.dtype, 16, w.splat(y.v, 16), constant(0, y.v.dtype, 16), "i16 -1", types=())
-    return Number(w, near if lanes == 16 else w.lane(near, 0))
+    wide = max(lanes, 4)
+    mask = f"i{max(wide, 8)} -1"
+    near = w.intrinsic(f"x86.avx512.rcp14.ps.{32 * wide}", dtype, wide, w.splat(y.v, wide), constant(0, dtype, wide), mask, types=())
+    return Number(w, near if lanes > 1 else w.lane(near, 0))
 
 
 def _scale(x: Number, n: Number, whole: Number) -> Number:

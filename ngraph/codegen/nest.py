@@ -7,13 +7,10 @@ common values, register tiles, scalars beside vectors and values taken out of lo
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from ngraph.codegen import math as scalar
 from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, certain, extremes, meet, plus, register, times
@@ -23,7 +20,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
-from ngraph.plan.kernels import Buffer, Line, Load, Local, Stage, bounds
+from ngraph.plan.kernels import Buffer, Line, Load, Local, Stage, bounds, loads
 from ngraph.plan.nodes import WEIGHT
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.program.program import AxisId
@@ -47,10 +44,11 @@ FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
 class Access:
     """One read or store: an address that moves with loops, what else is added to it, and where it is allowed."""
 
-    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "deps", "room", "ahead", "turn")
+    __slots__ = ("source", "dtype", "pointer", "coef", "const", "rest", "guard", "fill", "zero", "deps", "room", "ahead", "turn")
 
     def __init__(self, source: Buffer, pointer: str, guard: tuple[ExprLike, ...], fill: Any):
         self.source, self.dtype, self.pointer, self.guard, self.fill = source, source.dtype, pointer, guard, fill
+        self.zero = not guard or fill is None or not any(self.dtype.array(fill).tobytes())  # is all that is filled in
         self.coef: dict[Dim, Whole] = {}
         self.const = 0
         self.rest: list[tuple[Whole, ExprLike]] = []  # (elements, times what)
@@ -108,9 +106,6 @@ class Nest:
         self.opened: dict[Dim, Open] = {}
         self.awaited: list[tuple[Access, int, list[str]]] = []
         self.reducing = bool(stage.combine or stage.reduced)
-        self.asked = Counter([u for _, line in stage.lines() for u in (*line.args, *loads(inside_of(line)))])
-        self.asked.update([c.line for c in stage.combine] + [s.line for s in stage.to])
-        self.fused: dict[int, int] = {}
         self.minor = kernel.minor
         self._look()
         self.plan = self._schedule()
@@ -157,28 +152,14 @@ class Nest:
         self.eager = [a for a in (*self.reads.values(), *self.stores) if a not in self.late]
 
     def _line(self, n: int, line: Line) -> None:
-        inside = inside_of(line)
+        inside = line.exprs
         deps = self._moving(inside) if line.read is None else frozenset()
         if line.read is not None:
             a = self.reads[n]
             inside = [*a.guard, *[e for _, e in a.rest]]
             deps = a.deps = self._moving(inside).union(a.coef)
-        self.uses[n] = uses = (*self._fused(n, line), *loads(inside))
+        self.uses[n] = uses = (*line.args, *loads(*inside))
         self.deps[n] = deps.union(*[self.deps[u] for u in uses])
-
-    def _fused(self, n: int, line: Line) -> tuple[int, ...]:
-        """The arguments of a line; of a sum with a product that nobody else wants, those of the product, then the other one."""
-        if line.op not in ("add", "subtract") or not line.dtype.is_float or line.dtype.bits < 32:
-            return line.args
-        for k in (1, 0):
-            m, other = line.args[k], line.args[1 - k]
-            product = self.lines.get(m)
-            if product is not None and product.op == "multiply" and self.asked[m] == 1:
-                deps = self.deps[m]
-                if deps >= self.deps[other]:
-                    self.fused[n] = k
-                    return *self.uses[m], other
-        return line.args
 
     def _moving(self, exprs: Iterable[ExprLike]) -> frozenset[Dim]:
         """The dims along which expressions move."""
@@ -195,7 +176,7 @@ class Nest:
         """The expressions that code computes where it stands: guards, indices, and what accesses do not walk."""
         inside = [e for a in (*self.reads.values(), *self.stores) for e in (*a.guard, *[e for _, e in a.rest])]
         for _, line in self.stage.lines():
-            inside += inside_of(line) if line.read is None else ()
+            inside += line.exprs if line.read is None else ()
         return inside
 
     def _merge(self) -> None:
@@ -541,7 +522,7 @@ class Nest:
         plain = all(isinstance(c, int) for a in early for c in a.coef.values())
         inside = [e for a in early for e in (*a.guard, *[e for _, e in a.rest])]
         for line in self.stage.before:
-            inside += inside_of(line) if line.read is None else ()
+            inside += line.exprs if line.read is None else ()
         if not fixed or not plain or not self._moving(inside).isdisjoint(self.reduced):
             return list(self.reduced), []
         main = [a for a in early if self.vec in a.coef] or early
@@ -681,22 +662,12 @@ class Nest:
         if line.op == "guard":
             return meet_all(w, *self._holds(line.attrs["guard"], i, j)) or constant(True, dtypes.bool_)
         args = [self.known[self._key(a, i, j)] for a in self.uses[n]]
-        if n in self.fused:
-            return self._sum_of_product(line.op, self.fused[n], *args)
         if line.op == "copy":
             return args[0]
         if line.op == "random_bits":
             return random_bits(w, args, line.attrs["stream"])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else line.attrs
         return scalar.emit(w, line.op, args, attrs)
-
-    def _sum_of_product(self, op: str, place: int, x: Value, y: Value, z: Value) -> Value:
-        """x * y + z, or a difference in which the product stands at `place`, rounded once."""
-        w, lanes = self.w, max(x.lanes, y.lanes, z.lanes)
-        x, y, z = (w.splat(v, lanes) for v in (x, y, z))
-        if op == "subtract":
-            x, z = (w.op("fneg", x), z) if place else (x, w.op("fneg", z))
-        return w.fma(x, y, z)
 
     # ---- indices
 
@@ -872,7 +843,7 @@ class Nest:
         n = self._width(j) if vector else 1
         if one is not None and apart is None:  # zeros instead, where it is not allowed: masked loads from a page that is not there are slow
             at = w.pure(f"select {one}, ptr {at}, ptr {self.kernel.nothing(n * a.dtype.bits // 8)}")
-        holds = meet_all(w, one, each) if np.array(a.fill).astype(a.dtype.np).tobytes().strip(b"\0") else None
+        holds = None if a.zero else meet_all(w, one, each)
         if not vector:
             x = w.load(at, a.dtype)
             return x if holds is None else w.select(holds, x, number(a.fill, a.dtype))
@@ -946,18 +917,6 @@ def _step(c: Whole) -> int | None:
     return c if isinstance(c, int) else None
 
 
-def inside_of(line: Line) -> list[ExprLike]:
-    """The expressions in a line."""
-    if line.read is not None:
-        return [*line.read.index.values(), *line.read.guard]
-    return [line.attrs["value"]] if line.op == "index" else [*line.attrs["guard"]] if line.op == "guard" else []
-
-
-def loads(exprs: Iterable[ExprLike]) -> tuple[int, ...]:
-    """The lines whose numbers expressions use."""
-    return tuple([leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load])
-
-
 def meet_all(w: Writer, a: Value | None, b: Value | None, lanes: int = 1) -> Value | None:
     """Both of two conditions, of which one may be missing."""
     if a is None or b is None:
@@ -969,7 +928,7 @@ def meet_all(w: Writer, a: Value | None, b: Value | None, lanes: int = 1) -> Val
 
 def number(value: Any, dtype: DType) -> Value:
     """A constant as NumPy would make it."""
-    return constant(np.array(value).astype(dtype.np).item(), dtype)
+    return constant(dtype.array(value).item(), dtype)
 
 
 def identity(kind: str, dtype: DType, lanes: int) -> Value:

@@ -418,7 +418,7 @@ def _compact(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, 
 def capacity(plan: Plan, routine: Routine) -> ExprLike:
     """The most places that `compact` fills: the bound of its axis, else as many as there are in all."""
     length = plan.axes[routine.attrs["axis"]]
-    bounds = [e for e in (getattr(length, "a", None), getattr(length, "b", None)) if e is not None and not any(loads(e))]
+    bounds = [e for e in (getattr(length, "a", None), getattr(length, "b", None)) if e is not None and not loads(e)]
     if type(length) is Bin and length.op == "min" and bounds:
         return bounds[0]
     return math.prod([Len(a) for a in routine.attrs["axes"]])

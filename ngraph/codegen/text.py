@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.targets import Target
@@ -82,7 +80,7 @@ def _digits(number: int | bytes, dtype: DType) -> str:
     (x,) = struct.unpack("<d", number)
     if dtype.name == "float64":
         return f"0x{int.from_bytes(number, 'little'):016X}"
-    rounded = np.array(x).astype(dtype.np)
+    rounded = dtype.array(x)
     bits = int.from_bytes(rounded.tobytes(), "little")
     if dtype.bits <= 16:
         return str(bits)
@@ -111,10 +109,12 @@ def vector(numbers: Sequence[int], dtype: DType) -> Value:
 
 def literal(x: Value) -> list[int] | None:
     """The whole numbers, or truths, of a constant; None for what is no such constant."""
+    if x.dtype.is_float or x.name[0] in "%@":
+        return None
     one = x.name.removeprefix("splat (").removesuffix(")")
     words = [w.split(" ")[-1] for w in one.strip("<>").split(", ")] if x.lanes > 1 else [one]
     known = {"true": 1, "false": 0}
-    if x.dtype.is_float or not all(w in known or w.lstrip("-").isdigit() for w in words):
+    if not all(w in known or w.lstrip("-").isdigit() for w in words):
         return None
     numbers = [known.get(w, 0) if w in known else int(w) for w in words]
     return numbers * (x.lanes if len(numbers) == 1 else 1)

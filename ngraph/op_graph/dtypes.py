@@ -74,6 +74,11 @@ class DType:
     def is_integer(self) -> bool:
         return self.kind in ("int", "uint")
 
+    def array(self, value: Any) -> np.ndarray:
+        """Numbers as an array of this type, as NumPy rounds them; what is too large for a float is infinite."""
+        with np.errstate(over="ignore"):
+            return np.asarray(value).astype(self.np)
+
     @property
     def lowest(self) -> Any:
         """The identity of max: -inf for floats, the least integer, False; of narrow ones the least finite number."""

@@ -86,7 +86,7 @@ class _Folding:
         shape = _shape(result.axes, length)
         if shape is None:
             return
-        array = value.array if type(value) is ArrayRef else np.asarray(value).astype(result.dtype.np)
+        array = value.array if type(value) is ArrayRef else result.dtype.array(value)
         known[result] = array.reshape(shape) if type(value) is ArrayRef else np.broadcast_to(array, shape)
         held[result] = array.nbytes
 

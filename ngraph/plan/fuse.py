@@ -16,7 +16,6 @@ from ngraph.plan.price import NUMBER, Group, Lengths, Machine, Prices
 WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
 NEAR = 32  # readers of one value that are tried together
 FAR = 1024  # groups between two that are looked at: beyond that a way is taken for granted
-NOTHING: frozenset[Node] = frozenset()
 LARGEST = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
 PRODUCTS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
@@ -46,7 +45,6 @@ class _Merge:
         self.place: dict[Group, int] = {}  # an order in which they can run
         self.rank: dict[Group, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
-        self.awaited: dict[Group, frozenset[Node]] = {}  # what has to have run before the lengths of its axes are known
         self.walls: set[Group] = set()
         self.parted: set[Group] = set()  # whose turns have parts of sums
         self.readers: dict[object, list[Node]] = {}  # of what comes from outside
@@ -61,13 +59,6 @@ class _Merge:
         g.measure(self.machine)
         for n in g.nodes:
             self.of[n] = g
-        self.wait(g)
-
-    def wait(self, g: Group) -> None:
-        """Finds out which lengths of a group are found by steps."""
-        if self.graph.runs:
-            axes = dict.fromkeys([a for n in g.nodes for a in (*n.axes, *n.reduced)])
-            self.awaited[g] = frozenset().union(*map(self.graph.awaited, axes))
 
     # chains
     def chains(self) -> None:
@@ -118,7 +109,9 @@ class _Merge:
                     wait(self.most(a, b), len(tried), False, a, b)
 
         def wait(gain: float, number: int, sure: bool, a: Group, b: Group) -> None:
-            if gain > WORTH * min(a.seconds, b.seconds):
+            least = min(a.seconds, b.seconds)
+            bound = least >= 3 * self.machine.launch and (a.loops != b.loops or not a.loops)  # small ones, and equal turns, bind nothing
+            if gain > (WORTH * least if bound else 0):
                 heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
 
         for g in groups:
@@ -138,21 +131,19 @@ class _Merge:
     def finishing(self) -> list[Group]:
         """Behind each reduction of which turns have parts, what puts them together: groups that may merge on. Those with parts may not."""
         new = []
+        self.prices.cut_no_more()
         for g in list(self.rank):
             for n in g.cuts:
-                f = self.graph.chunked(n, math.prod([-(-g.length(a) // b) for a, b in g.loops if a in n.reduced]))
+                many = math.prod([-(-g.length(a) // b) for a, b in g.loops if a in n.reduced])
+                f = self.graph.chunked(n, many)
                 assert n.chunk is not None
-                self.lengths.known[n.chunk] = n.bytes // f.bytes
+                self.lengths.known[n.chunk] = many
                 self.prices.signs.clear()
                 for h in (g, *dict.fromkeys([self.of[u] for u in f.users])):
                     h.link()
                 new.append(self.prices.group([f]))
                 self.parted.add(g)
                 self.add(new[-1])
-        if new:
-            self.graph.waits.clear()
-            for g in self.rank:
-                self.wait(g)
         return new
 
     def most(self, a: Group, b: Group) -> float:
@@ -180,7 +171,7 @@ class _Merge:
         """Whether two groups could run in the same turns, or are too small for turns."""
         if len(a.nodes) + len(b.nodes) > LARGEST or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
             return False
-        if any(not self.awaited.get(x, NOTHING).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
+        if any(not self.awaited(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
             return False  # one makes a length of the other
         if a.seconds < 3 * self.machine.launch and b.seconds < 3 * self.machine.launch:
             return True
@@ -208,9 +199,14 @@ class _Merge:
         return readers[max(k - NEAR // 2, 0) : k + NEAR // 2]
 
     # order
+    def awaited(self, g: Group) -> frozenset[Node]:
+        """What has to have run before the lengths of a group's axes are known."""
+        axes = {a for n in g.nodes for a in n.space} if self.graph.runs else ()
+        return frozenset().union(*map(self.graph.awaited, axes))
+
     def needed(self, g: Group) -> list[Node]:
         """What others make that a group reads, or whose lengths it takes."""
-        lengths = sorted([n for n in self.awaited.get(g, NOTHING) if self.of[n] is not g], key=NUMBER)
+        lengths = sorted([n for n in self.awaited(g) if self.of[n] is not g], key=NUMBER)
         return [r.source for _, r in g.outer if isinstance(r.source, Node)] + lengths
 
     def connect(self) -> list[Group]:

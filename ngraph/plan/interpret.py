@@ -173,7 +173,7 @@ class _Turn:
 
     def line(self, line: Line, axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]) -> np.ndarray:
         if line.op == "number":
-            return np.broadcast_to(np.array(line.attrs["value"]).astype(line.dtype.np), shape)
+            return np.broadcast_to(line.dtype.array(line.attrs["value"]), shape)
         if line.op == "index":
             return np.broadcast_to(self.whole(line.attrs["value"], axes, lines), shape).astype(line.dtype.np)
         if line.op == "guard":
@@ -185,6 +185,9 @@ class _Turn:
         n = int(np.prod(shape, dtype=np.int64))
         if line.op == "random_bits":
             return _random(line, args).reshape(shape)
+        if line.op == "fma":
+            (x, y, z), minus = args, line.attrs.get("minus")
+            return np.asarray(z - x * y if minus == "product" else x * y - z if minus else x * y + z).reshape(shape)
         types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
         call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)
@@ -239,7 +242,7 @@ class _Turn:
 
     def read(self, r: Read, axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]) -> np.ndarray:
         ok = self.holds(r.guard, axes, shape, lines)
-        made = np.full(shape, np.array(r.fill).astype(r.source.dtype.np) if r.guard else 0, r.source.dtype.np)
+        made = np.full(shape, r.source.dtype.array(r.fill) if r.guard else 0, r.source.dtype.np)
         made[ok] = self.run.arrays[r.source][self.places(r.source, r.index, ok, axes, lines)]
         return made
 
@@ -271,10 +274,10 @@ def _combined(kind: str, x: np.ndarray, dims: tuple[int, ...], dtype: DType) -> 
 
 
 def _random(line: Line, args: Sequence[np.ndarray]) -> np.ndarray:
-    """Words of Philox, one at each place; seed, step and trips are the same at all of them."""
+    """Words of Philox, one at each place; seed, step and trips are the same wherever guards hold, and 0 elsewhere."""
     if not args[-1].size:
         return np.zeros(0, np.uint32)
-    seed, step, *trips = [int(a[0]) for a in args[:-1]]
+    seed, step, *trips = [int(a.max()) for a in args[:-1]]
     mixed = 0
     for t in trips:
         mixed = (mixed * TRIP + t + 1) & WORD

@@ -128,9 +128,9 @@ def moving(e: ExprLike) -> Iterable[AxisId]:
             yield from leaf.of.axes
 
 
-def loads(e: ExprLike) -> Iterable[Any]:
-    """What an expression loads."""
-    return (leaf.of for leaf in expr.leaves(e) if type(leaf) is Load)
+def loads(*exprs: ExprLike) -> list[Any]:
+    """What expressions load."""
+    return [leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
 
 
 def placed(e: ExprLike, index: Mapping[AxisId, ExprLike]) -> ExprLike:
@@ -155,6 +155,13 @@ class Line:
     dtype: DType
     attrs: Mapping[str, Any] = field(default_factory=dict)
     read: Read | None = None
+
+    @property
+    def exprs(self) -> list[ExprLike]:
+        """The expressions in it."""
+        if self.read is not None:
+            return [*self.read.index.values(), *self.read.guard]
+        return [self.attrs["value"]] if self.op == "index" else [*self.attrs["guard"]] if self.op == "guard" else []
 
 
 @dataclass(frozen=True)
@@ -261,12 +268,7 @@ def stirred(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> lis
 
 def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
     """The loops along which a stage itself moves."""
-    exprs: list[ExprLike] = [e for s in stage.to for e in (*s.index.values(), *s.guard)]
-    for _, line in stage.lines():
-        if line.read is not None:
-            exprs += [*line.read.index.values(), *line.read.guard]
-        elif line.op in ("index", "guard"):
-            exprs += [line.attrs["value"]] if line.op == "index" else line.attrs["guard"]
+    exprs = [e for s in stage.to for e in (*s.index.values(), *s.guard)] + [e for _, line in stage.lines() for e in line.exprs]
     return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in moving(e)]))
 
 

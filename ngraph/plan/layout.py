@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
 from ngraph.plan.control import lifted
-from ngraph.plan.kernels import Buffer, Plan, Read, affine
-from ngraph.plan.memory import loaded
+from ngraph.plan.kernels import Buffer, Plan, Read, affine, loads
 from ngraph.plan.nodes import Arg, Constant, Graph, Node
 from ngraph.plan.panels import SETS, Factor, Packer, plain, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
@@ -294,7 +293,7 @@ def lay(plan: Plan, machine: Machine) -> Plan:
 
 def _passing(plan: Plan) -> None:
     """What no step of a call reads is not kept: it lies in the arena while the steps run that run once."""
-    read = {b for step in plan.steps for b in step.sources}.union(plan.outputs, [b for e in plan.axes.values() for b in loaded(e)])
+    read = {b for step in plan.steps for b in step.sources}.union(plan.outputs, loads(*plan.axes.values()))
     for b in plan.buffers:
         if b.home == "once" and b not in read and not b.border:
             b.home = "arena"

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
+from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, loads, places
 from ngraph.program.program import AxisId
 
 ALIGN = 64  # bytes: a line of the cache
@@ -44,9 +44,7 @@ def last_uses(plan: Plan) -> dict[Buffer, int]:
         for b in step.sources:
             last[b] = k
     end = len(plan.every)
-    for a in plan.axes.values():  # what lengths need lives to the end
-        for b in loaded(a):
-            last[b] = end
+    last.update(dict.fromkeys(loads(*plan.axes.values()), end))  # what lengths need lives to the end
     for b in plan.buffers:
         if b.home == "once":
             last[b] = end
@@ -79,16 +77,6 @@ def in_turn(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]
             line.remove(free)
         line.append((lives[b][1], leader[b]))
     return leader
-
-
-def loaded(e: object) -> Iterable[Buffer]:
-    """The buffers that a length reads."""
-    from_expr = getattr(e, "a", None), getattr(e, "b", None), getattr(e, "of", None)
-    for part in from_expr:
-        if isinstance(part, Buffer):
-            yield part
-        elif part is not None and not isinstance(part, int | str):
-            yield from loaded(part)
 
 
 def _place(plan: Plan) -> None:

@@ -34,7 +34,7 @@ ELEMENTS = frozenset(
 )
 # what one element costs, in vector instructions; what is not here costs one
 WEIGHT = {"exp": 9, "expm1": 14, "tanh": 14, "erf": 18, "log": 12, "log1p": 14, "divide": 5, "remainder": 8, "sqrt": 6, "power": 25}
-WEIGHT |= {"sin": 14, "cos": 14, "atan": 18, "random_bits": 30, "copy": 0}
+WEIGHT |= {"sin": 14, "cos": 14, "atan": 18, "random_bits": 30, "fma": 2, "copy": 0}
 GATHERED = 2  # what a read at an index that is itself read costs: it is kept rather than repeated
 GUESS = 64  # elements along an axis whose length nobody knows
 
@@ -334,6 +334,31 @@ class Graph:
         self._drop()
         self._rename()
         self._link()
+        self._contract()
+
+    def _contract(self) -> None:
+        """Sums with products that nobody else reads become `fma(x, y, z)`: x * y + z, rounded once; `minus` says which is taken away.
+
+        Here, and not where code is written: a value that several kernels compute for themselves has the same bits in all of them, and an
+        element is equal to the maximum that it is.
+        """
+        for n in self.nodes:
+            if n.kind != "elem" or n.op not in ("add", "subtract") or not n.dtype.is_float or n.dtype.bits < 32:
+                continue
+            for k in (1, 0):
+                m = self._own_product(n, *n.args[:: -1 if k else 1])
+                if m is not None:
+                    n.attrs = {"minus": "product" if k else "rest"} if n.op == "subtract" else {}
+                    n.op, n.weight, n.origin = "fma", WEIGHT["fma"], tuple(dict.fromkeys([*m.origin, *n.origin]))
+                    n.set_args((*m.args, n.args[1 - k]))
+                    break
+        self.again()
+
+    def _own_product(self, n: Node, r: Arg, other: Arg) -> Node | None:
+        """The product that one argument is, if nothing but this argument asks for it."""
+        m = r.source if type(r) is Read and not r.guard and r.straight == n.space else None
+        own = type(m) is Node and m.kind == "elem" and m.op == "multiply" and m.space == n.space and m.users == [n] and not m.result
+        return m if own and not (type(other) is Read and other.source is m) else None
 
     def again(self) -> None:
         """Drops what nobody needs any more, and counts anew."""
@@ -430,6 +455,7 @@ class Graph:
             u.reread(lambda r: Read(f, r.index, r.guard, r.fill) if r.source is n else r)
         self.outputs = [f if x is n else x for x in self.outputs]
         self.state = [(name, old, f if x is n else x) for name, old, x in self.state]
+        self.waits.clear()
         for v in self.runs:
             x = self.at[v]
             self.at[v] = Read(f, straight(f.axes)) if type(x) is Read and x.source is n else x
@@ -461,7 +487,7 @@ def _counted(g: Graph, s: Step) -> Index | None:
         return None
     value = COUNTING[s.op](*[a.value if isinstance(a, Index) else int(a.value) for a in args if isinstance(a, Index | Number)])
     low, high = bounds(value, g.known)
-    return Index(value, dtype) if dtype.lowest <= low and high <= dtype.highest and not any(loads(value)) else None
+    return Index(value, dtype) if dtype.lowest <= low and high <= dtype.highest and not loads(value) else None
 
 
 def _element(g: Graph, s: Step) -> None:
@@ -638,11 +664,13 @@ def _contract(g: Graph, s: Step) -> None:
 
 def _convolve(g: Graph, s: Step) -> None:
     x, f = s.inputs
-    index = straight(x.axes)
+    spatial = s.attrs["spatial"]
+    # what the filters are summed over may be an axis of the result, too: then it moves by itself
+    over, windows = s.attrs["over"], [window for _, window, *_ in spatial]
+    taps = {a: g.axis(f"{a} tap", g.length(a)) if a in s.result.axes else a for a in (*over, *windows)}
+    index: dict[AxisId, ExprLike] = {a: Idx(taps[a] if a in over else a) for a in x.axes}
     guards: list[ExprLike] = []
-    taps: dict[AxisId, AxisId] = {}  # a filter's axis may be one of the result's, too: then it moves by itself
-    for inner, window, out, stride, dilation, spread, pad in s.attrs["spatial"]:
-        taps[window] = g.axis(f"{window} tap", g.length(window)) if window in s.result.axes else window
+    for inner, window, out, stride, dilation, spread, pad in spatial:
         at = Idx(out) * stride + Idx(taps[window]) * dilation - pad
         if spread != 1:
             guards.append(0 - at % spread)
@@ -650,7 +678,7 @@ def _convolve(g: Graph, s: Step) -> None:
     kind = s.attrs["accumulate"]
     moved = g.moved(g.cast(g.at[x], x.axes, kind), x.axes, index, guards, 0)
     filters = _gathered(g, g.cast(g.at[f], f.axes, kind), f.axes).at({a: Idx(tap) for a, tap in taps.items()})
-    _product(g, s, moved, filters, (*s.attrs["over"], *taps.values()))
+    _product(g, s, moved, filters, tuple(taps.values()))
 
 
 def _lies(g: Graph, v: Value) -> tuple[AxisId, ...] | None:

@@ -201,9 +201,10 @@ def _places(n: int, div: int, mod: int | None) -> int:
 def _in_order(makers: Sequence[PlanStep], copies: Sequence[PlanStep]) -> tuple[PlanStep, ...]:
     """Copies right behind the step that makes what they copy, which is then no longer needed; those of what is there before at the end."""
     maker = {b: k for k, step in enumerate(makers) for b in step.targets}
-    place = [max([maker.get(b, -1) for b in c.sources], default=-1) for c in copies]
-    behind = [[m, *[c for c, at in zip(copies, place, strict=True) if at == k]] for k, m in enumerate(makers)]
-    return (*[step for steps in behind for step in steps], *[c for c, at in zip(copies, place, strict=True) if at < 0])
+    lines: list[list[PlanStep]] = [*[[m] for m in makers], []]
+    for c in copies:
+        lines[max([maker.get(b, -1) for b in c.sources], default=-1)].append(c)
+    return tuple([step for line in lines for step in line])
 
 
 class Packer:

@@ -25,15 +25,18 @@ from ngraph.plan.winograd import winograd
 from ngraph.program.program import AxisId, Program, Value, map_attr
 
 
-def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Machine | None = None) -> Plan:
-    """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices."""
+def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Machine | None = None, winograd: bool = True) -> Plan:
+    """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices.
+
+    Without `winograd` all sums of products over windows are made of the products that they are written as.
+    """
     program = specialise(program, lengths) if lengths else program
-    return _Planner(sunk(lookups(saved(hoist(joined(program))))), machine or Machine()).plan()
+    return _Planner(sunk(lookups(saved(hoist(joined(program))))), machine or Machine(), winograd).plan()
 
 
 class _Planner:
-    def __init__(self, program: Program, machine: Machine, steady: slice = slice(0)):
-        self.program, self.machine, self.steady = program, machine, steady
+    def __init__(self, program: Program, machine: Machine, winograd: bool, steady: slice = slice(0)):
+        self.program, self.machine, self.winograd, self.steady = program, machine, winograd, steady
         self.graph = Graph(program)
         self.graph.steady.update(program.inputs[steady])
         self.buffers: dict[Any, Buffer] = {}
@@ -52,7 +55,8 @@ class _Planner:
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
         split(g)
-        winograd(g, self.machine)
+        if self.winograd:
+            winograd(g, self.machine)
         settle(g, self.machine)
         groups = fuse(g, self.machine)
         for group in groups:
@@ -109,7 +113,7 @@ class _Planner:
         def planned(body: Program) -> Plan:
             known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
             open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
-            return _Planner(specialise(body, open_) if open_ else body, self.machine, slice(moving, None)).plan()
+            return _Planner(specialise(body, open_) if open_ else body, self.machine, self.winograd, slice(moving, None)).plan()
 
         return planned
 

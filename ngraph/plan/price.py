@@ -145,6 +145,12 @@ class Group:
         for n in riders:
             shared.difference_update(n.reduced)
         shared.intersection_update(*[n.loopable for n in self.bound], *[r.straight for p, _, r in self.inner if p not in riders])
+        cost: dict[Node, float] = {}
+        for n in self.nodes if riders else ():
+            cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
+        for p, _, r in self.inner:
+            if p in riders and cost[p] > DEAR:  # it may be kept: then a turn has only its own part of it
+                shared.difference_update(p.space - r.straight)
         reduced.update(*[n.reduced for n in self.bound])
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
         return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
@@ -315,6 +321,11 @@ class Prices:
         self.templates: dict[Any, int] = {}
         self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
         self.signs: dict[Node, tuple[int, tuple[Any, ...]]] = {}
+        self.cutting = True  # sums may be cut into parts
+
+    def cut_no_more(self) -> None:
+        """From here on sums stay whole: nothing would put their parts together."""
+        self.cutting, self.known = False, {key: found for key, found in self.known.items() if not found[2]}
 
     def most(self, a: Group, b: Group) -> float:
         """What a merge of two may save at most: what both read, what one reads of the other and perhaps need not store, a launch."""
@@ -327,7 +338,7 @@ class Prices:
         """What the kernel of these nodes, in order, would take."""
         key, numbers = self.key(nodes)
         if key not in self.known:
-            self.learn(key, numbers, price(Group(nodes, self.lengths), self.machine))
+            self.learn(key, numbers, price(Group(nodes, self.lengths), self.machine, self.cutting))
         return self.known[key][0]
 
     def group(self, nodes: Iterable[Node]) -> Group:
@@ -335,7 +346,7 @@ class Prices:
         g = Group(nodes, self.lengths)
         key, numbers = self.key(g.nodes)
         if key not in self.known:
-            self.learn(key, numbers, price(g, self.machine))
+            self.learn(key, numbers, price(g, self.machine, self.cutting))
         g.seconds, loops, cuts = self.known[key]
         axes = list(numbers) if loops else []
         g.loops, g.cuts = tuple([(axes[a], b) for a, b in loops]), tuple([g.nodes[k] for k in cuts])
@@ -522,11 +533,11 @@ class _Choice:
         return round(-(-turns // self.m.cores) * block / n / self.turns, 1)
 
 
-def price(g: Group, m: Machine) -> Group:
+def price(g: Group, m: Machine, cutting: bool = True) -> Group:
     """Fills in the loops and the seconds that the group takes as one kernel, its reductions cut into parts if that pays."""
     g.levels()
     _price(g, m, ())
-    if g.cut:
+    if g.cut and cutting:
         before = g.seconds, g.loops, g.cuts
         _price(g, m, g.cut)
         if not g.cuts or g.seconds >= GAIN * before[0]:
@@ -562,7 +573,9 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
     work += (turns - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.riders])
-    ways = m.cores * turns / (turns + m.cores - 1)
+    ways = min(
+        m.cores * turns / (turns + m.cores - 1), math.prod([g.length(a) / b for a, b in fixed.items()])
+    )  # the last turn may be short
     if turns < m.cores:
         traffic *= 1.3
     seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch

@@ -265,7 +265,7 @@ def _along(a: Read, at: dict[AxisId, int]) -> bool:
 
 
 def _at(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
-    if type(a) is not Read or a.source not in known:
+    if type(a) is not Read or a.source not in known or not _along(a, at):  # it may be read at other places, too
         return _moved(graph, a, dict(at))
     index = {x: exact(placed(e, dict(at))) for x, e in a.index.items() if x not in at}
     return Read(known[a.source], index, tuple([exact(placed(g, dict(at))) for g in a.guard]), a.fill)

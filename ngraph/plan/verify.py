@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
-from ngraph.plan.kernels import Buffer, Kernel, Load, Local, Plan, PlanStep, Stage, stirred
-from ngraph.plan.memory import ALIGN, around, last_uses, lasting, loaded
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, loads, stirred
+from ngraph.plan.memory import ALIGN, around, last_uses, lasting
 from ngraph.program.program import AxisId
 
 
@@ -55,6 +55,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
     stored: set[Buffer] = set()
     own = {s.target for stage in kernel.stages for s in stage.to}
     moves = stirred(kernel.loops, kernel.stages)
+    changing: dict[Buffer, frozenset[AxisId]] = {}  # the loops with which a value changes that a stage stores
     for k, stage in enumerate(kernel.stages):
         space = {*stage.free, *stage.reduced}
         if len(space) < len(stage.free) + len(stage.reduced):
@@ -72,7 +73,9 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
         for s in stage.to:
             if s.target.home in ("input", "constant"):
                 yield f"stage {k} stores into {s.target!r}"
-            if type(s.target) is not Local and not moves[k] <= _moving(s.index.values()):
+            changes = _changes(stage, s.line, changing).intersection([a for a, _ in kernel.loops])
+            changing[s.target] = changing.get(s.target, frozenset()) | changes
+            if type(s.target) is not Local and not changes <= _moving(s.index.values()):
                 yield f"stage {k} stores {s.target!r} at the same place in several turns"
         stored.update([s.target for s in stage.to])
         if not 0 <= stage.depth <= len(kernel.loops):
@@ -82,10 +85,31 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
             yield f"stage {k} has depth {stage.depth}, and changes with {', '.join(still)}"
 
 
+def _changes(stage: Stage, n: int, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:
+    """The axes with which a line changes: those of indices and of sums in all that it is made of, and those of what that reads."""
+    lines, sums = dict(stage.lines()), dict(enumerate(stage.combine, len(stage.before)))
+    found, seen, todo = set[AxisId](), set[int](), [n]
+    while todo:
+        k = todo.pop()
+        if k in seen:
+            continue
+        seen.add(k)
+        if k in sums:
+            found.update(stage.reduced)
+            todo.append(sums[k].line)
+        elif k in lines:
+            line = lines[k]
+            todo += [*line.args, *[of for of in loads(*line.exprs) if type(of) is int]]
+            found |= _moving(line.exprs)
+            if line.read is not None:
+                found |= changing.get(line.read.source, frozenset())
+    return found
+
+
 def _numbers(plan: Plan, a: AxisId) -> Iterator[Buffer]:
     """The buffers that the length of an axis is made of."""
     length = plan.axes[a]
-    yield from loaded(length)
+    yield from loads(length)
     for leaf in expr.leaves(length) if isinstance(length, Expr) else ():
         if type(leaf) is Len and leaf.of != a:
             yield from _numbers(plan, leaf.of)
@@ -104,12 +128,10 @@ def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str
     for n, line in stage.lines():
         late = n >= border
         used = [*line.args]
-        exprs: list[ExprLike] = [*line.read.index.values(), *line.read.guard] if line.read is not None else []
-        exprs += [line.attrs["value"]] if line.op == "index" else [*line.attrs["guard"]] if line.op == "guard" else []
-        used += [leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load and type(leaf.of) is int]
+        used += [of for of in loads(*line.exprs) if type(of) is int]
         if any(u >= n or (late and u < border) for u in used):
             yield f"line {n} uses a line that is not there yet, or no longer"
-        yield from _outside(f"line {n}", exprs, fixed | {*stage.free, *(() if late else stage.reduced)})
+        yield from _outside(f"line {n}", line.exprs, fixed | {*stage.free, *(() if late else stage.reduced)})
     for c in stage.combine:
         if not 0 <= c.line < border:
             yield f"an accumulator combines line {c.line}, which is none of those before"

@@ -275,8 +275,7 @@ def _total(graph: Graph, row: Sequence[Fraction], args: Sequence[Arg], axes: tup
         elif abs(a) == 1:
             made = graph.elem("add" if a > 0 else "subtract", made, x, axes=axes, dtype=dtype)
         else:
-            more = graph.elem("multiply", x, Number(float(a), dtype), axes=axes, dtype=dtype)
-            made = graph.elem("add", made, more, axes=axes, dtype=dtype)
+            made = graph.elem("fma", x, Number(float(a), dtype), made, axes=axes, dtype=dtype)
     assert made is not None
     return made
 

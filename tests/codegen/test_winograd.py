@@ -9,7 +9,8 @@ from kernels import RUNNABLE
 from plan_programs import agree, arrays_for, axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import plan, verify, winograd
+import ngraph.transformers as ngt
+from ngraph.plan import plan, text, verify, winograd
 from ngraph.program import interpret as oracle
 from ngraph.targets import host
 
@@ -94,6 +95,24 @@ def test_it_is_taken_where_it_pays():
     assert not taken(c=3, k=64, height=56, width=56) and not taken(c=64, k=3, height=56, width=56)
     assert not taken(c=512, k=512, height=7, width=7)  # its filters would be more to read than there is to compute
     assert not taken(c=8, k=8, height=6, width=6)
+
+
+def test_it_can_be_forbidden(always):
+    """By a setting, also inside bodies; then whole numbers give whole numbers."""
+    x, f, y, (n, _, k, h, w, *_) = conv()
+    limit = hole()
+    chosen = ng.cond(limit > 0, lambda: y, lambda: ng.conv(x, f * 2, {h: f.axes[2], w: f.axes[3]}, padding=1))
+    own = program([y, chosen], x, f, limit)
+    alone = text(plan(program([y], x, f))).count("point")
+    assert text(plan(own)).count("point") == 2 * alone > 0 and "point" not in text(plan(own, winograd=False))
+    draw = np.random.default_rng(0)
+    values = [draw.integers(-9, 10, a.axes.lengths).astype(np.float32) for a in (x, f)]
+    for allowed in (True, False):
+        with ng.config(winograd=allowed), ngt.allocate_transformer("cpu") as t:
+            shown = t.computation([y, chosen], x, f, limit)
+            results = shown(*values, np.float32(-1))
+            assert ("point" in str(shown.plan)) == allowed
+            assert all(np.array_equal(a, np.rint(a)) for a in results) == (not allowed)
 
 
 def test_errors_are_bounded_at_full_size():

@@ -324,10 +324,10 @@ BOTH = (
 OPS = {True: (*BOTH, place), False: (*BOTH, normalized, normalized, layer, gradient, gradient)}
 
 
-def graph(seed, exact):
-    """A graph, its results, and the assigns that go with them."""
+def graph(seed, exact, most=12):
+    """A graph of up to so many ops, its results, and the assigns that go with them."""
     g = Graph(seed, exact)
-    for _ in range(g.random.integers(2, 12)):
+    for _ in range(g.random.integers(2, most)):
         counts = [len(own) for own in (g.holes, g.state, g.values)]
         try:
             made = g.pick(OPS[exact])(g)

@@ -669,3 +669,31 @@ def test_ranges_of_turns_are_shared_out_evenly(turns, pieces, ways):
     size = at_once(turns, pieces, ways)
     assert 1 <= size <= max(1, -(-turns // pieces))
     assert -(-turns // size // ways) * size <= -(-turns // ways) * 1.01
+
+
+def test_sums_beside_an_axis_of_length_0(cpu):
+    """Turns have parts of both sums; those of one are of nothing."""
+    a, z = ng.make_axis(1_000_000, name="A"), ng.make_axis(0, name="Z")
+    x, y = ng.placeholder([a]), ng.placeholder([a, z])
+    one, none = cpu.computation([ng.sum(x * 2, [a]), ng.sum(y + x, [a])], x, y)(np.ones(1_000_000, np.float32), np.ones((1_000_000, 0)))
+    assert one == 2_000_000 and none.shape == (0,)
+
+
+def test_terms_that_are_written_out_may_read_one_value_at_several_places(cpu):
+    """At its own place, and beside it."""
+    draw = np.random.default_rng(0)
+    h, c = ng.make_axis(4, name="H"), ng.make_axis(16, name="C")
+    x, b = ng.placeholder([h, c]), ng.placeholder([c])
+    y = ng.avg_pool(x * b + 1, {h: 3}, stride=1, padding=1)
+    p, q = draw.normal(size=(4, 16)).astype(np.float32), draw.normal(size=16).astype(np.float32)
+    z = p * q + 1
+    wanted = np.stack([z[max(k - 1, 0) : k + 2].mean(0) for k in range(4)]).max(0)
+    np.testing.assert_allclose(cpu.computation(ng.max(y, reduction_axes=[y.axes[0]]), x, b)(p, q), wanted, rtol=1e-5)
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_too_large_for_their_type_are_infinite_without_a_word(cpu):
+    a = ng.make_axis(5, name="A")
+    x = ng.placeholder([a], dtype="float16")
+    y = cpu.computation(ng.softmax(ng.where(ng.greater(ng.iota(a), 2), -1e9, x), [a]), x)(np.arange(5, dtype=np.float16))
+    np.testing.assert_allclose(y, np.array([1, np.e, np.e**2, 0, 0]) / (1 + np.e + np.e**2), rtol=2e-3)

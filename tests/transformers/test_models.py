@@ -149,3 +149,15 @@ def test_derivatives_of_derivatives_of_convolutions(model, size, known):
     ty = torch.tanh(F.conv2d(tx, tf, padding=padding))
     slopes, theirs = ng.deriv(ng.sum(y, out_axes=()), [x, f]), torch.autograd.grad(ty.sum(), [tx, tf], create_graph=True)
     model.check(sum(ng.sum(d * d, out_axes=()) for d in slopes), sum((d * d).sum() for d in theirs))
+
+
+def test_a_filter_as_wide_as_there_are_examples_may_have_their_axis(model):
+    """What its gradient is summed over is then an axis of the gradient."""
+    n, c, h, k = axes(N=3, C=2, H=7, K=4)
+    for own, shape in (((n, c, h), (3, 2, 7)), ((k, c, n), (4, 2, 3))):
+        value = R.standard_normal(shape).astype(model.dtype)
+        model.pairs.append((ng.placeholder(own, dtype=model.dtype), torch.tensor(value, requires_grad=True)))
+    (x, tx), (f, tf) = model.pairs
+    y, ty = ng.tanh(ng.conv(x, f, {h: n}, padding=1)), torch.tanh(F.conv1d(tx, tf, padding=1))
+    slopes, theirs = ng.deriv(ng.sum(y * y, out_axes=()), [x, f]), torch.autograd.grad((ty * ty).sum(), [tx, tf], create_graph=True)
+    model.check(sum(ng.sum(d * d, out_axes=()) for d in slopes), sum((d * d).sum() for d in theirs))

@@ -22,8 +22,7 @@ from ngraph.errors import OutOfMemoryError
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import MappedFile, content_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
-from ngraph.plan.kernels import Buffer, Plan, Routine, bounds, places
-from ngraph.plan.memory import loaded
+from ngraph.plan.kernels import Buffer, Plan, Routine, bounds, loads, places
 from ngraph.program.program import AxisId
 from ngraph.transformers.cpu.code import Code, Control, Native, Step
 from ngraph.transformers.cpu.host import run_routine
@@ -90,7 +89,7 @@ class Bound:
             if type(s) is Control:
                 self._inner(s.step)
         self.results = [b for k, b in enumerate(self.plan.outputs) if b.home == "output" and b not in self.plan.outputs[:k]]
-        self.apart_from: tuple[Callable[[], Any], Any] = _nothing, None  # a caller's array, and the state's that it shares no memory with
+        self.beside: tuple[Any, Any] = None, None  # a reference to a caller's array, and the state's arrays that it shares no memory with
 
     def _constants(self) -> dict[Buffer, np.ndarray]:
         """Their arrays. Those that calls read are settled; the others are read where they are, once."""
@@ -188,7 +187,7 @@ class Bound:
             plan = self.plan
             self.used = {b for s in plan.every for b in s.sources}
             self.used.update(plan.outputs, [after for _, _, after in plan.state])
-            self.used.update([b for length in plan.axes.values() for b in loaded(length)])
+            self.used.update(loads(*plan.axes.values()))
         return b in self.used
 
     def room(self, b: Buffer, old: np.ndarray) -> np.ndarray:
@@ -260,11 +259,11 @@ class Bound:
             return False
         if any(a is not None and np.may_share_memory(out, a) for a in others):
             return False
-        known, list_of = self.apart_from
-        if known() is not out or list_of is not states:
+        known, arrays = self.beside
+        if known is None or known() is not out or arrays is not states:
             if any(np.may_share_memory(out, a) for a in states):
                 return False
-            self.apart_from = weakref.ref(out), states
+            self.beside = weakref.ref(out), states
         return True
 
 
@@ -448,10 +447,6 @@ class Walk:
             words[PC] = k + 1
 
 
-def _nothing() -> None:
-    """A reference to what is there no more."""
-
-
 def root(b: Buffer) -> Buffer:
     """The buffer whose memory it has."""
     while b.shares is not None:
@@ -483,9 +478,7 @@ class Frame:
         self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
         self.befores = tuple([before for _, before, _ in self.plan.state])
         self.arrays = Arrays(self.befores)
-        self.lent = frozenset(self.befores)
         self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
-        self.stood: list[Callable[[], Any]] = [_nothing] * len(self.befores)  # which arrays these were in the last call
         self.load(bound.code.steps if steps is None else steps)
         if steps is None:
             self._start()
@@ -529,11 +522,9 @@ class Frame:
             self.point(b, self._room(b) if array is None else array)
         if states is not self.arrays.states:
             self.arrays.states = states
-            for k, array in enumerate(states):
-                if self.stood[k]() is not array:
-                    self.walk.point(befores[k], array)
-                    self.stood[k] = weakref.ref(array)
-        taken = {*given, *self.lent} if self.moving else set()
+            for b, array in zip(befores, states, strict=True):
+                self.walk.point(b, array)
+        taken = {*given, *befores} if self.moving else set()
         for k, _, after in self.moving:
             place = root(after)
             if place not in taken and place.home == "state":
@@ -545,7 +536,7 @@ class Frame:
         written: dict[str, Any] = {}
         for k, name, after in self.moving:
             place = root(after)
-            moved = place.home == "state" and place not in self.lent
+            moved = place.home == "state" and place not in self.arrays.index
             written[name] = self._given(after, place is befores[k] or moved, seen)
             if moved:
                 bound.spare[place] = states[k]  # two arrays change places from call to call

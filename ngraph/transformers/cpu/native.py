@@ -91,7 +91,7 @@ class Native:
     def _made(self, key: Key) -> Code:
         self.named()
         start = time.perf_counter()
-        target, own, *_ = facts = self.settings[key]
+        target, own, _, winograd, _ = facts = self.settings[key]
         planned = start
 
         writing = _writing()
@@ -99,7 +99,7 @@ class Native:
         def make() -> Recipe:
             nonlocal planned
             start_compiler()
-            made = writing.plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, own)
+            made = writing.plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, own, winograd)
             planned = time.perf_counter()
             return writing.recipe(made, target, config.tune)
 
