@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, loads, stirred
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, loads, stirred
 from ngraph.plan.memory import ALIGN, around, last_uses, lasting
 from ngraph.program.program import AxisId
 
@@ -73,7 +73,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
         for s in stage.to:
             if s.target.home in ("input", "constant"):
                 yield f"stage {k} stores into {s.target!r}"
-            changes = _changes(stage, s.line, changing).intersection([a for a, _ in kernel.loops])
+            changes = _changes(stage, s, changing).intersection([a for a, _ in kernel.loops])
             changing[s.target] = changing.get(s.target, frozenset()) | changes
             if type(s.target) is not Local and not changes <= _moving(s.index.values()):
                 yield f"stage {k} stores {s.target!r} at the same place in several turns"
@@ -85,10 +85,11 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
             yield f"stage {k} has depth {stage.depth}, and changes with {', '.join(still)}"
 
 
-def _changes(stage: Stage, n: int, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:
-    """The axes with which a line changes: those of indices and of sums in all that it is made of, and those of what that reads."""
+def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:
+    """The axes with which a store changes: those of indices, guards and sums in all that it is made of, and those of what that reads."""
     lines, sums = dict(stage.lines()), dict(enumerate(stage.combine, len(stage.before)))
-    found, seen, todo = set[AxisId](), set[int](), [n]
+    exprs = [*s.index.values(), *s.guard]
+    found, seen, todo = _moving(s.guard), set[int](), [s.line, *[of for of in loads(*exprs) if type(of) is int]]
     while todo:
         k = todo.pop()
         if k in seen:
