@@ -109,9 +109,8 @@ class _Merge:
                     wait(self.most(a, b), len(tried), False, a, b)
 
         def wait(gain: float, number: int, sure: bool, a: Group, b: Group) -> None:
-            least = min(a.seconds, b.seconds)
-            bound = least >= 3 * self.machine.launch and (a.loops != b.loops or not a.loops)  # small ones, and equal turns, bind nothing
-            if gain > (WORTH * least if bound else 0):
+            bound = not a.loops or a.loops != b.loops  # what runs in the same turns already binds nothing more
+            if gain > (WORTH * min(a.seconds, b.seconds) if bound else 0):
                 heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
 
         for g in groups:

@@ -146,7 +146,7 @@ class Group:
             shared.difference_update(n.reduced)
         shared.intersection_update(*[n.loopable for n in self.bound], *[r.straight for p, _, r in self.inner if p not in riders])
         cost: dict[Node, float] = {}
-        for n in self.nodes if riders else ():
+        for n in [n for n in self.nodes if n in riders]:
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
         for p, _, r in self.inner:
             if p in riders and cost[p] > DEAR:  # it may be kept: then a turn has only its own part of it
@@ -468,7 +468,7 @@ class _Choice:
         rest = [a for a in axes if a not in clean]
         for a in clean:
             if a != self.v and g.length(a) > 1 and (self.crossing or self.turns < want):
-                self.take(a, self.grain(a))
+                self.take(a, self.grain(a, want))
         v = self.v
         if v in clean:
             if self.crossing and g.length(v) > PANEL and self.locals() > m.l1:
@@ -493,10 +493,11 @@ class _Choice:
             common = {a for r in still for a in r.axes}  # each core keeps all parameters: what changes need not go from one to another
             self.loops = dict(sorted(self.loops.items(), key=lambda loop: loop[0] in common))
 
-    def grain(self, a: AxisId) -> int:
-        """Single steps, or so many at once that a turn is worth its start."""
-        elements = self.g.widest.size // self.turns
-        return min(-(-GRAIN * self.g.length(a) // max(elements, 1)), self.g.length(a)) if elements < GRAIN * self.g.length(a) else 1
+    def grain(self, a: AxisId, want: int) -> int:
+        """Single steps, or so many at once that a turn is worth its start or that there are turns enough; all turns alike."""
+        n, elements = self.g.length(a), self.g.widest.size // self.turns
+        each = min(-(-GRAIN * n // max(elements, 1)), -(-n * self.turns // want))
+        return -(-n // -(-n // max(each, 1)))
 
     def loss(self, a: AxisId) -> tuple[bool, int]:
         """What is read again, or stored in parts, if an axis is cut."""
@@ -573,9 +574,8 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
     work += (turns - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.riders])
-    ways = min(
-        m.cores * turns / (turns + m.cores - 1), math.prod([g.length(a) / b for a, b in fixed.items()])
-    )  # the last turn may be short
+    pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # turns, the last ones as far as they go
+    ways = min(m.cores * turns / (turns + m.cores - 1), pieces)
     if turns < m.cores:
         traffic *= 1.3
     seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
