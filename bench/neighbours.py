@@ -120,7 +120,6 @@ def mlp_of(batch, width):
 def ready(w):
     """A workload's step or call, and its work: FLOP, or elements where there is none to speak of."""
     g = w.graph()
-    w.params_cache = g.init()
     run = peer_adapter.Adapter({}, int(os.environ["NGRAPH_NUM_THREADS"])).load(w)
     run.call(0)
     elements = sum(len_of(shape) for shape, _ in g.inputs.values())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -53,6 +53,25 @@ class MappedFile(mmap.mmap):
             self.madvise(mmap.MADV_DONTNEED)
 
 
+class Pages(NamedTuple):
+    """A file's bytes that NumPy has mapped for reading: `np.memmap(…, mode="r")`, `np.load(…, mmap_mode="r")`."""
+
+    held: mmap.mmap
+    path: str
+    end: int  # bytes that the file has at least
+
+    def check(self) -> None:
+        """Raises ParseError where the file became shorter: it then has no bytes to give, and who asks for them ends the process."""
+        if self.held.size() < self.end:
+            fix = "give a copy of the array, or write new files beside and move them there"
+            raise ParseError(f"{self.path} was mapped, and has become shorter since", fix=fix)
+
+    def let_go(self) -> None:
+        """Its pages are not wanted for now."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.held.madvise(mmap.MADV_DONTNEED)
+
+
 _maps: WeakValueDictionary[tuple[int, ...], MappedFile] = WeakValueDictionary()
 
 
@@ -60,14 +79,23 @@ def _state(s: os.stat_result) -> tuple[int, ...]:
     return s.st_dev, s.st_ino, s.st_mtime_ns, s.st_size
 
 
-def content_of(array: np.ndarray) -> MappedFile | bytes | None:
+def content_of(array: np.ndarray) -> MappedFile | Pages | bytes | None:
     """The file or the bytes in which an array lies, that nobody changes through it; None for other arrays."""
     x: Any = array
+    last: Any = None
     while isinstance(x, np.ndarray) and not x.flags.writeable:
-        x = x.base
+        last, x = x, x.base
     if isinstance(x, memoryview):
         x = x.obj
+    if type(x) is mmap.mmap and isinstance(last, np.memmap) and last.mode == "r":
+        return Pages(x, os.fspath(last.filename or "a file"), last.offset + last.nbytes)
     return x if isinstance(x, (MappedFile, bytes)) else None
+
+
+def file_of(array: np.ndarray) -> MappedFile | Pages | None:
+    """The file in which an array lies, if it does."""
+    held = content_of(array)
+    return None if isinstance(held, bytes) else held
 
 
 def settled(array: np.ndarray) -> np.ndarray:
@@ -78,10 +106,11 @@ def settled(array: np.ndarray) -> np.ndarray:
     room = np.empty(array.nbytes + LINE, np.uint8)
     start = -room.ctypes.data % LINE
     made = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    if type(held) is MappedFile:
+    if held is None or isinstance(held, bytes):
+        made[...] = array
+    else:
         held.check()
-    made[...] = array
-    if type(held) is MappedFile:
+        made[...] = array
         held.let_go()
     return made
 

@@ -128,7 +128,9 @@ def variable(
 
     axes: as in `placeholder`. dtype: float32 by default.
     initial_value: a number, an array that broadcasts to the axes' lengths, or a function of nothing or of the Axes that gives
-    one; 0 by default. docstring, metadata: notes to keep with it. Raises AxisError for a value that does not fit.
+    one; 0 by default. Large arrays are read-only from the first call on, and not copied before the variable is written; `cpu` reads
+    what it packs in the file where an array is mapped, `np.load(path, mmap_mode="r")`.
+    docstring, metadata: notes to keep with it. Raises AxisError for a value that does not fit.
     """
     return _stateful(axes, dtype, initial_value, True, True).described(name, docstring, metadata)
 

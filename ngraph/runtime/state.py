@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ngraph.errors import ArgumentError, OutOfMemoryError, StateError, show_line
+from ngraph.op_graph.arrays import file_of
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
@@ -35,7 +36,13 @@ if hasattr(os, "register_at_fork"):
 
 
 class Device:
-    """Where arrays live. This one is the host: a device of its own kind overrides all of it."""
+    """Where arrays live. This one is the host: a device of its own kind overrides all of it.
+
+    maps    whether who computes with arrays can leave those that are only read in a mapped file
+    """
+
+    def __init__(self, maps: bool = False):
+        self.maps = maps
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Memory for an array, zeros in it."""
@@ -43,15 +50,17 @@ class Device:
 
     def put(self, array: np.ndarray) -> Any:
         """A host array, copied onto the device."""
-        return np.array(array, order="C")
+        return read(array)
 
     def borrow(self, array: np.ndarray, given: Any) -> Any:
         """A host array for reading alone, as it is where it can be; nobody can write to it then, nor to `given`, that it is made of."""
-        return array if type(self).put is Device.put and array.nbytes >= BORROWED and lasting(array, given) else self.put(array)
+        if type(self).put is not Device.put or array.nbytes < BORROWED or not (self.maps or file_of(array) is None):
+            return self.put(array)
+        return array if lasting(array, given) else self.put(array)
 
     def get(self, buffer: Any) -> np.ndarray:
         """What lies on the device, copied to the host."""
-        return np.array(buffer, order="C")
+        return read(buffer)
 
 
 class Alone:
@@ -234,6 +243,17 @@ class Lent:
         return self.base + sum([word.value for word in self.words])
 
 
+def read(array: np.ndarray) -> np.ndarray:
+    """A dense copy, of what lies in a mapped file too. Raises ParseError where that has become shorter."""
+    held = file_of(array)
+    if held is None:
+        return np.array(array, order="C")
+    held.check()
+    made = np.array(array, order="C", subok=False)
+    held.let_go()
+    return made
+
+
 def lasting(array: np.ndarray, given: Any) -> bool:
     """Makes an array, and what it is a view of, read-only. False where it is not dense, or others may write its memory.
 
@@ -242,7 +262,7 @@ def lasting(array: np.ndarray, given: Any) -> bool:
     chain = [array]
     while isinstance(chain[-1].base, np.ndarray):
         chain.append(chain[-1].base)
-    if not (array.flags.c_contiguous and array.flags.aligned and chain[-1].flags.owndata):
+    if not (array.flags.c_contiguous and array.flags.aligned and (chain[-1].flags.owndata or file_of(array) is not None)):
         return False
     for a in (*chain, given):
         if isinstance(a, np.ndarray):

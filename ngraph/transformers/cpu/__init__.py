@@ -19,6 +19,7 @@ from ngraph.op_graph.op import Op
 from ngraph.passes import default_passes
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Computation, Executable
+from ngraph.runtime.state import Device
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ class CpuTransformer(Transformer):
     """The default: native code, several threads, nothing but what it generated itself."""
 
     name = "cpu"
+
+    def make_device(self) -> Device:
+        return Device(maps=True)
 
     def compile(self, program: Program) -> Executable:
         program.check_lengths()

@@ -57,7 +57,7 @@ class Fast:
         seen    the words on which packed copies depend, with their values; None where the copies are not those of the state
         """
         self.call.set(busy=1)
-        for (_, before, _), array in zip(self.bound.plan.state, states, strict=True):
+        for before, array in zip(self.bound.befores, self.bound.near(states), strict=True):
             self.frame.walk.point(before, array)
         self.moved, self.kept, self.seen = moved, kept, seen
         self.call.watch(watches)

@@ -20,7 +20,7 @@ from ngraph.codegen import pool as pools
 from ngraph.codegen.pool import FIELDS, FRAME, HOST, aligned
 from ngraph.errors import OutOfMemoryError
 from ngraph.op_graph import expr
-from ngraph.op_graph.arrays import MappedFile, content_of, settled
+from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
 from ngraph.plan.kernels import Buffer, Plan, Routine, bounds, loads, places
 from ngraph.program.program import AxisId
@@ -73,7 +73,11 @@ class Bound:
         self.arena, self.lasting = self.plan.arena, self.plan.kept  # bytes
         self.offsets: dict[Buffer, int] = {}
         self.sizes: dict[Buffer, int | None] = {b: self._size(b) for b in self._buffers()}
+        self.often = {root(b) for s in (*self.plan.start, *self.plan.steps) for b in s.sources} | set(self.plan.outputs)
         self.constants = self._constants()
+        self.befores = tuple([before for _, before, _ in self.plan.state])
+        self.copies: dict[Buffer, tuple[Any, np.ndarray]] = {}  # of state that lies in files, and that calls read
+        self.nearer: tuple[Any, Any] = None, None  # the state's arrays, and what calls take in their place
         self.kept, self.kept_at = aligned(max(self.lasting, 1))
         self.version = -1
         self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
@@ -93,10 +97,8 @@ class Bound:
 
     def _constants(self) -> dict[Buffer, np.ndarray]:
         """Their arrays. Those that calls read are settled; the others are read where they are, once."""
-        plan = self.plan
-        often = {root(b) for s in (*plan.start, *plan.steps) for b in s.sources} | set(plan.outputs)
-        arrays = {b: b.value.array for b in plan.buffers if b.value is not None}
-        return {b: settled(a) if b in often or not a.flags.c_contiguous else a for b, a in arrays.items()}
+        arrays = {b: b.value.array for b in self.plan.buffers if b.value is not None}
+        return {b: settled(a) if b in self.often or not a.flags.c_contiguous else a for b, a in arrays.items()}
 
     def _buffers(self) -> list[Buffer]:
         """All buffers, those between the parts of a routine too."""
@@ -210,8 +212,9 @@ class Bound:
         with self.preparing:
             if self.version != version:
                 frame = Frame(self, ())
-                frame.point_all({before: array for (_, before, _), array in zip(self.plan.state, states, strict=True)})
-                for steps, files in self._portions():
+                arrays = dict(zip(self.befores, states, strict=True))
+                frame.point_all(arrays)
+                for steps, files in self._portions({**self.constants, **arrays}):
                     for file in files:
                         file.check()
                     frame.load(steps)
@@ -220,17 +223,17 @@ class Bound:
                         file.let_go()
                 self.version = version
 
-    def _portions(self) -> Iterator[tuple[list[Step], set[MappedFile]]]:
+    def _portions(self, arrays: Mapping[Buffer, np.ndarray]) -> Iterator[tuple[list[Step], set[MappedFile | Pages]]]:
         """What runs once, in parts that read no more than `PORTION` bytes of files, and these files: their pages are let go in between."""
         steps: list[Step] = []
-        files: set[MappedFile] = set()
+        files: set[MappedFile | Pages] = set()
         size = 0
         for s in self.code.once:
-            for b in s.step.sources:
-                held = content_of(self.constants[root(b)]) if root(b) in self.constants else None
-                if type(held) is MappedFile:
+            for array in [arrays[root(b)] for b in s.step.sources if root(b) in arrays]:
+                held = file_of(array)
+                if held is not None:
                     files.add(held)
-                    size += self.constants[root(b)].nbytes
+                    size += array.nbytes
             steps.append(s)
             if size >= PORTION:
                 yield steps, files
@@ -238,12 +241,31 @@ class Bound:
         if steps:
             yield steps, files
 
+    def near(self, states: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The state's arrays as calls read them: no longer in files, which somebody may make shorter."""
+        known, made = self.nearer
+        if known is not states:
+            made = [self._near(b, a) for b, a in zip(self.befores, states, strict=True)]
+            if all(x is y for x, y in zip(made, states, strict=True)):
+                made = states
+            self.nearer = states, made
+        return made
+
+    def _near(self, b: Buffer, array: np.ndarray) -> np.ndarray:
+        if b not in self.often or file_of(array) is None:
+            return array
+        known = self.copies.get(b)
+        if known is None or known[0] is not array:
+            known = self.copies[b] = array, settled(array)
+        return known[1]
+
     def __call__(
         self, inputs: Sequence[Any], states: Sequence[Any], version: int = 0, outs: Sequence[Any] | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
         """The outputs, and the states written. `outs` are arrays of the caller's for results; those that do not fit are left alone."""
         plan = self.plan
         self.prepare(version, states)
+        states = self.near(states)
         frame = self.take()
         given: dict[Buffer, Any] = dict(zip(plan.inputs, inputs, strict=True))
         for k, b in enumerate(plan.outputs):
@@ -476,7 +498,7 @@ class Frame:
         self.bound, self.plan = bound, bound.plan
         size = max(bound.total, 1)
         self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
-        self.befores = tuple([before for _, before, _ in self.plan.state])
+        self.befores = bound.befores
         self.arrays = Arrays(self.befores)
         self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
         self.load(bound.code.steps if steps is None else steps)
