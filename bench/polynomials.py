@@ -2,12 +2,14 @@
 
 Each is the interpolation of a smooth remainder at Chebyshev nodes, in 60 digits, which is within a small factor of the best
 polynomial of its length. The remainder is what is left of the function after its exact leading terms, divided by the next power,
-so that the error of the polynomial stays far below the last bit of the result. Needs mpmath.
+so that the error of the polynomial stays far below the last bit of the result. Where every bit counts, the error is weighed with the
+argument, for that is what it is multiplied with (Lawson's algorithm, 1961). Needs mpmath and NumPy.
 """
 
 import os
 
 import mpmath as mp
+import numpy as np
 
 mp.mp.dps = 80
 EXP = mp.log(2) / 2 * mp.mpf("1.0005")  # rounding to the nearest multiple of ln 2 leaves a little more than its half
@@ -44,11 +46,28 @@ TABLE = {
     "erfc64": (lambda x: -mp.log(mp.erfc(x)), (1, 2.5), 1.75, 17),
     "erfc64_far": (lambda x: -mp.log(mp.erfc(x)), (2.5, 6), 4.25, 17),
 }
+WEIGHED = {"exp32"}
+
+
+def weighed(function, low, high, terms):
+    """The polynomial that is nearest where errors are multiplied with the argument: least squares, weighed anew by the errors left."""
+    x = (low + high) / 2 + (high - low) / 2 * np.cos(np.linspace(0, np.pi, 2000))
+    y = np.array([float(function(mp.mpf(t))) for t in x])
+    powers, importance = np.vander(x, terms, increasing=True), np.ones_like(x)
+    for _ in range(300):
+        scale = np.sqrt(importance) * np.abs(x)
+        found = np.linalg.lstsq(powers * scale[:, None], y * scale, rcond=None)[0]
+        error = np.abs((powers @ found - y) * x)
+        importance *= error / error.max()
+        importance += 1e-12
+    return [float(c) for c in found], float(error.max() / max(abs(x)))
 
 
 def coefficients(name):
     """The coefficients, of the power 0 first, and the largest error of the polynomial itself."""
     function, (low, high), centre, terms = TABLE[name]
+    if name in WEIGHED:
+        return weighed(function, float(low), float(high), terms)
     found, error = mp.chebyfit(lambda t: function(t + centre), [low - centre, high - centre], terms, error=True)
     return [float(c) for c in reversed(found)], float(error)
 

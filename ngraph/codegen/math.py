@@ -349,17 +349,6 @@ def _wide_vector(x: Number) -> bool:
     return x.w.target.scale and x.v.dtype.bits * x.v.lanes == 512
 
 
-def _inverse(y: Number) -> Number:
-    """1 / y to 14 bits or more, for y far from the ends of its range; the same bits for vectors of any width."""
-    w, dtype, lanes = y.w, y.v.dtype, y.v.lanes
-    if not w.target.scale:
-        return 1.0 / y
-    wide = max(lanes, 4)
-    mask = f"i{max(wide, 8)} -1"
-    near = w.intrinsic(f"x86.avx512.rcp14.ps.{32 * wide}", dtype, wide, w.splat(y.v, wide), constant(0, dtype, wide), mask, types=())
-    return Number(w, near if lanes > 1 else w.lane(near, 0))
-
-
 def _scale(x: Number, n: Number, whole: Number) -> Number:
     """x * 2**n, n as a float and as an integer; rounded once where x is near 1. NaN stays, whatever n is then."""
     lanes = x.v.lanes
@@ -436,14 +425,15 @@ def tanh(x: Number) -> Number:
 
 
 def _tanh_32(a: Number) -> Number:
-    """m / (m + 2) where m = e**2a - 1, for a from 0 to 10; one step of Newton's takes in what the sum's rounding lost."""
-    n, whole, r = _reduce(a + a)
-    power = _scale(a.like(1.0), n, whole) if _wide_vector(a) else _power_of_two(whole)
-    m = fma(fma(r * r, _exp_of_rest(r), r), power, power - 1.0)
-    below = m + 2.0
-    lost, inverse = m - (below - 2.0), _inverse(below)
-    first = m * inverse
-    return fma(fma(-lost, first, fma(-below, first, m)), inverse, first)
+    """(1 - e**-2a) / (1 + e**-2a), for a from 0 to 10; both times 2**k, where e**-2a = 2**-k (1 + q).
+
+    For small a the sum is less than 2, so that its rounding loses half of what that of e**2a + 1 would.
+    """
+    twice = a + a
+    n, whole = _nearest(twice, -LOG2_E)
+    r = fma(-n, sum(LN2_32), -twice)
+    q, power = fma(r * r, _exp_of_rest(r), r), _power_of_two(-whole)
+    return ((power - 1.0) - q) / ((power + 1.0) + q)
 
 
 # ---- logarithms ----------------------------------------------------------------------------------------------------------
