@@ -429,10 +429,11 @@ def _tanh_32(a: Number) -> Number:
 
     For small a the sum is less than 2, so that its rounding loses half of what that of e**2a + 1 would.
     """
-    twice = a + a
-    n, whole = _nearest(twice, -LOG2_E)
-    r = fma(-n, sum(LN2_32), -twice)
-    q, power = fma(r * r, _exp_of_rest(r), r), _power_of_two(-whole)
+    twice, magic = a + a, a.like(1.5 * 2.0**23)
+    moved = fma(twice, -LOG2_E, magic)
+    r = fma(magic - moved, sum(LN2_32), -twice)
+    power = (a.like(1.0).bits() - (moved.bits() << 23)).floating()  # 2**k: of the magic number's bits the lowest nine are 0
+    q = fma(r * r, _exp_of_rest(r), r)
     return ((power - 1.0) - q) / ((power + 1.0) + q)
 
 

@@ -41,8 +41,7 @@ class Device:
     maps    whether who computes with arrays can leave those that are only read in a mapped file
     """
 
-    def __init__(self, maps: bool = False):
-        self.maps = maps
+    maps = False
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Memory for an array, zeros in it."""
@@ -54,9 +53,8 @@ class Device:
 
     def borrow(self, array: np.ndarray, given: Any) -> Any:
         """A host array for reading alone, as it is where it can be; nobody can write to it then, nor to `given`, that it is made of."""
-        if type(self).put is not Device.put or array.nbytes < BORROWED or not (self.maps or file_of(array) is None):
-            return self.put(array)
-        return array if lasting(array, given) else self.put(array)
+        here = type(self).put is Device.put and array.nbytes >= BORROWED and (self.maps or file_of(array) is None)
+        return array if here and lasting(array, given) else self.put(array)
 
     def get(self, buffer: Any) -> np.ndarray:
         """What lies on the device, copied to the host."""

@@ -26,13 +26,19 @@ if TYPE_CHECKING:
     from ngraph.runtime.known import Found, Graph
 
 
+class Host(Device):
+    """The host, for code that packs what it reads in every call."""
+
+    maps = True
+
+
 class CpuTransformer(Transformer):
     """The default: native code, several threads, nothing but what it generated itself."""
 
     name = "cpu"
 
     def make_device(self) -> Device:
-        return Device(maps=True)
+        return Host()
 
     def compile(self, program: Program) -> Executable:
         program.check_lengths()
