@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 SMALL = 1 << 31
 UNROLL = 4  # steps of a sum
 ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; instructions from which on a line takes long
+PAGE = 4096  # bytes, behind which processors no longer ask ahead by themselves
+PACE = 12  # instructions for each line that moves from which on arithmetic and not memory is what takes the time
 WAIT = 32  # steps of a sum from which on there is time to ask for what it meets
 PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
@@ -110,6 +112,7 @@ class Nest:
         self._look()
         self.plan = self._schedule()
         self.streamed = {a for a in self.reads.values() if a.ahead and a.deps >= self.dims}
+        self.paged = self._paged()
         kernel.touched.update([a.source for a in self.reads.values()])
         self.lanes, self.vec, self.tile, self.across = self.plan.lanes, self.plan.vector, self.plan.tile, self.plan.across
 
@@ -282,6 +285,17 @@ class Nest:
 
     def _walk(self, a: Access, store: bool = False, combines: bool = False) -> tuple[Access, frozenset[Dim], tuple[bool, ...]]:
         return a, self._moving([e for _, e in a.rest]), (store, a in self.late, combines)
+
+    def _paged(self) -> set[Access]:
+        """What comes from memory line by line while others are computed with: a page ahead it is asked for, beyond that memory is busy."""
+        large, v = 2 * self.kernel.target.l2, self.plan.vector
+        moved = [a for a in (*self.reads.values(), *self.stores) if (a.source.bytes or 0) > large and a.deps >= self.dims]
+        lines = len(moved) + sum(a in self.stores for a in moved)  # what is stored is read before
+        often = self.stage.before if self.reducing else self.lines.values()
+        work = sum([WEIGHT.get(line.op, 1) for line in often if line.op not in FREE])
+        if v is None or work < PACE * lines or self.minor:
+            return set()
+        return {a for a in moved if a not in self.stores and a.coef.get(v) == 1 and not (a.ahead or a.rest or a.guard)}
 
     # ---- loops
 
@@ -851,7 +865,9 @@ class Nest:
         if apart is None and self.vec not in a.coef:
             apart = constant(0, dtypes.int64, n)  # one element, for some lanes
         x = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
-        if a.ahead and apart is None and a in self.streamed:
+        if a in self.paged and mask is None:
+            w.prefetch(w.at(at, PAGE * 8 // a.dtype.bits, a.dtype))
+        elif a.ahead and apart is None and a in self.streamed:
             w.prefetch(w.at(at, a.ahead, a.dtype))
         elif ("next", a) in self.known:
             far, d, share = self.known["next", a]
