@@ -1,12 +1,12 @@
 """Runs the peer benchmark's workloads on ngraph: builds each neutral graph through the public API, as a user would.
 
-Inference takes its parameters out of files, as whoever gets a model does: .npy files here, mapped. `NGRAPH_TRANSFORMER` chooses the
-transformer; with `NGRAPH_BENCH=neon` training workloads are those of neon.py. Axes are named by what they are: N for the batch, one name
-per width.
+Inference takes its parameters out of a file, mapped, as whoever gets a model does. `NGRAPH_TRANSFORMER` chooses the transformer; with
+`NGRAPH_BENCH=neon` training workloads are those of neon.py. Axes are named by what they are: N for the batch, one name per width.
 """
 
 import importlib
 import itertools
+import math
 import os
 import sys
 import tempfile
@@ -251,14 +251,16 @@ class Train:
         return float(self.run(*self.data[i % len(self.data)])[0])
 
 
-def in_files(g, folder):
-    """The parameters of a graph, each in a file, mapped."""
-    made = {}
-    for k, (name, (shape, init)) in enumerate(g.params.items()):
-        path = os.path.join(folder, f"{k}.npy")
-        np.save(path, draw(f"{g.seed_name}/{name}", shape, init))
-        made[name] = np.load(path, mmap_mode="r")
-    return made
+def in_file(g, path):
+    """The parameters of a graph in a file, mapped: each begins at a line of the cache."""
+    places, end = {}, 0
+    with open(path, "wb") as file:
+        for name, (shape, init) in g.params.items():
+            value = draw(f"{g.seed_name}/{name}", shape, init)
+            file.write(value.tobytes() + bytes(-value.nbytes % 64))
+            places[name], end = (end, shape), end + -(-value.size // 16) * 16
+    whole = np.memmap(path, np.float32, "r") if end else np.empty(0, np.float32)
+    return {name: whole[first : first + math.prod(shape)].reshape(shape) for name, (first, shape) in places.items()}
 
 
 class Adapter:
@@ -275,7 +277,7 @@ class Adapter:
         start = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             g = w.graph()
-            w.params_cache = g.init() if w.kind == "train" else in_files(g, folder)
+            w.params_cache = g.init() if w.kind == "train" else in_file(g, os.path.join(folder, "parameters"))
             excluded = time.perf_counter() - start  # where parameters come from is nobody's own time
             runner = self.runner(w)
         runner.excluded_s = excluded

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import importlib
 import os
-import select
+import selectors
 import struct
 import sys
 import threading
@@ -169,9 +169,14 @@ class _Batch:
         for p in list(self.processes):
             while self.waiting and p in self.processes and len(p.given) < AHEAD:
                 self.attempt(p, lambda p=p: p.ask(*self.waiting.popleft(), self.target))  # type: ignore[misc]
-        busy = {p.output: p for p in self.processes if p.given}
-        for ready in select.select(list(busy), [], [], patience)[0] if busy else ():
-            p = busy[ready]
+        ready: list[_Process] = []
+        with selectors.DefaultSelector() as busy:  # `select` takes no file whose number is above 1,023
+            for p in self.processes:
+                if p.given:
+                    busy.register(p.output, selectors.EVENT_READ, p)
+            if busy.get_map():
+                ready = [key.data for key, _ in busy.select(patience)]
+        for p in ready:
             self.attempt(p, lambda p=p: self.made.update(p.answers()))  # type: ignore[misc]
 
     def attempt(self, p: _Process, what: Callable[[], None]) -> None:

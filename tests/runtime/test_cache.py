@@ -424,6 +424,24 @@ def test_much_is_compiled_by_several_processes(monkeypatch):
         w.end()
 
 
+def test_a_process_may_have_many_files_open():
+    """Of files whose numbers are above 1,023 `select` wants to know nothing."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2048:
+        if hard != resource.RLIM_INFINITY and hard < 2048:
+            pytest.skip("no process may open 2,048 files here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    w, open_files = Workers(), [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        assert value(w.compile([ir(1)], HOST)[0]) == 1
+    finally:
+        w.end()
+        for file in open_files:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_no_ir_is_refused_with_llvms_words():
     w = Workers()
     with pytest.raises(Failed, match="expected top-level entity"):
