@@ -109,9 +109,8 @@ def compiling(runs: list[Any], found: list[str]) -> None:
     for w in found:
         mine = [r for run in runs if (r := timed(run, w, "ngraph"))]
         compile_s, import_s, rss = (statistics.median([r[k] for r in mine]) for k in ("compile_s", "import_s", "peak_rss_mib"))
-        others = [
-            (p, r) for run in runs for p in run["workloads"][w]["peers"] if p not in (PROBE, "ngraph", "numpy") and (r := timed(run, w, p))
-        ]
+        peers = [(run, p) for run in runs for p in run["workloads"].get(w, {"peers": ()})["peers"] if p not in (PROBE, "ngraph", "numpy")]
+        others = [(p, r) for run, p in peers if (r := timed(run, w, p))]
         fastest = min([(r["compile_s"], p) for p, r in others], default=(math.nan, "none"))
         least = min([(r["peak_rss_mib"], p) for p, r in others], default=(math.nan, "none"))
         limit = f"{COMPILE[w]:g}" if w in COMPILE else ""
