@@ -16,6 +16,8 @@ from plan_programs import agree, axis, hole, program
 import ngraph as ng
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.plan import Kernel, Machine, Routine, plan, text, verify
+from ngraph.plan import schedule as schedules
+from ngraph.plan.schedule import View, Walk, schedule
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
 
@@ -395,3 +397,16 @@ def test_what_several_stages_of_a_turn_read_stays_near(height):
     lengths = {**made.axes, **dict(k.loops)}
     near = sum([math.prod([lengths[a] for a in b.axes if a in lengths]) * 4 for b in {*k.sources, *k.targets} if len(b.axes) == 4])
     assert near <= Machine().l2, k.loops
+
+
+def test_what_places_of_a_window_have_in_common_is_computed_once():
+    """As the gradient of pooling does, which looks for a maximum and then asks at each place of its window whether it lies there."""
+    places = frozenset({0, 3})
+    reads = Walk((56, 0, 0, 1), places, frozenset(), 4)
+    stores = Walk((504, 168, 56, 1), frozenset(range(4)), frozenset(), 4, True)
+    work = ((60.0, places), (2.0, frozenset(range(4))))
+    view = View((0, 1, 2, 3), (), (56, 3, 3, 56), (reads, stores), work, ())
+    made = schedule(view, schedules.Machine(16, 32, 32 << 10, 1 << 20))
+    assert made.vector == 3 and made.order == (0, 3, 1, 2)
+    light = view._replace(work=((2.0, places), (60.0, frozenset(range(4)))))
+    assert schedule(light, schedules.Machine(16, 32, 32 << 10, 1 << 20)).order == (0, 1, 2, 3)
