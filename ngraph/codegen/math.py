@@ -337,10 +337,15 @@ register("sqrt", lambda x: x.call("sqrt"))
 # ---- exponentials --------------------------------------------------------------------------------------------------------
 
 
-def _nearest(x: Number, factor: float) -> tuple[Number, Number]:
-    """The whole number nearest to x * factor, below 2**22 (2**51), as float and integer: by what adding 1.5 * 2**23 (2**52) rounds away."""
+def _rounded(x: Number, factor: float) -> tuple[Number, Number]:
+    """x * factor, below 2**22 (2**51), plus 1.5 * 2**23 (2**52), which rounds it to the nearest whole number; and that magic number."""
     magic = x.like(1.5 * 2.0 ** BITS[x.v.dtype.bits][1])
-    moved = fma(x, factor, magic)
+    return fma(x, factor, magic), magic
+
+
+def _nearest(x: Number, factor: float) -> tuple[Number, Number]:
+    """The whole number nearest to x * factor, below 2**22 (2**51), as float and integer."""
+    moved, magic = _rounded(x, factor)
     return moved - magic, moved.bits() - magic.bits()
 
 
@@ -429,8 +434,8 @@ def _tanh_32(a: Number) -> Number:
 
     For small a the sum is less than 2, so that its rounding loses half of what that of e**2a + 1 would.
     """
-    twice, magic = a + a, a.like(1.5 * 2.0**23)
-    moved = fma(twice, -LOG2_E, magic)
+    twice = a + a
+    moved, magic = _rounded(twice, -LOG2_E)
     r = fma(magic - moved, sum(LN2_32), -twice)
     power = (a.like(1.0).bits() - (moved.bits() << 23)).floating()  # 2**k: of the magic number's bits the lowest nine are 0
     q = fma(r * r, _exp_of_rest(r), r)

@@ -253,6 +253,7 @@ class Nest:
         fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op == "multiply"}
         shown = range(self.border) if self.reducing else self.lines
         work = [(float(WEIGHT.get(self.lines[n].op, 1)), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
+        self.work = sum([k for k, _ in work])
         sums = [self.deps[c.line] for c in stage.combine]
         bound = [d for d in self.dims if d.uneven and d.lower is not None]
         loops, free = (*self.free, *self.reduced), range(len(self.free))
@@ -288,14 +289,16 @@ class Nest:
 
     def _paged(self) -> set[Access]:
         """What comes from memory line by line while others are computed with: a page ahead it is asked for, beyond that memory is busy."""
-        large, v = 2 * self.kernel.target.l2, self.plan.vector
-        moved = [a for a in (*self.reads.values(), *self.stores) if (a.source.bytes or 0) > large and a.deps >= self.dims]
-        lines = len(moved) + sum(a in self.stores for a in moved)  # what is stored is read before
-        often = self.stage.before if self.reducing else self.lines.values()
-        work = sum([WEIGHT.get(line.op, 1) for line in often if line.op not in FREE])
-        if v is None or work < PACE * lines or self.minor:
+        v = self.plan.vector
+
+        def moves(a: Access) -> bool:
+            return (a.source.bytes or 0) > 2 * self.kernel.target.l2 and a.deps >= self.dims
+
+        reads = [a for a in self.reads.values() if moves(a)]
+        lines = len(reads) + 2 * sum(map(moves, self.stores))  # what is stored is read before
+        if v is None or self.work < PACE * lines or self.minor:
             return set()
-        return {a for a in moved if a not in self.stores and a.coef.get(v) == 1 and not (a.ahead or a.rest or a.guard)}
+        return {a for a in reads if a.coef.get(v) == 1 and not (a.ahead or a.rest or a.guard)}
 
     # ---- loops
 

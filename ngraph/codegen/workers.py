@@ -169,13 +169,10 @@ class _Batch:
         for p in list(self.processes):
             while self.waiting and p in self.processes and len(p.given) < AHEAD:
                 self.attempt(p, lambda p=p: p.ask(*self.waiting.popleft(), self.target))  # type: ignore[misc]
-        ready: list[_Process] = []
         with selectors.DefaultSelector() as busy:  # `select` takes no file whose number is above 1,023
-            for p in self.processes:
-                if p.given:
-                    busy.register(p.output, selectors.EVENT_READ, p)
-            if busy.get_map():
-                ready = [key.data for key, _ in busy.select(patience)]
+            for p in [p for p in self.processes if p.given]:
+                busy.register(p.output, selectors.EVENT_READ, p)
+            ready = [key.data for key, _ in busy.select(patience)] if busy.get_map() else []
         for p in ready:
             self.attempt(p, lambda p=p: self.made.update(p.answers()))  # type: ignore[misc]
 

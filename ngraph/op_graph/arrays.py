@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -49,8 +51,7 @@ class MappedFile(mmap.mmap):
 
     def let_go(self) -> None:
         """Its pages are not wanted for now."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self.madvise(mmap.MADV_DONTNEED)
+        _let_go(self)
 
 
 class Pages(NamedTuple):
@@ -68,8 +69,12 @@ class Pages(NamedTuple):
 
     def let_go(self) -> None:
         """Its pages are not wanted for now."""
-        if hasattr(mmap, "MADV_DONTNEED"):
-            self.held.madvise(mmap.MADV_DONTNEED)
+        _let_go(self.held)
+
+
+def _let_go(pages: mmap.mmap) -> None:
+    if hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)
 
 
 _maps: WeakValueDictionary[tuple[int, ...], MappedFile] = WeakValueDictionary()
@@ -98,20 +103,26 @@ def file_of(array: np.ndarray) -> MappedFile | Pages | None:
     return None if isinstance(held, bytes) else held
 
 
+@contextmanager
+def reading(array: np.ndarray) -> Iterator[None]:
+    """Around what reads all of an array: its file, where it lies in one, is looked at before, and its pages are let go afterwards."""
+    held = file_of(array)
+    if held is not None:
+        held.check()
+    yield
+    if held is not None:
+        held.let_go()
+
+
 def settled(array: np.ndarray) -> np.ndarray:
     """The array in memory and order that many reads bear well: dense, no longer in a file, from there to a line of the cache."""
-    held = content_of(array)
-    if held is None and array.flags.c_contiguous and array.flags.aligned:
+    if content_of(array) is None and array.flags.c_contiguous and array.flags.aligned:
         return array
     room = np.empty(array.nbytes + LINE, np.uint8)
     start = -room.ctypes.data % LINE
     made = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    if held is None or isinstance(held, bytes):
+    with reading(array):
         made[...] = array
-    else:
-        held.check()
-        made[...] = array
-        held.let_go()
     return made
 
 

@@ -229,13 +229,13 @@ def _order(view: View, m: Machine, s: Schedule) -> tuple[D, ...]:
             if s.second is not None and s.second in inner and s.second in heavy.deps:
                 inner.remove(s.second)
                 inner.insert(0, s.second)
-    apart = [w for w in view.walks if not w.store and s.vector is not None and (w.steps[s.vector] or 0) > PICKED]
-    if not view.sums and apart and not view.bound:  # lanes in lines of their own: the next step uses the same lines
-        outer.sort(key=lambda d: -abs(apart[0].steps[d] or 0))
-    if not view.sums and not view.bound:  # work that does not change with a loop is done once for all its places, if that is the inner one
-        total = sum([k for k, _ in view.work])
+    if not view.sums and not view.bound:
+        apart = [w for w in view.walks if not w.store and s.vector is not None and (w.steps[s.vector] or 0) > PICKED]
+        if apart:  # lanes in lines of their own: the next step uses the same lines
+            outer.sort(key=lambda d: -abs(apart[0].steps[d] or 0))
+        total = sum([k for k, _ in view.work])  # what of it does not change with a loop is done once for all its places, if that is inside
         again = [d for d in outer if 2 * sum([k for k, deps in view.work if d not in deps]) > total + SHORT]
-        return (*[d for d in outer if d not in again], *inner, *again)
+        outer, inner = [d for d in outer if d not in again], [*inner, *again]
     return (*outer, *inner)
 
 

@@ -88,8 +88,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
 def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:
     """The axes with which a store changes: those of indices, guards and sums in all that it is made of, and those of what that reads."""
     lines, sums = dict(stage.lines()), dict(enumerate(stage.combine, len(stage.before)))
-    exprs = [*s.index.values(), *s.guard]
-    found, seen, todo = _moving(s.guard), set[int](), [s.line, *[of for of in loads(*exprs) if type(of) is int]]
+    found, seen, todo = _moving(s.guard), set[int](), [s.line, *_used(*s.index.values(), *s.guard)]
     while todo:
         k = todo.pop()
         if k in seen:
@@ -100,7 +99,7 @@ def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) 
             todo.append(sums[k].line)
         elif k in lines:
             line = lines[k]
-            todo += [*line.args, *[of for of in loads(*line.exprs) if type(of) is int]]
+            todo += [*line.args, *_used(*line.exprs)]
             found |= _moving(line.exprs)
             if line.read is not None:
                 found |= changing.get(line.read.source, frozenset())
@@ -128,8 +127,7 @@ def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str
     border = len(stage.before)
     for n, line in stage.lines():
         late = n >= border
-        used = [*line.args]
-        used += [of for of in loads(*line.exprs) if type(of) is int]
+        used = [*line.args, *_used(*line.exprs)]
         if any(u >= n or (late and u < border) for u in used):
             yield f"line {n} uses a line that is not there yet, or no longer"
         yield from _outside(f"line {n}", line.exprs, fixed | {*stage.free, *(() if late else stage.reduced)})
@@ -139,6 +137,11 @@ def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str
     for s in stage.to:
         reach = fixed | {*stage.free, *(stage.reduced if s.line < border else loops)}
         yield from _outside(f"the store into {s.target.name}", [*s.index.values(), *s.guard], reach)
+
+
+def _used(*exprs: ExprLike) -> list[int]:
+    """The lines whose numbers expressions use."""
+    return [of for of in loads(*exprs) if type(of) is int]
 
 
 def _moving(exprs: Iterable[ExprLike]) -> set[AxisId]:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ngraph.errors import ArgumentError, OutOfMemoryError, StateError, show_line
-from ngraph.op_graph.arrays import file_of
+from ngraph.op_graph.arrays import file_of, reading
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
@@ -243,13 +243,8 @@ class Lent:
 
 def read(array: np.ndarray) -> np.ndarray:
     """A dense copy, of what lies in a mapped file too. Raises ParseError where that has become shorter."""
-    held = file_of(array)
-    if held is None:
+    with reading(array):
         return np.array(array, order="C")
-    held.check()
-    made = np.array(array, order="C", subok=False)
-    held.let_go()
-    return made
 
 
 def lasting(array: np.ndarray, given: Any) -> bool:

@@ -253,6 +253,7 @@ class Bound:
 
     def _near(self, b: Buffer, array: np.ndarray) -> np.ndarray:
         if b not in self.often or file_of(array) is None:
+            self.copies.pop(b, None)
             return array
         known = self.copies.get(b)
         if known is None or known[0] is not array:
@@ -498,8 +499,7 @@ class Frame:
         self.bound, self.plan = bound, bound.plan
         size = max(bound.total, 1)
         self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
-        self.befores = bound.befores
-        self.arrays = Arrays(self.befores)
+        self.arrays = Arrays(bound.befores)
         self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
         self.load(bound.code.steps if steps is None else steps)
         if steps is None:
@@ -539,7 +539,7 @@ class Frame:
 
     def call(self, given: dict[Buffer, Any], states: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """Runs over these arrays and those of the state, in the plan's order; outputs given as None are made."""
-        bound, plan, befores = self.bound, self.plan, self.befores
+        bound, plan, befores = self.bound, self.plan, self.bound.befores
         for b, array in given.items():
             self.point(b, self._room(b) if array is None else array)
         if states is not self.arrays.states:
