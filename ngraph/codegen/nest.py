@@ -140,6 +140,7 @@ class Nest:
                 self.reads[n] = self._access(line.read.source, line.read.index, line.read.guard, line.read.fill)
         self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
         self._merge()
+        self.woven = self._runs()
         self.forms.foresee(self._inside())
         for n, line in enumerate(stage.before):
             self._line(n, line)
@@ -209,6 +210,21 @@ class Nest:
                 pairs += [(o, i) for o in todo for i in todo if o is not i and one not in (o, i)]
         self.dims = frozenset((*self.free, *self.reduced))
 
+    def _runs(self) -> dict[int, list[int]]:
+        """For each store those that go to the places next to each other, all along, itself among them."""
+        alike: dict[Any, list[int]] = {}
+        for k, (a, s) in enumerate(zip(self.stores, self.stage.to, strict=True)):
+            alone = k if s.combine != "set" or a.rest or (a.guard and a.dtype.bits < 32) else -1  # of narrowed lanes masks are constants
+            alike.setdefault((alone, a.pointer, a.dtype, frozenset(a.coef.items()), s.line < self.border), []).append(k)
+        runs: dict[int, list[int]] = {}
+        for some in alike.values():
+            run: list[int] = []
+            for k in sorted(some, key=lambda k: self.stores[k].const):
+                run = run if run and self.stores[run[-1]].const + 1 == self.stores[k].const else []
+                run.append(k)
+                runs[k] = run
+        return runs
+
     def _access(self, b: Buffer, index: Mapping[AxisId, ExprLike], guard: tuple[ExprLike, ...], fill: Any) -> Access:
         w, kernel = self.w, self.kernel
         made = Access(b, kernel.pointer(b), guard, fill)
@@ -247,7 +263,8 @@ class Nest:
     def _schedule(self) -> Tile:
         target, stage = self.kernel.target, self.stage
         walks = [self._walk(a) for a in self.reads.values()]
-        walks += [self._walk(a, True, s.combine != "set") for a, s in zip(self.stores, stage.to, strict=True)]
+        stores = enumerate(zip(self.stores, stage.to, strict=True))
+        walks += [self._walk(a, True, s.combine != "set", len(self.woven[k])) for k, (a, s) in stores]
         bits = [a.dtype.bits for a in (*self.reads.values(), *self.stores)] + [c.dtype.bits for c in stage.combine]
         lanes = target.lanes(max([32 if b == 16 else b for b in bits], default=32))
         fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op == "multiply"}
@@ -284,8 +301,8 @@ class Nest:
         across = second if second is not None else vector
         return Tile(made.lanes, vector, tile, across, made.rows, made.columns, tuple([loops[k] for k in made.order]))
 
-    def _walk(self, a: Access, store: bool = False, combines: bool = False) -> tuple[Access, frozenset[Dim], tuple[bool, ...]]:
-        return a, self._moving([e for _, e in a.rest]), (store, a in self.late, combines)
+    def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Dim], Any]:
+        return a, self._moving([e for _, e in a.rest]), (store, a in self.late, combines, run)
 
     def _paged(self) -> set[Access]:
         """What comes from memory line by line while others are computed with: a page ahead it is asked for, beyond that memory is busy."""
@@ -766,7 +783,7 @@ class Nest:
         """Each k-th element, k from 2 to 4, by loads of whole vectors and shuffles; None where that is not so."""
         w, n = self.w, self.lanes
         k = a.coef.get(self.vec, 0)  # type: ignore[arg-type]
-        if not isinstance(k, int) or not 2 <= k <= STRIDES or a.rest or a.guard:
+        if not isinstance(k, int) or not 2 <= k <= STRIDES or a.rest:
             return None
         offset, left = a.const, self._left(j)
         for d, c in a.coef.items():
@@ -783,10 +800,16 @@ class Nest:
         if left == n and a.room is not None and a.room >= k - 1:
             end = n * k
         at, found = self._pointer(a), None
+        one, each = self._holds(a.guard, i, j)
         for q in range(-(-end // n)):
-            key = ("wide", at, first + q * n, min(end - q * n, n), a.dtype)
-            mask = self._first(end - q * n, n)
-            x = self.known.get(key) or self._learn(key, w.load(w.at(at, first + q * n, a.dtype), a.dtype, n, mask=mask))
+            key = ("wide", at, first + q * n, min(end - q * n, n), a.dtype, one, each and (each, phase))
+            x = self.known.get(key)
+            if x is None:
+                places = [(q * n + t - phase, t) for t in range(n)]
+                lanes = [e // k if 0 <= e < k * each.lanes and e % k == 0 else each.lanes for e, _ in places] if each is not None else []
+                some = None if each is None else w.shuffle(each, lanes, constant(False, dtypes.bool_, each.lanes))
+                mask = meet_all(w, self._first(end - q * n, n), some)
+                x = self._learn(key, w.load(self._or_nothing(one, w.at(at, first + q * n, a.dtype), a, n), a.dtype, n, mask=mask))
             if found is None:
                 found = x
                 if end <= n:
@@ -795,7 +818,17 @@ class Nest:
             picks = [phase + lane * k for lane in range(n)]
             earlier = [e if q == 1 else lane for lane, e in enumerate(picks)]
             found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
-        return self._narrow(found, j)
+        return self._filled(a, meet_all(w, one, each), self._narrow(found, j))  # type: ignore[arg-type]
+
+    def _or_nothing(self, one: Value | None, at: str, a: Access, n: int) -> str:
+        """Where zeros are instead, if it is not allowed: masked loads from a page that is not there are slow."""
+        return at if one is None else self.w.pure(f"select {one}, ptr {at}, ptr {self.kernel.nothing(n * a.dtype.bits // 8)}")
+
+    def _filled(self, a: Access, holds: Value | None, x: Value) -> Value:
+        """What is read, with its fill where it is not allowed; there it is 0."""
+        if holds is None or a.zero:
+            return x
+        return self.w.select(self.w.splat(holds, x.lanes), x, self.w.splat(number(a.fill, a.dtype), x.lanes))
 
     def _turned(self, a: Access, i: int, j: int) -> Value | None:
         """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, turned over."""
@@ -858,12 +891,11 @@ class Nest:
         one, each = self._holds(a.guard, i, j)
         at, apart = self._address(a, i, j)
         n = self._width(j) if vector else 1
-        if one is not None and apart is None:  # zeros instead, where it is not allowed: masked loads from a page that is not there are slow
-            at = w.pure(f"select {one}, ptr {at}, ptr {self.kernel.nothing(n * a.dtype.bits // 8)}")
-        holds = None if a.zero else meet_all(w, one, each)
+        if apart is None:
+            at = self._or_nothing(one, at, a, n)
+        holds = meet_all(w, one, each)
         if not vector:
-            x = w.load(at, a.dtype)
-            return x if holds is None else w.select(holds, x, number(a.fill, a.dtype))
+            return self._filled(a, holds, w.load(at, a.dtype))
         mask = meet_all(w, self._mask(j), each if apart is None else meet_all(w, one, each), n)
         if apart is None and self.vec not in a.coef:
             apart = constant(0, dtypes.int64, n)  # one element, for some lanes
@@ -876,7 +908,7 @@ class Nest:
             far, d, share = self.known["next", a]
             if self.opened[d].offset < share:
                 w.prefetch(w.at(at, far, a.dtype), locality=2)
-        return x if holds is None else w.select(w.splat(holds, n), x, w.splat(number(a.fill, a.dtype), n))
+        return self._filled(a, holds, x)
 
     def _put(self, which: list[int]) -> None:
         """Stores at every place of the tile; the values of a place come before its first store, for buffers may share memory."""
@@ -888,9 +920,27 @@ class Nest:
             if k % ABREAST == 0:
                 self._abreast([self.stage.to[t].line for t in which], places[k : k + ABREAST])
             here = [k for k, m in zip(which, moves, strict=True) if (not i or self.tile in m) and (not j or self.across in m)]
-            values = [self._value(self.stage.to[k].line, i, j) for k in here]
-            for k, x in zip(here, values, strict=True):
-                self._store(self.stage.to[k].combine, self.stores[k], x, i, j)
+            values = {k: self._value(self.stage.to[k].line, i, j) for k in here}
+            while values:
+                k = next(iter(values))
+                run = self.woven[k]
+                if 1 < len(run) == self.stores[k].coef.get(self.vec) and values.keys() >= set(run):  # type: ignore[arg-type]
+                    self._weave([self.stores[n] for n in run], [values.pop(n) for n in run], i, j)
+                else:
+                    self._store(self.stage.to[k].combine, self.stores[k], values.pop(k), i, j)
+
+    def _weave(self, stores: Sequence[Access], values: Sequence[Value], i: int, j: int) -> None:
+        """Stores vectors whose lanes lie between each other, from the first one's place on: by shuffles, as whole vectors."""
+        w, n, k, left = self.w, self._width(j), len(values), self._left(j)
+        at, _ = self._address(stores[0], i, j)
+        holds = [meet_all(w, *self._holds(a.guard, i, j)) for a in stores]
+        every = None if holds == [None] * k else [w.splat(h or constant(True, dtypes.bool_), n) for h in holds]
+        for q in range(k):
+            rest = plus(w, times(w, left, k), -q * n)
+            if not isinstance(rest, int) or rest > 0:
+                mask = self._first(rest, n) if isinstance(rest, int) else w.tail(rest, n)
+                mask = meet_all(w, mask, None if every is None else woven(w, every, q))
+                w.store(woven(w, [w.splat(x, n) for x in values], q), w.at(at, q * n, stores[0].dtype), mask=mask)
 
     def _store(self, how: str, a: Access, x: Value, i: int, j: int) -> None:
         w, vector = self.w, self.vec in a.deps
@@ -919,6 +969,17 @@ class Nest:
             w.store(x, at, mask=mask)
         else:
             w.scatter(x, at, apart, mask)
+
+
+def woven(w: Writer, rows: Sequence[Value], q: int) -> Value:
+    """The q-th of as many vectors, in which the lanes of these lie between each other."""
+    n, k = rows[0].lanes, len(rows)
+    places = [divmod(q * n + lane, k) for lane in range(n)]  # lane, of which
+    x = rows[0]
+    for m in range(1, k):
+        here = [lane if m == 1 else e for e, (lane, _) in enumerate(places)]
+        x = w.shuffle(x, [n + lane if of == m else h for h, (lane, of) in zip(here, places, strict=True)], rows[m])
+    return x
 
 
 def transposed(w: Writer, rows: Sequence[Value]) -> Sequence[Value]:

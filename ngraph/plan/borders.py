@@ -11,7 +11,7 @@ from typing import Any
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds
 from ngraph.plan.memory import around, in_turn
-from ngraph.plan.panels import copy_of, product_of
+from ngraph.plan.panels import copy_of
 from ngraph.plan.price import Machine
 from ngraph.program.program import AxisId
 
@@ -107,25 +107,12 @@ class Borders:
                     if self.work(step, stage) < AGAIN * math.prod([self.length(a) or 1 for a in b.axes]):
                         continue
                     if b not in made:
-                        axes = self.by_reader(step, stage, r)
-                        made[b], copy = copy_of(b, axes, self.length, step.origin)
+                        made[b], copy = copy_of(b, self.length, step.origin)
                         steps.append(copy)
                     r.source = made[b]
             steps.append(step)
         self.plan.steps = tuple(steps)
         self.plan.buffers += tuple(made.values())
-
-    def by_reader(self, kernel: Kernel, stage: Stage, r: Read) -> tuple[AxisId, ...]:
-        """The axes of what a stage reads, last the one that it sums, if that fills a vector."""
-        axes = r.source.axes
-        for c in stage.combine:
-            p = product_of(kernel, stage, c, self.length, self.machine)
-            own = {e.of: a for a, e in r.index.items() if type(e) is Idx} if p is not None else {}
-            long = [a for x, a in own.items() if p is not None and x in p.reduced and (self.length(a) or 0) >= self.machine.lanes]
-            if p is not None and p.vector not in r.axes and long:
-                last = max(long, key=lambda a: self.length(a) or 0)
-                return (*[a for a in axes if a != last], last)
-        return axes
 
     # ---- filling
     def fill(self, buffers: list[Buffer]) -> None:

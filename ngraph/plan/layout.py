@@ -140,7 +140,7 @@ def _order(graph: Graph, machine: Machine) -> None:
             elif not isinstance(r.source, Node) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
                 if type(e) is Idx and length[e.of] >= machine.lanes // SHORT:  # a shorter one is worth nobody's while
-                    vote(n, e.of, n.size)
+                    vote(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
             for s in (n, *[u for u in n.users if u.kind == "join"]):

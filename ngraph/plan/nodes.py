@@ -636,6 +636,8 @@ def _argreduce(g: Graph, s: Step) -> None:
     nowhere, lengths = Number((1 << 31) - 1, whole), [g.known(a) for a in over]
     place = g.elem("where", hit, Index(flat, whole), nowhere, axes=space, dtype=whole)
     first: Arg = Number(0, whole) if 0 in lengths else g.reduce("min", place, axes, over, whole)
+    if type(first) is Read and over:
+        first.source.attrs = {"chosen": s.attrs["kind"]}
     if None in lengths and 0 not in lengths:  # there may be nothing
         none = g.elem("compare", first, nowhere, axes=axes, dtype=flag, kind="eq")
         first = g.elem("where", none, Number(0, whole), first, axes=axes, dtype=whole)

@@ -7,7 +7,7 @@ What no call changes is copied once; what a turn alone uses is copied to a Local
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -56,12 +56,17 @@ class Factor(NamedTuple):
 
 
 def vector_of(
-    free: Sequence[AxisId], factors: Sequence[Factor], last: AxisId | None, length: Callable[[AxisId], int], lanes: int
+    free: Sequence[AxisId],
+    factors: Sequence[Factor],
+    last: AxisId | None,
+    length: Callable[[AxisId], int],
+    lanes: int,
+    blocks: Mapping[AxisId, int] = {},
 ) -> AxisId | None:
     """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window.
 
     Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
-    Where neither factor is, for a step changes them, the much smaller one is taken for them.
+    Where neither factor is, for a step changes them, the much smaller one is taken for them. `blocks`: what of an axis a turn has.
     """
     sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
     still = any(f.parameters for f in factors)
@@ -72,7 +77,8 @@ def vector_of(
         own = sum([sizes[f] for f in having])
         windows = sum([a not in f.straight for f in having])
         features = any(f.parameters for f in having) if still else n > lanes and own * SLIGHT <= sum(sizes.values())
-        good = n / (vectors_of(n, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
+        here = min(n, blocks.get(a, n))
+        good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
         good *= (1.5 if a == last else 1) * (1.5 if features else 1)
         return good, -own, free.index(a)
 
@@ -175,7 +181,8 @@ def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine
         return None
     operands = (Operand(stage, line.args[0], space, length), Operand(stage, line.args[1], space, length))
     lasts = [s.target.dims[-1][0] for s in stage.to if s.line >= len(stage.before) and s.target.dims]
-    v = vector_of(stage.free, [o.factor for o in operands], lasts[0] if lasts else None, lambda a: length(a) or 0, machine.lanes)
+    factors, last = [o.factor for o in operands], lasts[0] if lasts else None
+    v = vector_of(stage.free, factors, last, lambda a: length(a) or 0, machine.lanes, dict(kernel.loops))
     return None if v is None else Product(operands, v, space, inner, stage.reduced)
 
 
@@ -215,6 +222,7 @@ class Packer:
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []
         self.copies: dict[Any, Buffer] = {}
+        self.spreads: dict[Buffer, Buffer] = {}
 
     def size(self, axes: Iterable[AxisId]) -> int:
         return math.prod([self.length(a) or 0 for a in axes])
@@ -332,14 +340,16 @@ class Packer:
         (r,), b = o.reads, o.reads[0].source
         mine = b.home == "input" or (b in self.still and b.home in ("state", "constant"))
         rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= TILE]
-        steps = [stride(r, a, self.length) * b.dtype.bits // 8 for a in rows]
+        near = min([s for a in rows if (s := stride(r, a, self.length))], default=1.0) * b.dtype.bits // 8
         flat = any(stride(r, a, self.length) == 1 for a in p.reduced)
-        if not (mine and flat and any(s and s % SETS == 0 for s in steps)) or len(b.axes) != len(b.dims):
+        if not (mine and flat and near % SETS == 0) or len(b.axes) != len(b.dims):
             return []
-        made, copy = copy_of(b, b.axes, self.length, kernel.origin)
-        self.made.append(made)
-        r.source = made
-        return [copy]
+        known = b in self.spreads
+        if not known:
+            self.spreads[b], copy = copy_of(b, self.length, kernel.origin)
+            self.made.append(self.spreads[b])
+        r.source = self.spreads[b]
+        return [] if known else [copy]
 
     def fits(self, kernel: Kernel, o: Operand) -> bool:
         """Whether each turn has a part of an operand for itself, and that fits into the second cache."""
@@ -373,8 +383,9 @@ class Packer:
         return ((a, block),) if 1 < block < n else ()
 
 
-def copy_of(b: Buffer, axes: tuple[AxisId, ...], length: Length, origin: tuple[Origin, ...]) -> tuple[Buffer, Kernel]:
-    """A buffer that holds the same along axes in this order, and what fills it."""
+def copy_of(b: Buffer, length: Length, origin: tuple[Origin, ...]) -> tuple[Buffer, Kernel]:
+    """A buffer that holds the same, and what fills it."""
+    axes = b.axes
     made = Buffer(b.name, dims_of(axes), b.dtype, "arena")
     turned = next((k for k, a in enumerate(axes[:-1]) if (length(a) or 0) > 1), None)
     loops = () if turned is None else ((axes[turned], 1),)

@@ -176,7 +176,7 @@ class Group:
         stage_of: dict[Node, tuple[object, ...]] = {}
         kept: set[Node] = set()
         cost: dict[Node, float] = {}
-        shared = frozenset(self.shared)
+        shared, spread = frozenset(self.shared), self._spread()
         for n in self.nodes:
             mine, ends, total = 0, [], float(n.weight)
             for r in n.reads:
@@ -196,7 +196,7 @@ class Group:
                     at += 2
                 else:
                     again = n.size >= REREAD * p.size and p.weight > 0 and (n.kind == "reduce" or any(u.kind == "reduce" for u in n.users))
-                    dear = not same and cost[p] > DEAR
+                    dear = cost[p] > DEAR and (not same or (p, n) in spread)
                     rides = p in self.riders
                     if (again and dear) if rides else (again or dear):
                         kept.add(p)
@@ -226,6 +226,28 @@ class Group:
             elif cost[p] > DEAR and level[n] - level[p] > 1 and p not in self.riders:
                 kept.add(p)
         self.level, self.stage_of, self.kept = level, stage_of, kept
+
+    def _spread(self) -> set[tuple[Node, Node]]:
+        """Where values spread along an axis on their way to one that is read elsewhere: the smaller one is kept if little is left to do."""
+        found: set[tuple[Node, Node]] = set()
+        for m in {p: 0 for p, _, r in self.inner if p.kind == "elem" and len(r.straight) < len(r.index)}:
+            todo, seen, edges, left = [m], {m}, [], 0.0
+            while todo and left <= DEAR:
+                n = todo.pop()
+                left += n.weight
+                for r in n.reads:
+                    p = r.source
+                    if p not in self.set or p.kind != "elem" or len(r.straight) < len(r.index):
+                        left += 1
+                    elif n.size >= 2 * p.size:
+                        edges.append((p, n))
+                        left += 1
+                    elif p not in seen:
+                        seen.add(p)
+                        todo.append(p)
+            if left <= DEAR:
+                found.update(edges)
+        return found
 
     def _again(self, n: Node, ends: list[Node]) -> bool:
         """Whether a cheap value of stored accumulators is only reduced: each reduction computes it again, and it is not stored."""
@@ -418,8 +440,12 @@ class _Choice:
             if a in self.cut:
                 self.chunks *= -(-n // block)
 
+    def held(self, n: Node) -> int:
+        """Bytes of a value that a turn has."""
+        return 4 * sum([self.g.part(axes, self.loops) for axes in ([p.axes for p in n.parts] if n.kind == "join" else [n.axes])])
+
     def locals(self) -> int:
-        return sum([4 * self.g.part(n.axes, self.loops) for n in self.crossing])
+        return sum(map(self.held, self.crossing))
 
     def near(self) -> int:
         """Bytes that a turn wants at once: what stages hand on; if several read what comes from memory, its part of that and of results."""
@@ -431,7 +457,7 @@ class _Choice:
         for _, r in g.outer:
             if not r.axes.isdisjoint(self.loops):
                 parts[r.source] = max(parts.get(r.source, 0), g.touched(r, self.loops))
-        return self.locals() + sum(parts.values()) + sum([4 * g.part(n.axes, self.loops) for n in g.results if n.kind != "reduce"])
+        return self.locals() + sum(parts.values()) + sum([self.held(n) for n in g.results if n.kind != "reduce"])
 
     def divides(self, a: AxisId) -> bool:
         """Whether shorter turns along an axis leave no more parts of sums than stay in the last cache."""
@@ -442,7 +468,8 @@ class _Choice:
 
     def halve(self, a: AxisId) -> None:
         """Turns half as long along an axis, of equal length if there is one near."""
-        n, b = self.g.length(a), self.loops[a]
+        n = self.g.length(a)
+        b = self.loops.get(a, n)
         half = -(-b // 2)
         made = next((k for k in range(half, b) if n % k == 0), half)
         before, after = -(-n // b), -(-n // made)
@@ -482,16 +509,25 @@ class _Choice:
         for a in rest:
             if a != v and self.locals() > m.l2 // 3 and g.length(a) > 32:
                 self.take(a, 32)
-        while self.near() > m.l2:  # what stages hand on, or read one after the other, stays near
-            least = 1 if self.locals() > m.l2 else TILE // 2
-            large = [a for a, b in self.loops.items() if b > least and a != v and a not in self.last and self.divides(a)]
-            if not large:
-                break
-            self.halve(max(large, key=self.loops.__getitem__))
+        self.shorten([*self.loops], m.l2)
+        before = dict(self.loops), self.turns, self.chunks
+        self.shorten(axes, 2 * m.l2)  # where that was far from enough, along others
+        if self.near() > 2 * m.l2:  # to no avail
+            self.loops, self.turns, self.chunks = before
         still = [r for r in self.heavy if g.parameters(r)]
         if still and len(self.loops) > 1 and sum({r.source: g.touched(r, {}) for r in still}.values()) <= m.l2 // 2:
             common = {a for r in still for a in r.axes}  # each core keeps all parameters: what changes need not go from one to another
             self.loops = dict(sorted(self.loops.items(), key=lambda loop: loop[0] in common))
+
+    def shorten(self, axes: list[AxisId], room: int) -> None:
+        """Shorter turns along some of these axes until what stages hand on, or read one after the other, has room near them."""
+        while self.near() > room:
+            least = 1 if self.locals() > self.m.l2 else TILE // 2
+            blocks = {a: self.loops.get(a, self.g.length(a)) for a in axes if a != self.v and a not in self.last}
+            large = [a for a, b in blocks.items() if b > least and self.divides(a)]
+            if not large:
+                break
+            self.halve(max(large, key=blocks.__getitem__))
 
     def grain(self, a: AxisId, want: int) -> int:
         """Single steps, or so many at once that a turn is worth its start or that there are turns enough; all turns alike."""

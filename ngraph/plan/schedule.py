@@ -33,6 +33,7 @@ class Walk(NamedTuple):
     store: bool = False
     late: bool = False  # after the reduction
     combines: bool = False  # folds into what is there, so no two lanes may meet
+    run: int = 1  # stores that go to places next to each other
 
 
 class View(NamedTuple):
@@ -201,6 +202,8 @@ def _cost(view: View, m: Machine, s: Schedule) -> float:
             return s.lanes * (1 + math.log2(s.lanes))
         if step and 2 <= step <= PICKED and v not in w.loose and not w.store:
             return times(w.deps) * (2.0 * step - 1)
+        if step and w.store and 2 <= step == w.run <= PICKED:
+            return times(w.deps) * float(step)
         return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1 if w.late or not view.sums else 1 / LOAD)
 
     early = [w for w in view.walks if not w.late]

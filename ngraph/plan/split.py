@@ -4,6 +4,8 @@ An axis whose index is read as `(a * o + c * r + d) // k`, guarded by its remain
 In each the terms of r that remain are known, the division is exact, and no guard is left; together they are one value again.
 
 A reduction of a few terms, as of a pooling window, is written out: then it is a value like any other, in one pass with what reads it.
+
+A value each of whose elements comes from one of k times fewer places, `o // k`, as where windows lie side by side, falls into classes, too.
 """
 
 from __future__ import annotations
@@ -11,16 +13,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ngraph.op_graph import expr
+from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.kernels import Load, Read, affine, bounds, placed
-from ngraph.plan.nodes import Arg, Graph, Index, Node, Number, Part
+from ngraph.plan.kernels import Load, Read, affine, bounds, placed, straight
+from ngraph.plan.nodes import Arg, Graph, Index, Node, Number, Part, dtype_of
 from ngraph.program.program import AxisId
 
 MOST = 16  # classes of one reduction
 FEW = 9  # terms that are written out
+CLASSES = 4  # along one axis: of more, elements lie too far apart
 PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
 
@@ -62,6 +65,7 @@ def split(graph: Graph) -> None:
     if changed:
         graph.again()
     _write_out(graph)
+    _part(graph)
 
 
 def _cone(n: Node) -> list[Read]:
@@ -115,15 +119,22 @@ def _ways(graph: Graph, c: Cut) -> Iterable[Way]:
         yield Way(first, terms[0] if terms else 0, step, len(terms))
 
 
+def _counted(graph: Graph, c: Cut, first: int) -> int:
+    """How many places a class has, of those of which it begins with this one."""
+    return max(-(-((graph.known(c.o) or 0) - first) // c.by), 0)
+
+
 def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
-    parts = []
+    parts, together = [], _few(graph, n)
     for ways in itertools.product(*[list(_ways(graph, c)) for c in cuts]):
         index: dict[AxisId, ExprLike] = {}
         names: dict[AxisId, AxisId | None] = {}  # what an axis becomes; None where one term remains
+        guards: list[ExprLike] = []
         for c, w in zip(cuts, ways, strict=True):
-            length = graph.known(c.o) or 0
-            names[c.o] = o = graph.axis(f"{c.o}_by{c.by}", max(-(-(length - w.first) // c.by), 0))
+            own, most = _counted(graph, c, w.first), _counted(graph, c, 0)
+            names[c.o] = o = graph.axis(f"{c.o}_by{c.by}", most if together else own)
             index[c.o] = Idx(o) * c.by + w.first
+            guards += [own - 1 - Idx(o)] if together and own < most else []
             if c.r is not None:
                 names[c.r] = r = graph.axis(f"{c.r}_by{w.r_step}", w.r_count) if w.r_count > 1 else None
                 index[c.r] = w.r_first if r is None else Idx(r) * w.r_step + w.r_first
@@ -131,7 +142,7 @@ def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
         place = {a: index.get(a, Idx(a)) for a in n.axes}
         empty = not all(w.r_count for w in ways)
         value = Number(_nothing(n), n.dtype) if empty else _one(graph, n, axes, index, names)
-        parts.append(Part(axes, value, place))
+        parts.append(Part(axes, value, place, tuple(guards)))
     join = graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source
     graph.replaced(n, join)
 
@@ -157,14 +168,18 @@ def _one(graph: Graph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId, Ex
 
 
 def _moved(graph: Graph, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
-    """An argument at other places, divisions that come out even carried out, guards that hold left out."""
+    """An argument at other places, divisions that come out even carried out; guards that hold left out, what is outside guarded."""
     made = a.at(index)
     if type(made) is Index:
         return Index(exact(made.value), made.dtype)
     if type(made) is not Read:
         return made
-    guards = [g for g in map(exact, made.guard) if not bounds(g, graph.known)[0] >= 0]
-    return Read(made.source, {k: exact(e) for k, e in made.index.items()}, tuple(guards), made.fill)
+    at = {k: exact(e) for k, e in made.index.items()}
+    ends = [
+        exact(graph.length(k) - 1 - e) for k, e in at.items() if math.inf > bounds(e, graph.known)[1] > (graph.known(k) or math.inf) - 1
+    ]
+    guards = [g for g in dict.fromkeys([*map(exact, made.guard), *ends]) if not bounds(g, graph.known)[0] >= 0]
+    return Read(made.source, at, tuple(guards), made.fill)
 
 
 def exact(e: ExprLike) -> ExprLike:
@@ -221,8 +236,12 @@ def _few(graph: Graph, n: Node) -> bool:
 
 def _terms(graph: Graph, n: Node) -> None:
     made: Read | None = None
-    for places in itertools.product(*[range(graph.known(a) or 0) for a in n.reduced]):
-        term = _fixed(graph, n.args[0], dict(zip(n.reduced, places, strict=True)), {})
+    places = [dict(zip(n.reduced, at, strict=True)) for at in itertools.product(*[range(graph.known(a) or 0) for a in n.reduced])]
+    if "chosen" in n.attrs:
+        graph.replaced(n, _chosen(graph, n, places))
+        return
+    for at in places:
+        term = _fixed(graph, n.args[0], at, {})
         made = (
             graph.elem("copy", term, axes=n.axes, dtype=n.dtype)
             if made is None
@@ -230,6 +249,31 @@ def _terms(graph: Graph, n: Node) -> None:
         )
     assert made is not None
     graph.replaced(n, made.source)
+
+
+def _chosen(graph: Graph, n: Node, places: list[dict[AxisId, int]]) -> Node:
+    """The first place of the best one, for what `_argreduce` made: each that is better takes the place, and a NaN does so for good."""
+    hit = _within(n.args[0], 0)
+    value = _within(hit if hit.source.op == "compare" else _within(hit, 1), 0)
+    dtype = dtype_of(value)
+    best, place = _fixed(graph, value, places[0], {}), graph.elem("copy", Number(0, n.dtype), axes=n.axes, dtype=n.dtype)
+    for k, at in enumerate(places[1:], 1):
+        x = _fixed(graph, value, at, {})
+        ordered = (x, best) if n.attrs["chosen"] == "max" else (best, x)
+        stays = graph.elem("compare", *ordered, axes=n.axes, dtype=dtypes.bool_, kind="le")
+        rest: Arg = Number(True, dtypes.bool_)
+        if dtype.is_float:
+            rest = graph.elem("compare", best, best, axes=n.axes, dtype=dtypes.bool_, kind="eq")
+        better = graph.elem("where", stays, Number(False, dtypes.bool_), rest, axes=n.axes, dtype=dtypes.bool_)
+        best = graph.elem("where", better, x, best, axes=n.axes, dtype=dtype)
+        place = graph.elem("where", better, Number(k, n.dtype), place, axes=n.axes, dtype=n.dtype)
+    return place.source
+
+
+def _within(a: Arg, k: int) -> Any:
+    """What a value that is read is made of, at the same index."""
+    assert type(a) is Read
+    return a.source.args[k].at(a.index)
 
 
 def _fixed(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
@@ -269,3 +313,116 @@ def _at(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) ->
         return _moved(graph, a, dict(at))
     index = {x: exact(placed(e, dict(at))) for x, e in a.index.items() if x not in at}
     return Read(known[a.source], index, tuple([exact(placed(g, dict(at))) for g in a.guard]), a.fill)
+
+
+# ---- k elements of one place --------------------------------------------------------------------------------------------
+
+
+def _part(graph: Graph) -> None:
+    """Puts in the place of each value with elements of `o // k` its k classes, together with all elementwise values that lead to it."""
+    cuts: dict[Node, dict[AxisId, Cut]] = {}
+    for n in graph.nodes:
+        found = _quotients(graph, n, cuts) if n.kind == "elem" else {}
+        if found and math.prod([c.by for c in found.values()]) <= MOST:
+            cuts[n] = found
+    nodes: list[Node] = []
+    for n in graph.nodes:
+        if n in cuts and _stands(n, cuts):
+            graph.nodes, graph.origin = nodes, n.origin
+            _parted(graph, n, cuts)
+            nodes = graph.nodes
+        else:
+            nodes.append(n)
+    graph.nodes = nodes
+    if cuts:
+        graph.again()
+
+
+def _quotients(graph: Graph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> dict[AxisId, Cut]:
+    """The axes of an elementwise value of which a quotient tells what is read, here or on the way; {} where they cannot be told apart."""
+    found: dict[AxisId, Cut] = {}
+    for r in n.reads:
+        s = r.source
+        here = list(cuts[s].values()) if type(s) is Node and s in cuts and _on_the_way(s, r, n) else []
+        made = type(s) is Node and s.kind == "elem" and not s.result
+        for e in r.index.values():
+            if type(e) is Bin and e.op in ("//", "%") and type(e.b) is int and 2 <= e.b <= CLASSES:
+                cut = _cut(n, e.a, e.b)
+                if cut is None or (e.op == "%" and not made) or graph.known(cut.o) is None:  # digits of what lies in memory: a copy
+                    return {}
+                here.append(cut)
+        for cut in here:
+            if found.setdefault(cut.o, cut).by != cut.by:
+                return {}
+    return found
+
+
+def _on_the_way(s: Node, r: Read, n: Node) -> bool:
+    """Whether an elementwise value is one step further at the same index."""
+    simple = s.kind == "elem" and s.op != "random_bits" and not s.result and not r.guard
+    return simple and s.space == n.space and len(r.straight) == len(r.index)
+
+
+def _stands(n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> bool:
+    """Whether a value lies in memory anyway: a result, or an operand, or read elsewhere than at its index."""
+    for u in n.users:
+        for r in u.reads:
+            if r.source is n and len(r.straight) == len(r.index) and (u in cuts or u.kind != "elem" or u.space == n.space):
+                return False
+    return True
+
+
+def _parted(graph: Graph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> None:
+    parts, mine = [], cuts[n].values()
+    for firsts in itertools.product(*[range(c.by) for c in mine]):
+        index: dict[AxisId, ExprLike] = {}
+        names: dict[AxisId, AxisId] = {}
+        guards: list[ExprLike] = []
+        for c, first in zip(mine, firsts, strict=True):
+            own, most = _counted(graph, c, first), _counted(graph, c, 0)
+            names[c.o] = o = _fewer(graph, n, c, most)
+            index[c.o] = Idx(o) * c.by + first
+            guards += [own - 1 - Idx(o)] if own < most else []
+        axes = tuple([names.get(a, a) for a in n.axes])
+        place = {a: index.get(a, Idx(a)) for a in n.axes}
+        parts.append(Part(axes, _moved_with(graph, n, index, names, cuts), place, tuple(guards)))
+    graph.replaced(n, graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source)
+
+
+def _fewer(graph: Graph, n: Node, c: Cut, length: int) -> AxisId:
+    """The axis of a class: that of what is read, if there is one of this length, for values over it are then at the same index."""
+    for r in n.reads:
+        for a, e in r.index.items():
+            if type(e) is Bin and e.op == "//" and e.a == Idx(c.o) and e.b == c.by and graph.known(a) == length and a not in n.space:
+                return a
+    return graph.axis(f"{c.o}_by{c.by}", length)
+
+
+def _moved_with(
+    graph: Graph, n: Node, index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId], cuts: dict[Node, dict[AxisId, Cut]]
+) -> Read:
+    """A value at the places of a class, with the elementwise values that lead to it: those that fall into classes, or lead to it alone."""
+    made: dict[Node, Read] = {}
+    todo = [n]
+    while todo:
+        m = todo[-1]
+        steps = [a.source for a in m.args if type(a) is Read and type(a.source) is Node and _on_the_way(a.source, a, m)]
+        steps = [s for s in steps if s in cuts or len(s.users) == 1]
+        missing = [s for s in steps if s not in made]
+        todo += missing
+        if not missing:
+            todo.pop()
+            if m not in made:
+                args = [
+                    made[a.source] if type(a) is Read and a.source in steps else _placed(graph, _moved(graph, a, index)) for a in m.args
+                ]
+                made[m] = graph.elem(m.op, *args, axes=tuple([names.get(x, x) for x in m.axes]), dtype=m.dtype, **m.attrs)
+    return made[n]
+
+
+def _placed(graph: Graph, a: Arg) -> Arg:
+    """An argument; if it is a computed value at one place along some axes, then computed for that place."""
+    at = {x: e for x, e in a.index.items() if type(e) is int} if type(a) is Read else {}
+    if type(a) is not Read or type(a.source) is not Node or not at or a.guard or len(at) + len(a.straight) < len(a.index):
+        return a
+    return _fixed(graph, Read(a.source, straight(a.source.axes)), at, {})

@@ -11,6 +11,8 @@ from plan_programs import axis, hole, program
 import ngraph as ng
 from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
+from ngraph.op_graph.expr import Idx
+from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, plan, price, winograd
 from ngraph.plan.panels import panel_width
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
@@ -98,6 +100,35 @@ def test_strided_reads_are_shuffles():
     x = hole(n, h, w)
     every = codes([ng.max_pool(x, {h: 2, w: 2})], [x])
     assert not any("gather" in c.text for c in every) and any("shufflevector" in c.text for c in every)
+
+
+@pytest.mark.parametrize("size, window, stride, pad", [(112, 3, 2, 1), (56, 2, 2, 0), (57, 3, 2, 1), (57, 3, 3, 0), (56, 3, 1, 1)])
+def test_gradients_of_pooling_gather_and_scatter_nothing(size, window, stride, pad):
+    """Strided reads with guards are shuffles of whole vectors, and what goes between each other is stored as whole vectors."""
+    n, c, h, w = axis(2, "N"), axis(4, "C"), axis(size, "H"), axis(size, "W")
+    x = hole(n, c, h, w)
+    for pool in (ng.max_pool, ng.avg_pool):
+        y = pool(x, {h: window, w: window}, stride=stride, padding=pad)
+        dy = hole(*y.axes)
+        made = plan(program([ng.deriv(y, x, dy)], x, dy))
+        for kernel in made.kernels:  # what fills borders, of one column, is no part of these
+            assert "gather" not in (text := emit(made, kernel, V4).text) and "scatter" not in text
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.bool_, np.float16, np.int64])
+@pytest.mark.parametrize("length, step", [(16, 2), (37, 2), (41, 3), (50, 4), (7, 3), (130, 2), (33, 4), (2, 2), (64, 4)])
+def test_values_that_are_stored_between_each_other_are_the_same(length, step, kind):
+    """Each element k times, minus what is there; also where the last one is not there so often."""
+    i, short, long = axis(9, "I"), axis(-(-length // step), "J"), axis(length, "K")
+    x, y = hole(i, short, dtype=kind), hole(i, long, dtype=kind)
+    repeated = reindex.build(x, axes=ng.make_axes([i, long]), index=((i, Idx(i)), (short, Idx(long) // step)), guard=(), fill=0)
+    draw = np.random.default_rng(length)
+    a, b = (draw.integers(0, 2 if kind is np.bool_ else 100, (9, n)).astype(kind) for n in (len(short), length))
+    made = plan(program([ng.maximum(repeated, y)], x, y))
+    assert len(made.kernels[0].stages[0].to) == min(step, length)
+    for target in (host(), *RUNNABLE):
+        (got,), _ = plans.run(made, [a, b], target=target)
+        assert np.array_equal(got, np.maximum(np.repeat(a, step, axis=1)[:, :length], b))
 
 
 def test_rows_that_are_not_there_are_zeros_from_elsewhere():
@@ -220,3 +251,22 @@ def test_sums_do_not_depend_on_how_turns_are_dealt_out():
     arrays = [draw.normal(size=[made.length(a) for a in b.axes]).astype(np.float32) for b in made.inputs]
     (a,), (b,) = plans.run(made, arrays)[0], plans.run(made, arrays, kind=FivePieces)[0]
     assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int8])
+@pytest.mark.parametrize("terms", [2, 3, 9, 10])
+def test_the_first_of_the_best_few(kind, dtype, terms):
+    """Ties go to the first, so do NaNs, and 0 is no better than -0."""
+    draw = np.random.default_rng(terms)
+    values = draw.integers(-2, 3, (64, terms)).astype(dtype)
+    if np.issubdtype(dtype, np.floating):
+        values[draw.random(values.shape) < 0.2] = np.nan
+        values[draw.random(values.shape) < 0.1] = -0.0
+        values[draw.random(values.shape) < 0.1] = np.inf
+    rows, columns = axis(64, "I"), axis(terms, "J")
+    x = hole(rows, columns, dtype=dtype)
+    made = plan(program([getattr(ng, f"arg{kind}")(x, reduction_axes=columns)], x))
+    (got,), _ = plans.run(made, [values])
+    assert np.array_equal(got, getattr(np, f"arg{kind}")(values, axis=1))
+    assert any(stage.reduced for kernel in made.kernels for stage in kernel.stages) == (terms > 9)

@@ -7,7 +7,10 @@ from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
 from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Idx
+from ngraph.ops.rearrange import reindex
 from ngraph.plan import verify
+from ngraph.plan.kernels import Local
 
 N, C, K = axis(4, "N"), axis(3, "C"), axis(5, "K")
 
@@ -93,3 +96,56 @@ def test_terms_of_a_computed_value_are_computed_once_each():
     x, y = hole(N, C, r), hole(N, C, r)
     made = verify(agree(program([ng.sum(ng.exp(x) * ng.tanh(y), reduction_axes=[r]), ng.max(ng.tanh(x - y), reduction_axes=[r])], x, y)))
     assert made.arena == 0
+
+
+def loops(made):
+    return [(k, s) for k in made.kernels for s in k.stages]
+
+
+@pytest.mark.parametrize("window", [2, 3])
+@pytest.mark.parametrize("last", [False, True], ids=["rows", "channels"])
+def test_the_gradient_of_windows_side_by_side_is_one_pass(window, last):
+    """Each place of a window in a class of its own: what lies side by side is read side by side, nothing is kept on the way."""
+    h, w = axis(4 * window, "H"), axis(5 * window, "W")
+    x = hole(N, h, w, C) if last else hole(N, C, h, w)
+    for pool in (ng.max_pool, ng.avg_pool):
+        y = pool(x, {h: window, w: window})
+        dy = hole(*y.axes)
+        made = verify(agree(program([ng.deriv(y, x, dy)], x, dy), rtol=1e-6, atol=1e-6))
+        ((_, stage),) = loops(made)
+        assert len(stage.to) == window**2
+        assert not any("//" in expr.text(e) or "%" in expr.text(e) for r in stage.reads() for e in r.index.values())
+
+
+def test_elements_that_are_repeated_fall_into_classes():
+    h, w = axis(6, "H"), axis(5, "W")
+    twice, thrice = axis(11, "H2"), axis(15, "W3")
+    x, z = hole(N, h, w), hole(N, twice, thrice)
+    repeated = reindex.build(
+        x, axes=ng.make_axes([N, twice, thrice]), index=((N, Idx(N)), (h, Idx(twice) // 2), (w, Idx(thrice) // 3)), guard=(), fill=0
+    )
+    made = verify(agree(program([ng.relu(repeated) + z], x, z)))
+    ((_, stage),) = loops(made)
+    assert len(stage.to) == 6 and sum(r.source is made.inputs[0] for r in stage.reads()) == 1
+
+
+def test_classes_of_unequal_length_are_stored_together():
+    """111 = 56 + 55: the last place of the shorter ones is left out by a guard."""
+    h, w = axis(11, "H"), axis(13, "W")
+    x = hole(N, C, h, w)
+    y = ng.max_pool(x, {h: 3, w: 3}, stride=2, padding=1)
+    dy = hole(*y.axes)
+    made = verify(agree(program([ng.deriv(y, x, dy)], x, dy), rtol=1e-6, atol=1e-6))
+    (stage,) = [s for _, s in loops(made) if len(s.to) > 1]
+    assert len(stage.to) == 4 and [len(s.guard) for s in stage.to] == [0, 1, 1, 2]
+
+
+def test_what_is_kept_for_others_is_what_spreads():
+    """Of max-pooling's gradient the place of each maximum, once; not for each place of its window what goes there."""
+    h, w = axis(48, "H"), axis(48, "W")
+    x = hole(N, axis(16, "C"), h, w)
+    y = ng.max_pool(x, {h: 3, w: 3}, stride=2, padding=1)
+    dy = hole(*y.axes)
+    made = agree(program([ng.deriv(y, x, dy)], x, dy), rtol=1e-6, atol=1e-6)
+    (kept,) = [s.target for _, stage in loops(made) for s in stage.to if type(s.target) is Local]
+    assert len(kept.axes) == 2 and kept.dtype.kind == "int"
