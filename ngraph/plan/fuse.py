@@ -9,7 +9,9 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left
+from typing import Any
 
+from ngraph.plan.kernels import Read
 from ngraph.plan.nodes import Graph, Node
 from ngraph.plan.price import NUMBER, Group, Lengths, Machine, Prices
 
@@ -28,7 +30,7 @@ def fuse(graph: Graph, machine: Machine) -> list[Group]:
     new = merge.finishing()
     merge.connect()
     merge.best_first(new)
-    return merge.connect()
+    return [merge.once_each(g) for g in merge.connect()]
 
 
 class _Merge:
@@ -197,6 +199,30 @@ class _Merge:
         k = bisect_left(readers, n.number, key=lambda m: m.number)
         return readers[max(k - NEAR // 2, 0) : k + NEAR // 2]
 
+    def once_each(self, g: Group) -> Group:
+        """A group in which what was to be computed again in several kernels, and now is in this one, is one value."""
+        known: dict[Any, Node] = {}
+        twins: dict[Node, Node] = {}
+        for n in g.nodes:
+            if n.kind != "elem":
+                continue
+            key = (n.op, n.axes, n.dtype, repr(sorted(n.attrs.items())), tuple([_key(a, twins) for a in n.args]))
+            first = known.setdefault(key, n)
+            if first is not n and not n.result and g.set.issuperset(n.users):
+                twins[n] = first
+        if not twins:
+            return g
+        for n in g.nodes:
+            if any(r.source in twins for r in n.reads):
+                n.reread(lambda r: Read(twins[r.source], r.index, r.guard, r.fill) if r.source in twins else r)
+        for n, first in twins.items():
+            first.users = list(dict.fromkeys([*first.users, *[twins.get(u, u) for u in n.users]]))
+        for n in g.nodes:
+            n.users = [u for u in n.users if u not in twins]
+        made = Group([n for n in g.nodes if n not in twins], self.lengths)
+        made.loops, made.cuts, made.seconds = g.loops, g.cuts, g.seconds
+        return made
+
     # order
     def awaited(self, g: Group) -> frozenset[Node]:
         """What has to have run before the lengths of a group's axes are known."""
@@ -272,6 +298,13 @@ class _Merge:
                     found[y] = None
                     todo.append(y)
         return list(found)
+
+
+def _key(a: Any, twins: dict[Node, Node]) -> Any:
+    """What an argument is known by, twins taken for one."""
+    if type(a) is Read:
+        return twins.get(a.source, a.source), tuple(sorted(a.index.items())), a.guard, repr(a.fill)
+    return repr(a)
 
 
 def _same(n: Node, u: Node) -> bool:

@@ -423,9 +423,11 @@ class _Choice:
         for n in reversed(g.nodes):
             if n.kind == "reduce" or (n in fed and n.kind == "elem"):
                 fed.update([r.source for r in n.reads])
-        self.heavy = [r for n, r in g.outer if (n in fed or n.kind == "reduce") and g.walk(r).bytes > SMALL // 2]
+        reads = [r for n, r in g.outer if n in fed or n.kind == "reduce"]
+        self.heavy = [r for r in reads if g.walk(r).bytes > (SMALL // 2 if len(r.axes) > 1 else m.l2 // 4)]  # a line of them is near anyway
         self.v = vector_axis(g)
-        self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if n.axes} | {r.source.axes[-1] for r in self.heavy if r.source.axes}
+        self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or n.axes == g.widest.axes != ()}
+        self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
 
     def take(self, a: AxisId, block: int) -> None:
         """Makes a loop of an axis, if that makes turns."""
@@ -464,7 +466,7 @@ class _Choice:
         if a not in self.cut:
             return True
         parts = 2 * self.chunks * sum([n.bytes for n in self.g.nodes if a in n.reduced])
-        return 2 * self.chunks <= 4 * CHUNKS and parts <= self.m.l3 // 4
+        return 2 * self.chunks <= 8 * CHUNKS and parts <= self.m.l3 // 4
 
     def halve(self, a: AxisId) -> None:
         """Turns half as long along an axis, of equal length if there is one near."""

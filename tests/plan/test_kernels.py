@@ -95,6 +95,36 @@ def test_one_kernel(make):
     assert all(len(k.loops) for k in made.kernels)
 
 
+@pytest.mark.parametrize("width", [512, 1024, 4096])
+def test_norms_of_rows_of_any_width_are_one_kernel(width):
+    """What is added to each row, and multiplied with it, is near in any turn, however long it is."""
+    rows, columns = axis(64, "I"), axis(width, "J")
+    x, g, b, dy = hole(rows, columns), hole(columns), hole(columns), hole(rows, columns)
+    y = norm(x, g, b, [columns])[0]
+    made = verify(agree(program([y, ng.deriv(y, x, dy)], x, g, b, dy)))
+    assert len(made.kernels) == 1 and dict(made.kernels[0].loops)["I"] < 64
+
+
+def test_gradients_of_a_norm_for_rows_and_columns_read_what_is_near():
+    """Sums over rows in parts, each of so few rows that all of its stages find them in the second cache."""
+    rows, columns = axis(4096, "I"), axis(1024, "J")
+    x, g, b, dy = hole(rows, columns), hole(columns), hole(columns), hole(rows, columns)
+    y = norm(x, g, b, [columns])[0]
+    made = verify(plan(program([ng.deriv(y, v, dy) for v in (x, g, b)], x, g, b, dy)))
+    large = max(made.kernels, key=lambda k: len(k.stages))
+    assert len(large.stages) > 4 and 3 * 4 * 1024 * dict(large.loops)["I"] <= Machine().l2
+
+
+def test_what_several_kernels_would_compute_again_is_one_value_in_one():
+    rows, columns = axis(1024, "I"), axis(256, "J")
+    x, dy = hole(rows, columns), hole(rows, columns)
+    y = ng.log(ng.softmax(x, normalization_axes=[columns]))
+    made = verify(agree(program([y, ng.deriv(y, x, dy)], x, dy)))
+    (kernel,) = made.kernels
+    ops = [line.op for stage in kernel.stages for _, line in stage.lines()]
+    assert ops.count("exp") == ops.count("log") == 1
+
+
 def _flat(made):
     results, holes = made
     return results, *holes

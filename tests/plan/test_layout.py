@@ -10,8 +10,9 @@ from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, Local, Machine, Routine, arrays, interpret, parse, plan, text, verify, winograd
 from ngraph.plan.kernels import Buffer, affine, dims_of
 from ngraph.plan.layout import set_row
-from ngraph.plan.panels import panel_width
+from ngraph.plan.panels import Factor, panel_width, vector_of
 from ngraph.program import interpret as oracle
+from ngraph.program.program import AxisId
 
 N, C, H, W = axis(2, "N"), axis(16, "C"), axis(9, "H"), axis(10, "W")
 
@@ -299,6 +300,28 @@ def test_panels_divide_and_fit_registers(n, rows, machine):
     lanes = machine.lanes
     assert w % lanes == 0 and w // lanes <= 4
     assert -(-n // w) * w <= 1.2 * -(-n // lanes) * lanes
+
+
+def test_vectors_lie_along_what_turns_have_enough_of():
+    """Of an axis of 256, turns have 8 places: that fills half a vector."""
+    c, k = AxisId("C"), AxisId("K")
+    factors = [Factor((c,), frozenset({c}), False), Factor((k,), frozenset({k}), False)]
+    lengths = {c: 256, k: 512}
+    assert vector_of((c, k), factors, None, lengths.__getitem__, 16) == c
+    assert vector_of((c, k), factors, None, lengths.__getitem__, 16, {c: 8}) == k
+
+
+def test_a_copy_of_an_input_is_made_once_and_keeps_its_order():
+    """The gradients of a strided convolution: four sums read the same, with other borders, and so do those for its filters."""
+    n, c, h, w, k, r, s = (axis(size, a) for size, a in ((2, "N"), (16, "C"), (16, "H"), (16, "W"), (128, "K"), (3, "R"), (3, "S")))
+    for order in ((n, c, h, w), (n, h, w, c)):
+        x, f = hole(*order), hole(k, c, r, s)
+        y = ng.conv(x, f, {h: r, w: s}, stride=2, padding=1)
+        dy = hole(*y.axes)
+        made = planned([ng.deriv(y, x, dy), ng.deriv(y, f, dy)], x, f, dy, rtol=1e-3, atol=1e-3)
+        for given in (made.inputs[0], made.inputs[2]):
+            copies = [b for b in made.buffers if b.home == "arena" and b.border and set(b.axes) == set(given.axes)]
+            assert [b.axes for b in copies] == [given.axes]
 
 
 def test_rows_of_an_input_that_fall_onto_each_other_are_spread():
