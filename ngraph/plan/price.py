@@ -426,7 +426,7 @@ class _Choice:
         reads = [r for n, r in g.outer if n in fed or n.kind == "reduce"]
         self.heavy = [r for r in reads if g.walk(r).bytes > (SMALL // 2 if len(r.axes) > 1 else m.l2 // 4)]  # a line of them is near anyway
         self.v = vector_axis(g)
-        self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or n.axes == g.widest.axes != ()}
+        self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
 
     def take(self, a: AxisId, block: int) -> None:
