@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 
-THREADS = os.environ.setdefault("NGRAPH_NUM_THREADS", "2")
+THREADS = os.environ.setdefault("NGRAPH_NUM_THREADS", "2")  # before ngraph reads it
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402

@@ -805,9 +805,11 @@ class Nest:
             key = ("wide", at, first + q * n, min(end - q * n, n), a.dtype, one, each and (each, phase))
             x = self.known.get(key)
             if x is None:
-                places = [(q * n + t - phase, t) for t in range(n)]
-                lanes = [e // k if 0 <= e < k * each.lanes and e % k == 0 else each.lanes for e, _ in places] if each is not None else []
-                some = None if each is None else w.shuffle(each, lanes, constant(False, dtypes.bool_, each.lanes))
+                some = None
+                if each is not None:  # an element is allowed where the lane that it is for is
+                    m, places = each.lanes, range(q * n - phase, (q + 1) * n - phase)
+                    lanes = [e // k if 0 <= e < k * m and e % k == 0 else m for e in places]
+                    some = w.shuffle(each, lanes, constant(False, dtypes.bool_, m))
                 mask = meet_all(w, self._first(end - q * n, n), some)
                 x = self._learn(key, w.load(self._or_nothing(one, w.at(at, first + q * n, a.dtype), a, n), a.dtype, n, mask=mask))
             if found is None:
@@ -818,7 +820,8 @@ class Nest:
             picks = [phase + lane * k for lane in range(n)]
             earlier = [e if q == 1 else lane for lane, e in enumerate(picks)]
             found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
-        return self._filled(a, meet_all(w, one, each), self._narrow(found, j))  # type: ignore[arg-type]
+        assert found is not None
+        return self._filled(a, meet_all(w, one, each), self._narrow(found, j))
 
     def _or_nothing(self, one: Value | None, at: str, a: Access, n: int) -> str:
         """Where zeros are instead, if it is not allowed: masked loads from a page that is not there are slow."""
@@ -847,10 +850,10 @@ class Nest:
                 self._learn(("turned", at, k), x)
         return self._narrow(self.known["turned", at, i - top], j)
 
-    def _narrow(self, x: Value | None, j: int) -> Value | None:
+    def _narrow(self, x: Value, j: int) -> Value:
         """A vector without the lanes that its step has not."""
         n = self._width(j)
-        return x if x is None or x.lanes <= n else self.w.shuffle(x, range(n))
+        return x if x.lanes <= n else self.w.shuffle(x, range(n))
 
     @staticmethod
     def _first(count: int, lanes: int) -> Value | None:
@@ -923,8 +926,8 @@ class Nest:
             values = {k: self._value(self.stage.to[k].line, i, j) for k in here}
             while values:
                 k = next(iter(values))
-                run = self.woven[k]
-                if 1 < len(run) == self.stores[k].coef.get(self.vec) and values.keys() >= set(run):  # type: ignore[arg-type]
+                run, step = self.woven[k], None if self.vec is None else self.stores[k].coef.get(self.vec)
+                if 1 < len(run) == step and values.keys() >= set(run):
                     self._weave([self.stores[n] for n in run], [values.pop(n) for n in run], i, j)
                 else:
                     self._store(self.stage.to[k].combine, self.stores[k], values.pop(k), i, j)

@@ -230,7 +230,7 @@ class Group:
     def _spread(self) -> set[tuple[Node, Node]]:
         """Where values spread along an axis on their way to one that is read elsewhere: the smaller one is kept if little is left to do."""
         found: set[tuple[Node, Node]] = set()
-        for m in {p: 0 for p, _, r in self.inner if p.kind == "elem" and len(r.straight) < len(r.index)}:
+        for m in dict.fromkeys([p for p, _, r in self.inner if p.kind == "elem" and len(r.straight) < len(r.index)]):
             todo, seen, edges, left = [m], {m}, [], 0.0
             while todo and left <= DEAR:
                 n = todo.pop()
@@ -466,7 +466,7 @@ class _Choice:
         if a not in self.cut:
             return True
         parts = 2 * self.chunks * sum([n.bytes for n in self.g.nodes if a in n.reduced])
-        return 2 * self.chunks <= 8 * CHUNKS and parts <= self.m.l3 // 4
+        return self.chunks <= 4 * CHUNKS and parts <= self.m.l3 // 4
 
     def halve(self, a: AxisId) -> None:
         """Turns half as long along an axis, of equal length if there is one near."""

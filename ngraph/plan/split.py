@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes, expr
@@ -48,24 +48,25 @@ class Way(NamedTuple):
 
 
 def split(graph: Graph) -> None:
-    """Puts reductions in classes in the place of those whose guards are remainders."""
-    nodes: list[Node] = []
+    """Reductions whose guards are remainders become classes, those of few terms are written out, quotients become classes."""
+    _instead(graph, lambda n: _cuts(graph, n) if n.kind == "reduce" else [], lambda n, cuts: _in_classes(graph, n, cuts))
+    _instead(graph, lambda n: n.kind == "reduce" and _few(graph, n), lambda n, _: _terms(graph, n))
+    _part(graph)
+
+
+def _instead(graph: Graph, chosen: Callable[[Node], Any], make: Callable[[Node, Any], None]) -> None:
+    """In the place of each node of which there is something chosen stands what is made of the two."""
+    before, graph.nodes = graph.nodes, []  # new ones go here
     changed = False
-    for n in graph.nodes:
-        cuts = _cuts(graph, n) if n.kind == "reduce" else []
-        if cuts:
-            changed = True
-            graph.nodes = nodes  # new ones go here
-            graph.origin = n.origin
-            _in_classes(graph, n, cuts)
-            nodes = graph.nodes
+    for n in before:
+        found = chosen(n)
+        if found:
+            changed, graph.origin = True, n.origin
+            make(n, found)
         else:
-            nodes.append(n)
-    graph.nodes = nodes
+            graph.nodes.append(n)
     if changed:
         graph.again()
-    _write_out(graph)
-    _part(graph)
 
 
 def _cone(n: Node) -> list[Read]:
@@ -124,6 +125,12 @@ def _counted(graph: Graph, c: Cut, first: int) -> int:
     return max(-(-((graph.known(c.o) or 0) - first) // c.by), 0)
 
 
+def _class(graph: Graph, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, list[ExprLike]]:
+    """Where the places of a class lie along an axis of it, and, where that is longer than it, what holds for those that are there."""
+    own = _counted(graph, c, first)
+    return Idx(o) * c.by + first, [own - 1 - Idx(o)] if own < (graph.known(o) or 0) else []
+
+
 def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
     parts, together = [], _few(graph, n)
     for ways in itertools.product(*[list(_ways(graph, c)) for c in cuts]):
@@ -131,10 +138,9 @@ def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
         names: dict[AxisId, AxisId | None] = {}  # what an axis becomes; None where one term remains
         guards: list[ExprLike] = []
         for c, w in zip(cuts, ways, strict=True):
-            own, most = _counted(graph, c, w.first), _counted(graph, c, 0)
-            names[c.o] = o = graph.axis(f"{c.o}_by{c.by}", most if together else own)
-            index[c.o] = Idx(o) * c.by + w.first
-            guards += [own - 1 - Idx(o)] if together and own < most else []
+            names[c.o] = o = graph.axis(f"{c.o}_by{c.by}", _counted(graph, c, 0 if together else w.first))
+            index[c.o], ends = _class(graph, c, w.first, o)
+            guards += ends
             if c.r is not None:
                 names[c.r] = r = graph.axis(f"{c.r}_by{w.r_step}", w.r_count) if w.r_count > 1 else None
                 index[c.r] = w.r_first if r is None else Idx(r) * w.r_step + w.r_first
@@ -143,8 +149,12 @@ def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
         empty = not all(w.r_count for w in ways)
         value = Number(_nothing(n), n.dtype) if empty else _one(graph, n, axes, index, names)
         parts.append(Part(axes, value, place, tuple(guards)))
-    join = graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source
-    graph.replaced(n, join)
+    _join(graph, n, parts)
+
+
+def _join(graph: Graph, n: Node, parts: list[Part]) -> None:
+    """Puts classes, which share no place, in the place of the value that they are."""
+    graph.replaced(n, graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source)
 
 
 def _nothing(n: Node) -> object:
@@ -206,23 +216,6 @@ def _sum(moves: dict[AxisId, int], start: int) -> ExprLike:
 
 
 # ---- few terms ----------------------------------------------------------------------------------------------------------
-
-
-def _write_out(graph: Graph) -> None:
-    """Puts the combination of its terms in the place of each reduction that has only a few."""
-    nodes: list[Node] = []
-    changed = False
-    for n in graph.nodes:
-        if n.kind == "reduce" and _few(graph, n):
-            changed = True
-            graph.nodes, graph.origin = nodes, n.origin
-            _terms(graph, n)
-            nodes = graph.nodes
-        else:
-            nodes.append(n)
-    graph.nodes = nodes
-    if changed:
-        graph.again()
 
 
 def _few(graph: Graph, n: Node) -> bool:
@@ -325,17 +318,7 @@ def _part(graph: Graph) -> None:
         found = _quotients(graph, n, cuts) if n.kind == "elem" else {}
         if found and math.prod([c.by for c in found.values()]) <= MOST:
             cuts[n] = found
-    nodes: list[Node] = []
-    for n in graph.nodes:
-        if n in cuts and _stands(n, cuts):
-            graph.nodes, graph.origin = nodes, n.origin
-            _parted(graph, n, cuts)
-            nodes = graph.nodes
-        else:
-            nodes.append(n)
-    graph.nodes = nodes
-    if cuts:
-        graph.again()
+    _instead(graph, lambda n: n in cuts and _stands(n, cuts), lambda n, _: _parted(graph, n, cuts))
 
 
 def _quotients(graph: Graph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> dict[AxisId, Cut]:
@@ -379,18 +362,18 @@ def _parted(graph: Graph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> None:
         names: dict[AxisId, AxisId] = {}
         guards: list[ExprLike] = []
         for c, first in zip(mine, firsts, strict=True):
-            own, most = _counted(graph, c, first), _counted(graph, c, 0)
-            names[c.o] = o = _fewer(graph, n, c, most)
-            index[c.o] = Idx(o) * c.by + first
-            guards += [own - 1 - Idx(o)] if own < most else []
+            names[c.o] = o = _fewer(graph, n, c)
+            index[c.o], ends = _class(graph, c, first, o)
+            guards += ends
         axes = tuple([names.get(a, a) for a in n.axes])
         place = {a: index.get(a, Idx(a)) for a in n.axes}
         parts.append(Part(axes, _moved_with(graph, n, index, names, cuts), place, tuple(guards)))
-    graph.replaced(n, graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source)
+    _join(graph, n, parts)
 
 
-def _fewer(graph: Graph, n: Node, c: Cut, length: int) -> AxisId:
-    """The axis of a class: that of what is read, if there is one of this length, for values over it are then at the same index."""
+def _fewer(graph: Graph, n: Node, c: Cut) -> AxisId:
+    """The axis of the classes: that of what is read, if there is one of their length, for values over it are then at the same index."""
+    length = _counted(graph, c, 0)
     for r in n.reads:
         for a, e in r.index.items():
             if type(e) is Bin and e.op == "//" and e.a == Idx(c.o) and e.b == c.by and graph.known(a) == length and a not in n.space:
