@@ -133,6 +133,11 @@ def loads(*exprs: ExprLike) -> list[Any]:
     return [leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
 
 
+def used(*exprs: ExprLike) -> list[int]:
+    """The lines whose numbers expressions load."""
+    return [of for of in loads(*exprs) if type(of) is int]
+
+
 def placed(e: ExprLike, index: Mapping[AxisId, ExprLike]) -> ExprLike:
     """An expression at another index."""
 

@@ -31,6 +31,7 @@ from ngraph.plan.kernels import (
     dims_of,
     moving,
     straight,
+    used,
 )
 from ngraph.plan.price import GRAIN, TILE, Machine
 from ngraph.plan.schedule import vectors_of
@@ -402,13 +403,13 @@ def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]
     border = len(before)
     todo = [c.line for c in stage.combine] + [s.line for s in stage.to if s.line < border]
     for s in stage.to:
-        todo += [u for u in _used((*s.index.values(), *s.guard)) if u < border]
+        todo += [u for u in used(*s.index.values(), *s.guard) if u < border]
     needed: set[int] = set()
     while todo:
         n = todo.pop()
         if n not in needed:
             needed.add(n)
-            todo += [*before[n].args, *_used(_exprs(before[n]))]
+            todo += [*before[n].args, *used(*_exprs(before[n]))]
     new = {n: k for k, n in enumerate(sorted(needed))}
     new |= {n: n - border + len(needed) for n in range(border, border + len(stage.combine) + len(stage.after))}
 
@@ -430,7 +431,3 @@ def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]
         after=tuple([again(x) for x in stage.after]),
         to=tuple([replace(s, line=new[s.line], index={a: moved(e) for a, e in s.index.items()}, guard=moved(s.guard)) for s in stage.to]),
     )
-
-
-def _used(exprs: Iterable[ExprLike]) -> list[int]:
-    return [x.of for e in exprs for x in expr.leaves(e) if type(x) is Load and type(x.of) is int]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, loads, stirred
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, loads, stirred, used
 from ngraph.plan.memory import ALIGN, around, last_uses, lasting
 from ngraph.program.program import AxisId
 
@@ -88,7 +88,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
 def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:
     """The axes with which a store changes: those of indices, guards and sums in all that it is made of, and those of what that reads."""
     lines, sums = dict(stage.lines()), dict(enumerate(stage.combine, len(stage.before)))
-    found, seen, todo = _moving(s.guard), set[int](), [s.line, *_used(*s.index.values(), *s.guard)]
+    found, seen, todo = _moving(s.guard), set[int](), [s.line, *used(*s.index.values(), *s.guard)]
     while todo:
         k = todo.pop()
         if k in seen:
@@ -99,7 +99,7 @@ def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) 
             todo.append(sums[k].line)
         elif k in lines:
             line = lines[k]
-            todo += [*line.args, *_used(*line.exprs)]
+            todo += [*line.args, *used(*line.exprs)]
             found |= _moving(line.exprs)
             if line.read is not None:
                 found |= changing.get(line.read.source, frozenset())
@@ -127,8 +127,8 @@ def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str
     border = len(stage.before)
     for n, line in stage.lines():
         late = n >= border
-        used = [*line.args, *_used(*line.exprs)]
-        if any(u >= n or (late and u < border) for u in used):
+        needs = [*line.args, *used(*line.exprs)]
+        if any(u >= n or (late and u < border) for u in needs):
             yield f"line {n} uses a line that is not there yet, or no longer"
         yield from _outside(f"line {n}", line.exprs, fixed | {*stage.free, *(() if late else stage.reduced)})
     for c in stage.combine:
@@ -137,11 +137,6 @@ def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str
     for s in stage.to:
         reach = fixed | {*stage.free, *(stage.reduced if s.line < border else loops)}
         yield from _outside(f"the store into {s.target.name}", [*s.index.values(), *s.guard], reach)
-
-
-def _used(*exprs: ExprLike) -> list[int]:
-    """The lines whose numbers expressions use."""
-    return [of for of in loads(*exprs) if type(of) is int]
 
 
 def _moving(exprs: Iterable[ExprLike]) -> set[AxisId]:
