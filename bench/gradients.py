@@ -2,7 +2,8 @@
 
 For each op three times: its gradients alone (PyTorch has then kept what its own pass found, as the places of maxima; ngraph finds it
 again), the op with its gradients, and the op alone. Both take turns in one process on NGRAPH_NUM_THREADS threads (2 unless told); medians
-of calls, then of rounds. A ratio is PyTorch's time over ours; results are compared first. NAME: what an op's name begins with.
+of calls, then of rounds. A ratio is PyTorch's time over ours; results are compared first. NAME: what an op's name begins with. Needs
+PyTorch, which the tests' virtual environment has.
 """
 
 import os
@@ -147,11 +148,14 @@ def measured(make):
 
 def main():
     torch.set_num_threads(int(THREADS))
+    begins = tuple(sys.argv[1:]) or ("",)
+    chosen = {name: make for name, make in OPS.items() if name.startswith(begins)}
+    if not chosen:
+        sys.exit(f"no op's name begins with {' or '.join(begins)}; there are:\n  " + "\n  ".join(OPS))
     print("| milliseconds, ngraph and PyTorch: ratio | gradients alone | with the op | the op alone |\n| --- | --- | --- | --- |")
-    for name, make in OPS.items():
-        if len(sys.argv) < 2 or any(name.startswith(n) for n in sys.argv[1:]):
-            cells = [f"{mine * 1e3:.2f}, {theirs * 1e3:.2f}: {theirs / mine:.2f}" for mine, theirs in measured(make)]
-            print(f"| {name} | {' | '.join(cells)} |", flush=True)
+    for name, make in chosen.items():
+        cells = [f"{mine * 1e3:.2f}, {theirs * 1e3:.2f}: {theirs / mine:.2f}" for mine, theirs in measured(make)]
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
