@@ -19,6 +19,7 @@ WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less
 NEAR = 32  # readers of one value that are tried together
 FAR = 1024  # groups between two that are looked at: beyond that a way is taken for granted
 LARGEST = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
+LARGE, FEW = 128, 2  # nodes of a kernel beyond which only so many join it: each merge asks for the prices of all that may come next
 PRODUCTS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
 
@@ -170,7 +171,8 @@ class _Merge:
 
     def promising(self, a: Group, b: Group) -> bool:
         """Whether two groups could run in the same turns, or are too small for turns."""
-        if len(a.nodes) + len(b.nodes) > LARGEST or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
+        few, many = sorted((len(a.nodes), len(b.nodes)))
+        if few + many > (LARGEST if few <= FEW else LARGE) or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
             return False
         if any(not self.awaited(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
             return False  # one makes a length of the other

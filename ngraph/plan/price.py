@@ -256,14 +256,18 @@ class Group:
         return all(p.result or not self.set.issuperset(p.users) for p in ends)
 
     def _rereads(self, n: Node, shared: frozenset[AxisId]) -> bool:
-        """Whether an operand of a reduction is read again for each index of a free axis: it then wants a stage for itself."""
+        """Whether operands of a reduction are read again for each index of a free axis: it then wants a stage, with registers, for itself.
+
+        So it does where two are, as in a product of matrices, or one along an axis that turns do not share out.
+        """
         (arg,) = n.args
         p = arg.source if type(arg) is Read else None
         if p not in self.set:
             return False
-        return any(
-            a not in o.axes and a not in shared and self.length(a) >= REREAD for o in p.reads if o.source not in self.set for a in n.axes
-        )
+        lacking = {o: {a for a in n.axes if a not in o.axes and self.length(a) >= REREAD} for o in p.reads}
+        if any(x - y and y - x for x in lacking.values() for y in lacking.values()):
+            return True
+        return any(not lacks <= shared for o, lacks in lacking.items() if o.source not in self.set)
 
     def part(self, axes: Iterable[AxisId], fixed: Mapping[AxisId, int]) -> int:
         """Elements along these axes in one turn."""

@@ -14,8 +14,10 @@ from machines import machines
 from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
+import ngraph.frontends.neon as neon
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.plan import Kernel, Machine, Routine, plan, text, verify
+from ngraph.plan import price as prices
 from ngraph.plan import schedule as schedules
 from ngraph.plan.schedule import View, Walk, schedule
 from ngraph.program.lower import lower
@@ -440,3 +442,38 @@ def test_what_places_of_a_window_have_in_common_is_computed_once():
     assert made.vector == 3 and made.order == (0, 3, 1, 2)
     light = view._replace(work=((2.0, places), (60.0, frozenset(range(4)))))
     assert schedule(light, schedules.Machine(16, 32, 32 << 10, 1 << 20)).order == (0, 1, 2, 3)
+
+
+def test_products_that_one_kernel_makes_have_their_registers_for_themselves():
+    n, f = axis(64, "N"), axis(128, "F")
+    x, rate = hole(n, f), hole()
+    weights = [ng.variable([f - 1, f], initial_value=0.01) for _ in range(4)]
+    y = x
+    for w in weights:
+        y = y + gelu(ng.dot(w, y))
+    cost = ng.mean(y * y, out_axes=())
+    made = plan(program([ng.sequential([*[ng.assign(w, w - rate * ng.deriv(cost, w)) for w in weights], cost])], x, rate))
+    sums = [s for k in made.kernels for s in k.stages if any(s.before[c.line].op == "multiply" for c in s.combine)]
+    wide = [s for s in sums if math.prod([made.length(a) for a in s.free]) >= 128 * 128]
+    assert len(wide) >= 4
+    assert all(len(s.combine) == 1 for s in wide)
+
+
+def test_what_planning_asks_for_grows_with_the_layers(monkeypatch):
+    """Twice the blocks of a transformer, trained by AdamW, take at most a little more than twice the prices."""
+    asked = []
+    seconds = prices.Prices.seconds
+    monkeypatch.setattr(prices.Prices, "seconds", lambda self, nodes: asked.append(len(nodes)) or seconds(self, nodes))
+    n, t = axis(4, "N"), axis(64, "REC")
+    ids, init = hole(n, t, dtype=np.int32), neon.GaussianInit(0.0, 0.05)
+    counts = []
+    for layers in (2, 4):
+        embed = neon.Embedding(90, 96, init, max_len=64)
+        blocks = [neon.TransformerBlock(6, init=init, causal=True) for _ in range(layers)]
+        model = neon.Sequential([embed, *blocks, neon.LayerNorm(), neon.TiedLinear(embed)])
+        cost = ng.mean(neon.CrossEntropyMulti(logits=True).of(model(ids), ids), out_axes=())
+        update = neon.AdamW(1e-3)(cost)
+        asked.clear()
+        plan(program([ng.sequential([update, cost])], ids))
+        counts.append(sum(asked))
+    assert counts[1] < 2.5 * counts[0]
