@@ -160,6 +160,19 @@ def _to_odd(x: Number) -> Number:
     return (back.equal(x) | x.is_nan()).select(bits, cut).floating()
 
 
+def _whole(x: Number, dtype: DType) -> Number:
+    """Lanes of floats as integers: LLVM takes its saturating instruction apart into lanes."""
+    top = 2.0 ** (dtype.bits - (dtype.kind == "int"))  # the first float that is too large
+    low = (x < float(dtype.lowest)).select(float(dtype.lowest), x)
+    inside = (low < top).select(low, 0.0)  # NaN is 0
+    name, wide = ("fptosi", "int32") if dtype.kind == "int" else ("fptoui", "uint32")
+    if dtype.bits < 32:
+        whole = cast(inside.convert(name, dtypes.REGISTRY[wide]), dtype)
+    else:
+        whole = inside.convert(name, dtype)
+    return (low >= top).select(dtype.highest, whole)
+
+
 @op("cast")
 def cast(x: Number, dtype: DType) -> Number:
     """Any dtype to any other, saturating where floats become integers."""
@@ -183,6 +196,8 @@ def cast(x: Number, dtype: DType) -> Number:
         if source.is_float:
             return x.convert("fpext" if dtype.bits > source.bits else "fptrunc", dtype)
         return x.convert("sitofp" if signed else "uitofp", dtype)
+    if source.is_float and x.v.lanes > 1:
+        return _whole(x, dtype)
     if source.is_float:
         result = constant(0, dtype, x.v.lanes)
         name = "fptosi.sat" if dtype.kind == "int" else "fptoui.sat"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ngraph.codegen import math as scalar
 from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, certain, extremes, meet, plus, register, times
-from ngraph.codegen.philox import random_bits
+from ngraph.codegen.philox import random_bits, side_by_side
 from ngraph.codegen.text import Body, Value, Writer, constant, counting
 from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
@@ -34,6 +34,7 @@ ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; in
 PAGE = 4096  # bytes, behind which processors no longer ask ahead by themselves
 PACE = 12  # instructions for each line that moves from which on arithmetic and not memory is what takes the time
 WAIT = 32  # steps of a sum from which on there is time to ask for what it meets
+WORDS = 4  # of a block of random bits
 PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
@@ -265,7 +266,8 @@ class Nest:
         walks = [self._walk(a) for a in self.reads.values()]
         stores = enumerate(zip(self.stores, stage.to, strict=True))
         walks += [self._walk(a, True, s.combine != "set", len(self.woven[k])) for k, (a, s) in stores]
-        bits = [a.dtype.bits for a in (*self.reads.values(), *self.stores)] + [c.dtype.bits for c in stage.combine]
+        moving = [a for a in (*self.reads.values(), *self.stores) if a.deps]  # what stays fills no vector
+        bits = [a.dtype.bits for a in moving] + [c.dtype.bits for c in stage.combine]
         lanes = target.lanes(max([32 if b == 16 else b for b in bits], default=32))
         fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op == "multiply"}
         shown = range(self.border) if self.reducing else self.lines
@@ -699,9 +701,26 @@ class Nest:
         if line.op == "copy":
             return args[0]
         if line.op == "random_bits":
-            return random_bits(w, args, line.attrs["stream"])
+            return self._random(n, i, j) or random_bits(w, args, line.attrs["stream"])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else line.attrs
         return scalar.emit(w, line.op, args, attrs)
+
+    def _random(self, n: int, i: int, j: int) -> Value | None:
+        """Random words of whole vectors side by side, that begin where a block of words does; None where that is not so."""
+        *args, flat = self.lines[n].args
+        form, v = self.forms.of(self.lines[flat].attrs["value"]), self.vec
+        beside = range(self._units(v)) if self.across is v else range(j, j + 1)
+        if form is None or v is None or form.coef.get(v) != 1 or len(beside) * self.lanes < 2 * WORDS:
+            return None
+        apart = [form.const, *[c for d, c in form.coef.items() if d is not v]]
+        if self.opened[v].left is not None or self.lanes % WORDS or not all(isinstance(c, int) and c % WORDS == 0 for c in apart):
+            return None
+        first = self.w.lane(self._value(flat, i, beside[0]), 0)
+        same = [self._value(a, i, j) for a in args]
+        found = side_by_side(self.w, same, self.lines[n].attrs["stream"], first, len(beside), self.lanes)
+        for k, x in zip(beside, found, strict=True):
+            self._learn(self._key(n, i, k), x)
+        return found[beside.index(j)]
 
     # ---- indices
 
@@ -850,6 +869,18 @@ class Nest:
                 self._learn(("turned", at, k), x)
         return self._narrow(self.known["turned", at, i - top], j)
 
+    def _mirrored(self, a: Access, i: int, j: int) -> Value | None:
+        """Elements that lie side by side in the opposite order: a vector that ends where the first lane reads, turned about."""
+        if a.coef.get(self.vec) != -1 or a.rest:  # type: ignore[arg-type]
+            return None
+        w, n = self.w, self._width(j)
+        one, each = self._holds(a.guard, i, j)
+        mask = meet_all(w, self._mask(j), each, n)
+        there = None if mask is None else w.shuffle(mask, range(n)[::-1])
+        at = w.at(self._pointer(a), plus(w, self._offset(a, i, j), 1 - n), a.dtype)
+        x = w.load(self._or_nothing(one, at, a, n), a.dtype, n, mask=there)
+        return self._filled(a, meet_all(w, one, mask if each is not None else None), w.shuffle(x, range(n)[::-1]))
+
     def _narrow(self, x: Value, j: int) -> Value:
         """A vector without the lanes that its step has not."""
         n = self._width(j)
@@ -888,7 +919,7 @@ class Nest:
 
     def _read(self, a: Access, i: int, j: int) -> Value:
         w, vector = self.w, self.vec in a.deps
-        whole = (self._strided(a, i, j) or self._turned(a, i, j)) if vector else None
+        whole = (self._strided(a, i, j) or self._turned(a, i, j) or self._mirrored(a, i, j)) if vector else None
         if whole is not None:
             return whole
         one, each = self._holds(a.guard, i, j)

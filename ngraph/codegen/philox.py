@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ngraph.codegen import math as scalar
 from ngraph.codegen.number import Number
-from ngraph.codegen.text import Value, Writer
+from ngraph.codegen.text import Value, Writer, counting
 from ngraph.op_graph import dtypes
 
 MULTIPLIERS, WEYL, TRIP = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 0x9E3779B1
@@ -14,19 +14,34 @@ MULTIPLIERS, WEYL, TRIP = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 0x
 
 def random_bits(w: Writer, args: Sequence[Value], stream: int) -> Value:
     """One word at each flat index: `args` are seed, step, trips and the index."""
-    seed, step, *trips, at = [Number(w, scalar.emit(w, "cast", (a,), {"dtype": dtypes.uint64})) for a in args]
-    trip = _low(seed).like(0)
-    for t in trips:
-        trip = trip * _signed(TRIP) + _low(t) + 1
-    block = _low(at >> 2)
-    lanes = at.v.lanes
-    one = [Number(w, w.splat(c.v, lanes)) for c in (block, _low(step), block.like(_signed(stream)), trip)]
-    words = philox(one, [Number(w, w.splat(k.v, lanes)) for k in (_low(seed), _low(seed >> 32))])
+    at = Number(w, args[-1]).unsigned()
+    words = _words(w, args[:-1], stream, at >> 2)
     which = _low(at) & 3
     found = words[3]
     for k in (2, 1, 0):
         found = which.equal(k).select(words[k], found)
     return found.v
+
+
+def side_by_side(w: Writer, args: Sequence[Value], stream: int, first: Value, count: int, lanes: int) -> list[Value]:
+    """The same at `count` x `lanes` flat indices from a multiple of four on, as vectors: each block gives all of its four words."""
+    blocks = count * lanes // 4
+    block = Number(w, w.splat(first, blocks)).unsigned() >> 2
+    words = [x.v for x in _words(w, args, stream, block + Number(w, counting(dtypes.uint64, blocks)))]
+    pairs = [w.shuffle(words[k], [e // 2 + e % 2 * blocks for e in range(2 * blocks)], words[k + 1]) for k in (0, 2)]
+    places = [e // 4 * 2 + e % 2 + (2 * blocks if e % 4 > 1 else 0) for e in range(count * lanes)]
+    return [w.shuffle(pairs[0], places[k * lanes : (k + 1) * lanes], pairs[1]) for k in range(count)]
+
+
+def _words(w: Writer, args: Sequence[Value], stream: int, block: Number) -> list[Number]:
+    """The four words of each block: `args` are seed, step and trips."""
+    seed, step, *trips = [Number(w, scalar.emit(w, "cast", (a,), {"dtype": dtypes.uint64})) for a in args]
+    trip = _low(seed).like(0)
+    for t in trips:
+        trip = trip * _signed(TRIP) + _low(t) + 1
+    block, lanes = _low(block), block.v.lanes
+    one = [Number(w, w.splat(c.v, lanes)) for c in (block, _low(step), block.like(_signed(stream)), trip)]
+    return philox(one, [Number(w, w.splat(k.v, lanes)) for k in (_low(seed), _low(seed >> 32))])
 
 
 def philox(counter: Sequence[Number], key: Sequence[Number]) -> list[Number]:

@@ -492,17 +492,22 @@ class _Choice:
 
     def choose(self) -> None:
         g, m = self.g, self.m
-        if g.work < SMALL:
+        if max(g.work, g.widest.size) < SMALL:
             return
         want = self.wanted()
         axes = [a for a in (*g.shared, *g.cut) if a in g.shared or a in self.cut]
         axes.sort(key=[*g.widest.axes, *g.widest.reduced].index)
         clean = [a for a in axes if all(a in r.axes for r in self.heavy)]
         rest = [a for a in axes if a not in clean]
-        for a in clean:
-            if a != self.v and g.length(a) > 1 and (self.crossing or self.turns < want):
-                self.take(a, self.grain(a, want))
-        v = self.v
+        v, long = self.v, {a for a in axes if g.length(a) >= 2 * PANEL}
+        whole = self.last if not (self.crossing or self.heavy) else set[AxisId]()  # along these lines are stored whole
+        for a in sorted([a for a in clean if a != v and g.length(a) > 1], key=whole.__contains__):
+            if not self.crossing and self.turns >= want:
+                break
+            if a in whole and a not in long and v in clean and v in long - whole:
+                rest.append(a)
+            else:
+                self.take(a, max(self.grain(a, want), PANEL) if a in whole & long else self.grain(a, want))
         if v in clean:
             if self.crossing and g.length(v) > PANEL and self.locals() > m.l1:
                 self.take(v, PANEL)

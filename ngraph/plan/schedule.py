@@ -200,8 +200,8 @@ def _cost(view: View, m: Machine, s: Schedule) -> float:
             return times(w.deps) * (1.0 if v in w.deps else BROADCAST)
         if _turned(view, w, v, s.tile):
             return s.lanes * (1 + math.log2(s.lanes))
-        if step and 2 <= step <= PICKED and v not in w.loose and not w.store:
-            return times(w.deps) * (2.0 * step - 1)
+        if step and (2 <= step <= PICKED or step == -1) and v not in w.loose and not w.store:
+            return times(w.deps) * (2.0 * step - 1 if step > 0 else 2.0)
         if step and w.store and 2 <= step == w.run <= PICKED:
             return times(w.deps) * float(step)
         return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1 if w.late or not view.sums else 1 / LOAD)

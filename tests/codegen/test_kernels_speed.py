@@ -6,7 +6,7 @@ import numpy as np
 import plans
 import pytest
 from kernels import RUNNABLE
-from plan_programs import axis, hole, program
+from plan_programs import arrays_for, axis, hole, oracle, program
 
 import ngraph as ng
 from ngraph.codegen import jit
@@ -160,6 +160,56 @@ def test_turned_over_values_are_the_same(rows, columns, kind):
         turned = a.transpose([(i, k, j).index(n) for n in order])
         for target in (host(), *RUNNABLE):
             assert np.array_equal(plans.run(made, [a, b], target=target)[0][0], np.maximum(turned, b))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int8, np.bool_, np.float16])
+@pytest.mark.parametrize("length", [64, 37, 16, 5, 1])
+def test_what_stands_the_other_way_round_is_read_in_vectors(length, kind):
+    i, j = axis(9, "I"), axis(length, "J")
+    x = hole(i, j, dtype=kind)
+    if length > 16:
+        assert not any("gather" in c.text for c in codes([ng.flip(x, j)], [x]))
+    a = np.random.default_rng(length).integers(0, 2 if kind is np.bool_ else 100, (9, length)).astype(kind)
+    made = plan(program([ng.pad(ng.flip(x, j), [(0, 0), (2, 3)])], x))
+    for target in (host(), *RUNNABLE):
+        (got,), _ = plans.run(made, [a], target=target)
+        assert np.array_equal(got, np.pad(a[:, ::-1], [(0, 0), (2, 3)]))
+
+
+@pytest.mark.parametrize("shape", [(8, 64), (3, 50), (130,), (5, 6, 12), (2, 132), (7, 3)])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_the_words_of_a_block_of_random_bits_are_made_together(shape, kind):
+    """Where rows begin with a block; and elsewhere the words are the same."""
+    axes = [axis(n, f"A{k}") for k, n in enumerate(shape)]
+    drawn = program([ng.uniform(axes=axes, dtype=kind), ng.normal(axes=axes, dtype=kind)])
+    _, state = arrays_for(drawn)
+    state = {name: np.abs(value) for name, value in state.items()}
+    wanted, after = oracle.interpret(drawn, [], dict(state))
+    made = plan(drawn)
+    for target in (host(), *RUNNABLE):
+        got, now = plans.run(made, [], state, target=target)
+        assert np.array_equal(got[0], wanted[0])
+        np.testing.assert_allclose(got[1], wanted[1], rtol=1e-5, atol=1e-6)
+        assert all(np.array_equal(now[name], after[name]) for name in after)
+    if shape == (8, 64) and kind is np.float32:
+        (code,) = codes([ng.uniform(axes=axes)], [])[:1]
+        assert code.text.count(" = mul ") < 50  # ten rounds of two products, once
+
+
+@pytest.mark.parametrize("source", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_floats_become_integers_in_vectors(source, kind):
+    """Too large ones become the last integer there is, NaN becomes 0."""
+    edges = [0.5, 127, 128, 255, 256, 32767.5, 65535.9, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**53, 2.0**63, 2.0**64, 1e30, np.inf]
+    with np.errstate(all="ignore"):
+        x = np.array([np.nan, 0.0, *edges, *[-e for e in edges]] * 3).astype(source)
+    p = hole(axis(len(x), "I"), dtype=source)
+    made = plan(program([ng.cast(p, kind)], p))
+    low, high = int(np.iinfo(kind).min), int(np.iinfo(kind).max)
+    wanted = [0 if e != e else max(low, min(high, int(max(min(e, 1e40), -1e40)))) for e in x.astype(np.float64).tolist()]
+    for target in (host(), *RUNNABLE):
+        assert [int(e) for e in plans.run(made, [x], target=target)[0][0]] == wanted
+        assert ".sat.v" not in emit(made, made.kernels[0], target).text
 
 
 def test_the_next_panel_is_asked_for_in_time():

@@ -323,6 +323,19 @@ def test_small_values_are_computed_once_by_each_thread():
     assert len(norms) >= 2 and all(s.depth == 0 for s in norms)
 
 
+@pytest.mark.parametrize("rows, columns", [(4096, 1024), (64, 65536), (7, 300000), (300000, 7), (300, 2000)])
+def test_what_is_only_moved_is_shared_out_in_whole_lines(rows, columns):
+    """Nothing is computed, yet all threads have their share; what a turn stores beside each other fills lines."""
+    i, j = axis(rows, "I"), axis(columns, "J")
+    x = hole(i, j)
+    for result, last in ((ng.axes_with_order(x, [j, i]), i), (ng.flip(x, i), j)):
+        made = plan(program([result], x))
+        (kernel,) = made.kernels
+        blocks = {a: min(b, made.length(a)) for a, b in kernel.loops}
+        assert math.prod([-(-made.length(a) // b) for a, b in blocks.items()]) >= 2
+        assert blocks.get(last.name, 64) >= min(64, len(last))
+
+
 def test_work_is_shared_out_in_pieces_that_hold_whole_vectors():
     m, k = axis(128, "M"), axis(768, "K")
     o = axis(768, "O")
