@@ -12,7 +12,7 @@ from ngraph.codegen.called import KernelCode
 from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.kernel import KernelText
 from ngraph.codegen.math import emit
-from ngraph.codegen.sorting import room, sort_row
+from ngraph.codegen.sorting import first_few, room, sort_row
 from ngraph.codegen.text import Value, Writer, constant
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes
@@ -362,7 +362,7 @@ def _sort(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...
     key, axis = routine.inputs[0], routine.attrs["axis"]
     t = RoutineText(plan, (*routine.inputs, *routine.results), target)
     rows = [a for a in key.axes if a != axis]
-    n = t.open(axis)
+    n, few = t.open(axis), routine.attrs.get("few")
     if type(n) is int and n >= 1 << 32:
         raise UnsupportedError(f"sort along {axis} of {n} elements", fix="at most 2**32 - 1 can be sorted")
 
@@ -377,7 +377,14 @@ def _sort(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...
             for x, y in zip(routine.inputs, routine.results, strict=True):
                 w.store(w.load(t.address(x, t.along(x, axis, source), place[x]), x.dtype), t.address(y, t.along(y, axis, to), place[y]))
 
-        sort_row(w, t.memory, length, key.dtype, routine.attrs["descending"], element, put)
+        def some(p: Value) -> Value:
+            return w.load(t.address(key, t.along(key, axis, p), place[key]), key.dtype, target.lanes(key.dtype.bits))
+
+        how = key.dtype, routine.attrs["descending"], element
+        if few is not None and type(length) is int:
+            first_few(w, t.memory, length, few, *how, some if t.along(key, axis, 1) == 1 else None, put)
+        else:
+            sort_row(w, t.memory, length, *how, put)
 
     each, more = room(key.dtype)
     return (t.written(t.count(rows), turn, n * each + more),)

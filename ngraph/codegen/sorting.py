@@ -76,6 +76,19 @@ class _Row:
         for i, v in enumerate(values):
             self.w.store(v, self.w.at(p, i, dtypes.uint64))
 
+    def words_of(self, x: Value, place: Value, descending: bool) -> list[Value]:
+        """An element's key with the place that it comes from."""
+        key, at = ordinal(Number(self.w, x), descending), Number(self.w, place).unsigned()
+        if self.words == 2:
+            return [key.v, at.v]
+        return [((key.convert("zext", dtypes.uint64) << 32) | at).v]
+
+    def key(self, word: Value) -> Value:
+        """The key in a word, as wide as it is by itself."""
+        if self.words == 2:
+            return word
+        return (Number(self.w, word) >> 32).convert("trunc", dtypes.REGISTRY[f"uint{self.bits}"]).v
+
     def source(self, values: Sequence[Value]) -> Value:
         """The place in the row that an element comes from."""
         if self.words == 2:
@@ -96,21 +109,25 @@ class _Row:
         self.store([constant(0, dtypes.uint64)] * self.words, here, -1)
 
         def element(i: Value) -> list[Value]:
-            mine = self.load(here, i)
-
-            def larger(j: Value) -> Value:
-                return (Number(w, self.load(here, j, back=1)[0]) > Number(w, mine[0])).v
-
-            def move(j: Value) -> list[Value]:
-                self.store(self.load(here, j, back=1), here, j)
-                return [w.op("sub", j, constant(1, dtypes.int64))]
-
-            (j,) = w.loop_while([i], larger, move)
-            self.store(mine, here, j)
+            self.sink(self.load(here, i), i)
             return []
 
         w.loop(1, self.n, 1, [], element)
         return here
+
+    def sink(self, mine: Sequence[Value], i: Value) -> None:
+        """Puts a key among the sorted ones before place i, of which the larger ones move up."""
+        w, here = self.w, self.here
+
+        def larger(j: Value) -> Value:
+            return (Number(w, self.load(here, j, back=1)[0]) > Number(w, mine[0])).v
+
+        def move(j: Value) -> list[Value]:
+            self.store(self.load(here, j, back=1), here, j)
+            return [w.op("sub", j, constant(1, dtypes.int64))]
+
+        (j,) = w.loop_while([i], larger, move)
+        self.store(mine, here, j)
 
     # ---- many
 
@@ -176,11 +193,7 @@ def sort_row(
 
     def fill(count: bool) -> None:
         def one(k: Value) -> list[Value]:
-            key = ordinal(Number(w, element(k)), descending)
-            if dtype.bits < 64:
-                key = key.convert("zext", dtypes.uint64)
-            place = Number(w, k).unsigned()
-            values = [key.v, place.v] if row.words == 2 else [((key << 32) | place).v]
+            values = row.words_of(element(k), k, descending)
             row.store(values, row.here, k)
             if count:
                 row.count(values[0])
@@ -210,3 +223,58 @@ def sort_row(
         return []
 
     w.loop(0, n, 1, [], out)
+
+
+def first_few(
+    w: Writer,
+    scratch: str,
+    n: int,
+    few: int,
+    dtype: DType,
+    descending: bool,
+    element: Callable[[Value], Value],
+    some: Callable[[Value], Value] | None,
+    put: Callable[[Value, Value], None],
+) -> None:
+    """Says `put` of the first `few` places alone. The best so far are kept in order; of the others most are seen to be none by vectors.
+
+    some: `element` of as many places side by side as a vector has lanes; None where they do not lie so.
+    """
+    row = _Row(w, scratch, few, dtype)
+    last = constant(few - 1, dtypes.int64)
+
+    def fill(k: Value) -> list[Value]:
+        row.store(row.words_of(element(k), k, descending), row.here, k)
+        return []
+
+    def offer(k: Value) -> list[Value]:
+        mine = row.words_of(element(k), k, descending)
+        better = Number(w, mine[0]) < Number(w, row.load(row.here, last)[0])
+
+        def enter() -> list[Value]:
+            row.sink(mine, last)
+            return []
+
+        w.when(better.v, [], enter, rare=False)
+        return []
+
+    w.loop(0, few, 1, [], fill)
+    row.insert()
+    lanes = w.target.lanes(dtype.bits) if some is not None else 1
+    whole = few + (n - few) // lanes * lanes if lanes > 1 else few
+    if some is not None and lanes > 1:
+
+        def step(p: Value, some: Callable[[Value], Value] = some) -> list[Value]:
+            worst = row.key(row.load(row.here, last)[0])
+            better = ordinal(Number(w, some(p)), descending) < Number(w, w.splat(worst, lanes))
+            w.each_lane(better.v, lambda k: offer(w.op("add", p, k)))
+            return []
+
+        w.loop(few, whole, lanes, [], step)
+    w.loop(whole, n, 1, [], offer)
+
+    def out(k: Value) -> list[Value]:
+        put(k, row.source(row.load(row.here, k)))
+        return []
+
+    w.loop(0, few, 1, [], out)

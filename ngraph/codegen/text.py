@@ -254,6 +254,17 @@ class Writer:
         """Whether any lane of a bool holds."""
         return mask if mask.lanes == 1 else self.intrinsic("vector.reduce.or", dtypes.bool_, 1, mask)
 
+    def each_lane(self, mask: Value, body: Body) -> None:
+        """`body(lane)` for each lane of a bool that holds, the first one first."""
+        bits = self.pure(f"bitcast {mask} to i{mask.lanes}")
+        some = Value(self.pure(f"zext i{mask.lanes} {bits} to i64") if mask.lanes < 64 else bits, dtypes.int64)
+
+        def lane(left: Value) -> Sequence[Value]:
+            body(self.intrinsic("cttz", dtypes.int64, 1, left, constant(True, dtypes.bool_)))
+            return [self.op("and", left, self.op("sub", left, constant(1, dtypes.int64)))]
+
+        self.loop_while([some], lambda left: self.op("icmp ne", left, constant(0, dtypes.int64), dtype=dtypes.bool_), lane)
+
     def fma(self, x: Value, y: Value, z: Value) -> Value:
         """x * y + z: rounded once where the target can, else twice."""
         if self.target.fma:

@@ -14,7 +14,7 @@ from ngraph.passes.saved import saved
 from ngraph.passes.specialise import specialise
 from ngraph.passes.sunk import sunk
 from ngraph.plan.fuse import fuse
-from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, dims_of
+from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, bounds, dims_of
 from ngraph.plan.layout import lay, settle
 from ngraph.plan.memory import kept_in_place, lay_out, may_replace
 from ngraph.plan.nodes import Constant, Graph, Node
@@ -23,6 +23,8 @@ from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
 from ngraph.plan.winograd import winograd
 from ngraph.program.program import AxisId, Program, Value, map_attr
+
+MANY, FEW = 4, 64  # the part of a sorted row, and the places of it, up to which it is not sorted but its first places are found
 
 
 def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Machine | None = None, winograd: bool = True) -> Plan:
@@ -101,7 +103,19 @@ class _Planner:
         inputs = tuple([self.buffers[a.source] for a in call.args if type(a) is Read])
         attrs = {k: map_attr(a, _same, self.run_buffer, self.body(call)) for k, a in call.attrs.items() if not isinstance(a, Expr)}
         attrs |= {k: a for k, a in call.attrs.items() if isinstance(a, Expr)}
-        return Routine(call.op, inputs, results, attrs, call.origin)
+        few = self.asked_for(call, group.nodes[1:]) if call.op == "sort" else None
+        return Routine(call.op, inputs, results, attrs | ({} if few is None else {"few": few}), call.origin)
+
+    def asked_for(self, call: Node, parts: list[Node]) -> int | None:
+        """How many places of each sorted row anybody reads, the first ones, if those are few: the others need not be there."""
+        axis, most = call.attrs["axis"], 0.0
+        reads = [r for p in parts for u in p.users for r in u.reads if r.source is p]
+        for r in reads:
+            most = max(most, bounds(r.index[axis], self.graph.known)[1] + 1)
+        n = self.graph.known(axis)
+        if n is None or any(p.result for p in parts) or not 0 < most <= min(n // MANY, FEW):
+            return None
+        return int(most)
 
     def run_buffer(self, v: Value) -> Buffer:
         return self.buffers[v]

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from kernels import RUNNABLE
 
+import ngraph as ng
 from ngraph.codegen import jit
 from ngraph.codegen.loader import undefined_symbols
 from ngraph.codegen.routines import PIECE, WRITERS, emit_routine
@@ -16,6 +17,7 @@ from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops import sorting  # noqa: F401  the records
+from ngraph.passes import default_passes, run
 from ngraph.plan import plan
 from ngraph.plan.kernels import Routine
 from ngraph.program.interpret import interpret
@@ -163,6 +165,38 @@ def test_rows_of_any_length_are_sorted(native, dtype, n):
         got, want = once(native, "sort", inputs, {"axis": "B", "descending": descending}, A=3, B=n)
         for g, w in zip(got, want, strict=True):
             same(g, w)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "float32", "float16", "float64", "uint64"])
+@pytest.mark.parametrize("n, k, order", [(4, 1, "AB"), (100, 3, "AB"), (257, 64, "AB"), (100, 7, "BA")])
+def test_the_first_places_of_a_row_are_found_without_sorting_it(native, dtype, n, k, order):
+    """Where nobody reads the others; equal keys in order, NaN last, for rows that lie together and apart."""
+    d = dtypes.REGISTRY[dtype]
+    axes = {a: ng.make_axis({"A": 3, "B": n}[a], name=a) for a in order}
+    x = ng.placeholder([*axes.values()], dtype=d)
+    arrays = [draw(d, tuple(len(a) for a in axes.values()))]
+    for largest in (True, False):
+        p = run(lower([*ng.top_k(x, axes["B"], k, largest=largest)], [x]).program, default_passes)
+        made = plan(p)
+        (routine,) = [s for s in made.steps if type(s) is Routine]
+        assert routine.attrs["few"] == k
+        want, _ = interpret(p, arrays)
+        for target in RUNNABLE:
+            plans._Run.target = target
+            got, _ = plans.interpret(made, arrays)
+            for g, w in zip(got, want, strict=True):
+                same(g, w)
+        for target in TARGETS.values():
+            (code,) = emit_routine(made, routine, target)
+            assert undefined_symbols(jit.compile_object(code.text, target)) <= {"_GLOBAL_OFFSET_TABLE_"}
+
+
+def test_a_row_of_which_more_is_read_is_sorted():
+    rows, columns = ng.make_axis(3, name="A"), ng.make_axis(100, name="B")
+    x = ng.placeholder([rows, columns])
+    for results in ([ng.sort(x, columns)], [ng.top_k(x, columns, 30)[0]], [ng.sort(x, columns)[:, :3], ng.sort(x, columns)]):
+        made = plan(run(lower(results, [x]).program, default_passes))
+        assert not any("few" in s.attrs for s in made.steps if type(s) is Routine)
 
 
 def test_a_row_that_comes_with_the_call_is_sorted(native):
