@@ -20,6 +20,7 @@ PICKED = 4  # steps up to which elements are picked from whole vectors
 BUSY = 8  # sums in flight that hide the time of one
 SPARE = 4  # registers that a tile leaves free, half of them beside those of its columns
 COLUMNS = 4  # at most, but where there are no rows
+STREAMS = 8  # lines that are read abreast, so that the next ones of each are there in time
 SHORT = 12  # instructions below which a loop is mostly overhead
 
 
@@ -155,6 +156,7 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                     if t is v or t is s or not view.sums or s in view.reduced or _streams(view, m, v, t):
                         continue
                     room = (m.registers - SPARE // 2 - max(columns, SPARE if m.registers < 32 else 1)) // (columns * len(view.sums))
+                    room = room if s in view.free else min(room, _abreast(view, m, v, t))
                     if room > 1:
                         n = size(view, t)
                         yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
@@ -171,6 +173,15 @@ def _streams(view: View, m: Machine, v: D | None, t: D) -> bool:
     """Whether each row of a tile would read a place of its own of what is too large for the cache: nothing is used again then."""
     far = [w for w in view.walks if not w.late and not w.store and v in w.deps and t in w.deps]
     return any(abs(w.steps[t] or 0) * w.bytes > m.l1 and footprint(view, w) > m.l2 for w in far)
+
+
+def _abreast(view: View, m: Machine, v: D | None, t: D) -> int:
+    """How many rows a tile may have that nothing else shares: where vectors lie along a sum, each reads lines of its own."""
+    if v not in view.reduced:
+        return m.registers
+    apart = [w for w in view.walks if not w.late and not w.store and w.deps >= {v, t} and abs(w.steps[t] or 0) > m.lanes]
+    far = max([footprint(view, w) for w in apart], default=0)
+    return STREAMS // 2 if far >= m.l2 // 2 else STREAMS if apart else m.registers
 
 
 def _may_lie(view: View, d: D) -> bool:

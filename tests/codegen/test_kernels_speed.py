@@ -289,6 +289,18 @@ def test_tiles_fit_the_registers(sizes, registers):
     assert sizes[0] != 64 or found.rows > 1
 
 
+@pytest.mark.parametrize("rows, terms, most", [(256, 1024, 4), (128, 4096, 4), (32, 64, 8), (128, 1000, 8)])
+def test_a_matrix_times_a_vector_reads_few_rows_abreast(rows, terms, most):
+    """Each row of a tile reads lines that no other uses: too many such streams are not there in time. What shares them may have more."""
+    m, n, k = range(3)
+    w = Walk((terms, 0, 1), frozenset((m, k)), frozenset(), 4)
+    x, y = Walk((0, terms, 1), frozenset((n, k)), frozenset(), 4), Walk((1, 8, 0), frozenset((m, n)), frozenset(), 4, True, True)
+    alone = View((m, n), (k,), (rows, 1, terms), (w, x, y), (), (frozenset((m, n, k)),))
+    found = schedule(alone, MACHINE)
+    assert found.vector == k and found.units(m) <= most
+    assert schedule(alone._replace(sizes=(rows, 8, terms)), MACHINE).rows > 4
+
+
 class FivePieces(plans.Compiled):
     pieces = 5
 
