@@ -14,7 +14,8 @@ from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, wide
-from ngraph.ops.elementwise import ALL, as_op, cast, floordivide, mod, not_equal
+from ngraph.ops.elementwise import ALL, as_op, cast, filled, floordivide, mod, not_equal
+from ngraph.ops.indexing import scatter
 from ngraph.ops.rearrange import broadcast, find_axis, iota, reindex
 from ngraph.ops.reduce import count
 from ngraph.ops.sorting import compact, sort_record
@@ -36,6 +37,14 @@ def _top_k_lower(op: Op, x: Op) -> Op:
     return together.build(*(reindex.build(t, axes=op.type[0].axes, index=first, guard=(), fill=0) for t in both))
 
 
+def _top_k_grad(op: Op, dys: Any, x: Op) -> tuple[Op | None]:
+    """Gradients go back to where the chosen ones stand."""
+    if dys[0] is None:
+        return (None,)
+    zeros = filled(0, x.axes, dys[0].dtype)
+    return (scatter.build(zeros, parts(op)[1], dys[0], axes=(op.attrs["axis"],), combine="add", mode="clip"),)
+
+
 def _top_k_reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     axes, axis = call.inputs[0].axes, call.attrs["axis"]
     rows = np.moveaxis(wide(x), axes.index(axis), -1)
@@ -55,6 +64,7 @@ top_k_record: OpDef = op(
     type=_top_k_type,
     reference=_top_k_reference,
     lower=_top_k_lower,
+    grad=_top_k_grad,
     samples=lambda s: [
         top_k_record.build(x, axis=axis, out=axis.resized(k), largest=largest)
         for largest in (True, False)
