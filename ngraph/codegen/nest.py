@@ -35,6 +35,7 @@ PAGE = 4096  # bytes, behind which processors no longer ask ahead by themselves
 PACE = 12  # instructions for each line that moves from which on arithmetic and not memory is what takes the time
 WAIT = 32  # steps of a sum from which on there is time to ask for what it meets
 WORDS = 4  # of a block of random bits
+AHEAD = 4  # times as long as rows are asked for, that is begun before the end of a sum
 PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
@@ -509,24 +510,41 @@ class Nest:
         t, v, rows, columns = self.tile, self.vec, self._units(self.tile), self._units(self.across)
         if t is None or v is None or rows < 2 or math.prod([certain(d.size) for d in self.reduced]) < WAIT:
             return []
-        found = []
+        found, seen = [], set[Any]()
         for a in (*self.reads.values(), *self.stores):
+            place = a.source.shares or a.source, a.const, frozenset(a.coef.items())
             step, beside = a.coef.get(t), a.coef.get(v) == 1 and not a.rest and not a.guard
-            if a in self.late and beside and isinstance(step, int) and (a.source.bytes or 0) > self.kernel.target.l2:
+            if a in self.late and beside and isinstance(step, int) and (a.source.bytes or 0) > self.kernel.target.l2 and place not in seen:
+                seen.add(place)
                 line = self.kernel.target.line * 8 // (self.lanes * a.dtype.bits) if self.across is v else 1
                 with self._scope({}):
                     found.append((a, step, [self._address(a, 0, j)[0] for j in range(0, columns, max(line, 1))]))
         return found
 
     def _ask(self, i: Value, turns: int) -> None:
-        """Asks for what is awaited, a share of the rows in each turn of the loop that makes the sums: it comes meanwhile."""
+        """Asks for what is awaited, a share of the rows in each of some of the last turns of the loop that makes the sums."""
         w, rows = self.w, self._units(self.tile)
         each = -(-rows // max(turns, 1))
-        for k in range(each if self.awaited else 0):
-            row = apply(w, "min", plus(w, times(w, i if i.name[0] == "%" else int(i.name), each), k), rows - 1)
-            for a, step, lines in self.awaited:
-                for at in lines:
-                    w.prefetch(w.at(at, times(w, row, step), a.dtype))
+        span = -(-rows // each)
+        first = max(0, turns - AHEAD * span)  # what is asked for too early is gone again, and so is what is asked for all the time
+
+        def rows_of(turn: Whole) -> list[Value]:
+            for k in range(each):
+                row = apply(w, "min", plus(w, times(w, turn, each), k), rows - 1)
+                for a, step, lines in self.awaited:
+                    for line in lines:
+                        w.prefetch(w.at(line, times(w, row, step), a.dtype))
+            return []
+
+        if not self.awaited:
+            return
+        if i.name[0] != "%":
+            if first <= int(i.name) < first + span:
+                rows_of(int(i.name) - first)
+            return
+        turn = register(plus(w, i, -first))
+        inside = w.op("icmp ult", turn, constant(span, dtypes.int64), dtype=dtypes.bool_)
+        w.when(inside, [], lambda: rows_of(turn))
 
     def _foresee(self, d: Dim) -> None:
         """Which lines of an operand's next panel each row of tiles asks for: all that use a panel share those of the next one."""

@@ -231,6 +231,19 @@ def test_what_sums_meet_is_asked_for_while_they_are_made():
     assert not any(spills(c, V4) for c in codes(*with_rest(8192, 64, 64)))
 
 
+def test_what_an_update_meets_is_asked_for_once():
+    """Each line of two arrays that are changed in place, in a few turns near the end of a long sum: else they crowd out its operands."""
+    n, f, g = axis(1920, "N"), axis(1024, "F"), axis(1024, "G")
+    x, y = hole(n, f), hole(n, g)
+    mean, weights = (ng.variable([f, g], initial_value=0.1) for _ in range(2))
+    moved = mean * 0.9 + ng.sum(x * y, reduction_axes=[n])
+    code = codes([ng.sequential([ng.assign(mean, moved), ng.assign(weights, weights - 0.01 * moved)])], [x, y])[-1]
+    asked = re.findall(r"call void @llvm.prefetch\S*\(ptr \S+, i32 \d, i32 3", code.text)
+    columns = int(re.search(r"columns=(\d+)", code.notes["schedules"][0])[1])
+    assert len(asked) == 2 * columns * 2  # tiles of two heights
+    assert not spills(code, V4)
+
+
 @pytest.mark.parametrize("m, n, k", [(9001, 70, 33), (8192, 64, 7), (40001, 17, 100)])
 def test_values_that_were_asked_for(m, n, k):
     results, holes = with_rest(m, n, k)
