@@ -92,6 +92,17 @@ def batch_norm():
     return y, [x, g, b], lambda t, u, v: F.batch_norm(t, None, None, u, v, True)
 
 
+def padded():
+    x, h, w, *_ = images(16, 3, 512, False)
+    return ng.pad(x, {h: (3, 3), w: (3, 3)}), [x], lambda t: F.pad(t, (3, 3, 3, 3))
+
+
+def vectors():
+    b, n, k = axes(B=4, N=1024, K=1024)
+    m, v = ng.placeholder([b, n, k]), ng.placeholder([b, k])
+    return ng.sum(m * v, reduction_axes=[k]), [m, v], lambda t, u: (t @ u[:, :, None])[:, :, 0]
+
+
 OPS = {}
 for last, order in ((False, "NCHW"), (True, "NHWC")):
     OPS |= {
@@ -116,6 +127,12 @@ OPS |= {
     "gelu, 4,096 x 1,024": lambda: rows(lambda x, c: ng.gelu(x), F.gelu),
     "tanh, 4,096 x 1,024": lambda: rows(lambda x, c: ng.tanh(x), torch.tanh),
     "maximum of rows of 1,024": lambda: rows(lambda x, c: ng.max(x, reduction_axes=[c]), lambda t: t.amax(1)),
+    "largest 8 of rows of 1,024": lambda: rows(lambda x, c: ng.top_k(x, c, 8)[0], lambda t: t.topk(8, 1)[0]),
+    "running sums of rows of 1,024": lambda: rows(lambda x, c: ng.cumsum(x, c), lambda t: t.cumsum(1)),
+    "rows of 1,024 the other way round": lambda: rows(lambda x, c: ng.flip(x, c), lambda t: t.flip(1)),
+    "turned over, 4,096 x 1,024": lambda: rows(lambda x, c: ng.axes_with_order(x, x.axes[::-1]) + 0.0, lambda t: t.t().contiguous()),
+    "padded by 3, 16 x 3 x 512 x 512": padded,
+    "4 matrices of 1,024 x 1,024 times vectors": vectors,
 }
 
 

@@ -176,6 +176,11 @@ def precise(x: Built) -> bool:
     return not (x.dtype.is_float and x.dtype.bits == 16)
 
 
+def alone(x: Built, step: Step) -> bool:
+    """Whether nobody else asks for what this step reads: else that is there anyway, and is less than what it is made of."""
+    return x.of(step.inputs[0]).uses == 1
+
+
 def keeps(x: Built, a: DType) -> bool:
     """Whether a contraction that accumulates in `a` is rounded as products and sums of x's dtype are."""
     return a is x.dtype or (not precise(x) and a is float32)
@@ -420,7 +425,7 @@ sums = Rules(
         "reduce of reduce",
         reduce(reduce(x, kind=c, axes=a), kind=c, axes=b),
         lambda x, a, b, c: reduce(x, kind=c, axes=(*a, *b)),
-        when=lambda x, c: c in ("max", "min") or precise(x),
+        when=lambda x, c, step: (c in ("max", "min") or precise(x)) and alone(x, step),
     ),
     Rule("reduce over one", reduce(x, kind=c, axes=b), at_zero, when=lambda x, b, c: single(x, b) and (c != "add" or not is_float(x))),
     Rule("reduce of broadcast", reduce(broadcast(x), axes=b), reduced_bare, when=lambda x, b: all(axis in x.axes for axis in b)),
@@ -450,7 +455,7 @@ sums = Rules(
         "sum of contract",
         reduce(contract(x, y, over=a, accumulate=c), kind="add", axes=b),
         lambda x, y, a, b, c: contract(x, y, over=(*a, *b), accumulate=c),
-        when=precise,
+        when=lambda x, step: precise(x) and alone(x, step),
     ),
 )
 

@@ -63,6 +63,11 @@ class Built(Term):
         """The number it is filled with, where a constant makes it; else None."""
         return number(self.value, self.builder.makers)
 
+    @property
+    def uses(self) -> int:
+        """How often the program asks for it; once for what rules have made."""
+        return self.builder.uses.get(self.value, 1)
+
     def length(self, axis: AxisId) -> int | None:
         """The length of an axis of the program, None where it is not known yet."""
         return self.builder.length(axis)
@@ -89,6 +94,7 @@ class Builder:
         self.made: list[Step] = []
         self.origin: tuple[Origin, ...] = ()
         self._lengths: dict[AxisId, int | None] = {}
+        self._uses: dict[Value, int] | None = None
 
     def length(self, axis: AxisId) -> int | None:
         if axis not in self._lengths:
@@ -100,6 +106,13 @@ class Builder:
                     own = None  # type: ignore[assignment]
             self._lengths[axis] = own  # type: ignore[assignment]
         return self._lengths[axis]
+
+    @property
+    def uses(self) -> dict[Value, int]:
+        """How often each value of the program is asked for."""
+        if self._uses is None:
+            self._uses = self.program.uses()
+        return self._uses
 
     def build(self, op: str, inputs: Iterable[Any], attrs: dict[str, Any]) -> Built | tuple[Built, ...]:
         """A new step. Numbers among the inputs take the dtype of the first input that is none (and no bool, where one is not)."""

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from ngraph.op_graph import dtypes
+from ngraph.passes.dead import dead
 from ngraph.passes.rules import exact_rules, finite, simplify_rules
-from ngraph.rewrite import Rule, functions, var
+from ngraph.rewrite import Rule, functions, rewrite, var
 from ngraph.testing.rules import Steps, check_rule, differs, needs_condition
 
 x, y = var("x"), var("y")
@@ -72,3 +73,20 @@ def test_wrong_rules_are_caught(wrong):
 def test_a_rule_that_cannot_fire_is_caught():
     with pytest.raises(AssertionError, match="never fired"):
         check_rule(Rule("never", tanh(exp(x)), lambda x: x, when=lambda x: False))
+
+
+def test_sums_of_what_is_there_anyway_are_made_of_it():
+    """A sum over a product that somebody else reads, too, takes fewer additions than the product over more axes takes products."""
+    for others in (False, True):
+        s = Steps(N=64, I=8, O=16)
+        product = s("contract", s.input("N", "I"), s.input("I", "O"), over=("I",), accumulate=dtypes.float32)
+        total = s("reduce", product, kind="add", axes=("N",))
+        made = rewrite(s.program(*([product, total] if others else [total])), exact_rules)
+        assert [step.op for step in made.steps].count("reduce") == others
+        s = Steps(N=64, I=8)
+        rows = s("reduce", s.input("N", "I"), kind="add", axes=("I",))
+        total = s("reduce", rows, kind="add", axes=("N",))
+        made = dead(rewrite(s.program(*([rows, total] if others else [total])), exact_rules))
+        assert [step.op for step in made.steps].count("reduce") == 1 + others
+        if others:
+            assert made.steps[-1].inputs == made.steps[0].results
