@@ -6,36 +6,16 @@ of calls, then of rounds. A ratio is PyTorch's time over ours; results are compa
 PyTorch, which the tests' virtual environment has.
 """
 
-import os
-import statistics
-import sys
-import time
+import numpy as np
+import torch
+from beside import axes, main, medians
+from torch.nn import functional as F
 
-THREADS = os.environ.setdefault("NGRAPH_NUM_THREADS", "2")  # before ngraph reads it
+import ngraph as ng
+import ngraph.transformers as ngt
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
-
-import ngraph as ng  # noqa: E402
-import ngraph.transformers as ngt  # noqa: E402
-
-CALLS, ROUNDS = 25, 3
+CALLS = 25
 DRAW = np.random.default_rng(0)
-
-
-def axes(**lengths):
-    return [ng.make_axis(n, name=name) for name, n in lengths.items()]
-
-
-def seconds(call):
-    call()
-    times = []
-    for _ in range(CALLS):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
 
 
 def drawn(op):
@@ -159,21 +139,12 @@ def measured(make):
         (lambda: both(*arrays, d), lambda: torch.autograd.grad(other(*tensors), tensors, td)),
         (lambda: forward(*arrays), forward_there),
     ]
-    rounds = [[(seconds(mine), seconds(theirs)) for mine, theirs in pairs] for _ in range(ROUNDS)]
-    return [tuple(statistics.median([r[k][side] for r in rounds]) for side in (0, 1)) for k in range(len(pairs))]
+    return medians(pairs, CALLS)
 
 
-def main():
-    torch.set_num_threads(int(THREADS))
-    begins = tuple(sys.argv[1:]) or ("",)
-    chosen = {name: make for name, make in OPS.items() if name.startswith(begins)}
-    if not chosen:
-        sys.exit(f"no op's name begins with {' or '.join(begins)}; there are:\n  " + "\n  ".join(OPS))
-    print("| milliseconds, ngraph and PyTorch: ratio | gradients alone | with the op | the op alone |\n| --- | --- | --- | --- |")
-    for name, make in chosen.items():
-        cells = [f"{mine * 1e3:.2f}, {theirs * 1e3:.2f}: {theirs / mine:.2f}" for mine, theirs in measured(make)]
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+def row(_, make):
+    return [f"{mine * 1e3:.2f}, {theirs * 1e3:.2f}: {theirs / mine:.2f}" for mine, theirs in measured(make)]
 
 
 if __name__ == "__main__":
-    main()
+    main(OPS, ["milliseconds, ngraph and PyTorch: ratio", "gradients alone", "with the op", "the op alone"], row)

@@ -6,29 +6,22 @@ is compared is the loss of models that have learnt nothing. NAME: what a model's
 environment has.
 """
 
-import os
-import statistics
 import sys
 import time
 
-THREADS = os.environ.setdefault("NGRAPH_NUM_THREADS", "2")  # before ngraph reads it
+import numpy as np
+import torch
+from beside import axes, main, medians
+from torch import nn
+from torch.nn import functional as F
 
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+import ngraph as ng
+import ngraph.frontends.neon as neon
+import ngraph.transformers as ngt
 
-import ngraph as ng  # noqa: E402
-import ngraph.frontends.neon as neon  # noqa: E402
-import ngraph.transformers as ngt  # noqa: E402
-
-CALLS, ROUNDS, WARM = 9, 3, 0.1
+CALLS, WARM = 9, 0.1
 DRAW = np.random.default_rng(0)
 INIT = neon.GaussianInit(0.0, 0.02)
-
-
-def axes(**lengths):
-    return [ng.make_axis(n, name=name) for name, n in lengths.items()]
 
 
 def drawn(*shape):
@@ -40,7 +33,7 @@ def chosen(count, *shape):
 
 
 def ours(model, x, y, arrays):
-    """The step, and the seconds until its first loss is there."""
+    """The step, its first loss, and the seconds until that was there."""
     loss = ng.mean(neon.CrossEntropyMulti(logits=True).of(model(x), y), out_axes=())
     begin = time.perf_counter()
     step = ngt.make_transformer().computation(ng.sequential([neon.Adam(1e-4)(loss), loss]), x, y)
@@ -167,33 +160,13 @@ STEPS = {
 }
 
 
-def seconds(call):
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < WARM:
-        call()
-    times = []
-    for _ in range(CALLS):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times)
-
-
-def main():
-    torch.set_num_threads(int(THREADS))
-    begins = tuple(sys.argv[1:]) or ("",)
-    some = {name: make for name, make in STEPS.items() if name.startswith(begins)}
-    if not some:
-        sys.exit(f"no model's name begins with {' or '.join(begins)}; there are:\n  " + "\n  ".join(STEPS))
-    print("| step, with Adam | ngraph, ms | PyTorch, ms | ratio | ready, s |\n| --- | --- | --- | --- | --- |")
-    for name, make in some.items():
-        (mine, loss, ready), (other, wanted) = make()
-        if abs(loss - wanted) > 0.2 * wanted:
-            sys.exit(f"{name}: the first loss is {loss:.3f}, PyTorch's {wanted:.3f}")
-        rounds = [(seconds(mine), seconds(other)) for _ in range(ROUNDS)]
-        a, b = (statistics.median([r[k] for r in rounds]) for k in (0, 1))
-        print(f"| {name} | {a * 1e3:.1f} | {b * 1e3:.1f} | **{b / a:.2f}** | {ready:.1f} |", flush=True)
+def row(name, make):
+    (mine, loss, ready), (other, wanted) = make()
+    if abs(loss - wanted) > 0.2 * wanted:
+        sys.exit(f"{name}: the first loss is {loss:.3f}, PyTorch's {wanted:.3f}")
+    ((a, b),) = medians([(mine, other)], CALLS, WARM)
+    return [f"{a * 1e3:.1f}", f"{b * 1e3:.1f}", f"**{b / a:.2f}**", f"{ready:.1f}"]
 
 
 if __name__ == "__main__":
-    main()
+    main(STEPS, ["step, with Adam", "ngraph, ms", "PyTorch, ms", "ratio", "ready, s"], row)

@@ -161,15 +161,12 @@ def _to_odd(x: Number) -> Number:
 
 
 def _whole(x: Number, dtype: DType) -> Number:
-    """Lanes of floats as integers: LLVM takes its saturating instruction apart into lanes."""
+    """Floats as integers. LLVM's own saturating instruction is taken apart into lanes."""
     top = 2.0 ** (dtype.bits - (dtype.kind == "int"))  # the first float that is too large
     low = (x < float(dtype.lowest)).select(float(dtype.lowest), x)
     inside = (low < top).select(low, 0.0)  # NaN is 0
-    name, wide = ("fptosi", "int32") if dtype.kind == "int" else ("fptoui", "uint32")
-    if dtype.bits < 32:
-        whole = cast(inside.convert(name, dtypes.REGISTRY[wide]), dtype)
-    else:
-        whole = inside.convert(name, dtype)
+    wide = dtypes.REGISTRY[f"{dtype.kind}{max(dtype.bits, 32)}"]
+    whole = cast(inside.convert("fptosi" if dtype.kind == "int" else "fptoui", wide), dtype)
     return (low >= top).select(dtype.highest, whole)
 
 
@@ -196,12 +193,8 @@ def cast(x: Number, dtype: DType) -> Number:
         if source.is_float:
             return x.convert("fpext" if dtype.bits > source.bits else "fptrunc", dtype)
         return x.convert("sitofp" if signed else "uitofp", dtype)
-    if source.is_float and x.v.lanes > 1:
-        return _whole(x, dtype)
     if source.is_float:
-        result = constant(0, dtype, x.v.lanes)
-        name = "fptosi.sat" if dtype.kind == "int" else "fptoui.sat"
-        return Number(x.w, x.w.intrinsic(name, dtype, x.v.lanes, x.v, types=(result.type, x.v.type)))
+        return _whole(x, dtype)
     if source.kind != "bool" and dtype.bits == source.bits:
         return Number(x.w, x.v._replace(dtype=dtype))
     wider = source.kind == "bool" or dtype.bits > source.bits

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ngraph.codegen import math as scalar
 from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, certain, extremes, meet, plus, register, times
-from ngraph.codegen.philox import random_bits, side_by_side
+from ngraph.codegen.philox import WORDS, random_bits, side_by_side
 from ngraph.codegen.text import Body, Value, Writer, constant, counting
 from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
@@ -34,7 +34,6 @@ ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; in
 PAGE = 4096  # bytes, behind which processors no longer ask ahead by themselves
 PACE = 12  # instructions for each line that moves from which on arithmetic and not memory is what takes the time
 WAIT = 32  # steps of a sum from which on there is time to ask for what it meets
-WORDS = 4  # of a block of random bits
 AHEAD = 4  # times as long as rows are asked for, that is begun before the end of a sum
 PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
@@ -523,6 +522,8 @@ class Nest:
 
     def _ask(self, i: Value, turns: int) -> None:
         """Asks for what is awaited, a share of the rows in each of some of the last turns of the loop that makes the sums."""
+        if not self.awaited:
+            return
         w, rows = self.w, self._units(self.tile)
         each = -(-rows // max(turns, 1))
         span = -(-rows // each)
@@ -536,8 +537,6 @@ class Nest:
                         w.prefetch(w.at(line, times(w, row, step), a.dtype))
             return []
 
-        if not self.awaited:
-            return
         if i.name[0] != "%":
             if first <= int(i.name) < first + span:
                 rows_of(int(i.name) - first)
@@ -563,7 +562,7 @@ class Nest:
     def _panel(self, a: Access) -> int:
         """Elements from a panel to the next one, if it is read from memory and again by each row of tiles; else 0."""
         l2, size = self.kernel.target.l2, a.source.bytes or 0
-        if size <= l2 or self.vec is None or a.coef.get(self.vec) != 1 or self.tile in a.deps or a.rest or a.guard:
+        if size <= l2 or self._apart(a) != 1 or self.tile in a.deps or a.rest or a.guard:
             return 0
         step = min([c for d, c in a.coef.items() if d in self.free and d is not self.vec and isinstance(c, int)], default=a.turn)
         return step if 0 < step * a.dtype.bits // 8 <= l2 // 2 else 0
@@ -719,13 +718,13 @@ class Nest:
         if line.op == "copy":
             return args[0]
         if line.op == "random_bits":
-            return self._random(n, i, j) or random_bits(w, args, line.attrs["stream"])
+            return self._random(n, args[:-1], i, j) or random_bits(w, args, line.attrs["stream"])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else line.attrs
         return scalar.emit(w, line.op, args, attrs)
 
-    def _random(self, n: int, i: int, j: int) -> Value | None:
+    def _random(self, n: int, same: Sequence[Value], i: int, j: int) -> Value | None:
         """Random words of whole vectors side by side, that begin where a block of words does; None where that is not so."""
-        *args, flat = self.lines[n].args
+        flat = self.lines[n].args[-1]
         form, v = self.forms.of(self.lines[flat].attrs["value"]), self.vec
         beside = range(self._units(v)) if self.across is v else range(j, j + 1)
         if form is None or v is None or form.coef.get(v) != 1 or len(beside) * self.lanes < 2 * WORDS:
@@ -734,7 +733,6 @@ class Nest:
         if self.opened[v].left is not None or self.lanes % WORDS or not all(isinstance(c, int) and c % WORDS == 0 for c in apart):
             return None
         first = self.w.lane(self._value(flat, i, beside[0]), 0)
-        same = [self._value(a, i, j) for a in args]
         found = side_by_side(self.w, same, self.lines[n].attrs["stream"], first, len(beside), self.lanes)
         for k, x in zip(beside, found, strict=True):
             self._learn(self._key(n, i, k), x)
@@ -816,10 +814,14 @@ class Nest:
 
     # ---- memory
 
+    def _apart(self, a: Access) -> Whole:
+        """Elements from one lane to the next."""
+        return 0 if self.vec is None else a.coef.get(self.vec, 0)
+
     def _strided(self, a: Access, i: int, j: int) -> Value | None:
         """Each k-th element, k from 2 to 4, by loads of whole vectors and shuffles; None where that is not so."""
         w, n = self.w, self.lanes
-        k = a.coef.get(self.vec, 0)  # type: ignore[arg-type]
+        k = self._apart(a)
         if not isinstance(k, int) or not 2 <= k <= STRIDES or a.rest:
             return None
         offset, left = a.const, self._left(j)
@@ -873,7 +875,7 @@ class Nest:
     def _turned(self, a: Access, i: int, j: int) -> Value | None:
         """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, turned over."""
         w, n, top = self.w, self.lanes, i - i % self.lanes
-        step, rows = a.coef.get(self.vec, 0), min(self._units(self.tile) - top, n)  # type: ignore[arg-type]
+        step, rows = self._apart(a), min(self._units(self.tile) - top, n)
         if rows == 1 or a.coef.get(self.tile) != 1 or step == 0 or step == 1 or a.rest or a.guard:  # type: ignore[arg-type]
             return None
         left = self._left(j)
@@ -889,7 +891,7 @@ class Nest:
 
     def _mirrored(self, a: Access, i: int, j: int) -> Value | None:
         """Elements that lie side by side in the opposite order: a vector that ends where the first lane reads, turned about."""
-        if a.coef.get(self.vec) != -1 or a.rest:  # type: ignore[arg-type]
+        if self._apart(a) != -1 or a.rest:
             return None
         w, n = self.w, self._width(j)
         one, each = self._holds(a.guard, i, j)
@@ -897,7 +899,7 @@ class Nest:
         there = None if mask is None else w.shuffle(mask, range(n)[::-1])
         at = w.at(self._pointer(a), plus(w, self._offset(a, i, j), 1 - n), a.dtype)
         x = w.load(self._or_nothing(one, at, a, n), a.dtype, n, mask=there)
-        return self._filled(a, meet_all(w, one, mask if each is not None else None), w.shuffle(x, range(n)[::-1]))
+        return self._filled(a, meet_all(w, one, each), w.shuffle(x, range(n)[::-1]))
 
     def _narrow(self, x: Value, j: int) -> Value:
         """A vector without the lanes that its step has not."""
@@ -923,7 +925,7 @@ class Nest:
     def _address(self, a: Access, i: int, j: int) -> tuple[str, Value | None]:
         """A pointer, and what each lane adds to it in elements: None where lanes lie side by side, or there are none."""
         w = self.w
-        at, offset, lanes = self._pointer(a), self._offset(a, i, j), a.coef.get(self.vec, 0)  # type: ignore[arg-type]
+        at, offset, lanes = self._pointer(a), self._offset(a, i, j), self._apart(a)
         for stride, e in a.rest:
             offset = plus(w, offset, times(w, self._index(e, i, j), stride))
         vector = isinstance(offset, Value) and offset.lanes > 1
@@ -975,8 +977,8 @@ class Nest:
             values = {k: self._value(self.stage.to[k].line, i, j) for k in here}
             while values:
                 k = next(iter(values))
-                run, step = self.woven[k], None if self.vec is None else self.stores[k].coef.get(self.vec)
-                if 1 < len(run) == step and values.keys() >= set(run):
+                run = self.woven[k]
+                if 1 < len(run) == self._apart(self.stores[k]) and values.keys() >= set(run):
                     self._weave([self.stores[n] for n in run], [values.pop(n) for n in run], i, j)
                 else:
                     self._store(self.stage.to[k].combine, self.stores[k], values.pop(k), i, j)

@@ -9,6 +9,7 @@ from ngraph.codegen.number import Number
 from ngraph.codegen.text import Value, Writer, counting
 from ngraph.op_graph import dtypes
 
+WORDS = 4  # of a block
 MULTIPLIERS, WEYL, TRIP = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 0x9E3779B1
 
 
@@ -25,7 +26,7 @@ def random_bits(w: Writer, args: Sequence[Value], stream: int) -> Value:
 
 def side_by_side(w: Writer, args: Sequence[Value], stream: int, first: Value, count: int, lanes: int) -> list[Value]:
     """The same at `count` x `lanes` flat indices from a multiple of four on, as vectors: each block gives all of its four words."""
-    blocks = count * lanes // 4
+    blocks = count * lanes // WORDS
     block = Number(w, w.splat(first, blocks)).unsigned() >> 2
     words = [x.v for x in _words(w, args, stream, block + Number(w, counting(dtypes.uint64, blocks)))]
     pairs = [w.shuffle(words[k], [e // 2 + e % 2 * blocks for e in range(2 * blocks)], words[k + 1]) for k in (0, 2)]

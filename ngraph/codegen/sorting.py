@@ -260,13 +260,14 @@ def first_few(
 
     w.loop(0, few, 1, [], fill)
     row.insert()
-    lanes = w.target.lanes(dtype.bits) if some is not None else 1
-    whole = few + (n - few) // lanes * lanes if lanes > 1 else few
-    if some is not None and lanes > 1:
+    whole = few
+    if some is not None:
+        vectors, lanes = some, w.target.lanes(dtype.bits)
+        whole += (n - few) // lanes * lanes
 
-        def step(p: Value, some: Callable[[Value], Value] = some) -> list[Value]:
+        def step(p: Value) -> list[Value]:
             worst = row.key(row.load(row.here, last)[0])
-            better = ordinal(Number(w, some(p)), descending) < Number(w, w.splat(worst, lanes))
+            better = ordinal(Number(w, vectors(p)), descending) < Number(w, w.splat(worst, lanes))
             w.each_lane(better.v, lambda k: offer(w.op("add", p, k)))
             return []
 

@@ -108,11 +108,9 @@ class _Planner:
 
     def asked_for(self, call: Node, parts: list[Node]) -> int | None:
         """How many places of each sorted row anybody reads, the first ones, if those are few: the others need not be there."""
-        axis, most = call.attrs["axis"], 0.0
+        axis, known = call.attrs["axis"], self.graph.known
         reads = [r for p in parts for u in p.users for r in u.reads if r.source is p]
-        for r in reads:
-            most = max(most, bounds(r.index[axis], self.graph.known)[1] + 1)
-        n = self.graph.known(axis)
+        n, most = known(axis), max([bounds(r.index[axis], known)[1] + 1 for r in reads], default=0)
         if n is None or any(p.result for p in parts) or not 0 < most <= min(n // MANY, FEW):
             return None
         return int(most)

@@ -153,10 +153,10 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                         n = size(view, t)
                         yield Schedule(lanes, v, t, None, -(-n // -(-n // lanes)), 1)
                 for t in rows:
-                    if t is v or t is s or not view.sums or s in view.reduced or _streams(view, m, v, t):
+                    if t is v or t is s or not view.sums or s in view.reduced:
                         continue
                     room = (m.registers - SPARE // 2 - max(columns, SPARE if m.registers < 32 else 1)) // (columns * len(view.sums))
-                    room = room if s in view.free else min(room, _abreast(view, m, v, t))
+                    room = min(room, _abreast(view, m, v, t, s))
                     if room > 1:
                         n = size(view, t)
                         yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
@@ -169,19 +169,18 @@ def _turned(view: View, w: Walk, v: D | None, t: D | None) -> bool:
     return abs(w.steps[v] or 0) > PICKED
 
 
-def _streams(view: View, m: Machine, v: D | None, t: D) -> bool:
-    """Whether each row of a tile would read a place of its own of what is too large for the cache: nothing is used again then."""
-    far = [w for w in view.walks if not w.late and not w.store and v in w.deps and t in w.deps]
-    return any(abs(w.steps[t] or 0) * w.bytes > m.l1 and footprint(view, w) > m.l2 for w in far)
+def _abreast(view: View, m: Machine, v: D | None, t: D, s: D | None) -> int:
+    """How many rows a tile may have of which each reads lines of its own; one where nothing of them would be used again.
 
-
-def _abreast(view: View, m: Machine, v: D | None, t: D) -> int:
-    """How many rows a tile may have that nothing else shares: where vectors lie along a sum, each reads lines of its own."""
-    if v not in view.reduced:
+    Where vectors lie along a sum and no second loop shares them, few such streams are there in time.
+    """
+    own = [w for w in view.walks if not w.late and not w.store and v in w.deps and t in w.deps]
+    if any(abs(w.steps[t] or 0) * w.bytes > m.l1 and footprint(view, w) > m.l2 for w in own):
+        return 1
+    apart = [w for w in own if abs(w.steps[t] or 0) > m.lanes]
+    if v not in view.reduced or s in view.free or not apart:
         return m.registers
-    apart = [w for w in view.walks if not w.late and not w.store and w.deps >= {v, t} and abs(w.steps[t] or 0) > m.lanes]
-    far = max([footprint(view, w) for w in apart], default=0)
-    return STREAMS // 2 if far >= m.l2 // 2 else STREAMS if apart else m.registers
+    return STREAMS // 2 if max([footprint(view, w) for w in apart]) >= m.l2 // 2 else STREAMS
 
 
 def _may_lie(view: View, d: D) -> bool:

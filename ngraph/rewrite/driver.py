@@ -7,6 +7,7 @@ the origins of what they stand for. Steps that nobody needs any more are left to
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from ngraph.config import config
@@ -94,7 +95,6 @@ class Builder:
         self.made: list[Step] = []
         self.origin: tuple[Origin, ...] = ()
         self._lengths: dict[AxisId, int | None] = {}
-        self._uses: dict[Value, int] | None = None
 
     def length(self, axis: AxisId) -> int | None:
         if axis not in self._lengths:
@@ -107,12 +107,10 @@ class Builder:
             self._lengths[axis] = own  # type: ignore[assignment]
         return self._lengths[axis]
 
-    @property
+    @cached_property
     def uses(self) -> dict[Value, int]:
         """How often each value of the program is asked for."""
-        if self._uses is None:
-            self._uses = self.program.uses()
-        return self._uses
+        return self.program.uses()
 
     def build(self, op: str, inputs: Iterable[Any], attrs: dict[str, Any]) -> Built | tuple[Built, ...]:
         """A new step. Numbers among the inputs take the dtype of the first input that is none (and no bool, where one is not)."""
