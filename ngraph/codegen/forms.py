@@ -133,10 +133,17 @@ def extremes(f: Form) -> tuple[float, float]:
 
 
 class Forms:
-    """Expressions as forms, for one stage. `place` says where the index of each axis comes from."""
+    """Expressions as forms, for one stage. `place` says where the index of each axis comes from, `at` where dims stand that stay."""
 
-    def __init__(self, w: Writer, place: Mapping[AxisId, Form], start: Mapping[AxisId, Form], length: Callable[[AxisId], Whole]):
-        self.w, self.place, self.start, self.length = w, place, start, length
+    def __init__(
+        self,
+        w: Writer,
+        place: Mapping[AxisId, Form],
+        start: Mapping[AxisId, Form],
+        length: Callable[[AxisId], Whole],
+        at: Mapping[Dim, Whole],
+    ):
+        self.w, self.place, self.start, self.length, self.at = w, place, start, length, at
         self.known: dict[ExprLike, Form | None] = {}
 
     def of(self, e: ExprLike) -> Form | None:
@@ -189,11 +196,28 @@ class Forms:
         return Form({d: times(self.w, c, k) for d, c in a.coef.items()} if k != 0 else {}, times(self.w, a.const, k))
 
     def digit(self, f: Form, k: int, op: str) -> Form | None:
-        """f // k or f % k, where f is a multiple of k and something from 0 to k - 1."""
+        """f // k or f % k, where f is a multiple of k and something from 0 to k - 1.
+
+        So it is, too, if what stays is a multiple of a part of k, and the rest is less than that part: of a turn inside one panel.
+        """
         if type(f.const) is not int or any(type(c) is not int for c in f.coef.values()):
             return None
-        rest = Form({d: c for d, c in f.coef.items() if c % k}, f.const % k)  # type: ignore[operator]
+        coef = {d: certain(c) for d, c in f.coef.items()}
+        rest = Form({d: c for d, c in coef.items() if c % k}, f.const % k)
         low, high = extremes(rest)
-        if low < 0 or high >= k:
+        still: Whole = 0
+        if high >= k:
+            turns = {d: c for d, c in coef.items() if c % k and d in self.at}
+            rest = Form({d: c for d, c in rest.coef.items() if d not in turns}, rest.const)
+            low, high = extremes(rest)
+            k_part = math.gcd(k, *turns.values())
+            if not turns or high >= k_part:
+                return None
+            for d, c in turns.items():
+                still = plus(self.w, still, times(self.w, self.at[d], c))
+            still = apply(self.w, op, still, k)
+        if low < 0:
             return None
-        return rest if op == "%" else Form({d: c // k for d, c in f.coef.items() if c % k == 0}, f.const // k)  # type: ignore[operator]
+        if op == "%":
+            return Form(rest.coef, plus(self.w, still, rest.const))
+        return Form({d: c // k for d, c in coef.items() if c % k == 0}, plus(self.w, still, f.const // k))

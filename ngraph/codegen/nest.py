@@ -98,7 +98,7 @@ class Nest:
         self.dims = frozenset((*self.free, *self.reduced))
         place = {a: kernel.place(a, digits.get(a, ())) for a in (*digits, *kernel.block)}
         start = {a: kernel.place(a, ()) for a in kernel.block}
-        self.forms = Forms(self.w, place, start, kernel.length)
+        self.forms = Forms(self.w, place, start, kernel.length, kernel.at)
         self.lines = dict(stage.lines())
         self.border = len(stage.before)
         self.uses: dict[int, tuple[int, ...]] = {}

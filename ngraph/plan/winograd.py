@@ -27,6 +27,7 @@ SHORT = 5  # places along a window
 LEAST = 6  # places that an axis must have to be cut into tiles
 PRODUCT = 0.7  # vector instructions of a product that is summed
 TRANSFORM = 6.0  # of a value that is transformed along two axes, written and read again
+TURNED = 22.0  # of an element whose window runs on in the user's own order: tiles want the other axes there, sums take it as it lies
 WORTH = 0.8  # of the time of all products, below which it is taken
 LONGEST = 6  # elementwise steps behind a sum that are made with its results
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -186,7 +187,18 @@ def _cost(graph: Graph, s: Sum, machine: Machine) -> float:
     moved = whole * s.node.dtype.bits // 8
     rate = machine.memory if moved > machine.l3 // 4 else machine.cache
     far = (1 if known else 3) * moved / rate * machine.speed * machine.cores
-    return max(PRODUCT * products, far) + TRANSFORM * len(s.along) / 2 * (x + z + (0 if known else y))
+    turned = TURNED * sum([size(axes) for axes in _turned(s)])
+    return max(PRODUCT * products, far) + TRANSFORM * len(s.along) / 2 * (x + z + (0 if known else y)) + turned
+
+
+def _turned(s: Sum) -> Iterable[tuple[AxisId, ...]]:
+    """The axes of what the user gives or gets in an order in which a window of results runs on."""
+    ends = {w.out for w in s.along if w.results}, {w.at for w in s.along if w.results}
+    source, end = s.x.source, _chain(s.node)[-1]
+    if not isinstance(source, Node) and source.axes[-1] in ends[1]:
+        yield source.axes
+    if end.result and end.axes[-1] in ends[0]:
+        yield end.axes
 
 
 def _parameters(graph: Graph, r: Read) -> bool:

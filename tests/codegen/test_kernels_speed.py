@@ -345,3 +345,15 @@ def test_the_first_of_the_best_few(kind, dtype, terms):
     (got,), _ = plans.run(made, [values])
     assert np.array_equal(got, getattr(np, f"arg{kind}")(values, axis=1))
     assert any(stage.reduced for kernel in made.kernels for stage in kernel.stages) == (terms > 9)
+
+
+def test_a_turn_inside_one_panel_knows_its_place():
+    """Panels are wider than what a turn takes of them: which one it is follows from the turn, not in each term of a sum."""
+    n, c, k, w, r = axis(1, "N"), axis(512, "C"), axis(512, "K"), axis(1500, "W"), axis(3, "R")
+    x, f = hole(n, c, w), ng.variable([k, c, r], initial_value=0.0)
+    made = plan(program([ng.conv(x, f, {w: r}, padding=1)], x), winograd=False)
+    step = next(step for step in made.kernels if any(s.reduced for s in step.stages))
+    panels = [d for s in step.stages for read in s.reads() for d in read.source.dims if d[1] > 1]
+    assert panels and all(div > dict(step.loops).get(a, div) for a, div, _ in panels)
+    code = emit(made, step, V4)
+    assert len(spills(code, V4)) <= 2 and code.text.count("ashr") <= 2

@@ -138,3 +138,11 @@ def test_filters_are_transformed_in_the_order_in_which_they_are_read():
     targets = [s.target for stage in kernel.stages for s in stage.to]
     assert points(made) == 1 and {t.dims[-1][0] for t in targets if {"C", "K"} <= set(t.axes)} == {"K"}
     assert not any(len(stage.before) == 1 for stage in kernel.stages)
+
+
+@pytest.mark.parametrize("channels, window, pays", [(32, 5, False), (64, 5, False), (64, 2, False), (128, 3, True), (256, 5, True)])
+def test_short_sums_over_windows_that_lie_together_stay_as_they_are(channels, window, pays):
+    """In the user's own order, places last, tiles are turned over and back: that takes as long as short sums do."""
+    n, c, k, w, r = axis(16, "N"), axis(channels, "C"), axis(channels, "K"), axis(1000, "W"), axis(window, "R")
+    x, f = hole(n, c, w), ng.variable([k, c, r], initial_value=0.0)
+    assert ("point" in text(plan(program([ng.conv(x, f, {w: r}, padding=window // 2)], x)))) == pays
