@@ -2,12 +2,14 @@
 
 Each step is the loss, its gradients and Adam's update. Both take turns in one process on NGRAPH_NUM_THREADS threads (2 unless told), after
 a tenth of a second of warming up; medians of calls, then of rounds. The ratio is PyTorch's time over ours. Weights are drawn apart: what
-is compared is the loss of models that have learnt nothing. NAME: what a model's name begins with. Needs PyTorch, which the tests' virtual
+is compared is the loss of models that have learnt nothing. Each model is trained in float32, and once more with layers that compute in
+bfloat16 on weights of float32 (PyTorch: autocast). NAME: what a model's name begins with. Needs PyTorch, which the tests' virtual
 environment has.
 """
 
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import torch
@@ -32,16 +34,18 @@ def chosen(count, *shape):
     return DRAW.integers(0, count, shape).astype(np.int32)
 
 
-def ours(model, x, y, arrays):
-    """The step, its first loss, and the seconds until that was there."""
-    loss = ng.mean(neon.CrossEntropyMulti(logits=True).of(model(x), y), out_axes=())
+def ours(kind, model, x, y, arrays):
+    """The step, its first loss, and the seconds until that was there; layers compute in `kind`."""
+    with neon.precision(kind):
+        made = model(x)
+    loss = ng.mean(neon.CrossEntropyMulti(logits=True).of(made, y), out_axes=())
     begin = time.perf_counter()
     step = ngt.make_transformer().computation(ng.sequential([neon.Adam(1e-4)(loss), loss]), x, y)
     first = float(step(*arrays))
     return (lambda: step(*arrays)), first, time.perf_counter() - begin
 
 
-def theirs(model, arrays, turned=lambda t: t):
+def theirs(kind, model, arrays, turned=lambda t: t):
     """PyTorch's step, and its first loss."""
     with torch.no_grad():
         for p in model.parameters():
@@ -52,8 +56,9 @@ def theirs(model, arrays, turned=lambda t: t):
 
     def step():
         rule.zero_grad(set_to_none=True)
-        out = model(x)
-        loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind == "bfloat16"):
+            out = model(x)
+        loss = F.cross_entropy(out.reshape(-1, out.shape[-1]).float(), y.reshape(-1))
         loss.backward()
         rule.step()
         return loss
@@ -86,14 +91,14 @@ class GPT(nn.Module):
         return self.norm(self.blocks(self.words(x) + self.places.weight)) @ self.words.weight.T
 
 
-def gpt(width, depth, heads, length, batch, vocabulary):
+def gpt(kind, width, depth, heads, length, batch, vocabulary):
     n, t = axes(N=batch, REC=length)
     x, y = ng.placeholder([n, t], dtype=np.int32), ng.placeholder([n, t], dtype=np.int32)
     embed = neon.Embedding(vocabulary, width, INIT, max_len=length)
     blocks = [neon.TransformerBlock(heads, init=INIT, causal=True) for _ in range(depth)]
     model = neon.Sequential([embed, *blocks, neon.LayerNorm(), neon.TiedLinear(embed)])
     arrays = chosen(vocabulary, batch, length), chosen(vocabulary, batch, length)
-    return ours(model, x, y, arrays), theirs(GPT(width, depth, heads, length, vocabulary), arrays)
+    return ours(kind, model, x, y, arrays), theirs(kind, GPT(width, depth, heads, length, vocabulary), arrays)
 
 
 class Recurrent(nn.Module):
@@ -105,17 +110,19 @@ class Recurrent(nn.Module):
         return self.last(self.layer(x)[0])
 
 
-def recurrent(kind, batch, length, features, width, classes):
+def recurrent(kind, layer, batch, length, features, width, classes):
     n, t, f = axes(N=batch, REC=length, F=features)
     x, y = ng.placeholder([n, t, f]), ng.placeholder([n, t], dtype=np.int32)
-    gates = {} if kind == "RNN" else {"gate_activation": neon.Logistic()}
-    layer = {"RNN": neon.Recurrent, "LSTM": neon.LSTM, "GRU": neon.GRU}[kind](width, INIT, activation=neon.Tanh(), **gates)
-    model = neon.Sequential([layer, neon.Affine(INIT, nout=classes, bias_init=neon.ConstantInit(0))])
+    gates = {} if layer == "RNN" else {"gate_activation": neon.Logistic()}
+    own = {"RNN": neon.Recurrent, "LSTM": neon.LSTM, "GRU": neon.GRU}[layer](width, INIT, activation=neon.Tanh(), **gates)
+    model = neon.Sequential([own, neon.Affine(INIT, nout=classes, bias_init=neon.ConstantInit(0))])
     arrays = drawn(batch, length, features), chosen(classes, batch, length)
-    return ours(model, x, y, arrays), theirs(Recurrent(getattr(nn, kind)(features, width, batch_first=True), width, classes), arrays)
+    return ours(kind, model, x, y, arrays), theirs(
+        kind, Recurrent(getattr(nn, layer)(features, width, batch_first=True), width, classes), arrays
+    )
 
 
-def perceptron(batch, *sizes):
+def perceptron(kind, batch, *sizes):
     n, f = axes(N=batch, F=sizes[0])
     x, y = ng.placeholder([n, f]), ng.placeholder([n], dtype=np.int32)
     layers, others = [], []
@@ -127,10 +134,10 @@ def perceptron(batch, *sizes):
             layers.append(neon.Dropout(0.8))
             others += [nn.ReLU(), nn.Dropout(0.2)]
     arrays = drawn(batch, sizes[0]), chosen(sizes[-1], batch)
-    return ours(neon.Sequential(layers), x, y, arrays), theirs(nn.Sequential(*others), arrays)
+    return ours(kind, neon.Sequential(layers), x, y, arrays), theirs(kind, nn.Sequential(*others), arrays)
 
 
-def pictures(batch, size):
+def pictures(kind, batch, size):
     n, c, h, w = axes(N=batch, C=3, H=size, W=size)
     x, y = ng.placeholder([n, c, h, w]), ng.placeholder([n], dtype=np.int32)
     layers, others, before = [], [], 3
@@ -145,19 +152,20 @@ def pictures(batch, size):
     others += [nn.Flatten(), nn.Linear(128 * (size // 8) ** 2, 256), nn.ReLU(), nn.Linear(256, 100)]
     arrays, last = (drawn(batch, 3, size, size), chosen(100, batch)), torch.channels_last
     model = nn.Sequential(*others).to(memory_format=last)
-    return ours(neon.Sequential(layers), x, y, arrays), theirs(model, arrays, lambda t: t.to(memory_format=last))
+    return ours(kind, neon.Sequential(layers), x, y, arrays), theirs(kind, model, arrays, lambda t: t.to(memory_format=last))
 
 
 STEPS = {
-    "GPT, 4 blocks of 192, 16 x 256 of 90": lambda: gpt(192, 4, 6, 256, 16, 90),
-    "GPT, 2 blocks of 768, 8 x 128 of 8,000": lambda: gpt(768, 2, 12, 128, 8, 8000),
-    "RNN, 128 to 256, 32 x 50": lambda: recurrent("RNN", 32, 50, 128, 256, 64),
-    "LSTM, 128 to 256, 32 x 50": lambda: recurrent("LSTM", 32, 50, 128, 256, 64),
-    "LSTM, 512 to 512, 64 x 30": lambda: recurrent("LSTM", 64, 30, 512, 512, 1000),
-    "GRU, 128 to 256, 32 x 50": lambda: recurrent("GRU", 32, 50, 128, 256, 64),
-    "MLP with dropout, 1,024, 2,048, 2,048, 10": lambda: perceptron(256, 1024, 2048, 2048, 10),
-    "CNN with batch norm, 32 x 3 x 64 x 64": lambda: pictures(32, 64),
+    "GPT, 4 blocks of 192, 16 x 256 of 90": lambda kind: gpt(kind, 192, 4, 6, 256, 16, 90),
+    "GPT, 2 blocks of 768, 8 x 128 of 8,000": lambda kind: gpt(kind, 768, 2, 12, 128, 8, 8000),
+    "RNN, 128 to 256, 32 x 50": lambda kind: recurrent(kind, "RNN", 32, 50, 128, 256, 64),
+    "LSTM, 128 to 256, 32 x 50": lambda kind: recurrent(kind, "LSTM", 32, 50, 128, 256, 64),
+    "LSTM, 512 to 512, 64 x 30": lambda kind: recurrent(kind, "LSTM", 64, 30, 512, 512, 1000),
+    "GRU, 128 to 256, 32 x 50": lambda kind: recurrent(kind, "GRU", 32, 50, 128, 256, 64),
+    "MLP with dropout, 1,024, 2,048, 2,048, 10": lambda kind: perceptron(kind, 256, 1024, 2048, 2048, 10),
+    "CNN with batch norm, 32 x 3 x 64 x 64": lambda kind: pictures(kind, 32, 64),
 }
+KINDS = {"": None, ", bfloat16": "bfloat16"}
 
 
 def row(name, make):
@@ -169,4 +177,5 @@ def row(name, make):
 
 
 if __name__ == "__main__":
-    main(STEPS, ["step, with Adam", "ngraph, ms", "PyTorch, ms", "ratio", "ready, s"], row)
+    cases = {name + more: partial(make, kind) for name, make in STEPS.items() for more, kind in KINDS.items()}
+    main(cases, ["step, with Adam", "ngraph, ms", "PyTorch, ms", "ratio", "ready, s"], row)

@@ -18,7 +18,7 @@ from ngraph.op_graph.dtypes import DType
 
 Function = Callable[..., Number]
 FUNCTIONS: dict[str, Function] = {}
-STORED = {"where", "bitcast", "cast"}  # take 16-bit floats and narrow ones as their bits; all others as float32
+STORED = {"where", "bitcast", "cast", "pair"}  # take 16-bit floats and narrow ones as their bits; all others as float32
 INFINITY, NAN = float("inf"), float("nan")
 TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
 LOG2_E, TWO_OVER_PI_1 = 1.4426950408889634, 0.6366197723675814
@@ -68,6 +68,13 @@ def widen(x: Number) -> Number:
 
 def _half_type(x: Number) -> str:
     return "half" if x.v.lanes == 1 else f"<{x.v.lanes} x half>"
+
+
+@op("pair")
+def pair(low: Number, high: Number) -> Number:
+    """Two bfloat16 as the halves of 32 bits."""
+    low, high = (x.unsigned().convert("zext", dtypes.uint32) for x in (low, high))
+    return low | (high << 16)
 
 
 def narrow(x: Number, dtype: DType) -> Number:
@@ -211,6 +218,7 @@ def bitcast(x: Number, dtype: DType) -> Number:
 register("add", lambda x, y: x + y)
 register("subtract", lambda x, y: x - y)
 register("multiply", lambda x, y: x * y)
+register("multiply_pairs", lambda x, y: Number(x.w, x.w.fma_pairs(x.v, y.v, constant(0, dtypes.float32, x.v.lanes))))
 register("fma", lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
 
 

@@ -20,7 +20,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
-from ngraph.plan.kernels import Buffer, Line, Load, Local, Stage, bounds, loads
+from ngraph.plan.kernels import PRODUCTS, Buffer, Line, Load, Local, Stage, bounds, loads
 from ngraph.plan.nodes import WEIGHT
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.program.program import AxisId
@@ -269,7 +269,7 @@ class Nest:
         moving = [a for a in (*self.reads.values(), *self.stores) if a.deps]  # what stays fills no vector
         bits = [a.dtype.bits for a in moving] + [c.dtype.bits for c in stage.combine]
         lanes = target.lanes(max([32 if b == 16 else b for b in bits], default=32))
-        fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op == "multiply"}
+        fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op in PRODUCTS}
         shown = range(self.border) if self.reducing else self.lines
         work = [(float(WEIGHT.get(self.lines[n].op, 1)), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
         self.work = sum([k for k, _ in work])
@@ -469,7 +469,7 @@ class Nest:
             first += [identity(c.kind, c.dtype, self._width(j) if wide else 1) for _, _, j in tracks[len(first) :]]
         early = [k for k, s in enumerate(self.stage.to) if s.line < self.border]
         roots = [self.stage.to[k].line for k in early] + [c.line for c in self.stage.combine]
-        products = [c.line for c in self.stage.combine if self.lines[c.line].op == "multiply"]
+        products = [c.line for c in self.stage.combine if self.lines[c.line].op in PRODUCTS]
         summed = [n for n in roots if n not in products] + [n for p in products for n in self.lines[p].args]
         order, inner = self._one_loop() if not early else (list(self.reduced), [])
         if inner:
@@ -649,6 +649,9 @@ class Nest:
         if mask is None and c.kind == "add" and line.op == "multiply" and c.dtype.is_float and c.dtype.bits > 16:
             x, y = (w.splat(self._value(a, i, j), old.lanes) for a in line.args)
             return w.fma(x, y, old)
+        if mask is None and line.op == "multiply_pairs":
+            x, y = (w.splat(self._value(a, i, j), old.lanes) for a in line.args)
+            return w.fma_pairs(x, y, old)
         x = w.splat(self._value(c.line, i, j), old.lanes)
         if mask is not None:
             x = w.select(mask, x, identity(c.kind, c.dtype, old.lanes))

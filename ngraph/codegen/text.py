@@ -21,6 +21,7 @@ REGISTER = {"bool": "i1", "float16": "i16", "bfloat16": "i16", "float32": "float
 REGISTER |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 REGISTER |= dict.fromkeys(dtypes.NARROW, "i8")
 STORAGE = {**REGISTER, "bool": "i8"}
+PAIRED = (4, 8, 16)  # lanes whose pairs of bfloat16 one instruction multiplies and adds
 _MANGLED = {"half": "f16", "float": "f32", "double": "f64"}
 
 
@@ -229,7 +230,7 @@ class Writer:
 
     def intrinsic(self, name: str, result: DType, lanes: int, *operands: Value | str, types: Sequence[str] | None = None) -> Value:
         """A call of @llvm.name, declared as used; mangled with `types`, the first operand's by default. Strings are "type name"."""
-        signature = [o.type if type(o) is Value else str(o).split(" ")[0] for o in operands]
+        signature = [o.type if type(o) is Value else str(o).rpartition(" ")[0] for o in operands]
         suffix = types if types is not None else signature[:1]
         full = ".".join([f"@llvm.{name}", *map(mangled, suffix)])
         to = type_name(result, lanes)
@@ -270,6 +271,23 @@ class Writer:
         if self.target.fma:
             return self.intrinsic("fma", x.dtype, x.lanes, x, y, z)
         return self.op("fadd", self.op("fmul", x, y), z)
+
+    def fma_pairs(self, x: Value, y: Value, z: Value) -> Value:
+        """The products of bfloat16 in the high and in the low halves of x and y, added to z; by one instruction for all widths, if any."""
+        if self.target.pairs:
+            n = next(k for k in PAIRED if k >= z.lanes)
+            if n > z.lanes:
+                made = self.fma_pairs(
+                    *[self.splat(v, n) if v.lanes == 1 else self.shuffle(v, [*range(v.lanes)] + [0] * (n - v.lanes)) for v in (x, y, z)]
+                )
+                return self.lane(made, 0) if z.lanes == 1 else self.shuffle(made, range(z.lanes))
+            halves = f"<{2 * z.lanes} x bfloat>"
+            each = [f"{halves} {self.pure(f'bitcast {v} to {halves}')}" for v in (x, y)]
+            return self.intrinsic(f"x86.avx512bf16.dpbf16ps.{z.lanes * 32}", z.dtype, z.lanes, z, *each, types=())
+        for name, k in (("and", 0xFFFF0000), ("shl", 16)):
+            a, b = (self.convert("bitcast", self.op(name, v, self.constant(k, v)), z.dtype) for v in (x, y))
+            z = self.fma(a, b, z)
+        return z
 
     # ---- memory
 

@@ -188,6 +188,12 @@ class _Turn:
         if line.op == "fma":
             (x, y, z), minus = args, line.attrs.get("minus")
             return np.asarray(z - x * y if minus == "product" else x * y - z if minus else x * y + z).reshape(shape)
+        if line.op == "pair":
+            low, high = (a.view(np.uint16).astype(np.uint32) for a in args)
+            return np.asarray(low | high << 16).reshape(shape)
+        if line.op == "multiply_pairs":
+            halves = [[(a & np.uint32(0xFFFF0000)).view(np.float32), (a << 16).view(np.float32)] for a in args]
+            return np.asarray(sum([x * y for x, y in zip(*halves, strict=True)])).reshape(shape)
         types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
         call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)

@@ -88,6 +88,9 @@ class Local(Buffer):
         super().__init__(name, dims, dtype, "local")
 
 
+PRODUCTS = ("multiply", "multiply_pairs")  # lines that a sum takes in with one instruction
+
+
 class Read:
     """One element of a source at each index; `fill` where a guard is negative."""
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
 from ngraph.plan.control import lifted
-from ngraph.plan.kernels import Buffer, Plan, Read, affine, loads
+from ngraph.plan.kernels import PRODUCTS, Buffer, Plan, Read, affine, loads
 from ngraph.plan.nodes import Arg, Constant, Graph, Node
 from ngraph.plan.panels import SETS, Factor, Packer, plain, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
@@ -220,7 +220,7 @@ def contraction(n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read]
         return None
     (arg,) = n.args
     p = arg.source if type(arg) is Read else None
-    if type(p) is not Node or p.kind != "elem" or p.op != "multiply":
+    if type(p) is not Node or p.kind != "elem" or p.op not in PRODUCTS:
         return None
     operands = [a for a in p.args if type(a) is Read]
     wide = [a for a in n.axes if length(a) >= REREAD]

@@ -15,6 +15,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import (
+    PRODUCTS,
     Buffer,
     Combine,
     Dim,
@@ -178,7 +179,7 @@ def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine
     fixed = tuple([a for a, b in kernel.loops if b == 1])
     inner = (*stage.free, *stage.reduced)
     space = (*fixed, *inner)
-    if line.op != "multiply" or not stage.reduced or any(length(a) is None for a in space):
+    if line.op not in PRODUCTS or not stage.reduced or any(length(a) is None for a in space):
         return None
     operands = (Operand(stage, line.args[0], space, length), Operand(stage, line.args[1], space, length))
     lasts = [s.target.dims[-1][0] for s in stage.to if s.line >= len(stage.before) and s.target.dims]

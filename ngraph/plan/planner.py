@@ -18,6 +18,7 @@ from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Rout
 from ngraph.plan.layout import lay, settle
 from ngraph.plan.memory import kept_in_place, lay_out, may_replace
 from ngraph.plan.nodes import Constant, Graph, Node
+from ngraph.plan.pairs import paired
 from ngraph.plan.price import Group, Machine
 from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
@@ -59,6 +60,7 @@ class _Planner:
         split(g)
         if self.winograd:
             winograd(g, self.machine)
+        paired(g, self.machine)
         settle(g, self.machine)
         groups = fuse(g, self.machine)
         for group in groups:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
-from ngraph.plan.kernels import Load, Read, affine
+from ngraph.plan.kernels import PRODUCTS, Load, Read, affine
 from ngraph.plan.nodes import Node
 from ngraph.program.program import AxisId
 
@@ -30,6 +30,7 @@ class Machine(NamedTuple):
     launch: float = 1e-6
     vector: int = 64
     registers: int = 32
+    pairs: bool = False  # adds products of bfloat16 two at a time
 
     @property
     def lanes(self) -> int:
@@ -649,4 +650,4 @@ def _weight(n: Node) -> float:
 
 def _factor(n: Node) -> bool:
     """Whether it is a product that is only summed."""
-    return n.op == "multiply" and n.kind == "elem" and len(n.users) == 1 and n.users[0].kind == "reduce"
+    return n.op in PRODUCTS and n.kind == "elem" and len(n.users) == 1 and n.users[0].kind == "reduce"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.kernels import Load, Read, affine, bounds, placed, straight
+from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, placed, straight
 from ngraph.plan.nodes import Arg, Graph, Index, Node, Number, Part, dtype_of
 from ngraph.program.program import AxisId
 
@@ -223,7 +223,7 @@ def _few(graph: Graph, n: Node) -> bool:
     lengths = [graph.known(a) for a in n.reduced]
     terms = math.prod([k or 0 for k in lengths])
     m = n.args[0].source if type(n.args[0]) is Read else None
-    product = type(m) is Node and m.op == "multiply" and m.kind == "elem"
+    product = type(m) is Node and m.op in PRODUCTS and m.kind == "elem"
     return 0 < terms <= FEW and n.dtype.kind != "bool" and not product and n.axes != ()
 
 

@@ -222,6 +222,7 @@ def machine(target: Target) -> Machine:
         speed=usual.speed * target.vector_bits // 8 / usual.vector,
         vector=target.vector_bits // 8,
         registers=target.vector_registers,
+        pairs=target.pairs,
     )
     found = measured(target)
     if found is None:

@@ -30,6 +30,7 @@ class Target:
     mask_registers: bool = False  # masked loads and stores cost what plain ones do
     fma: bool = False  # without it a fused multiply-add is two roundings
     half: bool = False  # converts float16 to float32 and back
+    pairs: bool = False  # adds products of bfloat16 to float32 two at a time
     scale: bool = False  # multiplies by a power of two, given as a float, in one instruction
     l1: int = 32 << 10
     l2: int = 512 << 10
@@ -90,13 +91,16 @@ def level(flags: Iterable[str]) -> Target:
 def host() -> Target:
     """This machine: its instruction set, caches and the cores that this process may use."""
     machine = platform.machine().lower()
+    flags: list[str] = []
     if machine in ("x86_64", "amd64"):
-        base = level(_flags())
+        base = level(flags := _flags())
     elif machine in ("aarch64", "arm64"):
         base = TARGETS["aarch64"]
     else:
         raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
     found = caches()
+    if "avx512_bf16" in flags and base.vector_bits == 512:
+        base = replace(base, features=base.features + ",+avx512bf16", pairs=True)
     sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
     return replace(base, name="host", cores=_cores(), l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
 
@@ -121,8 +125,8 @@ def runnable() -> tuple[str, ...]:
 
 
 def named(target: Target) -> str:
-    """The entry of `TARGETS` whose instructions it has."""
-    return next(t.name for t in TARGETS.values() if (t.triple, t.cpu, t.features) == (target.triple, target.cpu, target.features))
+    """The entry of `TARGETS` whose instructions it has, be there others beside them."""
+    return next(t.name for t in TARGETS.values() if (t.triple, t.cpu) == (target.triple, target.cpu))
 
 
 def _flags() -> list[str]:

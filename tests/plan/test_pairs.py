@@ -1,0 +1,76 @@
+"""Sums of products of bfloat16 by pairs of terms: where they are taken, and that they give what the oracle gives."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from plan_programs import agree, axis, hole, program
+
+import ngraph as ng
+from ngraph.plan import parse, plan, text, verify
+from ngraph.plan.price import Machine
+
+SHORT, PAIRS = ml_dtypes.bfloat16, Machine(pairs=True)
+
+
+def dot(m, k, n, x=SHORT, y=SHORT):
+    m, k, n = axis(m, "M"), axis(k, "K"), axis(n, "N")
+    a, b = hole(m, k, dtype=x), hole(k, n, dtype=y)
+    return [ng.dot(a, b)], [a, b]
+
+
+def window(stride=1, pad=1):
+    n, c, k, h, w, r, s = (axis(m, a) for m, a in ((2, "N"), (35, "C"), (32, "K"), (14, "H"), (13, "W"), (3, "R"), (3, "S")))
+    x, f = hole(n, c, h, w, dtype=SHORT), hole(k, c, r, s, dtype=SHORT)
+    y = ng.conv(x, f, {h: r, w: s}, stride=stride, padding=pad)
+    dy = hole(*y.axes, dtype=SHORT)
+    return [y, ng.deriv(y, x, dy), ng.deriv(y, f, dy)], [x, f, dy]
+
+
+def twice():
+    """One factor of two products, and a sum along another axis of it."""
+    m, k, n = axis(64, "M"), axis(49, "K"), axis(66, "N")
+    x, a, b = hole(m, k, dtype=SHORT), hole(k, n, dtype=SHORT), hole(m, n, dtype=SHORT)
+    return [ng.dot(x, a), ng.dot(x, a * 2), ng.dot(x, b)], [x, a, b]
+
+
+FORMS = {
+    "even": lambda: dot(64, 64, 64),
+    "odd": lambda: dot(65, 63, 67),
+    "windows": window,
+    "windows by two": lambda: window(stride=2),
+    "twice": twice,
+}
+
+
+@pytest.mark.parametrize("make", FORMS.values(), ids=list(FORMS))
+def test_they_give_what_the_oracle_gives(make):
+    results, holes = make()
+    p = program(results, *holes)
+    made = verify(plan(p, machine=PAIRS, winograd=False))
+    assert text(made).count("multiply_pairs(") >= len(results)
+    assert text(parse(text(made))) == text(made)
+    agree(p, made, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize(
+    "results, holes, machine",
+    [
+        (*dot(64, 64, 64), Machine()),  # no such instruction
+        (*dot(64, 64, 64, np.float16, np.float16), PAIRS),
+        (*dot(64, 64, 64, np.float32, np.float32), PAIRS),
+        (*dot(64, 64, 64, SHORT, np.float32), PAIRS),
+        (*dot(1, 1000, 1000), PAIRS),  # each element is read once: packing takes longer
+        (*dot(4, 8, 4), PAIRS),
+    ],
+    ids=["another machine", "float16", "float32", "one of two", "a vector", "small"],
+)
+def test_others_stay_as_they_are(results, holes, machine):
+    assert "pair(" not in text(plan(program(results, *holes), machine=machine))
+
+
+def test_parameters_are_packed_before_any_call():
+    m, k, n = axis(1, "M"), axis(512, "K"), axis(512, "N")
+    x, w = hole(m, k, dtype=SHORT), ng.variable([k, n], dtype=SHORT, initial_value=0)
+    made = plan(program([ng.dot(x, w)], x), machine=PAIRS)
+    assert any(line.op == "pair" for step in made.once for s in step.stages for line in s.before)
+    assert any(b.home == "once" and b.dtype.name == "uint32" for b in made.buffers)
