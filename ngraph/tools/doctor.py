@@ -47,7 +47,9 @@ def machine_facts(target: Target) -> dict[str, str]:
     return {
         "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
         "processor": processor() or "unknown",
-        "target": f"{named(target)}, vectors of {target.vector_bits} bits" + (f" (NGRAPH_TARGET={asked})" if asked else ""),
+        "target": f"{named(target)}, vectors of {target.vector_bits} bits"
+        + (", products of bfloat16 by pairs" if target.pairs else "")
+        + (f" (NGRAPH_TARGET={asked})" if asked else ""),
         "caches": f"{sizes}, lines of {target.line} bytes",
         "cores": here,
         "threads": f"{pool.threads()}" + (f" (NGRAPH_NUM_THREADS={config.num_threads})" if config.num_threads else ""),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -38,6 +39,16 @@ def test_every_kernel_has_its_ops_lines_and_times(profiled):
     assert {r.calls for r in profile.rows} >= {1, 9}  # those of the loop run nine times
     product = max(profile.rows, key=lambda r: r.flops)
     assert product.flops >= 2 * 60 * 50 * 70 and "contract" in product.ops
+
+
+def test_products_of_bfloat16_count_whatever_takes_them():
+    """By pairs, where the machine has an instruction for that, each of them is two."""
+    m, k, n = (ng.make_axis(64, name=a) for a in "MKN")
+    x, y = ng.placeholder([m, k], dtype="bfloat16"), ng.placeholder([k, n], dtype="bfloat16")
+    with ngt.allocate_transformer("cpu") as t:
+        profile = t.computation(ng.dot(x, y), x, y).profile(*[np.ones((64, 64), ml_dtypes.bfloat16)] * 2, calls=2)
+    product = max(profile.rows, key=lambda r: r.flops)
+    assert 2 * 64**3 <= product.flops <= 2.1 * 64**3 and 0 < product.limit <= product.flops
 
 
 def test_as_a_table(profiled):
