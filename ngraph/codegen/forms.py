@@ -203,21 +203,18 @@ class Forms:
         if type(f.const) is not int or any(type(c) is not int for c in f.coef.values()):
             return None
         coef = {d: certain(c) for d, c in f.coef.items()}
-        rest = Form({d: c for d, c in coef.items() if c % k}, f.const % k)
-        low, high = extremes(rest)
-        still: Whole = 0
-        if high >= k:
-            turns = {d: c for d, c in coef.items() if c % k and d in self.at}
-            rest = Form({d: c for d, c in rest.coef.items() if d not in turns}, rest.const)
+        small = {d: c for d, c in coef.items() if c % k}
+        for still in ([], [d for d in small if d in self.at]):
+            rest = Form({d: c for d, c in small.items() if d not in still}, f.const % k)
             low, high = extremes(rest)
-            k_part = math.gcd(k, *turns.values())
-            if not turns or high >= k_part:
-                return None
-            for d, c in turns.items():
-                still = plus(self.w, still, times(self.w, self.at[d], c))
-            still = apply(self.w, op, still, k)
-        if low < 0:
+            if low >= 0 and high < math.gcd(k, *[small[d] for d in still]):
+                break
+        else:
             return None
+        here: Whole = 0
+        for d in still:
+            here = plus(self.w, here, times(self.w, self.at[d], small[d]))
+        here = apply(self.w, op, here, k)
         if op == "%":
-            return Form(rest.coef, plus(self.w, still, rest.const))
-        return Form({d: c // k for d, c in coef.items() if c % k == 0}, plus(self.w, still, f.const // k))
+            return Form(rest.coef, plus(self.w, here, rest.const))
+        return Form({d: c // k for d, c in coef.items() if d not in small}, plus(self.w, here, f.const // k))

@@ -193,11 +193,11 @@ def _cost(graph: Graph, s: Sum, machine: Machine) -> float:
 
 def _turned(s: Sum) -> Iterable[tuple[AxisId, ...]]:
     """The axes of what the user gives or gets in an order in which a window of results runs on."""
-    ends = {w.out for w in s.along if w.results}, {w.at for w in s.along if w.results}
     source, end = s.x.source, _chain(s.node)[-1]
-    if not isinstance(source, Node) and source.axes[-1] in ends[1]:
+    results = [w for w in s.along if w.results]
+    if not isinstance(source, Node) and source.axes[-1] in [w.at for w in results]:
         yield source.axes
-    if end.result and end.axes[-1] in ends[0]:
+    if end.result and end.axes[-1] in [w.out for w in results]:
         yield end.axes
 
 
