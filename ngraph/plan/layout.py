@@ -23,6 +23,7 @@ CHEAP = 16  # vector instructions that a value may take that is made again, each
 FEW = 8  # times as large a value may be that counts as small
 LONGEST = 6  # elementwise steps from a sum to a result
 SHORT = 4  # the part of a vector that an axis has to fill for somebody to want it last
+WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 WASTE = 1.25  # times the memory that whole vectors may take
 
 
@@ -41,14 +42,17 @@ def _mark_once(graph: Graph) -> None:
     written = {old for _, old, _ in graph.state}
     still = ({s.value for s in graph.program.state_in} - written) | graph.steady
     cost: dict[Node, float] = {}
+    bytewise: set[Any] = set()  # what is made of integers of 8 bits
     for n in graph.nodes:
         sources = [r.source for r in n.reads]
+        if any(s in bytewise or (type(s) is Constant and s.dtype.is_integer and s.dtype.bits == 8) for s in sources):
+            bytewise.add(n)
         n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
         n.once = n.once and all(s.once if type(s) is Node else type(s) is Constant or s in still for s in sources)
         cost[n] = 2 * DEAR if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
-            n.once = cost[n] > DEAR or (cost[n] > 2 and n.size <= SMALL)
+            n.once = cost[n] > DEAR or (cost[n] > 2 and n.size <= SMALL) or (n in bytewise and n.bytes <= WIDENED)
 
 
 # ---- what is computed again -----------------------------------------------------------------------------------------------

@@ -1,20 +1,23 @@
 """Sums of products of bfloat16 values two terms at a time, for machines that have an instruction for it (Intel's AVX512_BF16).
 
-Products of two bfloat16 values are exact in float32, so that adding two of them to a sum in float32 is what two fused multiply-adds do,
-the odd term first; only numbers below 2**-126 count as 0. Terms that follow each other along one axis of the sum become halves of 32 bits
-(`pair`), products of such halves are `multiply_pairs`: to all other passes that is a sum of products like any other, half as long.
+So are sums of products of whole numbers up to 256, which are bfloat16 values whatever their dtype is. Products of two bfloat16 values are
+exact in float32, so that adding two of them to a sum in float32 is what two fused multiply-adds do, the odd term first; only numbers below
+2**-126 count as 0. Terms that follow each other along one axis of the sum become halves of 32 bits (`pair`), products of such halves are
+`multiply_pairs`: to all other passes that is a sum of products like any other, half as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.kernels import Read, bounds, moving
+from ngraph.plan.kernels import Read, bounds, moving, straight
 from ngraph.plan.nodes import Arg, Graph, Node
 from ngraph.plan.price import Machine
+from ngraph.plan.whole import EXACT, whole
 from ngraph.program.program import AxisId
 
 PRODUCT = 0.7  # vector instructions of a product that is summed
@@ -24,7 +27,7 @@ LEAST = 1 << 16  # products that are worth another form
 
 
 class Factor(NamedTuple):
-    """One side of a product: how it reads a value that was bfloat16, and along which axis of that value pairs lie."""
+    """One side of a product: how it reads a value that is a bfloat16 one, and along which axis of that value pairs lie."""
 
     read: Read
     at: AxisId
@@ -34,7 +37,7 @@ def paired(graph: Graph, machine: Machine) -> None:
     """Puts sums over pairs in the place of those that then take less time."""
     if not machine.pairs:
         return
-    halves: dict[tuple[Node, AxisId], Read] = {}
+    halves: dict[tuple[Any, AxisId], Read] = {}
     nodes: list[Node] = []
     for n in graph.nodes:
         nodes.append(n)
@@ -57,14 +60,14 @@ def paired(graph: Graph, machine: Machine) -> None:
 
 
 def _product(n: Node) -> Node | None:
-    """What is summed in float32, if it is a product of two values that were bfloat16."""
+    """What is summed in float32, if it is a product of two values that bfloat16 can hold."""
     if n.kind != "reduce" or n.op != "add" or n.dtype is not dtypes.float32:
         return None
     (arg,) = n.args
     p = arg.source if type(arg) is Read and not arg.guard and len(arg.straight) == len(arg.index) else None
     if type(p) is not Node or p.kind != "elem" or p.op != "multiply" or len(p.users) > 1 or p.result:
         return None
-    return p if all(_was_short(a) for a in p.args) else None
+    return p if all(_was_short(a) or _is_short(a) for a in p.args) else None
 
 
 def _was_short(a: Arg) -> bool:
@@ -74,6 +77,12 @@ def _was_short(a: Arg) -> bool:
         return False
     (x,) = s.args
     return type(x) is Read and x.source.dtype is dtypes.bfloat16 and not x.guard
+
+
+def _is_short(a: Arg) -> bool:
+    """Whether it is a whole number that bfloat16 can hold."""
+    found = whole(a) if type(a) is Read and not (a.guard and a.fill != 0) else None
+    return found is not None and max(map(abs, found)) <= EXACT
 
 
 def _over(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Factor, ...]]:
@@ -90,23 +99,30 @@ def _over(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Fa
 
 def _pays(graph: Graph, n: Node, factors: Iterable[Factor]) -> bool:
     """Whether half of the products is worth the packing of what changes."""
-    still = graph.parameters()
-    packed = sum([f.read.source.size for f in factors if not still(f.read.source.args[0])])
+    packed = sum([math.prod([graph.known(a) or 0 for a in f.read.source.axes]) for f in factors if not _still(f.read, graph.parameters())])
     return n.size >= LEAST and PACK * packed / 2 < (WORTH - 0.5) * PRODUCT * n.size
 
 
-def _half(graph: Graph, f: Factor, half: AxisId, known: dict[tuple[Node, AxisId], Read]) -> Read:
+def _still(a: Arg, known: Callable[[Read], bool]) -> bool:
+    """Whether it is made of parameters alone."""
+    if type(a) is not Read or known(a):
+        return True
+    return type(a.source) is Node and a.source.kind == "elem" and all(_still(b, known) for b in a.source.args)
+
+
+def _half(graph: Graph, f: Factor, half: AxisId, known: dict[tuple[Any, AxisId], Read]) -> Read:
     """A factor in halves; what lies behind an odd last place is 0."""
-    cast = f.read.source
-    if (cast, f.at) not in known:
-        (x,) = cast.args
-        axes = tuple([half if a == f.at else a for a in cast.axes])
-        parts = []
+    source = f.read.source
+    if (source, f.at) not in known:
+        x = source.args[0] if _was_short(f.read) else Read(source, straight(source.axes))
+        axes = tuple([half if a == f.at else a for a in source.axes])
+        parts: list[Arg] = []
         for place in (2 * Idx(half), 2 * Idx(half) + 1):
             r, left = x.at({f.at: place}), graph.length(f.at) - 1 - place
-            parts.append(Read(r.source, r.index, () if bounds(left, graph.known)[0] >= 0 else (left,), 0))
-        known[cast, f.at] = graph.elem("pair", *parts, axes=axes, dtype=dtypes.uint32)
-    made = known[cast, f.at].source
-    (own,) = [a for a in made.axes if a not in cast.axes]
+            guarded = Read(r.source, r.index, () if bounds(left, graph.known)[0] >= 0 else (left,), 0)
+            parts.append(graph.cast(guarded, axes, dtypes.bfloat16))
+        known[source, f.at] = graph.elem("pair", *parts, axes=axes, dtype=dtypes.uint32)
+    made = known[source, f.at].source
+    (own,) = [a for a in made.axes if a not in source.axes]
     index = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(half)}
     return Read(made, index, f.read.guard, 0)

@@ -20,6 +20,7 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Read, affine, bounds, moving, straight
 from ngraph.plan.nodes import Arg, Graph, Node, Number, Part
 from ngraph.plan.price import Machine
+from ngraph.plan.whole import whole
 from ngraph.program.program import AxisId
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
@@ -116,6 +117,8 @@ def _best(graph: Graph, n: Node, machine: Machine) -> Sum | None:
     if not n.dtype.is_float or n.dtype.bits < 32:
         return None
     reads = [a for a in p.args if type(a) is Read and a.source.dtype is n.dtype]
+    if len(reads) == 2 and all(whole(r) is not None for r in reads):
+        return None  # sums of whole numbers are to be exact
     if len(reads) != 2 or any(graph.known(a) is None for a in n.space) or any(r.guard and r.fill != 0 for r in reads):
         return None
     every = [Sum(n, x, y, along) for x, y in (reads, reads[::-1]) for along in _ways(graph, n, x, y)]

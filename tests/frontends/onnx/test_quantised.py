@@ -74,6 +74,15 @@ def test_products_of_integers():
     agree(node, {"x": x, "w": w}, constants={"zx": np.uint8(120), "zw": np.uint8(9)})
 
 
+@pytest.mark.parametrize("channels", [16, 64])
+def test_convolutions_of_any_size_are_exact(channels):
+    """Also where floats would be convolved by fewer products."""
+    x, w = whole("u1", 1, channels, 28, 28), whole("i1", 64, channels, 3, 3)
+    node = h.make_node("ConvInteger", ["x", "w", "zx"], ["y"], pads=[1] * 4)
+    agree(node, {"x": x}, constants={"w": w, "zx": np.uint8(120)})
+    agree(node, {"x": x, "w": w}, constants={"zx": np.uint8(120)})
+
+
 def test_long_sums_are_exact():
     """Beyond what float32 holds, with all at the ends of their range, and with random weights; so with channels of a convolution."""
     for a, b in ((np.full((2, 3000), 255, "u1"), np.full((3000, 3), -128, "i1")), (whole("u1", 2, 5000), whole("i1", 5000, 3))):

@@ -1,0 +1,69 @@
+"""Which values are whole numbers, whatever their dtype, and between which they lie: what follows from how they are made.
+
+Sums of products of such values are exact as long as they are small enough; another way to take them must leave them so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ngraph.plan.kernels import Read
+from ngraph.plan.nodes import Arg, Constant, Node, Number
+
+Range = tuple[float, float]
+STEPS = 6  # operations behind a value that are looked at
+EXACT = 256  # up to here every whole number is a bfloat16
+MADE: dict[str, Callable[..., Range]] = {  # elementwise ops of two whole numbers whose result is one
+    "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
+    "subtract": lambda x, y: (x[0] - y[1], x[1] - y[0]),
+    "multiply": lambda x, y: (min(p := [a * b for a in x for b in y]), max(p)),
+    "maximum": lambda x, y: (max(x[0], y[0]), max(x[1], y[1])),
+    "minimum": lambda x, y: (min(x[0], y[0]), min(x[1], y[1])),
+}
+
+
+def whole(a: Arg, steps: int = STEPS) -> Range | None:
+    """The least and the greatest that an argument may be, if it is a whole number for certain: seen in so many steps."""
+    if type(a) is Number:
+        return (float(a.value),) * 2 if float(a.value).is_integer() else None
+    if type(a) is not Read:
+        return None
+    made = _of(a.source, steps - 1) if steps else None
+    if made is None or not a.guard:
+        return made
+    return (min(made[0], float(a.fill)), max(made[1], float(a.fill))) if float(a.fill).is_integer() else None
+
+
+def _of(source: Any, steps: int) -> Range | None:
+    """The same of what is read."""
+    if type(source) is Node and source.kind == "elem":
+        if source.op in ("cast", "copy"):
+            cast = whole(source.args[0], steps)
+            if source.dtype.is_float:
+                return cast if cast is None or source.dtype.bits > 16 or max(map(abs, cast)) <= EXACT else None
+            return _within(source.dtype, cast)
+        if source.op in (*MADE, "fma") and source.dtype.is_float:
+            found = [r for b in source.args if (r := whole(b, steps)) is not None]
+            if len(found) < len(source.args):
+                return None
+            if source.op != "fma":
+                return MADE[source.op](*found)
+            (x, y, z), minus = found, source.attrs.get("minus")
+            product = MADE["multiply"](x, y)
+            return MADE["subtract"](z, product) if minus == "product" else MADE["subtract" if minus else "add"](product, z)
+    if source.dtype.kind in ("int", "uint", "bool"):
+        return _within(source.dtype, None)
+    if type(source) is Constant and source.value.small:  # what large ones hold is no part of a program's meaning
+        array = np.asarray(source.value.array, np.float64)
+        if array.size and np.isfinite(array).all() and (array == np.rint(array)).all():
+            return float(array.min()), float(array.max())
+    return None
+
+
+def _within(dtype: Any, found: Range | None) -> Range:
+    """What an integer of a dtype may be; of one that wraps around nothing else is known."""
+    least, most = (0.0, 1.0) if dtype.kind == "bool" else (float(dtype.lowest), float(dtype.highest))
+    return found if found is not None and least <= found[0] and found[1] <= most else (least, most)
