@@ -646,12 +646,9 @@ class Nest:
         if self.across in self.reduced and j >= self._units(self.across):
             return old
         line, mask = self.lines[c.line], self._mask(j) if self.vec in self.reduced else None
-        if mask is None and c.kind == "add" and line.op == "multiply" and c.dtype.is_float and c.dtype.bits > 16:
+        if mask is None and c.kind == "add" and line.op in PRODUCTS and c.dtype.is_float and c.dtype.bits > 16:
             x, y = (w.splat(self._value(a, i, j), old.lanes) for a in line.args)
-            return w.fma(x, y, old)
-        if mask is None and line.op == "multiply_pairs":
-            x, y = (w.splat(self._value(a, i, j), old.lanes) for a in line.args)
-            return w.fma_pairs(x, y, old)
+            return w.fma(x, y, old) if line.op == "multiply" else w.fma_pairs(x, y, old)
         x = w.splat(self._value(c.line, i, j), old.lanes)
         if mask is not None:
             x = w.select(mask, x, identity(c.kind, c.dtype, old.lanes))

@@ -468,6 +468,13 @@ class Graph:
         return made
 
 
+def summed(n: Node) -> Node | None:
+    """The product that a sum takes in place by place, if nobody else asks for it."""
+    arg = n.args[0] if n.kind == "reduce" and n.op == "add" else None
+    p = arg.source if type(arg) is Read and not arg.guard and len(arg.straight) == len(arg.index) else None
+    return p if type(p) is Node and p.kind == "elem" and p.op == "multiply" and len(p.users) == 1 and not p.result else None
+
+
 def dtype_of(x: Arg) -> DType:
     return x.source.dtype if type(x) is Read else x.dtype  # type: ignore[union-attr]
 

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.kernels import Read, bounds, moving, straight
-from ngraph.plan.nodes import Arg, Graph, Node
-from ngraph.plan.price import Machine
+from ngraph.plan.nodes import Arg, Graph, Node, summed
+from ngraph.plan.price import PRODUCT, Machine
 from ngraph.plan.whole import EXACT, whole
 from ngraph.program.program import AxisId
 
-PRODUCT = 0.7  # vector instructions of a product that is summed
 PACK = 6.0  # of two values that become halves, written and read again
 WORTH = 0.9  # of the time of all products, below which it is taken
 LEAST = 1 << 16  # products that are worth another form
@@ -38,6 +37,7 @@ def paired(graph: Graph, machine: Machine) -> None:
     if not machine.pairs:
         return
     halves: dict[tuple[Any, AxisId], Read] = {}
+    still = graph.parameters()
     nodes: list[Node] = []
     for n in graph.nodes:
         nodes.append(n)
@@ -45,7 +45,7 @@ def paired(graph: Graph, machine: Machine) -> None:
         if product is None:
             continue
         over, factors = _over(graph, n, product)
-        if over is None or not _pays(graph, n, factors):
+        if over is None or not _pays(graph, n, factors, still):
             continue
         graph.nodes, graph.origin = nodes, n.origin
         half = graph.axis(f"{over}.half", -(-(graph.known(over) or 0) // 2))
@@ -61,28 +61,23 @@ def paired(graph: Graph, machine: Machine) -> None:
 
 def _product(n: Node) -> Node | None:
     """What is summed in float32, if it is a product of two values that bfloat16 can hold."""
-    if n.kind != "reduce" or n.op != "add" or n.dtype is not dtypes.float32:
-        return None
-    (arg,) = n.args
-    p = arg.source if type(arg) is Read and not arg.guard and len(arg.straight) == len(arg.index) else None
-    if type(p) is not Node or p.kind != "elem" or p.op != "multiply" or len(p.users) > 1 or p.result:
-        return None
-    return p if all(_was_short(a) or _is_short(a) for a in p.args) else None
+    p = summed(n) if n.dtype is dtypes.float32 else None
+    return p if p is not None and all(map(_short, p.args)) else None
 
 
-def _was_short(a: Arg) -> bool:
-    """Whether it is a bfloat16 value, cast."""
-    s = a.source if type(a) is Read and not (a.guard and a.fill != 0) else None
-    if type(s) is not Node or s.kind != "elem" or s.op != "cast":
+def _short(a: Arg) -> bool:
+    """Whether it is a value that bfloat16 can hold: one that was cast from it, or a whole number."""
+    if type(a) is not Read or (a.guard and a.fill != 0):
         return False
-    (x,) = s.args
-    return type(x) is Read and x.source.dtype is dtypes.bfloat16 and not x.guard
+    found = whole(a)
+    return _cast(a) is not None or (found is not None and max(map(abs, found)) <= EXACT)
 
 
-def _is_short(a: Arg) -> bool:
-    """Whether it is a whole number that bfloat16 can hold."""
-    found = whole(a) if type(a) is Read and not (a.guard and a.fill != 0) else None
-    return found is not None and max(map(abs, found)) <= EXACT
+def _cast(r: Read) -> Read | None:
+    """The bfloat16 value that it is a cast of."""
+    s = r.source
+    x = s.args[0] if type(s) is Node and s.kind == "elem" and s.op == "cast" else None
+    return x if type(x) is Read and x.source.dtype is dtypes.bfloat16 and not x.guard else None
 
 
 def _over(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Factor, ...]]:
@@ -97,9 +92,10 @@ def _over(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Fa
     return best
 
 
-def _pays(graph: Graph, n: Node, factors: Iterable[Factor]) -> bool:
+def _pays(graph: Graph, n: Node, factors: Iterable[Factor], still: Callable[[Read], bool]) -> bool:
     """Whether half of the products is worth the packing of what changes."""
-    packed = sum([math.prod([graph.known(a) or 0 for a in f.read.source.axes]) for f in factors if not _still(f.read, graph.parameters())])
+    changing = [f.read.source for f in factors if not _still(f.read, still)]
+    packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
     return n.size >= LEAST and PACK * packed / 2 < (WORTH - 0.5) * PRODUCT * n.size
 
 
@@ -114,7 +110,7 @@ def _half(graph: Graph, f: Factor, half: AxisId, known: dict[tuple[Any, AxisId],
     """A factor in halves; what lies behind an odd last place is 0."""
     source = f.read.source
     if (source, f.at) not in known:
-        x = source.args[0] if _was_short(f.read) else Read(source, straight(source.axes))
+        x = _cast(f.read) or Read(source, straight(source.axes))
         axes = tuple([half if a == f.at else a for a in source.axes])
         parts: list[Arg] = []
         for place in (2 * Idx(half), 2 * Idx(half) + 1):

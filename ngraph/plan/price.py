@@ -45,6 +45,7 @@ SMALL = 4096  # bytes or elements that are not worth a thought
 GUARDED = 6  # times the work of a guarded read of what the same kernel computes
 GRAIN = 2048  # elements of a turn below which its own loops cost more than they share out
 CHUNKS = 16  # parts into which a reduction over loops is cut
+PRODUCT = 0.7  # vector instructions of a product that is summed: half of them its own, half of its sum
 GAIN = 0.9  # of the price of a sum in one piece, below which it is cut into parts
 PANEL = 64  # elements of a contiguous axis that turns leave together
 TILE = 8  # elements that a register tile wants of an axis beside the vectors
@@ -644,8 +645,8 @@ def _weight(n: Node) -> float:
     """A product that is only summed is half of a fused multiply-add, and so is its sum."""
     if n.kind == "reduce":
         arg = n.args[0]
-        return 0.35 if type(arg) is Read and type(arg.source) is Node and _factor(arg.source) else n.weight
-    return 0.35 if _factor(n) else n.weight
+        return PRODUCT / 2 if type(arg) is Read and type(arg.source) is Node and _factor(arg.source) else n.weight
+    return PRODUCT / 2 if _factor(n) else n.weight
 
 
 def _factor(n: Node) -> bool:

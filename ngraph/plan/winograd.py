@@ -18,15 +18,14 @@ from typing import NamedTuple
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Read, affine, bounds, moving, straight
-from ngraph.plan.nodes import Arg, Graph, Node, Number, Part
-from ngraph.plan.price import Machine
+from ngraph.plan.nodes import Arg, Graph, Node, Number, Part, summed
+from ngraph.plan.price import PRODUCT, Machine
 from ngraph.plan.whole import whole
 from ngraph.program.program import AxisId
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
 SHORT = 5  # places along a window
 LEAST = 6  # places that an axis must have to be cut into tiles
-PRODUCT = 0.7  # vector instructions of a product that is summed
 TRANSFORM = 6.0  # of a value that is transformed along two axes, written and read again
 TURNED = 22.0  # of an element whose window runs on in the user's own order: tiles want the other axes there, sums take it as it lies
 WORTH = 0.8  # of the time of all products, below which it is taken
@@ -110,11 +109,8 @@ def _chain(n: Node) -> list[Node]:
 
 def _best(graph: Graph, n: Node, machine: Machine) -> Sum | None:
     """The cheapest way to tiles, if one is worth it."""
-    (arg,) = n.args
-    p = arg.source if type(arg) is Read and not arg.guard and len(arg.straight) == len(arg.index) else None
-    if type(p) is not Node or p.kind != "elem" or p.op != "multiply" or len(p.users) > 1 or p.result:
-        return None
-    if not n.dtype.is_float or n.dtype.bits < 32:
+    p = summed(n)
+    if p is None or not n.dtype.is_float or n.dtype.bits < 32:
         return None
     reads = [a for a in p.args if type(a) is Read and a.source.dtype is n.dtype]
     if len(reads) == 2 and all(whole(r) is not None for r in reads):
@@ -186,8 +182,8 @@ def _cost(graph: Graph, s: Sum, machine: Machine) -> float:
     y = size([a for a in s.y.axes if a not in windows]) * points * read
     z = size([a for a in s.node.axes if a not in windows]) * points * made
     known = _parameters(graph, s.y)
-    whole = y if s.along[0].results else z  # what has no tiles is large: it is written, which takes a read, and read again
-    moved = whole * s.node.dtype.bits // 8
+    untiled = y if s.along[0].results else z  # that is large: it is written, which takes a read, and read again
+    moved = untiled * s.node.dtype.bits // 8
     rate = machine.memory if moved > machine.l3 // 4 else machine.cache
     far = (1 if known else 3) * moved / rate * machine.speed * machine.cores
     turned = TURNED * sum([size(axes) for axes in _turned(s)])

@@ -91,16 +91,15 @@ def level(flags: Iterable[str]) -> Target:
 def host() -> Target:
     """This machine: its instruction set, caches and the cores that this process may use."""
     machine = platform.machine().lower()
-    flags: list[str] = []
     if machine in ("x86_64", "amd64"):
         base = level(flags := _flags())
+        if "avx512_bf16" in flags and base.vector_bits == 512:
+            base = replace(base, features=base.features + ",+avx512bf16", pairs=True)
     elif machine in ("aarch64", "arm64"):
         base = TARGETS["aarch64"]
     else:
         raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
     found = caches()
-    if "avx512_bf16" in flags and base.vector_bits == 512:
-        base = replace(base, features=base.features + ",+avx512bf16", pairs=True)
     sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
     return replace(base, name="host", cores=_cores(), l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
 
