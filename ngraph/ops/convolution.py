@@ -23,7 +23,7 @@ from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic, as_op
 from ngraph.ops.linear import accumulator
-from ngraph.ops.rearrange import axes_with_order, both_sides, cast_axes, checked_out, find_axis, per_axis, window_size
+from ngraph.ops.rearrange import axes_with_order, both_sides, cast_axes, checked_out, find_axis, per_axis, windows_along
 
 Spatial = tuple[Any, Any, Any, int, int, int, int]  # in, filter, out axis; stride, dilation, in_dilation, pad
 
@@ -43,12 +43,18 @@ def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], spatial: tuple[
         raise AxisError(f"convolve: there is no {', no '.join(missing)}")
     if any(s[3] < 1 or s[4] == 0 or s[5] < 1 for s in spatial):
         raise AxisError("convolve: stride and in_dilation are at least 1, dilation is not 0")
+    for k, whose in enumerate("xf"):
+        axes = [s[k] for s in spatial]
+        if len(set(axes)) != len(axes):
+            raise AxisError(
+                f"convolve along {axes} of {whose}: an axis stands twice", fix="give each spatial axis a filter axis of its own"
+            )
     rest, others = _rests(x, f, spatial)
     if not set(over) <= set(merge(rest, others)):
         raise AxisError(f"convolve over {list(over)}: x has {list(rest)} and f {list(others)} beside their spatial axes")
     new = [a for a in others if a not in rest and a not in over]
     outs = {s[0]: s[2] for s in spatial}
-    axes: list[Any] = []
+    axes = []
     for a in x.axes:
         if a in outs:
             axes.append(outs[a])
@@ -229,7 +235,7 @@ def conv(
     numbers: list[Spatial] = []
     for a, r in along.items():
         before, after = padding_of(x, pads[a], a, r, strides[a], dilations[a])
-        size = window_size(a.size, r.size, strides[a], (before, after), dilations[a])
+        size = windows_along(x, a, r, strides[a], (before, after), dilations[a], "conv")
         made = checked_out(x, outs[a], size, "conv") if a in outs else a.resized(size)
         numbers.append((a, r, made, strides[a], dilations[a], 1, before))
     result = convolve(x, f, over=contracted(x, f, numbers, groups), spatial=tuple(numbers), accumulate=accumulate)

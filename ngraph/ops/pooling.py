@@ -16,7 +16,7 @@ from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import axes_like, wide
 from ngraph.ops.convolution import five_axes, needed, padding_of, read_windows
 from ngraph.ops.elementwise import ALL, as_op, equal, filled, floating, where
-from ngraph.ops.rearrange import cast_axes, checked_out, find_axis, iota, per_axis, reindex, window_size
+from ngraph.ops.rearrange import cast_axes, checked_out, find_axis, iota, per_axis, reindex, windows_along
 from ngraph.ops.reduce import reduce
 
 Window = tuple[Any, Any, Any, int, int, int]  # in, window, out axis; stride, dilation, pad
@@ -183,7 +183,7 @@ def _pool(
                 details=(show_input(x),),
                 fix="pad less than the window is long",
             )
-        length = window_size(a.size, r.length, strides[a], (before, after), dilations[a])
+        length = windows_along(x, a, r, strides[a], (before, after), dilations[a], name)
         made = checked_out(x, outs[a], length, name) if a in outs else a.resized(length)
         windows.append((a, r, made, strides[a], dilations[a], before))
     return record(x, windows=tuple(windows)) if windows else x

@@ -702,10 +702,18 @@ def diagonal(x: Any, axis: Axis | str, other: Axis | str) -> Op:
 # ---- windows ----------------------------------------------------------------------------------------------------------
 
 
-def window_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, int], dilation: int) -> ExprLike:
-    """How many whole windows fit into `n` padded elements."""
-    span = n + sum(padding) - (window - 1) * dilation - 1
-    return at_least_zero(span // stride + 1)
+def windows_along(x: Op, axis: Axis, window: Axis, stride: int, padding: tuple[int, int], dilation: int, name: str) -> ExprLike:
+    """How many whole windows fit along the padded axis. Raises AxisError where all lengths are known and none fits."""
+    padded, reach = axis.size + sum(padding), (window.size - 1) * dilation + 1
+    spare = padded - reach
+    if isinstance(spare, int) and spare < 0:
+        raise AxisError(
+            f"{name}({x.label}): no window of {window!r} fits along {axis!r}: with dilation {dilation} it is {reach} long, "
+            f"and the axis with padding {padding} is {padded}",
+            details=(show_input(x),),
+            fix="take a shorter window, more padding, or fewer layers before it that halve the length",
+        )
+    return at_least_zero(spare // stride + 1)
 
 
 def windows(
@@ -734,7 +742,7 @@ def windows(
     given = {find_axis(x, a, "windows"): o for a, o in (out or {}).items()}
     outs: dict[Axis, Axis] = {}
     for a, r in found.items():
-        size = window_size(a.size, r.size, strides[a], pads[a], dilations[a])
+        size = windows_along(x, a, r, strides[a], pads[a], dilations[a], "windows")
         outs[a] = checked_out(x, given[a], size, "windows") if a in given else a.resized(size)
     index = {a: Idx(outs[a]) * strides[a] + Idx(r) * dilations[a] - pads[a][0] for a, r in found.items()}
     return _read(x, (*(outs.get(a, a) for a in x.axes), *found.values()), index, fill=fill)

@@ -257,6 +257,15 @@ class TestMistakes:
     def test_an_axis_that_is_not_there(self):
         self.error(lambda: conv(self.x, self.f, {self.r: self.r}), "R is no axis", "C=3, H=5, N=2")
 
+    def test_a_window_that_fits_nowhere(self):
+        wide = ng.placeholder([self.c, ng.make_axis(8, name="R"), self.k])
+        self.error(lambda: conv(self.x, wide, {self.h: "R"}, padding=1), "R=8 fits along H=5", "(1, 1) is 7", "more padding")
+        self.error(lambda: conv(self.x, self.f, {self.h: self.r}, dilation=3), "with dilation 3 it is 7 long")
+        assert conv(self.x, wide, {self.h: "R"}, padding=(1, 2)).axes[1].length == 1
+
+    def test_one_filter_axis_for_two(self):
+        self.error(lambda: conv(self.x, self.f, {self.h: self.r, self.n: self.r}, padding=1), "[R=3, R=3] of f", "a filter axis of its own")
+
     def test_a_filter_axis_that_is_in_the_input_too(self):
         f = ng.placeholder([self.c, self.r, ng.make_axis(5, name="H")])
         self.error(lambda: conv(self.x, f, {self.h: self.r}), "twice")

@@ -196,6 +196,7 @@ class TestMistakes:
         self.error(lambda: max_pool(self.x, {"W": 2}), "W is no axis", "H=5, N=2")
         self.error(lambda: max_pool(self.x, {h: 2}, padding=2), "nothing in them", "pad less")
         self.error(lambda: max_pool(self.x, {h: 0}), "at least 1")
+        self.error(lambda: max_pool(self.x, {h: 6}), "H_window=6 fits along H=5", "take a shorter window")
         self.error(lambda: avg_pool(self.x, {h: 2}, stride={self.n: 2}), "nothing is said for H")
         self.error(lambda: avg_pool(self.x, {h: 2}, out={h: ng.make_axis(3, name="P")}), "P=3", "length 2")
         self.error(lambda: pooling({"op": "max"}, self.x, [h, self.n]), "J, T, R, S, pad_c")

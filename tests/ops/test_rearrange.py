@@ -382,6 +382,7 @@ MISTAKES = [
     (lambda: concat_along_axis([X, X[1:]], W), "axis H has length 5"),
     (lambda: concat_along_axis([], H), "no tensors"),
     (lambda: windows(X, {H: W}), "W is an axis of X already"),
+    (lambda: windows(X, {H: ng.make_axis(9, name="R")}), "R=9 fits along H=5"),
     (lambda: windows(X, {H: C}, out={H: ng.make_axis(9, name="P")}), "would have length 3"),
 ]
 

@@ -43,18 +43,6 @@ def per_side(setting: Any, sides: Sequence[str], layer: str, pairs: bool = False
     return dict.fromkeys(sides, setting)
 
 
-def some_left(y: Op, x: Op, along: Mapping[str, Axis], window: Mapping[str, int], layer: str) -> Op:
-    """y, unless the window is longer than what there is of x with its padding: then it raises AxisError."""
-    short = [f"{a!r}" for a in along.values() if (now := y.axes.find_axis(a)) is not None and now.length == 0 != a.length]
-    if short:
-        raise AxisError(
-            f"{layer}({x.label}): the window {dict(window)} is longer than {', '.join(short)} with its padding, so nothing is left",
-            details=(show_input(x),),
-            fix="take a smaller window, more padding, or fewer layers that halve the length",
-        )
-    return y
-
-
 def padding_numbers(padding: Any, length: int, dilation: int) -> Any:
     """ "full" and "causal" as (before, after); what `ng.conv` knows itself stays."""
     reach = (length - 1) * dilation
@@ -164,8 +152,7 @@ class Convolution(ConvBase):
         }
         where = {a: windows[s] for s, a in along.items()}
         convolved = self._plain if self.groups == 1 else self._grouped
-        made = convolved(x, channel, where, settings)
-        return self._finish(some_left(made, x, along, self.window, self.path))
+        return self._finish(convolved(x, channel, where, settings))
 
     def _plain(self, x: Op, channel: Axis, where: dict[Axis, Axis], settings: Numbers) -> Op:
         out = make_axis(self.nout, name="K_out")
@@ -278,13 +265,12 @@ class Pooling(Layer):
                 fix="rename axes: ng.map_roles(x, {'rows': 'H'})",
             )
         pool = ng.max_pool if self.pool_type == "max" else ng.avg_pool
-        pooled = pool(
+        return pool(
             in_obj,
             {a: self.window[s] for s, a in along.items()},
             stride={a: self.strides[s] for s, a in along.items()},
             padding={a: self.padding[s] for s, a in along.items()},
         )
-        return some_left(pooled, in_obj, {s: a for s, a in along.items() if a is not None}, self.window, self.path)
 
     def _arguments(self) -> str:
         return f"{self.pool_type}, {self.window}, strides={self.strides}"

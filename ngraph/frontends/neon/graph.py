@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
+from ngraph.errors import NgraphError
 from ngraph.op_graph.names import current_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
 
@@ -193,7 +194,7 @@ class SubGraph(ComputationalGraph):
 
     @contextmanager
     def scope(self, name: str | None = None) -> Iterator[None]:
-        """Ops made in this block are in this piece's scope."""
+        """Ops made in this block are in this piece's scope; an error in it has a note that names the innermost."""
         with name_scope(name or self.name):
             here = current_scope()
             if here not in self.places:
@@ -201,6 +202,10 @@ class SubGraph(ComputationalGraph):
             token = _around.set(self)
             try:
                 yield
+            except NgraphError as error:
+                if not hasattr(error, "__notes__"):
+                    error.add_note(f"  in {here}")
+                raise
             finally:
                 _around.reset(token)
 
