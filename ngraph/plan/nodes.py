@@ -440,11 +440,11 @@ class Graph:
     def chunked(self, n: Node, parts: int) -> Node:
         """Gives a reduction an axis of so many parts, and puts the reduction over it, which is new, behind it."""
         chunk = self.axis("chunk", parts)
-        f = Node("reduce", n.op, [Read(n, straight((*n.axes, chunk)))], n.axes, n.dtype, reduced=(chunk,))
+        f = Node("reduce", n.op, [Read(n, straight((chunk, *n.axes)))], n.axes, n.dtype, reduced=(chunk,))
         f.number, f.origin = n.number + 1, n.origin
         f.size, f.bytes = n.bytes // (n.dtype.bits // 8) * parts, n.bytes
         self.replaced(n, f)
-        n.chunk, n.axes, n.bytes, n.users = chunk, (*n.axes, chunk), n.bytes * parts, [f]
+        n.chunk, n.axes, n.bytes, n.users = chunk, (chunk, *n.axes), n.bytes * parts, [f]
         return f
 
     def replaced(self, n: Node, f: Node) -> None:

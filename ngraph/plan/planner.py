@@ -90,8 +90,7 @@ class _Planner:
             home = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
             if n.once and any(not u.once for u in n.users):
                 home = "once"
-            axes = n.axes if n.chunk is None else (n.chunk, *[a for a in n.axes if a != n.chunk])
-            self.buffer(n, n.hint, axes, n.dtype, home)
+            self.buffer(n, n.hint, n.axes, n.dtype, home)
         for _, r in group.outer:
             if type(r.source) is Constant and r.source not in self.buffers:
                 c = r.source

@@ -298,6 +298,15 @@ def test_a_total_is_begun_by_many_turns_and_finished_by_one():
     assert not last.loops and last.sources == (parts,)
 
 
+def test_turns_put_parts_of_a_sum_together_in_whole_lines():
+    rows, long, columns = axis(256, "M"), axis(100_000, "K"), axis(64, "C")
+    x, w = hole(rows, long), hole(long, columns)
+    made = plan(program([norm(ng.dot(x, w), 1.0, 0.0, [rows])[0]], x, w))
+    *_, last = made.kernels
+    assert any("chunk" in s.reduced for s in last.stages)
+    assert [(a, b >= 16) for a, b in last.loops] == [("C", True)]
+
+
 def test_the_parts_of_a_sum_follow_from_the_machine_alone():
     n, h = axis(1000, "N"), axis(300, "H")
     x = hole(n, h)
