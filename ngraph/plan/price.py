@@ -320,10 +320,10 @@ class Group:
 
 
 def vector_axis(g: Group) -> AxisId | None:
-    """The axis along which most bytes are contiguous; parameters of a product will lie as that wants, and speak for no axis of its sum."""
+    """The axis along which most bytes are contiguous; a product by parameters, which lie as it wants, speaks for no axis of its sum."""
     score: dict[AxisId, float] = {}
     for n, r in g.outer:
-        summed = n.users[0].reduced if _factor(n) and g.parameters(r) else ()
+        summed = n.users[0].reduced if _factor(n) and any(map(g.parameters, n.reads)) else ()
         for a, elements in g.walk(r).flow:
             if a not in summed:
                 score[a] = score.get(a, 0) + elements

@@ -307,6 +307,17 @@ def test_turns_put_parts_of_a_sum_together_in_whole_lines():
     assert [(a, b >= 16) for a, b in last.loops] == [("C", True)]
 
 
+@pytest.mark.parametrize("rows, columns", [(1000, 1000), (768, 3072), (3072, 768)])
+def test_turns_of_a_vector_times_parameters_have_whole_panels(rows, columns):
+    """However the parameters came: a copy of them is read, and turns across its panels would read most of it again."""
+    i, j = axis(rows, "I"), axis(columns, "J")
+    x = hole(j)
+    for axes in ((i, j), (j, i)):
+        w = ng.variable(axes, initial_value=np.zeros([len(a) for a in axes], np.float32))
+        (kernel,) = plan(program([ng.dot(w, x)], x)).kernels
+        assert [(a, b % 32) for a, b in kernel.loops] == [("I", 0)]
+
+
 def test_the_parts_of_a_sum_follow_from_the_machine_alone():
     n, h = axis(1000, "N"), axis(300, "H")
     x = hole(n, h)
