@@ -39,7 +39,8 @@ from ngraph.plan.schedule import vectors_of
 from ngraph.program.program import AxisId
 
 FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
-AGAIN = 16  # times that an operand must be read for a copy in each call to pay
+AGAIN, OFTEN = 16, 128  # times that an operand must be read for a copy in each call to pay: where it lies badly; where rows are far
+NARROW, LONG = 64, 256  # times that an operand is read, and terms of a sum, up to and from which it is read as it is
 SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 GREAT = 1 << 62
 SLIGHT = 8  # times as large as the smaller factor of a product is all that it reads, if that is taken for parameters
@@ -68,9 +69,11 @@ def vector_of(
     """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window.
 
     Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
-    Where neither factor is, for a step changes them, the much smaller one is taken for them. `blocks`: what of an axis a turn has.
+    Where neither factor is, for a step changes them, the much smaller one is taken for them, unless the sum is short: storing the
+    result another way than it lies then costs as much. `blocks`: what of an axis a turn has.
     """
     sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
+    terms = math.prod([length(x) for x in {x for f in factors for x in f.axes}.difference(free)])
     still = any(f.parameters for f in factors)
 
     def score(a: AxisId) -> tuple[float, float, int]:
@@ -78,7 +81,8 @@ def vector_of(
         having = [f for f in factors if a in f.axes]
         own = sum([sizes[f] for f in having])
         windows = sum([a not in f.straight for f in having])
-        features = any(f.parameters for f in having) if still else n > lanes and own * SLIGHT <= sum(sizes.values())
+        slight = (last is None or terms >= LONG) and n > lanes and own * SLIGHT <= sum(sizes.values())
+        features = any(f.parameters for f in having) if still else slight
         here = min(n, blocks.get(a, n))
         good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
         good *= (1.5 if a == last else 1) * (1.5 if features else 1)
@@ -224,12 +228,18 @@ class Packer:
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []
         self.copies: dict[Any, Buffer] = {}
+        self.ways: dict[Any, set[AxisId]] = {}  # along which of its axes vectors would lie, for all that reads a buffer
         self.spreads: dict[Buffer, Buffer] = {}
 
     def size(self, axes: Iterable[AxisId]) -> int:
         return math.prod([self.length(a) or 0 for a in axes])
 
     def pack(self) -> None:
+        for kernel in self.plan.kernels:
+            for stage in kernel.stages:
+                for p in [p for c in stage.combine if (p := product_of(kernel, stage, c, self.length, self.machine))]:
+                    for r in [r for o in p.operands for r in o.reads]:
+                        self.ways.setdefault(r.source, set()).update([a for a, e in r.index.items() if p.vector in set(moving(e))])
         steps: list[PlanStep] = []
         for step in self.plan.steps:
             steps += self.kernel(step) if type(step) is Kernel else [step]
@@ -245,27 +255,49 @@ class Packer:
             for k in range(len(stage.combine)):
                 for side in (0, 1):
                     p = product_of(kernel, stage, stage.combine[k], self.length, self.machine)
-                    if p is not None and self.wants(kernel, p, p.operands[side]):
+                    if p is None or self.narrow(kernel, p):
+                        continue
+                    if self.wants(kernel, p, p.operands[side]):
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
-                    elif p is not None and self.crooked(p, p.operands[side], own):
+                    elif self.crooked(p, p.operands[side], own):
                         stage = self.straightened(kernel, stage, p, p.operands[side], before)
-                    elif p is not None:
+                    else:
                         before += self.spread(kernel, p, p.operands[side])
             stages.append(stage)
         return [*before, replace(kernel, stages=tuple(stages))]
 
+    def narrow(self, kernel: Kernel, p: Product) -> bool:
+        """Whether both factors lie along a long sum, as calls give them, and one that would be copied is read few times: as they are."""
+        if any(len(o.lines) > 1 or not o.movable or self.still.issuperset([r.source for r in o.reads]) for o in p.operands):
+            return False
+        copied = [o for o in p.operands if p.vector in o.axes or self.meets(p, o)]
+        again = min([self.size([a for a in p.space if a not in o.axes]) for o in copied], default=GREAT)
+        blocks = dict(kernel.loops)
+        long = [a for a in p.reduced if min(self.length(a) or 0, blocks.get(a, GREAT)) >= max(LONG, TILE * again)]
+        return again <= NARROW and all(any(stride(r, a, self.length) == 1 for a in long) for o in p.operands for r in o.reads)
+
+    def meets(self, p: Product, o: Operand) -> bool:
+        """Whether the rows of an operand that a tile reads together fall onto each other in the cache."""
+        rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= TILE]
+        near = [s * r.source.dtype.bits // 8 for r in o.reads for a in rows if (s := stride(r, a, self.length))]
+        return min(near, default=1.0) % SETS == 0
+
     def wants(self, kernel: Kernel, p: Product, o: Operand) -> bool:
-        """Whether a copy of an operand pays: it is read often enough, or copied once, and now lies badly."""
+        """Whether a copy of an operand pays: it is read often enough, or copied once, and now lies badly.
+
+        What each call reads once both ways, as a matrix and its transpose do, would have two copies, for which caches have less room.
+        """
         if not o.movable or p.vector not in o.axes or not set(o.axes).intersection(p.reduced):
             return False
         once = self.still.issuperset([r.source for r in o.reads])
         again = self.size([a for a in p.space if a not in o.axes])
         having = [r for r in o.reads if p.vector in r.axes]
         small = self.size(o.axes) <= 1.1 * max([self.size(r.source.axes) for r in having], default=0)
-        return small and (once or again >= AGAIN) and any(self.bad(kernel, p, r) for r in having)
+        least = min([self.least(kernel, p, r) for r in having], default=GREAT)
+        return small and (again >= least or (once and least < GREAT and all(len(self.ways.get(r.source, ())) < 2 for r in having)))
 
-    def bad(self, kernel: Kernel, p: Product, r: Read) -> bool:
-        """Whether vectors are not contiguous, or rows lie far apart; a Local has those of a turn alone."""
+    def least(self, kernel: Kernel, p: Product, r: Read) -> int:
+        """How often an operand must be read for a copy in each call to pay. A Local has the rows of a turn alone."""
         blocks = dict(kernel.loops) if type(r.source) is Local else {}
 
         def length(a: AxisId) -> int | None:
@@ -273,9 +305,10 @@ class Packer:
             return n if n is None else min(n, blocks.get(a, n))
 
         if stride(r, p.vector, length) != 1:
-            return True
+            return AGAIN
         rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, length))]
-        return min(rows, default=0) * r.source.dtype.bits // 8 >= FAR
+        far = min(rows, default=0) * r.source.dtype.bits // 8
+        return GREAT if far < FAR else OFTEN if far % SETS else 2 * AGAIN
 
     def copied(
         self, kernel: Kernel, stage: Stage, p: Product, o: Operand, own: set[Buffer], before: list[PlanStep], stages: list[Stage]
@@ -341,10 +374,8 @@ class Packer:
             return []
         (r,), b = o.reads, o.reads[0].source
         mine = b.home == "input" or (b in self.still and b.home in ("state", "constant"))
-        rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= TILE]
-        near = min([s for a in rows if (s := stride(r, a, self.length))], default=1.0) * b.dtype.bits // 8
         flat = any(stride(r, a, self.length) == 1 for a in p.reduced)
-        if not (mine and flat and near % SETS == 0) or len(b.axes) != len(b.dims):
+        if not (mine and flat and self.meets(p, o)) or len(b.axes) != len(b.dims):
             return []
         known = b in self.spreads
         if not known:

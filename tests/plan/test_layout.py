@@ -246,7 +246,7 @@ def test_weights_of_loops_are_packed_once_for_all_calls_or_before_the_first_trip
 
 
 def test_weights_are_packed_once_and_by_a_kernel_where_they_change():
-    k, o, n = axis(300, "K"), axis(700, "O"), axis(40, "N")
+    k, o, n = axis(300, "K"), axis(700, "O"), axis(140, "N")
     x, w = hole(n, k), weights(k, o)
     made = planned([ng.dot(x, w)], x, rtol=1e-4, atol=1e-4)
     (packed,) = [b for b in made.buffers if b.home == "once"]
@@ -331,3 +331,47 @@ def test_rows_of_an_input_that_fall_onto_each_other_are_spread():
     assert [b.row for b in made.buffers if b.home == "arena" and b.axes == ("N", "K")] == [1040]
     made = planned([ng.dot(x, weights(k, axis(8, "O")))], x, rtol=1e-3, atol=1e-3)  # read too seldom for a copy
     assert not [b for b in made.buffers if b.home == "arena" and b.axes == ("N", "K")]
+
+
+def copies_of(made):
+    return [s.target for k in made.kernels for stage in k.stages for s in stage.to if type(s.target) is Local or s.target.home == "arena"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "long", "columns", "copied"),
+    [(16, 1000, 300, False), (32, 1024, 256, False), (60, 512, 96, False), (60, 300, 96, True), (256, 512, 256, True)],
+)
+def test_factors_along_a_long_sum_are_read_as_they_are_where_one_has_few_rows(rows, long, columns, copied):
+    """A copy in panels would take as long as the products; with more rows, or a sum that is short for them, it does not."""
+    m, k, n = axis(rows, "M"), axis(long, "K"), axis(columns, "P")
+    x, y = hole(m, k), hole(n, k)
+    assert bool(copies_of(planned([ng.dot(x, y)], x, y, rtol=1e-3, atol=1e-3))) == copied
+    assert copies_of(planned([ng.dot(x, ng.exp(y))], x, y, rtol=1e-3, atol=1e-3))  # what is computed is computed once
+
+
+@pytest.mark.parametrize(("rows", "columns", "copied"), [(100, 300, False), (128, 300, True), (24, 512, False), (32, 512, True)])
+def test_vectors_that_are_there_are_copied_only_for_many_rows(rows, columns, copied):
+    """Rows lie far apart; where they fall onto each other in the cache, as those of 512 columns, fewer are enough."""
+    m, k, n = axis(rows, "M"), axis(200, "K"), axis(columns, "P")
+    x, y = hole(m, k), hole(k, n)
+    made = planned([ng.dot(x, y)], x, y, rtol=1e-3, atol=1e-3)
+    assert any({"K", "P"} == {a for a, *_ in b.dims} for b in copies_of(made)) == copied
+
+
+def test_the_result_of_a_short_sum_is_stored_as_it_lies():
+    """Vectors along the rows, which are few, would need no copy of what has many columns, and store element by element."""
+    n = axis(3072, "P")
+    for rows, long, vector in ((64, 64, "P"), (64, 1000, "M")):
+        m, k = axis(rows, "M"), axis(long, "K")
+        x, y = hole(m, k), hole(n, k)
+        copies = copies_of(planned([ng.dot(x, y)], x, y, rtol=1e-3, atol=1e-3))
+        assert [vector in b.axes for b in copies] == [True]
+
+
+def test_a_matrix_that_is_multiplied_from_both_sides_has_no_copies():
+    m, n = axis(300, "M"), axis(400, "P")
+    x, a = hole(n), weights(m, n)
+    made = planned([ng.dot(ng.tanh(ng.dot(a, x)), a)], x, rtol=1e-3, atol=1e-3)
+    assert not [b for b in made.buffers if b.home == "once"]
+    made = planned([ng.dot(a, x)], x, rtol=1e-3, atol=1e-3)
+    assert [b for b in made.buffers if b.home == "once"]
