@@ -41,6 +41,7 @@ from ngraph.program.program import AxisId
 FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
 AGAIN, OFTEN = 16, 128  # times that an operand must be read for a copy in each call to pay: where it lies badly; where rows are far
 NARROW, LONG = 64, 256  # times that an operand is read, and terms of a sum, up to and from which it is read as it is
+DEEP = 12  # terms of that sum for each time that the operand is read
 SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 GREAT = 1 << 62
 SLIGHT = 8  # times as large as the smaller factor of a product is all that it reads, if that is taken for parameters
@@ -272,9 +273,20 @@ class Packer:
             return False
         copied = [o for o in p.operands if p.vector in o.axes or self.meets(p, o)]
         again = min([self.size([a for a in p.space if a not in o.axes]) for o in copied], default=GREAT)
-        blocks = dict(kernel.loops)
-        long = [a for a in p.reduced if min(self.length(a) or 0, blocks.get(a, GREAT)) >= max(LONG, TILE * again)]
-        return again <= NARROW and all(any(stride(r, a, self.length) == 1 for a in long) for o in p.operands for r in o.reads)
+        return again <= NARROW and self.run(kernel, p) >= max(LONG, DEEP * again)
+
+    def run(self, kernel: Kernel, p: Product) -> int:
+        """How many terms of a turn's sum lie one after the other in both factors."""
+        blocks, reads = dict(kernel.loops), [r for o in p.operands for r in o.reads]
+        terms, apart = 1, 1
+        while a := next((a for a in p.reduced if self.length(a) != 1 and all(stride(r, a, self.length) == apart for r in reads)), None):
+            n = self.length(a) or 0
+            if apart == 1 and n < self.machine.lanes:
+                break
+            terms, apart = terms * min(n, blocks.get(a, n)), apart * n
+            if terms < apart:
+                break
+        return terms
 
     def meets(self, p: Product, o: Operand) -> bool:
         """Whether the rows of an operand that a tile reads together fall onto each other in the cache."""
@@ -350,12 +362,19 @@ class Packer:
         return _reading(stage, o.line, self.copies[key], at)
 
     def crooked(self, p: Product, o: Operand, own: set[Buffer]) -> bool:
-        """Whether an operand is read again and again at an index that is no sum of steps, as at the mirrored ends of a signal."""
+        """Whether an operand is read again and again in no order: at an index that is no sum of steps, as at the mirrored ends of a signal,
+        or in long steps along what the other factor has side by side."""
         if p.vector in o.axes or not o.movable or self.size([a for a in p.space if a not in o.axes]) < AGAIN:
             return False
         if any(r.source in own for r in o.reads) or self.size(o.axes) > GROWN * max([self.size(r.source.axes) for r in o.reads]):
             return False
-        return any(affine(e) is None and not set(p.reduced).isdisjoint(moving(e)) for r in o.reads for e in r.index.values())
+        if any(affine(e) is None and not set(p.reduced).isdisjoint(moving(e)) for r in o.reads for e in r.index.values()):
+            return True
+        (other,) = [x for x in p.operands if x is not o]
+        near = [
+            a for a in p.reduced if (self.length(a) or 0) >= self.machine.lanes and all(stride(r, a, self.length) == 1 for r in other.reads)
+        ]
+        return any(stride(r, a, self.length) > self.machine.lanes for a in near for r in o.reads)
 
     def straightened(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
         """The stage, with such an operand read from a copy in the order of the sum."""

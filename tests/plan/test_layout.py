@@ -339,7 +339,7 @@ def copies_of(made):
 
 @pytest.mark.parametrize(
     ("rows", "long", "columns", "copied"),
-    [(16, 1000, 300, False), (32, 1024, 256, False), (60, 512, 96, False), (60, 300, 96, True), (256, 512, 256, True)],
+    [(16, 1000, 300, False), (32, 1024, 256, False), (60, 800, 96, False), (60, 300, 96, True), (256, 512, 256, True)],
 )
 def test_factors_along_a_long_sum_are_read_as_they_are_where_one_has_few_rows(rows, long, columns, copied):
     """A copy in panels would take as long as the products; with more rows, or a sum that is short for them, it does not."""
@@ -375,3 +375,12 @@ def test_a_matrix_that_is_multiplied_from_both_sides_has_no_copies():
     assert not [b for b in made.buffers if b.home == "once"]
     made = planned([ng.dot(a, x)], x, rtol=1e-3, atol=1e-3)
     assert [b for b in made.buffers if b.home == "once"]
+
+
+def test_a_factor_is_put_in_the_order_of_the_other_where_that_is_larger():
+    """Both steps along the sum would be long ones for one of them."""
+    m, k, n = axis(200, "M"), axis(30, "K"), axis(50, "P")
+    x, y = hole(n, k), hole(m, k, n)
+    made = planned([ng.contract(x, y, over=[n, k])], x, y, rtol=1e-4, atol=1e-4)
+    (copy,) = copies_of(made)
+    assert copy.axes == ("K", "P")
