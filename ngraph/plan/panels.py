@@ -260,7 +260,7 @@ class Packer:
                         continue
                     if self.wants(kernel, p, p.operands[side]):
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
-                    elif self.crooked(p, p.operands[side], own):
+                    elif self.crooked(kernel, p, p.operands[side], own):
                         stage = self.straightened(kernel, stage, p, p.operands[side], before)
                     else:
                         before += self.spread(kernel, p, p.operands[side])
@@ -361,9 +361,10 @@ class Packer:
                 self.still.add(target)
         return _reading(stage, o.line, self.copies[key], at)
 
-    def crooked(self, p: Product, o: Operand, own: set[Buffer]) -> bool:
+    def crooked(self, kernel: Kernel, p: Product, o: Operand, own: set[Buffer]) -> bool:
         """Whether an operand is read again and again in no order: at an index that is no sum of steps, as at the mirrored ends of a signal,
-        or in long steps along what the other factor has side by side."""
+        or in long steps along what the other factor has side by side.
+        """
         if p.vector in o.axes or not o.movable or self.size([a for a in p.space if a not in o.axes]) < AGAIN:
             return False
         if any(r.source in own for r in o.reads) or self.size(o.axes) > GROWN * max([self.size(r.source.axes) for r in o.reads]):
@@ -371,10 +372,10 @@ class Packer:
         if any(affine(e) is None and not set(p.reduced).isdisjoint(moving(e)) for r in o.reads for e in r.index.values()):
             return True
         (other,) = [x for x in p.operands if x is not o]
-        near = [
-            a for a in p.reduced if (self.length(a) or 0) >= self.machine.lanes and all(stride(r, a, self.length) == 1 for r in other.reads)
-        ]
-        return any(stride(r, a, self.length) > self.machine.lanes for a in near for r in o.reads)
+        long = [a for a in p.reduced if (self.length(a) or 0) >= self.machine.lanes]
+        near = [a for a in long if all(stride(r, a, self.length) == 1 for r in other.reads)]
+        apart = any(stride(r, a, self.length) > 1 for a in near for r in o.reads)
+        return apart and not self.wants(kernel, p, other)
 
     def straightened(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
         """The stage, with such an operand read from a copy in the order of the sum."""

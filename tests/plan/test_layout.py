@@ -384,3 +384,7 @@ def test_a_factor_is_put_in_the_order_of_the_other_where_that_is_larger():
     made = planned([ng.contract(x, y, over=[n, k])], x, y, rtol=1e-4, atol=1e-4)
     (copy,) = copies_of(made)
     assert copy.axes == ("K", "P")
+    x, y = hole(m, n), hole(n, axis(8, "O"))
+    made = planned([ng.axes_with_order(ng.contract(x, y, over=[n]), [y.axes[1], m])], x, y, rtol=1e-4, atol=1e-4)
+    (copy,) = copies_of(made)
+    assert copy.axes == ("O", "P")
