@@ -229,15 +229,25 @@ class Packer:
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []
         self.copies: dict[Any, Buffer] = {}
-        self.ways: dict[Any, set[AxisId]] = {}  # along which of its axes vectors would lie, for all that reads a buffer
+        self.ways: dict[Any, set[AxisId]] = {}  # along which of its axes vectors would lie, for all that reads what is still
         self.spreads: dict[Buffer, Buffer] = {}
 
     def size(self, axes: Iterable[AxisId]) -> int:
         return math.prod([self.length(a) or 0 for a in axes])
 
+    def again(self, p: Product, o: Operand) -> int:
+        """How often a product reads each place of an operand."""
+        return self.size([a for a in p.space if a not in o.axes])
+
+    def fixed(self, o: Operand) -> bool:
+        """Whether no call changes what an operand is made of."""
+        return self.still.issuperset([r.source for r in o.reads])
+
     def pack(self) -> None:
         for kernel in self.plan.kernels:
             for stage in kernel.stages:
+                if self.still.isdisjoint([r.source for r in stage.reads()]):
+                    continue
                 for p in [p for c in stage.combine if (p := product_of(kernel, stage, c, self.length, self.machine))]:
                     for r in [r for o in p.operands for r in o.reads]:
                         self.ways.setdefault(r.source, set()).update([a for a, e in r.index.items() if p.vector in set(moving(e))])
@@ -269,10 +279,10 @@ class Packer:
 
     def narrow(self, kernel: Kernel, p: Product) -> bool:
         """Whether both factors lie along a long sum, as calls give them, and one that would be copied is read few times: as they are."""
-        if any(len(o.lines) > 1 or not o.movable or self.still.issuperset([r.source for r in o.reads]) for o in p.operands):
+        if any(len(o.lines) > 1 or not o.movable or self.fixed(o) for o in p.operands):
             return False
         copied = [o for o in p.operands if p.vector in o.axes or self.meets(p, o)]
-        again = min([self.size([a for a in p.space if a not in o.axes]) for o in copied], default=GREAT)
+        again = min([self.again(p, o) for o in copied], default=GREAT)
         return again <= NARROW and self.run(kernel, p) >= max(LONG, DEEP * again)
 
     def run(self, kernel: Kernel, p: Product) -> int:
@@ -301,8 +311,7 @@ class Packer:
         """
         if not o.movable or p.vector not in o.axes or not set(o.axes).intersection(p.reduced):
             return False
-        once = self.still.issuperset([r.source for r in o.reads])
-        again = self.size([a for a in p.space if a not in o.axes])
+        once, again = self.fixed(o), self.again(p, o)
         having = [r for r in o.reads if p.vector in r.axes]
         small = self.size(o.axes) <= 1.1 * max([self.size(r.source.axes) for r in having], default=0)
         least = min([self.least(kernel, p, r) for r in having], default=GREAT)
@@ -327,7 +336,7 @@ class Packer:
     ) -> Stage:
         """The stage, with an operand read from a copy."""
         v, blocks = p.vector, dict(kernel.loops)
-        once = self.still.issuperset([r.source for r in o.reads])
+        once = self.fixed(o)
         inside = not once and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
         axes = [a for a in o.axes if a in p.inner or not inside]
         n = self.length(v) or 0
@@ -365,7 +374,7 @@ class Packer:
         """Whether an operand is read again and again in no order: at an index that is no sum of steps, as at the mirrored ends of a signal,
         or in long steps along what the other factor has side by side.
         """
-        if p.vector in o.axes or not o.movable or self.size([a for a in p.space if a not in o.axes]) < AGAIN:
+        if p.vector in o.axes or not o.movable or self.again(p, o) < AGAIN:
             return False
         if any(r.source in own for r in o.reads) or self.size(o.axes) > GROWN * max([self.size(r.source.axes) for r in o.reads]):
             return False
@@ -390,7 +399,7 @@ class Packer:
 
     def spread(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
         """A copy of what others own, where the rows that a tile reads together fall onto each other in the cache."""
-        if p.vector in o.axes or len(o.reads) != 1 or self.size([a for a in p.space if a not in o.axes]) < AGAIN:
+        if p.vector in o.axes or len(o.reads) != 1 or self.again(p, o) < AGAIN:
             return []
         (r,), b = o.reads, o.reads[0].source
         mine = b.home == "input" or (b in self.still and b.home in ("state", "constant"))
