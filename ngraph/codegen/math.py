@@ -18,7 +18,7 @@ from ngraph.op_graph.dtypes import DType
 
 Function = Callable[..., Number]
 FUNCTIONS: dict[str, Function] = {}
-STORED = {"where", "bitcast", "cast", "pair"}  # take 16-bit floats and narrow ones as their bits; all others as float32
+STORED = {"where", "bitcast", "cast", "pair", "quad"}  # take 16-bit floats and narrow ones as their bits; all others as float32
 INFINITY, NAN = float("inf"), float("nan")
 TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
 LOG2_E, TWO_OVER_PI_1 = 1.4426950408889634, 0.6366197723675814
@@ -75,6 +75,15 @@ def pair(low: Number, high: Number) -> Number:
     """Two bfloat16 as the halves of 32 bits."""
     low, high = (x.unsigned().convert("zext", dtypes.uint32) for x in (low, high))
     return low | (high << 16)
+
+
+@op("quad")
+def quad(*parts: Number) -> Number:
+    """Four 8-bit integers as the bytes of 32 bits, the first one lowest."""
+    first, *rest = (x.unsigned().convert("zext", dtypes.uint32) for x in parts)
+    for k, x in enumerate(rest, 1):
+        first = first | (x << 8 * k)
+    return first
 
 
 def narrow(x: Number, dtype: DType) -> Number:
@@ -219,6 +228,7 @@ register("add", lambda x, y: x + y)
 register("subtract", lambda x, y: x - y)
 register("multiply", lambda x, y: x * y)
 register("multiply_pairs", lambda x, y: Number(x.w, x.w.fma_pairs(x.v, y.v, constant(0, dtypes.float32, x.v.lanes))))
+register("multiply_quads", lambda x, y: Number(x.w, x.w.fma_quads(x.v, y.v, constant(0, dtypes.int32, x.v.lanes))))
 register("fma", lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
 
 

@@ -7,7 +7,7 @@ common values, register tiles, scalars beside vectors and values taken out of lo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
-from ngraph.plan.kernels import PRODUCTS, Buffer, Line, Load, Local, Stage, bounds, loads
+from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, Stage, bounds, loads
 from ngraph.plan.nodes import WEIGHT
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.program.program import AxisId
@@ -646,13 +646,23 @@ class Nest:
         if self.across in self.reduced and j >= self._units(self.across):
             return old
         line, mask = self.lines[c.line], self._mask(j) if self.vec in self.reduced else None
-        if mask is None and c.kind == "add" and line.op in PRODUCTS and c.dtype.is_float and c.dtype.bits > 16:
+        fused = self._fused(c) if mask is None else None
+        if fused is not None:
             x, y = (w.splat(self._value(a, i, j), old.lanes) for a in line.args)
-            return w.fma(x, y, old) if line.op == "multiply" else w.fma_pairs(x, y, old)
+            return fused(x, y, old)
         x = w.splat(self._value(c.line, i, j), old.lanes)
         if mask is not None:
             x = w.select(mask, x, identity(c.kind, c.dtype, old.lanes))
         return fold(w, c.kind, old, x)
+
+    def _fused(self, c: Combine) -> Callable[[Value, Value, Value], Value] | None:
+        """What adds a product to a sum by one instruction, if anything does."""
+        op, w = self.lines[c.line].op, self.w
+        if c.kind != "add":
+            return None
+        if op == "multiply":
+            return w.fma if c.dtype.is_float and c.dtype.bits > 16 else None
+        return {"multiply_pairs": w.fma_pairs, "multiply_quads": w.fma_quads}.get(op)
 
     def _as_one(self, kind: str, x: Value) -> Value:
         """The lanes of a vector as one: halves meet halves."""

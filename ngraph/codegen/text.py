@@ -21,7 +21,7 @@ REGISTER = {"bool": "i1", "float16": "i16", "bfloat16": "i16", "float32": "float
 REGISTER |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 REGISTER |= dict.fromkeys(dtypes.NARROW, "i8")
 STORAGE = {**REGISTER, "bool": "i8"}
-PAIRED = (4, 8, 16)  # lanes whose pairs of bfloat16 one instruction multiplies and adds
+GROUPED = (4, 8, 16)  # lanes whose groups of short numbers one instruction multiplies and adds
 _MANGLED = {"half": "f16", "float": "f32", "double": "f64"}
 
 
@@ -275,12 +275,8 @@ class Writer:
     def fma_pairs(self, x: Value, y: Value, z: Value) -> Value:
         """The products of bfloat16 in the high and in the low halves of x and y, added to z; by one instruction for all widths, if any."""
         if self.target.pairs:
-            n = next(k for k in PAIRED if k >= z.lanes)
-            if n > z.lanes:
-                made = self.fma_pairs(
-                    *[self.splat(v, n) if v.lanes == 1 else self.shuffle(v, [*range(v.lanes)] + [0] * (n - v.lanes)) for v in (x, y, z)]
-                )
-                return self.lane(made, 0) if z.lanes == 1 else self.shuffle(made, range(z.lanes))
+            if (made := self._as_group(self.fma_pairs, x, y, z)) is not None:
+                return made
             halves = f"<{2 * z.lanes} x bfloat>"
             each = [f"{halves} {self.pure(f'bitcast {v} to {halves}')}" for v in (x, y)]
             return self.intrinsic(f"x86.avx512bf16.dpbf16ps.{z.lanes * 32}", z.dtype, z.lanes, z, *each, types=())
@@ -288,6 +284,26 @@ class Writer:
             a, b = (self.convert("bitcast", self.op(name, v, self.constant(k, v)), z.dtype) for v in (x, y))
             z = self.fma(a, b, z)
         return z
+
+    def fma_quads(self, x: Value, y: Value, z: Value) -> Value:
+        """The products of the bytes of x, each 0 to 255, with those of y, each -128 to 127, added to z, which wraps around."""
+        if self.target.quads:
+            made = self._as_group(self.fma_quads, x, y, z)
+            return made or self.intrinsic(f"x86.avx512.vpdpbusd.{z.lanes * 32}", z.dtype, z.lanes, z, x, y, types=())
+        for k in range(0, 32, 8):
+            a = self.op("and", self.op("lshr", x, self.constant(k, x)), self.constant(255, x))
+            b = self.op("ashr", self.op("shl", y, self.constant(24 - k, y)), self.constant(24, y))
+            z = self.op("add", z, self.op("mul", a, b)._replace(dtype=z.dtype))
+        return z
+
+    def _as_group(self, fma: Callable[[Value, Value, Value], Value], x: Value, y: Value, z: Value) -> Value | None:
+        """The same for vectors of another length than an instruction takes, by the next longer one; None where there is one for it."""
+        n = next(k for k in GROUPED if k >= z.lanes)
+        if n == z.lanes:
+            return None
+        wide = [self.splat(v, n) if v.lanes == 1 else self.shuffle(v, [*range(v.lanes)] + [0] * (n - v.lanes)) for v in (x, y, z)]
+        made = fma(*wide)
+        return self.lane(made, 0) if z.lanes == 1 else self.shuffle(made, range(z.lanes))
 
     # ---- memory
 

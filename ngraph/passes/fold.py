@@ -28,7 +28,7 @@ def fold(program: Program) -> Program:
     """`program` with steps on constants computed, by NumPy.
 
     Nothing is folded whose result has an unknown length, or would be a constant of over 64 KB that is larger than its inputs. Integers of 8
-    bits that become floats stay what they are: it is seen by them that products of such values are whole.
+    bits that become wider numbers stay what they are: it is seen by them that products of such values are whole, and small.
     Results of over 64 bytes are held by reference.
     """
     return fold_with(program, lambda one, arrays: evaluate(one, _declared, arrays))
@@ -108,9 +108,9 @@ class _Folding:
         sizes = [int(np.prod(s)) * v.dtype.np.itemsize for s, v in zip(shapes, step.results, strict=True) if s is not None]
         if any(size > max(SMALL, taken) for size in sizes) or any(known[v].size > LOOK and held[v] < known[v].nbytes for v in step.inputs):
             return [step]
-        if step.op == "cast" and sizes[0] > BY_VALUE and step.results[0].dtype.is_float:
+        if step.op == "cast" and sizes[0] > BY_VALUE:
             (x,) = step.inputs
-            if x.dtype.is_integer and x.dtype.bits == 8:
+            if x.dtype.is_integer and x.dtype.bits == 8 < step.result.dtype.bits:
                 return [step]
         inputs = tuple(dict.fromkeys(step.inputs))
         one = Program(program.axes, program.hints, inputs, steps=(step,), outputs=step.results, name=program.name)

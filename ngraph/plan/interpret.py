@@ -194,6 +194,11 @@ class _Turn:
         if line.op == "multiply_pairs":
             halves = [[(a & np.uint32(0xFFFF0000)).view(np.float32), (a << 16).view(np.float32)] for a in args]
             return np.asarray(sum([x * y for x, y in zip(*halves, strict=True)])).reshape(shape)
+        if line.op == "quad":
+            return np.stack([a.view(np.uint8) for a in args], -1).view("<u4").astype(np.uint32).reshape(shape)
+        if line.op == "multiply_quads":
+            u, s = (a.astype("<u4").view(kind).reshape(-1, 4).astype(np.int32) for a, kind in zip(args, (np.uint8, np.int8), strict=True))
+            return np.asarray((u * s).sum(-1, dtype=np.int32)).reshape(shape)
         types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
         call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)

@@ -88,7 +88,7 @@ class Local(Buffer):
         super().__init__(name, dims, dtype, "local")
 
 
-PRODUCTS = ("multiply", "multiply_pairs")  # lines that a sum takes in with one instruction
+PRODUCTS = ("multiply", "multiply_pairs", "multiply_quads")  # lines that a sum takes in with one instruction
 
 
 class Read:

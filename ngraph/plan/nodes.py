@@ -34,7 +34,7 @@ ELEMENTS = frozenset(
 )
 # what one element costs, in vector instructions; what is not here costs one
 WEIGHT = {"exp": 9, "expm1": 14, "tanh": 14, "erf": 18, "log": 12, "log1p": 14, "divide": 5, "remainder": 8, "sqrt": 6, "power": 25}
-WEIGHT |= {"sin": 14, "cos": 14, "atan": 18, "random_bits": 30, "fma": 2, "copy": 0, "pair": 4}
+WEIGHT |= {"sin": 14, "cos": 14, "atan": 18, "random_bits": 30, "fma": 2, "copy": 0, "pair": 4, "quad": 10}
 GATHERED = 2  # what a read at an index that is itself read costs: it is kept rather than repeated
 GUESS = 64  # elements along an axis whose length nobody knows
 

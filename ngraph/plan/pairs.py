@@ -9,60 +9,58 @@ exact in float32, so that adding two of them to a sum in float32 is what two fus
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.kernels import Read, bounds, moving, straight
-from ngraph.plan.nodes import Arg, Graph, Node, summed
+from ngraph.plan.kernels import Read, moving, straight
+from ngraph.plan.nodes import Arg, Graph, Node, Number, dtype_of, summed
 from ngraph.plan.price import PRODUCT, Machine
 from ngraph.plan.whole import EXACT, whole
 from ngraph.program.program import AxisId
 
-PACK = 6.0  # of two values that become halves, written and read again
+PACK = 3.0  # vector instructions for a value that is put into a group, written and read again
 WORTH = 0.9  # of the time of all products, below which it is taken
 LEAST = 1 << 16  # products that are worth another form
 
 
 class Factor(NamedTuple):
-    """One side of a product: how it reads a value that is a bfloat16 one, and along which axis of that value pairs lie."""
+    """One side of a product: how it is read, and along which axis of what is read the terms of a group follow each other."""
 
     read: Read
     at: AxisId
+
+
+class Packed(NamedTuple):
+    """What a group is made of: a value along the axes of a source, 0 in a group where it is `zero`; `fill` where the source is 0."""
+
+    value: Read
+    dtype: DType
+    zero: int = 0
+    fill: int = 0
 
 
 def paired(graph: Graph, machine: Machine) -> None:
     """Puts sums over pairs in the place of those that then take less time."""
     if not machine.pairs:
         return
-    halves: dict[tuple[Any, AxisId], Read] = {}
+    known: dict[Hashable, Read] = {}
     still = graph.parameters()
-    nodes: list[Node] = []
-    for n in graph.nodes:
-        nodes.append(n)
-        product = _product(n)
-        if product is None:
-            continue
-        over, factors = _over(graph, n, product)
-        if over is None or not _pays(graph, n, factors, still):
-            continue
-        graph.nodes, graph.origin = nodes, n.origin
-        half = graph.axis(f"{over}.half", -(-(graph.known(over) or 0) // 2))
-        args = [_half(graph, f, half, halves) for f in factors]
-        axes, reduced = (tuple([half if a == over else a for a in some]) for some in (product.axes, n.reduced))
-        p = graph.elem("multiply_pairs", *args, axes=axes, dtype=n.dtype)
-        graph.replaced(n, graph.node("reduce", "add", [p], n.axes, n.dtype, reduced=reduced).source)
-        nodes = graph.nodes
-    graph.nodes = nodes
-    if halves:
-        graph.again()
 
+    def pairs(n: Node) -> Node | None:
+        product = summed(n) if n.dtype is dtypes.float32 else None
+        if product is None or not all(map(_short, product.args)):
+            return None
+        over, factors = terms(graph, n, product)
+        if over is None or not pays(graph, n, factors, 2, still):
+            return None
+        values = [Packed(_cast(f.read) or Read(f.read.source, straight(f.read.source.axes)), dtypes.bfloat16) for f in factors]
+        made: Node = shorter(graph, n, product, over, [*zip(factors, values, strict=True)], "pair", known).source
+        return made
 
-def _product(n: Node) -> Node | None:
-    """What is summed in float32, if it is a product of two values that bfloat16 can hold."""
-    p = summed(n) if n.dtype is dtypes.float32 else None
-    return p if p is not None and all(map(_short, p.args)) else None
+    regrouped(graph, pairs)
 
 
 def _short(a: Arg) -> bool:
@@ -80,8 +78,29 @@ def _cast(r: Read) -> Read | None:
     return x if type(x) is Read and x.source.dtype is dtypes.bfloat16 and not x.guard else None
 
 
-def _over(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Factor, ...]]:
-    """The longest axis of the sum along which both factors are read place by place."""
+# ---- groups of any number of terms ----------------------------------------------------------------------------------------
+
+
+OPS = {"pair": (2, dtypes.float32), "quad": (4, dtypes.int32)}  # terms of a group, and in what its sums are taken
+
+
+def regrouped(graph: Graph, instead: Callable[[Node], Node | None]) -> None:
+    """Puts `instead(sum)` in the place of each node where that is another one."""
+    nodes, found = graph.nodes, False
+    graph.nodes = []
+    for n in nodes:
+        graph.nodes.append(n)
+        graph.origin = n.origin
+        made = instead(n)
+        if made is not None:
+            graph.replaced(n, made)
+            found = True
+    if found:
+        graph.again()
+
+
+def terms(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Factor, ...]]:
+    """The longest axis of a sum along which both factors are read place by place."""
     best: tuple[AxisId | None, tuple[Factor, ...]] = None, ()
     most = 1
     for a in n.reduced:
@@ -92,33 +111,46 @@ def _over(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Fa
     return best
 
 
-def _pays(graph: Graph, n: Node, factors: Iterable[Factor], still: Callable[[Read], bool]) -> bool:
-    """Whether half of the products is worth the packing of what changes."""
-    changing = [f.read.source for f in factors if not _still(f.read, still)]
+def pays(graph: Graph, n: Node, factors: Iterable[Factor], count: int, still: Callable[[Read], bool]) -> bool:
+    """Whether the products that groups of so many terms save are worth the packing of what changes."""
+    changing = [f.read.source for f in factors if not unchanging(f.read, still)]
     packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
-    return n.size >= LEAST and PACK * packed / 2 < (WORTH - 0.5) * PRODUCT * n.size
+    return n.size >= LEAST and PACK * packed < (WORTH - 1 / count) * PRODUCT * n.size
 
 
-def _still(a: Arg, known: Callable[[Read], bool]) -> bool:
+def unchanging(a: Arg, known: Callable[[Read], bool]) -> bool:
     """Whether it is made of parameters alone."""
     if type(a) is not Read or known(a):
         return True
-    return type(a.source) is Node and a.source.kind == "elem" and all(_still(b, known) for b in a.source.args)
+    return type(a.source) is Node and a.source.kind == "elem" and all(unchanging(b, known) for b in a.source.args)
 
 
-def _half(graph: Graph, f: Factor, half: AxisId, known: dict[tuple[Any, AxisId], Read]) -> Read:
-    """A factor in halves; what lies behind an odd last place is 0."""
-    source = f.read.source
-    if (source, f.at) not in known:
-        x = _cast(f.read) or Read(source, straight(source.axes))
-        axes = tuple([half if a == f.at else a for a in source.axes])
+def shorter(
+    graph: Graph, n: Node, product: Node, over: AxisId, sides: Sequence[tuple[Factor, Packed]], op: str, known: dict[Hashable, Read]
+) -> Read:
+    """The sum over groups: its two sides packed along the axis `over`."""
+    count, dtype = OPS[op]
+    group = graph.axis(f"{over}.{op}", -(-(graph.known(over) or 0) // count))
+    args = [_packed(graph, f, value, group, op, known) for f, value in sides]
+    axes, reduced = (tuple([group if a == over else a for a in some]) for some in (product.axes, n.reduced))
+    p = graph.elem(f"multiply_{op}s", *args, axes=axes, dtype=dtype)
+    return graph.node("reduce", "add", [p], n.axes, dtype, reduced=reduced)
+
+
+def _packed(graph: Graph, f: Factor, x: Packed, group: AxisId, op: str, known: dict[Hashable, Read]) -> Read:
+    """A factor in groups; what lies behind the last place is 0."""
+    source, key = f.read.source, (f.read.source, f.at, x.value.source, x.zero)
+    count, bits = OPS[op][0], 32 // OPS[op][0]
+    if key not in known:
+        axes = tuple([group if a == f.at else a for a in source.axes])
         parts: list[Arg] = []
-        for place in (2 * Idx(half), 2 * Idx(half) + 1):
-            r, left = x.at({f.at: place}), graph.length(f.at) - 1 - place
-            guarded = Read(r.source, r.index, () if bounds(left, graph.known)[0] >= 0 else (left,), 0)
-            parts.append(graph.cast(guarded, axes, dtypes.bfloat16))
-        known[source, f.at] = graph.elem("pair", *parts, axes=axes, dtype=dtypes.uint32)
-    made = known[source, f.at].source
+        for place in [count * Idx(group) + k for k in range(count)]:
+            part = graph.guarded(x.value, source.axes, {f.at: place}, [graph.length(f.at) - 1 - place], x.zero)
+            if x.zero:
+                part = graph.elem("subtract", part, Number(x.zero, dtype_of(part)), axes=axes, dtype=dtype_of(part))
+            parts.append(part if dtype_of(part).bits == bits else graph.cast(part, axes, x.dtype))
+        known[key] = graph.elem(op, *parts, axes=axes, dtype=dtypes.uint32)
+    made = known[key].source
     (own,) = [a for a in made.axes if a not in source.axes]
-    index = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(half)}
-    return Read(made, index, f.read.guard, 0)
+    index: dict[AxisId, Any] = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(group)}
+    return Read(made, index, f.read.guard, sum([(x.fill & (1 << bits) - 1) << bits * k for k in range(count)]))

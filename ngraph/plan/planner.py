@@ -13,6 +13,7 @@ from ngraph.passes.lookups import lookups
 from ngraph.passes.saved import saved
 from ngraph.passes.specialise import specialise
 from ngraph.passes.sunk import sunk
+from ngraph.plan.exact import in_floats
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, bounds, dims_of
 from ngraph.plan.layout import lay, settle
@@ -20,6 +21,7 @@ from ngraph.plan.memory import kept_in_place, lay_out, may_replace
 from ngraph.plan.nodes import Constant, Graph, Node
 from ngraph.plan.pairs import paired
 from ngraph.plan.price import Group, Machine
+from ngraph.plan.quads import quartered
 from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
 from ngraph.plan.winograd import winograd
@@ -60,6 +62,8 @@ class _Planner:
         split(g)
         if self.winograd:
             winograd(g, self.machine)
+        quartered(g, self.machine)
+        in_floats(g)
         paired(g, self.machine)
         settle(g, self.machine)
         groups = fuse(g, self.machine)

@@ -31,6 +31,7 @@ class Machine(NamedTuple):
     vector: int = 64
     registers: int = 32
     pairs: bool = False  # adds products of bfloat16 two at a time
+    quads: bool = False  # adds products of 8-bit integers four at a time
 
     @property
     def lanes(self) -> int:

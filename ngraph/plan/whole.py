@@ -45,15 +45,9 @@ def _of(source: Any, steps: int) -> Range | None:
             if source.dtype.is_float:
                 return cast if cast is None or source.dtype.bits > 16 or max(map(abs, cast)) <= EXACT else None
             return _within(source.dtype, cast)
-        if source.op in (*MADE, "fma") and source.dtype.is_float:
-            found = [r for b in source.args if (r := whole(b, steps)) is not None]
-            if len(found) < len(source.args):
-                return None
-            if source.op != "fma":
-                return MADE[source.op](*found)
-            (x, y, z), minus = found, source.attrs.get("minus")
-            product = MADE["multiply"](x, y)
-            return MADE["subtract"](z, product) if minus == "product" else MADE["subtract" if minus else "add"](product, z)
+        if source.op in (*MADE, "fma"):
+            made = _made(source, [whole(b, steps) for b in source.args])
+            return made if source.dtype.is_float else _within(source.dtype, made)
     if source.dtype.kind in ("int", "uint", "bool"):
         return _within(source.dtype, None)
     if type(source) is Constant and source.value.small:  # what large ones hold is no part of a program's meaning
@@ -61,6 +55,18 @@ def _of(source: Any, steps: int) -> Range | None:
         if array.size and np.isfinite(array).all() and (array == np.rint(array)).all():
             return float(array.min()), float(array.max())
     return None
+
+
+def _made(n: Node, found: list[Range | None]) -> Range | None:
+    """What whole numbers of these ranges give, if all are."""
+    known = [r for r in found if r is not None]
+    if len(known) < len(found):
+        return None
+    if n.op != "fma":
+        return MADE[n.op](*known)
+    (x, y, z), minus = known, n.attrs.get("minus")
+    product = MADE["multiply"](x, y)
+    return MADE["subtract"](z, product) if minus == "product" else MADE["subtract" if minus else "add"](product, z)
 
 
 def _within(dtype: Any, found: Range | None) -> Range:

@@ -223,6 +223,7 @@ def machine(target: Target) -> Machine:
         vector=target.vector_bits // 8,
         registers=target.vector_registers,
         pairs=target.pairs,
+        quads=target.quads,
     )
     found = measured(target)
     if found is None:

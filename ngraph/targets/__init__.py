@@ -31,6 +31,7 @@ class Target:
     fma: bool = False  # without it a fused multiply-add is two roundings
     half: bool = False  # converts float16 to float32 and back
     pairs: bool = False  # adds products of bfloat16 to float32 two at a time
+    quads: bool = False  # adds products of uint8 and int8 to int32 four at a time
     scale: bool = False  # multiplies by a power of two, given as a float, in one instruction
     l1: int = 32 << 10
     l2: int = 512 << 10
@@ -93,8 +94,10 @@ def host() -> Target:
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64"):
         base = level(flags := _flags())
-        if "avx512_bf16" in flags and base.vector_bits == 512:
-            base = replace(base, features=base.features + ",+avx512bf16", pairs=True)
+        if base.vector_bits == 512:
+            pairs, quads = "avx512_bf16" in flags, "avx512_vnni" in flags
+            features = [base.features, *["+avx512bf16"] * pairs, *["+avx512vnni"] * quads]
+            base = replace(base, features=",".join(features), pairs=pairs, quads=quads)
     elif machine in ("aarch64", "arm64"):
         base = TARGETS["aarch64"]
     else:

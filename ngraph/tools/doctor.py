@@ -49,6 +49,7 @@ def machine_facts(target: Target) -> dict[str, str]:
         "processor": processor() or "unknown",
         "target": f"{named(target)}, vectors of {target.vector_bits} bits"
         + (", products of bfloat16 by pairs" if target.pairs else "")
+        + (", products of 8-bit integers by fours" if target.quads else "")
         + (f" (NGRAPH_TARGET={asked})" if asked else ""),
         "caches": f"{sizes}, lines of {target.line} bytes",
         "cores": here,

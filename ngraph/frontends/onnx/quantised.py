@@ -14,7 +14,7 @@ import numpy as np
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.onnx import arithmetic
 from ngraph.frontends.onnx.layers import average_pool
-from ngraph.frontends.onnx.pieces import each, part
+from ngraph.frontends.onnx.pieces import each
 from ngraph.frontends.onnx.products import convolution, matmul, with_bias
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import joined
@@ -193,13 +193,10 @@ def ranged(x: Op, target: DType, axes: tuple[Any, ...] | None = None) -> tuple[O
 # ---- products of integers ---------------------------------------------------------------------------------------------------
 
 
-EXACT = 1 << 24  # whole numbers up to here are float32, so sums that stay below are exact in any order
-
-
 def moved(n: Any, v: Value, zero: Value, as_column: bool = False) -> Tensor:
-    """A tensor less its zero point, as float32, which holds it; a vector of zero points belongs to rows, or to columns."""
+    """A tensor less its zero point, as int32 or, of floats, float32; a vector of zero points belongs to rows, or to columns."""
     t = n.g.tensor(v)
-    wide = Tensor(e.cast(t.op, dtypes.float32), t.dims)
+    wide = Tensor(e.cast(t.op, dtypes.float32 if t.op.dtype.python is float else dtypes.int32), t.dims)
     return wide if is_zero(zero) else minus(n, wide, zero, as_column)
 
 
@@ -212,70 +209,9 @@ def minus(n: Any, t: Tensor, zero: Value, as_column: bool) -> Tensor:
     return each(n.g, lambda a, b: a - e.cast(b, a.dtype), t, Tensor(z.op, z.dims))
 
 
-def reach(v: Value, zero: Value) -> float:
-    """The largest size of an element less its zero point."""
-    low, high = limits(as_dtype(v.np))
-    if is_zero(zero):
-        zeros = np.zeros(1)
-    elif isinstance(zero, Known):
-        zeros = zero.array.astype(np.float64).ravel()
-    else:
-        zeros = np.array([low, high])
-    return float(max(np.abs(low - zeros).max(), np.abs(high - zeros).max()))
-
-
-def pieces(size: int, far: float, weights: Array | None, near: float) -> list[tuple[int, int]]:
-    """`size` terms in stretches whose sums are exact in float32.
-
-    far, near: the largest first and second factors. weights: the second ones [size, …], if they are known.
-    """
-    count = 1
-    while count < size:
-        cuts = [size * k // count for k in range(count + 1)]
-        spans = list(zip(cuts[:-1], [b - a for a, b in zip(cuts[:-1], cuts[1:], strict=True)], strict=True))
-        if weights is None:
-            most = far * near * max(length for _, length in spans)
-        else:
-            most = far * max(float(np.abs(weights[a : a + length]).sum(0).max(initial=0)) for a, length in spans)
-        if most <= EXACT:
-            return spans
-        count += 1
-    return [(k, 1) for k in range(size)] or [(0, 0)]
-
-
-def less(v: Value, zero: Value, shape: Callable[[Array], Array]) -> Array | None:
-    """Known weights less their zero points; `shape` puts a vector of these on its dim."""
-    if not isinstance(v, Known) or not (zero is None or isinstance(zero, Known)):
-        return None
-    w = v.array.astype(np.float32)
-    return w if zero is None else w - shape(zero.array.astype(np.float32))
-
-
-def total(g: Any, parts: list[Tensor]) -> Tensor:
-    """The sum of exact sums, as int32 where they are several."""
-    if len(parts) == 1:
-        return parts[0]
-    y = Tensor(e.cast(parts[0].op, dtypes.int32), parts[0].dims)
-    for p in parts[1:]:
-        y = each(g, lambda a, b: a + e.cast(b, dtypes.int32), y, p)
-    return y
-
-
 def product(n: Any, a: Value, b: Value, a_zero: Value = None, b_zero: Value = None) -> Tensor:
-    """The matrix product of 8-bit integers less their zero points: exact, as float32 or int32. Other types multiply as they are."""
-    g = n.g
-    x, y = moved(n, a, a_zero), moved(n, b, b_zero, True)
-    size = x.shape[-1] if x.rank else 1
-    if as_dtype(a.np).python is float:
-        return matmul(g, x, y)
-    if not isinstance(size, int):
-        return matmul(g, as_int32(x), as_int32(y))
-    known = less(b, b_zero, lambda z: z) if b.rank == 2 else None
-    spans = pieces(size, reach(a, a_zero), known, reach(b, b_zero))
-    if len(spans) == 1:
-        return matmul(g, x, y)
-    at = max(y.rank - 2, 0)
-    return total(g, [matmul(g, part(g, x, -1, *span), part(g, y, at, *span)) for span in spans])
+    """The matrix product of 8-bit numbers less their zero points; of integers it is exact."""
+    return matmul(n.g, moved(n, a, a_zero), moved(n, b, b_zero, True))
 
 
 @translates("MatMulInteger")
@@ -293,24 +229,11 @@ def conv_integer(n: Any, x: Value, w: Value, x_zero: Value = None, w_zero: Value
 
 
 def convolved(n: Any, x: Value, w: Value, x_zero: Value, w_zero: Value) -> Tensor:
-    """The convolution of 8-bit integers less their zero points, exact; channels in stretches where the sums would be too large."""
-    g = n.g
-    t = moved(n, x, x_zero)
-    f = n.g.tensor(w)
-    f = Tensor(e.cast(f.op, dtypes.float32), f.dims)
+    """The convolution of 8-bit integers less their zero points, exact."""
+    f = moved(n, w, None)
     if not is_zero(w_zero):
-        f = each(g, lambda a, b: a - e.cast(b, a.dtype), f, spread(n, w_zero, f, 0))
-    known = less(w, w_zero, lambda z: z.reshape(-1, *[1] * (f.rank - 1)) if z.ndim else z)
-    taps = 1
-    for size in w.shape[2:]:
-        taps *= g.number(size)
-    by_channel = None if known is None else np.abs(known).reshape(*known.shape[:2], -1).sum(2).T
-    spans = pieces(g.number(w.shape[1]), reach(x, x_zero), by_channel, reach(w, w_zero) * taps)
-    if len(spans) == 1:
-        return convolution(n, t, f)
-    if n.attr("group", 1) > 1:  # a stretch of channels would be one of each group
-        return convolution(n, as_int32(t), as_int32(f))
-    return total(g, [convolution(n, part(g, t, 1, *span), part(g, f, 1, *span)) for span in spans])
+        f = each(n.g, lambda a, b: a - e.cast(b, a.dtype), f, spread(n, w_zero, f, 0))
+    return convolution(n, moved(n, x, x_zero), f)
 
 
 def scaled(n: Any, y: Tensor, scales: tuple[Tensor, Tensor, Tensor], zero: Value, target: DType, at: Callable[[Tensor], Tensor]) -> Tensor:

@@ -20,7 +20,9 @@ from ngraph.transformers.cpu.code import Native, origin
 from ngraph.transformers.cpu.frame import THREADS, Bound
 
 TIMES = FIELDS["frame"]["times"] // 8
-OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "guard", "pair"), 0) | {"multiply_pairs": 3}  # of a line, where not one
+GROUPS = {"multiply_pairs": 2, "multiply_quads": 4}  # products that one instruction takes for each lane
+OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "guard", "pair", "quad"), 0)  # of a line, where not one
+OPERATIONS |= {op: 2 * n - 1 for op, n in GROUPS.items()}
 
 
 def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title: Callable[[Any], str]) -> Profile:
@@ -47,7 +49,7 @@ def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title:
         if type(step) is not Native:
             continue
         flops, moved = work(step, homes[id(step)])
-        least = max(flops / peak / (2 if by_pairs(step) else 1), moved / memory)
+        least = max(flops / peak / together(step), moved / memory)
         origins = origin(step.step)
         lines = tuple(dict.fromkeys([show_line((o.file, o.line)) for o in origins if o.file]))
         ops = title(step.step).split(" (")[0]
@@ -106,9 +108,10 @@ def work(step: Native, bound: Bound) -> tuple[float, float]:
     return total, moved
 
 
-def by_pairs(step: Native) -> bool:
-    """Whether a kernel's products are taken two at a time, so that the machine's limit is twice what it is."""
-    return type(step.step) is Kernel and any(line.op == "multiply_pairs" for s in step.step.stages for line in s.before)
+def together(step: Native) -> int:
+    """How many products of a kernel are taken at a time: the machine's limit is as many times as high."""
+    lines = [line.op for s in step.step.stages for line in s.before] if type(step.step) is Kernel else []
+    return max([GROUPS.get(op, 1) for op in lines], default=1)
 
 
 def _length(bound: Bound, axis: Any) -> int:

@@ -1,0 +1,66 @@
+"""Sums of products of small whole numbers in int32, as sums in float32: machines multiply floats several times faster.
+
+A float32 holds every whole number up to 2**24, so sums that stay below are exact, whatever their order. Longer ones are cut into parts that
+do, whose sums meet in int32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.expr import Idx
+from ngraph.plan.kernels import Read, straight
+from ngraph.plan.nodes import Arg, Graph, Node, summed
+from ngraph.plan.pairs import LEAST, regrouped
+from ngraph.plan.whole import whole
+
+EXACT = 1 << 24
+TERMS = 64  # of a part, below which the sums of parts take too long
+
+
+def in_floats(graph: Graph) -> None:
+    """Puts sums in float32 in the place of those in int32 that they are exact for."""
+    known: dict[Any, Read] = {}
+
+    def as_float(r: Read) -> Read:
+        """A factor that is cast where it is made, once for all its readers."""
+        source = r.source
+        if source not in known:
+            known[source] = graph.elem("cast", Read(source, straight(source.axes)), axes=source.axes, dtype=dtypes.float32)
+        return Read(known[source].source, r.index, r.guard, r.fill)
+
+    regrouped(graph, lambda n: _floats(graph, n, as_float))
+
+
+def _floats(graph: Graph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:
+    product = summed(n) if n.dtype is dtypes.int32 and n.size >= LEAST else None
+    factors = [] if product is None else [(a, r) for a in product.args if type(a) is Read and (r := whole(a)) is not None]
+    lengths = {a: graph.known(a) for a in n.reduced}
+    if product is None or len(factors) < 2 or None in lengths.values():
+        return None
+    terms = math.prod([k or 0 for k in lengths.values()])
+    parts = max(1, math.ceil(math.prod([max(map(abs, r)) for _, r in factors]) * terms / EXACT))
+    longest = max(n.reduced, key=lambda a: lengths[a] or 0)
+    count = lengths[longest] or 0
+    if parts > 1 and (terms < TERMS * parts or count < parts):
+        return None
+    args: list[Arg] = [as_float(r) for r, _ in factors]
+    axes, reduced, free = product.axes, n.reduced, n.axes
+    if parts > 1:
+        parts = next((k for k in range(parts, 2 * parts) if count % k == 0), parts)
+        size = -(-count // parts)
+        part, own = graph.axis(f"{longest}.part", parts), graph.axis(f"{longest}.own", size)
+        place = size * Idx(part) + Idx(own)
+        axes, reduced = (tuple([own if a == longest else a for a in some]) for some in (axes, reduced))
+        axes, free = (part, *axes), (part, *free)
+        args = [graph.guarded(a, product.axes, {longest: place}, [count - 1 - place], 0) for a in args]
+    p = graph.elem("multiply", *args, axes=axes, dtype=dtypes.float32)
+    total = graph.node("reduce", "add", [p], free, dtypes.float32, reduced=reduced)
+    made = graph.elem("cast", total, axes=free, dtype=dtypes.int32)
+    if parts > 1:
+        made = graph.node("reduce", "add", [Read(made.source, straight(free))], n.axes, dtypes.int32, reduced=(part,))
+    result: Node = made.source
+    return result

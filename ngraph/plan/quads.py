@@ -1,0 +1,157 @@
+"""Sums of products of 8-bit integers four terms at a time, for machines that have an instruction for it (Intel's AVX512_VNNI).
+
+It multiplies bytes of 0 to 255 with bytes of -128 to 127 and adds to int32. Whole numbers of another range, whatever their dtype is, are
+bytes and an offset that is the same along the sum, be it known or not (a zero point): with x = u + c and w = s + d
+
+    sum x w  =  sum u s  +  c sum w  +  d sum x  -  c d n
+
+in int32, which wraps around, so that it is right as long as the result fits. The sum of what no call changes is taken before any call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple, cast
+
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import DType
+from ngraph.plan.kernels import Read, straight
+from ngraph.plan.nodes import Arg, Graph, Node, Number, summed
+from ngraph.plan.pairs import Factor, Packed, pays, regrouped, shorter, terms, unchanging
+from ngraph.plan.price import Machine
+from ngraph.plan.whole import Range, whole
+from ngraph.program.program import AxisId
+
+FITS = 1 << 31
+UNSIGNED, SIGNED = (0, 255), (-128, 127)
+
+
+class Side(NamedTuple):
+    """A factor as bytes and an offset: a number, and a value that is taken from it (`sign` -1) or added."""
+
+    factor: Factor
+    bytes: Packed
+    offset: int
+    sign: int = 0
+    moved: Arg | None = None
+
+
+def quartered(graph: Graph, machine: Machine) -> None:
+    """Puts sums over groups of four in the place of those that then take less time."""
+    if not machine.quads:
+        return
+    known: dict[Hashable, Read] = {}
+    still = graph.parameters()
+
+    def quads(n: Node) -> Node | None:
+        product = summed(n) if n.dtype in (dtypes.float32, dtypes.int32) else None
+        if product is None or not _small(graph, n, product):
+            return None
+        over, factors = terms(graph, n, product)
+        if over is None or not pays(graph, n, factors, 4, still):
+            return None
+        sides = _best(n, factors, still)
+        if sides is None:
+            return None
+        total = shorter(graph, n, product, over, [(s.factor, s.bytes) for s in sides], "quad", known)
+        return graph.cast(_corrected(graph, n, total, sides), n.axes, n.dtype).source  # type: ignore[union-attr]
+
+    regrouped(graph, quads)
+
+
+def _small(graph: Graph, n: Node, product: Node) -> bool:
+    """Whether a sum of whole numbers fits into int32 for certain."""
+    ranges = [whole(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in product.args]
+    if len(ranges) != 2 or None in ranges:
+        return False
+    lengths = [graph.known(a) for a in n.reduced]
+    most = math.prod([max(map(abs, r)) for r in ranges if r is not None]) * math.prod([k or 0 for k in lengths])
+    return None not in lengths and (n.dtype is dtypes.int32 or most < FITS)
+
+
+def _best(n: Node, factors: Sequence[Factor], still: Callable[[Read], bool]) -> tuple[Side, Side] | None:
+    """Which factor is the one without a sign: so that fewer sums of what changes are needed, then fewer of the rest."""
+
+    def cost(sides: tuple[Side, Side]) -> tuple[int, int]:
+        needed = [other for s, other in (sides, sides[::-1]) if s.offset or s.moved is not None]
+        return sum([not unchanging(s.factor.read, still) for s in needed]), len(needed)
+
+    found = [(u, s) for a, b in (factors, factors[::-1]) for u in _sides(a, UNSIGNED, n.reduced) for s in _sides(b, SIGNED, n.reduced)]
+    return min(found, key=cost) if found else None
+
+
+def _sides(f: Factor, limits: Range, reduced: Sequence[AxisId]) -> Iterator[Side]:
+    """How a factor is bytes between these limits: as it is, or what it is taken from."""
+    source = f.read.source
+    found = whole(Read(source, straight(source.axes)))
+    args: list[tuple[int, Arg, Arg]] = []
+    if type(source) is Node and source.kind == "elem" and source.op in ("subtract", "add"):
+        x, y = source.args
+        args = [(-1, x, y)] if source.op == "subtract" else [(1, x, y), (1, y, x)]
+    if found is not None and found[1] - found[0] <= 255:
+        offset = _offset(found, limits)
+        inner = [(x, sign * int(q.value)) for sign, x, q in args if type(q) is Number and type(x) is Read]
+        value, by = inner[0] if inner else (Read(source, straight(source.axes)), 0)
+        yield Side(f, Packed(_as_bytes(value), _dtype(limits), offset - by, -offset), offset)
+        return
+    for sign, x, q in args:
+        part = whole(x)
+        apart = q if type(q) is not Read else q.at(f.read.index)
+        steady = type(apart) is not Read or not apart.axes.intersection(reduced)
+        if type(x) is Read and part is not None and part[1] - part[0] <= 255 and whole(q) is not None and steady and not f.read.guard:
+            offset = _offset(part, limits)
+            yield Side(f, Packed(_as_bytes(x), _dtype(limits), offset), offset, sign, apart)
+
+
+def _dtype(limits: Range) -> DType:
+    return dtypes.uint8 if limits == UNSIGNED else dtypes.int8
+
+
+def _offset(found: Range, limits: Range) -> int:
+    """What has to be taken from whole numbers of this range so that they lie between the limits."""
+    return 0 if limits[0] <= found[0] and found[1] <= limits[1] else int(found[0] - limits[0])
+
+
+def _as_bytes(r: Read) -> Read:
+    """What it is a cast of, if that has 8 bits."""
+    s = r.source
+    inner = s.args[0] if type(s) is Node and s.kind == "elem" and s.op == "cast" else None
+    if type(inner) is not Read or inner.source.dtype not in (dtypes.uint8, dtypes.int8) or r.guard:
+        return r
+    return inner.at(r.index)
+
+
+def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> Arg:
+    """The sum of products of bytes with what the offsets add to it."""
+
+    def made(op: str, *args: Arg) -> Arg:
+        axes = frozenset().union(*[x.axes for x in args if type(x) is Read])
+        return graph.elem(op, *args, axes=tuple([a for a in n.axes if a in axes]), dtype=dtypes.int32)
+
+    def offset(s: Side) -> Arg | None:
+        known = Number(s.offset, dtypes.int32)
+        if s.moved is None:
+            return known if s.offset else None
+        moved = graph.cast(s.moved, tuple([a for a in n.axes if a in s.moved.axes]) if type(s.moved) is Read else (), dtypes.int32)
+        return made("subtract" if s.sign < 0 else "add", known, moved)
+
+    def summed(s: Side) -> Arg:
+        own = s.factor.read.axes
+        over, rest = ([a for a in n.reduced if (a in own) == there] for there in (True, False))
+        total = graph.reduce("add", s.factor.read, tuple([a for a in n.axes if a in own]), tuple(over), dtypes.int32)
+        return made("multiply", total, Number(count(rest), dtypes.int32)) if count(rest) > 1 else total
+
+    def count(axes: Iterable[AxisId]) -> int:
+        return math.prod([graph.known(a) or 0 for a in axes])
+
+    u, s = sides
+    c, d, result = offset(u), offset(s), cast(Arg, total)
+    if c is not None:
+        result = made("add", result, made("multiply", c, summed(s)))
+    if d is not None:
+        rest = summed(u)
+        if c is not None:
+            rest = made("subtract", rest, made("multiply", c, Number(count(n.reduced), dtypes.int32)))
+        result = made("add", result, made("multiply", d, rest))
+    return result

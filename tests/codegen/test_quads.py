@@ -1,0 +1,57 @@
+"""Products of 8-bit integers by fours: one instruction where the machine has it, elsewhere products of int32, and the same bits."""
+
+from dataclasses import replace
+
+import numpy as np
+import plans
+import pytest
+from kernels import HOST, RUNNABLE, run, single
+from plan_programs import arrays_for, axis, hole, program
+
+import ngraph as ng
+from ngraph.codegen import jit
+from ngraph.codegen.kernel import emit
+from ngraph.op_graph import dtypes
+from ngraph.plan import Kernel, plan, text
+from ngraph.plan.price import Machine
+from ngraph.targets import TARGETS
+
+WITH = replace(TARGETS["x86-64-v4"], features="-prefer-256-bit,+avx512vnni", quads=True)
+
+
+def dot(m, k, n):
+    m, k, n = axis(m, "M"), axis(k, "K"), axis(n, "N")
+    a, b = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8)
+    return program([ng.dot(ng.cast(a, np.int32) - 3, ng.cast(b, np.int32))], a, b)
+
+
+@pytest.mark.parametrize("m, k, n", [(64, 64, 64), (65, 63, 70), (33, 130, 17), (40, 401, 33)])
+def test_any_machine_gives_the_same_sums(m, k, n):
+    p = dot(m, k, n)
+    made = plan(p, machine=Machine(quads=True))
+    assert "multiply_quads" in text(made)
+    (a, b), _ = arrays_for(p)
+    exact = (a.astype(np.int64) - 3) @ b.astype(np.int64)
+    for t in (*RUNNABLE, HOST):
+        np.testing.assert_array_equal(plans.run(made, [a, b], target=t)[0][0], exact)
+
+
+def test_bytes_and_their_products_for_any_width():
+    draw = np.random.default_rng(0)
+    parts = draw.integers(0, 256, (4, 403), dtype=np.uint8)
+    signed = draw.integers(-128, 128, (4, 403)).astype(np.int8)
+    x, y = (sum(p.view(np.uint8).astype(np.uint32) << 8 * k for k, p in enumerate(four)) for four in (parts, signed))
+    products = (parts.astype(np.int32) * signed).sum(0, dtype=np.int32)
+    for target in (HOST, *RUNNABLE):
+        for lanes in (1, 3, 4, 7, 8, 13, 16):
+            for kind, four, packed in ((dtypes.uint8, parts, x), (dtypes.int8, signed, y)):
+                code = jit.load(single(target, "quad", [kind] * 4, dtypes.uint32, {}, lanes), target)
+                np.testing.assert_array_equal(run(code, [*four], [dtypes.uint32])[0], packed)
+            code = jit.load(single(target, "multiply_quads", [dtypes.uint32] * 2, dtypes.int32, {}, lanes), target)
+            np.testing.assert_array_equal(run(code, [x, y], [dtypes.int32])[0], products)
+
+
+def test_where_there_is_an_instruction_it_is_taken():
+    made = plan(dot(128, 512, 256), machine=Machine(quads=True))
+    every = [emit(made, k, WITH) for k in made.every if isinstance(k, Kernel)]
+    assert sum([jit.compile_assembly(code.text, WITH).count("vpdpbusd") for code in every]) >= 20

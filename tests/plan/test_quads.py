@@ -1,0 +1,90 @@
+"""Sums of products of 8-bit integers by fours: where they are taken, and that they give what the oracle gives, to the last bit."""
+
+import numpy as np
+import pytest
+from plan_programs import agree, axis, hole, program
+
+import ngraph as ng
+from ngraph.plan import parse, plan, text, verify
+from ngraph.plan.price import Machine
+
+QUADS = Machine(quads=True)
+FLOAT, INT = np.float32, np.int32
+
+
+def dot(m=65, k=63, n=67, x=np.uint8, y=np.int8, move=lambda x, y: (x, y), kind=FLOAT):
+    m, k, n = axis(m, "M"), axis(k, "K"), axis(n, "N")
+    a, b = hole(m, k, dtype=x), hole(k, n, dtype=y)
+    return [ng.dot(*move(ng.cast(a, kind), ng.cast(b, kind)))], [a, b]
+
+
+def window(stride=1, zero=0, dtype=np.uint8, channels=35):
+    n, c, k, h, w, r, s = (axis(m, a) for m, a in ((2, "N"), (channels, "C"), (32, "K"), (14, "H"), (13, "W"), (3, "R"), (3, "S")))
+    x, f = hole(n, c, h, w, dtype=dtype), hole(k, c, r, s, dtype=np.int8)
+    return [ng.conv(ng.cast(x, FLOAT) - zero, ng.cast(f, FLOAT), {h: r, w: s}, stride=stride, padding=1)], [x, f]
+
+
+def computed(sides="x", kind=FLOAT):
+    """Zero points that a call finds: one for all, or one for each row and column."""
+    m, k, n = axis(64, "M"), axis(62, "K"), axis(66, "N")
+    a, b, p, q = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.uint8), hole(m, dtype=np.uint8), hole(n, dtype=np.uint8)
+    x, y = ng.cast(a, kind), ng.cast(b, kind)
+    x = x - ng.cast(p if "x" in sides else ng.max(p, out_axes=()), kind)
+    y = y - ng.cast(q, kind) if "y" in sides else y - ng.cast(100, kind)
+    return [ng.dot(x, y)], [a, b, p, q]
+
+
+FORMS = {
+    "as they are": dot,
+    "in whole groups": lambda: dot(64, 64, 64),
+    "int32": lambda: dot(kind=INT),
+    "the signed one first": lambda: dot(x=np.int8, y=np.uint8),
+    "both signed": lambda: dot(x=np.int8),
+    "none signed": lambda: dot(y=np.uint8),
+    "zero points": lambda: dot(y=np.uint8, move=lambda x, y: (x - 7, y - 130)),
+    "zero points in int32": lambda: dot(y=np.uint8, kind=INT, move=lambda x, y: (x - 7, 130 + y)),
+    "a computed one": computed,
+    "computed ones": lambda: computed("xy"),
+    "computed ones in int32": lambda: computed("xy", INT),
+    "windows": window,
+    "windows by two": lambda: window(2, 3),
+    "windows over what is padded with a zero point": lambda: window(1, 121),
+    "windows over signed ones": lambda: window(1, -5, np.int8),
+}
+
+
+@pytest.mark.parametrize("make", FORMS.values(), ids=list(FORMS))
+def test_they_give_what_the_oracle_gives(make):
+    results, holes = make()
+    p = program(results, *holes)
+    made = verify(plan(p, machine=QUADS))
+    assert "multiply_quads(" in text(made)
+    assert text(parse(text(made))) == text(made)
+    agree(p, made, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "results, holes, machine",
+    [
+        (*dot(), Machine()),  # no such instruction
+        (*dot(move=lambda x, y: (x * 0.5, y)), QUADS),
+        (*dot(move=lambda x, y: (x * 3, y)), QUADS),
+        (*dot(x=np.int16), QUADS),
+        (*dot(8, 1 << 17, 8), QUADS),  # a sum may be larger than int32 holds
+        (*dot(1, 1000, 1000), QUADS),  # each element is read once: packing takes longer
+        (*dot(4, 8, 4), QUADS),
+    ],
+    ids=["another machine", "halves", "multiples", "int16", "a long sum", "a vector", "small"],
+)
+def test_others_stay_as_they_are(results, holes, machine):
+    assert "quad(" not in text(plan(program(results, *holes), machine=machine))
+
+
+def test_sums_of_parameters_are_taken_before_any_call():
+    m, k, n = axis(16, "M"), axis(512, "K"), axis(512, "N")
+    x, w = hole(m, k, dtype=np.uint8), ng.variable([k, n], dtype=np.int8, initial_value=0)
+    made = plan(program([ng.dot(ng.cast(x, FLOAT) - 9, ng.cast(w, FLOAT))], x), machine=QUADS)
+    lines = [line.op for step in made.once for s in step.stages for line in s.before]
+    sums = [c for step in made.once for s in step.stages for c in s.combine]
+    assert "quad" in lines and sums
+    assert not any(s.combine for step in made.steps for s in step.stages if "multiply_quads" not in [line.op for line in s.before])
