@@ -52,7 +52,7 @@ def _mark_once(graph: Graph) -> None:
         cost[n] = 2 * DEAR if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
-            n.once = cost[n] > DEAR or (cost[n] > 2 and n.size <= SMALL) or (n in bytewise and n.bytes <= WIDENED)
+            n.once = cost[n] > DEAR or (cost[n] >= 2 and n.size <= SMALL) or (n in bytewise and n.bytes <= WIDENED)
 
 
 # ---- what is computed again -----------------------------------------------------------------------------------------------

@@ -422,8 +422,9 @@ class Graph:
         return b if b is not None and b != a and self.known(a) == self.known(b) is not None else None
 
     def _free(self, n: Node, a: AxisId, b: AxisId) -> bool:
-        """Whether nothing that n is made of is held at a by other readers."""
-        return not any(isinstance(r.source, Node) and len(r.source.users) > 1 and a in r.straight for r in n.reads)
+        """Whether nothing that n is made of is held at a by other readers; a product that is summed is never made where its factors are."""
+        factors = n.kind == "elem" and n.op == "multiply" and len(n.users) == 1 and n.users[0].kind == "reduce"
+        return factors or not any(isinstance(r.source, Node) and len(r.source.users) > 1 and a in r.straight for r in n.reads)
 
     def _link(self) -> None:
         """Numbers, sizes, and who reads what."""

@@ -53,7 +53,7 @@ def paired(graph: Graph, machine: Machine) -> None:
         product = summed(n) if n.dtype is dtypes.float32 else None
         if product is None or not all(map(_short, product.args)):
             return None
-        over, factors = terms(graph, n, product)
+        over, factors = terms(graph, n, product.args)
         if over is None or not pays(graph, n, factors, 2, still):
             return None
         values = [Packed(_cast(f.read) or Read(f.read.source, straight(f.read.source.axes)), dtypes.bfloat16) for f in factors]
@@ -99,13 +99,13 @@ def regrouped(graph: Graph, instead: Callable[[Node], Node | None]) -> None:
         graph.again()
 
 
-def terms(graph: Graph, n: Node, product: Node) -> tuple[AxisId | None, tuple[Factor, ...]]:
+def terms(graph: Graph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[Factor, ...]]:
     """The longest axis of a sum along which both factors are read place by place."""
     best: tuple[AxisId | None, tuple[Factor, ...]] = None, ()
-    most = 1
+    most, reads = 1, [r for r in args if type(r) is Read]
     for a in n.reduced:
-        factors = [Factor(r, k) for r in product.args if type(r) is Read for k, e in r.index.items() if type(e) is Idx and e.of == a]
-        ways = [sum([a in moving(e) for e in (*r.index.values(), *r.guard)]) for r in product.args if type(r) is Read]
+        factors = [Factor(r, k) for r in reads for k, e in r.index.items() if type(e) is Idx and e.of == a]
+        ways = [sum([a in moving(e) for e in (*r.index.values(), *r.guard)]) for r in reads]
         if (graph.known(a) or 0) > most and len(factors) == 2 and ways == [1, 1]:
             most, best = graph.known(a) or 0, (a, tuple(factors))
     return best

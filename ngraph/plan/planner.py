@@ -60,9 +60,9 @@ class _Planner:
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
         split(g)
+        quartered(g, self.machine)
         if self.winograd:
             winograd(g, self.machine)
-        quartered(g, self.machine)
         in_floats(g)
         paired(g, self.machine)
         settle(g, self.machine)

@@ -6,6 +6,7 @@ bytes and an offset that is the same along the sum, be it known or not (a zero p
     sum x w  =  sum u s  +  c sum w  +  d sum x  -  c d n
 
 in int32, which wraps around, so that it is right as long as the result fits. The sum of what no call changes is taken before any call.
+Parameters that such numbers are multiplied by, the same along the sum (the scales of quantised values), multiply the sum instead.
 """
 
 from __future__ import annotations
@@ -46,23 +47,61 @@ def quartered(graph: Graph, machine: Machine) -> None:
 
     def quads(n: Node) -> Node | None:
         product = summed(n) if n.dtype in (dtypes.float32, dtypes.int32) else None
-        if product is None or not _small(graph, n, product):
+        args = [] if product is None else [_unscaled(a, n, still) for a in product.args]
+        if product is None or not _small(graph, n, [r for r, _ in args]):
             return None
-        over, factors = terms(graph, n, product)
+        over, factors = terms(graph, n, [r for r, _ in args])
         if over is None or not pays(graph, n, factors, 4, still):
             return None
         sides = _best(n, factors, still)
         if sides is None:
             return None
         total = shorter(graph, n, product, over, [(s.factor, s.bytes) for s in sides], "quad", known)
-        return graph.cast(_corrected(graph, n, total, sides), n.axes, n.dtype).source  # type: ignore[union-attr]
+        made = graph.cast(_corrected(graph, n, total, sides), n.axes, n.dtype)
+        scales = [s for _, some in args for s in some]
+        if scales:  # a sum of products begins at +0, so that it is never -0
+            by = scales[0]
+            for s in scales[1:]:
+                by = graph.elem("multiply", by, s, axes=_along(n, by, s), dtype=n.dtype)
+            made = graph.elem("fma", made, by, Number(0.0, n.dtype), axes=n.axes, dtype=n.dtype)
+        return cast(Read, made).source
 
     regrouped(graph, quads)
 
 
-def _small(graph: Graph, n: Node, product: Node) -> bool:
+def _along(n: Node, *args: Arg) -> tuple[AxisId, ...]:
+    """The axes of a sum along which any of these moves."""
+    return tuple([a for a in n.axes if any(a in x.axes for x in args if type(x) is Read)])
+
+
+def _unscaled(a: Arg, n: Node, still: Callable[[Read], bool]) -> tuple[Arg, list[Arg]]:
+    """The whole numbers that a factor is made of, casts left out, and what they are multiplied by."""
+    scales: list[Arg] = []
+    while type(a) is Read and (inner := _inner(a, n, still)) is not None:
+        a, more = inner
+        scales += more
+    return a, scales
+
+
+def _inner(a: Read, n: Node, still: Callable[[Read], bool]) -> tuple[Read, list[Arg]] | None:
+    """The whole numbers that a factor is a cast or a multiple of, and its multiplier."""
+    node = a.source
+    if type(node) is not Node or node.kind != "elem" or node.op not in ("cast", "multiply") or (a.guard and a.fill != 0):
+        return None
+    for x, *by in (node.args, node.args[::-1])[: len(node.args)]:
+        found, scales = whole(x), [s.at(a.index) for s in by]
+        if type(x) is not Read or found is None or (x.guard and a.guard):
+            continue
+        apart = all(unchanging(s, still) and (type(s) is not Read or not s.axes.intersection(n.reduced)) for s in scales)
+        if (n.dtype is dtypes.float32 and apart) if scales else found == whole(Read(node, straight(node.axes))):
+            inner = x.at(a.index)
+            return Read(inner.source, inner.index, inner.guard or a.guard, inner.fill if inner.guard else a.fill), scales
+    return None
+
+
+def _small(graph: Graph, n: Node, factors: Sequence[Arg]) -> bool:
     """Whether a sum of whole numbers fits into int32 for certain."""
-    ranges = [whole(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in product.args]
+    ranges = [whole(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in factors]
     if len(ranges) != 2 or None in ranges:
         return False
     lengths = [graph.known(a) for a in n.reduced]
@@ -126,20 +165,19 @@ def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> 
     """The sum of products of bytes with what the offsets add to it."""
 
     def made(op: str, *args: Arg) -> Arg:
-        axes = frozenset().union(*[x.axes for x in args if type(x) is Read])
-        return graph.elem(op, *args, axes=tuple([a for a in n.axes if a in axes]), dtype=dtypes.int32)
+        return graph.elem(op, *args, axes=_along(n, *args), dtype=dtypes.int32)
 
     def offset(s: Side) -> Arg | None:
         known = Number(s.offset, dtypes.int32)
         if s.moved is None:
             return known if s.offset else None
-        moved = graph.cast(s.moved, tuple([a for a in n.axes if a in s.moved.axes]) if type(s.moved) is Read else (), dtypes.int32)
+        moved = graph.cast(s.moved, _along(n, s.moved), dtypes.int32)
         return made("subtract" if s.sign < 0 else "add", known, moved)
 
     def summed(s: Side) -> Arg:
         own = s.factor.read.axes
         over, rest = ([a for a in n.reduced if (a in own) == there] for there in (True, False))
-        total = graph.reduce("add", s.factor.read, tuple([a for a in n.axes if a in own]), tuple(over), dtypes.int32)
+        total = graph.reduce("add", s.factor.read, _along(n, s.factor.read), tuple(over), dtypes.int32)
         return made("multiply", total, Number(count(rest), dtypes.int32)) if count(rest) > 1 else total
 
     def count(axes: Iterable[AxisId]) -> int:
