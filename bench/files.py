@@ -3,6 +3,7 @@
     python bench/files.py FOLDER [CASE …] [--rounds 7] [--python onnxruntime=PATH --python openvino=PATH] [--out FILE.json]
 
     python bench/files.py FOLDER --collect PEERBENCH MODELS VENV        makes FOLDER of the peer benchmark's models and of real ones
+    python bench/files.py FOLDER CASE … --quantise        adds these cases in 8 bits, by ONNX Runtime's quantiser: CASE.qdq and so on
 
 A case is a folder below FOLDER with `model.onnx` or `model` (the path of a file) and `inputs.npz`. All runtimes get as many threads.
 The table gives medians, and for each case the median over the rounds of the better peer's time divided by ours.
@@ -16,6 +17,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ import numpy as np
 
 PEERS = ("onnxruntime", "openvino")
 BUILT = {"I1": "resnet50", "I2": "bert", "I3": "mobilenetv2", "I4": "lstm", "I5": "gpt2"}  # of the peer benchmark's workloads
+FORMS = ("qdq", "qoperator", "dynamic")
 THREADS = len(os.sched_getaffinity(0))
 
 
@@ -101,6 +104,38 @@ def collect(folder: Path, peerbench: str, models: str, venv: str) -> None:
         (inputs.parent / "model").write_text(paths[inputs.parent.parent.name])
 
 
+def quantise(case: tuple[str, str, str], folder: Path) -> None:
+    """A model in 8 bits, in the three forms that there are, with ranges found on its own input."""
+    import onnx
+    from onnxruntime import quantization as tools
+    from onnxruntime.quantization.preprocess import quant_pre_process
+
+    name, model, inputs = case
+    feeds = dict(np.load(inputs))
+
+    class Calibration(tools.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = [feeds]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    formats = dict(zip(FORMS, (tools.QuantFormat.QDQ, tools.QuantFormat.QOperator, None), strict=True))
+    whole = {"per_channel": True, "weight_type": tools.QuantType.QInt8, "activation_type": tools.QuantType.QUInt8}
+    ready = str(Path(tempfile.mkdtemp()) / "ready.onnx")
+    quant_pre_process(model, ready, skip_symbolic_shape=True)
+    for form in formats:
+        home = folder / f"{name}.{form}"
+        home.mkdir(parents=True, exist_ok=True)
+        made = str(home / "model.onnx")
+        if form == "dynamic":
+            tools.quantize_dynamic(ready, made, weight_type=tools.QuantType.QInt8)
+        else:
+            tools.quantize_static(ready, made, Calibration(), quant_format=formats[form], **whole)
+        onnx.checker.check_model(made)
+        np.savez(home / "inputs.npz", **feeds)
+
+
 # ---- the rounds
 
 
@@ -173,6 +208,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("cases", nargs="*", help="only those whose names begin so")
     parser.add_argument("--collect", nargs=3, metavar=("PEERBENCH", "MODELS", "VENV"), help="make the folder instead")
+    parser.add_argument("--quantise", action="store_true", help="add these cases in 8 bits instead; needs onnx and onnxruntime")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2, help="of a slice (default: 0.2)")
     parser.add_argument("--python", action="append", default=[], metavar="RUNTIME=PATH", help="the interpreter of a runtime")
@@ -180,6 +216,10 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.collect:
         collect(arguments.folder, *arguments.collect)
+        return
+    if arguments.quantise:
+        for case in [c for c in cases(arguments.folder, arguments.cases) if not c[0].endswith(FORMS)]:
+            quantise(case, arguments.folder)
         return
     given = dict(p.split("=", 1) for p in arguments.python)
     pythons = {name: given.get(name, sys.executable) for name in (*PEERS, "ngraph")}

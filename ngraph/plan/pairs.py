@@ -153,4 +153,5 @@ def _packed(graph: Graph, f: Factor, x: Packed, group: AxisId, op: str, known: d
     made = known[key].source
     (own,) = [a for a in made.axes if a not in source.axes]
     index: dict[AxisId, Any] = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(group)}
-    return Read(made, index, f.read.guard, sum([(x.fill & (1 << bits) - 1) << bits * k for k in range(count)]))
+    fill = sum([(x.fill & (1 << bits) - 1) << bits * k for k in range(count)]) if f.read.guard else 0
+    return Read(made, index, f.read.guard, fill)

@@ -13,6 +13,7 @@ from ngraph.passes.lookups import lookups
 from ngraph.passes.saved import saved
 from ngraph.passes.specialise import specialise
 from ngraph.passes.sunk import sunk
+from ngraph.plan.alike import read_numbers
 from ngraph.plan.exact import in_floats
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, bounds, dims_of
@@ -79,6 +80,7 @@ class _Planner:
         made.token_out = None if g.token is None else self.buffers[g.token]
         lay(made, self.machine)
         _in_place(made)
+        read_numbers(made)
         return lay_out(made)
 
     def length(self, e: ExprLike) -> ExprLike:

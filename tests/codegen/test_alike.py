@@ -6,14 +6,15 @@ import sys
 
 import pytest
 from cells import case, cells
-from plan_programs import axis, hole, program
+from plan_programs import agree, axis, hole, program
 from test_kernels import network
 
 import ngraph as ng
-from ngraph.codegen.alike import moved, shape
+from ngraph.codegen.alike import moved
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx, Len, minimum
-from ngraph.plan import Kernel, plan
+from ngraph.plan import Kernel, plan, verify
+from ngraph.plan.alike import shape
 from ngraph.plan.kernels import Buffer
 from ngraph.program.lower import lower
 from ngraph.targets import host
@@ -135,3 +136,24 @@ def test_a_kernel_that_differs_is_not_alike(what):
 def test_names_and_places_do_not_count(what):
     before, after = changed(NAMES[what])
     assert before == after
+
+
+def test_kernels_that_differ_in_numbers_alone_read_them():
+    n, k = axis(60, "N"), axis(48, "K")
+    xs = [hole(n, k) for _ in range(8)]
+    outs = [ng.sum(ng.exp(ng.maximum((x + 0.5) / (0.3 + 0.01 * i), -1 - i)), reduction_axes=[k]) ** (2 + i % 2) for i, x in enumerate(xs)]
+    p = program(outs, *xs)
+    made = plan(p)
+    keys = {shape(made, s).key for s in made.every if type(s) is Kernel}
+    values = [line.attrs["value"] for s in made.kernels for stage in s.stages for _, line in stage.lines() if line.op == "number"]
+    assert len(made.kernels) == 8 and len(keys) == 2  # exponents stay: a square is another code than a cube
+    assert 0.5 in values and not any(v < 0 or 0.29 < v < 0.36 for v in values)
+    assert sum([b.home == "constant" and not b.dims for b in made.buffers]) == 16
+    agree(p, verify(made))
+
+
+def test_a_few_kernels_keep_their_numbers():
+    n = axis(60, "N")
+    x = hole(n)
+    made = plan(program([ng.exp(x * (2 + i)) for i in range(3)], x))
+    assert not any(b.home == "constant" for b in made.buffers)

@@ -5,6 +5,7 @@ import pytest
 from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
+import ngraph.transformers as ngt
 from ngraph.plan import parse, plan, text, verify
 from ngraph.plan.price import Machine
 
@@ -32,6 +33,15 @@ def computed(sides="x", kind=FLOAT):
     x = x - ng.cast(p if "x" in sides else ng.max(p, out_axes=()), kind)
     y = y - ng.cast(q, kind) if "y" in sides else y - ng.cast(100, kind)
     return [ng.dot(x, y)], [a, b, p, q]
+
+
+def quantised(per="column"):
+    """Values and weights with scales and zero points, as QDQ models have them."""
+    m, k, n = axis(64, "M"), axis(62, "K"), axis(66, "N")
+    a, w = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8)
+    scales = ng.variable([n] if per == "column" else [], initial_value=0.25 + np.arange(66, dtype=FLOAT) / 8 if per == "column" else 0.25)
+    x = ng.cast(ng.cast(a, INT) - 121, FLOAT) * 0.5
+    return [ng.dot(x, ng.cast(w, FLOAT) * scales)], [a, w]
 
 
 FORMS = {
@@ -88,3 +98,29 @@ def test_sums_of_parameters_are_taken_before_any_call():
     sums = [c for step in made.once for s in step.stages for c in s.combine]
     assert "quad" in lines and sums
     assert not any(s.combine for step in made.steps for s in step.stages if "multiply_quads" not in [line.op for line in s.before])
+
+
+@pytest.mark.parametrize("per", ["column", "tensor"])
+def test_scales_multiply_the_sum(per):
+    results, holes = quantised(per)
+    p = program(results, *holes)
+    made = verify(plan(p, machine=QUADS))
+    assert "multiply_quads(" in text(made)
+    agree(p, made, rtol=1e-6, atol=0)
+
+
+def test_scales_that_change_along_the_sum_stay_in_it():
+    m, k, n = axis(64, "M"), axis(62, "K"), axis(66, "N")
+    a, w, scales = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8), ng.variable([k], initial_value=0.5)
+    p = program([ng.dot(ng.cast(a, FLOAT) * scales, ng.cast(w, FLOAT))], a, w)
+    assert "quad(" not in text(plan(p, machine=QUADS))
+
+
+def test_sums_of_nothing_but_zeros_are_no_negative_zero():
+    m, k, n = axis(64, "M"), axis(62, "K"), axis(66, "N")
+    a, w = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8)
+    y = ng.dot(ng.cast(a, FLOAT) * -0.5, ng.cast(w, FLOAT))
+    assert "multiply_quads(" in text(plan(program([y], a, w), machine=QUADS))
+    with ngt.allocate_transformer("cpu") as t:
+        got = t.computation(y, a, w)(np.zeros((64, 62), np.uint8), np.ones((62, 66), np.int8))
+    assert not np.signbit(got).any()

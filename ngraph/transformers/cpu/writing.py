@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.codegen import jit
-from ngraph.codegen.alike import Shape, moved, shape
+from ngraph.codegen.alike import moved
 from ngraph.codegen.called import KernelCode
 from ngraph.codegen.kernel import emit
 from ngraph.codegen.routines import emit_routine
 from ngraph.errors import UnsupportedError
+from ngraph.plan.alike import Shape, shape
 from ngraph.plan.kernels import Kernel, Plan, PlanStep, Routine
 from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache

@@ -1,0 +1,143 @@
+"""Which kernels of a plan differ in nothing but names, so that the code of one is that of all; and those that differ in numbers too.
+
+`shape` is what writing a kernel depends on, with axes and buffers by the order in which they are met; kernels of equal keys have equal
+texts. Kernels of equal texts may have different keys: then one is written for nothing.
+
+The layers of a quantised model differ in scales and zero points. Where kernels have different numbers at the same places, and are alike
+beside them, they read those from memory (`read_numbers`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Bin
+from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Read, Stage, used
+from ngraph.program.program import AxisId
+
+MANY = 4  # kernels that differ in numbers, from which on these are read
+PLAIN = frozenset("add subtract multiply fma maximum minimum compare where".split())  # whose code is the same for any number
+
+
+class Shape(NamedTuple):
+    """A key, and what stands in it by number."""
+
+    key: bytes
+    axes: tuple[AxisId, ...]
+    buffers: tuple[Buffer, ...]
+
+
+class _Shape(pickle.Pickler):
+    """Writes a kernel without names, origins, places in memory and what was remembered along the way."""
+
+    def __init__(self, file: io.BytesIO, numbers: bool):
+        super().__init__(file, 5)
+        self.numbers = numbers
+        self.axes: dict[AxisId, int] = {}
+        self.buffers: list[Buffer] = []
+
+    def persistent_id(self, x: Any) -> Any:
+        kind = type(x)
+        if kind is AxisId:
+            return self.axes.setdefault(x, len(self.axes))
+        return x.name if kind is DType else "" if kind is ArrayRef else None
+
+    def reducer_override(self, x: Any) -> Any:
+        kind = type(x)
+        if kind is Line and x.op == "number" and not self.numbers:
+            return tuple, (("number", x.dtype),)
+        if kind is Bin:
+            return tuple, ((x.op, x.a, x.b),)
+        if kind is Read:
+            return tuple, ((x.source, x.index, x.guard, x.fill),)
+        if kind is Buffer or kind is Local:
+            self.buffers.append(x)
+            root = x.shares
+            while root is not None and root.shares is not None:
+                root = root.shares
+            fields = [getattr(x, f) for f in Buffer.__slots__ if f not in ("name", "offset", "value", "shares")]
+            return list, (), None, iter([kind is Local, x.offset is None or x.offset % 64, root, *fields])
+        return (tuple, ((x.loops, x.stages),)) if kind is Kernel else NotImplemented
+
+
+def shape(plan: Plan, kernel: Kernel, numbers: bool = True) -> Shape | None:
+    """All of a kernel that its code depends on, the lengths that the plan knows with it; None where expressions are too deep to write.
+
+    Without `numbers` those in its lines are left out.
+    """
+    file = io.BytesIO()
+    written = _Shape(file, numbers)
+    try:
+        written.dump(kernel)
+    except RecursionError:
+        return None
+    lengths = [_length(plan, a) for a in written.axes]
+    key = hashlib.blake2b(repr(lengths).encode() + file.getvalue(), digest_size=32).digest()
+    return Shape(key, tuple(written.axes), tuple(written.buffers))
+
+
+def _length(plan: Plan, a: AxisId) -> int | None:
+    try:
+        return plan.length(a)
+    except LookupError:
+        return None
+
+
+# ---- numbers that only tell kernels apart ---------------------------------------------------------------------------------
+
+Place = tuple[int, str, int]  # of a line: its stage, `before` or `after`, and where it stands there
+
+
+def read_numbers(plan: Plan) -> None:
+    """Puts reads of constants in the place of numbers in which kernels differ that are alike beside them."""
+    groups: dict[bytes, list[tuple[Kernel, dict[Place, Line]]]] = {}
+    for step in plan.every:
+        numbers = dict(_numbers(step)) if type(step) is Kernel else {}
+        if type(step) is Kernel and numbers and (this := shape(plan, step, False)) is not None:
+            groups.setdefault(this.key, []).append((step, numbers))
+    changed: dict[PlanStep, PlanStep] = {}
+    made: dict[tuple[Any, DType], Buffer] = {}
+    for group in groups.values():
+        places = [p for p in group[0][1] if len({lines[p].attrs["value"] for _, lines in group if p in lines}) > 1]
+        kinds = {tuple([lines[p].attrs["value"] for p in places if p in lines]) for _, lines in group}
+        if len(kinds) >= MANY and all(p in lines for p in places for _, lines in group):
+            changed |= {kernel: _reading(kernel, {p: lines[p] for p in places}, made) for kernel, lines in group}
+    if changed:
+        plan.once, plan.start, plan.steps = (tuple([changed.get(s, s) for s in some]) for some in (plan.once, plan.start, plan.steps))
+        plan.buffers += tuple(made.values())
+
+
+def _numbers(kernel: Kernel) -> Iterator[tuple[Place, Line]]:
+    """The numbers of a kernel that might as well be read: by what has the same code for any number."""
+    for k, stage in enumerate(kernel.stages):
+        users: dict[int, set[bool]] = {}
+        for _, line in stage.lines():
+            for n in (*line.args, *used(*line.exprs)):
+                users.setdefault(n, set()).add(line.op in PLAIN or (line.op == "divide" and line.dtype.is_float))
+        for part, first in (("before", 0), ("after", len(stage.before) + len(stage.combine))):
+            for n, line in enumerate(getattr(stage, part)):
+                if line.op == "number" and users.get(n + first) == {True}:
+                    yield (k, part, n), line
+
+
+def _reading(kernel: Kernel, numbers: dict[Place, Line], made: dict[tuple[Any, DType], Buffer]) -> Kernel:
+    """A kernel that reads these numbers."""
+    stages: list[Stage] = list(kernel.stages)
+    for (k, part, n), line in numbers.items():
+        value = line.attrs["value"]
+        if (value, line.dtype) not in made:
+            array = np.asarray(value, line.dtype.np)
+            made[value, line.dtype] = Buffer(f"number_{len(made)}", (), line.dtype, "constant", value=ArrayRef(array))
+        lines: list[Line] = list(getattr(stages[k], part))
+        lines[n] = Line("read", (), line.dtype, read=Read(made[value, line.dtype], {}))
+        stages[k] = replace(stages[k], before=tuple(lines)) if part == "before" else replace(stages[k], after=tuple(lines))
+    return replace(kernel, stages=tuple(stages))
