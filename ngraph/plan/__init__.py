@@ -3,8 +3,8 @@
 `kernels` the nouns · `nodes` a program as scalar operations over spaces · `split` reductions in classes and in terms · `winograd` sums
 over windows by fewer products · `pairs`, `quads`, `exact` sums of products of short numbers several at a time, or in floats, by what
 `whole` knows of them · `fuse` the merge · `price` what it is judged by, and loops · `stages` a group as the stages of a kernel ·
-`layout`, `panels`, `borders` where values lie · `memory` the arena · `schedule` vectors and tiles · `alike` equal kernels · `planner` all of it in a
-row · `text`, `verify`, `interpret` to look at plans.
+`layout`, `panels`, `borders` where values lie · `memory` the arena · `schedule` vectors and tiles · `alike` equal kernels · `planner` all
+of it in a row · `text`, `verify`, `interpret` to look at plans.
 
 Every core op is stages, or a routine (sort, compact, cumulate, control flow over sub-plans, effects). A turn of a kernel's loops computes
 for itself what is small (once in a thread, its stages have a depth of 0), and a part of what takes in the loops: the parts lie along an
