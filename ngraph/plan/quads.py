@@ -123,7 +123,7 @@ def _best(n: Node, factors: Sequence[Factor], still: Callable[[Read], bool]) -> 
 def _sides(f: Factor, limits: Range, reduced: Sequence[AxisId]) -> Iterator[Side]:
     """How a factor is bytes between these limits: as it is, or what it is taken from."""
     source = f.read.source
-    found = whole(Read(source, straight(source.axes)))
+    found = whole(f.read)
     args: list[tuple[int, Arg, Arg]] = []
     if type(source) is Node and source.kind == "elem" and source.op in ("subtract", "add"):
         x, y = source.args

@@ -83,8 +83,9 @@ def test_they_give_what_the_oracle_gives(make):
         (*dot(8, 1 << 17, 8), QUADS),  # a sum may be larger than int32 holds
         (*dot(1, 1000, 1000), QUADS),  # each element is read once: packing takes longer
         (*dot(4, 8, 4), QUADS),
+        (*window(zero=-5), QUADS),  # 5 to 260, and 0 where it is padded
     ],
-    ids=["another machine", "roots", "multiples", "int16", "a long sum", "a vector", "small"],
+    ids=["another machine", "roots", "multiples", "int16", "a long sum", "a vector", "small", "padding that is no byte"],
 )
 def test_others_stay_as_they_are(results, holes, machine):
     assert "quad(" not in text(plan(program(results, *holes), machine=machine))
