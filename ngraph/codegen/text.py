@@ -288,8 +288,12 @@ class Writer:
     def fma_quads(self, x: Value, y: Value, z: Value) -> Value:
         """The products of the bytes of x, each 0 to 255, with those of y, each -128 to 127, added to z, which wraps around."""
         if self.target.quads:
-            made = self._as_group(self.fma_quads, x, y, z)
-            return made or self.intrinsic(f"x86.avx512.vpdpbusd.{z.lanes * 32}", z.dtype, z.lanes, z, x, y, types=())
+            if (made := self._as_group(self.fma_quads, x, y, z)) is not None:
+                return made
+            if self.target.triple.startswith("x86"):
+                return self.intrinsic(f"x86.avx512.vpdpbusd.{z.lanes * 32}", z.dtype, z.lanes, z, x, y, types=())
+            each = [f"<16 x i8> {self.pure(f'bitcast {v} to <16 x i8>')}" for v in (x, y)]
+            return self.intrinsic("aarch64.neon.usdot.v4i32.v16i8", z.dtype, z.lanes, z, *each, types=())
         for k in range(0, 32, 8):
             a = self.op("and", self.op("lshr", x, self.constant(k, x)), self.constant(255, x))
             b = self.op("ashr", self.op("shl", y, self.constant(24 - k, y)), self.constant(24, y))

@@ -1,4 +1,4 @@
-"""Sums of products of 8-bit integers four terms at a time, for machines that have an instruction for it (Intel's AVX512_VNNI).
+"""Sums of products of 8-bit integers four terms at a time, for machines that have an instruction for it (VNNI, i8mm).
 
 It multiplies bytes of 0 to 255 with bytes of -128 to 127 and adds to int32. Whole numbers of another range, whatever their dtype is, are
 bytes and an offset that is the same along the sum, be it known or not (a zero point): with x = u + c and w = s + d

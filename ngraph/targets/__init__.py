@@ -88,20 +88,33 @@ def level(flags: Iterable[str]) -> Target:
     )
 
 
+# what processors may have beside a target: the flag of /proc/cpuinfo, LLVM's word, and the field that says so
+_MORE = {
+    "x86-64-v4": (("avx512_bf16", "+avx512bf16", "pairs"), ("avx512_vnni", "+avx512vnni", "quads")),
+    "x86-64-v3": (("avx_vnni", "+avxvnni", "quads"),),
+    "aarch64": (("i8mm", "+i8mm", "quads"),),
+}
+
+
+def extended(target: Target, flags: Iterable[str]) -> Target:
+    """A target with the instructions that a processor with these flags has beside it."""
+    found = [(word, field) for flag, word, field in _MORE.get(target.name, ()) if flag in set(flags)]
+    fields = {field for _, field in found}
+    features = ",".join([f for f in (target.features, *[word for word, _ in found]) if f])
+    return replace(target, features=features, pairs="pairs" in fields, quads="quads" in fields)
+
+
 @cache
 def host() -> Target:
     """This machine: its instruction set, caches and the cores that this process may use."""
     machine = platform.machine().lower()
     if machine in ("x86_64", "amd64"):
         base = level(flags := _flags())
-        if base.vector_bits == 512:
-            pairs, quads = "avx512_bf16" in flags, "avx512_vnni" in flags
-            features = [base.features, *["+avx512bf16"] * pairs, *["+avx512vnni"] * quads]
-            base = replace(base, features=",".join(features), pairs=pairs, quads=quads)
     elif machine in ("aarch64", "arm64"):
-        base = TARGETS["aarch64"]
+        base, flags = TARGETS["aarch64"], _flags()
     else:
         raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
+    base = extended(base, flags)
     found = caches()
     sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
     return replace(base, name="host", cores=_cores(), l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
@@ -132,7 +145,7 @@ def named(target: Target) -> str:
 
 
 def _flags() -> list[str]:
-    found = re.search(r"^flags\s*:(.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
     if found:
         return found[1].split()
     try:

@@ -51,14 +51,14 @@ def placed(sizes):
     return places
 
 
-def program(text, pieces, blocks):
+def program(text, pieces, blocks, target=TARGET):
     """An ELF program (System V ABI, chapter 5) that runs a kernel's turns in these pieces over blocks of bytes, and writes those.
 
     The last block but one is the kernel's table of arguments, the last one scratch; these are not written.
     """
     *places, end = placed(map(len, blocks))
     *_, args, scratch = places
-    layout = Layout([compile_object(text, TARGET)])
+    layout = Layout([compile_object(text, target)])
     assert BASE + layout.size <= DATA
     image, memory = bytearray(layout.size), bytearray(end - DATA)
     layout.write(image, BASE)
@@ -113,7 +113,7 @@ class Emulated(plans.Compiled):
         turns = self.number(code.turns)
         cuts = [0, turns // 3, turns - turns // 3, turns]
         contents = [*(a.tobytes() for a in blocks.values()), table, b"\xa5" * (self.number(code.scratch) + 64)]
-        written = self.execute(program(code.text, list(zip(cuts, cuts[1:], strict=False))[::-1], contents))
+        written = self.execute(program(code.text, list(zip(cuts, cuts[1:], strict=False))[::-1], contents, self.target))
         for at, a in blocks.items():
             if a.nbytes and a.flags.writeable:
                 a.reshape(-1).view(np.uint8)[:] = np.frombuffer(written, np.uint8, a.nbytes, places[at] - DATA)

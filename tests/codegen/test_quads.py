@@ -1,10 +1,9 @@
 """Products of 8-bit integers by fours: one instruction where the machine has it, elsewhere products of int32, and the same bits."""
 
-from dataclasses import replace
-
 import numpy as np
 import plans
 import pytest
+import static
 from kernels import HOST, RUNNABLE, run, single
 from plan_programs import arrays_for, axis, hole, program
 
@@ -14,9 +13,9 @@ from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
 from ngraph.plan import Kernel, plan, text
 from ngraph.plan.price import Machine
-from ngraph.targets import TARGETS
+from ngraph.targets import TARGETS, extended
 
-WITH = replace(TARGETS["x86-64-v4"], features="-prefer-256-bit,+avx512vnni", quads=True)
+HAVE = [("x86-64-v4", "avx512_vnni", "vpdpbusd"), ("x86-64-v3", "avx_vnni", "vpdpbusd"), ("aarch64", "asimd i8mm", "usdot")]
 
 
 def dot(m, k, n):
@@ -51,7 +50,19 @@ def test_bytes_and_their_products_for_any_width():
             np.testing.assert_array_equal(run(code, [x, y], [dtypes.int32])[0], products)
 
 
-def test_where_there_is_an_instruction_it_is_taken():
+@pytest.mark.parametrize("level, flags, word", HAVE, ids=[h[0] for h in HAVE])
+def test_where_there_is_an_instruction_it_is_taken(level, flags, word):
+    target = extended(TARGETS[level], flags.split())
+    assert target.quads and not extended(TARGETS[level], []).quads
     made = plan(dot(128, 512, 256), machine=Machine(quads=True))
-    every = [emit(made, k, WITH) for k in made.every if isinstance(k, Kernel)]
-    assert sum([jit.compile_assembly(code.text, WITH).count("vpdpbusd") for code in every]) >= 20
+    every = [emit(made, k, target) for k in made.every if isinstance(k, Kernel)]
+    assert sum([jit.compile_assembly(code.text, target).count(word) for code in every]) >= 20
+
+
+@pytest.mark.skipif(static.EMULATOR is None, reason="NOT RUN: qemu-aarch64 is not installed (apt-get install qemu-user)")
+def test_aarch64_with_its_instruction_gives_the_same_sums():
+    p = dot(21, 37, 18)
+    made = plan(p, machine=Machine(quads=True, vector=16))
+    (a, b), _ = arrays_for(p)
+    got = plans.run(made, [a, b], target=extended(TARGETS["aarch64"], ["i8mm"]), kind=static.Emulated)[0][0]
+    np.testing.assert_array_equal(got, (a.astype(np.int64) - 3) @ b.astype(np.int64))
