@@ -39,6 +39,7 @@ PART = 4  # lanes of the shortest part of a vector
 PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
 TABLE = 1 << 14  # steps whose offsets may be listed
 STRIDES = 4  # steps up to which elements are picked from whole vectors
+TOGETHER = ("pair", "quad")  # of short elements in 32 bits
 FREE = ("read", "number", "index", "guard", "copy")
 FOLD = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 FOLD_BOOL = {"add": "or", "multiply": "and", "max": "or", "min": "and"}
@@ -688,12 +689,13 @@ class Nest:
             if key in self.known:
                 todo.pop()
                 continue
-            missing = [u for u in self.uses[n] if self._key(u, i, j) not in self.known]
+            whole = self._together_there(n, i, j) if self.lines[n].op in TOGETHER else None
+            missing = [] if whole is not None else [u for u in self.uses[n] if self._key(u, i, j) not in self.known]
             if missing:
                 todo += missing[::-1]
                 continue
             todo.pop()
-            found = self._learn(key, self._compute(n, i, j))
+            found = self._learn(key, whole or self._compute(n, i, j))
         return found  # type: ignore[return-value]
 
     def _abreast(self, roots: Iterable[int], places: Sequence[Sequence[int]]) -> None:
@@ -881,6 +883,22 @@ class Nest:
         if holds is None or a.zero:
             return x
         return self.w.select(self.w.splat(holds, x.lanes), x, self.w.splat(number(a.fill, a.dtype), x.lanes))
+
+    def _together_there(self, n: int, i: int, j: int) -> Value | None:
+        """Parts of 32 bits that lie side by side in memory as one element each; None where they do not."""
+        line, w = self.lines[n], self.w
+        parts = [self.reads[k] for k in line.args if self.lines[k].op == "read"]
+        first = parts[0] if len(parts) == len(line.args) else None
+        if first is None or any(a.guard or a.rest or a.coef != first.coef for a in parts):
+            return None
+        if self.vec in first.deps and self._apart(first) != len(parts):
+            return None
+        at = [(self._pointer(a), a.const) for a in parts]
+        if any(p != at[0][0] or not isinstance(c, int) or c != first.const + k for k, (p, c) in enumerate(at)):
+            return None
+        place = w.at(self._pointer(first), self._offset(first, i, j), first.dtype)
+        lanes, mask = (self._width(j), self._mask(j)) if self.vec in first.deps else (1, None)
+        return w.load(place, line.dtype, lanes, align=first.dtype.bits // 8, mask=mask)
 
     def _turned(self, a: Access, i: int, j: int) -> Value | None:
         """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, turned over."""

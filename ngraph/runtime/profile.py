@@ -70,6 +70,7 @@ class Profile:
     threads: int
     limits: tuple[float, float] = (0.0, 0.0)  # bytes and operations per second
     measured: bool = False  # the limits were, by `ngraph doctor --measure`
+    together: int = 1  # products that some kernel takes at a time, whose limit is as many times as high
 
     @property
     def inside(self) -> float:
@@ -92,7 +93,9 @@ class Profile:
         if not any(self.limits):
             return [first, second]
         how = "measured" if self.measured else "guessed: `ngraph doctor --measure` measures"
-        return [first, second, f"Limits of this machine: {self.limits[1] / 1e9:.0f} GFLOP/s, {self.limits[0] / 1e9:.1f} GB/s ({how})."]
+        memory, peak = (f"{limit / 1e9:{form}}" for limit, form in zip(self.limits, (".1f", ",.0f"), strict=True))
+        more = f" ({self.together * self.limits[1] / 1e9:,.0f} for products {self.together} at a time)" if self.together > 1 else ""
+        return [first, second, f"Limits of this machine: {peak} GFLOP/s{more}, {memory} GB/s ({how})."]
 
     def __str__(self) -> str:
         head = ("time", "share", "runs", "rate", "of limit", "predicted", "kernel")

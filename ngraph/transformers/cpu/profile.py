@@ -57,7 +57,8 @@ def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title:
         spans = flops, moved, step.seconds, least, (first - began) * 1e-9, (last - began) * 1e-9
         rows.append(Row(ops, lines, often, spent * 1e-9, *spans, largest(step, homes[id(step)]), names(step), scopes))
     known = measured(bound.code.target) is not None
-    return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known)
+    most = max([together(step) for step in table.steps if type(step) is Native], default=1)
+    return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known, most)
 
 
 def largest(step: Native, bound: Bound) -> str:
