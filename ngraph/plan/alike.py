@@ -99,11 +99,17 @@ Place = tuple[int, str, int]  # of a line: its stage, `before` or `after`, and w
 
 def read_numbers(plan: Plan) -> None:
     """Puts reads of constants in the place of numbers in which kernels differ that are alike beside them."""
-    groups: dict[bytes, list[tuple[Kernel, dict[Place, Line]]]] = {}
+    outlines: dict[Any, list[tuple[Kernel, dict[Place, Line]]]] = {}
     for step in plan.every:
-        numbers = dict(_numbers(step)) if type(step) is Kernel else {}
-        if type(step) is Kernel and numbers and (this := shape(plan, step, False)) is not None:
-            groups.setdefault(this.key, []).append((step, numbers))
+        if type(step) is Kernel and (numbers := dict(_numbers(step))):
+            outline = tuple([tuple([line.op for _, line in stage.lines()]) for stage in step.stages])
+            outlines.setdefault(outline, []).append((step, numbers))
+    groups: dict[bytes, list[tuple[Kernel, dict[Place, Line]]]] = {}
+    for some in outlines.values():
+        if len({tuple([line.attrs["value"] for line in numbers.values()]) for _, numbers in some}) >= MANY:
+            for step, numbers in some:
+                if (this := shape(plan, step, False)) is not None:
+                    groups.setdefault(this.key, []).append((step, numbers))
     changed: dict[PlanStep, PlanStep] = {}
     made: dict[tuple[Any, DType], Buffer] = {}
     for group in groups.values():
