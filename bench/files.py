@@ -217,8 +217,12 @@ def main() -> None:
     if arguments.collect:
         collect(arguments.folder, *arguments.collect)
         return
+    chosen = list(cases(arguments.folder, arguments.cases))
+    if not chosen:
+        there = [name for name, *_ in cases(arguments.folder, [])]
+        sys.exit(f"no case below {arguments.folder} begins so; there are: {', '.join(there) or 'none (--collect makes them)'}")
     if arguments.quantise:
-        for case in [c for c in cases(arguments.folder, arguments.cases) if not c[0].endswith(FORMS)]:
+        for case in [c for c in chosen if not c[0].endswith(FORMS)]:
             quantise(case, arguments.folder)
         return
     given = dict(p.split("=", 1) for p in arguments.python)
@@ -227,7 +231,7 @@ def main() -> None:
     print("| file | ONNX Runtime, ms | OpenVINO, ms | ngraph, ms | ratio to the better | ready, s |", flush=True)
     print("| --- | --- | --- | --- | --- | --- |", flush=True)
     ratios = []
-    for case in cases(arguments.folder, arguments.cases):
+    for case in chosen:
         found = kept[case[0]] = measured(case, pythons, arguments.rounds, arguments.seconds)
         print(row(case[0], found), flush=True)
         ratios += [ratio(found["times"])] if "ngraph" in found["times"] else []
