@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.borders import Borders
 from ngraph.plan.control import lifted
-from ngraph.plan.kernels import PRODUCTS, Buffer, Plan, Read, affine, loads
+from ngraph.plan.kernels import PRODUCTS, Buffer, Plan, Read, affine, loads, straight
 from ngraph.plan.nodes import Arg, Constant, Graph, Node
-from ngraph.plan.panels import SETS, Factor, Packer, plain, product_of, vector_of
+from ngraph.plan.panels import LONG, SETS, Factor, Packer, plain, product_of, vector_of
 from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
 from ngraph.program.program import AxisId
 
@@ -31,6 +31,7 @@ def settle(graph: Graph, machine: Machine) -> None:
     """What is decided about nodes before they are merged."""
     _mark_once(graph)
     _recompute(graph, machine)
+    _turned(graph, machine)
     _order(graph, machine)
 
 
@@ -110,6 +111,33 @@ def _recompute(graph: Graph, machine: Machine) -> None:
     if again:
         graph.nodes = line
         graph.again()
+
+
+# ---- results that lie otherwise than they are made ------------------------------------------------------------------------
+
+
+def _turned(graph: Graph, machine: Machine) -> None:
+    """Results of short sums of products whose vectors lie along another axis than the last are made first, and then turned over.
+
+    A vector whose elements lie apart is stored one by one, which takes as long as the products of a sum of so many terms.
+    """
+    length, parameters, line = graph.guesses().__getitem__, graph.parameters(), list[Node]()
+    for n in graph.nodes:
+        line.append(n)
+        end = _end(n) if n.kind == "reduce" and n.chunk is None and math.prod(map(length, n.reduced)) < LONG else None
+        if end is None or end.state or not end.axes or end.bytes < machine.l1:
+            continue
+        found = contraction(n, length, parameters, machine, end.axes[-1])
+        if found is None or found.vector == end.axes[-1]:
+            continue
+        if end is n:
+            end = Node("elem", "copy", [Read(n, straight(n.axes))], n.axes, n.dtype)
+            end.number, end.origin, end.size, end.bytes = n.number + 1, n.origin, math.prod(map(length, n.axes)), n.bytes
+            graph.replaced(n, end)
+            n.users.append(end)
+            line.append(end)
+        end.turned = True
+    graph.nodes = line
 
 
 # ---- the order of dims ----------------------------------------------------------------------------------------------------
@@ -218,8 +246,10 @@ class Contraction(NamedTuple):
         return max(own, key=lambda a: self.length(a)) if own else None
 
 
-def contraction(n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Machine) -> Contraction | None:
-    """A reduction of a product as a contraction, if an operand lacks a free axis of some length."""
+def contraction(
+    n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Machine, last: AxisId | None = None
+) -> Contraction | None:
+    """A reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: what its result ends in."""
     if n.kind != "reduce":
         return None
     (arg,) = n.args
@@ -236,7 +266,8 @@ def contraction(n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read]
         Factor(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if plain(o, a, length)]), fixed(s))
         for o, s in zip(operands, sources, strict=True)
     ]
-    vector = vector_of(n.axes, factors, _last(n), length, machine.lanes)
+    last = n.axes[-1] if n.result and n.axes else last
+    vector = vector_of(n.axes, factors, last, length, machine.lanes)
     return None if vector is None else Contraction(vector, tuple(sources), n.reduced, length)
 
 
@@ -258,12 +289,12 @@ def _source(r: Read) -> Read:
     return r
 
 
-def _last(n: Node) -> AxisId | None:
-    """The last axis of what a value ends in, where that order is not the plan's to choose."""
+def _end(n: Node) -> Node | None:
+    """What a value ends in, where the order of that is not the plan's to choose."""
     for _ in range(LONGEST):
         if n.result:
-            return n.axes[-1] if n.axes else None
-        after = [u for u in n.users if u.kind == "elem" and u.space == n.space]
+            return n
+        after = [u for u in n.users if u.kind == "elem" and u.space == frozenset(n.axes)]
         if not after:
             return None
         n = after[0]

@@ -77,7 +77,7 @@ class Node:
 
     __slots__ = (
         "number kind op args axes reduced dtype attrs parts origin users result state space loopable "
-        "size bytes weight reads hint once chunk"
+        "size bytes weight reads hint once chunk turned"
     ).split()
 
     number: int
@@ -104,6 +104,7 @@ class Node:
         self.hint = ""
         self.once = False  # no call changes it
         self.chunk: AxisId | None = None  # along which its parts lie, where turns have parts of its sum
+        self.turned = False  # made of a sum whose vectors lie along another axis than its own last one: that is stored first
         self._settle()
         self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
         if op == "copy" and any(type(x) is Load for r in self.reads for e in r.index.values() for x in expr.leaves(e)):

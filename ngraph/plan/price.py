@@ -191,7 +191,7 @@ class Group:
                 same = len(r.straight) == len(r.index)
                 if at % 2:
                     total += 1
-                    if n.kind == "elem" and same and len(n.space) == len(p.axes):
+                    if n.kind == "elem" and same and len(n.space) == len(p.axes) and not n.turned:
                         ends.append((at, p))
                     else:
                         at += 1

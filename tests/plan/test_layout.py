@@ -368,6 +368,18 @@ def test_the_result_of_a_short_sum_is_stored_as_it_lies():
         assert [vector in b.axes for b in copies] == [True]
 
 
+@pytest.mark.parametrize("long, turned", [(60, True), (300, False)])
+def test_results_of_short_sums_whose_last_axis_fills_no_vector_are_turned_over(long, turned):
+    """Vectors lie along the rows then, and each element of the result would be stored by itself; a long sum takes longer than that."""
+    i, j, m, n, k = (axis(size, name) for size, name in ((40, "I"), (3, "J"), (30, "M"), (8, "P"), (long, "K")))
+    x, y = hole(i, j, k), hole(m, k, n)
+    for end in (lambda z: z, lambda z: ng.relu(z + 1.0)):
+        z = end(ng.axes_with_order(ng.sum(x * y, reduction_axes=[k]), [m, i, n, j]))
+        made = planned([z], x, y, rtol=1e-4, atol=1e-4)
+        summed = [s for kernel in made.kernels for s in kernel.stages if s.combine]
+        assert [type(t.target) is Local for s in summed for t in s.to] == [turned]
+
+
 def test_a_matrix_that_is_multiplied_from_both_sides_has_no_copies():
     m, n = axis(300, "M"), axis(400, "P")
     x, a = hole(n), weights(m, n)
