@@ -148,7 +148,8 @@ def _packed(graph: Graph, f: Factor, x: Packed, group: AxisId, op: str, known: d
             part = graph.guarded(x.value, source.axes, {f.at: place}, [graph.length(f.at) - 1 - place], x.zero)
             if x.zero:
                 part = graph.elem("subtract", part, Number(x.zero, dtype_of(part)), axes=axes, dtype=dtype_of(part))
-            parts.append(part if dtype_of(part).bits == bits else graph.cast(part, axes, x.dtype))
+            held = dtype_of(part).bits == bits and dtype_of(part).kind != "bool"  # which is a bit in registers
+            parts.append(part if held else graph.cast(part, axes, x.dtype))
         known[key] = graph.elem(op, *parts, axes=axes, dtype=dtypes.uint32)
     made = known[key].source
     (own,) = [a for a in made.axes if a not in source.axes]

@@ -153,12 +153,12 @@ def _offset(found: Range, limits: Range) -> int:
 
 
 def _as_bytes(r: Read) -> Read:
-    """What it is a cast of, if that has 8 bits."""
+    """What it is a cast of, if that has 8 bits and the same numbers."""
     s = r.source
     inner = s.args[0] if type(s) is Node and s.kind == "elem" and s.op == "cast" else None
     if type(inner) is not Read or inner.source.dtype not in (dtypes.uint8, dtypes.int8) or r.guard:
         return r
-    return inner.at(r.index)
+    return inner.at(r.index) if whole(inner) == whole(r) else r
 
 
 def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> Arg:
@@ -174,7 +174,7 @@ def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> 
         moved = graph.cast(s.moved, _along(n, s.moved), dtypes.int32)
         return made("subtract" if s.sign < 0 else "add", known, moved)
 
-    def summed(s: Side) -> Arg:
+    def whole_sum(s: Side) -> Arg:
         own = s.factor.read.axes
         over, rest = ([a for a in n.reduced if (a in own) == there] for there in (True, False))
         total = graph.reduce("add", s.factor.read, _along(n, s.factor.read), tuple(over), dtypes.int32)
@@ -186,9 +186,9 @@ def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> 
     u, s = sides
     c, d, result = offset(u), offset(s), cast(Arg, total)
     if c is not None:
-        result = made("add", result, made("multiply", c, summed(s)))
+        result = made("add", result, made("multiply", c, whole_sum(s)))
     if d is not None:
-        rest = summed(u)
+        rest = whole_sum(u)
         if c is not None:
             rest = made("subtract", rest, made("multiply", c, Number(count(n.reduced), dtypes.int32)))
         result = made("add", result, made("multiply", d, rest))

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from plan_programs import agree, axis, hole, program
+from plan_programs import agree, arrays_for, axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.plan import parse, plan, text, verify
 from ngraph.plan.price import Machine
+from ngraph.program.interpret import interpret as oracle
 
 QUADS = Machine(quads=True)
 FLOAT, INT = np.float32, np.int32
@@ -44,7 +45,20 @@ def quantised(per="column"):
     return [ng.dot(x, ng.cast(w, FLOAT) * scales)], [a, w]
 
 
+def flags():
+    """What is true of values, as 0 and 1: no byte of theirs."""
+    m, k, n = axis(64, "M"), axis(62, "K"), axis(66, "N")
+    a, b = hole(m, k, dtype=np.int8), hole(k, n, dtype=np.int8)
+    return [
+        ng.dot(ng.cast(ng.cast(a, np.bool_), FLOAT), ng.cast(ng.cast(b, np.uint8), FLOAT)),
+        ng.dot(ng.cast(a > 3, INT), ng.cast(b, INT)),
+    ], [a, b]
+
+
 FORMS = {
+    "flags": flags,
+    "multiples": lambda: dot(move=lambda x, y: (x * 3, y)),
+    "what is cut off": lambda: dot(y=np.uint8, move=lambda x, y: (ng.minimum(ng.maximum(x, 3), 200), y - 7)),
     "as they are": dot,
     "in whole groups": lambda: dot(64, 64, 64),
     "int32": lambda: dot(kind=INT),
@@ -99,6 +113,18 @@ def test_sums_of_parameters_are_taken_before_any_call():
     sums = [c for step in made.once for s in step.stages for c in s.combine]
     assert "quad" in lines and sums
     assert not any(s.combine for step in made.steps for s in step.stages if "multiply_quads" not in [line.op for line in s.before])
+
+
+@pytest.mark.parametrize("make", FORMS.values(), ids=list(FORMS))
+def test_machine_code_gives_it_too(make):
+    """On this machine: by its instruction for groups of four, if it has one."""
+    results, holes = make()
+    p = program(results, *holes)
+    inputs, state = arrays_for(p)
+    with ngt.allocate_transformer("cpu") as t:
+        got = t.computation(results, *holes)(*inputs)
+    for a, b in zip(got, oracle(p, inputs, dict(state))[0], strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("per", ["column", "tensor"])
