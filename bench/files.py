@@ -113,7 +113,7 @@ def quantise(case: tuple[str, str, str], folder: Path) -> None:
     name, model, inputs = case
     feeds = dict(np.load(inputs))
 
-    class Calibration(tools.CalibrationDataReader):  # type: ignore[misc]
+    class Calibration(tools.CalibrationDataReader):
         def __init__(self) -> None:
             self.left = [feeds]
 

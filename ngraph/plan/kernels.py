@@ -88,7 +88,8 @@ class Local(Buffer):
         super().__init__(name, dims, dtype, "local")
 
 
-PRODUCTS = ("multiply", "multiply_pairs", "multiply_quads")  # lines that a sum takes in with one instruction
+# lines that a sum takes in with one instruction, and how many products each of them is
+PRODUCTS = {"multiply": 1, "multiply_pairs": 2, "multiply_quads": 4}
 
 
 class Read:

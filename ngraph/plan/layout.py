@@ -132,9 +132,7 @@ def _turned(graph: Graph, machine: Machine) -> None:
             continue
         if end is n:
             end = Node("elem", "copy", [Read(n, straight(n.axes))], n.axes, n.dtype)
-            end.number, end.origin, end.size, end.bytes = n.number + 1, n.origin, math.prod(map(length, n.axes)), n.bytes
-            graph.replaced(n, end)
-            n.users.append(end)
+            graph.behind(n, end)
             line.append(end)
         end.turned = True
     graph.nodes = line

@@ -443,11 +443,16 @@ class Graph:
         """Gives a reduction an axis of so many parts, and puts the reduction over it, which is new, behind it."""
         chunk = self.axis("chunk", parts)
         f = Node("reduce", n.op, [Read(n, straight((chunk, *n.axes)))], n.axes, n.dtype, reduced=(chunk,))
-        f.number, f.origin = n.number + 1, n.origin
-        f.size, f.bytes = n.bytes // (n.dtype.bits // 8) * parts, n.bytes
-        self.replaced(n, f)
-        n.chunk, n.axes, n.bytes, n.users = chunk, (chunk, *n.axes), n.bytes * parts, [f]
+        self.behind(n, f)
+        n.chunk, n.axes, n.bytes = chunk, (chunk, *n.axes), n.bytes * parts
         return f
+
+    def behind(self, n: Node, f: Node) -> None:
+        """Puts a new node that reads another one behind it: all that read that one read the new one."""
+        f.number, f.origin = n.number + 1, n.origin
+        f.size, f.bytes = n.bytes // (n.dtype.bits // 8) * math.prod([self.known(a) or 1 for a in f.reduced]), n.bytes
+        self.replaced(n, f)
+        n.users = [f]
 
     def replaced(self, n: Node, f: Node) -> None:
         """Puts a node in the place of another, for all that read it."""

@@ -11,6 +11,7 @@ import tempfile
 
 import numpy as np
 import plans
+import pytest
 
 from ngraph.codegen.jit import compile_object
 from ngraph.codegen.kernel import emit
@@ -20,6 +21,7 @@ from ngraph.targets import TARGETS
 
 TARGET = TARGETS["aarch64"]
 EMULATOR = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+emulated = pytest.mark.skipif(EMULATOR is None, reason="NOT RUN: qemu-aarch64 is not installed (apt-get install qemu-user)")
 BASE, DATA = 1 << 20, 1 << 24  # where code lies, and where data
 READ, WRITE, EXECUTE = 4, 2, 1
 

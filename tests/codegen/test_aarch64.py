@@ -26,7 +26,6 @@ from ngraph.targets import TARGETS, runnable
 
 MAIN, OTHER = cells.some_cells()
 LOWER = [n for n in runnable()[:-1] if n.startswith("x86")]
-emulated = pytest.mark.skipif(static.EMULATOR is None, reason="NOT RUN: qemu-aarch64 is not installed (apt-get install qemu-user)")
 
 
 def every(cases):
@@ -66,19 +65,19 @@ def agree(p, **how):
 # ---- aarch64
 
 
-@emulated
+@static.emulated
 @every(MAIN)
 def test_aarch64_gives_what_the_oracle_gives(record, dtype):
     agrees(record, dtype, kind=static.Emulated)
 
 
-@emulated
+@static.emulated
 @every(OTHER[::3])
 def test_aarch64_in_other_dtypes(record, dtype):
     agrees(record, dtype, kind=static.Emulated)
 
 
-@emulated
+@static.emulated
 @pytest.mark.parametrize("make", [network, convolutions])
 def test_whole_programs_on_aarch64(make):
     before = static.Emulated.runs
@@ -86,7 +85,7 @@ def test_whole_programs_on_aarch64(make):
     assert static.Emulated.runs > before
 
 
-@emulated
+@static.emulated
 def test_a_wrong_result_of_the_emulator_would_be_seen(monkeypatch):
     true = static.start
     monkeypatch.setattr(static, "start", lambda calls, size: true([], size))  # no turn runs

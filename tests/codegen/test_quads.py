@@ -59,7 +59,7 @@ def test_where_there_is_an_instruction_it_is_taken(level, flags, word):
     assert sum([jit.compile_assembly(code.text, target).count(word) for code in every]) >= 20
 
 
-@pytest.mark.skipif(static.EMULATOR is None, reason="NOT RUN: qemu-aarch64 is not installed (apt-get install qemu-user)")
+@static.emulated
 def test_aarch64_with_its_instruction_gives_the_same_sums():
     p = dot(21, 37, 18)
     made = plan(p, machine=Machine(quads=True, vector=16))

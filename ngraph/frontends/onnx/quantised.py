@@ -216,16 +216,12 @@ def product(n: Any, a: Value, b: Value, a_zero: Value = None, b_zero: Value = No
 
 @translates("MatMulInteger")
 def matmul_integer(n: Any, a: Value, b: Value, a_zero: Value = None, b_zero: Value = None) -> Tensor:
-    return as_int32(product(n, a, b, a_zero, b_zero))
-
-
-def as_int32(t: Tensor) -> Tensor:
-    return Tensor(e.cast(t.op, dtypes.int32), t.dims)
+    return product(n, a, b, a_zero, b_zero)
 
 
 @translates("ConvInteger")
 def conv_integer(n: Any, x: Value, w: Value, x_zero: Value = None, w_zero: Value = None) -> Tensor:
-    return as_int32(convolved(n, x, w, x_zero, w_zero))
+    return convolved(n, x, w, x_zero, w_zero)
 
 
 def convolved(n: Any, x: Value, w: Value, x_zero: Value, w_zero: Value) -> Tensor:
@@ -277,7 +273,7 @@ def qlinear_conv(
         raise UnsupportedError("QLinearConv with channels_last", fix="quantise the model with channels first")
     g = n.g
     y = convolved(n, x, w, x_zero, w_zero)
-    y = y if bias is None else with_bias(g, as_int32(y), bias)
+    y = y if bias is None else with_bias(g, y, bias)
 
     def at(t: Tensor) -> Tensor:
         return Tensor(t.op, [*t.dims, *[None] * (y.rank - 2)]) if t.rank == 1 else t

@@ -12,7 +12,7 @@ import numpy as np
 from ngraph.codegen.pool import FIELDS
 from ngraph.codegen.pool import TIMES as WORDS
 from ngraph.errors import show_line
-from ngraph.plan.kernels import Buffer, Kernel
+from ngraph.plan.kernels import PRODUCTS, Buffer, Kernel
 from ngraph.runtime.measure import machine, measured
 from ngraph.runtime.profile import Profile, Row
 from ngraph.targets import Target
@@ -20,9 +20,8 @@ from ngraph.transformers.cpu.code import Native, origin
 from ngraph.transformers.cpu.frame import THREADS, Bound
 
 TIMES = FIELDS["frame"]["times"] // 8
-GROUPS = {"multiply_pairs": 2, "multiply_quads": 4}  # products that one instruction takes for each lane
 OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "guard", "pair", "quad"), 0)  # of a line, where not one
-OPERATIONS |= {op: 2 * n - 1 for op, n in GROUPS.items()}
+OPERATIONS |= {op: 2 * n - 1 for op, n in PRODUCTS.items()}
 
 
 def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title: Callable[[Any], str]) -> Profile:
@@ -112,7 +111,7 @@ def work(step: Native, bound: Bound) -> tuple[float, float]:
 def together(step: Native) -> int:
     """How many products of a kernel are taken at a time: the machine's limit is as many times as high."""
     lines = [line.op for s in step.step.stages for line in s.before] if type(step.step) is Kernel else []
-    return max([GROUPS.get(op, 1) for op in lines], default=1)
+    return max([PRODUCTS.get(op, 1) for op in lines], default=1)
 
 
 def _length(bound: Bound, axis: Any) -> int:
