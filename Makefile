@@ -7,9 +7,10 @@ INSTALL = -m pip install --quiet --disable-pip-version-check
 PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
 COUNT ?= 10000
+MINUTES ?= 10
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx fuzz same docs html bench neighbours map clean
+.PHONY: help run tour test check goldens onnx fuzz hunt same docs html bench neighbours map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +44,9 @@ onnx: .venv-test/installed  ## onnx's own tests of a backend, all of them
 
 fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each runs or is refused; other ends are told
 	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0
+
+hunt: .venv-test/installed  ## MINUTES=10 of random programs, kernels, derivatives, layers, files; prints seeds tried and finds
+	NGRAPH_CACHE=out/cache .venv-test/bin/python -m hunt --minutes $(MINUTES) --jobs $(JOBS) $(KINDS)
 
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }

@@ -10,6 +10,7 @@
 The house, in the order in which a graph meets it; a room imports only rooms above it:
 
     errors, config   what went wrong and how to mend it; settings
+    warn             what runs, but is probably not what the user means
     verbs, data      what rooms add to the `ngraph` command; digits to train on
     op_graph         what a user means: axes, ops, records, names
     ops              the vocabulary, one record per op
@@ -36,7 +37,7 @@ from typing import Any as _Any
 
 from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
-from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, UnmatchedAxesError
+from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, NgraphWarning, UnmatchedAxesError
 from ngraph.op_graph import opdef as _opdef
 from ngraph.op_graph.axes import Axes, AxesMap, Axis, AxisRole, FlattenedAxis, make_axes, make_axis, make_axis_role, spatial_axis
 from ngraph.op_graph.dtypes import (
@@ -297,6 +298,7 @@ __all__ = [
     "NameScope",
     "negative",
     "NgraphError",
+    "NgraphWarning",
     "nonzero",
     "normal",
     "not_equal",

@@ -2,6 +2,7 @@
 
 exact       no rewrite that differs at NaN, infinity or signed zero        (NGRAPH_EXACT, on)
 strict      refuse what would only warn, such as a dot over the batch axis (NGRAPH_STRICT, off)
+warnings    once for each line of the user's, always, or off               (NGRAPH_WARNINGS, once)
 winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
 tune        measure the best few ways of each kernel's loops, once         (NGRAPH_TUNE, off)
 check       verify programs after each pass                                (CHECK, off)
@@ -52,6 +53,7 @@ class Config:
                 {
                     "exact": _switch("NGRAPH_EXACT", True),
                     "strict": _switch("NGRAPH_STRICT", False),
+                    "warnings": os.environ.get("NGRAPH_WARNINGS", "once"),
                     "winograd": _switch("NGRAPH_WINOGRAD", True),
                     "tune": _switch("NGRAPH_TUNE", False),
                     "check": _switch("CHECK", False),

@@ -49,6 +49,14 @@ class NgraphError(Exception):
         self.line, self.fix, self.details = at, fix, details
 
 
+class NgraphWarning(UserWarning):
+    """A program that runs, but is probably not what the user means, such as a `dot` over the batch axis.
+
+    Each is shown once for each of the user's lines. `ng.config(warnings="off")` silences them for a block, `warnings="always"`
+    repeats them, and `strict=True` makes them errors.
+    """
+
+
 class AxisError(NgraphError, ValueError):
     """Axes that do not fit: two lengths at one index, an axis twice in a tensor, an axis that is not there.
 

@@ -4,6 +4,8 @@ import os
 
 import pytest
 
+from ngraph import warn
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -30,3 +32,9 @@ def golden(request):
             assert text == kept.read(), f"{path} differs; `make goldens` rewrites it"
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def warnings_anew():
+    """Each test sees each warning, whatever the tests before it were warned of."""
+    warn.forget()

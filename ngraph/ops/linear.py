@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
-from ngraph.config import config
-from ngraph.errors import AxisError, DTypeError, user_line
+from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, computes
@@ -17,6 +15,7 @@ from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic
 from ngraph.ops.rearrange import axes_with_order
+from ngraph.warn import warn
 
 
 def accumulator(dtype: DType) -> DType:
@@ -164,10 +163,7 @@ def _warn_batch(x: Op, y: Op, both: list[Axis]) -> None:
         return
     what = f"dot({x.label}, {y.label}) sums over the batch axis {show_axes(batch)}, which both have"
     fix = "ng.sum(x * y, ...) keeps it; to contract it on purpose, pair it with a dual"
-    if config.strict:
-        raise AxisError(what, details=(show_input(x), show_input(y)), fix=fix)
-    file, line = user_line() or ("<unknown>", 0)
-    warnings.warn_explicit(f"{what}; {fix}", UserWarning, file, line)
+    warn(what, details=(show_input(x), show_input(y)), fix=fix, error=AxisError)
 
 
 for _name, _function in (("__matmul__", lambda x, y: dot(x, y)), ("__rmatmul__", lambda x, y: dot(y, x))):

@@ -7,7 +7,7 @@ from inspect import cleandoc
 from typing import Any
 
 from ngraph import errors as room
-from ngraph.errors import NgraphError
+from ngraph.errors import NgraphError, NgraphWarning
 from ngraph.verbs import Answer, UsageError, verb
 
 HEAD = """\
@@ -23,12 +23,12 @@ traceback of an error in your program under `-v`.
 """
 
 
-def classes() -> Iterator[type[NgraphError]]:
-    """The errors that users meet, in the order of their file."""
-    return (c for c in vars(room).values() if isinstance(c, type) and issubclass(c, NgraphError))
+def classes() -> Iterator[type[NgraphError | NgraphWarning]]:
+    """The errors that users meet, and the one kind of warning, in the order of their file."""
+    return (c for c in vars(room).values() if isinstance(c, type) and issubclass(c, NgraphError | NgraphWarning))
 
 
-def bases(c: type[NgraphError]) -> list[str]:
+def bases(c: type[NgraphError | NgraphWarning]) -> list[str]:
     """Python's own errors that it is as well."""
     return [b.__name__ for b in c.__bases__ if b.__module__ == "builtins"]
 

@@ -143,4 +143,4 @@ def test_a_dot_over_the_batch_axis_warns_at_the_users_line(tmp_path):
     script.write_text(SETUP + "x, y = ng.placeholder([C, N]), ng.placeholder([H, N])\nprint(ng.dot(x, y).axes)\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert "model.py:7: UserWarning: dot(placeholder, placeholder) sums over the batch axis [N=8]" in done.stderr
+    assert "model.py:7: NgraphWarning: dot(placeholder, placeholder) sums over the batch axis [N=8]" in done.stderr

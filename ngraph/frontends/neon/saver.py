@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ParseError, StateError, user_line
+from ngraph.errors import ParseError, StateError
 from ngraph.op_graph.files import write_whole
 from ngraph.op_graph.op import Op
 from ngraph.runtime.weights import read_arrays, write_arrays
+from ngraph.warn import warn
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
@@ -103,8 +103,7 @@ class Saver:
         report = transfer(transformer, variables, read_weights(_named(filename)))
         wrong = [f"{kind}: {', '.join(names)}" for kind, names in report.items() if names and kind != "matched"]
         if wrong:
-            file, line = user_line() or ("<unknown>", 0)
-            warnings.warn_explicit(f"{filename}: {'; '.join(wrong)}", UserWarning, file, line)
+            warn(f"{filename}: {'; '.join(wrong)}")
         return report
 
 

@@ -1,0 +1,19 @@
+"""Random programs, kernels, derivatives, layers and files, each against an answer that none of the code under test gave.
+
+    make hunt MINUTES=10                        all kinds in turn; prints the seeds tried and the finds
+    python -m hunt --minutes 1 kernels    one kind
+    python -m hunt --seed 17 kernels      one seed of one kind, with its program
+
+A **kind** is a module of this package with four functions:
+
+    draw(seed)      a case: a value of dicts, lists, strings, numbers, bools and None (JSON), so that it can be kept in a file
+    check(case)     None where everything agrees, else one paragraph that says what differs
+    smaller(case)   simpler cases that may show the same, the simplest first (an iterator)
+    program(case)   a Python program of a few lines that shows the difference to somebody who has only ngraph and NumPy
+
+`check` builds all that it runs from the case alone: a case of last year's file gives the same program today. A find is reduced by
+`smaller` as far as it goes and written to `out/hunt`; once the cause is fixed, its `.json` is moved to `hunt/found`, where
+`test_found.py` checks it in each run of the tests.
+"""
+
+KINDS = ("kernels", "programs", "derivatives", "layers", "files")

@@ -1,0 +1,70 @@
+"""The command: `python -m hunt [--minutes M] [--jobs J] [--seed S] [--first S] [kind ...]`; exit 1 where anything was found."""
+
+import argparse
+import itertools
+import os
+import random
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from hunt import KINDS, runner
+
+
+def one(kind: str, seed: int) -> int:
+    """Shows one seed of one kind: its program, and what differs."""
+    case = runner.module(kind).draw(seed)
+    print(runner.module(kind).program(case))
+    differs = runner.check(kind, case)
+    print(differs or "agrees")
+    return int(differs is not None)
+
+
+def stretch(kind: str, first: int, step: int, seconds: float, folder: str) -> tuple[int, int, list[str]]:
+    """How many seeds were tried from `first` on, by `step`, and how many were finds, whose programs are written to `folder`."""
+    tried, found, shown = 0, 0, []
+    for seed, find in runner.hunt(kind, itertools.count(first, step), time.monotonic() + seconds):
+        tried += 1
+        if find is not None:
+            found += 1
+            path = runner.write(find, folder) if find.case is not None else ""
+            shown.append(f"{kind} seed {seed}: {find.differs.splitlines()[0][:160]}\n    {path}")
+            print(shown[-1], flush=True)
+    return tried, found, shown
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m hunt", description="Random cases against independent answers.")
+    parser.add_argument("kinds", nargs="*", default=list(KINDS), metavar="kind", help=f"any of {', '.join(KINDS)}; all")
+    parser.add_argument("--minutes", type=float, default=2.0, help="for all kinds together; 2")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time; one for each core")
+    parser.add_argument("--first", type=int, help="the first seed; a random one")
+    parser.add_argument("--seed", type=int, help="show this seed of the one kind that is named")
+    parser.add_argument("--out", default=os.path.join("out", "hunt"), help="the folder for finds; out/hunt")
+    asked = parser.parse_args()
+    unknown = [k for k in asked.kinds if k not in KINDS]
+    if unknown:
+        parser.error(f"no kind {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    if asked.seed is not None:
+        if len(asked.kinds) != 1:
+            parser.error("--seed wants the name of one kind")
+        return one(asked.kinds[0], asked.seed)
+    first = asked.first if asked.first is not None else random.SystemRandom().randrange(10**9)
+    share = asked.minutes * 60 / len(asked.kinds)  # seconds: all jobs are at one kind at a time
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        made = [
+            (kind, pool.submit(stretch, kind, first + j, asked.jobs, share, asked.out)) for kind in asked.kinds for j in range(asked.jobs)
+        ]
+        totals = dict.fromkeys(asked.kinds, (0, 0))
+        for kind, future in made:
+            tried, found, _ = future.result()
+            totals[kind] = totals[kind][0] + tried, totals[kind][1] + found
+    for kind, (tried, found) in totals.items():
+        print(f"{kind:12} seeds from {first}: {tried:7} tried, {found} finds")
+    finds = sum(found for _, found in totals.values())
+    print(f"seeds tried: {sum(tried for tried, _ in totals.values())}, finds: {finds}")
+    return int(finds > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
