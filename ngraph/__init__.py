@@ -35,6 +35,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
 import importlib as _importlib
 from typing import Any as _Any
 
+import ngraph.runtime.sources as _sources  # before all others: it notes when they were read
 from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
 from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, NgraphWarning, UnmatchedAxesError

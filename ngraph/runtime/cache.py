@@ -29,9 +29,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache as once
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
-from ngraph.codegen import jit
+from ngraph.codegen import jit, worker
 from ngraph.codegen.workers import llvm_folder, workers
 from ngraph.config import config
 from ngraph.op_graph.arrays import SMALL, ArrayRef
@@ -41,25 +42,23 @@ from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, Local, Plan
 from ngraph.program.program import AxisId, Program, State, Step
 from ngraph.program.text import _Printer
+from ngraph.runtime.sources import BEGAN, COARSE, TICK, contents, modules, newest, unchanged
 from ngraph.targets import Target
 
 FORMAT = b"ngraph 1"
+HASH = 32  # bytes of a digest
 HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
-KINDS = ("objects", "plans", "graphs", "machines", "tunings", "models")
+KINDS = ("objects", "plans", "graphs", "machines", "tunings", "models", "sources")
 NEW = ".new"  # a file that is being written
 LIMIT = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes kept in this process
 PATIENCE = 2.0  # seconds to wait for another process's lock; what cannot be written is not
-SOURCES = (  # rooms that decide what a plan is
-    *("op_graph", "ops", "program", "rewrite", "numpy_ops", "passes", "plan", "targets", "codegen", "runtime"),
-    *("transformers", "transformers/cpu"),
-)
 _ENTRY = re.compile(rf"[0-9a-f]{{64}}(?:{re.escape(NEW)})?")
 
 
 def digest(*parts: bytes) -> bytes:
     """One hash of several parts."""
-    h = hashlib.blake2b(digest_size=32)
+    h = hashlib.blake2b(digest_size=HASH)
     for part in parts:
         h.update(len(part).to_bytes(8, "little") + part)
     return h.digest()
@@ -70,26 +69,41 @@ def digest(*parts: bytes) -> bytes:
 
 @once
 def compiler() -> bytes:
-    """Which LLVM makes objects: the version of its package and the size of its library. No part of it is imported."""
-    folder = llvm_folder()
-    with open(os.path.join(folder, "_version.py"), "rb") as file:
-        version = file.read()
+    """What makes objects of texts: LLVM, by its package's version and its library's size, and the module that asks it. No import."""
+    folder, parts = llvm_folder(), []
+    for path in (os.path.join(folder, "_version.py"), worker.__file__):
+        with open(path, "rb") as file:
+            parts.append(file.read())
     libraries = os.path.join(folder, "binding")
     sizes = [f"{f} {os.path.getsize(os.path.join(libraries, f))}" for f in sorted(os.listdir(libraries)) if f.startswith("libllvmlite")]
-    return digest(version, *[s.encode() for s in sizes])
+    return digest(*parts, *[s.encode() for s in sizes])
 
 
 @once
-def sources(*more: str) -> bytes:
-    """The sources of all that makes plans and code, and of more rooms."""
-    home, parts = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), []
-    for room in (*SOURCES, *more):
-        folder = os.path.join(home, room)
-        for name in sorted(os.listdir(folder)):
-            if name.endswith(".py"):
-                with open(os.path.join(folder, name), "rb") as file:
-                    parts += [name.encode(), file.read()]
-    return digest(f"{sys.implementation.cache_tag}".encode(), *parts)
+def sources() -> bytes:
+    """What ngraph's own modules say. A key of this process alone where they cannot be read, or were written since it began.
+
+    They are read once: the folder has a note of what files of these names, lengths and times say.
+    """
+    try:
+        found, folder = modules(), cache().folder
+        if newest(found) >= BEGAN - TICK:
+            return os.urandom(HASH)
+        key = digest(repr(found).encode())
+        noted = None if folder is None else folder.read("sources", key)
+        if noted is None or len(noted) != HASH:
+            noted = digest(*contents(found))
+            if folder is not None and newest(found) < time.time_ns() - COARSE:
+                folder.put("sources", {key: noted})
+        return noted
+    except OSError:
+        return os.urandom(HASH)
+
+
+@once
+def makers() -> bytes:
+    """All that has a part in what is made of a graph: ngraph itself, LLVM, NumPy with its narrow dtypes, which fold constants, Python."""
+    return digest(sources(), compiler(), *[v.encode() for v in (np.__version__, ml_dtypes.__version__, sys.version)])
 
 
 class _Canonical(_Printer):
@@ -505,9 +519,9 @@ class Cache:
         return found
 
     def keep(self, kind: str, key: bytes, data: bytes) -> None:
-        """Adds what is known of a kind, here and on disk."""
+        """Adds what is known of a kind, here and on disk; here alone where a module has changed since it was read, perhaps."""
         self._keep(key, data)
-        if self.folder is not None:
+        if self.folder is not None and unchanged():
             self.folder.put(kind, {key: data})
 
     def _keep(self, key: bytes, data: bytes) -> None:
@@ -530,7 +544,7 @@ class Cache:
 
     def plan_key(self, meaning: bytes, facts: Any) -> bytes:
         """The key under which `plan` keeps what it gives for a program of this meaning."""
-        return digest(compiler(), sources(), meaning, repr(facts).encode())
+        return digest(makers(), meaning, repr(facts).encode())
 
     def keep_plan(self, key: bytes, made: Any, names: Names) -> None:
         """Adds what `planned` finds; not where it cannot be written down."""

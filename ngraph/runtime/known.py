@@ -26,7 +26,7 @@ from ngraph.op_graph.opdef import as_sealed
 from ngraph.passes.rules import as_written, simplify_rules
 from ngraph.program.lower import Lowered, state_names
 from ngraph.program.program import AxisId, Program, State, run_values
-from ngraph.runtime.cache import Names, cache, compiler, digest, dumped, loaded, meant, sources
+from ngraph.runtime.cache import Names, cache, digest, dumped, loaded, makers, meant
 
 KIND = "graphs"
 STORED = 1 << 20  # bytes of arrays that passes made, and an entry holds
@@ -58,7 +58,7 @@ class Graph:
     def __init__(self, meant: Meaning, parameters: Sequence[Op], facts: Any):
         self.numbers, self.arrays, self.parameters = meant.numbers, meant.arrays, tuple(parameters)
         self.facts = facts
-        self.key = digest(compiler(), sources(), np.__version__.encode(), repr(facts).encode(), meant.data)
+        self.key = digest(makers(), repr(facts).encode(), meant.data)
 
     @staticmethod
     def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any) -> Graph | None:

@@ -24,7 +24,7 @@ from ngraph.config import config
 from ngraph.plan.alike import shape
 from ngraph.plan.kernels import Kernel, Local, Plan
 from ngraph.plan.schedule import Machine, Schedule, View, alternatives
-from ngraph.runtime.cache import cache, digest, sources
+from ngraph.runtime.cache import cache, digest, makers
 from ngraph.runtime.measure import processor
 from ngraph.targets import Target
 
@@ -76,7 +76,7 @@ def picks(plan: Plan, kernel: Kernel, target: Target) -> Picks:
 def _key(plan: Plan, kernel: Kernel, target: Target) -> bytes | None:
     made = shape(plan, kernel)
     known = all(type(b) is Local or b.bytes is not None for b in (*kernel.sources, *kernel.targets))
-    return digest(b"tuned", sources(), processor().encode(), repr(target).encode(), made.key) if made is not None and known else None
+    return digest(b"tuned", makers(), processor().encode(), repr(target).encode(), made.key) if made is not None and known else None
 
 
 def _heavy(text: KernelText) -> list[tuple[View, Machine]]:

@@ -20,9 +20,8 @@ import numpy as np
 from ngraph.frontends.onnx.ports import About, Port
 from ngraph.op_graph.arrays import MappedFile, content_of
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.runtime.cache import cache, compiler, digest, sources
+from ngraph.runtime.cache import cache, digest, makers
 
-ROOMS = ("autodiff", "frontends/onnx", "numpy_ops", "ops", "rewrite")  # what reads a graph and makes a program of it
 KIND = "models"
 LARGE = 64 << 20  # bytes of a file from which on its content is not looked at, but when it was written
 SEARCHED = 1 << 12  # bytes of an array from which on it is looked for in the file, where the parser has copied it
@@ -49,7 +48,7 @@ class Index:
 
     def __init__(self, path: str, file: MappedFile, package: bytes, facts: Any):
         self.folder, self.files = os.path.dirname(os.path.abspath(path)), {"": file}
-        self.key, self.facts = digest(compiler(), sources(*ROOMS), package, repr(facts).encode(), identity(file)), facts
+        self.key, self.facts = digest(makers(), package, repr(facts).encode(), identity(file)), facts
         self.asked = False
 
     @staticmethod

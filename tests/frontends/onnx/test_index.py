@@ -199,7 +199,7 @@ def test_settings_that_change_between_load_and_call_are_seen(folder, path):
 
 def test_what_reads_graphs_is_in_the_key(folder, path, monkeypatch):
     assert start(folder, path) == 1
-    for name, other in (("installed", lambda: b"another package"), ("sources", lambda *rooms: b"other sources")):
+    for name, other in (("installed", lambda: b"another package"), ("makers", lambda: b"another version")):
         with monkeypatch.context() as m:
             m.setattr(room, name, other)
             assert start(folder, path) == 1

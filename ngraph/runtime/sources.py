@@ -1,0 +1,65 @@
+"""The files of ngraph's own modules: the key of whatever is kept of what they made holds what they say.
+
+`ngraph/__init__.py` imports this module before any other, so that `BEGAN` is earlier than what the others were read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from importlib.machinery import all_suffixes
+
+HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BEGAN = time.time_ns()
+TICK = 20_000_000  # nanoseconds by which a file's time may lag behind the clock: two ticks of the slowest kernel clock, 100 Hz
+COARSE = 2_000_000_000  # nanoseconds in which two changes may leave one time behind: as coarse as the coarsest file system counts
+
+Modules = dict[str, tuple[int, ...]]
+
+
+def modules() -> Modules:
+    """All files that Python could import from this package: when each was written, in nanoseconds, its length and where it lies.
+
+    Raises OSError where the package lies in no folder, but in an archive, say.
+    """
+    suffixes, folders, found = tuple(all_suffixes()), [HOME], Modules()
+    for folder in folders:
+        with os.scandir(folder) as entries:
+            for e in entries:
+                if e.name.endswith(suffixes):
+                    s = e.stat()
+                    found[e.path[len(HOME) + 1 :]] = s.st_ctime_ns, s.st_mtime_ns, s.st_size, s.st_ino, s.st_dev
+                elif e.name != "__pycache__" and e.is_dir():
+                    folders.append(e.path)
+    return dict(sorted(found.items()))
+
+
+def contents(found: Modules) -> list[bytes]:
+    """Path and content of each, in turn. Raises OSError."""
+    parts = []
+    for path in found:
+        with open(os.path.join(HOME, path), "rb") as file:
+            parts += [path.encode(), file.read()]
+    return parts
+
+
+def newest(found: Modules) -> int:
+    """When the last of them was written."""
+    return max([when for when, *_ in found.values()], default=BEGAN)
+
+
+def unchanged() -> bool:
+    """Whether no module was written since this process began to read them, so that it runs what the files say."""
+    global _unchanged
+    still, loaded = _unchanged
+    if still and loaded != len(sys.modules):  # what was loaded at the last look had been read before it
+        try:
+            still = newest(modules()) < BEGAN - TICK
+        except OSError:
+            still = False
+        _unchanged = still, len(sys.modules)
+    return still
+
+
+_unchanged = True, -1  # at the last look, and how many modules were loaded then
