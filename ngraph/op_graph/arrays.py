@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 
@@ -42,10 +42,7 @@ class MappedFile(mmap.mmap):
 
     def check(self) -> None:
         """Raises ParseError where the file was written since; a new one in its place does no harm."""
-        try:
-            now = _state(os.stat(self.path))
-        except OSError:
-            return
+        now = _now(self.path)
         if now[:2] == self.was[:2] and now != self.was:
             raise ParseError(f"{self.path} has changed since it was read", fix="read it again; write new files beside, and move them there")
 
@@ -60,12 +57,26 @@ class Pages(NamedTuple):
     held: mmap.mmap
     path: str
     end: int  # bytes that the file has at least
+    was: tuple[int, ...]  # what the file at this path was when its pages were first met here
+
+    @staticmethod
+    def of(held: mmap.mmap, path: str, end: int) -> Pages:
+        was = _met.get(held)
+        if was is None:
+            was = _met[held] = _now(path)
+        return Pages(held, path, end, was)
 
     def check(self) -> None:
-        """Raises ParseError where the file became shorter: it then has no bytes to give, and who asks for them ends the process."""
+        """Raises ParseError where the file became shorter: it then has no bytes to give, and who asks for them ends the process.
+
+        So it does where the file was written: what was read of it before would not agree with what is read now.
+        """
+        fix = "give a copy of the array, or write new files beside and move them there"
         if self.held.size() < self.end:
-            fix = "give a copy of the array, or write new files beside and move them there"
             raise ParseError(f"{self.path} was mapped, and has become shorter since", fix=fix)
+        now = _now(self.path)
+        if now[:2] == self.was[:2] and now != self.was:
+            raise ParseError(f"{self.path} was mapped, and was written since", fix=fix)
 
     def let_go(self) -> None:
         """Its pages are not wanted for now."""
@@ -78,14 +89,26 @@ def _let_go(pages: mmap.mmap) -> None:
 
 
 _maps: WeakValueDictionary[tuple[int, ...], MappedFile] = WeakValueDictionary()
+_met: WeakKeyDictionary[mmap.mmap, tuple[int, ...]] = WeakKeyDictionary()
 
 
 def _state(s: os.stat_result) -> tuple[int, ...]:
     return s.st_dev, s.st_ino, s.st_mtime_ns, s.st_size
 
 
+def _now(path: str) -> tuple[int, ...]:
+    """What the file at a path is; nothing where there is none."""
+    try:
+        return _state(os.stat(path))
+    except OSError:
+        return ()
+
+
 def content_of(array: np.ndarray) -> MappedFile | Pages | bytes | None:
-    """The file or the bytes in which an array lies, that nobody changes through it; None for other arrays."""
+    """The file or the bytes in which an array lies, that nobody changes through it or through any other array; None for other arrays.
+
+    An array that is read-only by its flag alone is no such: its owner can lift the flag, and views that were made before can be written.
+    """
     x: Any = array
     last: Any = None
     while isinstance(x, np.ndarray) and not x.flags.writeable:
@@ -93,8 +116,24 @@ def content_of(array: np.ndarray) -> MappedFile | Pages | bytes | None:
     if isinstance(x, memoryview):
         x = x.obj
     if type(x) is mmap.mmap and isinstance(last, np.memmap) and last.mode == "r":
-        return Pages(x, os.fspath(last.filename or "a file"), last.offset + last.nbytes)
+        return Pages.of(x, os.fspath(last.filename or "a file"), last.offset + last.nbytes)
     return x if isinstance(x, (MappedFile, bytes)) else None
+
+
+def immutable(array: np.ndarray) -> np.ndarray:
+    """The array itself where nobody can write what is in it, else a dense copy of which that is true. Arrays of objects stay."""
+    if array.dtype.hasobject or content_of(array) is not None:
+        return array
+    return np.ndarray(array.shape, array.dtype, array.tobytes())
+
+
+def as_array(x: Any) -> np.ndarray:
+    """An array of anything that is one, or gives one by `__array__` or `__dlpack__`; it may share memory with that."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)
+    if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
+        return np.from_dlpack(x)
+    return np.asarray(x)
 
 
 def file_of(array: np.ndarray) -> MappedFile | Pages | None:
@@ -127,13 +166,16 @@ def settled(array: np.ndarray) -> np.ndarray:
 
 
 class ArrayRef:
-    """An array by reference. Small ones compare by value, large ones by identity; never written to."""
+    """An array by reference. Small ones compare by value, large ones by identity; never written to.
+
+    It is a copy where somebody else might write it: where it is not `ours` alone, nor bytes or a mapped file.
+    """
 
     __slots__ = ("array", "name", "_key")
 
-    def __init__(self, array: np.ndarray, name: str = ""):
+    def __init__(self, array: np.ndarray, name: str = "", ours: bool = False):
         array = np.asarray(array)
-        if array.nbytes <= SMALL or not (array.flags.owndata or content_of(array) is not None):
+        if array.nbytes <= SMALL or not (ours and array.flags.owndata or content_of(array) is not None):
             array = array.copy()
         array.flags.writeable = False
         self.array, self.name = array, name

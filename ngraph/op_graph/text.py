@@ -21,7 +21,7 @@ from safetensors.numpy import save as safetensors_bytes
 
 from ngraph.errors import GraphError, Line, NgraphError, ParseError, show_line
 from ngraph.op_graph import expr
-from ngraph.op_graph.arrays import SMALL, ArrayRef
+from ngraph.op_graph.arrays import SMALL, ArrayRef, immutable
 from ngraph.op_graph.axes import Axes, Axis, Family, show_axes
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType, as_dtype
@@ -259,7 +259,7 @@ register_codec(Axis, "axis", lambda x, e: e.axis(x), lambda p, d: d.axis(p))
 register_codec(Axes, "axes", lambda x, e: [e.axis(a) for a in x], lambda p, d: Axes([d.axis(a) for a in typed(p, list)]))
 register_codec(slice, "slice", lambda x, e: [e.encode(y) for y in (x.start, x.stop, x.step)], lambda p, d: slice(*(d.decode(y) for y in p)))
 register_codec(type(...), "ellipsis", lambda x, e: None, lambda p, d: ...)
-register_codec(np.ndarray, "array", lambda x, e: e.array(x), lambda p, d: d.array(p))
+register_codec(np.ndarray, "array", lambda x, e: e.array(x), lambda p, d: immutable(d.array(p)))
 register_codec(ArrayRef, "ref", lambda x, e: [x.name, e.array(x.array, x.name)], lambda p, d: d.ref(p))
 register_codec(Op, "op", lambda x, e: e.numbers[x], lambda p, d: d.value(p))
 register_codec(

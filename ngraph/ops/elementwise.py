@@ -15,7 +15,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError, NgraphError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.arrays import ArrayRef, content_of
+from ngraph.op_graph.arrays import ArrayRef, as_array, content_of
 from ngraph.op_graph.axes import Axes, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Expr, evaluate
@@ -83,7 +83,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
         return filled(const, axes, d)
     axes = axes_of(const, Axes()) if axes is None else axes
     try:
-        array = np.asarray(const if axes is None else arranged(const, Axes(axes), "a constant"))
+        array = as_array(const if axes is None else arranged(const, Axes(axes), "a constant"))
     except ValueError as error:
         if isinstance(error, NgraphError):
             raise
@@ -106,7 +106,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
         raise AxisError(
             f"a constant of shape {array.shape} has not the shape of its axes {show_axes(axes)}", fix="give the axes in the array's order"
         )
-    return constant_record.build(value=ArrayRef(array), axes=axes, dtype=d)
+    return constant_record.build(value=ArrayRef(array, ours=True), axes=axes, dtype=d)
 
 
 def filled(number: Any, axes: Any, dtype: DType) -> Op:

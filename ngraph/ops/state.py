@@ -12,6 +12,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError, GraphError, show_line
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.arrays import as_array, immutable
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.labelled import arranged
@@ -83,8 +84,15 @@ def placeholder(
     d = as_dtype(dtype) if dtype is not None else dtypes.float32
     made = placeholder_record.build(axes=Axes(axes), dtype=d)
     if initial_value is not None:
-        made.attrs["initial_value"] = initial_value
+        made.attrs["initial_value"] = _held(initial_value)
     return made.described(name, docstring, metadata)
+
+
+def _held(value: Any) -> Any:
+    """An initial value that stays as it is now, whatever its owner writes into it later."""
+    if value is None or isinstance(value, (bool, int, float, np.generic, Op)) or callable(value):
+        return value
+    return immutable(as_array(value))
 
 
 def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved: bool) -> Op:
@@ -101,7 +109,7 @@ def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved:
         value = value.attrs["value"]
         value = getattr(value, "array", value)
     if value is not None and not callable(value):
-        value = arranged(value, axes, "an initial value")
+        value = _held(arranged(value, axes, "an initial value"))
         array = np.asarray(value)
         try:
             known = tuple(a.length for a in axes)
@@ -128,8 +136,8 @@ def variable(
 
     axes: as in `placeholder`. dtype: float32 by default.
     initial_value: a number, an array that broadcasts to the axes' lengths, or a function of nothing or of the Axes that gives
-    one; 0 by default. Large arrays are read-only from the first call on, and not copied before the variable is written; `cpu` reads
-    what it packs in the file where an array is mapped, `np.load(path, mmap_mode="r")`.
+    one; 0 by default. An array is copied now, so that what is written into it later changes nothing; one that nobody can write is not,
+    as `np.load(path, mmap_mode="r")` gives it: it stays in its file until the variable is written, and `cpu` packs it from there.
     docstring, metadata: notes to keep with it. Raises AxisError for a value that does not fit.
     """
     return _stateful(axes, dtype, initial_value, True, True).described(name, docstring, metadata)

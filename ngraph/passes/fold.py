@@ -140,7 +140,7 @@ def _shape(axes: tuple[AxisId, ...], length: Callable[[AxisId], int]) -> tuple[i
 
 def _constant(value: Value, array: np.ndarray, step: Step) -> Step:
     array = np.ascontiguousarray(array, dtype=value.dtype.np)
-    held: Any = array.item() if not value.axes else ArrayRef(array)
+    held: Any = array.item() if not value.axes else ArrayRef(array, ours=True)
     if not value.axes and value.dtype.is_float:
         held = float(held)
     return Step((value,), "constant", (), {"value": held, "axes": value.axes, "dtype": value.dtype}, step.origin)

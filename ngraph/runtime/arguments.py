@@ -8,21 +8,13 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import ArgumentError, show_line
+from ngraph.op_graph.arrays import as_array
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Len
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
 from ngraph.program.program import AxisId, Program, Value
-
-
-def as_array(x: Any) -> np.ndarray:
-    """An array of anything that is one, or gives one by `__array__` or `__dlpack__`."""
-    if isinstance(x, (np.ndarray, np.generic)):
-        return np.asarray(x)
-    if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
-        return np.from_dlpack(x)
-    return np.asarray(x)
 
 
 def converted(x: Any, dtype: DType, what: str) -> np.ndarray:

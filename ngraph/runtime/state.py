@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ngraph.errors import ArgumentError, OutOfMemoryError, StateError, show_line
-from ngraph.op_graph.arrays import file_of, reading
+from ngraph.op_graph.arrays import content_of, file_of, reading
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
@@ -51,10 +51,10 @@ class Device:
         """A host array, copied onto the device."""
         return read(array)
 
-    def borrow(self, array: np.ndarray, given: Any) -> Any:
-        """A host array for reading alone, as it is where it can be; nobody can write to it then, nor to `given`, that it is made of."""
-        here = type(self).put is Device.put and array.nbytes >= BORROWED and (self.maps or file_of(array) is None)
-        return array if here and lasting(array, given) else self.put(array)
+    def borrow(self, array: np.ndarray) -> Any:
+        """A host array for reading alone: as it is where it is large, dense, and nobody can write what is in it; else a copy."""
+        here = type(self).put is Device.put and array.nbytes >= BORROWED and array.flags.c_contiguous and array.flags.aligned
+        return array if here and content_of(array) is not None and (self.maps or file_of(array) is None) else self.put(array)
 
     def get(self, buffer: Any) -> np.ndarray:
         """What lies on the device, copied to the host."""
@@ -76,7 +76,7 @@ class State(Alone):
 
     version  raised by each write         torn   variables whose update was cut off         closed   no more to be had
     moved    raised where a variable gets another array
-    borrowed variables that have the caller's own array still
+    borrowed variables that have their initial value's own memory still
     stamps   the version in which Python last wrote a variable      quick   what generated code writes by itself, and how often it did
     """
 
@@ -153,7 +153,7 @@ class State(Alone):
                 if v not in self.arrays:
                     try:
                         value = initial(v)
-                        self.arrays[v] = made = self.device.borrow(value, v.attrs.get("initial_value"))
+                        self.arrays[v] = made = self.device.borrow(value)
                     except MemoryError:
                         what = f"there is no room for the variable {v.label} {show_axes(v.axes)}"
                         raise OutOfMemoryError(what, line=v.line, fix="make it smaller") from None
@@ -245,22 +245,6 @@ def read(array: np.ndarray) -> np.ndarray:
     """A dense copy, of what lies in a mapped file too. Raises ParseError where that has become shorter."""
     with reading(array):
         return np.array(array, order="C")
-
-
-def lasting(array: np.ndarray, given: Any) -> bool:
-    """Makes an array, and what it is a view of, read-only. False where it is not dense, or others may write its memory.
-
-    given   what the caller has, an array perhaps, of which it was made
-    """
-    chain = [array]
-    while isinstance(chain[-1].base, np.ndarray):
-        chain.append(chain[-1].base)
-    if not (array.flags.c_contiguous and array.flags.aligned and (chain[-1].flags.owndata or file_of(array) is not None)):
-        return False
-    for a in (*chain, given):
-        if isinstance(a, np.ndarray):
-            a.flags.writeable = False
-    return True
 
 
 def shape_of(variable: Op) -> tuple[int, ...]:
