@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import hashlib
 import io
 import itertools
@@ -44,6 +43,11 @@ from ngraph.program.program import AxisId, Program, State, Step
 from ngraph.program.text import _Printer
 from ngraph.runtime.sources import BEGAN, COARSE, TICK, contents, modules, newest, unchanged
 from ngraph.targets import Target
+
+try:
+    import fcntl
+except ImportError:  # no Linux: nothing is compiled there
+    fcntl = None  # type: ignore[assignment]
 
 FORMAT = b"ngraph 1"
 HASH = 32  # bytes of a digest
@@ -464,7 +468,7 @@ class Cache:
     """Objects and plans, in this process and, where `folder` is not empty, on disk."""
 
     def __init__(self, folder: str, limit: int = LIMIT):
-        self.folder = Folder(folder, limit) if folder else None
+        self.folder = Folder(folder, limit) if folder and fcntl is not None else None
         self.here: dict[bytes, bytes] = {}  # what this process has met
         self.size = 0
         if self.folder is not None:

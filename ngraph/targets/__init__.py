@@ -10,6 +10,7 @@ import glob
 import os
 import platform
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -83,9 +84,7 @@ def level(flags: Iterable[str]) -> Target:
     for name, needed in _LEVELS:
         if have.issuperset(needed.split()):
             return TARGETS[name]
-    raise NgraphError(
-        "this x86-64 processor lacks SSE 4.2", fix="use the transformer that compiles nothing: ngt.make_transformer('direct')"
-    )
+    raise NgraphError("this x86-64 processor lacks SSE 4.2", fix="take a transformer that compiles nothing: NGRAPH_TRANSFORMER=numpy")
 
 
 # what processors may have beside a target: the flag of /proc/cpuinfo, LLVM's word, and the field that says so
@@ -104,17 +103,26 @@ def extended(target: Target, flags: Iterable[str]) -> Target:
     return replace(target, features=features, pairs="pairs" in fields, quads="quads" in fields)
 
 
+SYSTEMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows"}  # as people call what `sys.platform` says
+MACHINES = {"x86_64": "x86-64", "amd64": "x86-64", "aarch64": "aarch64", "arm64": "aarch64"}
+
+
+def missing() -> str:
+    """Why no code is generated for this machine; "" where it is. What its processor lacks is not looked at."""
+    if not sys.platform.startswith("linux"):
+        return f"it generates code for Linux, and this is {SYSTEMS.get(sys.platform, sys.platform)}"
+    machine = platform.machine().lower()
+    return "" if machine in MACHINES else f"it generates code for {' and '.join(dict.fromkeys(MACHINES.values()))}, and this is {machine}"
+
+
 @cache
 def host() -> Target:
     """This machine: its instruction set, caches and the cores that this process may use."""
     machine = platform.machine().lower()
-    if machine in ("x86_64", "amd64"):
-        base = level(flags := _flags())
-    elif machine in ("aarch64", "arm64"):
-        base, flags = TARGETS["aarch64"], _flags()
-    else:
+    if machine not in MACHINES:
         raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
-    base = extended(base, flags)
+    flags = _flags()
+    base = extended(level(flags) if MACHINES[machine] == "x86-64" else TARGETS["aarch64"], flags)
     found = caches()
     sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
     return replace(base, name="host", cores=_cores(), l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
@@ -150,7 +158,7 @@ def _flags() -> list[str]:
         return found[1].split()
     try:
         from llvmlite import binding  # where there is no /proc
-    except ImportError:
+    except (ImportError, OSError):
         return []
     renamed = {"sse4.1": "sse4_1", "sse4.2": "sse4_2", "bmi": "bmi1", "lzcnt": "abm"}
     return [renamed.get(name, name) for name, there in binding.get_host_cpu_features().items() if there]

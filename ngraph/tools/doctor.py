@@ -11,9 +11,10 @@ from typing import Any
 from ngraph import __version__
 from ngraph.codegen import pool
 from ngraph.config import config
+from ngraph.errors import UnsupportedError
 from ngraph.runtime.cache import cache
 from ngraph.runtime.measure import Measured, measure, measured, processor
-from ngraph.targets import Target, chosen, named
+from ngraph.targets import Target, chosen, missing, named
 from ngraph.tools.cache import listed
 from ngraph.tools.ops import columns
 from ngraph.transformers.base import TRANSFORMERS
@@ -39,13 +40,16 @@ def installed(package: str) -> str:
         return ""
 
 
-def machine_facts(target: Target) -> dict[str, str]:
+def machine_facts(target: Target | None) -> dict[str, str]:
     """What code is generated for, and how many threads run it."""
+    system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
+    if target is None:
+        return {"system": system, "processor": processor() or "unknown", "target": f"none: {missing()}"}
     sizes = ", ".join(f"{name} {size >> 10:,} KiB" for name, size in (("L1", target.l1), ("L2", target.l2), ("L3", target.l3)))
     here = f"{os.cpu_count()} in the machine, {target.cores} allowed by affinity, {pool.cores()} with the limits of control groups"
     asked = os.environ.get("NGRAPH_TARGET", "")
     return {
-        "system": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+        "system": system,
         "processor": processor() or "unknown",
         "target": f"{named(target)}, vectors of {target.vector_bits} bits"
         + (", products of bfloat16 by pairs" if target.pairs else "")
@@ -101,8 +105,10 @@ def _arguments(parser: Any) -> None:
 @verb("doctor", "say what this machine is, what is installed, what works", _arguments)
 def run(arguments: Any) -> Answer:
     """`ngraph doctor`."""
-    target = chosen()
-    found = measure(target) if arguments.measure else measured(target)
+    target = None if missing() else chosen()
+    if target is None and arguments.measure:
+        raise UnsupportedError(f"there is nothing to measure: {missing()}", fix="leave --measure out")
+    found = None if target is None else measure(target) if arguments.measure else measured(target)
     sections = {
         "machine": machine_facts(target),
         "limits": limits(found),

@@ -29,6 +29,7 @@ from ngraph.rewrite.runner import run as run_passes
 from ngraph.runtime import weights
 from ngraph.runtime.computation import Computation, Executable, Results
 from ngraph.runtime.state import Alone, Device, State
+from ngraph.warn import warn
 
 if TYPE_CHECKING:
     from ngraph.runtime.known import Found, Graph
@@ -305,6 +306,21 @@ def allocate_transformer(name: str, **options: Any) -> Transformer:
     return make_transformer_factory(name, **options)()
 
 
+def _preferred() -> str:
+    """The first of those preferred that can be had; warns of one before it that cannot, for it would be faster."""
+    reasons = {name: TRANSFORMERS[name].unavailable() for name in PREFERRED if name in TRANSFORMERS}
+    found = next(name for name, reason in reasons.items() if not reason)
+    for name, reason in reasons.items():
+        if name == found:
+            break
+        warn(
+            f"transformer {name!r} cannot be had here: {reason}; {found!r} runs instead",
+            fix=f"say so: NGRAPH_TRANSFORMER={found}",
+            error=UnsupportedError,
+        )
+    return found
+
+
 def make_transformer() -> Transformer:
     """A transformer from the factory that was set, else the one that NGRAPH_TRANSFORMER names, else cpu, numpy or direct."""
     if _factory is not None:
@@ -312,7 +328,7 @@ def make_transformer() -> Transformer:
     elif config.transformer:
         made = allocate_transformer(config.transformer)
     else:
-        made = allocate_transformer(next(name for name in PREFERRED if name in TRANSFORMERS and not TRANSFORMERS[name].unavailable()))
+        made = allocate_transformer(_preferred())
     if config.debug >= 1:
         print(f"transformer: {made.name}", file=sys.stderr)
     return made

@@ -20,6 +20,7 @@ from ngraph.passes import default_passes
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Computation, Executable
 from ngraph.runtime.state import Device
+from ngraph.targets import missing
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
@@ -73,4 +74,4 @@ class CpuTransformer(Transformer):
 
     @classmethod
     def unavailable(cls) -> str:
-        return "" if importlib.util.find_spec("llvmlite") else "llvmlite is not installed"
+        return missing() or ("" if importlib.util.find_spec("llvmlite") else "llvmlite is not installed")
