@@ -239,6 +239,29 @@ def test_shuffled_passes_have_all_examples_and_resume_anywhere(last, prefetch):
         assert seen == whole
 
 
+def test_writing_into_a_batch_writes_into_no_data():
+    x = np.arange(12, dtype=np.float32).reshape(6, 2)
+    for shuffle in (False, True):
+        first = next(iter(ArrayIterator({"x": x}, 3, shuffle=shuffle)))["x"]
+        if shuffle:
+            first *= 0
+        else:
+            with pytest.raises(ValueError, match="read-only"):
+                first *= 0
+    assert x.flags.writeable and (x.ravel() == np.arange(12)).all()
+
+
+def test_batches_made_ahead_are_not_those_that_a_source_fills_again():
+    held = np.zeros((3, 2), np.float32)
+
+    def source():
+        for k in range(6):
+            held[:] = k
+            yield {"x": held}
+
+    assert [b["x"][0, 0] for b in Prefetch(IterableSource(source), depth=4)] == [0, 1, 2, 3, 4, 5]
+
+
 def test_batches_that_are_not_shuffled_are_views_of_a_memory_map(tmp_path):
     big = np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (64, 3))
     it = ArrayIterator({"x": big}, 16)

@@ -115,14 +115,21 @@ class Batches:
         return made
 
 
+def view(array: Array, rows: slice) -> Array:
+    """Rows of an array, not copied: what is written into a batch would be written into the data."""
+    made = array[rows]
+    made.flags.writeable = False
+    return made
+
+
 class ArrayIterator(Batches):
     """Batches of rows of arrays: {name: rows, ..., "iteration": number in this pass}.
 
     data_arrays: {name: array or {"data": array, "axes": names}}, or one array. total_iterations: batches of a pass; once through the
     data by default. shuffle: a new order in each pass, from `seed`, by default that of `set_seed`. last: what becomes of a last batch
     that is not full: "wrap" takes examples of the next pass (as neon did), "drop", "short", or "pad" (repeats its first example and adds
-    the entry mask, 0 for those). Batches that are not shuffled are views of the arrays, which may be memory maps. Raises ValueError for
-    fewer examples than a batch.
+    the entry mask, 0 for those). Batches that are not shuffled are read-only views of the arrays, which may be memory maps. Raises
+    ValueError for fewer examples than a batch.
     """
 
     def __init__(
@@ -176,7 +183,7 @@ class ArrayIterator(Batches):
 
     def batch(self, k: int) -> Batch:
         rows = self._rows(k)
-        made: Batch = {name: a[rows] if isinstance(rows, slice) else a.take(rows, axis=0) for name, a in self.arrays.items()}
+        made: Batch = {name: view(a, rows) if isinstance(rows, slice) else a.take(rows, axis=0) for name, a in self.arrays.items()}
         if self.last == "pad":
             count = len(next(iter(made.values())))
             more = self.batch_size - count
@@ -366,6 +373,8 @@ class Prefetch(Batches):
             for k in range(self.done, self.began + len(self)):
                 try:
                     item = self.source.batch(k)
+                    if isinstance(self.source, IterableSource):  # which may fill the same arrays again for its next batch
+                        item = {name: a.copy() for name, a in item.items()}
                 except BaseException as error:
                     item = error
                 while not stop.is_set():
