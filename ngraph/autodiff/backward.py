@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ngraph.errors import AxisError, DTypeError, GraphError
 from ngraph.op_graph.axes import show_axes
-from ngraph.op_graph.op import Op, TensorType, made_for
+from ngraph.op_graph.op import Body, Op, TensorType, again, copy_graph, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, show_input
-from ngraph.ops.elementwise import as_op, cast, filled, stop_gradient
+from ngraph.ops.elementwise import as_op, cast, filled, stop_gradient, uncast
 from ngraph.ops.reduce import ordered_as, reduce
+from ngraph.ops.state import placeholder
+
+Seeds = tuple[tuple[Op, Op | None], ...]  # results, each with its error; None for ones
 
 
 def fit(contribution: Op, to: Op) -> Op:
@@ -27,10 +30,10 @@ def _is_float(t: Any) -> bool:
     return type(t) is TensorType and t.dtype.is_float
 
 
-def _order(root: Op, expanded: dict[Op, Op]) -> Iterator[Op]:
-    """What the root depends on, inputs first; composites without a gradient stand before what they lower to."""
+def _order(roots: Iterable[Op], expanded: dict[Op, Op]) -> Iterator[Op]:
+    """What the roots depend on, inputs first; composites without a gradient stand before what they lower to."""
     done: set[Op] = set()
-    stack = [root]
+    stack = list(roots)[::-1]
     while stack:
         o = stack[-1]
         if o in done:
@@ -48,17 +51,23 @@ def _order(root: Op, expanded: dict[Op, Op]) -> Iterator[Op]:
             yield o
 
 
-def _adjoints(dependent: Op, error: Op | None) -> dict[Op, Op]:
-    """The derivative of the dependent with respect to every op that it depends on; built once per (dependent, error)."""
-    if dependent.backward is None:
-        dependent.backward = {}
-    if error in dependent.backward:
-        return dependent.backward[error]
-    start = filled(1, dependent.axes, dependent.dtype) if error is None else fit(as_op(error), dependent)
-    found: dict[Op, Op] = {dependent: start}
+def _adjoints(seeds: Seeds, constants: bool = False) -> dict[Op, Op]:
+    """The derivative of the sum of all results times their errors by every op that the results depend on, with the errors held fixed.
+
+    An error of None stands for ones. With `constants`, also by constants. Built once for equal arguments.
+    """
+    kept = seeds[0][0].backward
+    if kept is None:
+        kept = seeds[0][0].backward = {}
+    if (seeds, constants) in kept:
+        return kept[seeds, constants]
+    found: dict[Op, Op] = {}
+    for result, error in seeds:
+        start = filled(1, result.axes, result.dtype) if error is None else fit(error, result)
+        found[result] = found[result] + start if result in found else start
     several: dict[Op, dict[int, Op]] = {}  # an op with several results -> the adjoints of its parts
     expanded: dict[Op, Op] = {}
-    for o in reversed(list(_order(dependent, expanded))):
+    for o in reversed(list(_order([result for result, _ in seeds], expanded))):
         if o not in found and o not in several:
             continue
         with made_for(o):
@@ -74,13 +83,41 @@ def _adjoints(dependent: Op, error: Op | None) -> dict[Op, Op]:
             else:
                 pairs = list(zip(o.inputs, _contributions(o, dy, several.get(o)), strict=True))
             for i, contribution in pairs:
-                if contribution is None or i.is_constant or not _is_float(i.type):
+                i = uncast(i) if constants else i
+                if contribution is None or (i.is_constant and not constants) or not _is_float(i.type):
                     continue
                 if i is not o:
                     contribution = fit(contribution, i)
                     found[i] = found[i] + contribution if i in found else contribution
-    dependent.backward[error] = found
+    kept[seeds, constants] = found
     return found
+
+
+def _exposed(roots: Iterable[Op], constant: Op) -> list[Op]:
+    """The roots, made anew where `constant` stands in a body of a loop or choice: there it is an input, so that the walk meets it."""
+    new: dict[Op, Op] = {}
+    roots = list(roots)
+    for o in ordered(roots):
+        inputs, attrs = [new[i] for i in o.inputs], dict(o.attrs)
+        bodies = {k: (body.inputs, _exposed(body.outputs, constant)) for k, body in attrs.items() if type(body) is Body}
+        stand_ins = {i: None for _, outputs in bodies.values() for i in ordered(outputs) if i.is_constant and uncast(i) is constant}
+        if stand_ins:
+            hole = placeholder(constant.axes, dtype=constant.dtype)
+            for k, (given, outputs) in bodies.items():
+                copied = copy_graph(outputs, {i: cast(hole, i.dtype) for i in stand_ins})
+                attrs[k] = Body((*given, hole), [copied[x] for x in outputs])
+            inputs.append(constant)
+        same = len(inputs) == len(o.inputs) and all(a is b for a, b in zip(inputs, o.inputs, strict=True))
+        new[o] = o if same else again(o, inputs, attrs)
+    return [new[r] for r in roots]
+
+
+def _slope(seeds: Seeds, independent: Op) -> Op:
+    """The derivative by one op, with its axes; zeros where no result depends on it."""
+    if independent.is_constant:
+        seeds = tuple(zip(_exposed([result for result, _ in seeds], independent), [error for _, error in seeds], strict=True))
+    found = _adjoints(seeds, independent.is_constant).get(independent)
+    return filled(0, independent.axes, independent.dtype) if found is None else ordered_as(found, independent.axes)
 
 
 def _contributions(o: Op, dy: Op | None, by_part: dict[int, Op] | None) -> tuple[Op | None, ...]:
@@ -124,11 +161,7 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
         raise DTypeError(
             f"the derivative with respect to {independent.label}, which is no float tensor", details=(show_input(independent),)
         )
-    error = None if error is None else as_op(error)
-    found = _adjoints(dependent, error).get(independent)
-    if found is None:
-        return filled(0, independent.axes, independent.dtype)
-    return ordered_as(found, independent.axes)
+    return _slope(((dependent, None if error is None else as_op(error)),), independent)
 
 
 def _listed(name: str, given: Any, number: int | None = None) -> list[Op]:
@@ -142,23 +175,19 @@ def _listed(name: str, given: Any, number: int | None = None) -> list[Op]:
     return found
 
 
-def _paired(name: str, values: Sequence[Op], weights: Sequence[Op]) -> Op:
-    """The sum of all values times their weights: its derivative is linear in the weights."""
-    total: Op | None = None
-    for value, weight in zip(values, weights, strict=True):
-        extra = [a.label for a in weight.axes if a not in value.axes]
+def _seeds(name: str, results: Sequence[Op], errors: Sequence[Op]) -> Seeds:
+    """Results with their errors. Raises GraphError where there are none, AxisError for an error with axes that its result has not."""
+    if not results:
+        raise GraphError(f"{name}: nothing to differentiate", fix="give at least one output")
+    for result, error in zip(results, errors, strict=True):
+        extra = [a.label for a in error.axes if a not in result.axes]
         if extra:
             raise AxisError(
-                f"{name}: {weight.label} has {', '.join(extra)}, which {value.label} has not",
-                details=(show_input(value), show_input(weight)),
+                f"{name}: {error.label} has {', '.join(extra)}, which {result.label} has not",
+                details=(show_input(result), show_input(error)),
                 fix="give it the axes of what it stands beside",
             )
-        each = value * cast(weight, value.dtype)
-        each = reduce.build(each, kind="add", axes=each.axes) if each.axes else each
-        total = each if total is None else total + each
-    if total is None:
-        raise GraphError(f"{name}: nothing to differentiate", fix="give at least one output")
-    return total
+    return tuple(zip(results, errors, strict=True))
 
 
 def vjp(outputs: Any, inputs: Any, errors: Any) -> Any:
@@ -168,8 +197,9 @@ def vjp(outputs: Any, inputs: Any, errors: Any) -> Any:
     One op for one input, a list for several, with their axes and dtypes. Raises GraphError, AxisError, DTypeError.
     """
     results = _listed("vjp, outputs", outputs)
-    total = _paired("vjp", results, _listed("vjp, errors", errors, len(results)))
-    return deriv(total, inputs)
+    seeds = _seeds("vjp", results, _listed("vjp, errors", errors, len(results)))
+    slopes = [_slope(seeds, i) for i in _listed("vjp, inputs", inputs)]
+    return slopes if isinstance(inputs, (list, tuple)) else slopes[0]
 
 
 def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
@@ -182,5 +212,7 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     results, moved = _listed("jvp, outputs", outputs), _listed("jvp, inputs", inputs)
     along = _listed("jvp, tangents", tangents, len(moved))
     errors = [stop_gradient(filled(0, o.axes, o.dtype)) for o in results]  # any values would do
-    found = deriv(_paired("jvp", vjp(results, moved, errors), along), errors)
+    _seeds("jvp", moved, along)  # each tangent fits its input
+    seeds = tuple(zip(vjp(results, moved, errors), along, strict=True))
+    found = [_slope(seeds, e) for e in errors]
     return found if isinstance(outputs, (list, tuple)) else found[0]

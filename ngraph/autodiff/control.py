@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ngraph.autodiff.backward import deriv
+from ngraph.autodiff.backward import vjp
 from ngraph.op_graph.op import Body, Op, TensorType, again, copy_graph, ordered
 from ngraph.ops.control import close, cond_record, print_record, scan_record
 from ngraph.ops.elementwise import filled
-from ngraph.ops.reduce import reduce
 from ngraph.ops.state import parts, placeholder
 
 
@@ -44,15 +43,8 @@ def quiet(body: Body) -> tuple[Body, dict[Op, Op]]:
 
 
 def slopes_of(outputs: Sequence[Op], errors: Sequence[Op], inputs: Sequence[Op]) -> list[Op]:
-    """The vector-Jacobian product of a body: the derivative of the sum of outputs times errors."""
-    total: Op | None = None
-    for o, e in zip(outputs, errors, strict=True):
-        product = o * e
-        summed = reduce.build(product, kind="add", axes=product.axes) if product.axes else product
-        total = summed if total is None else total + summed
-    if total is None:
-        return [filled(0, i.axes, i.dtype) for i in inputs]
-    return [deriv(total, i) for i in inputs]
+    """The vector-Jacobian product of a body; zeros where it has no outputs."""
+    return vjp(outputs, inputs, errors) if outputs else [filled(0, i.axes, i.dtype) for i in inputs]
 
 
 def _results(op: Op) -> tuple[Op, ...]:

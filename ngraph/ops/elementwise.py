@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce as fold_left
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -149,6 +150,16 @@ def like(x: Any, other: Op) -> Op:
 # ---- promotion ------------------------------------------------------------------------------------------------------
 
 
+_uncast: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a constant of another dtype -> the one that it was cast from
+
+
+def uncast(x: Op) -> Op:
+    """The constant that `cast` made this constant of; any other op itself."""
+    while x.is_constant and x in _uncast:
+        x = _uncast[x]
+    return x
+
+
 def cast(x: Any, dtype: Any, saturate: bool = False) -> Op:
     """`x` as another element type; floats to integers truncate and saturate (docs/spec.md 3). Identity where it is one already.
 
@@ -163,7 +174,9 @@ def cast(x: Any, dtype: Any, saturate: bool = False) -> Op:
         if x.dtype.highest > top:
             x = minimum(maximum(x, x.dtype.python(max(-top, x.dtype.lowest))), x.dtype.python(top))
     if x.opdef is constant_record and isinstance(x.attrs["value"], (bool, int, float)) and d.kind == "float":
-        return filled(x.attrs["value"], x.type.axes, d)  # the number itself, not rounded twice
+        made = filled(x.attrs["value"], x.type.axes, d)  # the number itself, not rounded twice
+        _uncast[made] = x
+        return made
     return cast_record.build(x, dtype=d)
 
 

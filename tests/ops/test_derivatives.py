@@ -1,0 +1,99 @@
+"""Derivatives by any op of a graph, and vector-Jacobian products whose errors depend on the inputs; beside PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+
+import ngraph as ng
+from ngraph.util.utils import executor
+
+A, T = ng.make_axis(3, name="A"), ng.make_axis(4, name="T")
+AT = np.array([1.0, 2.0, 3.0])
+
+RESULTS = {  # here and in PyTorch
+    "square": (lambda x: x * x, lambda x: x * x),
+    "exp": (ng.exp, torch.exp),
+    "running sum": (lambda x: ng.cumsum(x * x, A), lambda x: (x * x).cumsum(0)),
+    "share": (lambda x: x / ng.sum(x, out_axes=()), lambda x: x / x.sum()),
+}
+ERRORS = {
+    "the result": (lambda r, x: r, lambda r, x: r),
+    "of the result": (lambda r, x: ng.exp(r / 9.0), lambda r, x: (r / 9).exp()),
+    "the input": (lambda r, x: x, lambda r, x: x),
+}
+
+
+@pytest.fixture
+def x():
+    return ng.placeholder([A], dtype="float64").named("x")
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("result", RESULTS)
+def test_errors_are_held_fixed(x, result, error):
+    (ours, theirs), (our_error, their_error) = RESULTS[result], ERRORS[error]
+    t = torch.tensor(AT, requires_grad=True)
+    r = theirs(t)
+    (first,) = torch.autograd.grad(r, t, their_error(r, t), create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), t)
+    made = ng.vjp(ours(x), x, our_error(ours(x), x))
+    again = ng.deriv(ng.sum(made, out_axes=()), x)  # here the error moves with x
+    for op, expected in ((made, first), (ng.deriv(ours(x), x, our_error(ours(x), x)), first), (again, second)):
+        np.testing.assert_allclose(executor(op, x)(AT), expected.detach().numpy(), rtol=1e-12, atol=1e-14)
+
+
+def test_several_results_take_one_walk(x):
+    """A result that another one is made of, one that is given twice, and an error of fewer axes."""
+    y = x * x
+    z = ng.exp(y / 9.0)
+    t = torch.tensor(AT, requires_grad=True)
+    u = t * t
+    v = (u / 9).exp()
+    (expected,) = torch.autograd.grad([u, v, u], t, [v.detach(), torch.full_like(v, 2.0), u.detach()])
+    np.testing.assert_allclose(executor(ng.vjp([y, z, y], x, [z, 2.0, y]), x)(AT), expected.numpy(), rtol=1e-12)
+
+
+def test_a_product_with_the_jacobian_takes_tangents_that_depend_on_the_input(x):
+    r = ng.cumsum(x * x, A)
+    _, expected = torch.func.jvp(lambda t: (t * t).cumsum(0), (torch.tensor(AT),), (torch.tensor(AT).exp(),))
+    np.testing.assert_allclose(executor(ng.jvp(r, x, ng.exp(x)), x)(AT), expected.numpy(), rtol=1e-12)
+
+
+def test_a_derivative_by_a_constant():
+    c, k = ng.constant(AT, [A]), ng.constant(3.0)
+    assert executor(ng.deriv(ng.sum(c * c * k, out_axes=()), c))().tolist() == [6.0, 12.0, 18.0]
+    assert executor(ng.deriv(k * k, k))() == 6.0
+    assert executor(ng.deriv(k, k))() == 1.0
+    assert executor(ng.deriv(k * k, c))().tolist() == [0.0, 0.0, 0.0]
+    assert executor(ng.vjp([c * k, k * k], [c, k], [c, 1.0]))()[1] == 14.0 + 6.0
+
+
+def test_a_derivative_by_a_value_on_the_way(x):
+    y = ng.exp(x)
+    assert np.allclose(executor(ng.deriv(ng.sum(y * y * x, out_axes=()), y), x)(AT), 2 * np.exp(AT) * AT)
+
+
+LOOPS = {
+    "scan": lambda c, x: ng.scan(lambda h, _: (h * c + x, None), x, None, T)[0],
+    "scan in a scan": lambda c, x: ng.scan(lambda h, _: (ng.scan(lambda g, _: (g * c, None), h, None, T)[0] + x, None), x, None, T)[0],
+    "checkpoint": lambda c, x: ng.checkpoint(lambda v: ng.sin(v * c) * c, x),
+    "cond": lambda c, x: ng.cond(ng.sum(x, out_axes=()) > 0, lambda: x * c * c, lambda: x - c),
+    "inside and outside": lambda c, x: ng.scan(lambda h, _: (h * c, None), x * c, None, T)[0] + c,
+}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_constant_in_the_body_of_a_loop(x, loop):
+    """The derivative by a constant is the one by a placeholder that stands in its place."""
+    c, p = ng.constant(np.array([0.5, 1.5, -1.0]), [A]), ng.placeholder([A], dtype="float64")
+    by_constant = ng.deriv(ng.sum(LOOPS[loop](c, x), out_axes=()), c)
+    by_placeholder = ng.deriv(ng.sum(LOOPS[loop](p, x), out_axes=()), p)
+    expected = executor(by_placeholder, x, p)(AT, [0.5, 1.5, -1.0])
+    assert np.abs(expected).max() > 0
+    np.testing.assert_allclose(executor(by_constant, x)(AT), expected, rtol=1e-12)
+
+
+def test_no_derivative_by_an_integer():
+    k = ng.constant(np.array([1, 2, 3]), [A])
+    with pytest.raises(ng.NgraphError, match="no float tensor"):
+        ng.deriv(ng.sum(k * 1.0, out_axes=()), k)
