@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -41,12 +41,16 @@ class NgraphError(Exception):
     """Something that the user can put right. `message` says what, `details` both sides, `fix` how."""
 
     def __init__(self, message: str, *, fix: str = "", details: tuple[str, ...] = (), line: Line | None = None):
-        at = line if line is not None else user_line()
-        lines = [f"{show_line(at)}: {message}", *("    " + d for d in details)]
-        if fix:
-            lines.append(f"  fix: {fix}")
-        super().__init__("\n".join(lines))
-        self.line, self.fix, self.details = at, fix, details
+        self.message, self.fix, self.details = message, fix, details
+        super().__init__()
+        self.at(line if line is not None else user_line())
+
+    def at(self, line: Line | None) -> Self:
+        """The error itself, which from now on blames this line."""
+        self.line = line
+        lines = [f"{show_line(line)}: {self.message}", *("    " + d for d in self.details)]
+        self.args = ("\n".join([*lines, *([f"  fix: {self.fix}"] if self.fix else [])]),)
+        return self
 
 
 class NgraphWarning(UserWarning):

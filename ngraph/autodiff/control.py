@@ -38,8 +38,8 @@ def quiet(body: Body) -> tuple[Body, dict[Op, Op]]:
             inputs = tuple([new[i] for i in o.inputs])
             same = all(a is b for a, b in zip((*inputs, *attrs.values()), (*o.inputs, *o.attrs.values()), strict=True))
             new[o] = o if same else again(o, inputs, attrs)
-    outputs = [new[o] for o in body.outputs]
-    return (body if outputs == list(body.outputs) else Body(body.inputs, outputs)), new
+    same = all(new[o] is o for o in body.outputs)
+    return (body if same else Body(body.inputs, [new[o] for o in body.outputs])), new
 
 
 def slopes_of(outputs: Sequence[Op], errors: Sequence[Op], inputs: Sequence[Op]) -> list[Op]:

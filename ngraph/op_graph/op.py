@@ -1,4 +1,4 @@
-"""Op: one thing the user wrote. A node of the op-graph, compared by identity, that remembers the line that made it."""
+"""Op: one thing the user wrote. A node of the op-graph, the same only as itself, that remembers the line that made it."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ class Origin(NamedTuple):
 _collecting: ContextVar[tuple[list[Op], ...]] = ContextVar("ngraph_collecting", default=())
 
 
-def collecting() -> bool:
-    """Whether an `Op.all_ops` block keeps the ops made now."""
-    return bool(_collecting.get())
+def collecting_lists() -> tuple[list[Op], ...]:
+    """The lists to which `Op.all_ops` blocks add the ops made now."""
+    return _collecting.get()
 
 
 class Place(NamedTuple):
-    """Where ops come from that no line of a program makes, such as a node of a file: what is called there, and 0."""
+    """Where ops come from: a line, or what no line of a program makes, such as a node of a file: what is called there, and 0."""
 
-    line: Line
+    line: Line | None
     scope: str = ""
     metadata: dict[str, Any] = {}
 
@@ -68,6 +68,12 @@ def made_for(op: Op | Place | None) -> Iterator[None]:
         yield
     finally:
         _made_for.reset(token)
+
+
+def place_of_now() -> Op | Place:
+    """Where an op that is made now comes from."""
+    parent = _made_for.get()
+    return Place(user_line(), names.current_scope(), names.current_metadata()) if parent is None else parent
 
 
 class Op:

@@ -401,7 +401,7 @@ def plain(x: Any) -> bool:
 
 def inside(x: Any) -> Iterator[Op]:
     """The ops that an attribute names."""
-    if type(x) is Op:
+    if isinstance(x, Op):
         yield x
     elif isinstance(x, (tuple, list)):
         for y in x:

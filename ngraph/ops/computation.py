@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -47,10 +48,11 @@ def check_parameters(results: Iterable[Op], parameters: Sequence[Any]) -> None:
             raise GraphError(
                 f"parameter {getattr(p, 'label', repr(p))} is no placeholder", fix="pass what ng.placeholder or ng.variable made"
             )
-    twice = [p.label for k, p in enumerate(parameters) if p in parameters[:k]]
+    known = set(parameters)
+    twice = [p.label for p, times in Counter(parameters).items() if times > 1]
     if twice:
         raise GraphError(f"{', '.join(twice)} stands twice among the parameters")
-    missing = [o for o in ordered(results) if o.is_placeholder and type(o.type) is TensorType and o not in parameters]
+    missing = [o for o in ordered(results) if o.is_placeholder and type(o.type) is TensorType and o not in known]
     if missing:
         raise GraphError(
             f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is no parameter here",

@@ -117,7 +117,7 @@ def filled(number: Any, axes: Any, dtype: DType) -> Op:
 
 def as_op(x: Any) -> Op:
     """`x` itself if it is an op, else a constant of it."""
-    return x if type(x) is Op else constant(x)
+    return x if isinstance(x, Op) else constant(x)
 
 
 def as_ops(xs: Any) -> tuple[Op, ...]:
@@ -127,7 +127,7 @@ def as_ops(xs: Any) -> tuple[Op, ...]:
 
 def like(x: Any, other: Op) -> Op:
     """What the user passed beside the tensor `other`: a number takes its dtype as a weak one does, an array its axes."""
-    if type(x) is Op:
+    if isinstance(x, Op):
         return x
     if isinstance(x, (bool, int, float)):
         return constant(
@@ -258,7 +258,7 @@ def _same_bits(x: TensorType, dtype: DType) -> TensorType:
 
 def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...]:
     """The operands as ops of one dtype: `dtype`, or the one in which they meet; numbers are weak, arrays take axes by shape."""
-    tensors = [i for i in inputs if type(i) is Op]
+    tensors = [i for i in inputs if isinstance(i, Op)]
     if len(tensors) == len(inputs):
         first = tensors[0].dtype
         if (dtype is None or dtype is first) and all(t.dtype is first for t in tensors):
@@ -270,7 +270,7 @@ def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...
     meet = dtype or fold_left(dtypes.promote, [t.dtype for t in tensors])
     made = []
     for i in inputs:
-        if type(i) is not Op:
+        if not isinstance(i, Op):
             if isinstance(i, (bool, int, float)):
                 if dtype is None:
                     meet = dtypes.weak(type(i) if type(i) in (bool, int) else float, meet)
@@ -278,7 +278,7 @@ def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...
                 i = like(i, anchor)
                 meet = dtype or dtypes.promote(meet, i.dtype)
         made.append(i)
-    return tuple([cast(i, meet) if type(i) is Op else filled(_python(i), (), meet) for i in made])
+    return tuple([cast(i, meet) if isinstance(i, Op) else filled(_python(i), (), meet) for i in made])
 
 
 def _python(number: Any) -> Any:
@@ -307,7 +307,7 @@ def floating(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, 
 
 def comparable(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     """Operands of one dtype; narrow ones as float32, which has all their numbers."""
-    return any_kind(tuple([cast(i, dtypes.float32) if type(i) is Op and i.dtype.kind == "narrow" else i for i in inputs]), attrs)
+    return any_kind(tuple([cast(i, dtypes.float32) if isinstance(i, Op) and i.dtype.kind == "narrow" else i for i in inputs]), attrs)
 
 
 # ---- how elementwise records are declared -----------------------------------------------------------------------------
@@ -470,7 +470,7 @@ def _truth(truth: Op, dtype: Any) -> Op:
 
 
 def equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """x = y, as bool or as 0 and 1 of `dtype` (`==` between ops compares identity)."""
+    """x = y, as bool or as 0 and 1 of `dtype`; so does `x == y`."""
     return _truth(compare(x, y, kind="eq"), dtype)
 
 

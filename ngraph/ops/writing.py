@@ -13,7 +13,7 @@ import numpy as np
 from ngraph.errors import AxisError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import show_axes
-from ngraph.op_graph.op import Op, collecting
+from ngraph.op_graph.op import Op, collecting_lists
 from ngraph.op_graph.opdef import show_input
 from ngraph.ops.elementwise import add, cast, constant, divide, filled, floordivide, mod, multiply, not_equal, power, subtract, where
 from ngraph.ops.rearrange import broadcast
@@ -79,7 +79,7 @@ def set_item(tensor: Op, item: Any, value: Any) -> Op:
 
 
 def _setitem(x: Op, key: Any, value: Any) -> None:
-    if not collecting():
+    if not collecting_lists():
         raise GraphError(
             f"{x.label}[...] = value asks for an assignment, and nothing keeps the op that does",
             fix="update = ng.set_item(x, ..., value), then ask for update; or write it in `with ng.Op.all_ops() as made:`",

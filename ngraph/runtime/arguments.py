@@ -120,7 +120,8 @@ class Binder:
 
 def from_feeds(feeds: Mapping[Op, Any], ops: Sequence[Op], name: str) -> list[Any]:
     """The arguments in order from {op: value}. Raises ArgumentError naming what is missing or does not belong."""
-    extra = [f for f in feeds if f not in ops]
+    known = set(ops)
+    extra = [f for f in feeds if f not in known]
     missing = [op for op in ops if op not in feeds]
     if extra or missing:
         said = [f"{op.label} {show_axes(op.axes)} is not fed" for op in missing]
