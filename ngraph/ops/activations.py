@@ -87,7 +87,8 @@ def gelu(x: Any, approximate: bool = False) -> Op:
 def elu(x: Any, alpha: float = 1.0) -> Op:
     """x where it is above 0, else alpha * (e to the x, less 1). Source: D. Clevert and others, "Exponential linear units" (2015)."""
     (x,), _ = floating((as_op(x),), {})
-    return where(less(0.0, x), x, expm1(minimum(x, 0.0)) * alpha)
+    positive = less(0.0, x)
+    return where(positive, x, expm1(where(positive, 0.0, x)) * alpha)
 
 
 # ---- clip -------------------------------------------------------------------------------------------------------------

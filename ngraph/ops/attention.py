@@ -16,7 +16,7 @@ from ngraph.op_graph.axes import Axes, Axis, show_axes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
-from ngraph.ops.elementwise import absolute, as_op, exp, filled, floating, less, less_equal, log, logical_and, where
+from ngraph.ops.elementwise import absolute, as_op, equal, exp, filled, floating, less, less_equal, log, logical_and, where
 from ngraph.ops.linear import contract
 from ngraph.ops.losses import softmax_record
 from ngraph.ops.rearrange import axes_with_order, find_axis, iota, map_roles
@@ -67,7 +67,7 @@ logsumexp_record: OpDef = op(
     type=lambda inputs, axes: TensorType(without(inputs[0].axes, axes), inputs[0].dtype),
     reference=lambda call, x: _logsumexp(call, x).astype(call.dtype.np),
     lower=_logsumexp_lower,
-    grad=lambda op, dy, x: dy * exp(x - where(less(absolute(op), math.inf), op, 0.0)),
+    grad=lambda op, dy, x: dy * exp(x - where(equal(op, -math.inf), 0.0, op)),
     samples=lambda s: [logsumexp_record.build(x, axes=axes) for x, axes in _along(s)],
     ulp=16,
     error=1e-6,

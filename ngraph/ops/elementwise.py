@@ -396,10 +396,22 @@ def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _ties(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
-    """The larger (smaller) operand takes the gradient; a tie splits it in halves."""
-    half = where(equal(x, y), dy * 0.5, 0.0)
-    left = where(less(y, x) if op.opdef is maximum else less(x, y), dy, half)
-    return left, dy - left
+    """The larger (smaller) operand takes the gradient; a tie splits it in halves, and beside NaN both take it, as in PyTorch."""
+    shared = where(equal(x, y), dy * 0.5, dy)
+    unless_x_is_less, unless_y_is_less = where(less(x, y), 0.0, shared), where(less(y, x), 0.0, shared)
+    return (unless_x_is_less, unless_y_is_less) if op.opdef is maximum else (unless_y_is_less, unless_x_is_less)
+
+
+def _power_gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
+    """By x: 0 where y is 0, for 1 is constant. By y: 0 where x is 0 and y is not negative; NaN for negative x."""
+    flat = logical_and(equal(x, 0.0), less_equal(0.0, y))
+    return where(equal(y, 0.0), 0.0, dy * y * power(x, y - 1.0)), dy * op * log(where(flat, 1.0, x))
+
+
+def _quotient(x: Op, y: Op) -> Op:
+    """floor(x / y) also where the quotient is rounded to -0, as that of a small negative x and a large y."""
+    q = floor(x / y)
+    return where(logical_or(logical_and(less(x, 0.0), less(0.0, y)), logical_and(less(0.0, x), less(y, 0.0))), minimum(q, -1.0), q)
 
 
 add: OpDef = elementwise(
@@ -428,7 +440,7 @@ remainder: OpDef = elementwise(
     "remainder",
     "x - floor(x / y) * y: the sign of y, as in Python; integers by 0 give 0.",
     _remainder,
-    lambda op, dy, x, y: (dy, -(dy * floor(x / y))),
+    lambda op, dy, x, y: (dy, -(dy * _quotient(x, y))),
     arity=2,
     kinds=NUMERIC,
     low=0.6,
@@ -439,7 +451,7 @@ power: OpDef = elementwise(
     "power",
     "x to the y; integers wrap, and a negative exponent gives the whole part of the reciprocal, 0 for x = 0.",
     _power,
-    lambda op, dy, x, y: (dy * y * power(x, y - 1.0), dy * op * log(where(less(0.0, x), x, 1.0))),
+    _power_gradient,
     arity=2,
     kinds=NUMERIC,
     low=0.5,
@@ -620,6 +632,7 @@ sign: OpDef = composite(
     "1, 0 or -1; NaN stays.",
     np.sign,
     lambda x: where(equal(x, x), cast(less(0, x), x.dtype) - cast(less(x, 0), x.dtype), x),
+    lambda op, dy, x: None,
     kinds=("float", "int"),
     smooth=False,
     onnx="Sign",

@@ -1,0 +1,94 @@
+"""Values and derivatives at zeros, infinities, NaN and ties, beside PyTorch's; docs/autodiff.md lists where they differ and why."""
+
+import numpy as np
+import pytest
+import torch
+
+import ngraph as ng
+import ngraph.transformers as ngt
+
+inf, nan = np.inf, np.nan
+functional = torch.nn.functional
+ALL = [-inf, -3.0, -1.0, -0.0, 0.0, 0.5, 1.0, 3.0, inf, nan]
+PAIRS = [np.repeat(ALL, len(ALL)), np.tile(ALL, len(ALL))]
+BASES = [[0.0, 0.0, 0.0, 2.0, -2.0, 1.0, inf, 0.0, 4.0], [2.0, 0.0, 1.0, 0.0, 2.0, 5.0, 2.0, -1.0, 0.5]]
+
+EDGES = {  # the function here, in PyTorch, and its inputs
+    "power": (ng.power, torch.pow, BASES),
+    "x ** 0": (lambda x: x**0, lambda x: x**0, [ALL]),
+    "x ** 1": (lambda x: x**1, lambda x: x**1, [[0.0, -1.0, inf]]),
+    "x ** 0.5": (lambda x: x**0.5, lambda x: x**0.5, [[0.0, 4.0, inf]]),
+    "x ** 3": (lambda x: x**3, lambda x: x**3, [ALL]),
+    "x ** -1": (lambda x: x**-1, lambda x: x**-1, [[-2.0, 0.0, inf]]),
+    "2 ** x": (lambda x: 2**x, lambda x: 2**x, [[-2.0, 0.0, 200.0, -inf, inf]]),
+    "maximum": (ng.maximum, torch.maximum, PAIRS),
+    "minimum": (ng.minimum, torch.minimum, PAIRS),
+    "mod": (ng.mod, torch.remainder, [[5.0, -5.0, 5.0, -5.0, 5.0, -0.0, -1e-30], [3.0, 3.0, -3.0, inf, inf, 3.0, 1e30]]),
+    "clip": (lambda x: ng.clip(x, 0.0, 1.0), lambda x: torch.clamp(x, 0.0, 1.0), [ALL]),
+    "relu": (ng.relu, torch.relu, [[0.0, -0.0, inf, -inf]]),
+    "absolute": (ng.absolute, torch.abs, [ALL[:-1]]),
+    "softplus": (ng.softplus, functional.softplus, [[100.0, -100.0, 0.0, 1000.0]]),
+    "gelu": (ng.gelu, functional.gelu, [[-20.0, 20.0, 0.0]]),
+    "silu": (ng.silu, functional.silu, [[-80.0, 1000.0, 0.0]]),
+    "elu": (ng.elu, functional.elu, [[-1000.0, -inf, 1000.0, inf, 0.0, -0.0]]),
+    "elu, alpha 2": (lambda x: ng.elu(x, 2.0), lambda x: functional.elu(x, 2.0), [[-1.0, 0.0, 1.0]]),
+    "sigmoid": (ng.sigmoid, torch.sigmoid, [[-1000.0, 1000.0, 0.0, -inf, inf, nan]]),
+    "tanh": (ng.tanh, torch.tanh, [ALL]),
+    "log": (ng.log, torch.log, [[0.0, 1.0, inf]]),
+    "log1p": (ng.log1p, torch.log1p, [[-1.0, 0.0, 1e-20, inf]]),
+    "expm1": (ng.expm1, torch.expm1, [[-1e9, 1e-20, 200.0]]),
+    "reciprocal": (ng.reciprocal, torch.reciprocal, [[0.0, -0.0, inf]]),
+    "sqrt": (ng.sqrt, torch.sqrt, [[0.0, 4.0, -1.0, inf, nan]]),
+    "sign": (ng.sign, torch.sign, [[0.0, -3.0, inf, -inf]]),
+    "atan": (ng.atan, torch.atan, [ALL]),
+    "erf": (ng.erf, torch.erf, [[-10.0, 1e-30, 10.0, inf, -inf, nan]]),
+    "where": (lambda x: ng.where(ng.greater(x, 0), x * x, 0.0), lambda x: torch.where(x > 0, x * x, 0.0), [[1.0, 0.0, -1.0]]),
+    "max": (lambda x: ng.max(x, out_axes=()), lambda x: x.amax(), [[1.0, 1.0, 0.0]]),
+    "prod with a zero": (lambda x: ng.prod(x, out_axes=()), lambda x: x.prod(), [[0.0, 3.0, 2.0]]),
+    "prod with two zeros": (lambda x: ng.prod(x, out_axes=()), lambda x: x.prod(), [[0.0, 0.0, 2.0]]),
+    **{
+        f"{name} of {what}": (ours, theirs, [v])
+        for what, v in (("a mask", [0.0, -inf, 1.0]), ("inf", [inf, 0.0, 1.0]), ("large numbers", [1e30, -1e30, 0.0]))
+        for name, ours, theirs in (
+            ("softmax", ng.softmax, lambda x: x.softmax(0)),
+            ("log_softmax", ng.log_softmax, lambda x: x.log_softmax(0)),
+            ("logsumexp", ng.logsumexp, lambda x: x.logsumexp(0)),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_are_those_of_pytorch(name, transformer):
+    ours, theirs, values = EDGES[name]
+    axis = ng.make_axis(len(values[0]), name="A")
+    inputs = [ng.placeholder([axis]) for _ in values]
+    y = ours(*inputs)
+    compute = ngt.make_transformer_factory(transformer)().computation([y, *ng.deriv(ng.sum(y, out_axes=()), inputs)], *inputs)
+    with np.errstate(all="ignore"):
+        got = compute(*values)
+    tensors = [torch.tensor(v, dtype=torch.float32, requires_grad=True) for v in values]
+    z = theirs(*tensors)
+    z.sum().backward()
+    for what, mine, other in zip(("value", "by x", "by y"), got, [z.detach(), *(t.grad for t in tensors)], strict=False):
+        np.testing.assert_allclose(mine, other.numpy(), rtol=1e-5, atol=1e-6, err_msg=what)
+
+
+OURS = {  # what docs/autodiff.md lists: the value or derivative at a place where PyTorch's is another
+    "relu": (lambda x: ng.deriv(ng.sum(ng.relu(x), out_axes=()), x), [nan], [0.0]),
+    "absolute": (lambda x: ng.deriv(ng.sum(ng.absolute(x), out_axes=()), x), [nan], [nan]),
+    "sign": (ng.sign, [nan], [nan]),
+    "logsumexp": (lambda x: ng.deriv(ng.logsumexp(x), x), [-inf, -inf], [0.0, 0.0]),
+    "gelu": (ng.gelu, [inf], [inf]),
+}
+
+
+@pytest.mark.parametrize("transformer", ["cpu", "numpy", "direct"])
+@pytest.mark.parametrize("name", OURS)
+def test_edges_that_differ(name, transformer):
+    ours, given, expected = OURS[name]
+    x = ng.placeholder([ng.make_axis(len(given), name="A")])
+    with np.errstate(all="ignore"):
+        got = ngt.make_transformer_factory(transformer)().computation(ours(x), x)(given)
+    np.testing.assert_array_equal(got, expected)
