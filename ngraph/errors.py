@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Self
 
+_NUMPY = os.path.join("numpy", "_core", "")  # its decorators stand between generated code and the caller
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 Line = tuple[str, int]  # file, line number
@@ -20,7 +21,7 @@ def user_line() -> Line | None:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((_HOME, "<ngraph", "<frozen ")):  # generated code and the import machinery count as ours
+        if not file.startswith((_HOME, "<ngraph", "<frozen ")) and _NUMPY not in file:  # generated code and imports count as ours
             return (file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return None

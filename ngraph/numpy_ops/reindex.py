@@ -117,10 +117,13 @@ def _slices(
             where.append(slice(None))
         elif type(start) is int and type(n) is int and type(length) is int:
             last = start + step * (length - 1)
-            if length and not (0 <= start < n and 0 <= last < n):
+            if length == 0:
+                where.append(slice(0, 0))  # whatever it starts from: NumPy counts a negative one from the end
+            elif 0 <= start < n and 0 <= last < n:
+                stop = last + (1 if step > 0 else -1)
+                where.append(slice(start, stop if stop >= 0 else None, None if step == 1 else step))
+            else:
                 return None
-            stop = last + (1 if step > 0 else -1) if length else start
-            where.append(slice(start, stop if stop >= 0 else None, None if step == 1 else step))
         else:
             return None
         dims.append(axis)

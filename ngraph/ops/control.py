@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError, GraphError
+from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
@@ -231,8 +231,16 @@ while_record.attrs["no_gradient"] = while_record.attrs["no_gradient_check"] = NO
 
 # ---- effects ----------------------------------------------------------------------------------------------------------
 
+
+def _nonempty(text: str, count: np.ndarray) -> None:
+    """Raises ArgumentError where there are no elements."""
+    if not count:
+        raise ArgumentError(f"{text}: among no elements there is none to choose")
+
+
 HOST_CALLS: dict[str, Callable[..., None]] = {  # kind -> (text, *arrays)
     "print": lambda text, *arrays: print(text, *arrays),
+    "nonempty": _nonempty,
     "nothing": lambda text, *arrays: None,  # in a branch beside one in which something happens
 }
 

@@ -13,16 +13,17 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
-from ngraph.op_graph.axes import Axes, Axis, make_axis
+from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Run
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
 from ngraph.ops.aligned import align, axes_like, wide
+from ngraph.ops.control import effect
 from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, maximum, where
 from ngraph.ops.rearrange import broadcast, find_axis, iota, product, rename_record
 from ngraph.ops.reduce import KINDS, in_order, reduce, reduced_axes
-from ngraph.ops.state import parts
+from ngraph.ops.state import parts, sequential_record
 
 
 def _has(name: str, x: TensorType, axes: Sequence[Any]) -> None:
@@ -38,6 +39,12 @@ def _argreduce_type(inputs: tuple[TensorType, ...], kind: str, axes: tuple[Any, 
     (x,) = inputs
     _has(f"argreduce {kind}", x, axes)
     computes(f"argreduce {kind}", x.dtype)
+    empty = [a for a in axes if type(a) is Axis and a.length == 0]
+    if empty:
+        raise AxisError(
+            f"arg{kind} along {show_axes(empty)}: among no elements there is none to choose",
+            fix=f"reduce other axes, or give {empty[0].label} at least one element",
+        )
     return TensorType(axes_like(x.axes, [a for a in x.axes if a not in axes]), dtypes.int32)
 
 
@@ -46,15 +53,13 @@ def _argreduce(call: Call, x: np.ndarray) -> np.ndarray:
     rows = align(wide(x), call.inputs[0].axes, (*call.axes, *axes)).reshape(
         *call.shape(call.axes), int(np.prod(call.shape(axes), dtype=int))
     )
-    if not rows.shape[-1]:
-        return np.zeros(rows.shape[:-1], np.int32)
     return np.asarray({"max": np.argmax, "min": np.argmin}[kind](rows, axis=-1)).astype(np.int32)
 
 
 argreduce: OpDef = op(
     "argreduce",
     "Where the largest or smallest (`kind`: `max min`) stands: the flat position over `axes` in that order; the first of equal ones, "
-    "the first NaN before all.",
+    "the first NaN before all; of nothing an error.",
     form="(x; kind, axes) → int32",
     type=_argreduce_type,
     reference=_argreduce,
@@ -70,21 +75,27 @@ argreduce: OpDef = op(
             (s.x(s.I, s.I - 1), (s.I - 1,)),
             (s.x(s.O, s.I), (s.O,)),
             (s.x(s.Z, s.J), (s.J,)),
-            (s.x(s.Z, s.J), (s.Z,)),
             *((s.special(s.N, s.I, s.J), axes) for axes in ((s.N,), (s.I,), (s.J, s.I))),
         )
     ],
     kinds=ALL,
     onnx="ArgMax",
 )
+argreduce.attrs["nonempty"] = "axes"  # the attribute with axes that must have an element
 
 
 def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: Any) -> Op:
     x = as_op(x)
     gone = reduced_axes(x, reduction_axes, out_axes, f"arg{kind}")
     if reduction_axes is not None:
-        gone = Axes(reduction_axes)  # their order is that of the flat position
-    result = cast(argreduce.build(x, kind=kind, axes=gone), dtype or dtypes.int32)
+        gone = Axes(gone[gone.index(a)] for a in Axes(reduction_axes))  # their order is that of the flat position
+    found = argreduce.build(x, kind=kind, axes=gone)
+    for a in gone:
+        for leaf in expr.leaves(a.size):
+            if isinstance(leaf, Run):  # a length that only the call finds out
+                some = effect.build(leaf.of, kind="nonempty", text=f"arg{kind} along {a.label}")
+                found = sequential_record.build(some, found)
+    result = cast(found, dtype or dtypes.int32)
     return result if out_axes is None else in_order(result, out_axes)
 
 
@@ -92,7 +103,7 @@ def argmax(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any 
     """The position of the largest, int32 unless `dtype` says otherwise; the first of equal ones, the first NaN before all.
 
     reduction_axes, out_axes: as in `sum`. Over several axes it is the flat position, in the order of `reduction_axes` (else of x's
-    axes). Raises AxisError for axes that x has not.
+    axes). Raises AxisError for axes that x has not, or of length 0; a length that is open is looked at by the call.
     """
     return _where_best(x, "max", dtype, reduction_axes, out_axes)
 

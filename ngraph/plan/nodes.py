@@ -647,14 +647,11 @@ def _argreduce(g: Graph, s: Step) -> None:
     flat: ExprLike = 0
     for a in over:
         flat = flat * g.length(a) + Idx(a)
-    nowhere, lengths = Number((1 << 31) - 1, whole), [g.known(a) for a in over]
+    nowhere = Number((1 << 31) - 1, whole)
     place = g.elem("where", hit, Index(flat, whole), nowhere, axes=space, dtype=whole)
-    first: Arg = Number(0, whole) if 0 in lengths else g.reduce("min", place, axes, over, whole)
+    first = g.reduce("min", place, axes, over, whole)
     if type(first) is Read and over:
         first.source.attrs = {"chosen": s.attrs["kind"]}
-    if None in lengths and 0 not in lengths:  # there may be nothing
-        none = g.elem("compare", first, nowhere, axes=axes, dtype=flag, kind="eq")
-        first = g.elem("where", none, Number(0, whole), first, axes=axes, dtype=whole)
     g.at[s.result] = first
 
 

@@ -24,11 +24,12 @@ from ngraph.program.program import AxisId, Program, State, Step, Value, attr_axe
 
 @dataclass
 class Lowered:
-    """A program, and which op stands behind each of its inputs and states."""
+    """A program, which op stands behind each of its inputs and states, and the axes of open length that must not be empty in a call."""
 
     program: Program
     inputs: tuple[Op, ...]
     states: dict[str, Op] = field(default_factory=dict)  # state name -> variable
+    nonempty: tuple[AxisId, ...] = ()
 
 
 class Ids:
@@ -107,6 +108,7 @@ class Lowering:
         self.written: dict[Op, tuple[Op, Value]] = {}  # variable -> who wrote it and what
         self.token: Value | None = None
         self.token_in: Value | None = None
+        self.nonempty: dict[AxisId, Op] = {}  # axis -> an op that wants an element of it
         self.reads: dict[Op, frozenset[Op]] = {}  # op -> the variables that its value depends on
         self.writes: dict[Op, frozenset[Op]] = {}  # op -> the assigns that it depends on
         self.inputs = tuple(Value(self.type(p.type), p.hint or f"arg{k}") for k, p in enumerate(self.parameters))
@@ -232,6 +234,8 @@ class Lowering:
             k: map_attr(a, self.ids, lambda of: of if type(of) is Value else self.value(of, scope)[0], self._body)
             for k, a in o.attrs.items()
         }
+        if "nonempty" in o.opdef.attrs:
+            self.nonempty.update(dict.fromkeys(attrs[o.opdef.attrs["nonempty"]], o))
         happens = o.opdef.name == "effect" or any(type(a) is Program and _has_token(a) for a in attrs.values())
         if happens:
             inputs, attrs = self._with_token(o, inputs, attrs)
@@ -269,6 +273,7 @@ class Lowering:
             return body
         if body not in self.bodies:
             inner = Lowering(body.outputs, body.inputs, self.ids, self.whole)
+            inner.nonempty = self.nonempty
             made = inner.run("body")
             held = [v.label for v in made.states.values()]
             if held:
@@ -395,6 +400,24 @@ class Lowering:
             return Len(axis)
         return expr.substitute(length, lambda e: expr.Run(self.value(e.of, scope)[0]) if isinstance(e, expr.Run) else e)
 
+    def _open(self, program: Program) -> tuple[AxisId, ...]:
+        """Those axes that must not be empty whose length a call has yet to say."""
+        found = []
+        for a, o in self.nonempty.items():
+            try:
+                length = program.length(a)
+            except LookupError:
+                found.append(a)
+                continue
+            if length == 0:
+                raise AxisError(
+                    f"{o.label} along {program.hints[a]}, which has length 0: among no elements there is none to choose",
+                    line=o.line,
+                    details=tuple(map(show_input, o.inputs)),
+                    fix=f"reduce other axes, or give {program.hints[a]} at least one element",
+                )
+        return tuple(found)
+
     # the whole
     def run(self, name: str) -> Lowered:
         top = Scope(None, {})
@@ -444,7 +467,7 @@ class Lowering:
             token_out=self.token,
             name=name,
         )
-        return Lowered(program, self.parameters, states)
+        return Lowered(program, self.parameters, states, () if self.is_body else self._open(program))
 
 
 def _has_token(body: Program) -> bool:

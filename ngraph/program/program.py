@@ -172,6 +172,15 @@ class Program:
                 seen.add(a)
                 needed += list(attr_axes(self.axes[a]))
 
+    def settled(self, e: ExprLike) -> ExprLike:
+        """An expression whose lengths are those of symbols alone."""
+
+        def leaf(e: expr.Leaf) -> ExprLike:
+            own = self.axes[e.of] if isinstance(e, Len) else e
+            return e if own == e else self.settled(own)
+
+        return expr.substitute(e, leaf)
+
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Value], int] | None = None) -> int:
         """The number of elements of an axis, given the lengths of the symbols and what run-time values are."""
 

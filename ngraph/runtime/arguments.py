@@ -50,8 +50,8 @@ def _kind(dtype: np.dtype) -> str | None:
 class Binder:
     """Fits arguments to the inputs of a program, and finds the lengths of its symbols."""
 
-    def __init__(self, program: Program, ops: Sequence[Op]):
-        self.program, self.ops = program, tuple(ops)
+    def __init__(self, program: Program, ops: Sequence[Op], nonempty: Sequence[AxisId] = ()):
+        self.program, self.ops, self.nonempty = program, tuple(ops), nonempty
         self.lengths: dict[AxisId, int] = {}
         self.given_by: dict[AxisId, int] = {}
 
@@ -74,6 +74,13 @@ class Binder:
                 ),
                 fix="give arrays whose dims are the axes in this order" if len(wrong) > 1 or "shape" in wrong[0][1] else "",
             )
+        for axis in self.nonempty:
+            if self.length(axis) == 0:
+                raise ArgumentError(
+                    f"{self.program.name}: argmax or argmin along {self.hint(axis)}, of which there are 0 elements to choose from",
+                    details=tuple(f"{op.label}: {show_axes(op.axes)}   made at {show_line(op.line)}" for op in self.ops),
+                    fix="pass arrays that have at least one",
+                )
         return [self._filled(a, v, k) for k, (a, v) in pairs]
 
     def _bind(self, axis: AxisId, n: int, k: int) -> str:

@@ -20,7 +20,8 @@ from ngraph.codegen.entry import held
 from ngraph.config import config
 from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnsupportedError
 from ngraph.op_graph.axes import show_axes
-from ngraph.op_graph.expr import Len
+from ngraph.op_graph.expr import Len, leaves
+from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.program.lower import Lowered, lower, no_origin
@@ -435,11 +436,11 @@ class Computation(Alone, partial[Any]):
 
     def _made_entry(self, executable: Executable) -> Callable[..., Any]:
         """def entry(x, y): if x and y are right as they are, run them, else convert them first."""
-        program = self._lowered.program
+        program, nonempty = self._lowered.program, self._lowered.nonempty
         names = [f"a{k}" for k in range(self._count)]
         tests: list[str] = []
         lengths: dict[AxisId, str] = {}
-        known: dict[str, Any] = {"ndarray": np.ndarray, "convert": lambda *args: Binder(program, self.parameters).fit(args)}
+        known: dict[str, Any] = {"ndarray": np.ndarray, "convert": lambda *args: Binder(program, self.parameters, nonempty).fit(args)}
         for name, value in zip(names, program.inputs, strict=True):
             known[f"{name}_dtype"] = value.dtype.np
             tests += [f"type({name}) is ndarray", f"{name}.dtype is {name}_dtype"]
@@ -458,6 +459,10 @@ class Computation(Alone, partial[Any]):
             if any(":=" in s for s in sizes):
                 tests.append(f"{name}.ndim == {len(sizes)}")
             tests.append(f"{name}.shape == ({', '.join(sizes)}{',' * (len(sizes) == 1)})")
+        for axis in nonempty:
+            e = program.settled(Len(axis))
+            seen = all(leaf.of in lengths for leaf in leaves(e))
+            tests.append(expr_text(e, lambda leaf: lengths[leaf.of]) if seen else "False")
         arguments = ", ".join(names)
         more = "" if executable.native is None else f"{', ' * bool(names)}**more"
         lines = [f"def entry({arguments}{more}):"]

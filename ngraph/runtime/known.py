@@ -50,6 +50,7 @@ class Kept(NamedTuple):
     axes: tuple[AxisId, ...]
     arrays: tuple[Any, ...]
     states: tuple[int, ...]
+    nonempty: tuple[AxisId, ...]
 
 
 class Graph:
@@ -101,7 +102,7 @@ class Graph:
         program = called(kept.program)
         arrays = [self.arrays[a] if type(a) is int else _made(*a) for a in kept.arrays]
         names = Names(kept.axes, arrays, [s.name for s in program.state_in])
-        return Found(Lowered(called(kept.lowered), self.parameters, states), program, kept.meaning, names)
+        return Found(Lowered(called(kept.lowered), self.parameters, states, kept.nonempty), program, kept.meaning, names)
 
     def keep(self, lowered: Lowered, program: Program) -> None:
         """Adds an entry: the program that passes made of this one."""
@@ -113,7 +114,8 @@ class Graph:
             return
         if any(True for e in lowered.program.axes.values() for _ in run_values(e)):  # a length that steps compute
             return
-        entry = Kept(_face(lowered.program), _face(program), means, tuple(map(AxisId, names.axes)), tuple(arrays), tuple(states))
+        axes = tuple(map(AxisId, names.axes))
+        entry = Kept(_face(lowered.program), _face(program), means, axes, tuple(arrays), tuple(states), lowered.nonempty)
         with contextlib.suppress(pickle.PicklingError, RecursionError):
             cache().keep(KIND, self.key, dumped(entry, Names((), ())))
 
