@@ -21,6 +21,7 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
 from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, Stage, bounds, loads
+from ngraph.plan.memo import memo
 from ngraph.plan.nodes import WEIGHT
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.program.program import AxisId
@@ -60,6 +61,27 @@ class Access:
         self.turn = 0  # elements to the same place in the next turn
         self.ahead = 0  # the same where each turn brings its own from memory: worth a prefetch
         self.room: int | None = None  # elements of the buffer behind the last one that it reaches, where that is known
+
+
+class Known(dict[Any, Any]):
+    """A table in scopes: what an inner one added is gone when it is left."""
+
+    def __init__(self) -> None:
+        self.undo: list[list[tuple[Any, Any]]] = [[]]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.undo[-1].append((key, self.get(key)))
+        super().__setitem__(key, value)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        self.undo.append([])
+        yield
+        for key, old in reversed(self.undo.pop()):
+            if old is None:
+                del self[key]
+            else:
+                super().__setitem__(key, old)
 
 
 class Open(NamedTuple):
@@ -105,8 +127,7 @@ class Nest:
         self.uses: dict[int, tuple[int, ...]] = {}
         self.deps: dict[int, frozenset[Dim]] = {}
         self.reads: dict[int, Access] = {}
-        self.known: dict[Any, Any] = {}
-        self.undo: list[list[tuple[Any, Any]]] = [[]]
+        self.known = Known()
         self.opened: dict[Dim, Open] = {}
         self.awaited: list[tuple[Access, int, list[str]]] = []
         self.reducing = bool(stage.combine or stage.reduced)
@@ -392,23 +413,13 @@ class Nest:
     @contextmanager
     def _scope(self, opened: Mapping[Dim, Open], moved: Mapping[Access, Whole] | None = None) -> Iterator[None]:
         """Inside a loop: where it stands, by how much pointers have moved; what becomes known there is forgotten afterwards."""
-        self.undo.append([])
         before = self.opened
-        self.opened = {**before, **opened}
-        for a, by in (moved or {}).items():
-            self._learn(a, self.w.at(self._pointer(a), by, a.dtype))
-        yield
+        with self.known.scope():
+            self.opened = {**before, **opened}
+            for a, by in (moved or {}).items():
+                self.known[a] = self.w.at(self._pointer(a), by, a.dtype)
+            yield
         self.opened = before
-        for key, old in reversed(self.undo.pop()):
-            if old is None:
-                del self.known[key]
-            else:
-                self.known[key] = old
-
-    def _learn(self, key: Any, value: Any) -> Any:
-        self.undo[-1].append((key, self.known.get(key)))
-        self.known[key] = value
-        return value
 
     def _pointer(self, a: Access) -> str:
         """The address of an access where the open loops stand, constants left out."""
@@ -419,7 +430,7 @@ class Nest:
                 for d, o in self.opened.items():
                     if o.base is not None and d in a.coef:
                         found = self.w.at(found, times(self.w, o.base, a.coef[d]), a.dtype)
-                self._learn(a, found)
+                self.known[a] = found
         return found
 
     def _units(self, d: Dim | None) -> int:
@@ -503,7 +514,7 @@ class Nest:
             kind = self.stage.combine[k].kind
             while len(values) > 1:
                 values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
-            self._learn((self.border + k, i, j), self._as_one(kind, values[0]) if flat else values[0])
+            self.known[self.border + k, i, j] = self._as_one(kind, values[0]) if flat else values[0]
 
     def _await(self) -> list[tuple[Access, int, list[str]]]:
         """What meets the sums when they are done, and comes from memory: elements from row to row, where the first row's lines are."""
@@ -558,7 +569,7 @@ class Nest:
         first = apply(w, "%", times(w, row, share), unroll)
         for a, step in panels.items():
             if step:
-                self._learn(("next", a), (plus(w, times(w, first, a.coef[d]), step), d, share))
+                self.known["next", a] = plus(w, times(w, first, a.coef[d]), step), d, share
 
     def _panel(self, a: Access) -> int:
         """Elements from a panel to the next one, if it is read from memory and again by each row of tiles; else 0."""
@@ -695,7 +706,7 @@ class Nest:
                 todo += missing[::-1]
                 continue
             todo.pop()
-            found = self._learn(key, whole or self._compute(n, i, j))
+            self.known[key] = found = whole or self._compute(n, i, j)
         return found  # type: ignore[return-value]
 
     def _abreast(self, roots: Iterable[int], places: Sequence[Sequence[int]]) -> None:
@@ -747,7 +758,7 @@ class Nest:
         first = self.w.lane(self._value(flat, i, beside[0]), 0)
         found = side_by_side(self.w, same, self.lines[n].attrs["stream"], first, len(beside), self.lanes)
         for k, x in zip(beside, found, strict=True):
-            self._learn(self._key(n, i, k), x)
+            self.known[self._key(n, i, k)] = x
         return found[beside.index(j)]
 
     # ---- indices
@@ -812,7 +823,7 @@ class Nest:
     def _mask(self, j: int) -> Value | None:
         """Which lanes of a step are inside; None if all are."""
         left = self._left(j)
-        return self._first(left, self._width(j)) if isinstance(left, int) else self.w.tail(left, self.lanes)
+        return leading(left, self._width(j)) if isinstance(left, int) else self.w.tail(left, self.lanes)
 
     def _width(self, j: int) -> int:
         """The lanes of a step: those of a vector, or of the shortest part of one that has all that are inside."""
@@ -853,16 +864,14 @@ class Nest:
         at, found = self._pointer(a), None
         one, each = self._holds(a.guard, i, j)
         for q in range(-(-end // n)):
-            key = ("wide", at, first + q * n, min(end - q * n, n), a.dtype, one, each and (each, phase))
-            x = self.known.get(key)
-            if x is None:
-                some = None
-                if each is not None:  # an element is allowed where the lane that it is for is
-                    m, places = each.lanes, range(q * n - phase, (q + 1) * n - phase)
-                    lanes = [e // k if 0 <= e < k * m and e % k == 0 else m for e in places]
-                    some = w.shuffle(each, lanes, constant(False, dtypes.bool_, m))
-                mask = meet_all(w, self._first(end - q * n, n), some)
-                x = self._learn(key, w.load(self._or_nothing(one, w.at(at, first + q * n, a.dtype), a, n), a.dtype, n, mask=mask))
+            some = None
+            if each is not None:  # an element is allowed where the lane that it is for is
+                m, places = each.lanes, range(q * n - phase, (q + 1) * n - phase)
+                lanes = [e // k if 0 <= e < k * m and e % k == 0 else m for e in places]
+                some = w.shuffle(each, lanes, constant(False, dtypes.bool_, m))
+            mask = meet_all(w, leading(end - q * n, n), some)
+            place = self._or_nothing(one, w.at(at, first + q * n, a.dtype), a, n)
+            x = memo(self.known, load, w, place, a.dtype, n, mask)
             if found is None:
                 found = x
                 if end <= n:
@@ -910,12 +919,7 @@ class Nest:
         if not isinstance(left, int):
             return None
         at = w.at(self._pointer(a), self._offset(a, top, j), a.dtype)
-        if ("turned", at, 0) not in self.known:
-            lines = [w.at(at, times(w, lane, step), a.dtype) for lane in range(left)]
-            loaded = [w.load(x, a.dtype, n, mask=self._first(rows, n)) for x in lines]
-            for k, x in enumerate(transposed(w, loaded + loaded[-1:] * (n - left))):
-                self._learn(("turned", at, k), x)
-        return self._narrow(self.known["turned", at, i - top], j)
+        return self._narrow(memo(self.known, turned, w, at, a.dtype, n, left, rows, step)[i - top], j)
 
     def _mirrored(self, a: Access, i: int, j: int) -> Value | None:
         """Elements that lie side by side in the opposite order: a vector that ends where the first lane reads, turned about."""
@@ -933,13 +937,6 @@ class Nest:
         """A vector without the lanes that its step has not."""
         n = self._width(j)
         return x if x.lanes <= n else self.w.shuffle(x, range(n))
-
-    @staticmethod
-    def _first(count: int, lanes: int) -> Value | None:
-        """The mask of so many of some lanes; None for all."""
-        if count >= lanes:
-            return None
-        return Value(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(lanes)])}>", dtypes.bool_, lanes)
 
     def _offset(self, a: Access, i: int, j: int) -> Whole:
         """The elements from where an access's pointer stands to a place of the tile, in the first lane."""
@@ -1020,7 +1017,7 @@ class Nest:
         for q in range(k):
             rest = plus(w, times(w, left, k), -q * n)
             if not isinstance(rest, int) or rest > 0:
-                mask = self._first(rest, n) if isinstance(rest, int) else w.tail(rest, n)
+                mask = leading(rest, n) if isinstance(rest, int) else w.tail(rest, n)
                 mask = meet_all(w, mask, None if every is None else woven(w, every, q))
                 w.store(woven(w, [w.splat(x, n) for x in values], q), w.at(at, q * n, stores[0].dtype), mask=mask)
 
@@ -1051,6 +1048,25 @@ class Nest:
             w.store(x, at, mask=mask)
         else:
             w.scatter(x, at, apart, mask)
+
+
+def leading(count: int, lanes: int) -> Value | None:
+    """The mask of so many of some lanes; None for all."""
+    if count >= lanes:
+        return None
+    return Value(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(lanes)])}>", dtypes.bool_, lanes)
+
+
+def load(w: Writer, at: str, dtype: DType, lanes: int, mask: Value | None) -> Value:
+    """A vector from memory."""
+    return w.load(at, dtype, lanes, mask=mask)
+
+
+def turned(w: Writer, at: str, dtype: DType, lanes: int, left: int, rows: int, step: Whole) -> Sequence[Value]:
+    """The transpose of `left` rows, `step` elements apart, of `rows` elements each: the k-th vector has the k-th element of every row."""
+    lines = [w.at(at, times(w, lane, step), dtype) for lane in range(left)]
+    loaded = [w.load(x, dtype, lanes, mask=leading(rows, lanes)) for x in lines]
+    return transposed(w, loaded + loaded[-1:] * (lanes - left))
 
 
 def woven(w: Writer, rows: Sequence[Value], q: int) -> Value:

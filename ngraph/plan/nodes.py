@@ -24,6 +24,7 @@ from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.plan.control import arranged
 from ngraph.plan.kernels import Load, Read, bounds, loads, placed, straight
+from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId, Program, Step, Value
 
 ELEMENTS = frozenset(
@@ -267,11 +268,7 @@ class Graph:
 
     def given(self, x: Arg, axes: tuple[AxisId, ...]) -> Read:
         """The same for a routine: what several take lies somewhere once."""
-        index = tuple(x.index.items()) if type(x) is Read else ()
-        key = (x.source, index, x.guard, repr(x.fill), axes) if type(x) is Read else (type(x), repr(x), axes)
-        if key not in self.laid:
-            self.laid[key] = self.whole(x, axes)
-        return self.laid[key]
+        return memo(self.laid, self.whole, x, axes)
 
     def guarded(self, x: Arg, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], guard: Iterable[ExprLike], fill: Any) -> Arg:
         """`x`, whose axes are `axes`, at another index; `fill` where a guard is negative."""

@@ -1,5 +1,6 @@
 """Loops and branches as records of the table that threads walk: what the references give, and Python takes no part."""
 
+import math
 import threading
 
 import numpy as np
@@ -9,6 +10,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.config import config
 from ngraph.ops.sorting import compact
+from ngraph.targets import host
 
 H, T, S, N = (ng.make_axis(n, name=name) for n, name in ((3, "H"), (5, "T"), (2, "S"), (4, "N")))
 
@@ -174,9 +176,10 @@ def test_calls_on_several_threads_have_memory_of_their_own():
 
 def test_every_other_trip_goes_backwards_over_large_weights(monkeypatch):
     """What one trip has read last, the next one finds in the cache; with one thread and with two, the bits are the same."""
-    wide, trips = ng.make_axis(512, name="W"), ng.make_axis(6, name="T")
+    side = max(512, math.isqrt(host().l2 // 4) + 64)  # of a matrix that is larger than the second cache
+    wide, trips = ng.make_axis(side, name="W"), ng.make_axis(6, name="T")
     x, c, w = ng.placeholder([trips, wide]), ng.placeholder([wide]), ng.placeholder([wide, wide - 1])
-    c1, y = ng.scan(lambda c, x: (ng.tanh(ng.dot(w, c) * 0.05 + x), c), c, x, trips)
+    c1, y = ng.scan(lambda c, x: (ng.tanh(ng.dot(w, c) * 0.02 + x), c), c, x, trips)
     arrays = [values(trips, wide), values(wide), values(wide, wide)]
     want = both([c1, y], [x, c, w], arrays)
     for threads in (1, 2):

@@ -1,0 +1,35 @@
+"""Values that are made once for equal arguments.
+
+A value that is kept under a key which lacks something that it depends on is a wrong answer without a trace. So no key is written by hand:
+it is the arguments of the function that makes the value, which is a function of a module, so that it sees nothing else.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, MutableMapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ngraph.plan.kernels import Read
+
+T = TypeVar("T")
+
+
+def memo(table: MutableMapping[Any, Any], make: Callable[..., T], *args: Any) -> T:
+    """`make(*args)`, made once for equal arguments as long as the table keeps it."""
+    key = (make, *map(known_by, args))
+    if key not in table:
+        table[key] = make(*args)
+    found: T = table[key]
+    return found
+
+
+def known_by(x: Any) -> Any:
+    """What tells an argument apart from others: reads by what they read where, numbers by their kind and the sign of zero, too."""
+    if type(x) is Read:
+        return Read, x.source, tuple(x.index.items()), x.guard, known_by(x.fill)
+    if isinstance(x, tuple):
+        return type(x), *map(known_by, x)
+    return (type(x), repr(x)) if isinstance(x, numbers.Number | np.generic) else x

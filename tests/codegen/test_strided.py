@@ -1,0 +1,31 @@
+"""Elements at strides 2 to 4 beside zeros, picked from whole vectors that several reads share; every kind of vector machine."""
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+
+
+@pytest.fixture(params=["host", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def target(request, monkeypatch):
+    if request.param != "host":
+        monkeypatch.setenv("NGRAPH_TARGET", request.param)
+    return request.param
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("rows", [2, 3, 4])
+@pytest.mark.parametrize("front", [0, 1])
+def test_rows_beside_each_other_have_masks_of_their_own(target, rows, k, front):
+    """Rows that lie a whole number of vectors apart: a load of one must not stand in for that of another with another mask."""
+    for width in (4, 8, 12, 16):
+        for length in (width + 2, width + 10, 32):
+            n, r, w = ng.make_axis(3, name="N"), ng.make_axis(rows, name="R"), ng.make_axis(width * k, name="W")
+            z = ng.placeholder([n, r, w])
+            parts = [ng.pad(z[:, row, ::k], [0, (front, length - width - front)]) for row in range(rows)]
+            total = sum(parts[1:], parts[0])
+            v = np.random.default_rng(0).normal(size=(3, rows, width * k)).astype(np.float32)
+            expected = np.pad(v[:, :, ::k].sum(1), [(0, 0), (front, length - width - front)])
+            with ngt.allocate_transformer("cpu") as t:
+                np.testing.assert_allclose(t.computation(total, z)(v), expected, rtol=1e-5, atol=1e-6)
