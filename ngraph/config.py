@@ -1,90 +1,239 @@
 """Settings: from the environment, or for the length of a `with ng.config(...)` block. Nothing else is global.
 
-exact       no rewrite that differs at NaN, infinity or signed zero        (NGRAPH_EXACT, on)
-strict      refuse what would only warn, such as a dot over the batch axis (NGRAPH_STRICT, off)
-warnings    once for each line of the user's, always, or off               (NGRAPH_WARNINGS, once)
-winograd    allow Winograd convolution                                     (NGRAPH_WINOGRAD, on)
-tune        measure the best few ways of each kernel's loops, once         (NGRAPH_TUNE, off)
-check       verify programs after each pass                                (CHECK, off)
-debug       1 computations and times, 2 kernels, 3 plans, 4 generated code,
-            5 programs after each pass                                     (DEBUG, 0)
-dump        a folder for every stage of every computation, as files       (DUMP, none)
-transformer the default transformer's name                                 (NGRAPH_TRANSFORMER, none)
-num_threads how many threads a program may run on; 0: all there are        (NGRAPH_NUM_THREADS, 0)
-cache       a folder for what was compiled; off: none                      (NGRAPH_CACHE, ngraph in the user's cache folder)
+`SETTINGS` is the table of them, each with its variable, what it may be, and what it does.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from types import MappingProxyType
-from typing import Any
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import ContextDecorator
+from contextvars import ContextVar, Token
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from ngraph.errors import Line, NgraphWarning, SettingError, UnknownName, nearest, user_line
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _switch(name: str, default: bool) -> bool:
-    return os.environ.get(name, "1" if default else "0").lower() not in ("", "0", "false", "no", "off")
+class Kind(NamedTuple):
+    """What values a setting may have. `of` gives the value that a text or an object stands for, and raises ValueError or TypeError."""
+
+    says: str
+    of: Callable[[Any], Any]
 
 
-def _number(name: str) -> int:
-    text = os.environ.get(name, "0")
-    return int(text) if text.lstrip("-").isdigit() else 0
+OFF, ON = ("", "0", "false", "no", "off"), ("1", "true", "yes", "on")
 
 
-def _cache_folder() -> str:
-    """Where what is compiled is kept, by the XDG Base Directory Specification; "" for nowhere."""
-    given = os.environ.get("NGRAPH_CACHE")
-    if given is not None:
-        return "" if given.lower() in ("", "0", "false", "no", "off") else os.path.abspath(given)
+def _switch(value: Any) -> bool:
+    word = str(int(value) if isinstance(value, bool) else value).lower()
+    if word not in OFF + ON:
+        raise ValueError
+    return word in ON
+
+
+def number(low: int, high: int | None = None) -> Kind:
+    """A whole number from `low` on, or up to `high`."""
+
+    def of(value: Any) -> int:
+        whole = int(value) if isinstance(value, str) else value.__index__()
+        if isinstance(value, bool) or whole < low or (high is not None and whole > high):
+            raise ValueError
+        return int(whole)
+
+    return Kind(f"a whole number from {low} {'on' if high is None else f'to {high}'}", of)
+
+
+def one_of(*words: str) -> Kind:
+    """One of these words."""
+
+    def of(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return Kind(f"one of {', '.join(words)}", of)
+
+
+def _folder(value: Any) -> str:
+    """The folder as an absolute path; "" for none."""
+    path = os.fsdecode(os.fspath(value))
+    return "" if path.lower() in OFF else os.path.abspath(path)
+
+
+def _word(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+SWITCH = Kind("1 or 0, true or false, on or off", _switch)
+FOLDER = Kind("a folder, or off", _folder)
+WORD = Kind("a word", _word)
+
+
+def _users_cache() -> str:
+    """`ngraph` in the user's cache folder, by the XDG Base Directory Specification; "" for nowhere."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     base = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
     return os.path.join(base, "ngraph") if os.path.isabs(base) else ""
+
+
+class Setting(NamedTuple):
+    """One setting: its variable of the environment, the value without that (or a function that gives it), and what it may be.
+
+    `variable_kind` is that of the variable, where it may be less than what `ng.config` takes.
+    """
+
+    variable: str
+    default: Any
+    kind: Kind
+    doc: str
+    variable_kind: Kind | None = None
+
+
+SETTINGS = {
+    "exact": Setting("NGRAPH_EXACT", True, SWITCH, "no rewrite that differs at NaN, infinity or signed zero"),
+    "strict": Setting("NGRAPH_STRICT", False, SWITCH, "refuse what would only warn, such as a dot over the batch axis"),
+    "warnings": Setting("NGRAPH_WARNINGS", "once", one_of("once", "always", "off"), "once for each line of the user's, always, or off"),
+    "winograd": Setting("NGRAPH_WINOGRAD", True, SWITCH, "allow Winograd convolution"),
+    "tune": Setting("NGRAPH_TUNE", False, SWITCH, "measure the best few ways of each kernel's loops, once"),
+    "check": Setting("CHECK", False, SWITCH, "verify programs after each pass"),
+    "debug": Setting(
+        "DEBUG",
+        0,
+        number(0, 5),
+        "1 computations and times, 2 kernels, 3 plans, 4 generated code, 5 programs after each pass",
+    ),
+    "dump": Setting("DUMP", "", FOLDER, "a folder for every stage of every computation, as files"),
+    "transformer": Setting("NGRAPH_TRANSFORMER", "", WORD, "the default transformer's name"),
+    "num_threads": Setting(
+        "NGRAPH_NUM_THREADS", 0, number(0), "how many threads a program may run on; 0, or no variable: all there are", number(1)
+    ),
+    "cache": Setting("NGRAPH_CACHE", _users_cache, FOLDER, "a folder for what was compiled; off: none"),
+}
+
+ELSEWHERE = ("NGRAPH_TARGET", "NGRAPH_DATA", "NGRAPH_SEED")  # variables that other rooms read
+OURS = "NGRAPH_"  # variables without it, such as DEBUG, may be meant for another program: those warn instead
+TESTS = ("NGRAPH_TESTS_", "NGRAPH_BENCH", "NGRAPH_EXAMPLES", "NGRAPH_MODELS")  # those of tests and benchmarks
+
+
+def _bad_value(what: str, value: Any, kind: Kind) -> SettingError:
+    return SettingError(f"{what} is {value!r}", fix=f"it takes {kind.says}")
+
+
+def from_environment(variable: str, kind: Kind, default: Any) -> Any:
+    """The value that a variable of the environment gives, `default` where it is not set. Raises SettingError."""
+    text = os.environ.get(variable)
+    if text is None or (text == "" and kind is not FOLDER):
+        return default() if callable(default) else default
+    try:
+        return kind.of(text)
+    except (TypeError, ValueError):
+        error = _bad_value(f"the environment variable {variable}", text, kind)
+    if variable.startswith(OURS):
+        raise error
+    _warn(f"{error.message}, and is not used", f"{error.fix}, or unset it")
+    return default
+
+
+def _warn(message: str, fix: str, line: Line | None = None) -> None:
+    """A warning of the settings themselves, on which `ngraph.warn` rests."""
+    file, number = line or user_line() or ("<unknown>", 0)
+    warnings.warn_explicit(f"{message}\n  fix: {fix}", NgraphWarning, file, number)
+
+
+def _environment() -> dict[str, Any]:
+    """Every setting as the environment gives it; warns of variables that none has, as misspelt ones."""
+    values = {name: from_environment(s.variable, s.variable_kind or s.kind, s.default) for name, s in SETTINGS.items()}
+    known = [*(s.variable for s in SETTINGS.values()), *ELSEWHERE]
+    for variable in os.environ:
+        if variable.startswith(OURS) and variable not in known and not variable.startswith(TESTS):
+            meant = nearest(variable, known)
+            ours = ", ".join(v for v in known if v.startswith(OURS))
+            _warn(f"there is no variable {variable}", f"set {meant}" if meant else f"unset it; there are {ours}")
+    return values
 
 
 class Config:
     """The settings as attributes; call it for a block in which some differ: `with ng.config(exact=False): ...`"""
 
     def __init__(self) -> None:
-        self._values: ContextVar[Mapping[str, Any]] = ContextVar(
-            "ngraph_config",
-            default=MappingProxyType(
-                {
-                    "exact": _switch("NGRAPH_EXACT", True),
-                    "strict": _switch("NGRAPH_STRICT", False),
-                    "warnings": os.environ.get("NGRAPH_WARNINGS", "once"),
-                    "winograd": _switch("NGRAPH_WINOGRAD", True),
-                    "tune": _switch("NGRAPH_TUNE", False),
-                    "check": _switch("CHECK", False),
-                    "debug": _number("DEBUG"),
-                    "dump": os.environ.get("DUMP", ""),
-                    "transformer": os.environ.get("NGRAPH_TRANSFORMER", ""),
-                    "cache": _cache_folder(),
-                    "num_threads": _number("NGRAPH_NUM_THREADS"),
-                }
-            ),
-        )
+        empty: Mapping[str, Any] = {}
+        object.__setattr__(self, "_values", ContextVar("ngraph_config", default=empty))
+        object.__setattr__(self, "_given", {})
+
+    def _all(self) -> Mapping[str, Any]:
+        values: Mapping[str, Any] = self._values.get()
+        if not values:
+            if not self._given:
+                self._given.update(_environment())  # with the first look, so that an error is the user's to see
+            values = self._given
+        return values
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self._values.get()[name]
-        except KeyError:
-            raise AttributeError(f"config has no {name!r}; it has {', '.join(sorted(self._values.get()))}") from None
+        if name in SETTINGS:
+            return self._all()[name]
+        raise _unknown(name) if not name.startswith("_") else AttributeError(name)
 
-    @contextmanager
-    def __call__(self, **changes: Any) -> Iterator[Config]:
-        unknown = sorted(set(changes) - set(self._values.get()))
-        if unknown:
-            raise TypeError(f"config has no {', '.join(unknown)}; it has {', '.join(sorted(self._values.get()))}")
-        token = self._values.set({**self._values.get(), **changes})
-        try:
-            yield self
-        finally:
-            self._values.reset(token)
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        if name not in SETTINGS:
+            raise _unknown(name)
+        raise SettingError(
+            f"ng.config.{name} is set for a block, not for good", fix=f"with ng.config({name}={value!r}): ..., or {SETTINGS[name].variable}"
+        )
+
+    def __call__(self, **changes: Any) -> Block:
+        """A block, or with `@` a function, in which these settings hold. Raises UnknownName, SettingError."""
+        return Block({name: _checked(name, value) for name, value in changes.items()})
 
     def __repr__(self) -> str:
-        return "config(" + ", ".join(f"{k}={v!r}" for k, v in self._values.get().items()) + ")"
+        return "config(" + ", ".join(f"{k}={v!r}" for k, v in self._all().items()) + ")"
 
 
+class Block(ContextDecorator):
+    """What `ng.config(...)` gives: settings that hold inside it. One that is never entered changed nothing, and warns of that."""
+
+    def __init__(self, changes: Mapping[str, Any]):
+        self.changes, self.line = changes, user_line()
+        self.used = False
+        self.tokens: list[Token[Mapping[str, Any]]] = []
+
+    def __enter__(self) -> Config:
+        self.used = True
+        self.tokens.append(config._values.set({**config._all(), **self.changes}))
+        return config
+
+    def __exit__(self, *error: object) -> None:
+        config._values.reset(self.tokens.pop())
+
+    def __call__(self, func: F) -> F:
+        self.used = True
+        return super().__call__(func)
+
+    def __del__(self) -> None:
+        if not self.used:
+            said = ", ".join(f"{name}={value!r}" for name, value in self.changes.items())
+            _warn(f"ng.config({said}) changes nothing by itself", f"with ng.config({said}): ...", self.line)
+
+
+def _unknown(name: str) -> UnknownName:
+    meant = nearest(name, SETTINGS)
+    return UnknownName(f"there is no setting {name}", fix=f"take {meant}" if meant else f"there are {', '.join(SETTINGS)}")
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value of a setting. Raises UnknownName, SettingError."""
+    if name not in SETTINGS:
+        raise _unknown(name)
+    kind = SETTINGS[name].kind
+    try:
+        return kind.of(value)
+    except (AttributeError, TypeError, ValueError):
+        raise _bad_value(f"ng.config({name}=...)", value, kind) from None
+
+
+Config.__doc__ = "\n".join([str(Config.__doc__), "", *(f"{name:12}{s.doc} ({s.variable})" for name, s in SETTINGS.items())])
 config = Config()

@@ -5,6 +5,7 @@ Each class's docstring is its help page. A message starts with the user's own li
 
 from __future__ import annotations
 
+import difflib
 import os
 import sys
 from collections.abc import Iterable
@@ -52,6 +53,13 @@ class NgraphError(Exception):
         lines = [f"{show_line(line)}: {self.message}", *("    " + d for d in self.details)]
         self.args = ("\n".join([*lines, *([f"  fix: {self.fix}"] if self.fix else [])]),)
         return self
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of `names` that a misspelt `name` may mean; None where none is like it."""
+    by_case = {n.lower(): n for n in names}
+    found = difflib.get_close_matches(name.lower(), by_case, n=1, cutoff=0.7)
+    return by_case[found[0]] if found else None
 
 
 class NgraphWarning(UserWarning):
@@ -156,4 +164,19 @@ class UnsupportedError(NgraphError, NotImplementedError):
 
     Right: choose another by `ngt.make_transformer_factory(name)` or `NGRAPH_TRANSFORMER=name`; `ngt.transformer_choices()` lists
     those that can be had here.
+    """
+
+
+class SettingError(NgraphError, ValueError):
+    """A setting with a value that it cannot have, in `ng.config(...)` or in the environment.
+
+    Wrong: `NGRAPH_NUM_THREADS=abc`, `with ng.config(warnings="never")`, `ng.config.exact = False`. Right: a value that the message
+    names, for a block: `with ng.config(exact=False): ...`, or for the process: `NGRAPH_EXACT=0`.
+    """
+
+
+class UnknownName(NgraphError, AttributeError, TypeError):
+    """A name that is not there: of a function, of an op's attribute, of an argument, of a setting. The fix names the nearest one.
+
+    Wrong: `ng.matmul(x, y)`, `x.sum()`, `ng.sum(x, axis=0)`. Right: `ng.dot(x, y)`, `ng.sum(x)`, `ng.sum(x, reduction_axes=[H])`.
     """

@@ -17,9 +17,9 @@ Printed from the docstrings of the error classes by `ngraph errors --docs`. They
 so one `except` catches them, and most are also one of Python's own.
 
 A message starts with your own line, says what disagreed, shows both sides with axes and lengths and where each was made, and ends with a
-fix. Its parts are attributes: `error.line` (file and number), `error.details`, `error.fix`. Most errors are raised when the graph is
-built, on the line that is wrong; those about arguments and state when a computation is called. The `ngraph` command shows the Python
-traceback of an error in your program under `-v`.
+fix. Its parts are attributes: `error.line` (file and number), `error.message`, `error.details`, `error.fix`. Most errors are raised when
+the graph is built, on the line that is wrong; those about arguments and state when a computation is called. The `ngraph` command shows the
+Python traceback of an error in your program under `-v`.
 """
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ngraph.config import config
+from ngraph.config import config, from_environment, number
 from ngraph.errors import StateError, UnsupportedError
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.html import some, table
@@ -197,7 +197,7 @@ class Transformer(Alone):
 
     def _apply_seed(self) -> None:
         """Gives random state that is new its seed: the one that was set, else NGRAPH_SEED."""
-        seed = self._seed if self._seed is not None else int(os.environ.get("NGRAPH_SEED", "0") or 0) % (1 << 64)
+        seed = self._seed if self._seed is not None else from_environment("NGRAPH_SEED", number(0), 0) % (1 << 64)
         for v in list(self.state.names.values()):
             if seed and _is_random(v) and v not in self.state.arrays:
                 self.state.set(v, np.array([seed, 0], np.uint64))

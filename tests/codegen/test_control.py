@@ -174,7 +174,7 @@ def test_calls_on_several_threads_have_memory_of_their_own():
         assert not wrong
 
 
-def test_every_other_trip_goes_backwards_over_large_weights(monkeypatch):
+def test_every_other_trip_goes_backwards_over_large_weights():
     """What one trip has read last, the next one finds in the cache; with one thread and with two, the bits are the same."""
     side = max(512, math.isqrt(host().l2 // 4) + 64)  # of a matrix that is larger than the second cache
     wide, trips = ng.make_axis(side, name="W"), ng.make_axis(6, name="T")
@@ -183,8 +183,7 @@ def test_every_other_trip_goes_backwards_over_large_weights(monkeypatch):
     arrays = [values(trips, wide), values(wide), values(wide, wide)]
     want = both([c1, y], [x, c, w], arrays)
     for threads in (1, 2):
-        monkeypatch.setattr(config, "num_threads", threads)
-        with ngt.allocate_transformer("cpu") as t:
+        with config(num_threads=threads), ngt.allocate_transformer("cpu") as t:
             f = t.computation([c1, y], x, c, w)
             got = [np.array(a) for a in f(*arrays)]
             (bound,) = f.executable.native.bound.values()
