@@ -13,19 +13,25 @@ from typing import Any, Self
 
 _NUMPY = os.path.join("numpy", "_core", "")  # its decorators stand between generated code and the caller
 _HOME = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_OURS = (_HOME, "<ngraph", "<frozen ")  # generated code and the import machinery count as ours
+_PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
+_OTHERS = tuple(_PYTHON + folder for folder in ("site-packages", "dist-packages"))  # which lie in Python's own folder
 
 Line = tuple[str, int]  # file, line number
 
 
 def user_line() -> Line | None:
-    """The nearest caller outside this package, as (file, line)."""
+    """The nearest caller outside this package, as (file, line): one of Python's own modules, such as `copy`, is where there is no other."""
     frame = sys._getframe(1)
+    between = None
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith((_HOME, "<ngraph", "<frozen ")) and _NUMPY not in file:  # generated code and imports count as ours
-            return (file, frame.f_lineno)
+        if not file.startswith(_OURS) and _NUMPY not in file:
+            if not file.startswith(_PYTHON) or file.startswith(_OTHERS):
+                return (file, frame.f_lineno)
+            between = between or (file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
-    return None
+    return between
 
 
 def show_line(line: Line | None) -> str:
@@ -157,6 +163,17 @@ class ParseError(NgraphError, ValueError):
     def __init__(self, message: str, *, position: int = 0, fix: str = "", details: tuple[str, ...] = ()):
         super().__init__(message, fix=fix, details=details)
         self.position = position
+
+
+class FileError(NgraphError, OSError):
+    """A file that cannot be read or written. One that was to be written is still what it was.
+
+    It is the error of Python's own that the system gives as well, such as a `FileNotFoundError`, with its `errno` and `filename`.
+    Right: the path of a file that is there; to write, one in a folder that is there.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class UnsupportedError(NgraphError, NotImplementedError):

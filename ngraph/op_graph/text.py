@@ -26,7 +26,7 @@ from ngraph.op_graph.axes import Axes, Axis, Family, show_axes
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Bin, Expr, Idx, Leaf, Len, Run
-from ngraph.op_graph.files import saving, write_whole
+from ngraph.op_graph.files import saving, told, write_whole
 from ngraph.op_graph.op import Body, Op, TensorType, ordered
 from ngraph.op_graph.opdef import REGISTRY
 
@@ -276,9 +276,16 @@ _DECODE["function"] = lambda p, d: _FUNCTIONS[p]
 # ---- files: JSON, with its arrays inside or beside it -----------------------------------------------------------------
 
 
+LOADERS = {"op-graph": ("an", "ngraph.op_graph.text.load"), "program": ("a", "ngraph.program.text.load")}  # what reads each kind
+
+
 def check_format(data: Any, kind: str) -> None:
     """Raises ParseError unless `data` is a dict of this kind and of a format that this version reads."""
     if type(data) is not dict or data.get("kind") != kind:
+        other = data.get("kind") if type(data) is dict else None
+        if type(other) is str and other in LOADERS:
+            article, loader = LOADERS[other]
+            raise ParseError(f"this is no {kind} of ngraph, but {article} {other}", fix=f"read it with {loader}")
         raise ParseError(f"this is no {kind} of ngraph: {_short(data)}")
     check_version(data.get("format"), kind)
 
@@ -307,14 +314,16 @@ def decoding(data: Any, kind: str, decode: Callable[[Any, Decoder], Any], arrays
         raise ParseError(f"this {kind} cannot be read, at {decoder.at or 'its start'}: {what}") from e
 
 
-def json_of(text: str | bytes) -> Any:
-    """The content of a JSON text. Raises ParseError with the position."""
+def json_of(text: str | bytes, what: str = "this") -> Any:
+    """The content of a JSON text, which errors call `what`. Raises ParseError with the position."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as e:
-        raise ParseError(f"this is no JSON: {e.msg} at line {e.lineno}, column {e.colno}", position=e.pos) from None
+        raise ParseError(
+            f"{what} is no JSON: {e.msg} at line {e.lineno}, column {e.colno}", position=e.pos, fix="read it as it was written"
+        ) from None
     except (ValueError, RecursionError) as e:
-        raise ParseError(f"this is no JSON that ngraph wrote: {_short(str(e))}") from None
+        raise ParseError(f"{what} is no JSON that ngraph wrote: {_short(str(e))}") from None
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -368,15 +377,19 @@ def _is_ours(name: Any, path: str) -> bool:
 
 
 def read_json(path: str | os.PathLike[str]) -> tuple[Any, dict[str, np.ndarray]]:
-    """What `write_json` wrote. Raises ParseError for what is not that, OSError where there is no file."""
-    path = os.path.realpath(path)
-    with open(path, "rb") as f:
-        data = json_of(f.read())
+    """What `write_json` wrote. Raises ParseError for what is not that, FileError where there is no file."""
+    given, path = path, os.path.realpath(path)
+    with told(given, "read"), open(path, "rb") as f:
+        data = json_of(f.read(), os.fspath(given))
     name = data.get("beside") if type(data) is dict else None
     if name is None:
         return data, {}
     if type(name) is not str or os.path.basename(name) != name:
         raise ParseError(f"{show_line((path, 1))} names {_short(name)} as the file of its arrays, which does not lie beside it")
+    if not os.path.exists(os.path.join(os.path.dirname(path), name)):
+        own = os.path.basename(path)
+        fix = f"move the two files together, {own} and {own}.*.safetensors, or write it again"
+        raise ParseError(f"the arrays of {own} do not lie beside it, where it says", fix=fix)
     try:
         with safe_open(os.path.join(os.path.dirname(path), name), framework="np") as tensors:
             types = json_of((tensors.metadata() or {}).get("dtypes", "{}"))
@@ -644,7 +657,7 @@ def save(ops: Op | Iterable[Op], path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Op, ...]:
-    """The ops that `save` was given, made anew. Raises ParseError, OSError."""
+    """The ops that `save` was given, made anew. Raises ParseError, FileError."""
     data, arrays = read_json(path)
     return from_json(data, arrays)
 

@@ -301,13 +301,13 @@ class _Parser:
         position = next(start, len(self.source))
         return position, self.source.count("\n", 0, position) + 1, position - self.source.rfind("\n", 0, position)
 
-    def fail(self, message: str, k: int | None = None) -> NoReturn:
+    def fail(self, message: str, k: int | None = None, fix: str = "") -> NoReturn:
         position, line, column = self.place(self.k if k is None else k)
         end = self.source.find("\n", position)
         first = max(position - column + 1, position - 80)
         shown = self.source[first : min(len(self.source) if end < 0 else end, position + 60)]
         caret = "".join(["\t" if c == "\t" else " " for c in self.source[first:position]]) + "^"
-        raise ParseError(f"line {line}, column {column}: {message}", position=position, details=(shown, caret))
+        raise ParseError(f"line {line}, column {column}: {message}", position=position, details=(shown, caret), fix=fix)
 
     def found(self) -> str:
         token = self.tokens[self.k]
@@ -645,7 +645,8 @@ class _Parser:
         name = self.string()
         if name not in self.refs:
             if name not in self.given:
-                self.fail(f"array {name!r} is not among the arrays given ({', '.join(self.given) or 'none'})", at)
+                fix = "give them beside the text, parse(text, arrays), as ngraph.program.text.arrays has them of a program"
+                self.fail(f"array {name!r} is not among the arrays given ({', '.join(self.given) or 'none'})", at, fix)
             given = self.given[name]
             self.refs[name] = given if type(given) is ArrayRef else ArrayRef(np.asarray(given), name)
         return self.refs[name]
@@ -835,7 +836,7 @@ def save(program: Program, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Program:
-    """The program that `save` was given. Raises ParseError, OSError."""
+    """The program that `save` was given. Raises ParseError, FileError."""
     data, kept = read_json(path)
     return from_json(data, kept)
 

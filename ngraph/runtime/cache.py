@@ -43,6 +43,7 @@ from ngraph.program.program import AxisId, Program, State, Step
 from ngraph.program.text import _Printer
 from ngraph.runtime.sources import BEGAN, COARSE, TICK, contents, modules, newest, unchanged
 from ngraph.targets import Target
+from ngraph.warn import warn
 
 try:
     import fcntl
@@ -601,5 +602,10 @@ def cache() -> Cache:
     folder = config.cache
     found = _caches.get(folder)
     if found is None:
+        if folder and os.path.exists(folder) and not os.path.isdir(folder):
+            warn(
+                f"nothing that is compiled can be kept: {folder} is no folder",
+                fix="name a folder, NGRAPH_CACHE=folder, or NGRAPH_CACHE=off",
+            )
         found = _caches.setdefault(folder, Cache(folder))
     return found

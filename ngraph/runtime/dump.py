@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import text as graph_text
+from ngraph.op_graph.files import told
 from ngraph.op_graph.op import Op
 from ngraph.program import text as program_text
 from ngraph.program.program import Program
@@ -64,7 +65,8 @@ def write(folder: str, name: str, stages: Sequence[Stage], seconds: Mapping[str,
     _taken[place] = _taken.get(place, 0) + 1
     if _taken[place] > 1:
         place = f"{place}.{_taken[place]}"
-    os.makedirs(place, exist_ok=True)
+    with told(folder, "written"):
+        os.makedirs(place, exist_ok=True)
     listed: list[dict[str, Any]] = []
     for k, stage in enumerate(stages):
         file = f"{k}-{stage.file}"

@@ -67,7 +67,7 @@ class Alone:
     def __reduce__(self) -> NoReturn:
         raise StateError(
             f"{self!r} can be neither copied nor pickled: its state and its code belong to this process",
-            fix="make another transformer, and carry state over with save() and restore(), or graphs with ng.save",
+            fix="make another transformer there; save() and restore() carry state over, ngraph.op_graph.text.save and load graphs",
         )
 
 

@@ -14,10 +14,21 @@ from safetensors.numpy import save as serialized
 from ngraph.errors import ParseError, StateError
 from ngraph.op_graph.dtypes import NARROW as NARROW_NAMES
 from ngraph.op_graph.dtypes import REGISTRY, as_dtype
-from ngraph.op_graph.files import write_whole
+from ngraph.op_graph.files import told, write_whole
 from ngraph.op_graph.op import Op
 from ngraph.runtime.state import State, shape_of
+from ngraph.warn import warn
 
+OTHERS = {  # how files of other formats begin: what they are, and how they are read
+    b"PK\x03\x04": (
+        ", but an archive, as NumPy and PyTorch write them",
+        "read it with np.load or torch.load, and transformer.set each variable",
+    ),
+    b"\x93NUMPY": (", but an array of NumPy", "transformer.set(variable, np.load(path))"),
+    b"{": (", but JSON", "a graph is read with ngraph.op_graph.text.load, a program with ngraph.program.text.load"),
+    b"\x89HDF\r\n": (", but HDF5", "read it with h5py, and transformer.set each variable"),
+}
+FORMATS = (".npz", ".npy", ".pt", ".pth", ".h5", ".hdf5", ".pkl", ".pickle", ".json", ".onnx")  # ends of names that promise others
 NARROW = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu"}
 NAMES = (
     {"BOOL": "bool", "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -39,12 +50,15 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray])
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Arrays by name from a safetensors file. Raises ParseError where it is none."""
-    with open(path, "rb") as file:
+    with told(path, "read"), open(path, "rb") as file:
         data = file.read()
     try:
         entries: Any = deserialize(data)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
-        raise ParseError(f"{os.fspath(path)} is no safetensors file: {error}") from None
+        kind, fix = next(
+            (known for start, known in OTHERS.items() if data.startswith(start)), ("", "give a file that transformer.save wrote, whole")
+        )
+        raise ParseError(f"{os.fspath(path)} is no safetensors file{kind}: {error}", fix=fix) from None
     said = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__", {})
     arrays = {}
     for name, entry in entries:
@@ -73,6 +87,16 @@ def save(state: State, path: str | os.PathLike[str]) -> None:
         variables = kept(state)
         state.ensure(variables.values())
         arrays = {name: state.device.get(state.arrays[v]) for name, v in variables.items()}
+    if not arrays:
+        fix = "make the computations before: a transformer knows the variables of its computations"
+        warn(f"{os.fspath(path)} has no variables in it: there are none in this transformer", fix=fix, error=StateError)
+    name, end = os.path.splitext(os.fspath(path))
+    if end in FORMATS:
+        warn(
+            f"{os.fspath(path)} is written as safetensors, whatever its name says",
+            fix=f"name it {name + '.safetensors'!r}",
+            error=StateError,
+        )
     write_arrays(path, arrays)
 
 
@@ -87,10 +111,25 @@ def restore(state: State, path: str | os.PathLike[str], partial: bool = False) -
         wrong += [f"{name} is not in the file" for name in variables if name not in arrays]
         wrong += [f"{name} is no variable here" for name in arrays if name not in variables]
     both = [name for name in variables if name in arrays]
+    names = len(wrong)
     for name in both:
         wrong += _differences(name, arrays[name], variables[name])
     if wrong:
-        raise StateError(f"{os.fspath(path)} does not fit: {len(wrong)} difference{'s' * (len(wrong) != 1)}", details=tuple(wrong))
+        fix = "make the model as it was when the file was written"
+        if not variables:
+            fix = "make the computations before: a transformer knows the variables of its computations"
+        elif len(wrong) == names:
+            fix += "; restore(path, partial=True) leaves alone what only one side has"
+        raise StateError(f"{os.fspath(path)} does not fit: {len(wrong)} difference{'s' * (len(wrong) != 1)}", details=tuple(wrong), fix=fix)
+    if not both and arrays:
+        here, there = (", ".join(list(names)[:6]) or "none" for names in (variables, arrays))
+        fix = "give variables the names that they have in the file: w.named('name')"
+        warn(
+            f"nothing was restored from {os.fspath(path)}: no name is on both sides",
+            details=(f"variables here: {here}", f"in the file: {there}"),
+            fix=fix,
+            error=StateError,
+        )
     state.put({variables[name]: arrays[name] for name in both})
 
 

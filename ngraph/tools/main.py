@@ -69,7 +69,7 @@ def red(text: str) -> str:
 def complain(kind: str, error: BaseException, given: Any) -> None:
     """The error in one paragraph; its traceback only where it was asked for. Data of it on stdout where data was asked for."""
     message = str(error).removeprefix(f"{show_line(None)}: ")  # the command is no line of a program
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError) and not isinstance(error, NgraphError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
     if kind == UNEXPECTED:
         message = f"{type(error).__name__}: {message} (nobody thought of this; -v shows where it was)"

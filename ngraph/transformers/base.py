@@ -6,6 +6,7 @@ A new one is a subclass with a `name` and a `compile`; it inherits passes, state
 from __future__ import annotations
 
 import importlib
+import operator
 import os
 import sys
 import weakref
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ngraph.config import config, from_environment, number
-from ngraph.errors import StateError, UnsupportedError
+from ngraph.errors import ArgumentError, StateError, UnsupportedError
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.html import some, table
 from ngraph.op_graph.op import Op
@@ -190,7 +191,7 @@ class Transformer(Alone):
     def seed(self, seed: int) -> None:
         """Starts the random numbers of this transformer anew, from this seed."""
         self._open()
-        self._seed = int(seed) % (1 << 64)
+        self._seed = _seed(seed)
         for v in list(self.state.names.values()):
             if _is_random(v):
                 self.state.set(v, np.array([self._seed, 0], np.uint64))
@@ -246,6 +247,14 @@ class Transformer(Alone):
 
 def _is_random(variable: Op) -> bool:
     return variable.attrs.get("advance") is not None
+
+
+def _seed(given: Any) -> int:
+    """A seed as the 64 bits that generators take. Raises ArgumentError where it is no whole number."""
+    try:
+        return operator.index(given) % (1 << 64)
+    except TypeError:
+        raise ArgumentError(f"a seed is a whole number, not {given!r}", fix="give one, such as 1") from None
 
 
 def _identifier(name: str) -> str:
