@@ -20,7 +20,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
-from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, Stage, bounds, loads
+from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, Stage, bounds, in_order, loads
 from ngraph.plan.memo import memo
 from ngraph.plan.nodes import WEIGHT
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
@@ -297,6 +297,7 @@ class Nest:
         self.work = sum([k for k, _ in work])
         sums = [self.deps[c.line] for c in stage.combine]
         bound = [d for d in self.dims if d.uneven and d.lower is not None]
+        bound += self.reduced if self._in_order() else []
         loops, free = (*self.free, *self.reduced), range(len(self.free))
         number = {d: k for k, d in enumerate(loops)}
 
@@ -324,6 +325,10 @@ class Nest:
         vector, tile, second = [None if k is None else loops[k] for k in (made.vector, made.tile, made.second)]
         across = second if second is not None else vector
         return Tile(made.lanes, vector, tile, across, made.rows, made.columns, tuple([loops[k] for k in made.order]))
+
+    def _in_order(self) -> bool:
+        """Whether an accumulator of the stage takes its terms one after the other."""
+        return any(in_order(c.kind, c.dtype) for c in self.stage.combine)
 
     def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Dim], Any]:
         return a, self._moving([e for _, e in a.rest]), (store, a in self.late, combines, run)
@@ -483,7 +488,7 @@ class Nest:
         roots = [self.stage.to[k].line for k in early] + [c.line for c in self.stage.combine]
         products = [c.line for c in self.stage.combine if self.lines[c.line].op in PRODUCTS]
         summed = [n for n in roots if n not in products] + [n for p in products for n in self.lines[p].args]
-        order, inner = self._one_loop() if not early else (list(self.reduced), [])
+        order, inner = self._one_loop() if not early and not self._in_order() else (list(self.reduced), [])
         if inner:
             self._foresee(inner[-1])
         self.awaited = self._await() if inner and not order else []

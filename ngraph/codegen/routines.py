@@ -13,12 +13,12 @@ from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.kernel import KernelText
 from ngraph.codegen.math import emit
 from ngraph.codegen.sorting import first_few, room, sort_row
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.text import Value, constant
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Len, leaves
-from ngraph.plan.kernels import Buffer, Kernel, Plan, Routine, loads
+from ngraph.plan.kernels import Buffer, Kernel, Plan, Routine, in_order, loads
 from ngraph.program.program import AxisId
 from ngraph.targets import Target
 
@@ -178,7 +178,7 @@ def _cumulate(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode,
         return (_Beside(plan, routine, target, unit).code(),)
     serial = _Along(plan, routine, target)
     n, rows = serial.t.open(serial.axis), serial.t.count(serial.rows)
-    size = _piece(serial.w, n) if type(n) is int else 0
+    size = serial.piece(n) if type(n) is int else 0
     if type(n) is type(rows) is type(size) is int and n > size and rows * 2 < target.cores:  # two passes pay from three cores on
         pieces = -(-n // size)
         totals = Buffer("totals", (), serial.dtype, "temp")
@@ -241,28 +241,30 @@ class _Beside(_Running):
         w.loop(0, n, 1, [self.first(self.lanes)] * units, step)
 
 
-def _piece(w: Writer, n: Whole) -> Whole:
-    """How many places along a row of n are added up before what came before is added: the order of a sum depends on n alone."""
-    share = apply(w, "//", plus(w, n, PIECES * PIECE - 1), PIECES * PIECE)
-    return times(w, apply(w, "max", share, 1), PIECE)
-
-
 class _Along(_Running):
     """Along the axis of the vectors: a vector at a time, by shuffles within it; long rows in pieces, which several threads may share."""
 
     def __init__(self, plan: Plan, routine: Routine, target: Target, totals: Buffer | None = None):
         super().__init__(plan, routine, target, *([] if totals is None else [totals]))
-        dense = _unit(self.x) == _unit(self.y) == self.axis
+        self.in_order = in_order(self.kind, self.dtype)  # then neither vectors nor pieces combine places apart from those before
+        dense = _unit(self.x) == _unit(self.y) == self.axis and not self.in_order
         self.lanes, self.between = target.lanes(self.dtype.bits) if dense else 1, totals
         self.rows = [a for a in self.x.axes if a != self.axis]
+
+    def piece(self, n: Whole) -> Whole:
+        """How many places along a row of n are added up before what came before is added: the order of a sum depends on n alone."""
+        if self.in_order:
+            return n
+        share = apply(self.w, "//", plus(self.w, n, PIECES * PIECE - 1), PIECES * PIECE)
+        return times(self.w, apply(self.w, "max", share, 1), PIECE)
 
     def code(self) -> KernelCode:
         """One turn for each row."""
 
         def turn(t: Value) -> None:
             w, places, n = self.w, self.row(t), self.t.length(self.axis)
-            size = _piece(w, n)
-            if type(n) is int and type(size) is int and n <= size:
+            size = self.piece(n)
+            if self.in_order or (type(n) is int and type(size) is int and n <= size):
                 self.run(places, 0, n, None)
                 return
             count = apply(w, "//", plus(w, n, apply(w, "-", size, 1)), size)
@@ -280,7 +282,7 @@ class _Along(_Running):
         def turn(t: Value) -> None:
             w, n = self.w, self.t.length(self.axis)
             row, k = (w.op(op, t, constant(pieces - 1, dtypes.int64)) for op in ("udiv", "urem"))
-            total = self.part(self.row(row), k, _piece(w, n), n, None, store=False)
+            total = self.part(self.row(row), k, self.piece(n), n, None, store=False)
             assert self.between is not None
             w.store(total, self.t.address(self.between, plus(w, times(w, row, pieces), k)))
 
@@ -299,7 +301,7 @@ class _Along(_Running):
                 return [self.both(base, w.load(w.at(mine, j, between.dtype), between.dtype))]
 
             (base,) = w.loop(0, k, 1, [self.nothing(1)], more)
-            self.part(self.row(row), k, _piece(w, n), n, base)
+            self.part(self.row(row), k, self.piece(n), n, base)
 
         return self.t.written(rows * pieces, turn)
 

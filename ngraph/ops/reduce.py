@@ -73,7 +73,7 @@ def _gradient(op: Op, dy: Op, x: Op) -> Op:
 reduce: OpDef = op(
     "reduce",
     "`kind` along `axes`: `add multiply max min`. Of nothing: 0, 1, the lowest, the highest (floats: -inf, inf); bool: or, and for max, "
-    "min; 16-bit floats accumulate in float32.",
+    "min; 16-bit floats accumulate in float32; floats are multiplied in the order of the axes.",
     form="(x; kind, axes)",
     type=_type,
     reference=_reference,

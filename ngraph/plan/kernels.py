@@ -182,6 +182,14 @@ class Combine:
     dtype: DType
 
 
+def in_order(kind: str, dtype: DType) -> bool:
+    """Whether terms are combined one after the other, as products of floats are.
+
+    A part of a product may overflow, or become 0, where the whole does not: of 1e3, 1e-3, 1e3, 1e-3 and so on every second factor.
+    """
+    return kind == "multiply" and dtype.is_float
+
+
 @dataclass(frozen=True, eq=False)
 class Store:
     """Where a line's value goes; `combine` other than "set" folds it into what is there. Nothing is stored where a guard is negative."""

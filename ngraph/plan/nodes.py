@@ -23,7 +23,7 @@ from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.plan.control import arranged
-from ngraph.plan.kernels import Load, Read, bounds, loads, placed, straight
+from ngraph.plan.kernels import Load, Read, bounds, in_order, loads, placed, straight
 from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId, Program, Step, Value
 
@@ -113,7 +113,7 @@ class Node:
 
     def _settle(self) -> None:
         self.space = frozenset((*self.axes, *self.reduced))
-        self.loopable = self.space
+        self.loopable = self.space.difference(self.reduced if self.kind == "reduce" and in_order(self.op, self.dtype) else ())
         for p in self.parts:  # turns may share what every part writes at its own index
             self.loopable &= {a for a, e in p.place.items() if type(e) is Idx and e.of == a}
         if "apart" in self.attrs:  # and what all of them are made along, where each index has places for itself

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, placed, straight
+from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, in_order, placed, straight
 from ngraph.plan.nodes import Arg, Graph, Index, Node, Number, Part, dtype_of
 from ngraph.program.program import AxisId
 
@@ -49,7 +49,11 @@ class Way(NamedTuple):
 
 def split(graph: Graph) -> None:
     """Reductions whose guards are remainders become classes, those of few terms are written out, quotients become classes."""
-    _instead(graph, lambda n: _cuts(graph, n) if n.kind == "reduce" else [], lambda n, cuts: _in_classes(graph, n, cuts))
+    _instead(
+        graph,
+        lambda n: _cuts(graph, n) if n.kind == "reduce" and not in_order(n.op, n.dtype) else [],
+        lambda n, cuts: _in_classes(graph, n, cuts),
+    )
     _instead(graph, lambda n: n.kind == "reduce" and _few(graph, n), lambda n, _: _terms(graph, n))
     _part(graph)
 
