@@ -191,6 +191,11 @@ def promote(a: DType, b: DType) -> DType:
     return float64 if unsigned.bits == 64 else REGISTRY[f"int{unsigned.bits * 2}"]
 
 
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which sums of this dtype are kept, and what is made of them: float32 for 16-bit floats, else the dtype itself."""
+    return float32 if dtype.is_float and dtype.bits == 16 else dtype
+
+
 def computes(what: str, *given: DType) -> None:
     """Raises DTypeError where one of these is narrow, so that `what` cannot be done with it."""
     for d in given:

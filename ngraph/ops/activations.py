@@ -28,6 +28,7 @@ from ngraph.ops.elementwise import (
     logical_and,
     maximum,
     minimum,
+    rounding_once,
     sigmoid,
     tanh,
     where,
@@ -46,7 +47,7 @@ gelu_record: OpDef = composite(
     "gelu",
     "x times the share of the bell curve below x.",
     lambda x: x * _normal_cdf(x),
-    lambda x: x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0),
+    rounding_once(lambda x: x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)),
     lambda op, dy, x: dy * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * _density(x)),
     error=1e-6,
     onnx="Gelu",
@@ -56,7 +57,7 @@ silu: OpDef = composite(
     "silu",
     "x times its sigmoid, also called swish.",
     lambda x: x / (1 + np.exp(-x)),
-    lambda x: x * sigmoid(x),
+    rounding_once(lambda x: x * sigmoid(x)),
     lambda op, dy, x: dy * (sigmoid(x) * (x * (1.0 - sigmoid(x)) + 1.0)),
     error=5e-7,
     torch="aten.silu",
@@ -65,7 +66,7 @@ softplus: OpDef = composite(
     "softplus",
     "log(1 + e to the x), a smooth relu; exact for large x.",
     lambda x: np.logaddexp(x, np.zeros((), x.dtype)),
-    lambda x: maximum(x, 0.0) + log1p(exp(-absolute(x))),
+    rounding_once(lambda x: maximum(x, 0.0) + log1p(exp(-absolute(x)))),
     lambda op, dy, x: dy * sigmoid(x),
     error=5e-7,
     onnx="Softplus",
@@ -81,14 +82,18 @@ def gelu(x: Any, approximate: bool = False) -> Op:
     if not approximate:
         return gelu_record(x)
     (x,), _ = floating((as_op(x),), {})
-    return x * 0.5 * (tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1.0)
+    return rounding_once(lambda x: x * 0.5 * (tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1.0))(x)
 
 
 def elu(x: Any, alpha: float = 1.0) -> Op:
     """x where it is above 0, else alpha * (e to the x, less 1). Source: D. Clevert and others, "Exponential linear units" (2015)."""
     (x,), _ = floating((as_op(x),), {})
-    positive = less(0.0, x)
-    return where(positive, x, expm1(where(positive, 0.0, x)) * alpha)
+
+    def made(x: Op) -> Op:
+        positive = less(0.0, x)
+        return where(positive, x, expm1(where(positive, 0.0, x)) * alpha)
+
+    return rounding_once(made)(x)
 
 
 # ---- clip -------------------------------------------------------------------------------------------------------------

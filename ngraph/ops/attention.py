@@ -16,7 +16,7 @@ from ngraph.op_graph.axes import Axes, Axis, show_axes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
-from ngraph.ops.elementwise import absolute, as_op, equal, exp, filled, floating, less, less_equal, log, logical_and, where
+from ngraph.ops.elementwise import absolute, as_op, equal, exp, filled, floating, less, less_equal, log, logical_and, rounding_once, where
 from ngraph.ops.linear import contract
 from ngraph.ops.losses import softmax_record
 from ngraph.ops.rearrange import axes_with_order, find_axis, iota, map_roles
@@ -33,8 +33,12 @@ def _largest(x: Op, axes: Any) -> Op:
 
 def _logsumexp_lower(op: Op, x: Op) -> Op:
     axes = op.attrs["axes"]
-    m = _largest(x, axes)
-    return log(reduce.build(exp(x - m), kind="add", axes=axes)) + m
+
+    def found(x: Op) -> Op:
+        m = _largest(x, axes)
+        return log(reduce.build(exp(x - m), kind="add", axes=axes)) + m
+
+    return rounding_once(found)(x)
 
 
 def _dims(call: Call) -> tuple[int, ...]:
@@ -78,8 +82,12 @@ logsumexp_record: OpDef = op(
 
 def _log_softmax_lower(op: Op, x: Op) -> Op:
     axes = op.attrs["axes"]
-    shifted = x - reduce.build(x, kind="max", axes=axes)
-    return shifted - log(reduce.build(exp(shifted), kind="add", axes=axes))
+
+    def found(x: Op) -> Op:
+        shifted = x - reduce.build(x, kind="max", axes=axes)
+        return shifted - log(reduce.build(exp(shifted), kind="add", axes=axes))
+
+    return rounding_once(found)(x)
 
 
 def _log_softmax(call: Call, x: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from ngraph.errors import AxisError, DTypeError, NgraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import ArrayRef, as_array, content_of
 from ngraph.op_graph.axes import Axes, make_axis, show_axes
-from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.dtypes import DType, accumulator, as_dtype
 from ngraph.op_graph.expr import Expr, evaluate
 from ngraph.op_graph.labelled import arranged, axes_of
 from ngraph.op_graph.op import Op, TensorType
@@ -178,6 +178,17 @@ def cast(x: Any, dtype: Any, saturate: bool = False) -> Op:
         _uncast[made] = x
         return made
     return cast_record.build(x, dtype=d)
+
+
+def rounding_once(function: Callable[..., Op]) -> Callable[..., Op]:
+    """`function` of ops of one float dtype, which computes 16-bit ones in float32 to its end and rounds what it gives once."""
+
+    def made(*inputs: Op) -> Op:
+        kind = inputs[0].dtype
+        wide = accumulator(kind)
+        return function(*inputs) if wide is kind else cast(function(*(cast(i, wide) for i in inputs)), kind)
+
+    return made
 
 
 def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
@@ -641,7 +652,7 @@ sigmoid: OpDef = composite(
     "sigmoid",
     "1 / (1 + e to the -x).",
     lambda x: 1 / (1 + np.exp(-x)),
-    lambda x: 1.0 / (exp(-x) + 1.0),
+    rounding_once(lambda x: 1.0 / (exp(-x) + 1.0)),
     lambda op, dy, x: dy * (op * (1.0 - op)),
     error=2e-7,
     onnx="Sigmoid",

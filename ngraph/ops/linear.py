@@ -7,20 +7,14 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
-from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
-from ngraph.op_graph.dtypes import DType, computes
+from ngraph.op_graph.dtypes import DType, accumulator, computes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic
 from ngraph.ops.rearrange import axes_with_order
 from ngraph.warn import warn
-
-
-def accumulator(dtype: DType) -> DType:
-    """What sums of this dtype are kept in: float32 for 16-bit floats, else the dtype."""
-    return dtypes.float32 if dtype.is_float and dtype.bits == 16 else dtype
 
 
 def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], accumulate: DType) -> TensorType:

@@ -9,18 +9,21 @@ import numpy as np
 
 from ngraph.errors import UnmatchedAxesError
 from ngraph.op_graph.axes import Axes
+from ngraph.op_graph.dtypes import DType, accumulator
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op, show_input
 from ngraph.ops.aligned import wide, without
 from ngraph.ops.elementwise import (
     absolute,
     as_op,
+    cast,
     composite,
     exp,
     floating,
     log,
     log1p,
     maximum,
+    rounding_once,
     safelog,
     sigmoid,
 )
@@ -39,8 +42,11 @@ def _exponentials(x: Op, axes: Any) -> tuple[Op, Op, Op]:
 
 
 def _softmax_lower(op: Op, x: Op) -> Op:
-    _, e, total = _exponentials(x, op.attrs["axes"])
-    return e * (1.0 / total)
+    def shares(x: Op) -> Op:
+        _, e, total = _exponentials(x, op.attrs["axes"])
+        return e * (1.0 / total)
+
+    return rounding_once(shares)(x)
 
 
 def _softmax_reference(call: Call, x: np.ndarray) -> np.ndarray:
@@ -84,9 +90,13 @@ def softmax(x: Any, normalization_axes: Any = None) -> Op:
 
 def _logits_lower(op: Op, x: Op, t: Op) -> Op:
     axes = op.attrs["axes"]
-    shifted, _, total = _exponentials(x, axes)
-    mass = reduce.build(t, kind="add", axes=axes)
-    return log(total) * mass - reduce.build(shifted * t, kind="add", axes=axes)
+
+    def loss(x: Op, t: Op) -> Op:
+        shifted, _, total = _exponentials(x, axes)
+        mass = reduce.build(t, kind="add", axes=axes)
+        return log(total) * mass - reduce.build(shifted * t, kind="add", axes=axes)
+
+    return rounding_once(loss)(x, t)
 
 
 def _logits_gradient(op: Op, dy: Op, x: Op, t: Op) -> tuple[Op, Op]:
@@ -135,7 +145,7 @@ cross_entropy_binary_of_logits: OpDef = composite(
     "cross_entropy_binary_of_logits",
     "-(t log sigmoid(x) + (1 - t) log(1 - sigmoid(x))), exact for large x.",
     lambda x, t: np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))),
-    lambda x, t: maximum(x, 0.0) - x * t + log1p(exp(-absolute(x))),
+    rounding_once(lambda x, t: maximum(x, 0.0) - x * t + log1p(exp(-absolute(x)))),
     lambda op, dy, x, t: (dy * (sigmoid(x) - t), -(dy * x)),
     arity=2,
     ulp=16,
@@ -163,28 +173,40 @@ def cross_entropy_multi(
     _same_axes("cross_entropy_multi", y, t)
     gone = reduced_axes(y if set(t.axes) <= set(y.axes) else t, None, out_axes, "cross_entropy_multi")
     normal = y.attrs["axes"] if y.opdef is softmax_record else ()
+    kind, wide = y.dtype, accumulator(y.dtype)  # summed and scaled in float32, and rounded once
+    t = cast(t, wide)
     if enable_softmax_opt and y.opdef is softmax_record and set(normal) <= set(gone) and set(t.axes) == set(y.axes):
-        loss = cross_entropy_of_logits.build(y.inputs[0], t, axes=normal)
+        loss = cross_entropy_of_logits.build(cast(y.inputs[0], wide), t, axes=normal)
         rest = Axes(a for a in gone if a not in set(normal))
         loss = sum(loss, reduction_axes=rest) if rest else loss
         loss = loss if out_axes is None else sum(loss, reduction_axes=[], out_axes=out_axes)
     else:
-        loss = -sum(safelog(y) * t, out_axes=out_axes)
-    return loss * (1 / math.log(2)) if usebits else loss
+        loss = -sum(safelog(cast(y, wide)) * t, out_axes=out_axes)
+    return cast(loss * (1 / math.log(2)) if usebits else loss, kind)
+
+
+def _binary(y: Any, t: Any, from_logits: bool) -> tuple[Op, DType]:
+    """The binary cross-entropy of each element, of 16-bit floats still in float32; and the dtype that it has."""
+    (y, t), _ = floating((as_op(y), t), {})
+    _same_axes("cross_entropy_binary", y, t)
+    wide = accumulator(y.dtype)
+    t = cast(t, wide)
+    if from_logits and y.opdef is sigmoid:
+        return cross_entropy_binary_of_logits(cast(y.inputs[0], wide), t), y.dtype
+    p = cast(y, wide)
+    return -(safelog(p) * t + safelog(1.0 - p) * (1.0 - t)), y.dtype
 
 
 def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enable_diff_opt: bool = True) -> Op:
     """-(t log y + (1 - t) log(1 - y)) of each element; from the logits where y comes straight from `sigmoid`."""
-    (y, t), _ = floating((as_op(y), t), {})
-    _same_axes("cross_entropy_binary", y, t)
-    if enable_sig_opt and y.opdef is sigmoid:
-        return cross_entropy_binary_of_logits(y.inputs[0], t)
-    return -(safelog(y) * t + safelog(1.0 - y) * (1.0 - t))
+    loss, kind = _binary(y, t, enable_sig_opt)
+    return cast(loss, kind)
 
 
 def cross_entropy_binary(
     y: Any, t: Any, usebits: bool = False, out_axes: Any = None, enable_sig_opt: bool = True, enable_diff_opt: bool = True
 ) -> Op:
     """The sum of `cross_entropy_binary_inner` over all but batch and recurrent axes, or all but `out_axes`."""
-    loss = sum(cross_entropy_binary_inner(y, t, enable_sig_opt, enable_diff_opt), out_axes=out_axes)
-    return loss * (1 / math.log(2)) if usebits else loss
+    each, kind = _binary(y, t, enable_sig_opt)
+    loss = sum(each, out_axes=out_axes)
+    return cast(loss * (1 / math.log(2)) if usebits else loss, kind)

@@ -15,7 +15,7 @@ from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import axes_like, wide
 from ngraph.ops.convolution import five_axes, needed, padding_of, read_windows
-from ngraph.ops.elementwise import ALL, as_op, equal, filled, floating, where
+from ngraph.ops.elementwise import ALL, as_op, equal, filled, floating, rounding_once, where
 from ngraph.ops.rearrange import cast_axes, checked_out, find_axis, iota, per_axis, reindex, windows_along
 from ngraph.ops.reduce import reduce
 
@@ -81,8 +81,12 @@ def _counts(x: Op, windows: tuple[Window, ...]) -> Op:
 
 def _lower_avg(op: Op, x: Op) -> Op:
     windows = op.attrs["windows"]
-    total = reduce.build(_read(x, windows, 0), kind="add", axes=_inside(windows))
-    return total / _counts(x, windows)
+
+    def means(x: Op) -> Op:
+        total = reduce.build(_read(x, windows, 0), kind="add", axes=_inside(windows))
+        return total / _counts(x, windows)
+
+    return rounding_once(means)(x)
 
 
 def _windowed(call: Call, x: np.ndarray, fill: Any) -> np.ndarray:

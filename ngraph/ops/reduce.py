@@ -18,7 +18,7 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import wide, without
-from ngraph.ops.elementwise import ALL, absolute, as_op, cast, constant_record, equal, filled, sqrt
+from ngraph.ops.elementwise import ALL, absolute, as_op, cast, constant_record, equal, filled, floating, rounding_once, sqrt
 
 KINDS = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -187,26 +187,38 @@ def batch_size(x: Any) -> Op:
     return count(as_op(x).axes.batch_axes())
 
 
-def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """The mean over exactly the axes that `sum` would reduce; of integers and bool float32."""
+def _averaged(x: Any, dtype: Any = None) -> Op:
+    """`x` in the dtype of its mean."""
     x = as_op(x)
-    if dtype is not None or not x.dtype.is_float:
-        x = cast(x, dtype or dtypes.float32)
+    return cast(x, dtype or (x.dtype if x.dtype.is_float else dtypes.float64))
+
+
+def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
+    """The mean over exactly the axes that `sum` would reduce. Of integers and bool it is float64, as in NumPy.
+
+    16-bit floats are summed and divided in float32, and rounded once. dtype: x is cast to it first.
+    """
+    x = _averaged(x, dtype)
     gone = reduced_axes(x, reduction_axes, out_axes, "mean")
-    return sum(x, reduction_axes, out_axes) / cast(count(gone), x.dtype)
+    return rounding_once(lambda x: sum(x, reduction_axes, out_axes) / count(gone, x.dtype))(x)
 
 
 def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """The mean squared distance from the mean (biased)."""
-    x = as_op(x)
+    """The mean squared distance from the mean (biased); dtypes as in `mean`."""
+    x = _averaged(x)
     gone = reduced_axes(x, reduction_axes, out_axes, "variance")
-    distance = x - mean(x, reduction_axes=gone)
-    return mean(distance * distance, reduction_axes, out_axes)
+
+    def found(x: Op) -> Op:
+        distance = x - mean(x, reduction_axes=gone)
+        return mean(distance * distance, reduction_axes, out_axes)
+
+    return rounding_once(found)(x)
 
 
 def L2_norm(x: Any, eps: float = 1e-08, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """The square root of `squared_L2` plus `eps`, which keeps its derivative finite at 0."""
-    return sqrt(squared_L2(x, out_axes, reduction_axes) + eps)
+    """The square root of the sum of squares plus `eps`, which keeps its derivative finite at 0. Integers and bool become float32."""
+    (x,), _ = floating((as_op(x),), {})
+    return rounding_once(lambda x: sqrt(squared_L2(x, out_axes, reduction_axes) + eps))(x)
 
 
 def L1_norm(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
@@ -216,5 +228,4 @@ def L1_norm(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
 
 def squared_L2(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
     """The sum of squares; keeps the batch axis by default."""
-    x = as_op(x)
-    return sum(x * x, reduction_axes, out_axes)
+    return rounding_once(lambda x: sum(x * x, reduction_axes, out_axes))(as_op(x))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.arrays import ArrayRef
-from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.dtypes import DType, accumulator
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import REGISTRY
@@ -602,7 +602,7 @@ def _scatter(g: Graph, s: Step) -> None:
         index[a], more = _place(g, i, a, s.attrs["mode"])
         guards += more
     how = s.attrs["combine"]
-    wide = _accumulator(x.dtype) if how in ("add", "multiply") else x.dtype
+    wide = accumulator(x.dtype) if how in ("add", "multiply") else x.dtype
     first, update = g.cast(g.at[x], x.axes, wide), g.cast(g.at[u], u.axes, wide)
     parts = (Part(x.axes, first, straight(x.axes)), Part(u.axes, update, index, tuple(guards), how))
     g.at[s.result] = g.cast(g.node("join", "scatter", [], x.axes, wide, parts=parts), x.axes, x.dtype)
@@ -621,13 +621,9 @@ def _concat(g: Graph, s: Step) -> None:
     g.at[s.result] = g.node("join", "join", [], s.result.axes, s.result.dtype, parts=tuple(parts), attrs={"apart": True})
 
 
-def _accumulator(dtype: DType) -> DType:
-    return dtypes.float32 if dtype.is_float and dtype.bits == 16 else dtype
-
-
 def _reduce(g: Graph, s: Step) -> None:
     v, axes, over = s.result, s.result.axes, tuple(s.attrs["axes"])
-    made = g.reduce(s.attrs["kind"], g.at[s.inputs[0]], axes, over, _accumulator(v.dtype))
+    made = g.reduce(s.attrs["kind"], g.at[s.inputs[0]], axes, over, accumulator(v.dtype))
     g.at[v] = g.cast(made, axes, v.dtype)
 
 

@@ -22,7 +22,7 @@ def computed(*ops):
 IN_GRAPHS = {
     "where": (lambda: ng.where(P == Q, 5.0, 7.0), lambda: np.where(p_ == q_, 5.0, 7.0)),
     "where not": (lambda: ng.where(P != Q, 5.0, 7.0), lambda: np.where(p_ != q_, 5.0, 7.0)),
-    "mean": (lambda: ng.mean(P == Q), lambda: np.float32(1) / np.float32(3)),
+    "mean": (lambda: ng.mean(P == Q), lambda: (p_ == q_).mean()),
     "a number": (lambda: P == 1, lambda: p_ == 1),
     "a number before": (lambda: 1 == P, lambda: p_ == 1),
     "a NumPy number": (lambda: np.float32(1) == P, lambda: p_ == 1),

@@ -378,10 +378,7 @@ def total(x: Op, axes: tuple[Any, ...], kind: str = "add") -> Op:
 def mean(x: Op, axes: tuple[Any, ...]) -> Op:
     if not axes:
         return x
-    if x.dtype.is_float:
-        return total(x, axes) / count(axes, x.dtype)
-    wide = e.cast(x, dtypes.float64 if x.dtype.bits > 32 else dtypes.float32)
-    return e.cast(total(wide, axes) / count(axes, wide.dtype), x.dtype)
+    return _in_float(lambda y: total(y, axes) / count(axes, y.dtype), x)
 
 
 def log_sum_exp(x: Op, axes: tuple[Any, ...]) -> Op:
@@ -400,14 +397,15 @@ REDUCTIONS: dict[str, Callable[[Op, tuple[Any, ...]], Op]] = {
     "ReduceMin": lambda x, axes: total(x, axes, "min"),
     "ReduceL1": lambda x, axes: total(e.absolute(x) if x.dtype.kind != "uint" else x, axes),
     "ReduceL2": lambda x, axes: _in_float(lambda y: e.sqrt(total(y * y, axes)), x),
-    "ReduceSumSquare": lambda x, axes: total(x * x, axes),
+    "ReduceSumSquare": lambda x, axes: e.rounding_once(lambda y: total(y * y, axes))(x),
     "ReduceLogSum": lambda x, axes: _in_float(lambda y: e.log(total(y, axes)), x),
     "ReduceLogSumExp": lambda x, axes: _in_float(lambda y: log_sum_exp(y, axes), x),
 }
 
 
 def _in_float(function: Callable[[Op], Op], x: Op) -> Op:
-    return function(x) if x.dtype.is_float else e.cast(function(e.cast(x, dtypes.float64)), x.dtype)
+    """A function of floats; of integers it is computed in float64, of 16-bit floats in float32, and then has their dtype."""
+    return e.rounding_once(function)(x) if x.dtype.is_float else e.cast(function(e.cast(x, dtypes.float64)), x.dtype)
 
 
 @translates(*REDUCTIONS)
@@ -445,11 +443,15 @@ def argmax(n: Any, x: Value) -> Tensor:
 def softmax_over(x: Op, axes: tuple[Any, ...], log: bool = False) -> Op:
     if not axes:
         return e.filled(0 if log else 1, x.axes, x.dtype)
-    shifted = x - total(x, axes, "max")
-    if log:
-        return shifted - e.log(total(e.exp(shifted), axes))
-    y = e.exp(shifted)
-    return y / total(y, axes)
+
+    def shares(x: Op) -> Op:
+        shifted = x - total(x, axes, "max")
+        if log:
+            return shifted - e.log(total(e.exp(shifted), axes))
+        y = e.exp(shifted)
+        return y / total(y, axes)
+
+    return e.rounding_once(shares)(x)
 
 
 @translates("Softmax", "LogSoftmax", "Hardmax")
@@ -491,5 +493,9 @@ def lp_normalization(n: Any, x: Value) -> Tensor:
     t = n.g.tensor(x)
     axis = t.dims[n.attr("axis", -1) % t.rank]
     axes = () if axis is None else (axis,)
-    size = total(e.absolute(t.op), axes) if n.attr("p", 2) == 1 else e.sqrt(total(t.op * t.op, axes))
-    return Tensor(e.where(e.equal(size, 0.0), 0.0, t.op / size), t.dims)
+
+    def directions(x: Op) -> Op:
+        size = total(e.absolute(x), axes) if n.attr("p", 2) == 1 else e.sqrt(total(x * x, axes))
+        return e.where(e.equal(size, 0.0), 0.0, x / size)
+
+    return Tensor(e.rounding_once(directions)(t.op), t.dims)

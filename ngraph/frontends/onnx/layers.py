@@ -98,19 +98,27 @@ def average_pool(n: Any, x: Value) -> Tensor:
     g, t = n.g, n.g.tensor(x)
     ws = windows(n, t, n.attr("kernel_shape"))
     r, outs, inner = read(g, t, ws, 0)
-    many = e.filled(1, (), t.op.dtype)
-    for out, w, size in zip(outs, ws, t.shape[2:], strict=True):
-        many = many * counted(g, out, w, size, bool(n.attr("count_include_pad", 0)), t.op.dtype)
-    return g.made(reduce.build(r.op, kind="add", axes=tuple(inner)) / many, [*t.dims[:2], *outs])
+
+    def means(x: Op) -> Op:
+        many = e.filled(1, (), x.dtype)
+        for out, w, size in zip(outs, ws, t.shape[2:], strict=True):
+            many = many * counted(g, out, w, size, bool(n.attr("count_include_pad", 0)), x.dtype)
+        return reduce.build(x, kind="add", axes=tuple(inner)) / many
+
+    return g.made(e.rounding_once(means)(r.op), [*t.dims[:2], *outs])
 
 
 def power_mean(x: Op, axes: tuple[Any, ...], p: float) -> Op:
     """The p-norm over axes."""
-    if p == 1:
-        return total(e.absolute(x), axes)
-    if p == 2:
-        return e.sqrt(total(x * x, axes))
-    return e.power(total(e.power(e.absolute(x), float(p)), axes), 1.0 / p)
+
+    def norm(x: Op) -> Op:
+        if p == 1:
+            return total(e.absolute(x), axes)
+        if p == 2:
+            return e.sqrt(total(x * x, axes))
+        return e.power(total(e.power(e.absolute(x), float(p)), axes), 1.0 / p)
+
+    return e.rounding_once(norm)(x)
 
 
 @translates("LpPool")
@@ -174,7 +182,7 @@ def batch_norm(n: Any, x: Value, scale: Value, bias: Value, average: Value, vari
     if not training:
         return (normalized(g, t, vectors, n.attr("epsilon", 1e-5)),)
     axes = tuple(d for k, d in enumerate(t.dims) if k != 1 and d is not None)
-    wide = e.cast(t.op, dtypes.float32) if t.op.dtype.bits < 32 else t.op
+    wide = e.cast(t.op, dtypes.accumulator(t.op.dtype))
     m = mean(wide, axes)
     v = mean((wide - m) * (wide - m), axes)
     dims = [None, t.dims[1], *[None] * (t.rank - 2)]
@@ -195,9 +203,8 @@ def normalized(g: Any, x: Tensor, vectors: Sequence[Tensor], epsilon: float) -> 
     """
     (a, s, b, m, v), dims = g.align(x, *vectors)
     kind = a.dtype
-    if any(o.dtype is not kind for o in (s, b, m, v)):
-        wide = dtypes.promote(kind, m.dtype)
-        a, s, b, m, v = (e.cast(o, wide) for o in (a, s, b, m, v))
+    wide = dtypes.accumulator(dtypes.promote(kind, m.dtype))
+    a, s, b, m, v = (e.cast(o, wide) for o in (a, s, b, m, v))
     by = s / e.sqrt(v + epsilon)
     return g.made(e.cast(a * by + (b - m * by), kind), dims)
 
@@ -206,8 +213,9 @@ def normalized(g: Any, x: Tensor, vectors: Sequence[Tensor], epsilon: float) -> 
 def instance_norm(n: Any, x: Value, scale: Value, bias: Value) -> Tensor:
     g, t = n.g, n.g.tensor(x)
     axes = tuple(d for d in t.dims[2:] if d is not None)
-    m = mean(t.op, axes)
-    v = mean((t.op - m) * (t.op - m), axes)
+    wide = e.cast(t.op, dtypes.accumulator(t.op.dtype))
+    m = mean(wide, axes)
+    v = mean((wide - m) * (wide - m), axes)
     dims = [*t.dims[:2], *[None] * (t.rank - 2)]
     vectors = [by_channel(g, scale, t.rank), by_channel(g, bias, t.rank), Tensor(m, dims), Tensor(v, dims)]
     return normalized(g, t, vectors, n.attr("epsilon", 1e-5))
@@ -250,15 +258,22 @@ def local_response(n: Any, x: Value) -> Tensor:
     size, alpha, beta, bias = n.attr("size"), n.attr("alpha", 1e-4), n.attr("beta", 0.75), n.attr("bias", 1.0)
     t = g.full(t, [1])
     c, r = t.dims[1], g.fresh(size)
-    squares = t.op * t.op
-    near = read_windows(squares, {c: r}, padding=((size - 1) // 2, size // 2))
-    scale = bias + (alpha / size) * reduce.build(near, kind="add", axes=(r,))
-    return g.made(t.op / e.power(scale, beta), t.dims)
+
+    def response(x: Op) -> Op:
+        near = read_windows(x * x, {c: r}, padding=((size - 1) // 2, size // 2))
+        scale = bias + (alpha / size) * reduce.build(near, kind="add", axes=(r,))
+        return x / e.power(scale, beta)
+
+    return g.made(e.rounding_once(response)(t.op), t.dims)
 
 
 @translates("MeanVarianceNormalization")
 def mean_variance(n: Any, x: Value) -> Tensor:
     t = n.g.tensor(x)
     axes = tuple(d for k in n.attr("axes", [0, 2, 3]) if (d := t.dims[k % t.rank]) is not None)
-    centred = t.op - mean(t.op, axes)
-    return Tensor(centred / (e.sqrt(mean(centred * centred, axes)) + 1e-9), t.dims)
+
+    def normal(x: Op) -> Op:
+        centred = x - mean(x, axes)
+        return centred / (e.sqrt(mean(centred * centred, axes)) + 1e-9)
+
+    return Tensor(e.rounding_once(normal)(t.op), t.dims)

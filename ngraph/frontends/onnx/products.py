@@ -12,12 +12,12 @@ from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Known, Tensor, Value
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axis
-from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.dtypes import DType, accumulator
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.convolution import convolve
-from ngraph.ops.linear import accumulator, contract
+from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import iota, product
 from ngraph.ops.reduce import reduce
 
