@@ -19,7 +19,9 @@ import numpy as np
 
 from ngraph.errors import UnsupportedError
 from ngraph.frontends.neon.containers import BoundComputation
+from ngraph.frontends.neon.data.iterators import Batches, examples, padded, rows
 from ngraph.op_graph.files import write_whole
+from ngraph.warn import warn
 
 Batch = Mapping[str, Any]
 
@@ -290,27 +292,54 @@ def loop_train(dataset: Iterable[Batch], computation: Any, callbacks: CallbackCo
     return record
 
 
+def _batch_length(computation: Any) -> int | None:
+    """The length of the batch axis of a computation's inputs, where it has one and that is fixed."""
+    if not isinstance(computation, BoundComputation):
+        return None
+    found = [a.length for k in computation.needed for a in computation.inputs[k].axes.batch_axes()]
+    return next((n for n in found if n is not None), None)
+
+
+def _batch_place(computation: Any, name: str, shape: tuple[int, ...], size: int) -> int | None:
+    """Which dimension of an output is the batch: its batch axis, or for functions the last or the first, if that is so long."""
+    if isinstance(computation, BoundComputation):
+        axes = computation.outputs[name].axes
+        return next((d for d, a in enumerate(axes) if a.is_batch), None)
+    return next((d for d in (len(shape) - 1, 0) if shape and shape[d] == size), None)
+
+
 def loop_eval(dataset: Iterable[Batch], computation: BoundComputation | Callable[[Batch], Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean of each output over the examples of a data set, each counted once. Outputs have the batch first or last, or are means."""
-    if hasattr(dataset, "reset"):
-        dataset.reset()
-    left = getattr(dataset, "ndata", None)
+    """The mean of each output over the examples of a data set, each counted once.
+
+    Outputs have the batch first or last, or are means over it. Warns of such a mean over a batch with examples that count no more.
+    """
+    bound, fixed = isinstance(computation, BoundComputation), _batch_length(computation)
+    once = dataset.once() if bound and isinstance(dataset, Batches) else dataset
+    if hasattr(once, "reset"):
+        once.reset()
+    left = examples(once)
     held: dict[str, list[np.ndarray]] = {}
     weights: list[int] = []
-    for batch in dataset:
-        size = max(len(v) for v in batch.values() if np.ndim(v))
-        used = size if left is None else min(size, left)
+    for batch in once:
+        used = rows(batch) if left is None else min(rows(batch), left)
         if used == 0:
             break
         left = None if left is None else left - used
+        whole = padded(batch, fixed or 0)
+        size = rows(whole)
         weights.append(used)
-        for name, value in computation(batch).items():
+        for name, value in computation(whole).items():
             array = np.asarray(value)
-            along = next((d for d in (array.ndim - 1, 0) if array.ndim and array.shape[d] == size), None)
+            along = _batch_place(computation, name, array.shape, size)
+            if along is None and used < size:
+                warn(
+                    f"loop_eval: {name!r} is a mean over batches of {size}, of which the last has only {used} examples that count",
+                    fix="let the computation give the value of each example, or take a batch size that divides the examples",
+                )
             mean = array.mean() if along is None else array.take(range(used), along).mean(along)
             held.setdefault(name, []).append(np.asarray(mean))
-    if hasattr(dataset, "reset"):
-        dataset.reset()
+    if hasattr(once, "reset"):
+        once.reset()
     share = np.array(weights) / max(sum(weights), 1)
     means = {k: np.tensordot(share, np.stack(v), 1) for k, v in held.items()}
     return {k: float(v) if np.ndim(v) == 0 else v for k, v in means.items()}

@@ -26,7 +26,7 @@ from ngraph.frontends.neon.callbacks import (
     loop_train,
 )
 from ngraph.frontends.neon.costs import CrossEntropyBinary, CrossEntropyMulti, class_axis
-from ngraph.frontends.neon.data.iterators import Batches
+from ngraph.frontends.neon.data.iterators import Batches, Full, padded, rows
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
@@ -152,7 +152,7 @@ class Trainer:
 
     def _placeholders(self, data: Batches) -> dict[str, Op]:
         """A placeholder for each entry; the batch axis is open, so batches may differ in size."""
-        if self.fixed_batch or self._carries():
+        if self._fixed():
             made = data.make_placeholders()
         else:
             batch = ng.make_axis(name="N")
@@ -166,6 +166,17 @@ class Trainer:
             axis = next(iter(made.values())).axes.batch_axis()
             made["mask"] = ng.placeholder([axis]).named("mask")
         return made
+
+    def _fixed(self) -> bool:
+        """Whether all batches have the same number of examples."""
+        return self.fixed_batch or self._carries()
+
+    def _from_start(self, data: Batches) -> Iterator[Batch]:
+        """The batches of a pass in inference; what layers carry starts at zeros where the data start anew."""
+        for k, batch in enumerate(data):
+            if k == 0 or self._carries() and data.starts(k):
+                self._start(inference=True)
+            yield batch
 
     def _chosen(self, what: Any, placeholders: Mapping[str, Op]) -> Any:
         if callable(what):
@@ -234,7 +245,7 @@ class Trainer:
 
     def _evaluation(self, data: Batches) -> Any:
         """(computation, names of a batch's entries, the metrics, whether there is a target) for data of this kind, in inference mode."""
-        fixed = 0 if self.fixed_batch or self._carries() else 1
+        fixed = 0 if self._fixed() else 1
         kind = tuple(sorted((key, *map(str, np.shape(array)[fixed:])) for key, array in data.batch(0).items()))
         if kind not in self._evaluations:
             placeholders = self._placeholders(data)
@@ -244,6 +255,8 @@ class Trainer:
                 mask = placeholders.get("mask")
                 cost = self._cost(y, t, mask)
                 streamed = Streamed(self.metrics, y, t, mask)
+            if cost.axes.batch_axis() is None:  # a mean over the batch, of the user's own making
+                cost = ng.broadcast(cost, [*cost.axes, *next(iter(placeholders.values())).axes.batch_axes()])
             count = ng.sum(mask, out_axes=()) if mask is not None else ng.batch_size(cost)
             ops = [ng.sum(cost, out_axes=()), count, *streamed.ops]
             self._evaluations[kind] = (
@@ -340,28 +353,24 @@ class Trainer:
         return float(loss)
 
     def evaluate(self, data: Batches) -> dict[str, Any]:
-        """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example of a pass counts once."""
+        """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, whatever `last` says."""
         _check_batches(data, "evaluate")
-        computation, keys, streamed, _ = self._evaluation(data)
+        once = Full(data.once()) if self._fixed() else data.once()
+        computation, keys, streamed, _ = self._evaluation(once)
         streamed.reset()
-        self._start(inference=True)
-        data.reset()
         total = count = 0.0
-        for batch in data:
+        for batch in self._from_start(once):
             cost, n, *values = computation(*[batch[k] for k in keys])
             total, count = total + float(cost), count + float(n)
             streamed.add(values)
-        data.reset()
         return {"cost": total / max(count, 1.0), **streamed.results()}
 
     def predict(self, data: Batches | Batch) -> np.ndarray:
-        """Predictions in inference mode, batch first, for an iterator or one batch (a dict of arrays); the target may be left out."""
+        """Predictions in inference mode, batch first, for an iterator (each example once) or one batch (a dict of arrays); the target may
+        be left out."""
         if isinstance(data, Batches):
-            data.reset()
-            self._start(inference=True)
-            made = [self.predict(batch) for batch in data]
-            data.reset()
-            return np.concatenate(made)
+            size = data.batch_size if self._fixed() else 0
+            return np.concatenate([self.predict(padded(b, size))[: rows(b)] for b in self._from_start(data.once())])
         computation, keys = self._prediction()
         return np.asarray(computation(*_entries(data, keys, "predict")))
 
@@ -480,12 +489,11 @@ class Trainer:
         """A picture of examples of the first batches that were taken for something else, if they are pictures."""
         _, keys = self._prediction()
         wrong: list[tuple[np.ndarray, str]] = []
-        for k in range(min(valid.nbatches, 20)):
-            batch = valid.batch(k)
+        for batch in itertools.islice(valid.once(), 20):
             images, labels = np.asarray(batch[keys[0]]), np.asarray(batch[valid.tgt_key])
             if images.ndim not in (3, 4) or labels.ndim != 1:
                 return ""
-            guess = self.predict(batch).reshape(len(labels), -1).argmax(1)
+            guess = self.predict(padded(batch, valid.batch_size if self._fixed() else 0))[: len(labels)].reshape(len(labels), -1).argmax(1)
             wrong += [(images[i], f"{labels[i]} as {guess[i]}") for i in np.flatnonzero(guess != labels)]
             if len(wrong) >= count:
                 break

@@ -14,6 +14,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.frontends.neon import (
+    F1,
     LSTM,
     Accuracy,
     Adam,
@@ -32,6 +33,8 @@ from ngraph.frontends.neon import (
     LayerNorm,
     LookupTable,
     LossCallback,
+    Perplexity,
+    Prefetch,
     ProgressCallback,
     Rectlin,
     RunTimerCallback,
@@ -39,6 +42,7 @@ from ngraph.frontends.neon import (
     SequentialArrayIterator,
     Softmax,
     Tanh,
+    TopK,
     TrainCostCallback,
     Trainer,
     checkpoint,
@@ -48,7 +52,9 @@ from ngraph.frontends.neon import (
     make_bound_computation,
     make_default_callbacks,
 )
+from ngraph.frontends.neon.data import Batches
 from ngraph.runtime.measure import Measured
+from ngraph.warn import forget
 
 HERE = os.path.dirname(__file__)
 
@@ -469,3 +475,128 @@ def test_loop_eval_counts_each_example_once():
     found = loop_eval(ArrayIterator(data, 2), lambda b: {"image": b["image"], "mean": b["image"][:, None] * np.ones(3)})
     assert found["image"] == 2.0 and (found["mean"] == 2.0).all()
     assert LossCallback(1, [], None).frequency == 1
+
+
+# ---- each example counts once -------------------------------------------------------------------------------------------
+
+
+class Linked(Batches):
+    """A user's iterator: it goes round and round, and its last batch begins anew. `said`: whether it tells how many examples there are."""
+
+    def __init__(self, data, batch_size, said=True):
+        super().__init__(batch_size, None)
+        self.data, self.said = data, said
+
+    @property
+    def nbatches(self):
+        return -(-len(self.data["label"]["data"]) // self.batch_size)
+
+    @property
+    def ndata(self):
+        if not self.said:
+            raise NotImplementedError
+        return len(self.data["label"]["data"])
+
+    def batch(self, k):
+        k %= self.nbatches
+        return {n: np.take(e["data"], range(k * self.batch_size, (k + 1) * self.batch_size), 0, mode="wrap") for n, e in self.data.items()}
+
+    def axis_names(self):
+        return {n: e["axes"] for n, e in self.data.items()}
+
+
+EVALUATED = {
+    **{f"{last} {how}": (lambda d, n, last=last, how=how: ArrayIterator(d, n, last=last, shuffle=how == "shuffled"))
+       for last in ("wrap", "drop", "short", "pad") for how in ("in order", "shuffled")},
+    "twice": lambda d, n: ArrayIterator(d, n, total_iterations=60),
+    "prefetch": lambda d, n: Prefetch(ArrayIterator(d, n)),
+    "augmented": lambda d, n: type("Augmented", (ArrayIterator,), {"batch": lambda self, k: dict(ArrayIterator.batch(self, k))})(d, n),
+    "user's": Linked,
+    "user's, prefetched": lambda d, n: Prefetch(Linked(d, n)),
+    "loader": lambda d, n: IterableSource([{k: e["data"][i : i + n] for k, e in d.items()} for i in range(0, 50, n)],
+                                          axes={k: e["axes"] for k, e in d.items()}),
+    "examples": lambda d, n: IterableSource([{k: e["data"][i] for k, e in d.items()} for i in range(50)], n,
+                                            axes={k: e["axes"] for k, e in d.items()}),
+    "endless": lambda d, n: IterableSource(lambda: ({k: e["data"][i] for k, e in d.items()} for i in range(50)), n,
+                                           axes={k: e["axes"] for k, e in d.items()}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("kind", EVALUATED)
+def test_each_example_counts_once(kind, fixed):
+    """Every metric, for batches that divide the 50 examples and such that do not, against NumPy's over all of them."""
+    data = clusters(50)
+    made = trainer(fixed_batch=fixed)
+    made.metrics = [Accuracy(), ConfusionMatrix(), TopK(2), Perplexity(), F1()]
+    for size in (1, 10, 16, 50) if not fixed else (16,):
+        source = EVALUATED[kind](data, size)
+        next(iter(source))
+        at = source.state()
+        found = made.evaluate(source)
+        labels = data["label"]["data"]
+        plain = Sequential([*made.model.layers])
+        x = ng.placeholder([ng.make_axis(50, name="N"), ng.make_axis(4, name="F")])
+        p = made.transformer.computation(plain(x), x)(data["image"]["data"]).astype(np.float64).T
+        p = p if p.shape == (50, 3) else p.T
+        counts = np.zeros((3, 3), int)
+        np.add.at(counts, (labels, p.argmax(1)), 1)
+        nll = -np.log(p[np.arange(50), labels])
+        assert (found["confusion"] == counts).all()
+        assert found["accuracy"] == pytest.approx(np.trace(counts) / 50)
+        assert found["top_2"] == pytest.approx((np.argsort(-p, 1)[:, :2] == labels[:, None]).any(1).mean())
+        assert found["cost"] == pytest.approx(nll.mean(), rel=1e-5)
+        assert found["perplexity"] == pytest.approx(np.exp(nll.mean()), rel=1e-5)
+        predicted = made.predict(source)
+        assert predicted.shape == (50, 3)
+        if "shuffled" not in kind:
+            np.testing.assert_allclose(predicted, p, rtol=1e-5)
+        if "user" not in kind:  # others are reset, as nobody knows how to copy them
+            assert source.state() == at
+
+
+def test_an_iterator_that_does_not_say_how_much_it_has_counts_what_comes():
+    made = trainer()
+    assert made.evaluate(Linked(clusters(50), 20, said=False))["confusion"].sum() == 60
+
+
+def test_windows_of_text_count_once():
+    """Windows that fill no batch are evaluated too, from the beginning."""
+    letters = np.random.default_rng(0).integers(0, 4, 404).astype(np.int32)
+    data = {"inp_txt": {"data": letters[:-1], "axes": ("REC",)}, "tgt_txt": {"data": letters[1:], "axes": ("REC",)}}
+    for options in ({"shuffle": False}, {"shuffle": True}, {"stretch": 3}):
+        source = SequentialArrayIterator(data, 5, 7, **options)
+        seen = [tuple(row) for batch in source.once() for row in np.concatenate([batch["inp_txt"], batch["tgt_txt"][:, -1:]], 1)]
+        assert sorted(seen) == sorted(tuple(letters[k : k + 6]) for k in range(0, 400, 5))
+    made = carrying()[1]()
+    assert np.isfinite(made.evaluate(SequentialArrayIterator(data, 5, 7, shuffle=False))["cost"])
+
+
+@pytest.mark.parametrize("size", [1, 10, 16])
+def test_loop_eval_counts_once(size):
+    data = clusters(50)
+    train = ArrayIterator(data, size)
+    inputs = train.make_placeholders()
+    per = ng.sum(inputs["image"], out_axes=[inputs["label"].axes[0]])
+    transformer = ngt.make_transformer()
+    step = make_bound_computation(transformer, {"each": per, "mean": ng.mean(per, out_axes=())}, inputs)
+    wanted = data["image"]["data"].sum(1, dtype=np.float64).mean()
+    for source in (train, ArrayIterator(data, size, last="drop"), ArrayIterator(data, size, last="pad"), Linked(data, size)):
+        if 50 % size:
+            with pytest.warns(ng.NgraphWarning, match="'mean' is a mean over batches of 16, of which the last has only 2 examples"):
+                forget()
+                found = loop_eval(source, step)
+        else:
+            found = loop_eval(source, step)
+            assert found["mean"] == pytest.approx(wanted, rel=1e-5)
+        assert found["each"] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_cost_that_is_a_mean_is_weighted_by_the_examples_of_its_batch():
+    data = clusters(50)
+    made = trainer()
+    each = made.evaluate(ArrayIterator(data, 16))["cost"]
+    own = CrossEntropyMulti()
+    made.cost = lambda y, t: ng.mean(own(y, t), out_axes=())
+    made._evaluations.clear()
+    assert made.evaluate(ArrayIterator(data, 16))["cost"] == pytest.approx(each, rel=1e-5)

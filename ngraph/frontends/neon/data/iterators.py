@@ -5,10 +5,12 @@ Position is one number, the batches so far; which examples a batch has follows f
 
 from __future__ import annotations
 
+import copy
+import itertools
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -40,6 +42,32 @@ def arrays_of(data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | 
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the arrays have unlike numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}")
     return arrays, axes
+
+
+def rows(batch: Mapping[str, Any]) -> int:
+    """The number of examples in a batch."""
+    return max((len(a) for a in batch.values() if np.ndim(a)), default=0)
+
+
+def examples(data: Any) -> int | None:
+    """How many examples an iterator goes through in a pass; None where it does not say."""
+    try:
+        return int(data.ndata)
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def cut(batch: Mapping[str, Any], count: int) -> Batch:
+    """The first `count` examples of a batch."""
+    size = rows(batch)
+    return {k: a[:count] if np.ndim(a) and len(a) == size else a for k, a in batch.items()}
+
+
+def padded(batch: Mapping[str, Any], size: int) -> Batch:
+    """A batch of `size` examples: its own, then its first one again."""
+    own = rows(batch)
+    again = np.concatenate([np.arange(own), np.zeros(max(size - own, 0), np.intp)])
+    return {k: np.asarray(a)[again] if np.ndim(a) and len(a) == own < size else a for k, a in batch.items()}
 
 
 class Batches:
@@ -91,6 +119,20 @@ class Batches:
         """Starts anew, from the first batch of the first pass."""
         self.done = self.began = 0
 
+    def once(self) -> Batches:
+        """An iterator with one pass, in which each example comes once; evaluations go through it. It has a position of its own.
+
+        A subclass that knows how to leave out examples that come again, and to bring those that it drops, says so here; by default
+        it is the first `ndata` examples of a pass.
+        """
+        return _Once(self)
+
+    def _copied(self) -> Self:
+        """A copy that stands at its beginning and makes at most one pass."""
+        made = copy.copy(self)
+        made.done = made.began = 0
+        return made
+
     def state(self) -> dict[str, int]:
         """Where it stands; `restore` goes there."""
         return {"done": self.done, "began": self.began}
@@ -120,6 +162,64 @@ def view(array: Array, rows: slice) -> Array:
     made = array[rows]
     made.flags.writeable = False
     return made
+
+
+class _Once(Batches):
+    """Another iterator's first pass up to its `ndata`-th example, where that is known. The other one is reset before and after."""
+
+    def __init__(self, source: Batches):
+        super().__init__(source.batch_size, None)
+        self.source, self.tgt_key = source, source.tgt_key
+
+    nbatches = property(lambda self: min(len(self.source), self.source.nbatches))
+    ndata = property(lambda self: self.source.ndata)
+
+    def batch(self, k: int) -> Batch:
+        return self.source.batch(k)
+
+    def starts(self, k: int) -> bool:
+        return self.source.starts(k)
+
+    def axis_names(self) -> dict[str, tuple[str, ...] | None]:
+        return self.source.axis_names()
+
+    def __iter__(self) -> Iterator[Batch]:
+        left = examples(self.source)
+        self.source.reset()
+        for batch in itertools.islice(self.source, self.nbatches):
+            used = rows(batch) if left is None else min(rows(batch), left)
+            if used == 0:
+                break
+            left = None if left is None else left - used
+            yield cut(batch, used)
+        self.source.reset()
+
+
+class Full(Batches):
+    """Another iterator, its batches all of `batch_size` examples: the first one again for those that lack, where the entry mask has 0."""
+
+    def __init__(self, source: Batches):
+        super().__init__(source.batch_size, None)
+        self.source, self.tgt_key = source, source.tgt_key
+
+    nbatches = property(lambda self: len(self.source))
+    ndata = property(lambda self: self.source.ndata)
+
+    def _filled(self, batch: Batch) -> Batch:
+        own = np.asarray(batch.get("mask", np.ones(rows(batch))), np.float32)
+        return {**padded(batch, self.batch_size), "mask": np.pad(own, (0, self.batch_size - len(own)))}
+
+    def batch(self, k: int) -> Batch:
+        return self._filled(self.source.batch(k))
+
+    def starts(self, k: int) -> bool:
+        return self.source.starts(k)
+
+    def axis_names(self) -> dict[str, tuple[str, ...] | None]:
+        return self.source.axis_names()
+
+    def __iter__(self) -> Iterator[Batch]:
+        return map(self._filled, self.source)
 
 
 class ArrayIterator(Batches):
@@ -162,6 +262,12 @@ class ArrayIterator(Batches):
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.axes
+
+    def once(self) -> ArrayIterator:
+        made = self._copied()
+        made.last = "short"
+        made.total_iterations = None if self.total_iterations is None else min(self.total_iterations, made.nbatches)
+        return made
 
     def _shuffled(self, epoch: int) -> Array:
         if self._order is None or self._order[0] != epoch:
@@ -233,17 +339,31 @@ class SequentialArrayIterator(Batches):
                 f" fewer than a batch of {batch_size}" + (f" stretches of {stretch}" if self.stretch > 1 else "")
             )
         self._order: tuple[int, Array] | None = None
+        self._all = False  # whether windows that fill no batch come at the end of a pass
 
     @property
     def ndata(self) -> int:
         return self.windows
 
     @property
-    def nbatches(self) -> int:
+    def _full(self) -> int:
+        """The batches of a pass that are full."""
         return self.windows // (self.batch_size * self.stretch) * self.stretch
 
+    @property
+    def nbatches(self) -> int:
+        return self._full + (-(-(self.windows - self._full * self.batch_size) // self.batch_size) if self._all else 0)
+
     def starts(self, k: int) -> bool:
-        return k % self.nbatches % (self.stretch if self.shuffle else self.nbatches) == 0
+        k %= self.nbatches
+        return k >= self._full or k % (self.stretch if self.shuffle else self._full) == 0
+
+    def once(self) -> SequentialArrayIterator:
+        """As for all iterators; windows that fill no batch come last, each from the beginning."""
+        made = self._copied()
+        made._all = True
+        made.total_iterations = None if self.total_iterations is None else min(self.total_iterations, made.nbatches)
+        return made
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         inner = {k: (self.axes[k] or ("REC", *(f"{k}_{d}" for d in range(1, a.ndim))))[1:] for k, a in self.arrays.items()}
@@ -253,13 +373,19 @@ class SequentialArrayIterator(Batches):
 
     def _starts(self, k: int) -> Array:
         epoch, i = divmod(k, self.nbatches)
+        size, full = self.batch_size, self._full
         if not self.shuffle:
-            return (np.arange(self.batch_size) * self.nbatches + i) * self.stride
+            rows = np.arange(size) * full + i if i < full else np.arange(i * size, min((i + 1) * size, self.windows))
+            return rows * self.stride
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.windows // self.stretch)
+        order = self._order[1]
+        if i >= full:
+            whole = (order[full // self.stretch * size :, None] * self.stretch + np.arange(self.stretch)).ravel()
+            rest = np.concatenate([whole, np.arange(len(order) * self.stretch, self.windows)])
+            return rest[(i - full) * size : (i - full + 1) * size] * self.stride
         which, within = divmod(i, self.stretch)
-        rows = self._order[1][which * self.batch_size : (which + 1) * self.batch_size]
-        return (rows * self.stretch + within) * self.stride
+        return (order[which * size : (which + 1) * size] * self.stretch + within) * self.stride
 
     def batch(self, k: int) -> Batch:
         places = self._starts(k)[:, None] + np.arange(self.time_steps)
@@ -296,8 +422,8 @@ class IterableSource(Batches):
         self._first = self._prepared(first)
         super().__init__(batch_size or len(next(iter(self._first.values()))), None)
         self._at: tuple[int, Iterator[Batch]] | None = None
-        size: Any = getattr(source, "__len__", None)
-        self._count: int | None = None if size is None else size() // (batch_size or 1)
+        self._all = False  # whether examples that fill no batch come at the end of a pass
+        self._counts: dict[bool, tuple[int, int]] = {}  # batches and examples of a pass, without or with those
 
     def _batches(self) -> Iterator[Mapping[str, Any]]:
         source = self.source() if callable(self.source) else self.source
@@ -308,10 +434,15 @@ class IterableSource(Batches):
         for example in source:
             held.append(example)
             if len(held) == self.collate:
-                if not all(isinstance(e, Mapping) for e in held):
-                    raise TypeError(f"IterableSource: the source gives {type(held[0]).__name__}, and an example is a dict by name")
-                yield {k: np.stack([np.asarray(e[k]) for e in held]) for k in held[0]}
+                yield self._stacked(held)
                 held = []
+        if held and self._all:
+            yield self._stacked(held)
+
+    def _stacked(self, held: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+        if not all(isinstance(e, Mapping) for e in held):
+            raise TypeError(f"IterableSource: the source gives {type(held[0]).__name__}, and an example is a dict by name")
+        return {k: np.stack([np.asarray(e[k]) for e in held]) for k in held[0]}
 
     def _prepared(self, batch: Mapping[str, Any]) -> Batch:
         arrays = {k: np.asarray(v) for k, v in batch.items()}
@@ -322,13 +453,26 @@ class IterableSource(Batches):
 
     @property
     def nbatches(self) -> int:
-        if self._count is None:
-            self._count = sum(1 for _ in self._batches())
-        return self._count
+        size: Any = getattr(self.source, "__len__", None)
+        if size is None:
+            return self._counted()[0]
+        return int(size()) if self.collate is None else -(-size() // self.collate) if self._all else size() // self.collate
 
     @property
     def ndata(self) -> int:
-        return self.nbatches * self.batch_size
+        return self._counted()[1]
+
+    def _counted(self) -> tuple[int, int]:
+        """The batches and the examples of a pass; found by going through one."""
+        if self._all not in self._counts:
+            sizes = [rows(batch) for batch in self._batches()]
+            self._counts[self._all] = len(sizes), sum(sizes)
+        return self._counts[self._all]
+
+    def once(self) -> IterableSource:
+        made = self._copied()
+        made._all, made._at = True, None
+        return made
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return {k: self.axes.get(k) for k in self._first}
@@ -360,6 +504,10 @@ class Prefetch(Batches):
 
     def starts(self, k: int) -> bool:
         return self.source.starts(k)
+
+    def once(self) -> Batches:
+        inner = self.source.once()
+        return inner if isinstance(inner, _Once) else Prefetch(inner, self.depth)
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.source.axis_names()
