@@ -49,6 +49,7 @@ CHUNKS = 16  # parts into which a reduction over loops is cut
 PRODUCT = 0.7  # vector instructions of a product that is summed: half of them its own, half of its sum
 GAIN = 0.9  # of the price of a sum in one piece, below which it is cut into parts
 PANEL = 64  # elements of a contiguous axis that turns leave together
+SIZES = 1 << 14  # of a block that are looked at, at most: an axis may be longer than there is time to count
 TILE = 8  # elements that a register tile wants of an axis beside the vectors
 ROUNDING = 1e-9  # of a price
 NUMBER = attrgetter("number")
@@ -480,7 +481,7 @@ class _Choice:
         n = self.g.length(a)
         b = self.loops.get(a, n)
         half = -(-b // 2)
-        made = next((k for k in range(half, b) if n % k == 0), half)
+        made = next((k for k in range(half, min(b, half + SIZES)) if n % k == 0), half)
         before, after = -(-n // b), -(-n // made)
         self.loops[a], self.turns = made, self.turns // before * after
         if a in self.cut:
@@ -571,11 +572,12 @@ class _Choice:
         if a in self.last or a == self.v:
             step = PANEL if n >= 2 * PANEL else 2 * LANES
             most = max(min(-(-each // step), self.panel(a) // step), 1)
-            return min([*range(most * step, 0, -step), 2 * LANES], key=lambda size: self.longest(n, size))
+            apart = step * -(-most // SIZES)
+            return min([*range(most * step, 0, -apart), 2 * LANES], key=lambda size: self.longest(n, size))
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
         if a not in self.cut and self.heavy and not any(self.g.length(x) >= TILE for x in others):
             each = max(each, TILE)
-        return next((k for k in range(each, min(2 * each, n + 1)) if n % k == 0), each)
+        return next((k for k in range(each, min(2 * each, n + 1, each + SIZES)) if n % k == 0), each)
 
     def longest(self, n: int, block: int) -> float:
         """The share of the work that one core has at least, if so long an axis is cut into such blocks; rounded, so that near is equal."""

@@ -338,6 +338,7 @@ def split_to_sequence(n: Any, x: Value, sizes: Value = None) -> Value:
     length = g.number(t.shape[k])
     keep = True
     if sizes is None:
+        n.count(length)
         each, keep = [1] * length, bool(n.attr("keepdims", 1))
     else:
         given = g.known(sizes)
@@ -345,6 +346,9 @@ def split_to_sequence(n: Any, x: Value, sizes: Value = None) -> Value:
             each = [int(s) for s in given]
         else:
             step = int(given)
+            if step <= 0:
+                raise GraphError(f"a sequence of parts of length {step}")
+            n.count(-(-length // step))
             each = [min(step, length - at) for at in range(0, length, step)]
     found, start = [], 0
     for s in each:

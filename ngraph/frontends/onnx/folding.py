@@ -5,6 +5,7 @@ Works on numbers and on expressions of lengths alike; larger arrays are left to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ def fold(n: Any, inputs: Sequence[Value]) -> Any:
     if open_ and not all(k in "iub" for k in kinds):
         return NotImplemented
     arrays = [None if i is None else i.array for i in inputs]
+    if result_size(n, arrays) > LARGEST:
+        return NotImplemented
     with np.errstate(all="ignore"):
         result = FOLD[n.op](n, *arrays)
     if result is NotImplemented:
@@ -37,6 +40,26 @@ def fold(n: Any, inputs: Sequence[Value]) -> Any:
     if isinstance(result, tuple):
         return tuple(packed(r, inputs, open_) for r in result)
     return packed(result, inputs, open_)
+
+
+def result_size(n: Any, arrays: Sequence[Any]) -> float:
+    """How many elements a node's result has, where that may be more than its inputs have; inf where the inputs do not fit."""
+    if n.op == "Gather":
+        a, i = arrays
+        return a.size // max(a.shape[n.attr("axis", 0)], 1) * i.size
+    if n.op == "ConstantOfShape" and arrays[0].dtype != object:
+        return float(np.prod(arrays[0].astype(float)))
+    if n.op == "Tile" and arrays[1].dtype != object:
+        return arrays[0].size * float(np.prod(arrays[1].astype(float)))
+    if n.op not in BROADCAST:
+        return 0
+    shapes = [a.shape for a in arrays if a is not None]
+    if n.op == "Expand":
+        shapes = [shapes[0], () if arrays[1].dtype == object else tuple(int(d) for d in arrays[1])]
+    try:
+        return math.prod(np.broadcast_shapes(*shapes))
+    except ValueError:
+        return math.inf
 
 
 def packed(result: Any, inputs: Sequence[Value], open_: bool) -> Any:
@@ -183,14 +206,14 @@ def _range(n: Any, start: Any, limit: Any, delta: Any) -> Any:
 
 
 def _filled(n: Any, shape: Any) -> Any:
-    if shape.dtype == object or np.prod(shape.astype(float)) > LARGEST:
+    if shape.dtype == object:
         return NotImplemented
     value = n.attr("value")
     return np.zeros(shape, np.float32) if value is None else np.full(shape, value.ravel()[0], value.dtype)
 
 
 def _expand(n: Any, a: Any, shape: Any) -> Any:
-    if shape.dtype == object or np.prod(shape.astype(float)) > LARGEST:
+    if shape.dtype == object:
         return NotImplemented
     return np.broadcast_to(a, np.broadcast_shapes(a.shape, tuple(int(d) for d in shape)))
 
@@ -265,8 +288,11 @@ FOLD: dict[str, Callable[..., Any]] = {
     "Floor": lambda n, a: NotImplemented if a.dtype == object else np.floor(a),
     "Ceil": lambda n, a: NotImplemented if a.dtype == object else np.ceil(a),
     "Sqrt": lambda n, a: NotImplemented if a.dtype == object else np.sqrt(a),
-    "Tile": lambda n, a, r: NotImplemented if r.dtype == object or a.size * np.prod(r.astype(float)) > LARGEST else np.tile(a, r),
+    "Tile": lambda n, a, r: NotImplemented if r.dtype == object else np.tile(a, r),
 }
+
+# ops whose inputs, or an input and a shape, are broadcast against each other
+BROADCAST = frozenset("Add Sub Mul Div Mod Equal Less LessOrEqual Greater GreaterOrEqual Max Min Where And Or Expand".split())
 
 # ops that move strings as they move numbers
 TEXTUAL = frozenset("Concat Expand Gather Identity Reshape Slice Split Squeeze Tile Transpose Unsqueeze Where".split())

@@ -16,6 +16,7 @@ from ngraph.frontends.onnx.values import Known, Sizes, Value
 from ngraph.op_graph.op import Place, made_for
 
 Attrs = dict[str, Any]
+SMALLER = "is the file damaged? Else call functions less often, or make loops of what repeats"
 
 
 class Library:
@@ -28,6 +29,39 @@ class Library:
         self.attributes: dict[int, Any] = {}
         self.last: dict[int, dict[str, int]] = {}
         self.kept: list[Any] = []  # function bodies made on the way, so that ids stay theirs
+        self.most = self._most(model)
+
+    def _most(self, model: onnx.ModelProto) -> int:
+        """How many nodes may be read of this model. Raises ParseError for functions that stand for more, or call themselves."""
+        bodies = [model.graph.node, *(f.node for f in model.functions)]
+        most = max(proto.MOST_NODES, proto.EXPANSION * sum(1 for body in bodies for _ in proto.nodes_in(body)))
+        stands: dict[int, int] = {}  # for how many nodes each function's body stands; 0 while it is being counted
+
+        def count(nodes: Sequence[onnx.NodeProto], depth: int) -> int:
+            if depth > proto.DEEPEST:
+                raise ParseError(f"functions call each other more than {proto.DEEPEST} deep", fix="is the file damaged?")
+            total = 0
+            for node in proto.nodes_in(nodes):
+                called = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
+                total += 1 + (0 if called is None else of(called, depth))
+            return total
+
+        def of(function: onnx.FunctionProto, depth: int) -> int:
+            found = stands.get(id(function))
+            name = f"the function {function.domain}.{function.name}"
+            if found == 0:
+                raise ParseError(f"{name} calls itself", fix="is the file damaged? ONNX has no recursion")
+            if found is None:
+                stands[id(function)] = 0
+                stands[id(function)] = found = max(1, count(function.node, depth + 1))
+            if found > most:
+                raise ParseError(f"{name} stands for {found:,} nodes; at most {most:,} are read of this file", fix=SMALLER)
+            return found
+
+        found = count(model.graph.node, 0)
+        if found > most:
+            raise ParseError(f"the graph stands for {found:,} nodes with those of its functions; at most {most:,} are read", fix=SMALLER)
+        return most
 
     def constant(self, tensor: Any) -> Known:
         found = self.constants.get(id(tensor))
@@ -58,12 +92,9 @@ class Library:
 
 def used(node: onnx.NodeProto) -> Iterator[str]:
     """Every name that a node or a graph in it reads."""
-    todo = [node]
-    while todo:
-        node = todo.pop()
-        yield from node.input
-        for graph in proto.graphs_in(node):
-            todo += graph.node
+    for inner in proto.nodes_in([node]):
+        yield from inner.input
+        for graph in proto.graphs_in(inner):
             yield from (o.name for o in graph.output)
 
 
@@ -128,8 +159,16 @@ class Node:
         outputs = ", ".join(str(o) for o in self.proto.output if o)
         return f"node {name}({self.domain or 'ai.onnx'}.{self.op}, version {self.version}, gives {outputs or 'nothing'})"
 
+    def count(self, more: int = 1) -> None:
+        """Counts what is read: nodes, and turns of what is unrolled. Raises ParseError where that is too much."""
+        self.g.nodes += more
+        most = self.frame.library.most
+        if self.g.nodes > most:
+            raise ParseError(f"with the turns of loops more than {most:,} nodes would be read", fix=SMALLER)
+
     def graph(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
         """A graph in an attribute, walked with these values for its inputs."""
+        self.count()
         if len(inputs) != len(graph.input):
             raise GraphError(f"the graph {graph.name!r} takes {len(graph.input)} values, and gets {len(inputs)}")
         return walk_graph(self.g, self.frame, graph, inputs)
@@ -172,6 +211,7 @@ def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
     """One node: its results into the frame."""
     node = Node(g, frame, proto_node)
     try:
+        node.count()
         inputs = [frame.find(name) if name else None for name in proto_node.input]
         with made_for(node.place):
             results = translated(node, inputs)
@@ -297,14 +337,12 @@ def unsupported(model: onnx.ModelProto, library: Library) -> list[str]:
     own = {(f.domain, f.name) for f in model.functions}
     todo = [(model.graph.node, library.opsets)]
     todo += [(f.node, library.opsets | proto.imported(f)) for f in model.functions]
-    while todo:
-        nodes, versions = todo.pop()
-        for node in nodes:
+    for nodes, versions in todo:
+        for node in proto.nodes_in(nodes):
             domain = proto.domain_of(node)
             version = versions.get(domain, 1)
             if (node.domain, node.op_type) not in own and not known(domain, node.op_type, version):
                 found.append(refusal(node, domain, version))
-            todo += [(graph.node, versions) for graph in proto.graphs_in(node)]
     return found
 
 

@@ -12,7 +12,7 @@ from ngraph.frontends.onnx.products import Window, outs_of, windows
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import padded
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value
+from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -81,6 +81,7 @@ def counted(g: Any, out: Axis, w: Window, size: ExprLike, padding: bool, dtype: 
     first: ExprLike = 0 if padding else w.before
     last = size + (w.before + w.after if padding else w.before)
     if isinstance(first, int) and isinstance(last, int) and isinstance(w.many, int):
+        check_room(w.many, w.size)
         at = np.arange(w.many)[:, None] * w.stride + np.arange(w.size) * w.dilation
         many = ((at >= first) & (at < last)).sum(1)
         if (many == many[:1]).all():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,12 +17,15 @@ from google.protobuf.message import DecodeError
 
 from ngraph.errors import ParseError, UnsupportedError
 from ngraph.export.onnx.names import PACKED
+from ngraph.frontends.onnx.values import check_room
 from ngraph.frontends.onnx.wire import OWN, skeleton
 from ngraph.op_graph.arrays import MappedFile
 
 IR = range(1, 15)
 OPSETS = range(1, 29)
 DEEPEST = 64  # graphs within each other
+MOST_NODES = 1 << 14  # nodes that calls of functions and turns of loops stand for: a few seconds of reading; or, if that is more, …
+EXPANSION = 16  # times as many as the file has: a deep network whose layers are calls of one function
 
 
 class Home(NamedTuple):
@@ -208,8 +212,9 @@ def dense(sparse: onnx.SparseTensorProto, home: Home) -> np.ndarray[Any, Any]:
     """A sparse tensor's values among zeros. Raises ParseError for positions outside."""
     shape = tuple(sparse.dims)
     values, indices = array(sparse.values, home), array(sparse.indices, home)
-    if any(d < 0 for d in shape) or math.prod(shape) > 1 << 31:
+    if any(d < 0 for d in shape):
         raise ParseError(f"a sparse tensor has the shape {shape}", fix="is the file damaged?")
+    check_room(*shape)
     if indices.ndim == 2:
         if indices.shape != (len(values), len(shape)):
             raise ParseError(f"a sparse tensor of {len(values)} values has positions of shape {indices.shape}", fix="is the file damaged?")
@@ -237,6 +242,16 @@ def imported(x: onnx.ModelProto | onnx.FunctionProto) -> dict[str, int]:
 def graphs_in(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     """The graphs in its attributes."""
     return [graph for a in node.attribute for graph in (*([a.g] if a.type == onnx.AttributeProto.GRAPH else []), *a.graphs)]
+
+
+def nodes_in(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """The nodes in their order, each before those of the graphs in its attributes, at any depth."""
+    todo = [*nodes][::-1]
+    while todo:
+        node = todo.pop()
+        yield node
+        for graph in graphs_in(node):
+            todo += [*graph.node][::-1]
 
 
 def opsets(model: onnx.ModelProto) -> dict[str, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.arithmetic import total
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value
+from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
@@ -61,6 +61,7 @@ def between(x: Op, axes: Sequence[Axis], places: Sequence[Op]) -> Op:
 
 def places(mode: str, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray[Any, Any]:
     """Where in a dim of `size` elements each of `count` reads, as a real number."""
+    check_room(count)
     o = np.arange(count, dtype=np.float64)
     whole = scale * size
     if mode == "align_corners":
@@ -110,6 +111,7 @@ def weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) -> 
     scale = min(scale, 1.0)
     base = np.floor(at)
     first = int(math.floor(-reach / scale) + 1)
+    check_room(len(at), 2 - 2 * first)
     near = base[:, None] + np.arange(first, 2 - first)
     w = kernel((near - at[:, None]) * scale)
     return near.astype(int), w / w.sum(1, keepdims=True)

@@ -12,7 +12,7 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.trace import factors
-from ngraph.frontends.onnx.values import Known, Sizes, Tensor, Value, settled
+from ngraph.frontends.onnx.values import Known, Sizes, Tensor, Value, check_room, settled
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -211,6 +211,8 @@ def range_(n: Any, start: Value, limit: Value, delta: Value) -> Value:
         base = e.constant_record.build(value=first, axes=Axes(), dtype=as_dtype(start.np))
         return Tensor(iota(axis, as_dtype(start.np)) * step + base, [axis])
     first, last, step = (n.g.known(v).ravel()[0] for v in values)
+    if not step:
+        raise GraphError("the step of a range is 0")
     if first.dtype.kind in "iuf" and first.dtype.itemsize >= 4:
         count = max(0, math.ceil((float(last) - float(first)) / float(step)))
         if count <= 4096:
@@ -219,6 +221,7 @@ def range_(n: Any, start: Value, limit: Value, delta: Value) -> Value:
         axis = n.g.fresh(count)
         d = as_dtype(first.dtype)
         return Tensor(iota(axis, d) * step.item() + first.item(), [axis])
+    check_room(max(0, math.ceil((float(last) - float(first)) / float(step))))
     return Known(np.arange(float(first), float(last), float(step)).astype(first.dtype))
 
 

@@ -15,7 +15,7 @@ from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.sampling import number
 from ngraph.frontends.onnx.shapes import padded, sliced
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value
+from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -60,9 +60,11 @@ def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
         x = met[0], met[1]
     p = next((p for p in range(LARGEST, 1, -1) if length % p == 0), 1)
     if length <= LARGEST or p == 1:
+        check_room(length, length)
         out = g.fresh(length)
         at = np.outer(np.arange(length), np.arange(length)) % max(length, 1)
         return turns(x, k, np.exp(sign * 2j * np.pi * at / max(length, 1)), (x[0].dims[k], out))
+    check_room(length)
     q = length // p
 
     def split(t: Tensor) -> Tensor:
@@ -130,6 +132,7 @@ def half_inverse(g: Any, x: Pair, k: int, whole: int) -> Tensor:
     """The real signal of one half of its spectrum."""
     re, im = (None if t is None else g.full(t, [k]) for t in x)
     assert re is not None
+    check_room(whole, whole // 2 + 1)
     half, out = re.dims[k], g.fresh(whole)
     f, i = np.arange(whole // 2 + 1)[:, None], np.arange(whole)[None]
     weight = np.where((f == 0) | (2 * f == whole), 1, 2) / whole
@@ -175,6 +178,7 @@ def mel_weights(n: Any, bins: Value, length: Value, rate: Value, low: Value, hig
     """Triangles, evenly apart on the mel scale, over the bins of a spectrum."""
     g = n.g
     count, size, sampled = g.ints(bins)[0], g.ints(length)[0], g.ints(rate)[0]
+    check_room(size // 2 + 1, count + 2)
     ends = [2595 * math.log10(1 + float(g.known(v)) / 700) for v in (low, high)]
     points = ends[0] + np.arange(count + 2) * ((ends[1] - ends[0]) / (count + 2))
     places = ((size + 1) * (700 * (10 ** (points / 2595) - 1)) // sampled).astype(int)

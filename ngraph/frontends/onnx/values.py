@@ -9,13 +9,17 @@ list     a sequence      Nothing   an optional without a value
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from ngraph.errors import GraphError
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
+
+LARGEST_TABLE = 1 << 26  # numbers: 512 MiB of float64
 
 
 class Tensor:
@@ -113,6 +117,13 @@ def settled(array: Any, dtype: Any = np.int64) -> Known | Sizes:
     if all(isinstance(e, (int, np.integer)) for e in array.ravel()):
         return Known(array.astype(dtype))
     return Sizes(array, dtype)
+
+
+def check_room(*lengths: int) -> None:
+    """Raises GraphError for the lengths of a table that is made while the graph is read, where it would be too large for that."""
+    if math.prod(lengths) > LARGEST_TABLE:
+        shape = " x ".join(f"{n:,}" for n in lengths)
+        raise GraphError(f"a table of {shape} numbers would be made while the graph is read; at most {LARGEST_TABLE:,} are")
 
 
 def label(axis: Axis | None) -> str:
