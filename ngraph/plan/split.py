@@ -86,10 +86,13 @@ def _cone(n: Node) -> list[Read]:
 def _cuts(graph: Graph, n: Node) -> list[Cut]:
     """The remainders that decide where a reduction takes part, if they can be told apart."""
     found: dict[AxisId, Cut] = {}
-    for r in _cone(n):
+    cone = _cone(n)
+    for r in cone:
         for g in r.guard:
             if type(g) is not Bin or g.op != "-" or g.a != 0 or type(g.b) is not Bin or g.b.op != "%" or type(g.b.b) is not int:
                 continue
+            if not _adds_nothing(n, cone, r):
+                return []
             cut = _cut(n, g.b.a, g.b.b)
             if cut is None or found.get(cut.o, cut) != cut:
                 return []
@@ -101,6 +104,21 @@ def _cuts(graph: Graph, n: Node) -> list[Cut]:
     for c in cuts:
         several *= c.by
     return cuts if known and several <= MOST and len(set(windows)) == len(windows) else []
+
+
+def _adds_nothing(n: Node, cone: list[Read], r: Read) -> bool:
+    """Whether a term in which a read gives its fill changes nothing: it is no part of the class of such terms."""
+    if len(cone) == 1:
+        return bool(r.fill == _nothing(n))
+    m = cone[0].source
+    k = next(k for k, a in enumerate(m.args) if a is r) if r is not cone[0] else None
+    if k is None or n.op != "add" or r.fill != 0:
+        return False
+    return m.op in PRODUCTS or (m.op == "where" and k > 0 and all(_is_zero(a) for j, a in enumerate(m.args) if j not in (0, k)))
+
+
+def _is_zero(a: Arg) -> bool:
+    return type(a) is Number and bool(a.value == 0)
 
 
 def _cut(n: Node, e: ExprLike, by: int) -> Cut | None:

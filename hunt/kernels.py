@@ -1,0 +1,772 @@
+"""Random programs of core ops, planned for random machines and run as machine code between pages that nobody may touch.
+
+Lengths 0 to 70, steps of either sign, guards, pads, splits, broadcasts, every dtype and order of axes; x86-64-v2 to v4, the host and, where
+the emulator is installed, aarch64. The answer is computed with NumPy from the case alone. All values are small whole numbers, so that every
+order of every sum gives the same bits, and each difference is a mistake; some floats are NaN and infinity.
+
+A case: {"axes": {name: length}, "open": [names], "inputs": [{axes, dtype, seed, kind}], "steps": [{op, in, …}], "outputs": [value],
+"machine": seed or None, "target": name, "pieces": n, "side": "before" or "behind"}. Values are numbered: inputs, then steps.
+Expressions over indices are numbers, ["idx", axis] and [operator, a, b].
+"""
+
+import contextlib
+import copy
+import ctypes
+import math
+import mmap
+import os
+import pprint
+import random
+import sys
+
+import numpy as np
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(ROOT, "tests", room) for room in ("codegen", "every_op")]
+
+import plans  # noqa: E402 - the tests' runner of compiled plans
+import static  # noqa: E402 - and of those for a processor in an emulator
+from machines import machines  # noqa: E402
+
+from ngraph.codegen import jit  # noqa: E402
+from ngraph.op_graph import dtypes  # noqa: E402
+from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
+from ngraph.op_graph.expr import Idx, combine  # noqa: E402
+from ngraph.plan import arrays, interpret, parse, plan, text, verify  # noqa: E402
+from ngraph.program.program import AxisId  # noqa: E402
+from ngraph.program.text import text as program_text  # noqa: E402
+from ngraph.program.verify import verify as verify_program  # noqa: E402
+from ngraph.targets import TARGETS, host  # noqa: E402
+from ngraph.testing.rules import Steps  # noqa: E402
+
+FLOATS, INTEGERS = ("float16", "bfloat16", "float32", "float64"), ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+WHOLE = {"float16": 2**11, "bfloat16": 2**8, "float32": 2**24, "float64": 2**53}  # up to which every whole number has a float
+PLACES = 6000  # elements of the largest value, so that the interpreter, which is slow, stays below a tenth of a second
+TARGET_NAMES = [n for n, t in TARGETS.items() if t.triple == host().triple and t.vector_bits <= host().vector_bits]
+EMULATED = 40  # one case in so many runs in the emulator, which takes a second for each
+
+
+# ---- what a case means, in NumPy ----------------------------------------------------------------------------------------
+
+
+class Invalid(Exception):
+    """A case in which a number is not exact, or that means nothing."""
+
+
+def number(e, at):
+    """An expression at places `at` of indices: {axis: array}."""
+    if isinstance(e, int):
+        return e
+    if e[0] == "idx":
+        return at[e[1]]
+    a, b = number(e[1], at), number(e[2], at)
+    return {"+": lambda: a + b, "-": lambda: a - b, "*": lambda: a * b, "//": lambda: a // b, "%": lambda: a % b}[e[0]]()
+
+
+def grid(axes, case):
+    """{axis: its index at each place of an array over `axes`}."""
+    shape = [case["axes"][a] for a in axes]
+    return dict(zip(axes, np.indices(shape, dtype=np.int64, sparse=False), strict=True)) if axes else {}
+
+
+def aligned(x, own, axes):
+    """An array over `own` as one that broadcasts over `axes`."""
+    x = x.transpose([own.index(a) for a in axes if a in own])
+    return x.reshape([x.shape[[b for b in axes if b in own].index(a)] if a in own else 1 for a in axes])
+
+
+def union(*several):
+    return list(dict.fromkeys(a for axes in several for a in axes))
+
+
+def given(one, case):
+    """The array of an input."""
+    draw = np.random.default_rng(one["seed"])
+    shape = [case["axes"][a] for a in one["axes"]]
+    dtype = dtypes.as_dtype(one["dtype"])
+    if dtype.kind == "bool":
+        return draw.integers(0, 2, shape).astype(bool)
+    if one["kind"] == "units":
+        made = draw.choice([-1, 1, 1, 2] if dtype.kind != "uint" else [1, 1, 1, 2], shape)
+    elif one["kind"] == "far" and dtype.is_integer:
+        return draw.integers(int(dtype.lowest), int(dtype.highest), shape, dtype.np, endpoint=True)
+    else:
+        made = draw.integers(0 if dtype.kind == "uint" else -3, 4, shape)
+    if one["kind"] == "special" and dtype.is_float:
+        made = np.where(draw.random(shape) < 0.1, draw.choice([np.nan, np.inf, -np.inf], shape), made)
+    return np.asarray(made).astype(np.float64 if dtype.is_float else dtype.np)
+
+
+def exact(x, dtype, most=None):
+    """A float64 array, if all finite values are numbers of the dtype."""
+    dtype = dtypes.as_dtype(dtype)
+    if dtype.is_float:
+        finite = np.abs(x[np.isfinite(x)])
+        if finite.size and finite.max() > WHOLE[dtype.name] or most is not None and most > WHOLE["float32"]:
+            raise Invalid
+    return x
+
+
+UNARY = {"abs": np.abs, "floor": np.floor, "round": np.rint}
+BINARY = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
+COMPARE = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
+BITWISE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+EDGE = {"max": -math.inf, "min": math.inf}
+FOLD = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def edge(kind, dtype):
+    d = dtypes.as_dtype(dtype)
+    return EDGE[kind] if d.is_float else (kind == "min") if d.kind == "bool" else int(d.lowest if kind == "max" else d.highest)
+
+
+def folded(x, kind, dims, dtype):
+    """A reduction, exact in any order of its terms."""
+    if kind in ("add", "multiply"):
+        finite = np.where(np.isfinite(x), np.abs(x), 0) if dtypes.as_dtype(dtype).is_float else None
+        if finite is not None and finite.size:
+            whole = FOLD[kind].reduce(finite if kind == "add" else np.maximum(finite, 1), axis=dims)
+            if np.size(whole) and np.max(whole) > min(WHOLE.get(dtype, 0), WHOLE["float32"]):
+                raise Invalid
+        return FOLD[kind].reduce(x, axis=dims, dtype=x.dtype)
+    return FOLD[kind].reduce(x, axis=dims, initial=edge(kind, dtype))
+
+
+def moved(step, x, own, case):
+    """A reindex: x at an index, `fill` outside of it and where a guard is negative."""
+    at = grid(step["axes"], case)
+    shape = tuple(case["axes"][a] for a in step["axes"])
+    ok, places = np.ones(shape, bool), []
+    for a in own:
+        p = np.broadcast_to(number(step["index"][a], at), shape)
+        ok = ok & (p >= 0) & (p < case["axes"][a])
+        places.append(p)
+    for g in step["guard"]:
+        ok = ok & (np.broadcast_to(number(g, at), shape) >= 0)
+    found = np.full(shape, step["fill"], x.dtype)
+    found[ok] = x[tuple(p[ok] for p in places)]
+    return found
+
+
+def gathered(step, x, own, index, index_axes):
+    """x at an index along one of its axes."""
+    axis, n = step["axis"], x.shape[own.index(step["axis"])]
+    out = union(index_axes, [a for a in own if a != axis])
+    i = aligned(index.astype(np.int64), index_axes, out)
+    full = np.moveaxis(x, own.index(axis), 0)
+    rest = [a for a in own if a != axis]
+    spread = full.transpose([0, *[1 + rest.index(a) for a in out if a in rest]])
+    spread = spread.reshape([n, *[x.shape[own.index(a)] if a in rest else 1 for a in out]])
+    shape = np.broadcast_shapes(i.shape, spread.shape[1:])
+    spread, i = np.broadcast_to(spread, (n, *shape)), np.broadcast_to(i, shape)
+    inside = (i >= 0) & (i < n)
+    near = {"clip": np.clip(i, 0, n - 1), "wrap": i % n, "fill": np.where(inside, i, 0)}[step["mode"]]
+    found = np.take_along_axis(spread, near[None], 0)[0]
+    return np.where(inside, found, 0).astype(x.dtype) if step["mode"] == "fill" else found, out
+
+
+def scattered(step, x, own, index, index_axes, u, u_axes):
+    """A copy of x into which u is combined along one of its axes, which neither the index nor u has."""
+    axis, n = step["axis"], x.shape[own.index(step["axis"])]
+    rest = [a for a in own if a != axis]
+    out = union(rest, [a for a in index_axes if a not in rest])
+    made = np.array(np.moveaxis(x, own.index(axis), 0))
+    shape = [*made.shape[1:], *[index.shape[index_axes.index(a)] for a in out[len(rest) :]]]
+    i = np.broadcast_to(aligned(index.astype(np.int64), index_axes, out), shape)
+    v = np.broadcast_to(aligned(u, u_axes, out), shape)
+    for at in np.ndindex(*shape):
+        p = int(i[at])
+        p = min(max(p, 0), n - 1) if step["mode"] == "clip" else p % n if step["mode"] == "wrap" else p
+        if 0 <= p < n:
+            place = (p, *at[: len(rest)])
+            made[place] = FOLD[step["combine"]](made[place], v[at])
+    return np.moveaxis(made, 0, own.index(axis))
+
+
+def meaning(case):
+    """[(axes, dtype name, array)] of every value; floats as float64. Raises Invalid where a number is not exact."""
+    values = [(list(one["axes"]), one["dtype"], given(one, case)) for one in case["inputs"]]
+    with np.errstate(all="ignore"):
+        for step in case["steps"]:
+            axes, dtype, x = made = _made(step, [values[k] for k in step["in"]], case)
+            if x.shape != tuple(case["axes"][a] for a in axes) or x.size > PLACES:
+                raise Invalid
+            exact(x, dtype)
+            values.append(made)
+    return values
+
+
+def _made(step, operands, case):
+    """What one step gives: axes, dtype and array."""
+    op = step["op"]
+    if op == "iota":
+        return [step["axis"]], step["dtype"], exact(_as(np.arange(case["axes"][step["axis"]]), step["dtype"]), step["dtype"])
+    if op == "constant":
+        shape = [case["axes"][a] for a in step["axes"]]
+        return step["axes"], step["dtype"], given({**step, "kind": "small"}, case).reshape(shape)
+    own, dtype, x = operands[0]
+    if op in UNARY:
+        return own, dtype, UNARY[op](x).astype(x.dtype)
+    if op == "cast":
+        return own, step["dtype"], _cast(x, dtype, step["dtype"])
+    if op in (*BINARY, "compare", "bitwise", "where"):
+        axes = union(*[a for a, _, _ in operands])
+        each = [aligned(v, a, axes) for a, _, v in operands]
+        if op == "where":
+            return axes, operands[1][1], np.where(*each)
+        rule = BINARY.get(op) or {**COMPARE, **BITWISE}[step["kind"]]
+        return axes, "bool" if op == "compare" else dtype, rule(*each)
+    if op == "reindex":
+        return step["axes"], dtype, moved(step, x, own, case)
+    if op == "reduce":
+        dims = tuple(own.index(a) for a in step["axes"])
+        return [a for a in own if a not in step["axes"]], dtype, folded(x, step["kind"], dims, dtype)
+    if op == "contract":
+        axes = union(own, operands[1][0])
+        whole = aligned(x, own, axes) * aligned(operands[1][2], operands[1][0], axes)
+        whole = np.broadcast_to(whole, [case["axes"][a] for a in axes])
+        dims = tuple(axes.index(a) for a in step["over"])
+        return [a for a in axes if a not in step["over"]], dtype, folded(whole, "add", dims, dtype)
+    if op == "broadcast":
+        return step["axes"], dtype, np.array(np.broadcast_to(aligned(x, own, step["axes"]), [case["axes"][a] for a in step["axes"]]))
+    if op == "rename":
+        return [step["to"].get(a, a) for a in own], dtype, x
+    if op == "concat":
+        rest = [a for a in own if a != step["parts"][0]]
+        every = [aligned(v, a, [part, *rest]) for part, (a, _, v) in zip(step["parts"], operands, strict=True)]
+        return [step["axis"], *rest], dtype, np.concatenate(every)
+    if op == "gather":
+        made, axes = gathered(step, x, own, operands[1][2], operands[1][0])
+        return axes, dtype, made
+    if op == "scatter":
+        made = scattered(step, x, own, operands[1][2], operands[1][0], operands[2][2], operands[2][0])
+        if dtypes.as_dtype(dtype).is_float and np.nansum(np.abs(operands[2][2])) > WHOLE[dtype] // 4:
+            raise Invalid
+        return own, dtype, made
+    if op == "cumulate":
+        d = own.index(step["axis"])
+        y = np.flip(x, d) if step["reverse"] else x
+        folded(y, step["kind"], (d,), dtype)
+        run = FOLD[step["kind"]].accumulate(y, axis=d, dtype=y.dtype)
+        if step["exclusive"]:
+            unit = {"add": 0, "multiply": 1}.get(step["kind"])
+            first = np.full(
+                [1 if k == d else n for k, n in enumerate(y.shape)], edge(step["kind"], dtype) if unit is None else unit, y.dtype
+            )
+            run = np.concatenate([first, run.take(range(y.shape[d] - 1), d)], d) if y.shape[d] else run
+        return own, dtype, np.flip(run, d) if step["reverse"] else run
+    raise Invalid
+
+
+def _as(x, dtype):
+    d = dtypes.as_dtype(dtype)
+    return x.astype(np.float64 if d.is_float else d.np)
+
+
+def _cast(x, before, after):
+    """Whole numbers of another dtype: integers wrap, floats to integers truncate and saturate, NaN gives 0."""
+    d = dtypes.as_dtype(after)
+    if d.kind == "bool":
+        return x != 0
+    if d.is_float or not dtypes.as_dtype(before).is_float:
+        return exact(_as(x, after), after)
+    low, high = int(d.lowest), int(d.highest)
+    finite = np.where(np.isfinite(x), x, 0).astype(np.int64)
+    return np.where(x == np.inf, high, np.where(x == -np.inf, low, np.clip(finite, low, min(high, 2**63 - 1)))).astype(d.np)
+
+
+# ---- the same as a program ------------------------------------------------------------------------------------------------
+
+
+def expression(e):
+    if isinstance(e, int):
+        return e
+    return Idx(AxisId(e[1])) if e[0] == "idx" else combine(e[0], expression(e[1]), expression(e[2]))
+
+
+def build(case):
+    """The program of a case, and its arrays."""
+    s = Steps(**{a: None if a in case["open"] else n for a, n in case["axes"].items()})
+    values = [s.input(*one["axes"], dtype=dtypes.as_dtype(one["dtype"])) for one in case["inputs"]]
+    for step in case["steps"]:
+        values.append(_step(s, step, [values[k] for k in step["in"]], case))
+    program = verify_program(s.program(*[values[k] for k in case["outputs"]]))
+    return program, [given(one, case).astype(dtypes.as_dtype(one["dtype"]).np) for one in case["inputs"]]
+
+
+def _step(s, step, inputs, case):
+    op, ids = step["op"], lambda names: tuple(map(AxisId, names))
+    if op == "iota":
+        return s("iota", axis=AxisId(step["axis"]), dtype=dtypes.as_dtype(step["dtype"]))
+    if op == "constant":
+        d = dtypes.as_dtype(step["dtype"])
+        array = given({**step, "kind": "small"}, case).astype(d.np)
+        return s("constant", value=ArrayRef(array), axes=ids(step["axes"]), dtype=d)
+    if op == "cast":
+        return s("cast", *inputs, dtype=dtypes.as_dtype(step["dtype"]))
+    if op in ("compare", "bitwise"):
+        return s(op, *inputs, kind=step["kind"])
+    if op == "reindex":
+        index = tuple((AxisId(a), expression(step["index"][a])) for a in inputs[0].axes)
+        guard = tuple(expression(g) for g in step["guard"])
+        fill = inputs[0].dtype.python(step["fill"])
+        return s("reindex", *inputs, axes=ids(step["axes"]), index=index, guard=guard, fill=fill)
+    if op == "reduce":
+        return s("reduce", *inputs, kind=step["kind"], axes=ids(step["axes"]))
+    if op == "contract":
+        d = inputs[0].dtype
+        return s("contract", *inputs, over=ids(step["over"]), accumulate=dtypes.float32 if d.is_float and d.bits == 16 else d)
+    if op == "broadcast":
+        return s("broadcast", *inputs, axes=ids(step["axes"]))
+    if op == "rename":
+        return s("rename", *inputs, to=tuple((AxisId(a), AxisId(b)) for a, b in step["to"].items()))
+    if op == "concat":
+        return s("concat", *inputs, parts=ids(step["parts"]), axis=AxisId(step["axis"]))
+    if op == "gather":
+        return s("gather", *inputs, axes=ids([step["axis"]]), mode=step["mode"])
+    if op == "scatter":
+        return s("scatter", *inputs, axes=ids([step["axis"]]), combine=step["combine"], mode=step["mode"])
+    if op == "cumulate":
+        return s("cumulate", *inputs, kind=step["kind"], axis=AxisId(step["axis"]), exclusive=step["exclusive"], reverse=step["reverse"])
+    return s(op, *inputs)
+
+
+# ---- running it -----------------------------------------------------------------------------------------------------------
+
+PROTECT = ctypes.CDLL(None, use_errno=True).mprotect
+
+
+class Guarded(plans.Compiled):
+    """A plan being run: each buffer in memory of its own that begins or ends at a page that nobody may touch."""
+
+    side = "behind"
+
+    def memory_of(self, shape, dtype, alignment):
+        size = math.prod(shape) * dtype.itemsize
+        room, page = -(-max(size, 1) // alignment) * alignment, mmap.PAGESIZE
+        whole = -(-room // page) * page
+        raw = np.frombuffer(mmap.mmap(-1, whole + page), np.uint8)
+        raw[...] = 0xFF  # NaN
+        start, closed = (page, 0) if self.side == "before" else (whole - room, whole)
+        assert not PROTECT(ctypes.c_void_p(raw.ctypes.data + closed), ctypes.c_size_t(page), 0)
+        return raw[start : start + size].view(dtype).reshape(shape)
+
+    def take(self, b, array):
+        mine = self.memory_of(array.shape, array.dtype, array.dtype.itemsize)
+        mine[...] = array
+        super().take(b, mine)
+
+    def place(self, b):
+        if b.shares is not None:
+            return super().place(b)
+        if b in self.arrays:  # what surrounds it was stored at the start
+            return self.arrays[b]
+        shape = self.shape(b)
+        full = (*shape[:-1], *[max(n, b.row or 0) for n in shape[-1:]])
+        alignment = 64 if b.offset is not None else b.dtype.np.itemsize
+        self.arrays[b] = self.memory_of(full, b.dtype.np, alignment)[(..., *[slice(n) for n in shape])]
+        return self.arrays[b]
+
+
+def load(code, target):
+    return jit.load(code, target)
+
+
+def machine_of(seed):
+    return None if seed is None else next(machines(seed, 1))
+
+
+def differs(got, expected, dtype):
+    """Where two arrays differ, in a sentence; None where they do not."""
+    expected = np.asarray(expected).astype(dtypes.as_dtype(dtype).np)
+    got = np.asarray(got)
+    if got.shape != expected.shape or got.dtype != expected.dtype:
+        return f"{got.dtype}{got.shape} in place of {expected.dtype}{expected.shape}"
+    a, b = (v.astype(np.float64) if dtypes.as_dtype(dtype).is_float else v for v in (got, expected))
+    wrong = (a != b) & ~((a != a) & (b != b))
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    return f"{int(wrong.sum())} of {wrong.size} values are wrong, the first at {at}: {got[at]} in place of {expected[at]}"
+
+
+def check(case):
+    """What machine code, or the plan's interpreter, gives that NumPy does not; None where they agree."""
+    try:
+        values = meaning(case)
+    except Invalid:
+        return None
+    program, inputs = build(case)
+    lengths = {AxisId(a): case["axes"][a] for a in case["open"]}
+    wanted = []
+    for v, k in zip(program.outputs, case["outputs"], strict=True):
+        axes, dtype, x = values[k]
+        wanted.append((list(v.axes), dtype, x.transpose([axes.index(a) for a in v.axes])))
+    with np.errstate(all="ignore"):
+        made = verify(plan(program, None, machine_of(case["machine"]), winograd=False))
+        shown = text(made)
+        if text(verify(parse(shown, arrays(made)))) != shown:
+            return "the text of the plan parses to another plan"
+        by_lines, _ = interpret(made, inputs, lengths=lengths)
+        found = _first(by_lines, wanted)
+        if found:
+            return f"the plan's interpreter: {found}"
+        kind = type("Here", (Guarded,), {"side": case["side"], "pieces": case["pieces"]})
+        target = host() if case["target"] == "host" else TARGETS[case["target"]]
+        if case["target"] == "aarch64":
+            kind = static.Emulated
+        got, _ = plans.run(made, inputs, lengths=lengths, target=target, kind=kind)
+    plans.LOADED.clear()
+    found = _first(got, wanted)
+    return f"machine code for {case['target']}: {found}" if found else None
+
+
+def _first(got, wanted):
+    for k, (array, (axes, dtype, expected)) in enumerate(zip(got, wanted, strict=True)):
+        found = differs(array, expected, dtype)
+        if found:
+            return f"output {k} [{', '.join(axes)}]: {found}"
+    return None
+
+
+# ---- drawing cases ----------------------------------------------------------------------------------------------------------
+
+LENGTHS = [*range(2, 20), 23, 29, 31, 32, 33, 37, 41, 47, 48, 53, 61, 64, 67, 70]
+
+
+class Draw:
+    """A case being drawn: steps are tried, and kept where they are exact and small."""
+
+    def __init__(self, seed):
+        self.r = random.Random(seed)
+        self.case = {"axes": {}, "open": [], "inputs": [], "steps": [], "outputs": []}
+        self.values = []
+
+    def length(self):
+        x = self.r.random()
+        return 0 if x < 0.01 else 1 if x < 0.06 else self.r.choice(LENGTHS)
+
+    def axis(self, n=None):
+        name = f"A{len(self.case['axes'])}"
+        self.case["axes"][name] = self.length() if n is None else n
+        return name
+
+    def some(self, axes, share=0.6):
+        axes = [a for a in axes if self.r.random() < share]
+        self.r.shuffle(axes)
+        return axes
+
+    def input(self, dtype, axes):
+        kind = self.r.choice(["small", "small", "small", "units", "far", "special"])
+        self.case["inputs"].append({"axes": axes, "dtype": dtype, "seed": self.r.randrange(10**6), "kind": kind})
+        self.values.append((axes, dtype, given(self.case["inputs"][-1], self.case)))
+
+    def pick(self, test=lambda axes, dtype: True):
+        """The number of a value, one of the last ones more likely."""
+        fit = [k for k, (axes, dtype, _) in enumerate(self.values) if test(axes, dtype)]
+        return None if not fit else fit[-1 - min(int(self.r.expovariate(0.7)), len(fit) - 1)]
+
+    def add(self, op, *inputs, **fields):
+        step = {"op": op, "in": list(inputs), **fields}
+        with np.errstate(all="ignore"):
+            try:
+                axes, dtype, x = _made(step, [self.values[k] for k in inputs], self.case)
+                if x.size > PLACES or x.shape != tuple(self.case["axes"][a] for a in axes):
+                    raise Invalid
+                exact(x, dtype)
+            except Invalid:
+                return False
+        self.case["steps"].append(step)
+        self.values.append((list(axes), dtype, x))
+        return True
+
+    def like(self, k):
+        """Another value of the dtype of value k."""
+        return self.pick(lambda axes, dtype: dtype == self.values[k][1])
+
+    # steps
+
+    def elementwise(self, k):
+        dtype = self.values[k][1]
+        if dtype == "bool":
+            return self.add("bitwise", k, self.like(k), kind=self.r.choice(list(BITWISE)))
+        if dtype in INTEGERS and self.r.random() < 0.2:
+            return self.add("bitwise", k, self.like(k), kind=self.r.choice(list(BITWISE)))
+        op = self.r.choice(["binary"] * 4 + ["unary", "compare", "where", "cast"])
+        if op == "binary":
+            pair = [k, self.like(k)]
+            self.r.shuffle(pair)
+            return self.add(self.r.choice(list(BINARY)), *pair)
+        if op == "unary":
+            return self.add(self.r.choice(list(UNARY)) if dtype in FLOATS else "abs", k)
+        if op == "compare":
+            return self.add("compare", k, self.like(k), kind=self.r.choice(list(COMPARE)))
+        if op == "where":
+            c = self.pick(lambda axes, dtype: dtype == "bool")
+            return c is not None and self.add("where", c, k, self.like(k))
+        return self.add("cast", k, dtype=self.r.choice([*FLOATS, *INTEGERS]))
+
+    def term(self, a):
+        """An index that steps along an axis."""
+        step = self.r.choice([1, 1, 1, -1, 2, 3, 4, -2, -3, -4])
+        return ["idx", a] if step == 1 else ["*", ["idx", a], step]
+
+    def index(self, n, axes):
+        """An index into an axis of length n, in terms of these axes."""
+        if not axes or self.r.random() < 0.07:
+            return self.r.randrange(-1, max(n, 1) + 1)
+        a = self.r.choice(axes)
+        e = self.term(a)
+        x = self.r.random()
+        if x < 0.15 and len(axes) > 1:
+            e = ["+", e, self.term(self.r.choice(axes))]
+        elif x < 0.2:
+            e = ["//", ["idx", a], self.r.randrange(2, 5)]
+        elif x < 0.27:
+            e = ["%", ["+", ["idx", a], self.r.randrange(5)], self.r.randrange(2, max(n, 3))]
+        shift = self.r.choice([0, 0, 1, -1, 2, -3, n - 1, self.r.randrange(-n - 1, n + 2)])
+        if isinstance(e, list) and e[0] == "*" and e[2] < 0:
+            shift = n - 1 + self.r.choice([0, 0, 1, -1])
+        return ["+", e, shift] if shift else e
+
+    def reindex(self, k):
+        own, dtype, _ = self.values[k]
+        axes = self.some(own, 0.7)
+        for _ in range(self.r.choice([0, 1, 1, 2])):
+            axes.append(self.axis())
+        self.r.shuffle(axes)
+        free = {a: a if a in axes and self.r.random() < 0.5 else None for a in own}
+        index = {a: ["idx", a] if free[a] else self.index(self.case["axes"][a], axes) for a in own}
+        guard = [self.index(5, axes) for _ in range(self.r.choice([0, 0, 0, 1, 2]))] if axes else []
+        fills = [0, 0, 0, 1] + ([-2, math.nan, -math.inf] if dtype in FLOATS else [])
+        return self.add("reindex", k, axes=axes, index=index, guard=guard, fill=self.r.choice(fills) if dtype != "bool" else 0)
+
+    def window(self, k):
+        """A sliding window over one axis, as convolutions and pooling read it."""
+        own, dtype, _ = self.values[k]
+        if not own:
+            return False
+        a = self.r.choice(own)
+        stride, dilation, pad = self.r.choice([1, 1, 2, 3]), self.r.choice([1, 1, 2]), self.r.choice([0, 0, 1, 2])
+        n, size = self.case["axes"][a], self.r.choice([2, 3, 3, 4, 5])
+        out = (n + 2 * pad - (size - 1) * dilation - 1) // stride + 1
+        if out < 1:
+            return False
+        o, r = self.axis(out), self.axis(size)
+        place = ["-", ["+", ["*", ["idx", o], stride], ["*", ["idx", r], dilation]], pad]
+        index = {b: place if b == a else ["idx", b] for b in own}
+        axes = [*[b for b in own if b != a], o, r]
+        if self.r.random() < 0.4:
+            self.r.shuffle(axes)
+        return self.add("reindex", k, axes=axes, index=index, guard=[], fill=0)
+
+    def dilated(self, k):
+        """Elements apart from each other with zeros between, as the gradient of a stride has them."""
+        own, dtype, _ = self.values[k]
+        if not own:
+            return False
+        a, by = self.r.choice(own), self.r.choice([2, 2, 3])
+        o = self.axis(max(0, (self.case["axes"][a] - 1) * by + 1 + self.r.choice([0, 1])))
+        place = ["+", ["idx", o], self.r.choice([0, 0, 1])]
+        index = {b: ["//", place, by] if b == a else ["idx", b] for b in own}
+        return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, guard=[["-", 0, ["%", place, by]]], fill=0)
+
+    def reduce(self, k):
+        own, dtype, _ = self.values[k]
+        kinds = ["max", "min"] if dtype == "bool" else ["add", "add", "add", "multiply", "max", "min"]
+        return self.add("reduce", k, kind=self.r.choice(kinds), axes=self.some(own, 0.5) or own[:1])
+
+    def contract(self, k):
+        own, dtype, _ = self.values[k]
+        if dtype == "bool":
+            return False
+        j = self.pick(lambda axes, d: d == dtype and set(axes) & set(own)) if self.r.random() < 0.8 else self.like(k)
+        if j is None:
+            return False
+        both = [a for a in own if a in self.values[j][0]]
+        over = self.some(both, 0.7) or self.some(union(own, self.values[j][0]), 0.4)
+        if dtype in ("int8", "uint8") and self.r.random() < 0.7:
+            if not (self.add("cast", k, dtype="int32") and self.add("cast", j, dtype="int32")):
+                return False
+            k, j = len(self.values) - 2, len(self.values) - 1
+        return self.add("contract", k, j, over=over)
+
+    def broadcast(self, k):
+        axes = [*self.values[k][0], *self.some(self.case["axes"], 0.3)[:1]]
+        axes = union(axes)
+        self.r.shuffle(axes)
+        return self.add("broadcast", k, axes=axes)
+
+    def rename(self, k):
+        own = self.values[k][0]
+        to = {a: self.axis(self.case["axes"][a]) for a in self.some(own, 0.5) if a not in self.case["open"]}
+        return self.add("rename", k, to=to)
+
+    def concat(self, k):
+        own = self.values[k][0]
+        if not own:
+            return False
+        a = self.r.choice(own)
+        rest = set(own) - {a}
+        fit = [(j, b) for j, (axes, d, _) in enumerate(self.values) if d == self.values[k][1] for b in axes if set(axes) - {b} == rest]
+        chosen = [(k, a), *[self.r.choice(fit) for _ in range(self.r.choice([1, 1, 2]))]]
+        if any(b in self.case["open"] for _, b in chosen):
+            return False
+        total = self.axis(sum(self.case["axes"][b] for _, b in chosen))
+        return self.add("concat", *[j for j, _ in chosen], parts=[b for _, b in chosen], axis=total)
+
+    def position(self, axes):
+        """The number of an int32 value over some of these axes and perhaps another."""
+        chosen = self.some(axes, 0.4)[:2]
+        if not chosen or self.r.random() < 0.5:
+            chosen.append(self.axis(self.r.choice([1, 2, 3, 5, 7, 13])))
+        self.case["steps"].append({"op": "constant", "in": [], "axes": chosen, "dtype": "int32", "seed": self.r.randrange(10**6)})
+        step = self.case["steps"][-1]
+        self.values.append((chosen, "int32", given({**step, "kind": "small"}, self.case)))
+        if math.prod(self.case["axes"][a] for a in chosen) > PLACES // 4 or any(a in self.case["open"] for a in chosen):
+            self.case["steps"].pop()
+            self.values.pop()
+            return None
+        return len(self.values) - 1
+
+    def gather(self, k):
+        own = [a for a in self.values[k][0] if self.case["axes"][a]]
+        if not own:
+            return False
+        axis = self.r.choice(own)
+        i = self.position([a for a in self.values[k][0] if a != axis])
+        return i is not None and self.add("gather", k, i, axis=axis, mode=self.r.choice(["clip", "fill", "wrap"]))
+
+    def scatter(self, k):
+        own, dtype, _ = self.values[k]
+        there = [a for a in own if self.case["axes"][a]]
+        if not there or dtype == "bool":
+            return False
+        axis = self.r.choice(there)
+        i = self.position([a for a in own if a != axis])
+        if i is None:
+            return False
+        axes = union([a for a in own if a != axis], self.values[i][0])
+        if math.prod(self.case["axes"][a] for a in axes) > PLACES // 4 or any(a in self.case["open"] for a in axes):
+            return False
+        seed = self.r.randrange(10**6)
+        if not self.add("constant", axes=axes, dtype=dtype, seed=seed):
+            return False
+        combine = self.r.choice(["add", "max", "min"])
+        return self.add("scatter", k, i, len(self.values) - 1, axis=axis, combine=combine, mode=self.r.choice(["clip", "fill", "wrap"]))
+
+    def cumulate(self, k):
+        own, dtype, _ = self.values[k]
+        if not own or dtype == "bool":
+            return False
+        kind = self.r.choice(["add", "add", "multiply", "max", "min"])
+        yes = lambda: self.r.random() < 0.5
+        return self.add("cumulate", k, kind=kind, axis=self.r.choice(own), exclusive=yes(), reverse=yes())
+
+    def iota(self, k):
+        axis = self.r.choice(list(self.case["axes"]))
+        return self.add("iota", axis=axis, dtype=self.values[k][1] if self.values[k][1] != "bool" else "int32")
+
+
+MOVES = ["elementwise"] * 6 + ["reindex"] * 6 + ["window"] * 2 + ["dilated"] + ["reduce"] * 4 + ["contract"] * 3
+MOVES += ["broadcast", "rename", "concat", "concat", "gather", "scatter", "cumulate", "iota"]
+
+
+def draw(seed):
+    """A case of one to eight steps."""
+    d = Draw(seed)
+    r, main = d.r, d.r.choice([*["float32"] * 5, *FLOATS, *INTEGERS, "int8", "bfloat16", "bool"])
+    pool = [d.axis() for _ in range(r.choice([1, 2, 2, 3, 3, 4]))]
+    for _ in range(r.choice([1, 2, 2, 3])):
+        axes = d.some(pool, 0.75)
+        while math.prod(d.case["axes"][a] for a in axes) > PLACES:
+            axes.pop()
+        d.input(main if r.random() < 0.85 else r.choice([*FLOATS, *INTEGERS, "bool"]), axes)
+    if r.random() < 0.3:
+        there = union(*[one["axes"] for one in d.case["inputs"]])
+        d.case["open"] = d.some(there, 0.5)
+    wanted = r.choice([1, 2, 3, 3, 4, 5, 6, 8])
+    for _ in range(4 * wanted):
+        if len(d.case["steps"]) >= wanted:
+            break
+        getattr(d, r.choice(MOVES))(d.pick())
+    last = list(range(len(d.values)))[-3:]
+    d.case["outputs"] = sorted({len(d.values) - 1, *[k for k in last if r.random() < 0.3]})
+    d.case["machine"] = None if r.random() < 0.3 else r.randrange(10**6)
+    emulator = static.EMULATOR is not None and r.randrange(EMULATED) == 0
+    d.case["target"] = "aarch64" if emulator else r.choice(["host", "host", *TARGET_NAMES])
+    d.case["pieces"], d.case["side"] = r.choice([1, 2, 3]), r.choice(["before", "behind"])
+    used = {a for axes, _, _ in d.values for a in axes}
+    d.case["axes"] = {a: n for a, n in d.case["axes"].items() if a in used}
+    return d.case
+
+
+# ---- making cases smaller ---------------------------------------------------------------------------------------------------
+
+
+def without(case, k):
+    """The case without value k, which nothing reads."""
+    made = copy.deepcopy(case)
+    n = len(made["inputs"])
+    del (made["inputs"] if k < n else made["steps"])[k if k < n else k - n]
+    down = lambda j: j - (j > k)
+    for step in made["steps"]:
+        step["in"] = [down(j) for j in step["in"]]
+    made["outputs"] = [down(j) for j in made["outputs"]]
+    return made
+
+
+def smaller(case):
+    """Fewer outputs and steps, simpler settings, shorter axes; those that still mean something."""
+    for simpler in _simpler(case):
+        with contextlib.suppress(Invalid, LookupError, ValueError):
+            meaning(simpler)
+            yield simpler
+
+
+def _simpler(case):
+    n = len(case["inputs"])
+    for k in range(n + len(case["steps"])):
+        if case["outputs"] != [k] and k >= n:
+            yield {**case, "outputs": [k]}
+    for k in case["outputs"] if len(case["outputs"]) > 1 else ():
+        yield {**case, "outputs": [j for j in case["outputs"] if j != k]}
+    read = {j for step in case["steps"] for j in step["in"]} | set(case["outputs"])
+    for k in reversed(range(n + len(case["steps"]))):
+        if k not in read:
+            yield without(case, k)
+    for k, step in enumerate(case["steps"]):  # an operand in place of a result
+        for j in step["in"]:
+            made = copy.deepcopy(case)
+            for other in made["steps"]:
+                other["in"] = [j if i == n + k else i for i in other["in"]]
+            made["outputs"] = [j if i == n + k else i for i in made["outputs"]]
+            yield made
+    for key, value in (("machine", None), ("open", []), ("pieces", 1), ("target", "host"), ("side", "behind")):
+        if case[key] != value:
+            yield {**case, key: value}
+    for k, step in enumerate(case["steps"]):
+        for g in range(len(step.get("guard", ()))):
+            made = copy.deepcopy(case)
+            del made["steps"][k]["guard"][g]
+            yield made
+    for a, length in case["axes"].items():
+        for shorter in dict.fromkeys([1, length // 2, length - 1]):
+            if 0 < shorter < length:
+                made = copy.deepcopy(case)
+                made["axes"][a] = shorter
+                for step in made["steps"]:
+                    if step["op"] == "concat":
+                        made["axes"][step["axis"]] = sum(made["axes"][p] for p in step["parts"])
+                    if step["op"] == "rename":
+                        made["axes"].update({b: made["axes"][c] for c, b in step["to"].items()})
+                yield made
+
+
+def program(case):
+    """The case as a program that shows its core ops, its plan, and what differs."""
+    try:
+        shown = "".join(f"# {line}\n" for line in program_text(build(case)[0]).splitlines())
+    except Exception as error:
+        shown = f"# no program: {error}\n"
+    return f"{shown}from hunt.kernels import check\n\ncase = {pprint.pformat(case, width=140, compact=True, sort_dicts=False)}\nprint(check(case))\n"
