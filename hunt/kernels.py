@@ -28,7 +28,6 @@ import plans  # noqa: E402 - the tests' runner of compiled plans
 import static  # noqa: E402 - and of those for a processor in an emulator
 from machines import machines  # noqa: E402
 
-from ngraph.codegen import jit  # noqa: E402
 from ngraph.op_graph import dtypes  # noqa: E402
 from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
 from ngraph.op_graph.expr import Idx, combine  # noqa: E402
@@ -341,6 +340,10 @@ class Guarded(plans.Compiled):
 
     side = "behind"
 
+    def __init__(self, plan, lengths):
+        super().__init__(plan, lengths)
+        self.own = {}
+
     def memory_of(self, shape, dtype, alignment):
         size = math.prod(shape) * dtype.itemsize
         room, page = -(-max(size, 1) // alignment) * alignment, mmap.PAGESIZE
@@ -359,17 +362,13 @@ class Guarded(plans.Compiled):
     def place(self, b):
         if b.shares is not None:
             return super().place(b)
-        if b in self.arrays:  # what surrounds it was stored at the start
-            return self.arrays[b]
-        shape = self.shape(b)
-        full = (*shape[:-1], *[max(n, b.row or 0) for n in shape[-1:]])
-        alignment = 64 if b.offset is not None else b.dtype.np.itemsize
-        self.arrays[b] = self.memory_of(full, b.dtype.np, alignment)[(..., *[slice(n) for n in shape])]
+        if b not in self.own:  # one memory for each: what surrounds a padded buffer is stored at the start alone
+            shape = self.shape(b)
+            full = (*shape[:-1], *[max(n, b.row or 0) for n in shape[-1:]])
+            alignment = 64 if b.offset is not None else b.dtype.np.itemsize
+            self.own[b] = self.memory_of(full, b.dtype.np, alignment)[(..., *[slice(n) for n in shape])]
+        self.arrays[b] = self.own[b]
         return self.arrays[b]
-
-
-def load(code, target):
-    return jit.load(code, target)
 
 
 def machine_of(seed):
@@ -416,7 +415,7 @@ def check(case):
         if case["target"] == "aarch64":
             kind = static.Emulated
         got, _ = plans.run(made, inputs, lengths=lengths, target=target, kind=kind)
-    plans.LOADED.clear()
+    plans.LOADED.clear()  # each case compiles its own
     found = _first(got, wanted)
     return f"machine code for {case['target']}: {found}" if found else None
 
@@ -769,4 +768,5 @@ def program(case):
         shown = "".join(f"# {line}\n" for line in program_text(build(case)[0]).splitlines())
     except Exception as error:
         shown = f"# no program: {error}\n"
-    return f"{shown}from hunt.kernels import check\n\ncase = {pprint.pformat(case, width=140, compact=True, sort_dicts=False)}\nprint(check(case))\n"
+    made = pprint.pformat(case, width=140, compact=True, sort_dicts=False)
+    return f"{shown}from hunt.kernels import check\n\ncase = {made}\nprint(check(case))\n"

@@ -201,17 +201,27 @@ def _one(graph: Graph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId, Ex
 
 def _moved(graph: Graph, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
     """An argument at other places, divisions that come out even carried out; guards that hold left out, what is outside guarded."""
-    made = a.at(index)
+    return _guarded(graph, a.at(index))
+
+
+def _guarded(graph: Graph, made: Arg) -> Arg:
     if type(made) is Index:
-        return Index(exact(made.value), made.dtype)
+        return Index(exact(_inside(graph, made.value)), made.dtype)
     if type(made) is not Read:
         return made
-    at = {k: exact(e) for k, e in made.index.items()}
+    at = {k: exact(_inside(graph, e)) for k, e in made.index.items()}
     ends = [
         exact(graph.length(k) - 1 - e) for k, e in at.items() if math.inf > bounds(e, graph.known)[1] > (graph.known(k) or math.inf) - 1
     ]
-    guards = [g for g in dict.fromkeys([*map(exact, made.guard), *ends]) if not bounds(g, graph.known)[0] >= 0]
+    guards = [g for g in dict.fromkeys([*[exact(_inside(graph, g)) for g in made.guard], *ends]) if not bounds(g, graph.known)[0] >= 0]
     return Read(made.source, at, tuple(guards), made.fill)
+
+
+def _inside(graph: Graph, e: ExprLike) -> ExprLike:
+    """An expression in which what is read for it is guarded, too."""
+    if type(e) is int:
+        return e
+    return expr.substitute(e, lambda x: Load(_guarded(graph, x.of)) if type(x) is Load and type(x.of) is Read else x)
 
 
 def exact(e: ExprLike) -> ExprLike:
