@@ -17,6 +17,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable
+from typing import IO
 
 import numpy as np
 
@@ -53,21 +54,33 @@ def read_idx(path: str, rank: int) -> Array:
     def refuse(expected: str, found: str) -> ParseError:
         return ParseError(f"{path}: expected {expected}, found {found}", fix="delete the file, or put a whole one in its place")
 
+    head = 4 + 4 * rank
     try:
         with gzip.open(path, "rb") if path.endswith(".gz") else open(path, "rb") as stream:
-            raw = stream.read()
+            raw = stream.read(head)
+            if len(raw) < head:
+                raise refuse(f"an IDX header of {head} bytes", f"{len(raw)} bytes in all")
+            if raw[:4] != bytes([0, 0, 8, rank]):
+                raise refuse(
+                    f"IDX data of unsigned bytes with {rank} axes (it starts 0000080{rank})", f"a file that starts {raw[:4].hex()}"
+                )
+            shape = struct.unpack(f">{rank}I", raw[4:])
+            data = _at_most(stream, math.prod(shape))
+            more = sum(map(len, iter(lambda: stream.read(1 << 20), b"")))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise refuse("a whole gzip file", str(error)) from None
-    head = 4 + 4 * rank
-    if len(raw) < head:
-        raise refuse(f"an IDX header of {head} bytes", f"{len(raw)} bytes in all")
-    if raw[:4] != bytes([0, 0, 8, rank]):
-        raise refuse(f"IDX data of unsigned bytes with {rank} axes (it starts 0000080{rank})", f"a file that starts {raw[:4].hex()}")
-    shape = struct.unpack(f">{rank}I", raw[4:head])
-    if len(raw) - head != math.prod(shape):
-        lengths = " x ".join(map(str, shape))
-        raise refuse(f"{math.prod(shape):,} bytes of data for its {lengths}", f"{len(raw) - head:,}")
-    return np.frombuffer(raw, np.uint8, offset=head).reshape(shape)
+    if len(data) + more != math.prod(shape) or not data:
+        raise refuse(f"{math.prod(shape):,} bytes of data for its {' x '.join(map(str, shape))}", f"{len(data) + more:,}")
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _at_most(stream: IO[bytes], count: int) -> bytes:
+    """So many bytes of a stream, or fewer where it ends: memory grows with what comes, not with what a header promises."""
+    parts = []
+    while count and (part := stream.read(min(count, 1 << 20))):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
 
 
 def _read_part(paths: dict[str, str], prefix: str) -> Part:

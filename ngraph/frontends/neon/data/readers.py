@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+import math
 import os
-import pickle
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ngraph.data.mnist import read_idx
 from ngraph.errors import ParseError
+from ngraph.frontends.neon.data import pickles
 
 Array = np.ndarray
+MAX_MEMBER = 1 << 30  # bytes in an array of an .npz file: ten times what the largest of imdb.npz has
 
 
 def refuse(path: str, expected: str, found: str) -> ParseError:
@@ -24,33 +28,24 @@ def refuse(path: str, expected: str, found: str) -> ParseError:
 
 # ---- pickles without code -----------------------------------------------------------------------------------------------
 
-_HARMLESS = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    **{(f"numpy.{core}.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0] for core in ("core", "_core")},
-    ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),
-}
-
-
-class Restricted(pickle.Unpickler):
-    """Unpickles numbers, texts, lists, dicts and arrays; anything else is refused, so no code of a file ever runs."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _HARMLESS[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, and only arrays are allowed") from None
-
 
 def unpickle(path: str, content: bytes | None = None) -> Any:
-    """What a pickle file of plain data holds; texts of Python 2 are bytes. Raises ParseError naming the file."""
+    """The plain data in a pickle file, read by `pickles.loads`; texts of Python 2 are bytes. Raises ParseError naming the file."""
     if content is None:
         with open(path, "rb") as file:
             content = file.read()
     try:
-        return Restricted(io.BytesIO(content), encoding="bytes").load()
-    except Exception as error:  # what broken pickles raise is not to be foreseen
-        raise refuse(path, "a whole pickle of arrays", f"{type(error).__name__}: {error}") from None
+        return pickles.loads(content)
+    except pickles.Unreadable as error:
+        raise refuse(path, "a whole pickle of arrays", f"something else ({error})") from None
+
+
+def _flat(values: Any) -> Array | None:
+    """Whole numbers as an array: of an array of one axis, or a list that holds nothing else; None for anything else."""
+    if isinstance(values, list) and all(t is int or issubclass(t, np.integer) for t in set(map(type, values))):
+        with suppress(OverflowError):
+            values = np.array(values, np.int64)
+    return values if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu" else None
 
 
 # ---- images -------------------------------------------------------------------------------------------------------------
@@ -71,35 +66,41 @@ def idx_pair(folder: str, prefix: str) -> tuple[Array, Array]:
     return images, labels
 
 
-def _cifar_binary(paths: list[str], labels: int, classes: int) -> tuple[Array, Array]:
+def _cifar_binary(paths: list[str], classes: tuple[int, ...]) -> tuple[Array, Array]:
     images, numbers = [], []
+    labels = len(classes)
     size = labels + 3072
     for path in paths:
         raw = np.fromfile(path, np.uint8)
         if not raw.size or raw.size % size:
             raise refuse(path, f"records of {size} bytes, {labels} of them labels", f"{raw.size:,} bytes, which is no multiple")
         rows = raw.reshape(-1, size)
-        if rows[:, labels - 1].max() >= classes:
-            raise refuse(path, f"labels from 0 to {classes - 1}", str(rows[:, labels - 1].max()))
+        for k, most in enumerate(classes):
+            if rows[:, k].max() >= most:
+                raise refuse(path, f"labels from 0 to {most - 1}", str(rows[:, k].max()))
         images.append(rows[:, labels:].reshape(-1, 3, 32, 32))
         numbers.append(rows[:, :labels])
     return np.concatenate(images), np.concatenate(numbers)
 
 
-def _cifar_pickled(paths: list[str], keys: tuple[bytes, ...]) -> tuple[Array, Array]:
+def _cifar_pickled(paths: list[str], keys: tuple[bytes, ...], classes: tuple[int, ...]) -> tuple[Array, Array]:
     images, numbers = [], []
     for path in paths:
         held = unpickle(path)
         if not isinstance(held, dict) or any(k not in held for k in (b"data", *keys)):
             raise refuse(path, f"a dict with data and {', '.join(k.decode() for k in keys)}", f"{type(held).__name__}")
-        data = np.asarray(held[b"data"])
-        labels = np.stack([np.asarray(held[k]) for k in keys], axis=1)
-        if data.ndim != 2 or data.shape[1] != 3072 or data.dtype != np.uint8 or len(labels) != len(data):
-            raise refuse(
-                path, "uint8 data of 3072 columns, and a label for each row", f"{data.dtype}{list(data.shape)}, {len(labels)} labels"
-            )
+        data, labels = held[b"data"], [_flat(held[k]) for k in keys]
+        if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != 3072 or data.dtype != np.uint8:
+            found = f"{data.dtype}{list(data.shape)}" if isinstance(data, np.ndarray) else type(data).__name__
+            raise refuse(path, "uint8 data of 3072 columns", found)
+        for key, own, most in zip(keys, labels, classes, strict=True):
+            what = f"{len(data):,} {key.decode()} from 0 to {most - 1}"
+            if own is None or len(own) != len(data):
+                raise refuse(path, what, "something else" if own is None else f"{len(own):,}")
+            if len(own) and not 0 <= own.min() <= own.max() < most:
+                raise refuse(path, what, f"{own.min()} to {own.max()}")
         images.append(data.reshape(-1, 3, 32, 32))
-        numbers.append(labels)
+        numbers.append(np.stack([own for own in labels if own is not None], axis=1))
     return np.concatenate(images), np.concatenate(numbers)
 
 
@@ -114,14 +115,14 @@ def cifar(folder: str, classes: int) -> dict[str, tuple[Array, Array]]:
         10: {"train": [f"data_batch_{k}" for k in range(1, 6)], "test": ["test_batch"]},
         100: {"train": ["train"], "test": ["test"]},
     }[classes]
-    labels, keys = {10: (1, (b"labels",)), 100: (2, (b"coarse_labels", b"fine_labels"))}[classes]
+    keys, most = {10: ((b"labels",), (10,)), 100: ((b"coarse_labels", b"fine_labels"), (20, 100))}[classes]
     for place in (folder, *(os.path.join(folder, i) for i in inner)):
         for end in (".bin", ""):
             paths = {part: [os.path.join(place, n + end) for n in names] for part, names in parts.items()}
             if all(os.path.isfile(p) for ps in paths.values() for p in ps):
                 if end:
-                    return {part: _cifar_binary(ps, labels, classes) for part, ps in paths.items()}
-                return {part: _cifar_pickled(ps, keys) for part, ps in paths.items()}
+                    return {part: _cifar_binary(ps, most) for part, ps in paths.items()}
+                return {part: _cifar_pickled(ps, keys, most) for part, ps in paths.items()}
     names = ", ".join(n for ns in parts.values() for n in ns)
     raise FileNotFoundError(f"{folder} has neither {names} with .bin (binary) nor without (Python pickles)")
 
@@ -195,35 +196,47 @@ def _reviews_in(folder: str) -> Iterator[tuple[str, int]]:
             yield text_file(os.path.join(place, file)), label
 
 
-def imdb(folder: str) -> tuple[list[list[int]], Array] | list[tuple[str, int]]:
-    """Reviews: (lists of word numbers, labels) from imdb.npz, or (text, label) pairs from aclImdb/train and test with pos and neg.
+def imdb(folder: str) -> tuple[list[Array], Array] | list[tuple[str, int]]:
+    """Reviews: (arrays of word numbers, labels) from imdb.npz, or (text, label) pairs from aclImdb/train and test with pos and neg.
 
     Raises FileNotFoundError, ParseError.
     """
     packed = os.path.join(folder, "imdb.npz")
     if os.path.exists(packed):
-        found = {k: _object_array(packed, f"{k}.npy") for k in ("x_train", "y_train", "x_test", "y_test")}
-        return [*found["x_train"], *found["x_test"]], np.concatenate([found["y_train"], found["y_test"]])
+        (reviews, labels), (more, others) = (_reviews_of(packed, part) for part in ("train", "test"))
+        return [*reviews, *more], np.concatenate([labels, others])
     root = next((r for r in (folder, os.path.join(folder, "aclImdb")) if os.path.isdir(os.path.join(r, "train"))), None)
     if root is None:
         raise FileNotFoundError(f"{folder} has neither imdb.npz nor the folders train and test of aclImdb")
     return [pair for part in ("train", "test") for pair in _reviews_in(os.path.join(root, part))]
 
 
-def _object_array(path: str, member: str) -> Array:
-    """An array of an .npz file; one of Python lists is unpickled without running code."""
+def _reviews_of(path: str, part: str) -> tuple[list[Array], Array]:
+    """The reviews of a part of imdb.npz as arrays of word numbers, and their labels."""
+    held, labels = _member(path, f"x_{part}.npy"), _flat(_member(path, f"y_{part}.npy"))
+    reviews = [_flat(words) for words in held] if isinstance(held, (list, np.ndarray)) else []
+    words = [r for r in reviews if r is not None and (not len(r) or r.min() >= 0)]
+    if len(words) != len(held) or labels is None or len(labels) != len(words) or labels.size and not 0 <= labels.min() <= labels.max() <= 1:
+        raise refuse(path, f"x_{part}, lists of word numbers, and y_{part}, a 0 or 1 for each", "something else")
+    return words, labels
+
+
+def _member(path: str, member: str) -> Any:
+    """An array of an .npz file; one of Python objects is a list, unpickled without running code."""
     try:
         with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(member).file_size > MAX_MEMBER:
+                raise refuse(path, f"at most {MAX_MEMBER:,} bytes in {member}", f"{archive.getinfo(member).file_size:,}")
             content = archive.read(member)
-    except (zipfile.BadZipFile, KeyError) as error:
+        stream = io.BytesIO(content)
+        version = np.lib.format.read_magic(stream)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, fortran, dtype = read(stream)
+        if not dtype.hasobject:
+            return np.frombuffer(content, dtype, math.prod(shape), stream.tell()).reshape(shape, order="F" if fortran else "C")
+    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
         raise refuse(path, f"an .npz archive with {member}", str(error)) from None
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(stream)
-    if dtype.hasobject:
-        return np.asarray(unpickle(f"{path}:{member}", stream.read()), object).reshape(shape)
-    return np.frombuffer(stream.read(), dtype).reshape(shape)
+    return unpickle(f"{path}:{member}", content[stream.tell() :])
 
 
 def words_of(text: str) -> list[str]:
