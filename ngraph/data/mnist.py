@@ -74,7 +74,7 @@ def read_idx(path: str, rank: int) -> Array:
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
-def _at_most(stream: IO[bytes], count: int) -> bytes:
+def _at_most(stream: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
     """So many bytes of a stream, or fewer where it ends: memory grows with what comes, not with what a header promises."""
     parts = []
     while count and (part := stream.read(min(count, 1 << 20))):

@@ -1,4 +1,4 @@
-"""Pickles of plain data are read as Python reads them, and nothing else is: no code, no objects, no memory that the file has not brought."""
+"""Pickles of plain data are read as Python reads them; nothing else is: no code, no objects, no memory that the file has not brought."""
 
 import pickle
 import pickletools
@@ -28,10 +28,37 @@ ARRAYS = [
     np.array([b"xy", b""]),
 ]
 VALUES = [
-    None, True, False, 0, -1, 255, 256, 65536, -(2**31), 2**40, -(2**70), 1.5, -0.0, float("inf"), "", "text", "\u20ac\n\\", b"", b"\x00\xff'\n",
-    [], [1, [2, (3, ())]], {}, {"a": 1, b"b": [2.5], 3: None}, ((1, 2, 3, 4), (5,), (6, 7)), list(range(3000)), np.float32(2.5), np.int64(-3),
-    [np.arange(3)] * 3, {b"data": ARRAYS[0], b"labels": [1, 2, 3], b"filenames": [b"x.png", b"y.png"]}, *ARRAYS,
-]  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    255,
+    256,
+    65536,
+    -(2**31),
+    2**40,
+    -(2**70),
+    1.5,
+    -0.0,
+    float("inf"),
+    "",
+    "text",
+    "\u20ac\n\\",
+    b"",
+    b"\x00\xff'\n",
+    [],
+    [1, [2, (3, ())]],
+    {},
+    {"a": 1, b"b": [2.5], 3: None},
+    ((1, 2, 3, 4), (5,), (6, 7)),
+    list(range(3000)),
+    np.float32(2.5),
+    np.int64(-3),
+    [np.arange(3)] * 3,
+    {b"data": ARRAYS[0], b"labels": [1, 2, 3], b"filenames": [b"x.png", b"y.png"]},
+    *ARRAYS,
+]
 
 
 def same(a, b):
@@ -106,15 +133,36 @@ def rebuilt(shape, kind, data, code=b"U"):
     """A pickle of an array that says this of itself."""
     text = lambda t: code + bytes([len(t)]) + t
     return (
-        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85" + text(b"b") + b"\x87R(K\x01" + pickletools.optimize(pickle.dumps(shape, 2))[2:-1]
-        + b"cnumpy\ndtype\n" + text(kind) + b"K\x00K\x01\x87R(K\x03" + text(b"<") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89" + data + b"tb."
-    )  # fmt: skip
+        b"\x80\x02cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85"
+        + text(b"b")
+        + b"\x87R(K\x01"
+        + pickletools.optimize(pickle.dumps(shape, 2))[2:-1]
+        + b"cnumpy\ndtype\n"
+        + text(kind)
+        + b"K\x00K\x01\x87R(K\x03"
+        + text(b"<")
+        + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89"
+        + data
+        + b"tb."
+    )
 
 
 def test_arrays_need_the_bytes_that_they_say_they_have():
     assert same(pickles.loads(rebuilt((2,), b"i4", b"U\x08" + b"\x01\0\0\0\x02\0\0\0")), np.array([1, 2], "<i4"))
-    for shape, kind in (((3,), b"i4"), ((1 << 62,), b"i4"), ((1 << 40, 0), b"i4"), ((-2,), b"i4"), ((-1, -2), b"i4"), ((2.0,), b"i4"), ((True, 2), b"i4"),
-                        (tuple([1] * 40), b"i8"), ((2,), b"O8"), ((1,), b"O"), ((1,), b"V8"), ((1,), b"U999999")):  # fmt: skip
+    for shape, kind in (
+        ((3,), b"i4"),
+        ((1 << 62,), b"i4"),
+        ((1 << 40, 0), b"i4"),
+        ((-2,), b"i4"),
+        ((-1, -2), b"i4"),
+        ((2.0,), b"i4"),
+        ((True, 2), b"i4"),
+        (tuple([1] * 40), b"i8"),
+        ((2,), b"O8"),
+        ((1,), b"O"),
+        ((1,), b"V8"),
+        ((1,), b"U999999"),
+    ):
         with pytest.raises(pickles.Unreadable):
             pickles.loads(rebuilt(shape, kind, b"U\x08" + b"A" * 8))
     for wrong in (b"N", b"K\x01", b"]", b"cos\nsystem\n"):
@@ -125,14 +173,65 @@ def test_arrays_need_the_bytes_that_they_say_they_have():
 @pytest.mark.parametrize(
     "content",
     [
-        b"", b".", b"\x80\x06.", b"\x80", b"N", b"(.", b"(N.", b"NN.", b"0.", b"1.", b"t.", b"a.", b"Na.", b"]Ns.", b"}Nu.", b"}(Nu.", b"}(NNu.",
-        b"\x86.", b"R.", b"NR.", b"N)R.", b"b.", b"NNb.", b"h\x00.", b"Np-1\n.", b"g1\n.", b"I1.5\n.", b"Ix\n.", b"I" + b"9" * 5000 + b"\n.",
-        b"L\n.", b"F1e\n.", b"F" + b"1" * 5000 + b"\n.", b"S'a\n.", b"Sa\n.", b"S'\\x'\n.", b"V\\u12\n.", b"X\x01\0\0\0\xff.", b"X\xff\xff\xff\xff",
-        b"\x8e" + struct.pack("<Q", 1 << 62), b"\x8b\xff\xff\xff\xff.", b"T\xff\xff\xff\xff.", b"cos\nsystem\n.", b"Pid\n.", b"Q.", b"\x82\x01.",
-        b"(ios\nsystem\n.", b"cos\nsystem\n(o.", b"cos\nsystem\n)\x81.", b"\x8c\x01a\x8c\x01b\x93.", b"NN\x93.", b"\x8f.", b"(\x91.", b"\x97.",
-        b"cnumpy\ndtype\n(U\x02i4K\x00K\x01tR.", b"cnumpy\ndtype\n)R.", b"(" * 5000 + b".", b"cnumpy\n" + b"a" * 1000,
+        b"",
+        b".",
+        b"\x80\x06.",
+        b"\x80",
+        b"N",
+        b"(.",
+        b"(N.",
+        b"NN.",
+        b"0.",
+        b"1.",
+        b"t.",
+        b"a.",
+        b"Na.",
+        b"]Ns.",
+        b"}Nu.",
+        b"}(Nu.",
+        b"}(NNu.",
+        b"\x86.",
+        b"R.",
+        b"NR.",
+        b"N)R.",
+        b"b.",
+        b"NNb.",
+        b"h\x00.",
+        b"Np-1\n.",
+        b"g1\n.",
+        b"I1.5\n.",
+        b"Ix\n.",
+        b"I" + b"9" * 5000 + b"\n.",
+        b"L\n.",
+        b"F1e\n.",
+        b"F" + b"1" * 5000 + b"\n.",
+        b"S'a\n.",
+        b"Sa\n.",
+        b"S'\\x'\n.",
+        b"V\\u12\n.",
+        b"X\x01\0\0\0\xff.",
+        b"X\xff\xff\xff\xff",
+        b"\x8e" + struct.pack("<Q", 1 << 62),
+        b"\x8b\xff\xff\xff\xff.",
+        b"T\xff\xff\xff\xff.",
+        b"cos\nsystem\n.",
+        b"Pid\n.",
+        b"Q.",
+        b"\x82\x01.",
+        b"(ios\nsystem\n.",
+        b"cos\nsystem\n(o.",
+        b"cos\nsystem\n)\x81.",
+        b"\x8c\x01a\x8c\x01b\x93.",
+        b"NN\x93.",
+        b"\x8f.",
+        b"(\x91.",
+        b"\x97.",
+        b"cnumpy\ndtype\n(U\x02i4K\x00K\x01tR.",
+        b"cnumpy\ndtype\n)R.",
+        b"(" * 5000 + b".",
+        b"cnumpy\n" + b"a" * 1000,
     ],
-)  # fmt: skip
+)
 def test_what_is_no_pickle_is_refused(content):
     with pytest.raises(pickles.Unreadable):
         pickles.loads(content)

@@ -298,7 +298,7 @@ def _quoted(line: bytes) -> bytes:
     line = line.strip()
     if len(line) < 2 or line[:1] not in b"'\"" or line[-1:] != line[:1]:
         raise Unreadable("a text has no quotes")
-    return codecs.escape_decode(line[1:-1])[0]  # type: ignore[return-value]
+    return codecs.escape_decode(line[1:-1])[0]
 
 
 def _utf8(raw: bytes) -> str:
