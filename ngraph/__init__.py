@@ -33,6 +33,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
 """
 
 import importlib as _importlib
+from types import FunctionType as _FunctionType
 from typing import Any as _Any
 
 import ngraph.runtime.sources as _sources  # before all others: it notes when they were read
@@ -40,6 +41,7 @@ from ngraph.autodiff import deriv, jvp, vjp
 from ngraph.config import config
 from ngraph.errors import DuplicateAxisNames, IncompatibleAxesError, NgraphError, NgraphWarning, UnmatchedAxesError
 from ngraph.op_graph import opdef as _opdef
+from ngraph.op_graph.arguments import checked as _checked
 from ngraph.op_graph.axes import Axes, AxesMap, Axis, AxisRole, FlattenedAxis, make_axes, make_axis, make_axis_role, spatial_axis
 from ngraph.op_graph.dtypes import (
     bfloat16,
@@ -372,6 +374,10 @@ __all__ = [
     "with_name_scope",
     "with_op_metadata",
 ]
+
+for _name in __all__:
+    if isinstance(_function := globals().get(_name), _FunctionType):
+        globals()[_name] = _checked(_function)
 
 _LATER = ("frontends", "testing", "transformers", "types")  # rooms that `ng.testing` and the like load when they are first named
 

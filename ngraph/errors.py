@@ -20,15 +20,23 @@ _OTHERS = tuple(_PYTHON + folder for folder in ("site-packages", "dist-packages"
 Line = tuple[str, int]  # file, line number
 
 
+def by_user(file: str) -> bool | None:
+    """Whether code of this file is the user's; None of Python's own modules, which stand between."""
+    if file.startswith(_OURS) or _NUMPY in file:
+        return False
+    return None if file.startswith(_PYTHON) and not file.startswith(_OTHERS) else True
+
+
 def user_line() -> Line | None:
     """The nearest caller outside this package, as (file, line): one of Python's own modules, such as `copy`, is where there is no other."""
     frame = sys._getframe(1)
     between = None
     while frame is not None:
         file = frame.f_code.co_filename
-        if not file.startswith(_OURS) and _NUMPY not in file:
-            if not file.startswith(_PYTHON) or file.startswith(_OTHERS):
-                return (file, frame.f_lineno)
+        users = by_user(file)
+        if users:
+            return (file, frame.f_lineno)
+        if users is None:
             between = between or (file, frame.f_lineno)
         frame = frame.f_back  # type: ignore[assignment]
     return between
@@ -113,6 +121,13 @@ class DTypeError(NgraphError, TypeError):
     """
 
 
+class NoTensor(DTypeError):
+    """Something that no tensor can be made of, such as a string, an axis or a list of ops, where one is wanted.
+
+    Right: pass an op, a number, or an array of numbers; `ng.stack` makes one tensor of several.
+    """
+
+
 class GraphError(NgraphError, ValueError):
     """An op-graph that means nothing: a derivative of something that is not scalar, two unordered assigns to one variable.
 
@@ -136,6 +151,15 @@ class ArgumentError(NgraphError, ValueError):
 
     Right: one value for each parameter, in the order in which the computation names them, dims in the order of the placeholder's
     axes; or `feed_dict={x: value}`. Floats are converted to narrower floats; floats are not cut to integers.
+    """
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """A function called with something of another kind than it takes: a string for a tensor, an op for an axis, too few arguments.
+
+    The details show what the function takes.
+
+    Wrong: `ng.cumsum(H, x)`, `ng.sum(None)`, `ng.scan(carry, function, xs, T)`. Right: `ng.cumsum(x, H)`.
     """
 
 

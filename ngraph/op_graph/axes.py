@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ngraph.errors import AxisError, DuplicateAxisNames, IncompatibleAxesError, Line, show_line, user_line
+from ngraph.errors import ArgumentTypeError, AxisError, DuplicateAxisNames, IncompatibleAxesError, Line, show_line, user_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.html import table
@@ -341,7 +341,7 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
 
 def joined_axis(parts: Iterable[Axis]) -> Axis:
     """The axis that flattening `parts` gives: the same parts give equal axes. It is no batch axis, and remembers its parts."""
-    parts = tuple(parts)
+    parts = (parts,) if isinstance(parts, Axis) else tuple(parts)
     flags: dict[str, bool | None] = dict.fromkeys(("batch", "recurrent", "channel"), False)
     size: ExprLike = 1
     for a in parts:
@@ -590,6 +590,8 @@ class AxesMap(Mapping[str, str]):
     """Names for axes in place of others: {old: new}, both names or axes. Raises DuplicateAxisNames where two become one."""
 
     def __init__(self, axes: Mapping[Any, Any] = {}, **names: str):
+        if not isinstance(axes, Mapping):
+            raise ArgumentTypeError(f"AxesMap of {axes!r}, which is no dict", fix='pass old and new names: ng.AxesMap({"H": "P"})')
         self._names = {_name_of(old): _name_of(new) for old, new in {**dict(axes), **names}.items()}
         _distinct(list(self._names.values()), "a map of axes")
 

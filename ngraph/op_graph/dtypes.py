@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ngraph.errors import DTypeError
+from ngraph.errors import DTypeError, nearest
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,15 @@ def as_dtype(d: Any) -> DType:
     if isinstance(d, str) and d in REGISTRY:
         return REGISTRY[d]
     try:
-        return _BY_NUMPY[np.dtype(d)]
-    except (KeyError, TypeError):
-        names = ", ".join(n for n in REGISTRY if n != "token")
-        raise DTypeError(f"{d!r} is no element type", fix=f"take one of {names}") from None
+        if d is not None:  # which NumPy takes for float64
+            return _BY_NUMPY[np.dtype(d)]
+        raise KeyError
+    except (KeyError, TypeError, ValueError):
+        names = [n for n in REGISTRY if n != "token"]
+        meant = nearest(d, names) if isinstance(d, str) else None
+        raise DTypeError(
+            f"{d!r} is no element type", fix=f"take {f'{meant}, or another' if meant else 'one'} of {', '.join(names)}"
+        ) from None
 
 
 @cache

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ngraph.errors import GraphError, Line, show_line, user_line
+from ngraph.errors import ArgumentTypeError, GraphError, Line, show_line, user_line
 from ngraph.op_graph import names
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import DType
@@ -322,7 +322,7 @@ class Op:
         )
 
     def __iter__(self) -> Iterator[Op]:
-        raise TypeError(f"{self.label} cannot be iterated: slice it by axis, as in x[..., 0]")
+        raise ArgumentTypeError(f"{self.label} cannot be iterated", fix="slice it by axis, as in x[..., 0], or loop with ng.scan")
 
     def __repr__(self) -> str:
         kind = self.opdef.name

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from inspect import Parameter
 from typing import Any
 
-from ngraph.errors import AxisError, show_line
+from ngraph.errors import ArgumentTypeError, AxisError, show_line
+from ngraph.op_graph.arguments import UNSAID, shown, told
 from ngraph.op_graph.axes import Axes, Clash, show_axes, show_made
 from ngraph.op_graph.op import Op, TensorType
 
@@ -54,9 +56,33 @@ class OpDef:
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Op:
         """The op of this record over these inputs. Raises AxisError naming every conflict, DTypeError."""
-        if self.prepare is not None:
-            inputs, attrs = self.prepare(inputs, attrs)
-        return self.build(*inputs, **attrs)
+        try:
+            if self.prepare is not None:
+                prepared, options = self.prepare(inputs, attrs)
+                return self.build(*prepared, **options)
+            return self.build(*inputs, **attrs)
+        except Exception as error:
+            stranger = next((i for i in inputs if not isinstance(i, Op)), None)
+            if self.prepare is None and stranger is not None:
+                raise ArgumentTypeError(f"{self.name}: {shown(stranger)} is no op", fix="make one of it: ng.as_op(x)") from None
+            said = told(self.name, self.parameters, inputs, attrs, error)
+            if said is None:
+                raise
+            raise said from None
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """What a call takes, by the record's `form`: inputs by position, attributes by name."""
+        if not self.form:
+            return {"inputs": Parameter("inputs", Parameter.VAR_POSITIONAL), "attributes": Parameter("attributes", Parameter.VAR_KEYWORD)}
+        inputs, _, options = self.form[1 : self.form.index(")")].partition(";")
+        found = []
+        several = "…" in inputs
+        for name in ["inputs"] if several else filter(None, map(str.strip, inputs.split(","))):
+            found.append(Parameter(name, Parameter.VAR_POSITIONAL if several else Parameter.POSITIONAL_ONLY))
+        for name in filter(None, map(str.strip, options.split(","))):
+            found.append(Parameter(name, Parameter.KEYWORD_ONLY, default=UNSAID))
+        return {p.name: p for p in found}
 
     def build(self, *inputs: Op, **attrs: Any) -> Op:
         """The op over inputs that fit as they are: no number is converted, no dtype promoted."""

@@ -112,6 +112,8 @@ clip_record: OpDef = elementwise(
     lambda x, low, high: np.minimum(np.maximum(x, low), high),
     _clip_gradient,
     lower=lambda op, x, low, high: minimum(maximum(x, low), high),
+    arity=3,
+    form="(x, low, high)",
     kinds=NUMERIC,
     smooth=False,
     samples=lambda s: [

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.op import Op, TensorType
@@ -22,8 +23,7 @@ REDUCTIONS = ("add", "max", "min")
 
 
 def _numbers(name: str, x: TensorType, kind: str) -> None:
-    if kind not in REDUCTIONS:
-        raise ValueError(f"{name} kind {kind!r} is none of {', '.join(REDUCTIONS)}")
+    one_of(name, "kind", kind, REDUCTIONS)
     computes(f"{name} {kind}", x.dtype)
     if x.dtype.kind == "bool" and kind == "add":
         raise DTypeError(f"{name} add of bool", fix="cast to an integer first: ng.cast(x, 'int32')")

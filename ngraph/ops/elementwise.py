@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError, NgraphError
+from ngraph.errors import ArgumentTypeError, AxisError, DTypeError, NgraphError, NoTensor
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import ArrayRef, as_array, content_of
 from ngraph.op_graph.axes import Axes, make_axis, show_axes
@@ -90,9 +90,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
             raise
         raise DTypeError("a constant of rows of unlike lengths is no array", fix="give rows of one length, or pad them") from None
     if array.dtype == object or (dtype is not None and array.dtype.kind in "SUMm"):
-        raise DTypeError(
-            f"a constant of {type(const).__name__} {const!r} is no array of numbers", fix="give numbers, or np.asarray of them"
-        )
+        raise NoTensor(f"a constant of {type(const).__name__} {const!r} is no array of numbers", fix="give numbers, or np.asarray of them")
     d = as_dtype(dtype if dtype is not None else array.dtype)
     array = array.astype(d.np, copy=content_of(array) is None)
     if axes is None:
@@ -255,7 +253,7 @@ bitcast: OpDef = op(
     form="(x; dtype)",
     type=lambda inputs, dtype: _same_bits(inputs[0], as_dtype(dtype)),
     reference=lambda call, x: np.ascontiguousarray(x).view(call.dtype.np).reshape(x.shape),
-    prepare=lambda inputs, attrs: ((as_op(inputs[0]),), {"dtype": as_dtype(attrs["dtype"])}),
+    prepare=lambda inputs, attrs: ((as_op(inputs[0]),), {**attrs, "dtype": as_dtype(attrs["dtype"])}),
     samples=lambda s: [bitcast(s.x(s.I, s.J), dtype=f"uint{s.dtype.bits}"), bitcast(s.special(s.K), dtype=f"int{s.dtype.bits}")],
     kinds=(*NUMERIC, "narrow"),
 )
@@ -324,8 +322,11 @@ def comparable(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op
 # ---- how elementwise records are declared -----------------------------------------------------------------------------
 
 
-def _typed(name: str, kinds: tuple[str, ...], result: DType | None, choices: Iterable[str]) -> Callable[..., TensorType]:
+def _typed(name: str, arity: int, kinds: tuple[str, ...], result: DType | None, choices: Iterable[str]) -> Callable[..., TensorType]:
     def type_rule(inputs: tuple[TensorType, ...], **attrs: Any) -> TensorType:
+        if len(inputs) != arity:
+            fix = f"write {name}({', '.join('xyz'[:arity])})"
+            raise ArgumentTypeError(f"{name} takes {arity} tensor{'s' * (arity > 1)}, and got {len(inputs)}", fix=fix)
         if attrs and (set(attrs) != {"kind"} or attrs["kind"] not in choices):
             raise TypeError(f"{name} takes {'kind: ' + ', '.join(choices) if choices else 'no attribute'}, not {attrs}")
         first = inputs[0].dtype
@@ -365,7 +366,7 @@ def elementwise(
     record: OpDef = OpDef(
         name,
         doc,
-        _typed(name, kinds, result, choices),
+        _typed(name, arity, kinds, result, choices),
         reference=elementwise_reference(function),
         prepare=prepare,
         grad=grad,

@@ -13,6 +13,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
+from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
 from ngraph.op_graph.dtypes import DType, computes
 from ngraph.op_graph.op import Op, TensorType
@@ -29,8 +30,7 @@ def _check(
     name: str, indices: Sequence[TensorType], axes: Sequence[Any], mode: str, x: TensorType
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The axes of the indices, and those of x that are not indexed."""
-    if mode not in MODES:
-        raise ValueError(f"{name} mode {mode!r} is none of {', '.join(MODES)}")
+    one_of(name, "mode", mode, MODES)
     if len(indices) != len(axes) or len(set(axes)) != len(axes) or any(a not in x.axes for a in axes) or not axes:
         raise AxisError(f"{name}: {len(indices)} indices for the axes {list(axes)} of {list(x.axes)}", fix="give one index for each axis")
     for i in indices:
@@ -40,6 +40,14 @@ def _check(
     places = axes_like(x.axes, merge(*[i.axes for i in indices]))
     merge(rest, places)
     return places, rest
+
+
+def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
+    """Numbers and arrays become constants; `axes` are those of x, also by name."""
+    x, *others = as_ops(inputs)
+    axes = attrs["axes"]
+    named = [find_axis(x, a, "gather or scatter") for a in ([axes] if isinstance(axes, (Axis, str)) else axes)]
+    return (x, *others), {**attrs, "axes": tuple(named)}
 
 
 def _gather_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], mode: str) -> TensorType:
@@ -100,6 +108,7 @@ gather: OpDef = op(
     "x at `axes[k]` = i_k; other shared axes are the same index; mode `clip`, `fill` (0), `wrap`.",
     form="(x, i…; axes, mode)",
     type=_gather_type,
+    prepare=lambda inputs, attrs: _prepare(inputs, {"mode": "fill", **attrs}),
     reference=_gather_reference,
     grad=_gather_gradient,
     samples=lambda s: [
@@ -121,8 +130,7 @@ gather: OpDef = op(
 
 def _scatter_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], combine: str, mode: str) -> TensorType:
     x, *indices, u = inputs
-    if combine not in COMBINE:
-        raise ValueError(f"scatter combine {combine!r} is none of {', '.join(COMBINE)}")
+    one_of("scatter", "combine", combine, COMBINE)
     if combine != "set":
         computes(f"scatter {combine}", x.dtype)
     if x.dtype is not u.dtype or (x.dtype.kind == "bool" and combine in ("add", "multiply")):
@@ -202,6 +210,7 @@ scatter: OpDef = op(
     "with equal targets: unspecified. mode `clip`, `fill` (dropped), `wrap`.",
     form="(x, i…, u; axes, combine, mode)",
     type=_scatter_type,
+    prepare=lambda inputs, attrs: _prepare(inputs, {"combine": "set", "mode": "fill", **attrs}),
     reference=_scatter_reference,
     grad=_scatter_gradient,
     samples=_scatter_samples,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
+from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, accumulator, computes
 from ngraph.op_graph.op import Op, TensorType
@@ -52,7 +53,7 @@ def _gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
 
 def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     ops, _ = arithmetic(inputs, {})
-    return ops, {"over": tuple(attrs["over"]), "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
+    return ops, {**attrs, "over": tuple(Axes(attrs["over"])), "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
 
 
 contract: OpDef = op(
@@ -160,7 +161,8 @@ def _warn_batch(x: Op, y: Op, both: list[Axis]) -> None:
     warn(what, details=(show_input(x), show_input(y)), fix=fix, error=AxisError)
 
 
-for _name, _function in (("__matmul__", lambda x, y: dot(x, y)), ("__rmatmul__", lambda x, y: dot(y, x))):
+_checked_dot = checked(dot)
+for _name, _function in (("__matmul__", lambda x, y: _checked_dot(x, y)), ("__rmatmul__", lambda x, y: _checked_dot(y, x))):
     setattr(Op, _name, _function)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError
+from ngraph.errors import ArgumentError, AxisError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.dtypes import DType, as_dtype
@@ -225,8 +225,9 @@ def _whole_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], dtype: DT
     if not dtype.is_integer:
         raise DTypeError(f"random whole numbers as {dtype}", fix="take an integer dtype, or ng.uniform for floats")
     if not dtype.lowest <= low < high <= min(dtype.highest + 1, low + (1 << 32), 1 << 63):
-        raise ValueError(
-            f"random whole numbers from {low} up to {high} as {dtype}: low < high, at most 2**32 of them, and all in its range"
+        raise ArgumentError(
+            f"random whole numbers from {low} up to {high} as {dtype}",
+            fix="take low < high, at most 2**32 of them, and all in its range",
         )
     _state_type("a random op", inputs, stream)
     return TensorType(axes, dtype)

@@ -37,7 +37,15 @@ def init_tensor(tensor: Op, value: Any = None) -> Op:
     if callable(value) and not isinstance(value, Op):
         raise GraphError(f"init_tensor({tensor.label}): its initial value is a function", fix="give the value, or call the function")
     if value is not None and not isinstance(value, Op):
-        value = constant(np.broadcast_to(np.asarray(value), tensor.axes.lengths), tensor.axes, dtype=tensor.dtype)
+        array = np.asarray(value)
+        try:
+            value = constant(np.broadcast_to(array, tensor.axes.lengths), tensor.axes, dtype=tensor.dtype)
+        except ValueError:
+            raise AxisError(
+                f"init_tensor({tensor.label}): a value of shape {array.shape} does not fit the axes {show_axes(tensor.axes)}",
+                details=(show_input(tensor),),
+                fix="give a number, or an array of the axes' lengths",
+            ) from None
     return assign(tensor, 0 if value is None else value)
 
 

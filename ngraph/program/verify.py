@@ -285,7 +285,7 @@ def _rule(c: _Check, s: Step) -> Complaint:
         return f"its inputs disagree on {', '.join(f'{a!r} and {b!r}' for a, b in clash.pairs)}"
     except Exception as e:
         message = str(e).split("\n")[0]
-        return f"its record refuses it: {message if isinstance(e, NgraphError) else f'{type(e).__name__}: {message}'}"
+        return f"its record refuses it: {e.message if isinstance(e, NgraphError) else f'{type(e).__name__}: {message}'}"
     if len(made) != len(s.results):
         return f"it has {len(s.results)} results, its record gives {len(made)}: {', '.join(map(repr, made))}"
     return _first(None if ok else f"{_show(v)} should be {t!r}" for ok, v, t in zip(same, s.results, made, strict=True))

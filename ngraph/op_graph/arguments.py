@@ -1,0 +1,359 @@
+"""What the arguments of public functions may be, by their names; and errors for those that are none of that.
+
+A call that is right pays nothing for it: only where something fails inside are the arguments looked at, and the first that is not of its
+kind is named. An error that the arguments do not explain, or that comes from a function of the user's, passes as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Set
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError, NoTensor, UnknownName, by_user, nearest
+from ngraph.op_graph.axes import Axes, Axis
+from ngraph.op_graph.dtypes import DType, as_dtype
+from ngraph.op_graph.op import Op
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Unsaid:
+    """The default of an attribute of a record: what it then is, or that it may not be left away, the record itself decides."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+UNSAID = Unsaid()
+
+
+class Kind(NamedTuple):
+    """What an argument may be: in words, the test of it, and what to write."""
+
+    says: str
+    fits: Callable[[Any], bool]
+    fix: str
+
+
+def _is_array(x: Any) -> bool:
+    """Whether NumPy, or what an object says of itself, makes numbers of it."""
+    if isinstance(x, (list, tuple)) and any(isinstance(part, (Op, Axis)) for part in x):
+        return False
+    if not isinstance(x, (list, tuple, np.ndarray, np.generic)):
+        return hasattr(type(x), "__array__") or hasattr(type(x), "__dlpack__")
+    try:
+        return _is_dtype(np.asarray(x).dtype)
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_tensor(x: Any) -> bool:
+    return x.is_tensor_op if isinstance(x, Op) else isinstance(x, (bool, int, float)) or _is_array(x)
+
+
+def _is_dtype(x: Any) -> bool:
+    try:
+        return x is not None and isinstance(as_dtype(x), DType)
+    except (NgraphError, TypeError, ValueError):
+        return False
+
+
+def _is_whole(x: Any) -> bool:
+    return not isinstance(x, (bool, np.bool_, np.ndarray, Axis)) and hasattr(type(x), "__index__")
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, np.integer, np.floating)) and not isinstance(x, bool)
+
+
+def _is_axis(x: Any) -> bool:
+    return isinstance(x, (Axis, str))
+
+
+def _is_axes(x: Any) -> bool:
+    return isinstance(x, (Axis, Axes)) or isinstance(x, (list, tuple, Set)) and all(_is_axis(a) or _is_axes(a) for a in x)
+
+
+def _several(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether it is one of these, or a list, tuple, set or dict of them."""
+
+    def fits(x: Any) -> bool:
+        if isinstance(x, Mapping):
+            return all(map(fits, x.values()))
+        return isinstance(x, (list, tuple, Set)) and all(map(fits, x)) or one(x)
+
+    return fits
+
+
+def _by_axis(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Whether it is one of these, or a dict of them by axis."""
+    return lambda x: all(_is_axis(a) and one(v) for a, v in x.items()) if isinstance(x, Mapping) else one(x)
+
+
+def _is_padding(x: Any) -> bool:
+    return isinstance(x, str) or _is_whole(x) or isinstance(x, (list, tuple)) and len(x) == 2 and all(map(_is_whole, x))
+
+
+def _is_value(x: Any) -> bool:
+    """Whether state can start with it."""
+    return _is_tensor(x) or callable(x)
+
+
+def _is_window(x: Any) -> bool:
+    return isinstance(x, Mapping) and all(_is_axis(a) for a in x)
+
+
+TENSOR = Kind("no tensor", _is_tensor, "pass an op, a number or an array of numbers")
+TENSORS = Kind("no list of tensors", lambda x: isinstance(x, (list, tuple, Set)) and all(map(_is_tensor, x)), "pass a list: [x, y]")
+OPS = Kind(
+    "no op, nor a list of them", _several(lambda x: x is None or isinstance(x, Op) or _is_tensor(x)), "pass an op, or a list: [x, y]"
+)
+OP = Kind("no op", lambda x: isinstance(x, Op), "pass what ng.variable or ng.placeholder made, or what was computed from it")
+AXIS = Kind("no axis", _is_axis, "pass what ng.make_axis made, or its name")
+NEW_AXIS = Kind("no axis", lambda x: isinstance(x, Axis), "pass what ng.make_axis made")
+AXES = Kind("no list of axes", _is_axes, "pass axes as a list: [H, W]")
+NEW_AXES = Kind("no list of axes", lambda x: isinstance(x, Mapping) or _is_axes(x), "pass axes as a list: [H, W]")
+DTYPE = Kind("no dtype", _is_dtype, "pass one, or its name: 'float32'")
+ACCUMULATE = Kind("no dtype", _is_dtype, "pass the one that sums are kept in, such as 'float32'")
+WHOLE = Kind("no whole number", _is_whole, "pass a whole number")
+NUMBER = Kind("no number", _is_number, "pass a number")
+EXTENT = Kind("no whole number, nor a dict of them by axis", _by_axis(_is_whole), "pass a whole number, or one for each axis: {H: 2, W: 1}")
+PADDING = Kind("no padding", _by_axis(_is_padding), "pass a whole number, (before, after), 'same', or a dict of these by axis")
+VALUE = Kind("no value that a tensor can have", _is_value, "pass a number, an array, or a function that gives one")
+CARRY = Kind("no tensor, nor a list of them", _several(lambda x: x is None or _is_tensor(x)), "pass a tensor, or a tuple of them")
+STEPS = Kind("no list of ops", lambda x: isinstance(x, (Op, list, tuple, Set)), "pass a list: [ng.assign(v, 1), y]")
+RETURNS = Kind("no op, nor a list of them", _several(lambda x: x is None or isinstance(x, Op)), "pass an op, or a list of ops")
+TRUTH = Kind("neither True nor False", lambda x: isinstance(x, (bool, np.bool_)) or _is_whole(x) and x in (0, 1), "pass True or False")
+TEXT = Kind("no text", lambda x: isinstance(x, str), "pass a string")
+NAME = Kind("no name", lambda x: isinstance(x, (str, int, float)), "pass a string")
+ROLES = Kind("no list of names", lambda x: isinstance(x, (list, tuple, Set)), 'pass a list: ["height"]')
+MAPPING = Kind("no dict", lambda x: isinstance(x, Mapping), "pass a dict")
+WINDOW = Kind("no dict of axes", _is_window, "pass a dict by axis or name: {H: 2}")
+FUNCTION = Kind("no function", callable, "pass a function, as in lambda x: x + 1")
+INDEX = Kind(
+    "no index", lambda x: isinstance(x, slice) or _is_whole(x) or _is_tensor(x), "pass a whole number, a slice or a tensor of integers"
+)
+LIST = Kind("no list", lambda x: isinstance(x, (list, tuple, Mapping)), "pass a list, one entry for each axis")
+AXIS_OR_WHOLE = Kind("neither a whole number nor an axis", lambda x: isinstance(x, Axis) or _is_whole(x), "pass a whole number, or an axis")
+
+_NAMES = (  # kinds by the names of arguments, the same in every function but for those below
+    (
+        TENSOR,
+        "x y t q k v mask filters lut idx values activations labels activation_lens label_lens rvalue scalar predicate error const p c",
+    ),
+    (TENSOR, "inputs operands conv_inputs"),
+    (TENSORS, "x_list"),
+    (OPS, "ops all outputs independent tangents errors"),
+    (RETURNS, "returns parameters"),
+    (CARRY, "carry"),
+    (VALUE, "initial_value"),
+    (OP, "dependent lvalue tensor"),
+    (AXIS, "axis other queries keys"),
+    (NEW_AXIS, "out"),
+    (AXES, "axes reduction_axes out_axes normalization_axes in_axes spatial over groups parts features"),
+    (DTYPE, "dtype"),
+    (ACCUMULATE, "accumulate"),
+    (WHOLE, "length root blank dim pos kernel_size in_dual_offset out_dual_offset seed pad_idx"),
+    (TENSOR, "alpha eps"),
+    (NUMBER, "limit loc scale low high"),
+    (EXTENT, "stride dilation"),
+    (PADDING, "padding"),
+    (TRUTH, "saturate usebits exclusive reverse largest descending causal approximate update batch recurrent channel match_on_length"),
+    (TRUTH, "enable_sig_opt enable_diff_opt enable_softmax_opt reuse_scope"),
+    (TEXT, "pattern kind group mode combine role"),
+    (NAME, "name docstring text prefix"),
+    (MAPPING, "axes_map metadata conv_params poolparams"),
+    (WINDOW, "window"),
+    (FUNCTION, "function then otherwise condition filter"),
+    (LIST, "slices"),
+    (ROLES, "roles"),
+)
+KINDS = {name: kind for kind, names in _NAMES for name in names.split()}
+ELSEWHERE = {  # where a name means something else
+    **{("placeholder", n): NEW_AXES for n in ("axes",)},
+    **{(f, "axes"): NEW_AXES for f in ("variable", "persistent_tensor", "temporary", "constant", "make_axes", "cast_role", "Axes")},
+    **{(f, "inputs"): OPS for f in ("jvp", "vjp")},
+    **{(f, "spatial"): WINDOW for f in ("conv", "deconv")},
+    **{(f, n): TENSOR for f in ("clip", "bernoulli") for n in ("low", "high", "p")},
+    **{(f, "out"): WINDOW for f in ("conv", "deconv", "max_pool", "avg_pool")},
+    **{(f, n): WHOLE for f in ("randint",) for n in ("low", "high")},
+    **{(f, "axis"): NEW_AXIS for f in ("iota", "permutation", "expand_dims", "one_hot", "stack", "slice_axis")},
+    ("flatten_at", "idx"): WHOLE,
+    ("scan", "xs"): OPS,
+    ("slice_along_axis", "idx"): INDEX,
+    ("lookuptable", "pad_idx"): WHOLE,
+    ("top_k", "k"): AXIS_OR_WHOLE,
+    ("print_values", "xs"): TENSOR,
+    ("as_ops", "xs"): Kind(
+        "no list of tensors", lambda x: hasattr(type(x), "__iter__") and not isinstance(x, (Op, str)), "pass a list: [x, y]"
+    ),
+    ("spatial_axis", "padding"): Kind(
+        "no padding", lambda x: _is_padding(x) and not isinstance(x, str), "pass a whole number, or (before, after)"
+    ),
+    ("spatial_axis", "stride"): WHOLE,
+    ("slice_axis", "s"): Kind("no slice", lambda x: isinstance(x, slice), "pass slice(start, stop)"),
+    ("pad", "value"): NUMBER,
+    ("pad", "paddings"): Kind("no list of paddings", lambda x: isinstance(x, (list, tuple, Mapping)), "pass one for each axis: {H: 1}"),
+    ("set_item", "value"): TENSOR,
+    ("init_tensor", "value"): TENSOR,
+    ("sequential", "ops"): STEPS,
+    ("doall", "all"): STEPS,
+    ("unflatten", "axes"): Kind("no axes", lambda x: _is_axes(x) or isinstance(x, str), "pass an axis, or a list of axes"),
+    ("cumsum", "axis"): AXIS,
+}
+
+# kinds that are looked at before each call, for a value of another kind may do something, if nothing that is meant
+EAGER = (WHOLE, NUMBER, EXTENT, PADDING, TRUTH, TEXT, NAME, ROLES, MAPPING, FUNCTION, LIST, TENSORS, VALUE, ACCUMULATE, AXIS_OR_WHOLE)
+
+# other libraries' names of arguments: of what there is, the first that a function has
+SYNONYMS = {
+    **dict.fromkeys(("axis", "dim", "dims"), ("reduction_axes", "axes", "normalization_axes", "spatial", "over")),
+    **dict.fromkeys(("keepdims", "keepdim"), ("out_axes",)),
+    **dict.fromkeys(("shape", "size"), ("axes", "length")),
+    **dict.fromkeys(("type", "astype"), ("dtype",)),
+    **dict.fromkeys(("input", "a", "tensor"), ("x",)),
+    **dict.fromkeys(("value", "init", "initializer"), ("initial_value",)),
+    **dict.fromkeys(("descending",), ("largest",)),
+    **dict.fromkeys(("pool_size", "kernel_size", "ksize"), ("window", "spatial")),
+    **dict.fromkeys(("strides",), ("stride",)),
+}
+
+
+def shown(x: Any) -> str:
+    """An argument as an error shows it."""
+    if isinstance(x, Op):
+        return f"the op {x.label}" if x.type is not None else f"{x.label}, which has no value,"
+    if isinstance(x, Axis):
+        return f"the axis {x!r}"
+    if isinstance(x, np.ndarray) and x.ndim:
+        return f"an array of {x.dtype} {x.shape}"
+    text = x.__name__ if callable(x) and hasattr(x, "__name__") else repr(x)
+    return text if len(text) <= 60 else f"a {type(x).__name__}"
+
+
+def _users(trace: TracebackType | None) -> bool:
+    """Whether an error came out of a function of the user's that one of ours called."""
+    users = False
+    while trace is not None:
+        whose = by_user(trace.tb_frame.f_code.co_filename)
+        users = users if whose is None else whose
+        trace = trace.tb_next
+    return users
+
+
+def _signature(name: str, parameters: Iterable[inspect.Parameter]) -> str:
+    """The call as its definition has it, without the types."""
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return f"{name}{inspect.Signature(bare)}"
+
+
+def _unbound(name: str, parameters: Mapping[str, inspect.Parameter], named: Mapping[str, Any], why: str) -> NgraphError:
+    """The error for arguments that a function does not have, or lacks."""
+    details = (_signature(name, parameters.values()),)
+    strangers = [n for n in named if n not in parameters]
+    if not strangers:
+        return ArgumentTypeError(f"{name}: {why}", details=details, fix="give it the arguments that it has")
+    stranger = strangers[0]
+    like = [n for n in SYNONYMS.get(stranger, ()) if n in parameters]
+    meant = like[0] if like else nearest(stranger, parameters)
+    fix = f"take {meant}=" if meant else f"it has {', '.join(parameters)}"
+    if stranger in ("keepdims", "keepdim"):
+        fix = "leave it away: axes that are gone are found again by name, so x - ng.mean(x, ...) needs no length of 1"
+    return UnknownName(f"{name} has no argument {stranger}", details=details, fix=fix)
+
+
+def kind_of(name: str, parameter: str) -> Kind | None:
+    """What the argument of a function may be, where that is known."""
+    return ELSEWHERE.get((name, parameter)) or KINDS.get(parameter)
+
+
+def explained(name: str, parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> NgraphError | None:
+    """The error for the first argument that is not of its kind; None where all are."""
+    wrong = []
+    for p, value in given.items():
+        kind, rule = kind_of(name, p), parameters.get(p)
+        if kind is None or (rule is not None and value is rule.default):
+            continue
+        values = value if rule is not None and rule.kind is inspect.Parameter.VAR_POSITIONAL else (value,)
+        wrong += [(p, v, kind) for v in values if not kind.fits(v)]
+    if not wrong:
+        return None
+    details = (_signature(name, parameters.values()),) if parameters else ()
+    p, value, kind = wrong[0]
+    for other, mine, theirs in wrong[1:]:
+        if other != p and kind.fits(mine) and theirs.fits(value):
+            return ArgumentTypeError(
+                f"{name}: {p} is {shown(value)}, and {other} is {shown(mine)}", details=details, fix=f"exchange {p} and {other}"
+            )
+    more = "ng.constant" if kind is TENSOR and isinstance(value, Axis) else ""
+    fix = "ng.iota(axis) counts along it" if more else kind.fix
+    if kind is TENSOR and isinstance(value, (list, tuple)) and any(isinstance(v, Op) for v in value):
+        fix = "pass one tensor; ng.stack(ops, axis) makes one of several"
+    return ArgumentTypeError(f"{name}: {p} is {shown(value)}, which is {kind.says}", details=details, fix=fix)
+
+
+def told(
+    name: str, parameters: Mapping[str, inspect.Parameter], args: Any, named: Mapping[str, Any], error: Exception
+) -> NgraphError | None:
+    """What a failed call is told, where its arguments explain the failure."""
+    if isinstance(error, NgraphError) and not isinstance(error, NoTensor) or _users(error.__traceback__):
+        return None
+    try:
+        given = inspect.Signature(list(parameters.values())).bind(*args, **named).arguments
+    except TypeError as mismatch:
+        return _unbound(name, parameters, named, str(mismatch))
+    kinds = {p: kind_of(name, p) for p in given}
+    if isinstance(error, TypeError) and FUNCTION in kinds.values() and "argument" in str(error):
+        return ArgumentTypeError(
+            f"{name}: {error}", details=(_signature(name, parameters.values()),), fix="give the function these arguments"
+        )
+    return explained(name, parameters, given)
+
+
+def one_of(name: str, what: str, value: Any, choices: Iterable[str]) -> None:
+    """Raises ArgumentError where the value of the argument `what` is none of these words."""
+    words = tuple(choices)
+    if value not in words:
+        meant = nearest(value, words) if isinstance(value, str) else None
+        raise ArgumentError(f"{name} {what} {value!r} is none of {', '.join(words)}", fix=f"take {what}={meant or words[0]!r}")
+
+
+def checked(function: F) -> F:
+    """The function, whose failures over arguments of a wrong kind are NgraphErrors with the user's line.
+
+    Arguments of the kinds of `EAGER` are looked at before the call.
+    """
+    name, code = function.__name__, function.__code__
+    order = code.co_varnames[: code.co_argcount]
+    every = (*order, *code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount])
+    kinds = {p: kind for p in every if (kind := kind_of(name, p)) in EAGER and kind is not None}
+    places = tuple([(at, kinds[p]) for at, p in enumerate(order) if p in kinds])
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        for at, kind in places:
+            if at < len(args) and not kind.fits(args[at]):
+                refuse(args, named)
+        for p in named:
+            if p in kinds and not kinds[p].fits(named[p]):
+                refuse(args, named)
+        try:
+            return function(*args, **named)
+        except Exception as error:
+            said = told(name, inspect.signature(function).parameters, args, named, error)
+            if said is None:
+                raise
+            raise said from None
+
+    def refuse(args: Any, named: Any) -> None:
+        """Raises the error for the first argument that is not of its kind, unless it is what the function has by default."""
+        said = told(name, inspect.signature(function).parameters, args, named, TypeError())
+        if said is not None:
+            raise said
+
+    return call  # type: ignore[return-value]
