@@ -28,6 +28,7 @@ import plans  # noqa: E402 - the tests' runner of compiled plans
 import static  # noqa: E402 - and of those for a processor in an emulator
 from machines import machines  # noqa: E402
 
+from ngraph.codegen.routines import emit_routine  # noqa: E402
 from ngraph.op_graph import dtypes  # noqa: E402
 from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
 from ngraph.op_graph.expr import Idx, combine  # noqa: E402
@@ -370,6 +371,17 @@ class Guarded(plans.Compiled):
         self.arrays[b] = self.own[b]
         return self.arrays[b]
 
+    def routine(self, step):
+        if step.op != "cumulate":  # the one routine that cases have
+            return super().routine(step)
+        for b in step.results:
+            self.place(b)
+        for code in emit_routine(self.plan, step, self.target):
+            for b in code.buffers:
+                if b not in self.arrays:  # between the parts of a routine
+                    self.arrays[b] = self.memory_of((b.bytes,), np.dtype(np.uint8), 64)
+            self.launch(code)
+
 
 def machine_of(seed):
     return None if seed is None else next(machines(seed, 1))
@@ -570,6 +582,42 @@ class Draw:
         index = {b: ["//", place, by] if b == a else ["idx", b] for b in own}
         return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, guard=[["-", 0, ["%", place, by]]], fill=0)
 
+    def strided(self, k):
+        """What the gradient of a strided window is made of: dilated elements under a window, perhaps with others, which is reduced."""
+        own, dtype, _ = self.values[k]
+        if dtype == "bool" or not self.dilated(k) or not self.window(len(self.values) - 1):
+            return False
+        last = len(self.values) - 1
+        axes = self.values[last][0]
+        if self.r.random() < 0.6:
+            if not self.add(
+                "constant",
+                axes=[a for a in axes if self.r.random() < 0.5 and a not in self.case["open"]],
+                dtype=dtype,
+                seed=self.r.randrange(10**6),
+            ):
+                return False
+            pair = [last, last + 1]
+            self.r.shuffle(pair)
+            if not self.add(self.r.choice(["multiply", "multiply", "subtract", "maximum", "add"]), *pair):
+                return False
+        new = [a for a in self.values[-1][0] if a not in own]
+        return self.add("reduce", len(self.values) - 1, kind=self.r.choice(["add", "add", "max", "min"]), axes=self.some(new, 0.7) or new)
+
+    def repeated(self, k):
+        """Each element several times, as of a gathered value whose index is repeated."""
+        own, dtype, _ = self.values[k]
+        if self.r.random() < 0.5 and not self.gather(k):
+            return False
+        k = len(self.values) - 1
+        own = self.values[k][0]
+        if not own:
+            return False
+        a, by = self.r.choice(own), self.r.choice([2, 2, 3])
+        o = self.axis(self.case["axes"][a] * by - self.r.choice([0, 1]))
+        index = {b: ["//", ["+", ["idx", o], self.r.choice([0, 1])], by] if b == a else ["idx", b] for b in own}
+        return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, guard=[], fill=0)
+
     def reduce(self, k):
         own, dtype, _ = self.values[k]
         kinds = ["max", "min"] if dtype == "bool" else ["add", "add", "add", "multiply", "max", "min"]
@@ -668,7 +716,7 @@ class Draw:
 
 
 MOVES = ["elementwise"] * 6 + ["reindex"] * 6 + ["window"] * 2 + ["dilated"] + ["reduce"] * 4 + ["contract"] * 3
-MOVES += ["broadcast", "rename", "concat", "concat", "gather", "scatter", "cumulate", "iota"]
+MOVES += ["strided", "strided", "repeated", "broadcast", "rename", "concat", "concat", "gather", "scatter", "cumulate", "iota"]
 
 
 def draw(seed):

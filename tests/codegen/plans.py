@@ -28,9 +28,12 @@ class Compiled(_Run):
     target, pieces = host(), 3
 
     def kernel(self, kernel):
-        code = emit(self.plan, kernel, self.target)
         for b in kernel.targets:
             self.place(b)
+        self.launch(emit(self.plan, kernel, self.target))
+
+    def launch(self, code):
+        """Runs the turns of a kernel in pieces."""
         for b in code.buffers:
             if b.home in ("input", "state", "constant") and not self.arrays[b].flags.c_contiguous:
                 self.arrays[b] = np.array(self.arrays[b], order="C")

@@ -1,0 +1,47 @@
+"""Mistakes in the plan and in code generation, each of which `kernels` has to find."""
+
+from hunt.planting import edited
+
+NEST, PLAN = "ngraph.codegen.nest", "ngraph.plan"
+
+MISTAKES = {
+    "wide loads are shared whatever their masks": edited(
+        f"{NEST}:Nest._strided",
+        "x = memo(self.known, load, w, place, a.dtype, n, mask)",
+        "x = self.known.setdefault(('wide', place, min(end, n)), None) or w.load(place, a.dtype, n, mask=mask);"
+        " self.known['wide', place, min(end, n)] = x",
+    ),
+    "the mask of the neighbour: one lane too many": edited(f"{NEST}:leading", "str(k < count)", "str(k <= count)"),
+    "the last vector is not masked": edited(f"{NEST}:Nest._mask", "return leading", "return None and leading"),
+    "a mask of a computed length is one lane short": edited("ngraph.codegen.text:Writer.tail", "icmp sgt", "icmp sge"),
+    "an index at 0 counts as outside": edited(f"{NEST}:Nest._holds", "icmp sge", "icmp sgt"),
+    "only the last guard counts": edited(f"{NEST}:Nest._holds", "one = meet_all(self.w, one, holds)", "one = holds"),
+    "what is outside is 0 whatever the fill": edited(f"{NEST}:Nest._filled", "if holds is None or a.zero:", "if True:"),
+    "a mirrored vector ends one element early": edited(f"{NEST}:Nest._mirrored", "1 - n)", "-n)"),
+    "a mirrored vector is not turned about": edited(f"{NEST}:Nest._mirrored", "each), w.shuffle(x, range(n)[::-1])", "each), x"),
+    "transposed rows are one element too far": edited(f"{NEST}:turned", "times(w, lane, step)", "plus(w, times(w, lane, step), 1)"),
+    "a strided vector picks from one element before": edited(f"{NEST}:Nest._strided", "picks = [phase + lane * k", "picks = [lane * k"),
+    "lanes beyond the end are summed": edited(f"{NEST}:Nest._fold", "if mask is not None:", "if False:"),
+    "the halves of a sum meet themselves": edited(
+        f"{NEST}:Nest._as_one", "self.w.shuffle(x, range(n, 2 * n))", "self.w.shuffle(x, range(n))"
+    ),
+    "a maximum of negative numbers begins at 0": edited(f"{NEST}:identity", '"max": dtype.lowest', '"max": 0'),
+    "the first step of a loop is not unrolled": edited(
+        f"{NEST}:Nest._together", "constant(n // unroll, dtypes.int64)", "constant(0, dtypes.int64)"
+    ),
+    "known values outlast their loop": edited(f"{NEST}:Known.scope", "for key, old in reversed(self.undo.pop()):", "for key, old in []:"),
+    "interleaved stores are in the wrong order": edited(
+        f"{NEST}:Nest._weave", "woven(w, [w.splat(x, n) for x in values], q)", "woven(w, [w.splat(x, n) for x in values[::-1]], q)"
+    ),
+    "a running value forgets what is before its vector": edited(
+        "ngraph.codegen.routines:_Along.run", "value = self.both(carry, value)", "pass"
+    ),
+    "the least value of an index is never negative": edited(
+        f"{PLAN}.kernels:bounds", "low, high = low + min(0, far), high + max(0, far)", "low, high = low, high + max(0, far)"
+    ),
+    "elements between dilated ones count as nothing": edited(
+        f"{PLAN}.split:_adds_nothing", "if len(cone) == 1:", "if True:\n        return True\n    if len(cone) == 1:"
+    ),
+    "what an index reads is not guarded in classes": edited(f"{PLAN}.split:_inside", "if type(e) is int:", "if True:"),
+    "multiples of a divisor lose their rest": edited(f"{PLAN}.split:exact", "form[1] // b)", "0)"),
+}
