@@ -9,7 +9,8 @@ from ngraph.errors import AxisError, DTypeError, GraphError
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.op import Body, Op, TensorType, again, copy_graph, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, show_input
-from ngraph.ops.elementwise import as_op, cast, filled, stop_gradient, uncast
+from ngraph.ops.elementwise import as_op, cast, filled, like, sigmoid, stop_gradient, uncast
+from ngraph.ops.losses import softmax_record, through_probabilities
 from ngraph.ops.reduce import ordered_as, reduce
 from ngraph.ops.state import placeholder
 
@@ -51,10 +52,11 @@ def _order(roots: Iterable[Op], expanded: dict[Op, Op]) -> Iterator[Op]:
             yield o
 
 
-def _adjoints(seeds: Seeds, constants: bool = False) -> dict[Op, Op]:
+def _adjoints(seeds: Seeds, constants: bool = False) -> tuple[dict[Op, Op], list[Op]]:
     """The derivative of the sum of all results times their errors by every op that the results depend on, with the errors held fixed.
 
-    An error of None stands for ones. With `constants`, also by constants. Built once for equal arguments.
+    An error of None stands for ones. With `constants`, also by constants. Built once for equal arguments. Then the ops without a
+    derivative that the walk came to: what they depend on has none either.
     """
     kept = seeds[0][0].backward
     if kept is None:
@@ -65,10 +67,14 @@ def _adjoints(seeds: Seeds, constants: bool = False) -> dict[Op, Op]:
     for result, error in seeds:
         start = filled(1, result.axes, result.dtype) if error is None else fit(error, result)
         found[result] = found[result] + start if result in found else start
+    barriers: list[Op] = []
     several: dict[Op, dict[int, Op]] = {}  # an op with several results -> the adjoints of its parts
     expanded: dict[Op, Op] = {}
     for o in reversed(list(_order([result for result, _ in seeds], expanded))):
         if o not in found and o not in several:
+            continue
+        if "no_gradient" in o.opdef.attrs:
+            barriers.append(o)
             continue
         with made_for(o):
             if o in expanded and o in several:
@@ -78,7 +84,9 @@ def _adjoints(seeds: Seeds, constants: bool = False) -> dict[Op, Op]:
             if o in expanded:
                 pairs: list[tuple[Op, Op | None]] = [(expanded[o], dy)]
             elif o.opdef.name == "part":
-                several.setdefault(o.inputs[0], {})[o.attrs["index"]] = dy  # type: ignore[assignment]
+                by_part, index = several.setdefault(o.inputs[0], {}), o.attrs["index"]
+                assert dy is not None
+                by_part[index] = by_part[index] + dy if index in by_part else dy  # a part may have been made more than once
                 continue
             else:
                 pairs = list(zip(o.inputs, _contributions(o, dy, several.get(o)), strict=True))
@@ -89,34 +97,43 @@ def _adjoints(seeds: Seeds, constants: bool = False) -> dict[Op, Op]:
                 if i is not o:
                     contribution = fit(contribution, i)
                     found[i] = found[i] + contribution if i in found else contribution
-    kept[seeds, constants] = found
-    return found
+    kept[seeds, constants] = found, barriers
+    return found, barriers
 
 
-def _exposed(roots: Iterable[Op], constant: Op) -> list[Op]:
-    """The roots, made anew where `constant` stands in a body of a loop or choice: there it is an input, so that the walk meets it."""
+def _exposed(roots: Iterable[Op], independent: Op) -> list[Op]:
+    """The roots, made anew where they hide that they depend on `independent`, so that the walk meets it.
+
+    A constant in a body of a loop or choice becomes an input of it; a loss computed from logits goes through their probabilities.
+    """
     new: dict[Op, Op] = {}
     roots = list(roots)
     for o in ordered(roots):
         inputs, attrs = [new[i] for i in o.inputs], dict(o.attrs)
-        bodies = {k: (body.inputs, _exposed(body.outputs, constant)) for k, body in attrs.items() if type(body) is Body}
-        stand_ins = {i: None for _, outputs in bodies.values() for i in ordered(outputs) if i.is_constant and uncast(i) is constant}
+        bodies = {k: (body.inputs, _exposed(body.outputs, independent)) for k, body in attrs.items() if type(body) is Body}
+        stand_ins = {i: None for _, outputs in bodies.values() for i in ordered(outputs) if i.is_constant and uncast(i) is independent}
         if stand_ins:
-            hole = placeholder(constant.axes, dtype=constant.dtype)
+            hole = placeholder(independent.axes, dtype=independent.dtype)
             for k, (given, outputs) in bodies.items():
                 copied = copy_graph(outputs, {i: cast(hole, i.dtype) for i in stand_ins})
                 attrs[k] = Body((*given, hole), [copied[x] for x in outputs])
-            inputs.append(constant)
+            inputs.append(independent)
+        with made_for(o):
+            longer = through_probabilities(o, independent, inputs[1]) if len(inputs) == 2 else None
         same = len(inputs) == len(o.inputs) and all(a is b for a, b in zip(inputs, o.inputs, strict=True))
-        new[o] = o if same else again(o, inputs, attrs)
+        new[o] = longer if longer is not None else (o if same else again(o, inputs, attrs))
     return [new[r] for r in roots]
 
 
 def _slope(seeds: Seeds, independent: Op) -> Op:
     """The derivative by one op, with its axes; zeros where no result depends on it."""
-    if independent.is_constant:
+    if independent.is_constant or independent.opdef in (softmax_record, sigmoid):
         seeds = tuple(zip(_exposed([result for result, _ in seeds], independent), [error for _, error in seeds], strict=True))
-    found = _adjoints(seeds, independent.is_constant).get(independent)
+    adjoints, barriers = _adjoints(seeds, independent.is_constant)
+    for o in barriers:
+        if any(i is independent for i in ordered([o])):
+            raise GraphError(f"{o.label} has no derivative: {o.opdef.attrs['no_gradient']}", line=o.line)
+    found = adjoints.get(independent)
     return filled(0, independent.axes, independent.dtype) if found is None else ordered_as(found, independent.axes)
 
 
@@ -124,8 +141,6 @@ def _contributions(o: Op, dy: Op | None, by_part: dict[int, Op] | None) -> tuple
     """What the op's record says its inputs get; nothing where it has no derivative (steps, integers)."""
     grad = o.opdef.grad
     if grad is None or not o.inputs:
-        if "no_gradient" in o.opdef.attrs:
-            raise GraphError(f"{o.label} has no derivative: {o.opdef.attrs['no_gradient']}", line=o.line)
         return (None,) * len(o.inputs)
     if by_part is not None:
         dys = tuple(by_part.get(k, filled(0, t.axes, t.dtype) if t.dtype.is_float else None) for k, t in enumerate(o.type))
@@ -159,16 +174,19 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
         )
     if not _is_float(independent.type):
         raise DTypeError(
-            f"the derivative with respect to {independent.label}, which is no float tensor", details=(show_input(independent),)
+            f"the derivative with respect to {independent.label}, which is no float tensor",
+            details=(show_input(independent),),
+            fix=f"name a float tensor: of {independent.label} make one first, x = ng.cast({independent.label}, 'float32'), and use x",
         )
-    return _slope(((dependent, None if error is None else as_op(error)),), independent)
+    return _slope(((dependent, None),) if error is None else _seeds("deriv", [dependent], [like(error, dependent)]), independent)
 
 
-def _listed(name: str, given: Any, number: int | None = None) -> list[Op]:
-    """One op or several as a list of float tensors; `number` is how many there should be."""
-    found = [as_op(x) for x in (given if isinstance(given, (list, tuple)) else [given])]
-    if number is not None and len(found) != number:
-        raise GraphError(f"{name}: {len(found)} given where {number} belong", fix="give one for each, in the same order")
+def _listed(name: str, given: Any, beside: Sequence[Op] | None = None) -> list[Op]:
+    """One op or several as a list of float tensors; one for each of `beside`, whose axes an array takes."""
+    each = list(given) if isinstance(given, (list, tuple)) else [given]
+    if beside is not None and len(each) != len(beside):
+        raise GraphError(f"{name}: {len(each)} given where {len(beside)} belong", fix="give one for each, in the same order")
+    found = [as_op(x) for x in each] if beside is None else [like(x, o) for x, o in zip(each, beside, strict=True)]
     wrong = [x for x in found if not _is_float(x.type)]
     if wrong:
         raise DTypeError(f"{name}: {', '.join(x.label for x in wrong)} is no float tensor", details=tuple(show_input(x) for x in wrong))
@@ -197,7 +215,7 @@ def vjp(outputs: Any, inputs: Any, errors: Any) -> Any:
     One op for one input, a list for several, with their axes and dtypes. Raises GraphError, AxisError, DTypeError.
     """
     results = _listed("vjp, outputs", outputs)
-    seeds = _seeds("vjp", results, _listed("vjp, errors", errors, len(results)))
+    seeds = _seeds("vjp", results, _listed("vjp, errors", errors, results))
     slopes = [_slope(seeds, i) for i in _listed("vjp, inputs", inputs)]
     return slopes if isinstance(inputs, (list, tuple)) else slopes[0]
 
@@ -210,7 +228,7 @@ def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
     vector products" (2017): the vector-Jacobian product is linear in its errors, and its derivative in their direction is this one.
     """
     results, moved = _listed("jvp, outputs", outputs), _listed("jvp, inputs", inputs)
-    along = _listed("jvp, tangents", tangents, len(moved))
+    along = _listed("jvp, tangents", tangents, moved)
     errors = [stop_gradient(filled(0, o.axes, o.dtype)) for o in results]  # any values would do
     _seeds("jvp", moved, along)  # each tangent fits its input
     seeds = tuple(zip(vjp(results, moved, errors), along, strict=True))

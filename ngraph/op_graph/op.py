@@ -102,7 +102,7 @@ class Op:
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
         self.serial = next(_serial)
         self.scale = 1.0  # what derivatives are multiplied by on their way through, if set before they are asked for
-        self.backward: dict[Any, dict[Op, Op]] | None = None  # what autodiff found for this op as the first result
+        self.backward: dict[Any, Any] | None = None  # the walks of autodiff that start at this op, by their seeds
         for kept in _collecting.get():
             kept.append(self)
         parent = _made_for.get()

@@ -415,9 +415,15 @@ def _ties(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
 
 
 def _power_gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
-    """By x: 0 where y is 0, for 1 is constant. By y: 0 where x is 0 and y is not negative; NaN for negative x."""
+    """By x: 0 where y is 0, for 1 is constant. By y: 0 where x is 0 and y is not negative; NaN for negative x.
+
+    Both replace x and not the result where that is 0, so that the gradient's own derivatives are no NaN there.
+    """
+    base = x
+    if not (y.is_constant and isinstance(y.const, float) and y.const != 0):
+        base = where(logical_and(equal(y, 0.0), logical_not(less(absolute(1.0 / x), math.inf))), 1.0, x)
     flat = logical_and(equal(x, 0.0), less_equal(0.0, y))
-    return where(equal(y, 0.0), 0.0, dy * y * power(x, y - 1.0)), dy * op * log(where(flat, 1.0, x))
+    return dy * y * power(base, y - 1.0), dy * op * log(where(flat, 1.0, x))
 
 
 def _quotient(x: Op, y: Op) -> Op:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -153,6 +154,28 @@ cross_entropy_binary_of_logits: OpDef = composite(
 )
 
 
+_skipped: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a loss from logits -> the probabilities of these logits that it was given
+
+
+def _from_logits(record: OpDef, y: Op, t: Op, **attrs: Any) -> Op:
+    """The loss computed from the logits that the probabilities `y` are made of."""
+    made = record.build(cast(y.inputs[0], t.dtype), t, **attrs)
+    _skipped[made] = y
+    return made
+
+
+def through_probabilities(loss: Op, y: Op, t: Op) -> Op | None:
+    """The loss as a function of the probabilities `y`, where it was computed from their logits; None where it was not."""
+    if _skipped.get(loss) is not y:
+        return None
+    p = cast(y, t.dtype)
+    return _of_shares(p, t) if loss.opdef is cross_entropy_binary_of_logits else -reduce.build(safelog(p) * t, kind="add", **loss.attrs)
+
+
+def _of_shares(p: Op, t: Op) -> Op:
+    return -(safelog(p) * t + safelog(1.0 - p) * (1.0 - t))
+
+
 def _same_axes(name: str, y: Op, t: Op) -> None:
     if not (set(t.axes) <= set(y.axes) or set(y.axes) <= set(t.axes)):
         raise UnmatchedAxesError(
@@ -176,7 +199,7 @@ def cross_entropy_multi(
     kind, wide = y.dtype, accumulator(y.dtype)  # summed and scaled in float32, and rounded once
     t = cast(t, wide)
     if enable_softmax_opt and y.opdef is softmax_record and set(normal) <= set(gone) and set(t.axes) == set(y.axes):
-        loss = cross_entropy_of_logits.build(cast(y.inputs[0], wide), t, axes=normal)
+        loss = _from_logits(cross_entropy_of_logits, y, t, axes=normal)
         rest = Axes(a for a in gone if a not in set(normal))
         loss = sum(loss, reduction_axes=rest) if rest else loss
         loss = loss if out_axes is None else sum(loss, reduction_axes=[], out_axes=out_axes)
@@ -192,9 +215,8 @@ def _binary(y: Any, t: Any, from_logits: bool) -> tuple[Op, DType]:
     wide = accumulator(y.dtype)
     t = cast(t, wide)
     if from_logits and y.opdef is sigmoid:
-        return cross_entropy_binary_of_logits(cast(y.inputs[0], wide), t), y.dtype
-    p = cast(y, wide)
-    return -(safelog(p) * t + safelog(1.0 - p) * (1.0 - t)), y.dtype
+        return _from_logits(cross_entropy_binary_of_logits, y, t), y.dtype
+    return _of_shares(cast(y, wide), t), y.dtype
 
 
 def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enable_diff_opt: bool = True) -> Op:

@@ -73,7 +73,7 @@ class _Folding:
             elif step.inputs and all(v in known for v in step.inputs) and not between_processes(step):
                 step = Step(step.results, step.op, step.inputs, step.attrs, merge_origins([step, *(makers[v] for v in step.inputs)]))
                 source = makers[step.inputs[0]]
-                if step.op == "rename" and source.op == "constant":  # the same array
+                if step.op == "rename" and source.op == "constant" and _in_place(step):  # the same array
                     steps[-1] = Step(step.results, "constant", (), {**source.attrs, "axes": step.result.axes}, step.origin)
                     self.constant(steps[-1], known, held, length)
                 else:
@@ -129,6 +129,12 @@ def between_processes(step: Step) -> bool:
     """Whether other processes have a say in the value."""
     record = REGISTRY.get(step.op)
     return record is not None and "processes" in record.attrs
+
+
+def _in_place(rename: Step) -> bool:
+    """Whether the new axes stand where the old ones stood; else the array is transposed."""
+    new = dict(rename.attrs["to"])
+    return rename.result.axes == tuple([new.get(a, a) for a in rename.inputs[0].axes])
 
 
 def _shape(axes: tuple[AxisId, ...], length: Callable[[AxisId], int]) -> tuple[int, ...] | None:

@@ -97,3 +97,77 @@ def test_no_derivative_by_an_integer():
     k = ng.constant(np.array([1, 2, 3]), [A])
     with pytest.raises(ng.NgraphError, match="no float tensor"):
         ng.deriv(ng.sum(k * 1.0, out_axes=()), k)
+
+
+def test_an_integer_is_made_a_float_first():
+    """The fix of the message, applied."""
+    k = ng.constant(np.array([1, 2, 3]), [A])
+    y = ng.cast(k, "float32")
+    with pytest.raises(ng.NgraphError, match="use x"):
+        ng.deriv(ng.sum(y * y, out_axes=()), k)
+    assert executor(ng.deriv(ng.sum(y * y, out_axes=()), y))().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_an_error_of_other_axes_is_refused(x):
+    with pytest.raises(ng.NgraphError, match="has T, which .* has not"):
+        ng.deriv(x * x, x, ng.placeholder([T]))
+
+
+def test_second_derivatives_of_two_derivatives_of_one_loop(x):
+    """Each walk makes parts of the loop of its own: their adjoints add up."""
+    b = ng.placeholder([A], dtype="float64")
+    y = ng.scan(lambda h, _: (ng.sin(h * x + b), None), x, None, T)[0]
+    total = sum(ng.sum(ng.deriv(ng.sum(y, out_axes=()), i), out_axes=()) for i in (b, x))
+    by_two_walks = ng.sum(ng.vjp(y, x, np.ones(3)), out_axes=()) + ng.sum(ng.vjp(y, b, np.ones(3)), out_axes=())
+    t, u = (torch.tensor(AT / k, requires_grad=True) for k in (1, 2))
+    h = t
+    for _ in range(4):
+        h = torch.sin(h * t + u)
+    first = torch.autograd.grad(h.sum(), [u, t], create_graph=True)
+    (expected,) = torch.autograd.grad(first[0].sum() + first[1].sum(), t)
+    for made in (total, by_two_walks):
+        np.testing.assert_allclose(executor(ng.deriv(made, x), x, b)(AT, AT / 2), expected, rtol=1e-10)
+
+
+PROBABILITIES = {  # losses that are computed from logits where their probabilities come straight from a softmax or sigmoid
+    "of many": (
+        lambda x: ng.softmax(x, normalization_axes=[A]),
+        lambda p, t: ng.cross_entropy_multi(p, t, out_axes=[]),
+        lambda p, t: -(t * p.log()).sum(),
+        lambda v: v.softmax(0),
+    ),
+    "of many, in bits": (
+        lambda x: ng.softmax(x, normalization_axes=[A]),
+        lambda p, t: ng.cross_entropy_multi(p, t, usebits=True, out_axes=[]),
+        lambda p, t: -(t * p.log()).sum() / np.log(2),
+        lambda v: v.softmax(0),
+    ),
+    "of two": (
+        ng.sigmoid,
+        lambda p, t: ng.cross_entropy_binary(p, t, out_axes=[]),
+        lambda p, t: -(t * p.log() + (1 - t) * (1 - p).log()).sum(),
+        torch.sigmoid,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_a_loss_from_logits_depends_on_its_probabilities(x, name):
+    squash, ours, theirs, torch_squash = PROBABILITIES[name]
+    p, t = squash(x), ng.constant(np.array([0.2, 0.3, 0.5]), [A])
+    loss = ours(p, t)
+    q = torch_squash(torch.tensor(AT)).requires_grad_()
+    (expected,) = torch.autograd.grad(theirs(q, torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)), q)
+    by_p, by_x = executor(ng.deriv(loss * 2.0, [p, x]), x)(AT)
+    np.testing.assert_allclose(by_p, 2 * expected, rtol=1e-10)
+    v = torch.tensor(AT, requires_grad=True)
+    (expected,) = torch.autograd.grad(theirs(torch_squash(v), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)), v)
+    np.testing.assert_allclose(by_x, 2 * expected, rtol=1e-10)
+
+
+def test_what_a_while_loop_does_not_use_has_a_derivative(x):
+    w = ng.placeholder([A], dtype="float64")
+    y = ng.while_loop(lambda c: ng.sum(c, out_axes=()) < 50.0, lambda c: c * 2.0, x) * w
+    assert executor(ng.deriv(ng.sum(y, out_axes=()), w), x, w)(AT, AT).tolist() == [16.0, 32.0, 48.0]
+    with pytest.raises(ng.NgraphError, match="no derivative: how often it runs"):
+        ng.deriv(ng.sum(y, out_axes=()), x)

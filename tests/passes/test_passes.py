@@ -11,7 +11,7 @@ from ngraph.op_graph.op import TensorType
 from ngraph.passes import dead, fold, share, specialise
 from ngraph.passes.reach import inside, never_negative, reach
 from ngraph.program.interpret import interpret
-from ngraph.program.program import AxisId, State, Value
+from ngraph.program.program import AxisId, State, Step, Value
 from ngraph.program.verify import verify
 from ngraph.testing.rules import Steps
 
@@ -279,6 +279,19 @@ def test_unknown_lengths_and_state_are_left_alone():
     ones = s("exp", s("broadcast", s.number(1), axes=("N",)))
     program = s.program(s("exp", n), ones, s.input("N"))
     assert ops(fold(program)) == ops(program)
+
+
+def test_a_constant_renamed_into_another_order_of_axes_is_transposed():
+    s = Steps(H=2, W=3, K=3)
+    h, w, k = map(AxisId, "HWK")
+    given = s("constant", value=ArrayRef(np.arange(6.0).reshape(3, 2)), axes=(w, h), dtype=dtypes.float64)
+    result = Value(TensorType((h, k), dtypes.float64), "")  # simplify gives an input another order and leaves the result's
+    s.steps.append(Step((result,), "rename", (given,), {"to": ((w, k),)}, s.steps[0].origin))
+    program = verify(s.program(result))
+    for p in (program, fold(program)):
+        (found,) = interpret(p, [])[0]
+        assert found.tolist() == [[0.0, 2.0, 4.0], [1.0, 3.0, 5.0]]
+    assert ops(dead(fold(program))) == ["constant"]
 
 
 # ---- specialise ----
