@@ -22,6 +22,7 @@ from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Read, Stage, used
+from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId
 
 MANY = 4  # kernels that differ in numbers, from which on these are read
@@ -111,7 +112,7 @@ def read_numbers(plan: Plan) -> None:
                 if (this := shape(plan, step, False)) is not None:
                     groups.setdefault(this.key, []).append((step, numbers))
     changed: dict[PlanStep, PlanStep] = {}
-    made: dict[tuple[Any, DType], Buffer] = {}
+    made: dict[Any, Buffer] = {}
     for group in groups.values():
         places = [p for p in group[0][1] if len({lines[p].attrs["value"] for _, lines in group if p in lines}) > 1]
         kinds = {tuple([lines[p].attrs["value"] for p in places if p in lines]) for _, lines in group}
@@ -119,6 +120,8 @@ def read_numbers(plan: Plan) -> None:
             changed |= {kernel: _reading(kernel, {p: lines[p] for p in places}, made) for kernel, lines in group}
     if changed:
         plan.once, plan.start, plan.steps = (tuple([changed.get(s, s) for s in some]) for some in (plan.once, plan.start, plan.steps))
+        for k, b in enumerate(made.values()):
+            b.name = f"number_{k}"
         plan.buffers += tuple(made.values())
 
 
@@ -135,15 +138,16 @@ def _numbers(kernel: Kernel) -> Iterator[tuple[Place, Line]]:
                     yield (k, part, n), line
 
 
-def _reading(kernel: Kernel, numbers: dict[Place, Line], made: dict[tuple[Any, DType], Buffer]) -> Kernel:
+def _held(value: Any, dtype: DType) -> Buffer:
+    """A number in memory."""
+    return Buffer("number", (), dtype, "constant", value=ArrayRef(np.asarray(value, dtype.np)))
+
+
+def _reading(kernel: Kernel, numbers: dict[Place, Line], made: dict[Any, Buffer]) -> Kernel:
     """A kernel that reads these numbers."""
     stages: list[Stage] = list(kernel.stages)
     for (k, part, n), line in numbers.items():
-        value = line.attrs["value"]
-        if (value, line.dtype) not in made:
-            array = np.asarray(value, line.dtype.np)
-            made[value, line.dtype] = Buffer(f"number_{len(made)}", (), line.dtype, "constant", value=ArrayRef(array))
         lines: list[Line] = list(getattr(stages[k], part))
-        lines[n] = Line("read", (), line.dtype, read=Read(made[value, line.dtype], {}))
+        lines[n] = Line("read", (), line.dtype, read=Read(memo(made, _held, line.attrs["value"], line.dtype), {}))
         stages[k] = replace(stages[k], before=tuple(lines)) if part == "before" else replace(stages[k], after=tuple(lines))
     return replace(kernel, stages=tuple(stages))

@@ -13,6 +13,7 @@ from typing import Any
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.kernels import Read, straight
+from ngraph.plan.memo import memo
 from ngraph.plan.nodes import Arg, Graph, Node, summed
 from ngraph.plan.pairs import LEAST, regrouped
 from ngraph.plan.whole import whole
@@ -27,12 +28,13 @@ def in_floats(graph: Graph) -> None:
 
     def as_float(r: Read) -> Read:
         """A factor that is cast where it is made, once for all its readers."""
-        source = r.source
-        if source not in known:
-            known[source] = graph.elem("cast", Read(source, straight(source.axes)), axes=source.axes, dtype=dtypes.float32)
-        return Read(known[source].source, r.index, r.guard, r.fill)
+        return Read(memo(known, _cast, graph, r.source).source, r.index, r.guard, r.fill)
 
     regrouped(graph, lambda n: _floats(graph, n, as_float))
+
+
+def _cast(graph: Graph, source: Any) -> Read:
+    return graph.elem("cast", Read(source, straight(source.axes)), axes=source.axes, dtype=dtypes.float32)
 
 
 def _floats(graph: Graph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:

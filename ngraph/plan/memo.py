@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ngraph.plan.kernels import Read
+from ngraph.plan.kernels import Line, Read
 
 T = TypeVar("T")
 
@@ -27,9 +27,11 @@ def memo(table: MutableMapping[Any, Any], make: Callable[..., T], *args: Any) ->
 
 
 def known_by(x: Any) -> Any:
-    """What tells an argument apart from others: reads by what they read where, numbers by their kind and the sign of zero, too."""
+    """What tells an argument apart from others: reads and lines by what is in them, numbers by their kind and the sign of zero, too."""
     if type(x) is Read:
         return Read, x.source, tuple(x.index.items()), x.guard, known_by(x.fill)
+    if type(x) is Line:
+        return Line, x.op, x.args, x.dtype, repr(sorted(x.attrs.items())), known_by(x.read)
     if isinstance(x, tuple):
         return type(x), *map(known_by, x)
     return (type(x), repr(x)) if isinstance(x, numbers.Number | np.generic) else x

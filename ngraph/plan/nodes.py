@@ -268,7 +268,7 @@ class Graph:
 
     def given(self, x: Arg, axes: tuple[AxisId, ...]) -> Read:
         """The same for a routine: what several take lies somewhere once."""
-        return memo(self.laid, self.whole, x, axes)
+        return memo(self.laid, Graph.whole, self, x, axes)
 
     def guarded(self, x: Arg, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], guard: Iterable[ExprLike], fill: Any) -> Arg:
         """`x`, whose axes are `axes`, at another index; `fill` where a guard is negative."""

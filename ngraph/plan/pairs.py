@@ -16,6 +16,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.kernels import Read, moving, straight
+from ngraph.plan.memo import memo
 from ngraph.plan.nodes import Arg, Graph, Node, Number, dtype_of, summed
 from ngraph.plan.price import PRODUCT, Machine
 from ngraph.plan.whole import EXACT, whole
@@ -138,21 +139,25 @@ def shorter(
 
 
 def _packed(graph: Graph, f: Factor, x: Packed, group: AxisId, op: str, known: dict[Hashable, Read]) -> Read:
-    """A factor in groups; what lies behind the last place is 0."""
-    source, key = f.read.source, (f.read.source, f.at, x.value.source, x.zero)
+    """A factor in groups."""
     count, bits = OPS[op][0], 32 // OPS[op][0]
-    if key not in known:
-        axes = tuple([group if a == f.at else a for a in source.axes])
-        parts: list[Arg] = []
-        for place in [count * Idx(group) + k for k in range(count)]:
-            part = graph.guarded(x.value, source.axes, {f.at: place}, [graph.length(f.at) - 1 - place], x.zero)
-            if x.zero:
-                part = graph.elem("subtract", part, Number(x.zero, dtype_of(part)), axes=axes, dtype=dtype_of(part))
-            held = dtype_of(part).bits == bits and dtype_of(part).kind != "bool"  # which is a bit in registers
-            parts.append(part if held else graph.cast(part, axes, x.dtype))
-        known[key] = graph.elem(op, *parts, axes=axes, dtype=dtypes.uint32)
-    made = known[key].source
-    (own,) = [a for a in made.axes if a not in source.axes]
+    made = memo(known, _groups, graph, op, x.value, f.read.source.axes, f.at, graph.known(group), x.zero, x.dtype).source
+    (own,) = [a for a in made.axes if a not in f.read.source.axes]
     index: dict[AxisId, Any] = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(group)}
     fill = sum([(x.fill & (1 << bits) - 1) << bits * k for k in range(count)]) if f.read.guard else 0
     return Read(made, index, f.read.guard, fill)
+
+
+def _groups(graph: Graph, op: str, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType) -> Read:
+    """A value along `axes` in so many groups along one of them; what lies behind the last place is 0."""
+    count, bits = OPS[op][0], 32 // OPS[op][0]
+    group = graph.axis(f"{at}.{op}", groups)
+    grouped = tuple([group if a == at else a for a in axes])
+    parts: list[Arg] = []
+    for place in [count * Idx(group) + k for k in range(count)]:
+        part = graph.guarded(value, axes, {at: place}, [graph.length(at) - 1 - place], zero)
+        if zero:
+            part = graph.elem("subtract", part, Number(zero, dtype_of(part)), axes=grouped, dtype=dtype_of(part))
+        held = dtype_of(part).bits == bits and dtype_of(part).kind != "bool"  # which is a bit in registers
+        parts.append(part if held else graph.cast(part, grouped, dtype))
+    return graph.elem(op, *parts, axes=grouped, dtype=dtypes.uint32)

@@ -34,6 +34,7 @@ from ngraph.plan.kernels import (
     straight,
     used,
 )
+from ngraph.plan.memo import memo
 from ngraph.plan.price import GRAIN, TILE, Machine
 from ngraph.plan.schedule import vectors_of
 from ngraph.program.program import AxisId
@@ -148,7 +149,6 @@ class Operand:
         self.movable = bool(self.reads) and not any(type(x) is Load for e in exprs for x in expr.leaves(e))
         number = {n: k for k, n in enumerate(self.lines)}
         self.copy = tuple([replace(x, args=tuple([number[a] for a in x.args])) for x in made])
-        self.key = tuple([_key(x) for x in self.copy])
 
     @property
     def factor(self) -> Factor:
@@ -161,11 +161,6 @@ def _exprs(line: Line) -> Iterable[ExprLike]:
     elif line.op in ("index", "guard"):
         value = line.attrs[{"index": "value", "guard": "guard"}[line.op]]
         yield from value if type(value) is tuple else (value,)
-
-
-def _key(x: Line) -> Any:
-    r = x.read
-    return x.op, x.args, x.dtype, repr(sorted(x.attrs.items())), r and (r.source, tuple(r.index.items()), r.guard, repr(r.fill))
 
 
 class Product(NamedTuple):
@@ -228,7 +223,7 @@ class Packer:
         self.plan, self.still, self.length, self.machine = plan, still, length, machine
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []
-        self.copies: dict[Any, Buffer] = {}
+        self.copies: dict[Any, tuple[Buffer, Kernel]] = {}
         self.ways: dict[Any, set[AxisId]] = {}  # along which of its axes vectors would lie, for all that reads what is still
         self.spreads: dict[Buffer, Buffer] = {}
 
@@ -358,17 +353,14 @@ class Packer:
                 depth = max([depth, *[s.depth for s in stages if {t.target for t in s.to}.intersection([r.source for r in o.reads])]])
             stages.append(Stage(free, (), o.copy, (), (), (Store(len(o.copy) - 1, local, at),), depth))
             return _reading(stage, o.line, local, at)
-        key = (o.key, dims)
-        if key not in self.copies or not once:
-            target = self.copies[key] = Buffer(o.reads[0].source.name, dims, o.dtype, "once" if once else "arena")
+        table = self.copies if once else {}
+        target, copy = memo(table, _copied, o.copy, free, dims, self.turns(free, v, w), "once" if once else "arena")
+        if target not in self.made:
             self.made.append(target)
-            made = Stage(free, (), o.copy, (), (), (Store(len(o.copy) - 1, target, at),), 0)
-            loops = self.turns(free, v, w)
-            copy = Kernel(loops, (replace(made, depth=len(loops)),), kernel.origin)
-            (self.once if once else before).append(copy)
+            (self.once if once else before).append(replace(copy, origin=kernel.origin))
             if once:
                 self.still.add(target)
-        return _reading(stage, o.line, self.copies[key], at)
+        return _reading(stage, o.line, target, at)
 
     def crooked(self, kernel: Kernel, p: Product, o: Operand, own: set[Buffer]) -> bool:
         """Whether an operand is read again and again in no order: at an index that is no sum of steps, as at the mirrored ends of a signal,
@@ -455,6 +447,15 @@ def copy_of(b: Buffer, length: Length, origin: tuple[Origin, ...]) -> tuple[Buff
     free = tuple([a for k, a in enumerate(axes) if k != turned])
     stage = Stage(free, (), (line,), (), (), (Store(0, made, straight(axes)),), len(loops))
     return made, Kernel(loops, (stage,), origin)
+
+
+def _copied(
+    lines: tuple[Line, ...], free: tuple[AxisId, ...], dims: tuple[Dim, ...], loops: tuple[tuple[AxisId, int], ...], home: str
+) -> tuple[Buffer, Kernel]:
+    """A buffer of these dims that holds the value of the last of these lines, and what fills it."""
+    name = next(x.read.source.name for x in lines if x.read is not None)
+    made = Buffer(name, dims, lines[-1].dtype, home)
+    return made, Kernel(loops, (Stage(free, (), lines, (), (), (Store(len(lines) - 1, made, straight(free)),), len(loops)),), ())
 
 
 def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]) -> Stage:

@@ -4,6 +4,8 @@ import dataclasses
 import inspect
 import sys
 
+import numpy as np
+import plans
 import pytest
 from cells import case, cells
 from plan_programs import agree, axis, hole, program
@@ -67,6 +69,16 @@ def test_small_layers_share_kernels_that_do_not_grow():
     kernels, different = check(made)
     assert different <= 4 < kernels
     assert max(len(k.stages) for k in made.kernels) == max(len(k.stages) for k in stack(48).kernels)
+
+
+def test_numbers_that_differ_in_the_sign_of_zero_are_two():
+    """Kernels that read their numbers: 0.0 and -0.0 are equal, and not the same."""
+    numbers, n = (1.0, 0.0, -0.0, 2.0, 3.0, 4.0, 5.0), axis(30, "N")
+    holes = [hole(axis(40, f"K{k}"), n) for k in range(len(numbers))]
+    made = plan(program([ng.sort(h * c, n) for h, c in zip(holes, numbers, strict=True)], *holes))
+    assert any(b.name.startswith("number_") for b in made.buffers)
+    got, _ = plans.run(made, [np.ones((40, 30), np.float32)] * len(numbers))
+    assert [repr(float(x[0, 0])) for x in got] == [repr(c) for c in numbers]
 
 
 @pytest.mark.parametrize(("record", "dtype"), EVERY, ids=["-".join(c) for c in EVERY])

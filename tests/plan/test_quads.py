@@ -6,7 +6,7 @@ from plan_programs import agree, arrays_for, axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import parse, plan, text, verify
+from ngraph.plan import interpret, parse, plan, text, verify
 from ngraph.plan.price import Machine
 from ngraph.program.interpret import interpret as oracle
 
@@ -151,3 +151,18 @@ def test_sums_of_nothing_but_zeros_are_no_negative_zero():
     with ngt.allocate_transformer("cpu") as t:
         got = t.computation(y, a, w)(np.zeros((64, 62), np.uint8), np.ones((62, 66), np.int8))
     assert not np.signbit(got).any()
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_part_and_the_whole_of_a_factor_have_groups_of_their_own(first):
+    """A product over half of an axis, and one over all of it, with the same factors."""
+    m, k, n = axis(64, "M"), axis(512, "K"), axis(64, "N")
+    a, b = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8)
+    half, whole = ng.dot(ng.cast(a[:, :256], INT), ng.cast(b[:256], INT)), ng.dot(ng.cast(a, INT), ng.cast(b, INT))
+    draw = np.random.default_rng(0)
+    x, y = draw.integers(0, 256, (64, 512), np.uint8), draw.integers(-128, 128, (512, 64), np.int8)
+    made = plan(program([half, whole][:: 1 - 2 * first], a, b), machine=QUADS)
+    assert "quad" in text(made)
+    got = interpret(made, [x, y], {})[0][:: 1 - 2 * first]
+    for z, terms in zip(got, (256, 512), strict=True):
+        np.testing.assert_array_equal(z, x[:, :terms].astype(INT) @ y[:terms].astype(INT))
