@@ -8,9 +8,10 @@ PYTEST = NGRAPH_CACHE=out/cache .venv-test/bin/python -m pytest
 JOBS ?= 2
 COUNT ?= 10000
 MINUTES ?= 10
+SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx fuzz hunt same docs html bench neighbours map clean
+.PHONY: help run tour test check goldens onnx fuzz hunt planted same docs html bench neighbours map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +48,9 @@ fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each ru
 
 hunt: .venv-test/installed  ## MINUTES=10 of random programs, kernels, derivatives, layers, files; prints seeds tried and finds
 	NGRAPH_CACHE=out/cache .venv-test/bin/python -m hunt --minutes $(MINUTES) --jobs $(JOBS) $(KINDS)
+
+planted: .venv-test/installed  ## SECONDS=120 for each planted mistake: what of them the hunt finds; WHICH=names or kinds
+	NGRAPH_CACHE=off .venv-test/bin/python -m hunt.planted --seconds $(SECONDS) --jobs $(JOBS) $(WHICH)
 
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }

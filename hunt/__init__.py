@@ -1,8 +1,9 @@
-"""Random programs, kernels, derivatives, layers and files, each against an answer that none of the code under test gave.
+"""Random programs, kernels, derivatives, layers, files, histories, each against an answer that none of the code under test gave.
 
     make hunt MINUTES=10                        all kinds in turn; prints the seeds tried and the finds
     python -m hunt --minutes 1 kernels    one kind
     python -m hunt --seed 17 kernels      one seed of one kind, with its program
+    make planted                          plants mistakes, and tells which of them the hunt finds (`hunt/planted.py`)
 
 A **kind** is a module of this package with four functions:
 
@@ -16,4 +17,4 @@ A **kind** is a module of this package with four functions:
 `test_found.py` checks it in each run of the tests.
 """
 
-KINDS = ("kernels", "programs", "derivatives", "layers", "files")
+KINDS = ("kernels", "programs", "derivatives", "layers", "files", "histories")

@@ -1,4 +1,7 @@
-"""The command: `python -m hunt [--minutes M] [--jobs J] [--seed S] [--first S] [kind ...]`; exit 1 where anything was found."""
+"""The command: `python -m hunt [--minutes M] [--jobs J] [--seed S] [--first S] [kind ...]`; exit 1 where anything was found.
+
+The seeds are those from `--first` on; what two runs with one first seed find differs at most in how far they come.
+"""
 
 import argparse
 import itertools
@@ -6,7 +9,7 @@ import os
 import random
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 from hunt import KINDS, runner
 
@@ -51,18 +54,25 @@ def main() -> int:
         return one(asked.kinds[0], asked.seed)
     first = asked.first if asked.first is not None else random.SystemRandom().randrange(10**9)
     share = asked.minutes * 60 / len(asked.kinds)  # seconds: all jobs are at one kind at a time
+    totals = {kind: [0, 0] for kind in asked.kinds}
+    print(f"seeds from {first}, {share:.0f} seconds for each of {', '.join(asked.kinds)}", flush=True)
     with ThreadPoolExecutor(asked.jobs) as pool:
         made = [
             (kind, pool.submit(stretch, kind, first + j, asked.jobs, share, asked.out)) for kind in asked.kinds for j in range(asked.jobs)
         ]
-        totals = dict.fromkeys(asked.kinds, (0, 0))
+        try:
+            wait([future for _, future in made])
+        except KeyboardInterrupt:
+            runner.stopping.set()
+            pool.shutdown(cancel_futures=True)
         for kind, future in made:
-            tried, found, _ = future.result()
-            totals[kind] = totals[kind][0] + tried, totals[kind][1] + found
+            if not future.cancelled():
+                tried, found, _ = future.result()
+                totals[kind] = [totals[kind][0] + tried, totals[kind][1] + found]
     for kind, (tried, found) in totals.items():
-        print(f"{kind:12} seeds from {first}: {tried:7} tried, {found} finds")
+        print(f"{kind:12} {tried:7} seeds tried, {found} finds, {tried / max(share, 1e-9) * 60:7.0f} seeds a minute")
     finds = sum(found for _, found in totals.values())
-    print(f"seeds tried: {sum(tried for tried, _ in totals.values())}, finds: {finds}")
+    print(f"seeds tried: {sum(tried for tried, _ in totals.values())}, finds: {finds}" + (", stopped" if runner.stopping.is_set() else ""))
     return int(finds > 0)
 
 

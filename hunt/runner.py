@@ -1,4 +1,7 @@
-"""Runs kinds of cases in processes of their own, so that a case which ends its process or never ends is a find like any other."""
+"""Runs kinds of cases in processes of their own, so that a case which ends its process or never ends is a find like any other.
+
+A process may be given a planted mistake (`hunt.planted`), which it makes before the first case: what is found then is that.
+"""
 
 import contextlib
 import importlib
@@ -6,6 +9,8 @@ import json
 import multiprocessing
 import os
 import signal
+import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -14,7 +19,11 @@ from typing import Any, NamedTuple
 
 SECONDS = 60.0  # that one case may take before it counts as one that never ends; the slowest honest ones take a few
 REDUCTIONS = 400  # the most cases that one find is reduced by: enough for some forty parts, each tried ten times
+LOOK = 0.2  # seconds after which a wait looks whether all is to end
 PAUSE = 120.0  # the most seconds that one find is reduced for
+
+
+stopping = threading.Event()  # somebody wants all of this to end: no case is asked any more, and no answer counts
 
 
 class Find(NamedTuple):
@@ -26,9 +35,13 @@ class Find(NamedTuple):
     differs: str
 
 
+class PlantError(Exception):
+    """A planted mistake could not be made: what it changes is no longer there."""
+
+
 def module(kind: str) -> Any:
-    """The module of a kind."""
-    return importlib.import_module(f"{__package__}.{kind}")
+    """The module of a kind: one of this package, or one that is named whole."""
+    return importlib.import_module(kind if "." in kind else f"{__package__}.{kind}")
 
 
 def check(kind: str, case: Any) -> str | None:
@@ -39,9 +52,24 @@ def check(kind: str, case: Any) -> str | None:
         return "raises\n" + traceback.format_exc(limit=-6)
 
 
-def _serve(pipe: Connection) -> None:
+def _planted(plant: str) -> str | None:
+    """Makes a planted mistake in this process; None, or why that failed. Nothing that is compiled with it is kept for others."""
+    try:
+        if "ngraph" in sys.modules:
+            raise PlantError("ngraph was imported before the mistake was made")
+        os.environ["NGRAPH_CACHE"] = "off"
+        importlib.import_module(f"{__package__}.planted").mistakes()[plant].make()
+        return None
+    except Exception:
+        return traceback.format_exc(limit=-6)
+
+
+def _serve(pipe: Connection, plant: str | None) -> None:
     """Answers (kind, seed or None, case) by (case, what differs), until the pipe closes."""
-    with contextlib.suppress(EOFError, KeyboardInterrupt):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started it
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        if plant is not None:
+            pipe.send(_planted(plant))
         while True:
             kind, seed, case = pipe.recv()
             if seed is not None:
@@ -51,17 +79,30 @@ def _serve(pipe: Connection) -> None:
 
 
 class Worker:
-    """A process that checks cases; another one stands in for it where a case has ended it."""
+    """A process that checks cases; another one stands in for it where a case has ended it.
 
-    def __init__(self) -> None:
+    plant   the name of a mistake that it makes before: a word of `hunt.planted`
+    """
+
+    def __init__(self, plant: str | None = None) -> None:
         self.context = multiprocessing.get_context("spawn")
         self.process: Any = None
+        self.plant = plant
 
     def start(self) -> None:
+        """Raises PlantError where the mistake cannot be made."""
         self.pipe, theirs = self.context.Pipe()
-        self.process = self.context.Process(target=_serve, args=(theirs,), daemon=True)
+        self.process = self.context.Process(target=_serve, args=(theirs, self.plant), daemon=True)
         self.process.start()
         theirs.close()
+        if self.plant is not None:
+            try:
+                failed = self.pipe.recv() if self._wait(time.monotonic() + SECONDS) else "it took too long"
+            except (EOFError, ConnectionError):
+                failed = "it ended the process"
+            if failed is not None:
+                self.stop()
+                raise PlantError(f"{self.plant} could not be planted: {failed}")
 
     def ask(self, kind: str, seed: int | None, case: Any = None) -> tuple[Any, str | None]:
         """The case, and what differs. A process that ends or takes more than `SECONDS` is a difference."""
@@ -79,12 +120,14 @@ class Worker:
             return case, self.pipe.recv()
         except (EOFError, ConnectionError):
             self.process.join()
-            code = self.process.exitcode
+            code = self.process.exitcode or 0
             return case, f"ended the process: {signal.Signals(-code).name if code < 0 else f'exit {code}'}"
 
     def _wait(self, ends: float) -> bool:
-        if self.pipe.poll(max(0.0, ends - time.monotonic())):
-            return True
+        """Whether something comes; where nothing does, and where all is to end, the process is ended."""
+        while (left := ends - time.monotonic()) > 0 and not stopping.is_set():
+            if self.pipe.poll(min(left, LOOK)):
+                return True
         self.stop()
         return False
 
@@ -105,24 +148,28 @@ def reduced(worker: Worker, kind: str, case: Any, differs: str) -> tuple[Any, st
             if tried > REDUCTIONS or time.monotonic() > until:
                 return case, differs
             found = worker.ask(kind, None, simpler)[1]
+            if stopping.is_set():
+                return case, differs
             if found is not None:
                 case, differs, again = simpler, found, True
                 break
     return case, differs
 
 
-def hunt(kind: str, seeds: Iterator[int], until: float) -> Iterator[tuple[int, Find | None]]:
-    """Each seed tried before the clock `time.monotonic()` says `until`, with its find."""
-    worker = Worker()
+def hunt(kind: str, seeds: Iterator[int], until: float, plant: str | None = None) -> Iterator[tuple[int, Find | None]]:
+    """Each seed tried before the clock `time.monotonic()` says `until`, with its find; those of a planted mistake are not reduced."""
+    worker = Worker(plant)
     try:
         for seed in seeds:
-            if time.monotonic() >= until:
+            if time.monotonic() >= until or stopping.is_set():
                 return
             case, differs = worker.ask(kind, seed)
+            if stopping.is_set():
+                return
             if differs is None:
                 yield seed, None
                 continue
-            if case is not None:
+            if case is not None and plant is None:
                 case, differs = reduced(worker, kind, case, differs)
             yield seed, Find(kind, seed, case, differs)
     finally:
