@@ -10,6 +10,7 @@ import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from importlib.util import find_spec
 
 from hunt import KINDS, runner
 
@@ -38,13 +39,16 @@ def stretch(kind: str, first: int, step: int, seconds: float, folder: str) -> tu
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m hunt", description="Random cases against independent answers.")
-    parser.add_argument("kinds", nargs="*", default=list(KINDS), metavar="kind", help=f"any of {', '.join(KINDS)}; all")
+    parser.add_argument("kinds", nargs="*", metavar="kind", help=f"any of {', '.join(KINDS)}; all")
     parser.add_argument("--minutes", type=float, default=2.0, help="for all kinds together; 2")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time; one for each core")
     parser.add_argument("--first", type=int, help="the first seed; a random one")
     parser.add_argument("--seed", type=int, help="show this seed of the one kind that is named")
     parser.add_argument("--out", default=os.path.join("out", "hunt"), help="the folder for finds; out/hunt")
     asked = parser.parse_args()
+    if not asked.kinds:
+        asked.kinds = [k for k in KINDS if find_spec(f"{__package__}.{k}")]
+        print("".join(f"there is no hunt for {k} here\n" for k in KINDS if k not in asked.kinds), end="", flush=True)
     unknown = [k for k in asked.kinds if k not in KINDS]
     if unknown:
         parser.error(f"no kind {', '.join(unknown)}; there are {', '.join(KINDS)}")
