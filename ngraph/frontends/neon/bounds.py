@@ -9,6 +9,7 @@ from typing import Any
 from ngraph.op_graph.op import Op
 
 COUNT = "a whole number above 0"
+INTEGER = "a whole number"
 WHOLE = "a whole number, 0 or more"
 POSITIVE = "a number above 0"
 NOT_NEGATIVE = "a number, 0 or more"
@@ -17,6 +18,7 @@ BELOW_1 = "a number from 0 to below 1"
 
 _TESTS: dict[str, Callable[[Any], bool]] = {
     COUNT: lambda v: bool(v == int(v) and v > 0),
+    INTEGER: lambda v: bool(v == int(v)),
     WHOLE: lambda v: bool(v == int(v) and v >= 0),
     POSITIVE: lambda v: bool(0 < v < math.inf),
     NOT_NEGATIVE: lambda v: bool(0 <= v < math.inf),

@@ -7,6 +7,7 @@ from typing import Any
 
 import ngraph as ng
 from ngraph.errors import AxisError, GraphError
+from ngraph.frontends.neon.expected import check_labels, labels_in
 from ngraph.frontends.neon.layer import Layer, scoped
 from ngraph.op_graph.axes import Axis, show_axes
 from ngraph.op_graph.op import Op
@@ -127,12 +128,14 @@ class BoundComputation:
         self.inputs, self.outputs = dict(named_inputs), dict(named_outputs)
         needed = {p for op in self.outputs.values() for p in _placeholders(op)}
         self.needed = [k for k, v in self.inputs.items() if v in needed]
+        self.labels = labels_in(self.outputs.values(), {k: self.inputs[k] for k in self.needed})
         self.computation = transformer.computation(list(self.outputs.values()), *(self.inputs[k] for k in self.needed), name=name)
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         missing = [k for k in self.needed if k not in inputs]
         if missing:
             raise KeyError(f"{self.computation.name} needs {', '.join(missing)}, and got {', '.join(inputs)}")
+        check_labels(self.labels, inputs, "the batch")
         return dict(zip(self.outputs, self.computation(*[inputs[k] for k in self.needed]), strict=True))
 
     def __repr__(self) -> str:

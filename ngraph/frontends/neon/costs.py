@@ -5,11 +5,12 @@ Targets of classes may be whole numbers (without the class axis) or probabilitie
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import ngraph as ng
-from ngraph.errors import AxisError
-from ngraph.frontends.neon.bounds import BELOW_1, NOT_NEGATIVE, POSITIVE, WHOLE, check
+from ngraph.errors import AxisError, Line, user_line
+from ngraph.frontends.neon.bounds import BELOW_1, INTEGER, NOT_NEGATIVE, POSITIVE, WHOLE, check
+from ngraph.frontends.neon.expected import labelled, predicted
 from ngraph.frontends.neon.layer import wide
 from ngraph.op_graph.axes import Axis, show_axes
 from ngraph.op_graph.op import Op
@@ -29,10 +30,18 @@ def class_axis(y: Op, t: Op, name: str) -> Axis:
     return found[0]
 
 
-def as_probabilities(y: Op, t: Op, name: str) -> Op:
+def as_probabilities(y: Op, t: Op, name: str, ignore: int | None = None) -> Op:
     """The target along y's class axis: one-hot where it holds numbers of classes."""
     axis = class_axis(y, t, name)
-    return t if axis in t.axes else ng.one_hot(t, axis)
+    return t if axis in t.axes else labelled(ng.one_hot(t, axis), name, t, axis.length, ignore)
+
+
+def kept(t: Op, y: Op, ignore: int | None, mask: Any = None) -> Op | None:
+    """`mask`, and 0 where labels say that a place is left out; None where all count. Targets along a class axis leave none out."""
+    if ignore is None or set(y.axes) <= set(t.axes):
+        return None if mask is None else ng.as_op(mask)
+    own = ng.cast(ng.not_equal(t, ignore), ng.float32)
+    return own if mask is None else own * ng.cast(ng.as_op(mask), ng.float32)
 
 
 def alike(y: Op, t: Any, name: str) -> Op:
@@ -64,18 +73,38 @@ def per_step(x: Op) -> Op:
     return per_example(ng.mean(x, reduction_axes=time) if time else x)
 
 
+def either(name: str, logits: bool, activation: str) -> str:
+    """How to let model and cost agree on probabilities, or on scores."""
+    if logits:
+        return f"{name}() without logits=True, or a last layer without an activation"
+    return f"{name}(logits=True), or activation={activation} in the last layer"
+
+
 class Cost:
-    """A cost: `cost(y, t)`. A subclass writes `of(y, t)`, the cost of each element or place."""
+    """A cost: `cost(y, t)`. A subclass writes `of(y, t)`, the cost of each element or place.
+
+    `ignore`, where a cost has it, is the label of places that do not count: they cost nothing, and means are over the others.
+    """
+
+    ignore: int | None = None
+    _line: Line | None = None
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        made = super().__new__(cls)
+        made._line = user_line()
+        return made
 
     def of(self, y: Op, t: Op) -> Op:
         raise NotImplementedError(f"{type(self).__name__} has no of(y, t)")
 
     def __call__(self, y: Op, t: Any, mask: Any = None) -> Op:
         """The cost of each example. mask: weights of places, such as time steps; then the mean is over what they leave."""
-        cost = self.of(wide(y), ng.as_op(t))
-        if mask is None:
+        t = ng.as_op(t)
+        cost = self.of(wide(y), t)
+        m = kept(t, y, self.ignore, mask)
+        if m is None:
             return per_step(cost)
-        m = ng.cast(ng.as_op(mask), cost.dtype)
+        m = ng.cast(m, cost.dtype)
         if not set(m.axes) <= set(cost.axes):
             raise AxisError(
                 f"{type(self).__name__}: the mask has {show_axes(m.axes)}, and the cost {show_axes(cost.axes)}",
@@ -84,42 +113,54 @@ class Cost:
         seen = per_example(m)
         return per_example(cost * m) / ng.maximum(seen, 1.0)
 
+    def weight(self, y: Any, t: Any) -> Op | None:
+        """1 for examples that count, and 0 for those whose labels all say that they are left out; None where all count."""
+        m = kept(t, y, self.ignore) if isinstance(y, Op) and isinstance(t, Op) else None
+        return None if m is None else ng.max(m, out_axes=m.axes.batch_axes())
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items() if k[0] != '_')})"
 
 
 class CrossEntropyMulti(Cost):
     """Minus the sum over classes of t * log(y), y being probabilities, or scores before softmax with `logits`.
 
-    smoothing: that share of each target is spread over all classes. usebits: in bits.
+    smoothing: that share of each target is spread over all classes. usebits: in bits. ignore: the label of places that do not count, as
+    -1. Raises GraphError where the last op of the model shows that y is the other of the two.
     Source of smoothing: C. Szegedy and others, "Rethinking the Inception architecture" (2015).
     """
 
-    def __init__(self, logits: bool = False, smoothing: float = 0.0, usebits: bool = False):
+    def __init__(self, logits: bool = False, smoothing: float = 0.0, usebits: bool = False, ignore: int | None = None):
         check("CrossEntropyMulti", BELOW_1, smoothing=smoothing)
-        self.logits, self.smoothing, self.usebits = logits, smoothing, usebits
+        check("CrossEntropyMulti", INTEGER, ignore=ignore)
+        self.logits, self.smoothing, self.usebits, self.ignore = logits, smoothing, usebits, ignore
 
     def of(self, y: Op, t: Op) -> Op:
         axis = class_axis(y, t, type(self).__name__)
-        t = as_probabilities(y, t, type(self).__name__)
+        t = as_probabilities(y, t, type(self).__name__, self.ignore)
         if self.smoothing:
             t = t * (1.0 - self.smoothing) + self.smoothing / len(axis)
-        y = ng.softmax(y, [axis]) if self.logits else y
-        return ng.cross_entropy_multi(y, t, usebits=self.usebits, out_axes=[a for a in y.axes if a != axis])
+        p = ng.softmax(y, [axis]) if self.logits else y
+        cost = ng.cross_entropy_multi(p, t, usebits=self.usebits, out_axes=[a for a in y.axes if a != axis])
+        return predicted(cost, type(self).__name__, y, axis, self.logits, self._line, either(type(self).__name__, self.logits, "Softmax()"))
 
 
 class CrossEntropyBinary(Cost):
     """-(t log y + (1 - t) log(1 - y)) of each output; y probabilities, or with `logits` scores before the sigmoid. Whole numbers
-    are one-hot."""
+    are one-hot; `ignore` is the one of places that do not count. Raises GraphError where the last op of the model shows that y is the
+    other of the two."""
 
-    def __init__(self, logits: bool = False, usebits: bool = False):
-        self.logits, self.usebits = logits, usebits
+    def __init__(self, logits: bool = False, usebits: bool = False, ignore: int | None = None):
+        check("CrossEntropyBinary", INTEGER, ignore=ignore)
+        self.logits, self.usebits, self.ignore = logits, usebits, ignore
 
     def of(self, y: Op, t: Op) -> Op:
-        if set(y.axes) != set(t.axes):
-            t = as_probabilities(y, t, type(self).__name__)
-        y = ng.sigmoid(y) if self.logits else y
-        cost = ng.cross_entropy_binary_inner(y, t)
+        name = type(self).__name__
+        numbers = set(y.axes) != set(t.axes)
+        target = as_probabilities(y, t, name, self.ignore) if numbers else t
+        cost = ng.cross_entropy_binary_inner(ng.sigmoid(y) if self.logits else y, target)
+        cost = predicted(cost, name, y, None, self.logits, self._line, either(name, self.logits, "Logistic()"))
+        cost = cost if numbers else labelled(cost, name, t, 2, self.ignore, whole=False)
         return cost * (1 / 0.6931471805599453) if self.usebits else cost
 
 

@@ -7,14 +7,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 import ngraph as ng
-from ngraph.errors import AxisError
-from ngraph.frontends.neon.bounds import COUNT, check
-from ngraph.frontends.neon.costs import alike, as_probabilities, class_axis
+from ngraph.errors import AxisError, Line, user_line
+from ngraph.frontends.neon.bounds import COUNT, INTEGER, check
+from ngraph.frontends.neon.costs import alike, as_probabilities, class_axis, either, kept
+from ngraph.frontends.neon.expected import labelled, predicted
 from ngraph.frontends.neon.layer import wide
 from ngraph.op_graph.op import Op
 
@@ -25,17 +26,30 @@ def _total(x: Op) -> Op:
     return ng.sum(ng.cast(x, ng.float32) if not x.dtype.is_float else x, out_axes=())
 
 
-def _labels(y: Op, t: Op, name: str) -> Op:
-    """The target as whole numbers."""
+def _hits(guess: Op, y: Op, t: Op, metric: Metric) -> Op:
+    """Whether a guess is the target's class."""
+    name = type(metric).__name__
     axis = class_axis(y, t, name)
-    return ng.argmax(t, reduction_axes=[axis]) if axis in t.axes else ng.cast(t, ng.int32)
+    if axis in t.axes:
+        return ng.equal(guess, ng.argmax(t, reduction_axes=[axis]))
+    return labelled(ng.equal(guess, ng.cast(t, ng.int32)), name, t, axis.length, metric.ignore)
 
 
 class Metric:
-    """What all metrics share. `name` is how progress bars and tables call it; `better` is "max" or "min"."""
+    """What all metrics share. `name` is how progress bars and tables call it; `better` is "max" or "min".
+
+    `ignore`, where a metric has it, is the label of places that do not count, as -1.
+    """
 
     name = "metric"
     better = "max"
+    ignore: int | None = None
+    _line: Line | None = None
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        made = super().__new__(cls)
+        made._line = user_line()
+        return made
 
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
         """What one batch adds, as ops."""
@@ -57,7 +71,7 @@ class Metric:
         return {"sum": _total(each * weight), "count": _total(ng.broadcast(weight, each.axes) if mask is not None else weight)}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items() if k[0] != '_')})"
 
 
 class Accuracy(Metric):
@@ -65,14 +79,16 @@ class Accuracy(Metric):
 
     name = "accuracy"
 
-    def __init__(self, threshold: float = 0.5):
-        self.threshold = threshold
+    def __init__(self, threshold: float = 0.5, ignore: int | None = None):
+        check(type(self).__name__, INTEGER, ignore=ignore)
+        self.threshold, self.ignore = threshold, ignore
 
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
         if set(y.axes) == set(t.axes) and not y.axes.feature_axes():
-            return self._mean(ng.equal(y > self.threshold, ng.cast(t, ng.float32) > 0.5), mask)
-        best = ng.argmax(y, reduction_axes=[class_axis(y, t, "Accuracy")])
-        return self._mean(ng.equal(best, _labels(y, t, "Accuracy")), mask)
+            right = ng.equal(y > self.threshold, ng.cast(t, ng.float32) > 0.5)
+            return self._mean(labelled(right, type(self).__name__, t, 2, None, whole=False), mask)
+        best = ng.argmax(y, reduction_axes=[class_axis(y, t, type(self).__name__)])
+        return self._mean(_hits(best, y, t, self), kept(t, y, self.ignore, mask))
 
 
 class Misclassification(Accuracy):
@@ -87,9 +103,10 @@ class Misclassification(Accuracy):
 class TopK(Metric):
     """The share of places whose target's class is among the k highest scores."""
 
-    def __init__(self, k: int = 5):
+    def __init__(self, k: int = 5, ignore: int | None = None):
         check("TopK", COUNT, k=k)
-        self.k = k
+        check("TopK", INTEGER, ignore=ignore)
+        self.k, self.ignore = k, ignore
 
     @property
     def name(self) -> str:  # type: ignore[override]
@@ -98,8 +115,8 @@ class TopK(Metric):
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
         axis = class_axis(y, t, "TopK")
         _, best = ng.top_k(y, axis, ng.make_axis(self.k, name="best"))
-        hit = ng.max(ng.cast(ng.equal(best, _labels(y, t, "TopK")), ng.float32), reduction_axes=[best.axes.find_axis("best")])
-        return self._mean(hit, mask)
+        hit = ng.max(ng.cast(_hits(best, y, t, self), ng.float32), reduction_axes=[best.axes.find_axis("best")])
+        return self._mean(hit, kept(t, y, self.ignore, mask))
 
 
 class ConfusionMatrix(Metric):
@@ -107,12 +124,17 @@ class ConfusionMatrix(Metric):
 
     name = "confusion"
 
+    def __init__(self, ignore: int | None = None):
+        check(type(self).__name__, INTEGER, ignore=ignore)
+        self.ignore = ignore
+
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
         axis = class_axis(y, t, type(self).__name__)
         seen = ng.make_axis(len(axis), name="predicted")
-        truth = as_probabilities(y, t, type(self).__name__)
+        truth = as_probabilities(y, t, type(self).__name__, self.ignore)
+        mask = kept(t, y, self.ignore, mask)
         if mask is not None:
-            truth = truth * ng.cast(ng.as_op(mask), truth.dtype)
+            truth = truth * ng.cast(mask, truth.dtype)
         guess = ng.one_hot(ng.argmax(y, reduction_axes=[axis]), seen)
         return {"counts": ng.contract(truth, guess, over=tuple(a for a in guess.axes if a != seen))}
 
@@ -127,7 +149,8 @@ def _ratio(a: Any, b: Any) -> Any:
 class _OfConfusion(ConfusionMatrix):
     """A number from the confusion matrix. average: "macro" (mean over classes), "micro", or None (one for each class)."""
 
-    def __init__(self, average: str | None = "macro"):
+    def __init__(self, average: str | None = "macro", ignore: int | None = None):
+        super().__init__(ignore)
         if average not in ("macro", "micro", None):
             raise ValueError(f"{type(self).__name__}: average is 'macro', 'micro' or None, not {average!r}")
         self.average = average
@@ -194,14 +217,17 @@ class Perplexity(Metric):
 
     name, better = "perplexity", "min"
 
-    def __init__(self, logits: bool = False):
-        self.logits = logits
+    def __init__(self, logits: bool = False, ignore: int | None = None):
+        check(type(self).__name__, INTEGER, ignore=ignore)
+        self.logits, self.ignore = logits, ignore
 
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
-        axis = class_axis(y, t, type(self).__name__)
+        name = type(self).__name__
+        axis = class_axis(y, t, name)
         logs = ng.log_softmax(wide(y), [axis]) if self.logits else ng.safelog(wide(y))
-        picked = ng.sum(logs * as_probabilities(y, t, type(self).__name__), reduction_axes=[axis])
-        return self._mean(-picked, mask)
+        picked = ng.sum(logs * as_probabilities(y, t, name, self.ignore), reduction_axes=[axis])
+        picked = predicted(picked, name, y, axis, self.logits, self._line, either(name, self.logits, "Softmax()"))
+        return self._mean(-picked, kept(t, y, self.ignore, mask))
 
     def result(self, total: Sums) -> Any:
         return float(np.exp(super().result(total)))
@@ -230,7 +256,7 @@ class AUC(Metric):
             if axis.length != 2:
                 raise AxisError(f"AUC({y.label}): {axis!r} are more than two classes", fix="give scores of one class, or of two")
             y = ng.slice_along_axis(y, axis, 1)
-        t = ng.axes_with_order(ng.cast(t, ng.float32), y.axes)
+        t = labelled(ng.axes_with_order(ng.cast(t, ng.float32), y.axes), "AUC", t, 2, None, whole=False)
         one = ng.broadcast(ng.constant(1.0), y.axes) if mask is None else ng.broadcast(ng.cast(ng.as_op(mask), ng.float32), y.axes)
         return {"scores": y, "labels": t, "weights": one}
 

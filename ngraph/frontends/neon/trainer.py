@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ from ngraph.frontends.neon.callbacks import (
     TrainCostCallback,
     loop_train,
 )
-from ngraph.frontends.neon.costs import CrossEntropyBinary, CrossEntropyMulti, class_axis
+from ngraph.frontends.neon.costs import Cost
 from ngraph.frontends.neon.data.iterators import Batches, Full, padded, rows
+from ngraph.frontends.neon.expected import check_labels, labels_in, predictions_in
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
@@ -204,19 +206,26 @@ class Trainer:
         with precision(self.precision):
             return self.model(computed(x) if isinstance(x, Op) else x)
 
-    def _cost(self, y: Any, t: Any, mask: Op | None) -> Op:
-        return self.cost(y, t) if mask is None else self.cost(y, t) * mask
+    def _cost(self, y: Any, t: Any, mask: Op | None) -> tuple[Op, Op | None]:
+        """The cost of each example, and 0 or 1 for whether it counts; None where all do."""
+        cost = self.cost(y, t)
+        own = self.cost.weight(y, t) if isinstance(self.cost, Cost) else None
+        weight = mask if own is None or mask is None else own * mask
+        weight = own if weight is None else weight
+        return (cost, None) if weight is None else (cost * weight, weight)
 
-    def _check_labels(self, y: Any, t: Any, data: Batches) -> None:
-        """Raises ValueError for numbers of classes that are more than the model has: one-hot they would be zeros."""
-        if isinstance(self.cost, (CrossEntropyMulti, CrossEntropyBinary)) and isinstance(t, Op) and t.dtype.is_integer and t.hint:
-            labels = getattr(data, "arrays", {}).get(t.hint)
-            labels = data.batch(0).get(t.hint) if labels is None else labels
-            if labels is None or set(y.axes) == set(t.axes):
-                return
-            axis = class_axis(y, t, type(self.cost).__name__)
-            if axis.length is not None and axis not in t.axes and np.size(labels) and np.max(labels) >= len(axis):
-                raise ValueError(f"Trainer: {t.hint} goes up to {np.max(labels)}, and the model's {axis!r} has 0 to {len(axis) - 1}")
+    def _check_predictions(self, data: Batches) -> None:
+        """Looks at predictions for the first batch, in inference mode, where ops alone do not show whether they are probabilities."""
+        placeholders = self._placeholders(data)
+        x, t = self._parts(placeholders, data)
+        with inference_mode_on():
+            doubtful = predictions_in([self._cost(self._predict(x), t, None)[0]])
+        if doubtful:
+            numbers = [n for p in doubtful for n in p.numbers]
+            batch = data.batch(0)
+            found = self.transformer.computation(numbers, *placeholders.values(), name="check")(*[batch[k] for k in placeholders])
+            for k, p in enumerate(doubtful):
+                p.judge(*map(float, found[3 * k : 3 * k + 3]))
 
     def _carries(self) -> bool:
         """Whether some layer's state goes on from batch to batch."""
@@ -235,16 +244,18 @@ class Trainer:
             )
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
-        y = self._predict(x)
-        self._check_labels(y, t, data)
-        cost = self._cost(y, t, placeholders.get("mask"))
+        cost, weight = self._cost(self._predict(x), t, placeholders.get("mask"))
+        if predictions_in([cost]):
+            self._check_predictions(data)
+        if weight is not None:  # the mean over the examples that count
+            cost = cost * (ng.cast(ng.batch_size(cost), ng.float32) / ng.maximum(ng.sum(weight, out_axes=()), 1.0))
         loss = ng.mean(cost, out_axes=())
         step = self.transformer.computation([loss, self.optimizer(cost)], *placeholders.values(), name="train")
-        keys = list(placeholders)
-        self._train = step, keys
+        self._train = step, list(placeholders)
+        self._labels = labels_in([cost], placeholders)
 
     def _evaluation(self, data: Batches) -> Any:
-        """(computation, names of a batch's entries, the metrics, whether there is a target) for data of this kind, in inference mode."""
+        """(computation, names of a batch's entries, the metrics, input and prediction, its labels) for such data, in inference mode."""
         fixed = 0 if self._fixed() else 1
         kind = tuple(sorted((key, *map(str, np.shape(array)[fixed:])) for key, array in data.batch(0).items()))
         if kind not in self._evaluations:
@@ -252,18 +263,18 @@ class Trainer:
             x, t = self._parts(placeholders, data)
             with inference_mode_on():
                 y = self._predict(x)
-                mask = placeholders.get("mask")
-                cost = self._cost(y, t, mask)
-                streamed = Streamed(self.metrics, y, t, mask)
+                cost, weight = self._cost(y, t, placeholders.get("mask"))
+                streamed = Streamed(self.metrics, y, t, placeholders.get("mask"))
             if cost.axes.batch_axis() is None:  # a mean over the batch, of the user's own making
                 cost = ng.broadcast(cost, [*cost.axes, *next(iter(placeholders.values())).axes.batch_axes()])
-            count = ng.sum(mask, out_axes=()) if mask is not None else ng.batch_size(cost)
+            count = ng.sum(weight, out_axes=()) if weight is not None else ng.batch_size(cost)
             ops = [ng.sum(cost, out_axes=()), count, *streamed.ops]
             self._evaluations[kind] = (
                 self.transformer.computation(ops, *placeholders.values(), name="evaluate"),
                 list(placeholders),
                 streamed,
                 (x, y),
+                labels_in(ops, placeholders),
             )
         return self._evaluations[kind]
 
@@ -346,6 +357,7 @@ class Trainer:
     def _run(self, batch: Batch) -> float:
         """One step. Its first cost is the one to look at."""
         step, keys = self._train
+        check_labels(self._labels, batch, f"step {self.step}", partial(self._data.which, self._data.done - 1))
         if self._carries() and self._data.starts(self._data.done - 1):
             self._start(inference=False)
         loss, _ = step(*[batch[k] for k in keys])
@@ -356,10 +368,11 @@ class Trainer:
         """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, whatever `last` says."""
         _check_batches(data, "evaluate")
         once = Full(data.once()) if self._fixed() else data.once()
-        computation, keys, streamed, _ = self._evaluation(once)
+        computation, keys, streamed, _, labels = self._evaluation(once)
         streamed.reset()
         total = count = 0.0
-        for batch in self._from_start(once):
+        for k, batch in enumerate(self._from_start(once)):
+            check_labels(labels, batch, f"batch {k}", partial(once.which, k))
             cost, n, *values = computation(*[batch[k] for k in keys])
             total, count = total + float(cost), count + float(n)
             streamed.add(values)

@@ -306,7 +306,7 @@ def test_wrong_arguments_are_named():
     with pytest.raises(ValueError, match=r"x has shape \(8, 6\), and axes N"):
         ArrayIterator({"x": {"data": np.zeros((8, 6)), "axes": ("N",)}}, 2)
     data = {"x": np.zeros((8, 3), np.float32), "label": np.full(8, 7, np.int32)}
-    with pytest.raises(ValueError, match="label goes up to 7, and the model's .*=3 has 0 to 2"):
+    with pytest.raises(ValueError, match="example 0 .*label 7, and labels are whole numbers from 0 to 2, for 3 classes"):
         Trainer(Sequential([Affine(glorot, nout=3)]), Adam(0.1), CrossEntropyMulti(logits=True)).fit(ArrayIterator(data, 4))
 
 

@@ -104,6 +104,10 @@ class Batches:
         """Whether the k-th batch starts somewhere new, so that what layers carry from batch to batch begins at zeros."""
         return self.shuffle or k % self.nbatches == 0
 
+    def which(self, k: int, row: int) -> int | None:
+        """The number in the data of an example of the k-th batch; None where that is not known."""
+        return None
+
     # what all share
     def __len__(self) -> int:
         return self.nbatches if self.total_iterations is None else self.total_iterations
@@ -180,6 +184,9 @@ class _Once(Batches):
     def starts(self, k: int) -> bool:
         return self.source.starts(k)
 
+    def which(self, k: int, row: int) -> int | None:
+        return self.source.which(k, row)
+
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.source.axis_names()
 
@@ -214,6 +221,9 @@ class Full(Batches):
 
     def starts(self, k: int) -> bool:
         return self.source.starts(k)
+
+    def which(self, k: int, row: int) -> int | None:
+        return self.source.which(k, row)
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
         return self.source.axis_names()
@@ -286,6 +296,10 @@ class ArrayIterator(Batches):
             more = self._shuffled(epoch + 1) if self.shuffle else np.arange(n)
             own = np.concatenate([own, more[: stop - n]])
         return own
+
+    def which(self, k: int, row: int) -> int | None:
+        chosen = self._rows(k)
+        return chosen.start + row if isinstance(chosen, slice) else int(chosen[row]) if row < len(chosen) else None
 
     def batch(self, k: int) -> Batch:
         rows = self._rows(k)
@@ -504,6 +518,9 @@ class Prefetch(Batches):
 
     def starts(self, k: int) -> bool:
         return self.source.starts(k)
+
+    def which(self, k: int, row: int) -> int | None:
+        return self.source.which(k, row)
 
     def once(self) -> Batches:
         inner = self.source.once()

@@ -1,0 +1,182 @@
+"""Checks of what costs and metrics are given: probabilities or scores, and numbers of classes.
+
+A prediction is judged by the op that makes its values, where that is enough; where it is not, `Trainer` looks at the first batch. Labels
+are looked at in NumPy before each batch is run: one pass over the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+import ngraph as ng
+from ngraph.errors import ArgumentError, GraphError, Line, show_line
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.op import Op
+
+PASSING = {"cast", "rename", "broadcast", "sequential", "value_of", "stop_gradient", "checkpoint"}  # values as they are
+SCORES = {"contract", "convolve", "relu", "tanh", "gelu", "silu", "softplus", "log_softmax", "log"}  # no probabilities
+SHARES = {"softmax", "sigmoid"}  # from 0 to 1
+
+
+class Prediction(NamedTuple):
+    """A prediction that could not be judged by its op: by whom, whether it has to be probabilities, and along which axis they sum to 1."""
+
+    who: str
+    y: Op
+    axis: Axis | None
+    line: Line | None
+    fix: str
+
+    @property
+    def numbers(self) -> list[Op]:
+        """The least and the largest value, and how far sums along the axis are from 1."""
+        y = ng.cast(self.y, ng.float32)
+        off = ng.absolute(ng.sum(y, reduction_axes=[self.axis]) - 1.0) if self.axis is not None else ng.constant(0.0)
+        return [ng.min(y, out_axes=()), ng.max(y, out_axes=()), ng.max(off, out_axes=()) if off.axes else off]
+
+    def judge(self, low: float, high: float, off: float) -> None:
+        """Raises GraphError unless the values of a batch can be probabilities. nan says nothing."""
+        slack = 0.01 if self.y.dtype.bits >= 32 else 0.1  # more than rounding does, less than any score that is none by chance
+        if low < -slack or high > 1 + slack:
+            self.refuse(f"its values go from {low:.3g} to {high:.3g} in the first batch")
+        if off > slack:
+            self.refuse(f"they sum to 1 along {self.axis!r} only within {off:.3g} in the first batch")
+
+    def refuse(self, why: str) -> None:
+        raise GraphError(
+            f"{self.who} takes probabilities, and {self.y.label} has none: {why}",
+            details=(f"{self.y.label} was made at {show_line(self.y.line)}",),
+            fix=self.fix,
+            line=self.line,
+        )
+
+
+class Labels(NamedTuple):
+    """Labels that a cost or metric takes: by whom, the op, how many classes there are, which number is left out; `whole`: whether they
+    are numbers of classes, else values from 0 to 1."""
+
+    who: str
+    target: Op
+    classes: int
+    ignore: int | None
+    whole: bool
+
+    def wrong(self, array: Any) -> np.ndarray | None:
+        """Which labels are none; None where all are fine."""
+        if not array.size or array.dtype.kind == "b":
+            return None
+        limit = self.classes - 1 if self.whole else 1
+        fine = array.min() >= 0 and array.max() <= limit
+        if fine and (not self.whole or array.dtype.kind != "f" or (array == np.rint(array)).all()):
+            return None
+        bad = ~((array >= 0) & (array <= limit))
+        if self.whole and array.dtype.kind == "f":
+            bad |= array != np.rint(array)
+        if self.ignore is not None:
+            bad &= array != self.ignore
+        return bad if bad.any() else None
+
+    def check(self, array: Any, key: str, where: str, number: Any) -> None:
+        """Raises ArgumentError for the first label that is none. number: where in the data an example of the batch is, or None."""
+        array = np.asarray(array)
+        bad = self.wrong(array)
+        if bad is None:
+            return
+        place = tuple(int(k) for k in np.argwhere(bad)[0])
+        value = array[place].item()
+        value = int(value) if value == np.rint(value) and abs(value) < 1 << 62 else value
+        example = place[0] if place else 0
+        in_data = number(example)
+        at = f"example {example}" + (f" (number {in_data:,} of the data)" if in_data is not None else "")
+        inner = f" at {list(place[1:])}" if place[1:] else ""
+        allowed = f"whole numbers from 0 to {self.classes - 1}, for {self.classes} classes" if self.whole else "from 0 to 1"
+        fix = f"correct the data, or say that {value} is no label: {self.who}(ignore={value})"
+        if not self.whole:
+            fix = "give 0 and 1"
+        elif not isinstance(value, int):
+            fix = "give numbers of classes as integers, or take a cost for numbers, such as MeanSquared()"
+        elif value >= self.classes:
+            fix = f"count classes from 0, or give the model's last layer {value + 1} outputs or more"
+        raise ArgumentError(
+            f"{self.who}: {at} of {where} has the label {value}{inner}, and labels are {allowed}",
+            details=(f"{bad.sum():,} of the {array.size:,} in {key!r} are none",),
+            fix=fix,
+        )
+
+
+_predictions: WeakKeyDictionary[Op, Prediction] = WeakKeyDictionary()
+_labels: WeakKeyDictionary[Op, Labels] = WeakKeyDictionary()
+
+
+# ---- what costs and metrics say ------------------------------------------------------------------------------------------
+
+
+def _source(y: Op) -> Op:
+    """The op that makes the values of y; others only move them."""
+    while y.opdef.name in PASSING and y.inputs:
+        y = y.inputs[-1]
+    return y
+
+
+def _are_scores(made: Op) -> bool:
+    """Whether an op makes numbers of any size: a product, with or without a bias, or an activation that is not from 0 to 1."""
+    if made.opdef.name == "add":
+        return any(i.is_trainable or _are_scores(i) for i in map(_source, made.inputs))
+    return made.opdef.name in SCORES
+
+
+def predicted(result: Op, who: str, y: Op, axis: Axis | None, logits: bool, line: Line | None, fix: str) -> Op:
+    """The result of a cost or metric, which remembers what it has to be given: probabilities (that sum to 1 along the axis) or scores.
+
+    Raises GraphError where the op that makes y shows that it is the other.
+    """
+    made = _source(y)
+    if logits:
+        if made.opdef.name in SHARES:
+            raise GraphError(
+                f"{who} takes scores, and {y.label} are probabilities already: {made.opdef.name} made them",
+                details=(f"{made.label} was made at {show_line(made.line)}",),
+                fix=fix,
+                line=line,
+            )
+        return result
+    expected = Prediction(who, y, axis, line, fix)
+    if _are_scores(made):
+        expected.refuse(f"{made.opdef.name} made it, which gives numbers of any size")
+    normal: tuple[Axis, ...] = tuple(made.attrs.get("axes", ())) if made.opdef.name == "softmax" else ()
+    if not (made.opdef.name in SHARES if axis is None else len(normal) == 1 and normal[0].length == axis.length and not normal[0].is_batch):
+        _predictions[result] = expected
+    return result
+
+
+def labelled(result: Op, who: str, target: Op, classes: int | None, ignore: int | None, whole: bool = True) -> Op:
+    """The result of an op over labels, which remembers what they may be."""
+    if classes is not None:
+        _labels[result] = Labels(who, target, classes, ignore, whole)
+    return result
+
+
+# ---- what a training or a computation checks -----------------------------------------------------------------------------
+
+
+def predictions_in(roots: Iterable[Op]) -> list[Prediction]:
+    """The predictions that costs and metrics among these ops, or behind them, could not judge."""
+    return [_predictions[o] for o in Op.all_op_references(list(roots)) if o in _predictions]
+
+
+def labels_in(roots: Iterable[Op], placeholders: Mapping[str, Op]) -> list[tuple[str, Labels]]:
+    """(name of an entry, what its values may be) for labels that come straight from a placeholder."""
+    names = {p: name for name, p in placeholders.items()}
+    return [
+        (names[s], _labels[o]) for o in Op.all_op_references(list(roots)) if o in _labels and (s := _source(_labels[o].target)) in names
+    ]
+
+
+def check_labels(found: Iterable[tuple[str, Labels]], batch: Mapping[str, Any], where: str, number: Any = lambda example: None) -> None:
+    """Raises ArgumentError naming the first label of a batch that is none."""
+    for key, labels in found:
+        labels.check(batch[key], key, where, number)
