@@ -1,7 +1,8 @@
 """Random neon models in float64, their costs, gradients and training steps, beside the same models written with PyTorch.
 
 A case: {"input": "image", "sequence" or "vector", "lengths": {axis: n}, "order": axes of the input as they are declared, "layers":
-[{kind, …}], "cost": {kind, …}, "optimizer": {kind, …} or None, "steps": n, "seed": s, "transformer": name}. Both sides get equal weights, drawn from the seed.
+[{kind, …}], "cost": {kind, …}, "optimizer": {kind, …} or None, "steps": n, "seed": s, "transformer": name}. Both sides get
+equal weights, drawn from the seed.
 PyTorch's tensors have fixed orders of dims: N C H W, N T F and N F.
 """
 

@@ -33,7 +33,7 @@ def class_axis(y: Op, t: Op, name: str) -> Axis:
 def as_probabilities(y: Op, t: Op, name: str, ignore: int | None = None) -> Op:
     """The target along y's class axis: one-hot where it holds numbers of classes."""
     axis = class_axis(y, t, name)
-    return t if axis in t.axes else labelled(ng.one_hot(t, axis), name, t, axis.length, ignore)
+    return t if axis in t.axes else labelled(ng.cast(ng.one_hot(t, axis), y.dtype), name, t, axis.length, ignore)
 
 
 def kept(t: Op, y: Op, ignore: int | None, mask: Any = None) -> Op | None:
