@@ -9,6 +9,7 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable
+from types import CodeType
 from typing import Any, Self
 
 _NUMPY = os.path.join("numpy", "_core", "")  # its decorators stand between generated code and the caller
@@ -18,6 +19,8 @@ _PYTHON = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _OTHERS = tuple(_PYTHON + folder for folder in ("site-packages", "dist-packages"))  # which lie in Python's own folder
 
 Line = tuple[str, int]  # file, line number
+
+ENDS: set[CodeType] = set()  # functions that no program of the user's has called: the command, which is run by hand
 
 
 def by_user(file: str) -> bool | None:
@@ -32,6 +35,8 @@ def user_line() -> Line | None:
     frame = sys._getframe(1)
     between = None
     while frame is not None:
+        if frame.f_code in ENDS:
+            return None
         file = frame.f_code.co_filename
         users = by_user(file)
         if users:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ngraph.errors import NgraphError
+
 
 class Answer(NamedTuple):
     """What a verb found: text for a person, and the same as data for `--json`."""
@@ -19,7 +21,7 @@ class Answer(NamedTuple):
     data: Any
 
 
-class UsageError(Exception):
+class UsageError(NgraphError, ValueError):
     """The command was asked for something that is not there; it says what is, and exits with 2."""
 
 

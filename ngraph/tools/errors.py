@@ -7,7 +7,7 @@ from inspect import cleandoc
 from typing import Any
 
 from ngraph import errors as room
-from ngraph.errors import NgraphError, NgraphWarning
+from ngraph.errors import NgraphError, NgraphWarning, nearest
 from ngraph.verbs import Answer, UsageError, verb
 
 HEAD = """\
@@ -52,7 +52,9 @@ def errors(arguments: Any) -> Answer:
     """`ngraph errors`, `ngraph errors AxisError`, `ngraph errors --docs`."""
     chosen = [c for c in classes() if arguments.name in (None, c.__name__)]
     if not chosen:
-        raise UsageError(f"there is no error {arguments.name!r}; there are {', '.join(c.__name__ for c in classes())}")
+        names = [c.__name__ for c in classes()]
+        near = nearest(arguments.name, names)
+        raise UsageError(f"there is no error {arguments.name!r}; there are {', '.join(names)}", fix=f"did you mean {near}?" if near else "")
     data = [{"error": c.__name__, "also": bases(c), "help": cleandoc(c.__doc__ or "")} for c in chosen]
     if arguments.docs:
         return Answer(page().rstrip("\n"), data)

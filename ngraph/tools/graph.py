@@ -30,6 +30,7 @@ from ngraph.op_graph.dtypes import DType, float32
 from ngraph.op_graph.op import Op, TensorType, ordered
 from ngraph.runtime.computation import Computation
 from ngraph.tools import layout, viewer
+from ngraph.tools.files import check_output, write
 from ngraph.tools.load import find
 from ngraph.verbs import Answer, verb
 
@@ -43,6 +44,7 @@ FILLS = {
     "reference": "#ffffff",
 }
 EFFECTS = ("assign", "doall", "sequential", "effect")
+ENDINGS = (".svg", ".html", ".dot")
 FAR = 3  # rows that an arrow may pass in the SVG
 
 
@@ -249,11 +251,14 @@ def html(roots: Op | Iterable[Op], title: str) -> str:
 
 
 def save(roots: Op | Iterable[Op], path: str) -> None:
-    """Writes a picture of the op-graph: DOT text where the path ends in `.dot`, a page where it ends in `.html`, else SVG."""
-    name = os.path.splitext(os.path.basename(path))[0]
-    text = dot(roots) if path.endswith(".dot") else html(roots, name) if path.endswith(".html") else svg(roots)
-    with open(path, "w", encoding="utf-8") as out:
-        out.write(text + "\n")
+    """Writes a picture of the op-graph: an SVG, a page, or DOT text, as the path ends in `.svg`, `.html` or `.dot`.
+
+    Raises UsageError for another ending, FileError.
+    """
+    check_output(path, *ENDINGS)
+    name, ending = os.path.splitext(os.path.basename(path))
+    text = {".svg": svg, ".html": lambda roots: html(roots, name), ".dot": dot}[ending.lower()](roots)
+    write(path, text + "\n")
 
 
 def is_drawable(x: Any) -> bool:
@@ -269,13 +274,14 @@ def _arguments(parser: Any) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="where to: .html for a page to move around in, .dot for DOT text, else SVG; DOT to the screen without this",
+        help="where to: .svg, .html for a page to move around in, .dot for DOT text; DOT to the screen without this",
     )
 
 
 @verb("graph", "draw the op-graph of an op or a computation", _arguments)
 def graph(arguments: Any) -> Answer:
     """`ngraph graph model.py:loss -o loss.svg`."""
+    check_output(arguments.output, *ENDINGS)
     found = find(arguments.target, is_drawable, "op or computation", lambda x: isinstance(x, Computation))
     roots = found.results.ops if isinstance(found, Computation) else found
     drawn = picture(roots)

@@ -14,6 +14,7 @@ from typing import Any
 
 from ngraph.runtime.profile import Profile, Row
 from ngraph.tools import graph, viewer
+from ngraph.tools.files import check_output, number_from, write
 from ngraph.tools.models import feeds_of, frontend, inputs_of, loaded, model_of
 from ngraph.verbs import Answer, UsageError, verb
 
@@ -24,7 +25,7 @@ MOST = 6  # numbers of an attribute, values of a node, that a box shows
 
 def _profile(parser: Any) -> None:
     inputs_of(parser)
-    parser.add_argument("--calls", type=int, default=10, metavar="N", help="how many calls, of which the fastest counts (default: 10)")
+    parser.add_argument("--calls", type=number_from(1), default=10, metavar="N", help="calls, of which the fastest counts (default: 10)")
     parser.add_argument("--trace", metavar="FILE", help="write a trace for chrome://tracing or ui.perfetto.dev")
     parser.add_argument("--html", metavar="FILE", help="write a page that shows every kernel")
 
@@ -32,15 +33,14 @@ def _profile(parser: Any) -> None:
 @verb("profile", "say where the time of a call goes, kernel by kernel, with the nodes of the file", _profile)
 def profile(arguments: Any) -> Answer:
     """`ngraph profile model.onnx`, `… --trace trace.json`, `… --html profile.html`."""
-    if arguments.calls < 1:
-        raise UsageError("--calls takes a number from 1 on")
+    check_output(arguments.trace, ".json")
+    check_output(arguments.html, ".html")
     model = loaded(arguments.model)
     slots = model.about.bound(feeds_of(arguments, model))
     found = joined(model.name, [call.profile(*given, calls=arguments.calls) for call, given in model.reader.computations(slots)])
     for path, text in ((arguments.trace, Profile.json), (arguments.html, Profile.html)):
         if path:
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text(found))
+            write(path, text(found))
     hosts = sum(model.host_steps.values())
     lines = [str(found), *([f"{hosts} steps run in Python: {', '.join(model.host_steps)}"] if hosts else [])]
     fields = [f.name for f in dataclasses.fields(Row)]
@@ -73,12 +73,12 @@ def _view(parser: Any) -> None:
 @verb("view", "draw a model's graph as a page: names fold, nodes are found, attributes and shapes are shown", _view)
 def view(arguments: Any) -> Answer:
     """`ngraph view model.onnx -o model.html --open`."""
-    file, _ = frontend("proto").read(arguments.model)
-    drawn = Drawing(file).picture
     name = os.path.splitext(os.path.basename(arguments.model))[0]
     path = arguments.output or f"{name}.html"
-    with open(path, "w", encoding="utf-8") as out:
-        out.write(viewer.page(drawn, graph.FILLS, name))
+    check_output(path, ".html")
+    file, _ = frontend("proto").read(arguments.model)
+    drawn = Drawing(file).picture
+    write(path, viewer.page(drawn, graph.FILLS, name))
     if arguments.open:
         importlib.import_module("webbrowser").open(f"file://{os.path.abspath(path)}")
     size = {"boxes": len(drawn.boxes), "arrows": len(drawn.edges)}

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ngraph.errors import NgraphError
+from ngraph.op_graph.files import told
 from ngraph.verbs import UsageError
 
 
@@ -24,7 +25,11 @@ class ProgramFailed(NgraphError):
 def run_file(path: str) -> dict[str, Any]:
     """The names that the program defines. Raises UsageError where there is no such file, ProgramFailed where it stops."""
     if not os.path.isfile(path):
-        raise UsageError(f"there is no file {path}")
+        raise UsageError(f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}")
+    if path.lower().endswith(".onnx"):
+        raise UsageError(f"{path} is a model, no program", fix="`ngraph info`, `view`, `run` and `profile` look into models")
+    with told(path, "read"), open(path, "rb"):
+        pass
     before, arguments = list(sys.path), sys.argv
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     sys.argv = [path]
@@ -55,6 +60,11 @@ def _last_line(error: Exception, path: str) -> tuple[str, int]:
     return path, where
 
 
+def a(word: str) -> str:
+    """A word with its article."""
+    return f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word}"
+
+
 def find(target: str, wanted: Callable[[Any], bool], what: str, best: Callable[[Any], bool] = lambda x: True) -> Any:
     """The object that `prog.py:name` names (`name` may have dots); without a name, the only one that is wanted, or the only best one.
 
@@ -63,6 +73,7 @@ def find(target: str, wanted: Callable[[Any], bool], what: str, best: Callable[[
     path, _, name = target.rpartition(":") if ":" in target and not os.path.exists(target) else (target, "", "")
     names = run_file(path)
     there = [n for n, v in names.items() if not n.startswith("_") and wanted(v)]
+    instead = f"as in {path}:{there[0]}" if there else ""
     listed = f"{path} has {', '.join(there)}" if there else f"{path} has none"
     if not name:
         likely = [n for n in there if best(names[n])] or there
@@ -75,7 +86,7 @@ def find(target: str, wanted: Callable[[Any], bool], what: str, best: Callable[[
         for attribute in rest:
             found = getattr(found, attribute)
     except (KeyError, AttributeError):
-        raise UsageError(f"{path} defines no {name}; it has to be a {what}; {listed}") from None
+        raise UsageError(f"{path} defines no {name}; it has to be {a(what)}; {listed}", fix=instead) from None
     if not wanted(found):
-        raise UsageError(f"{name} in {path} is a {type(found).__name__}, no {what}; {listed}")
+        raise UsageError(f"{name} in {path} is {a(type(found).__name__)}, no {what}; {listed}", fix=instead)
     return found

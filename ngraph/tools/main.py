@@ -6,16 +6,20 @@ Exit code 0: done. 1: the user's program or model, or what it was asked to do, f
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
 import importlib
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ngraph import __version__
-from ngraph.errors import NgraphError, show_line
+from ngraph.errors import ENDS, NgraphError, show_line
+from ngraph.op_graph.files import told
 from ngraph.verbs import REGISTRY, Answer, UsageError
 
 # each module registers its verbs when imported; only that of the verb that was asked for is, so that a start is short
@@ -46,13 +50,25 @@ def load_verbs(wanted: str = "") -> None:
             point.load()
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are told as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises UsageError; the fix is the second line of a message, or the nearest of several words, where one of these was wanted."""
+        said, _, fix = message.removeprefix("argument MODEL: ").partition("\n")
+        found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", said)
+        near = difflib.get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1, 0.5) if found else []
+        fix = fix or (f"did you mean {near[0]}?" if near else f"`{self.prog} --help` says what it takes")
+        raise UsageError(said, fix=fix)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command line, with one sub-command per registered verb."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--json", action="store_true", help="print data instead of text")
     common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
     common.add_argument("-v", "--verbose", action="store_true", help="show the Python traceback of an error")
-    whole = argparse.ArgumentParser(prog="ngraph", description="Runs models, and looks into programs written with ngraph.")
+    whole = Parser(prog="ngraph", description="Runs models, and looks into programs written with ngraph.")
     whole.add_argument("--version", action="version", version=f"ngraph {__version__}")
     verbs = whole.add_subparsers(dest="verb", required=True, metavar="VERB")
     for v in sorted(REGISTRY.values()):
@@ -64,6 +80,19 @@ def parser() -> argparse.ArgumentParser:
 def red(text: str) -> str:
     """In red where the terminal shows colours and nobody said NO_COLOR (https://no-color.org)."""
     return f"\x1b[31m{text}\x1b[0m" if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else text
+
+
+def say(text: str) -> None:
+    """Writes text to stdout, with question marks for letters that it has not. Raises FileError where it cannot be written."""
+    if sys.stdout is None:  # closed by whoever started us
+        return
+    coding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        with told("stdout", "written"):
+            print(text.encode(coding, "replace").decode(coding), flush=True)
+    except OSError:  # Python would write what is left once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def complain(kind: str, error: BaseException, given: Any) -> None:
@@ -79,7 +108,8 @@ def complain(kind: str, error: BaseException, given: Any) -> None:
         print(f"{red(kind)}: {message}", file=sys.stderr)
     if given.json:
         parts = {"message": message, "details": list(getattr(error, "details", ())), "fix": getattr(error, "fix", "")}
-        print(json.dumps({"error": {"kind": kind, **parts}}, indent=2))
+        with contextlib.suppress(OSError):
+            say(json.dumps({"error": {"kind": kind, **parts}}, indent=2))
 
 
 def answered(given: Any) -> int:
@@ -87,14 +117,12 @@ def answered(given: Any) -> int:
     try:
         answer: Answer = REGISTRY[given.verb].run(given)
         if not given.quiet:
-            print(json.dumps(answer.data, indent=2) if given.json else answer.text)
-        sys.stdout.flush()
+            say(json.dumps(answer.data, indent=2) if given.json else answer.text)
         return 0
     except UsageError as error:
         complain("ngraph", error, given)
         return 2
     except BrokenPipeError:  # the reader of our output, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (NgraphError, OSError) as error:
         complain(type(error).__name__, error, given)
@@ -109,4 +137,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and gives its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     load_verbs(words[0] if words else "")
-    return answered(parser().parse_args(words))
+    try:
+        given = parser().parse_args(words)
+    except SystemExit as stop:  # --help and --version
+        return int(stop.code or 0)
+    except UsageError as error:
+        complain("ngraph", error, argparse.Namespace(verbose=False, json="--json" in words))
+        return 2
+    return answered(given)
+
+
+ENDS.add(main.__code__)

@@ -6,19 +6,20 @@ ngraph bench model.onnx --shape x:1,3,224,224 --against onnxruntime,openvino
 
 from __future__ import annotations
 
-import argparse
 import collections
+import contextlib
 import importlib
 import math
 import os
+import re
 import time
-import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ngraph.errors import NgraphError, UnsupportedError
+from ngraph.tools.files import check_output, existing, model_file, number_from, read_arrays, write_arrays
 from ngraph.verbs import Answer, UsageError, verb
 
 Feeds = dict[str, np.ndarray[Any, Any]]
@@ -33,39 +34,35 @@ def loaded(path: str) -> Any:
     return frontend().load(path)
 
 
-def existing(path: str) -> str:
-    """The path of a file that is there; argparse says so where it is not."""
-    if not os.path.isfile(path):
-        raise argparse.ArgumentTypeError(f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}")
-    return path
-
-
 # ---- inputs -------------------------------------------------------------------------------------------------------------
 
 
-def shapes_of(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """{input: shape} from `x:1,3,224,224`. Raises UsageError."""
-    found = {}
-    for text in given:
+def shapes_of(given: Sequence[str] | None, open_: bool = False) -> dict[str, tuple[int | None, ...]]:
+    """{input: shape} from `x:1,3,224,224`; `open_`: a `?` leaves a length open. Raises UsageError."""
+    found: dict[str, tuple[int | None, ...]] = {}
+    for text in given or ():
         name, colon, dims = text.rpartition(":")
-        try:
-            found[name] = tuple(int(d) for d in dims.split(",") if d)
-        except ValueError:
-            colon = ""
-        if not colon:
-            raise UsageError(f"{text!r} is no shape; write it as input:1,3,224,224")
+        words = dims.split(",") if dims else []
+        if not colon or not all(re.fullmatch(r"-?\d+", w) or (open_ and w == "?") for w in words):
+            raise UsageError(f"{text!r} is no shape; write it as input:1,3,224,224", fix="give the input's name, a colon, its lengths")
+        if name in found:
+            raise UsageError(f"{name} has two shapes, {list(found[name])} and [{dims}]", fix="give one --shape for each input")
+        found[name] = tuple([None if w == "?" else int(w) for w in words])
     return found
 
 
-def drawn(model: Any, shapes: Mapping[str, Sequence[int]], seed: int) -> Feeds:
+def drawn(model: Any, shapes: Mapping[str, Sequence[int | None]], seed: int) -> Feeds:
     """Random inputs; dims that neither the file nor `shapes` gives are 1."""
     unknown = [name for name in shapes if name not in {p.name for p in model.inputs}]
     if unknown:
-        raise UsageError(f"there is no input {', '.join(unknown)}; there are {', '.join(p.name for p in model.inputs)}")
+        there = [p.name for p in model.inputs]
+        raise UsageError(
+            f"there is no input {', '.join(unknown)}; there are {', '.join(there)}", fix=f"as in --shape {there[0] if there else ''}:1,3"
+        )
     random = np.random.default_rng(seed)
     feeds = {}
     for p in model.inputs:
-        shape = tuple(shapes.get(p.name) or [d if isinstance(d, int) else 1 for d in p.shape or ()])
+        shape: Any = tuple(shapes[p.name] if p.name in shapes else [d if isinstance(d, int) else 1 for d in p.shape or ()])
         if p.dtype is None or p.kind != "tensor" or p.dtype == np.dtype(object):
             raise UsageError(f"input {p} cannot be drawn at random; give it with --inputs")
         try:
@@ -78,29 +75,24 @@ def drawn(model: Any, shapes: Mapping[str, Sequence[int]], seed: int) -> Feeds:
 
 def feeds_of(arguments: Any, model: Any) -> Feeds:
     """What --inputs holds, else random inputs."""
-    if arguments.inputs:
-        try:
-            with np.load(arguments.inputs, allow_pickle=False) as file:
-                return {name: file[name] for name in file.files}
-        except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):  # a TypeError: one array alone, without a name
-            raise UsageError(
-                f"{arguments.inputs} is no .npz file of plain arrays: make one with np.savez(path, **{{name: array}})"
-            ) from None
-    return drawn(model, shapes_of(arguments.shape or ()), arguments.seed)
+    shapes = shapes_of(arguments.shape)
+    if arguments.inputs and shapes:
+        raise UsageError("--shape is for random inputs, and --inputs brings others", fix="give one of them")
+    return read_arrays(arguments.inputs) if arguments.inputs else drawn(model, shapes, arguments.seed)
 
 
 def inputs_of(parser: Any) -> None:
-    parser.add_argument("model", metavar="MODEL", type=existing, help="an .onnx file")
+    model_of(parser)
     parser.add_argument("--inputs", metavar="IN.npz", type=existing, help="arrays named as the inputs; by default they are random")
     parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="the shape of a random input, as x:1,3,224,224")
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
-
-
-# ---- info and check -----------------------------------------------------------------------------------------------------
+    parser.add_argument("--seed", type=number_from(0), default=0, help="of random inputs (default: 0)")
 
 
 def model_of(parser: Any) -> None:
-    parser.add_argument("model", metavar="MODEL", type=existing, help="an .onnx file")
+    parser.add_argument("model", metavar="MODEL", type=model_file, help="an .onnx file")
+
+
+# ---- info and check -----------------------------------------------------------------------------------------------------
 
 
 @verb("info", "say what a model file holds", model_of)
@@ -174,6 +166,7 @@ def shown(name: str, value: Any) -> str:
 @verb("run", "run a model on inputs from a file, or on random ones", _run)
 def run(arguments: Any) -> Answer:
     """`ngraph run model.onnx --inputs in.npz --outputs out.npz`."""
+    check_output(arguments.outputs, ".npz", reads={"what --inputs names": arguments.inputs})
     model = loaded(arguments.model)
     results = model.run(feeds_of(arguments, model))
     if arguments.outputs:
@@ -183,12 +176,21 @@ def run(arguments: Any) -> Answer:
                 flat.update({f"{name}.{k}": plain(v) for k, v in enumerate(value)})
             elif value is not None:
                 flat[name] = plain(value)
-        np.savez(arguments.outputs, **flat)
+        write_arrays(arguments.outputs, flat)
     data = {name: {"dtype": str(v.dtype), "shape": v.shape} for name, v in results.items() if isinstance(v, np.ndarray)}
     return Answer("\n".join(shown(name, value) for name, value in results.items()), data)
 
 
 # ---- bench --------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def refusing(name: str) -> Iterator[None]:
+    """Around what another runtime does; raises UnsupportedError with its words where it does not."""
+    try:
+        yield
+    except Exception as error:
+        raise UnsupportedError(f"{name} does not run this: {str(error).splitlines()[0][:300]}", fix="measure without it") from error
 
 
 def peer_onnxruntime(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
@@ -197,8 +199,15 @@ def peer_onnxruntime(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
     options.log_severity_level = 3
     if threads:
         options.intra_op_num_threads = threads
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda feeds: session.run(None, feeds)
+    with refusing("onnxruntime"):
+        session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+
+    def run(feeds: Feeds) -> list[Any]:
+        with refusing("onnxruntime"):
+            found: list[Any] = session.run(None, feeds)
+            return found
+
+    return run
 
 
 def peer_openvino(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
@@ -206,9 +215,14 @@ def peer_openvino(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
     settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
     if threads:
         settings["INFERENCE_NUM_THREADS"] = threads
-    compiled = ov.Core().compile_model(path, "CPU", settings)
-    request = compiled.create_infer_request()
-    return lambda feeds: list(request.infer(feeds).values())
+    with refusing("openvino"):
+        request = ov.Core().compile_model(path, "CPU", settings).create_infer_request()
+
+    def run(feeds: Feeds) -> list[Any]:
+        with refusing("openvino"):
+            return list(request.infer(feeds).values())
+
+    return run
 
 
 PEERS = {"onnxruntime": peer_onnxruntime, "openvino": peer_openvino}
@@ -216,8 +230,9 @@ PEERS = {"onnxruntime": peer_onnxruntime, "openvino": peer_openvino}
 
 def _bench(parser: Any) -> None:
     inputs_of(parser)
-    parser.add_argument("-t", "--seconds", type=float, default=5.0, help="how long to measure each (default: 5)")
-    parser.add_argument("--threads", type=int, default=0, help="how many threads the others may use; ours follow NGRAPH_NUM_THREADS")
+    parser.add_argument("-t", "--seconds", type=number_from(0, whole=False), default=5.0, help="how long to measure each (default: 5)")
+    about = "how many threads the others may use; ours follow NGRAPH_NUM_THREADS"
+    parser.add_argument("--threads", type=number_from(0), default=0, help=about)
     parser.add_argument("--against", metavar="NAMES", default="", help=f"measure others in turn with it: {', '.join(PEERS)}")
 
 
@@ -253,14 +268,20 @@ def measured(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str
 
 
 def disagreement(mine: Sequence[Any], theirs: Sequence[Any]) -> float:
-    """The largest difference between outputs."""
+    """The largest difference between outputs; inf where one has another shape."""
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(mine, theirs, strict=True)]
+    if any(a.shape != b.shape for a, b in pairs):
+        return math.inf
     return max((float(np.abs(a.astype(np.float64) - b).max()) for a, b in pairs if a.size and a.dtype.kind in "fiub"), default=0.0)
 
 
 @verb("bench", "measure how long a model takes, beside other runtimes if asked", _bench)
 def bench(arguments: Any) -> Answer:
     """`ngraph bench model.onnx -t 10 --against onnxruntime,openvino`."""
+    others = [name for name in arguments.against.split(",") if name]
+    unknown = [name for name in others if name not in PEERS]
+    if unknown:
+        raise UsageError(f"there is no {unknown[0]!r} to measure against", fix=f"there are {', '.join(PEERS)}")
     start = time.perf_counter()
     model = loaded(arguments.model)
     load = time.perf_counter() - start
@@ -270,9 +291,7 @@ def bench(arguments: Any) -> Answer:
     first = time.perf_counter() - start
     calls: dict[str, Callable[[], Any]] = {"ngraph": lambda: model.run(None, feeds)}
     apart: dict[str, float] = {}
-    for name in filter(None, arguments.against.split(",")):
-        if name not in PEERS:
-            raise UsageError(f"there is no {name!r} to measure against; there are {', '.join(PEERS)}")
+    for name in others:
         try:
             peer = PEERS[name](arguments.model, arguments.threads)
         except ImportError:
@@ -299,13 +318,13 @@ def bench(arguments: Any) -> Answer:
 
 
 def _diff(parser: Any) -> None:
-    parser.add_argument("a", metavar="A", type=existing, help="an .onnx file")
-    parser.add_argument("b", metavar="B", type=existing, help="another, or the same, which then runs on ONNX Runtime")
+    parser.add_argument("a", metavar="A", type=model_file, help="an .onnx file")
+    parser.add_argument("b", metavar="B", type=model_file, help="another, or the same, which then runs on ONNX Runtime")
     for option, more in (("--inputs", {"type": existing}), ("--shape", {"action": "append"})):
         parser.add_argument(option, **more)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rtol", type=float, default=1e-3)
-    parser.add_argument("--atol", type=float, default=1e-5)
+    parser.add_argument("--seed", type=number_from(0), default=0, help="of random inputs (default: 0)")
+    parser.add_argument("--rtol", type=number_from(0, whole=False), default=1e-3, help="the relative difference that is none (1e-3)")
+    parser.add_argument("--atol", type=number_from(0, whole=False), default=1e-5, help="the absolute difference that is none (1e-5)")
 
 
 @verb("diff", "find the first node in which two models, or two runtimes of one, differ", _diff)
@@ -319,6 +338,8 @@ def diff(arguments: Any) -> Answer:
         theirs = {o for n in other.graph.node for o in n.output}
         values = [(n, o) for n, o in values if o in theirs]
     names = [o for _, o in values]
+    if not names:
+        raise NgraphError(f"{arguments.a} and {arguments.b} have no value of one name to compare", fix="give two versions of one model")
     mine = watched(file, names)
     feeds = feeds_of(arguments, mine)
     got = dict(zip(names, mine.run(names, feeds), strict=True))
@@ -353,24 +374,29 @@ def watched(file: Any, names: Sequence[str]) -> Any:
 
 
 def _convert(parser: Any) -> None:
-    parser.add_argument("model", metavar="A", type=existing, help="an .onnx file")
+    parser.add_argument("model", metavar="A", type=model_file, help="an .onnx file")
     parser.add_argument("output", metavar="B", help="the .onnx file to be written; arrays beside it go into B.data")
     parser.add_argument("--opset", type=int, help="of ai.onnx, 13 to 28 (default: 20)")
     parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="fixes the lengths of an input, as x:?,3,224,224")
-    parser.add_argument("--external", type=int, metavar="BYTES", help="put arrays of so many bytes or more beside the model")
+    parser.add_argument("--external", type=number_from(0), metavar="BYTES", help="put arrays of so many bytes or more beside the model")
 
 
 @verb("convert", "write a model anew: another opset, known lengths, arrays beside it", _convert)
 def convert(arguments: Any) -> Answer:
     """`ngraph convert a.onnx b.onnx --opset 17 --shape x:?,3,224,224`."""
     proto = frontend("proto")
-    model = loaded(arguments.model)
+    (old, _), model = proto.read(arguments.model), loaded(arguments.model)
+    folder = os.path.dirname(arguments.model)
+    reads = {"the file that is read": arguments.model} | {
+        f"what {arguments.model} keeps beside it": os.path.join(folder, name) for name in model.reader.external()
+    }
+    for path, endings in ((arguments.output, (".onnx",)), (f"{arguments.output}.data", ())):
+        check_output(path, *endings, reads=reads)
+    shapes = shapes_of(arguments.shape, open_=True)
     start = time.perf_counter()
-    given = shapes_of([text.replace("?", "-1") for text in arguments.shape or ()])
-    shapes = {name: [None if n < 0 else n for n in dims] for name, dims in given.items()}
     frontend().save(model, arguments.output, arguments.opset, shapes=shapes, external=arguments.external)
     taken = time.perf_counter() - start
-    (old, _), (new, _) = proto.read(arguments.model), proto.read(arguments.output)
+    new, _ = proto.read(arguments.output)
     opsets = [proto.opsets(file)[""] for file in (old, new)]
     nodes = [len(file.graph.node) for file in (old, new)]
     text = (

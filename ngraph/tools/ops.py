@@ -13,8 +13,10 @@ from inspect import Parameter, signature
 from typing import Any
 
 import ngraph
+from ngraph.op_graph.files import told
 from ngraph.op_graph.opdef import REGISTRY, OpDef, core_ops
 from ngraph.program.program import Step
+from ngraph.tools.files import write
 from ngraph.transformers.base import TRANSFORMERS
 from ngraph.verbs import Answer, UsageError, verb
 
@@ -135,15 +137,14 @@ def with_table(page: str) -> str:
 
 def _write(folder: str) -> list[str]:
     page = os.path.join(folder, "spec.md")
-    with open(page, encoding="utf-8") as file:
+    with told(page, "read"), open(page, encoding="utf-8") as file:
         pages = {page: with_table(file.read()), os.path.join(folder, "ops.md"): reference()}
     onnx = os.path.join(folder, "onnx.md")
     if os.path.exists(onnx) and find_spec("onnx"):
         with open(onnx, encoding="utf-8") as file:
             pages[onnx] = import_module("ngraph.frontends.onnx.support").with_table(file.read())
     for path, text in pages.items():
-        with open(path, "w", encoding="utf-8") as out:
-            out.write(text)
+        write(path, text)
     return list(pages)
 
 

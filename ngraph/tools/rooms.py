@@ -11,6 +11,7 @@ import tokenize
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ngraph.tools.files import check_output, write
 from ngraph.tools.graph import Box, Picture, draw
 from ngraph.verbs import Answer, verb
 
@@ -147,10 +148,10 @@ def _arguments(parser: Any) -> None:
 @verb("rooms", "show which room of ngraph's own source imports which", _arguments)
 def rooms(arguments: Any) -> Answer:
     """`ngraph rooms -o map.svg`: every room, its size, what it imports, and what breaks the rule."""
+    check_output(arguments.output, ".svg")
     size, arrows, wrong = sizes(), edges(), upward()
     if arguments.output:
-        with open(arguments.output, "w", encoding="utf-8") as out:
-            out.write(map_of_rooms() + "\n")
+        write(arguments.output, map_of_rooms() + "\n")
     total, lines = sum(size.values()), []
     for room in sorted(size, key=lambda r: ORDER.index(r) if r in ORDER else -1):
         below = [b for a, b in arrows if a == room]

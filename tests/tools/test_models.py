@@ -122,14 +122,14 @@ def test_files_that_are_no_models(folder, verb, name, code, said, capsys, monkey
         ("good.onnx --inputs text.onnx", 2, "text.onnx is no .npz file of plain arrays"),
         ("good.onnx --inputs empty.onnx", 2, "empty.onnx is no .npz file of plain arrays"),
         ("good.onnx --inputs none.npz", 2, "there is no file none.npz"),
-        ("good.onnx --inputs in.npz --outputs nowhere/out.npz", 1, "nowhere/out.npz: No such file or directory"),
+        ("good.onnx --inputs in.npz --outputs nowhere/out.npz", 1, "nowhere/out.npz cannot be written: no such file or directory"),
         ("good.onnx --shape 1,2", 2, "'1,2' is no shape; write it as input:1,3,224,224"),
         ("good.onnx --shape y:1,2", 2, "there is no input y; there are x:0"),
         ("good.onnx --shape x:0:3", 1, "got the shape [3]"),
         ("good.onnx --shape x:0:-1,4", 2, "cannot be made"),
         ("good.onnx --shape x:0:99999999999999,4", 2, "cannot be made"),
         ("good.onnx --nonsense", 2, "unrecognized arguments: --nonsense"),
-        ("good.onnx --seed x", 2, "invalid int value: 'x'"),
+        ("good.onnx --seed x", 2, "argument --seed: 'x' is no whole number"),
         ("bad.onnx", 1, "2 nodes of made cannot be translated"),
         ("window.onnx", 1, "a length comes out negative"),
         ("", 2, "the following arguments are required: MODEL"),
@@ -212,7 +212,7 @@ def test_view_draws_the_file(folder, tmp_path, monkeypatch):
     assert code == 0 and out == "bad.html: 3 boxes, 2 arrows\n" and os.path.exists(tmp_path / "bad.html")
     assert refused(folder, "view", "good.onnx", "-o", "nowhere/x.html") == (
         1,
-        "FileNotFoundError: nowhere/x.html: No such file or directory\n",
+        "FileError: nowhere/x.html cannot be written: no such file or directory\n  fix: make the folder before: os.makedirs('nowhere')\n",
     )
 
 

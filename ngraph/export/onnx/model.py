@@ -81,13 +81,17 @@ def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int
             continue
         axes = list(value.axes)
         if len(dims) != len(axes):
-            raise ArgumentError(f"input {name} has {len(axes)} axes, {', '.join(axes)}, and the shape {tuple(dims)} was given")
-        for a, n in zip(axes, dims, strict=True):
+            raise ArgumentError(
+                f"input {name} has {len(axes)} axes, and the shape {tuple(dims)} was given", fix=f"give {len(axes)} lengths"
+            )
+        for k, (a, n) in enumerate(zip(axes, dims, strict=True)):
             if n is None:
                 continue
+            if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 0:
+                raise ArgumentError(f"{n!r} is no length for dim {k} of input {name}", fix="give a number; None leaves it open")
             own = program.axes[a]
             if isinstance(own, int) and own != n:
-                raise ArgumentError(f"axis {a} of input {name} has length {own}, and {n} was given")
+                raise ArgumentError(f"dim {k} of input {name} has length {own}, and {n} was given", fix=f"leave it as it is: {own}")
             if not isinstance(own, int):
                 found[a] = int(n)
     return found

@@ -159,6 +159,10 @@ class Node:
         outputs = ", ".join(str(o) for o in self.proto.output if o)
         return f"node {name}({self.domain or 'ai.onnx'}.{self.op}, version {self.version}, gives {outputs or 'nothing'})"
 
+    def taken(self, inputs: Sequence[Value]) -> tuple[str, ...]:
+        """Its inputs as the file has them, each with the lengths that it has in this call."""
+        return tuple([f"{name}: {self.g.described(v)}" for name, v in zip(self.proto.input, inputs, strict=False) if name])
+
     def count(self, more: int = 1) -> None:
         """Counts what is read: nodes, and turns of what is unrolled. Raises ParseError where that is too much."""
         self.g.nodes += more
@@ -210,6 +214,7 @@ def walk(g: Trace, frame: Frame, nodes: Sequence[onnx.NodeProto], outputs: Seque
 def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
     """One node: its results into the frame."""
     node = Node(g, frame, proto_node)
+    inputs: list[Value] = []
     try:
         node.count()
         inputs = [frame.find(name) if name else None for name in proto_node.input]
@@ -220,11 +225,11 @@ def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
     except Exception as error:  # of a damaged file anything may be missing; what went wrong goes along as the cause
         if error is g.blamed:
             raise
-        text = str(error)
+        text, details, fix = str(error), node.taken(inputs), ""
         if isinstance(error, NgraphError):
-            text = text.partition(": ")[2]
+            text, details, fix = error.message, (*error.details, *details), error.fix
         kind = type(error) if isinstance(error, (UnsupportedError, ParseError)) else GraphError
-        g.blamed = kind(f"{node.label}: {text or type(error).__name__}")
+        g.blamed = kind(f"{node.label}: {text or type(error).__name__}", details=details, fix=fix)
         raise g.blamed from error
     if not isinstance(results, tuple):
         results = (results,)

@@ -20,6 +20,7 @@ import numpy as np
 from ngraph.frontends.onnx.ports import About, Port
 from ngraph.op_graph.arrays import MappedFile, content_of
 from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.files import told
 from ngraph.runtime.cache import cache, digest, makers
 
 KIND = "models"
@@ -53,10 +54,12 @@ class Index:
 
     @staticmethod
     def of(source: Any, transformer: Any) -> Index | None:
-        """That of a path; None where nothing is kept. Raises OSError where the file cannot be read."""
+        """That of a path; None where nothing is kept. Raises FileError where the file cannot be read."""
         if not isinstance(source, (str, os.PathLike)) or cache().folder is None:
             return None
-        facts, package, file = transformer.facts(), installed(), MappedFile.of(source)
+        facts, package = transformer.facts(), installed()
+        with told(source, "read"):
+            file = MappedFile.of(source)
         return Index(os.fspath(source), file, package, facts) if facts and package and isinstance(file, MappedFile) else None
 
     # ---- what is there

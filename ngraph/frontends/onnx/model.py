@@ -8,6 +8,7 @@ a model share.
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from ngraph.errors import ArgumentError, ParseError
 from ngraph.frontends.onnx.index import Index, Way
 from ngraph.frontends.onnx.ports import About, Port
 from ngraph.transformers import make_transformer
+from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
     from ngraph.frontends.onnx.reading import Graph, Reader
@@ -35,9 +37,9 @@ class Model:
     host_steps        what Python runs, by op, with their number
     """
 
-    def __init__(self, source: Any, transformer: Any = None, trainable: str | Sequence[str] = ()):
+    def __init__(self, source: Any, transformer: Any = None, trainable: Sequence[str] = ()):
         self.transformer = transformer if transformer is not None else make_transformer()
-        self._source, self._trainable = source, [trainable] if isinstance(trainable, str) else list(trainable)
+        self._source, self._trainable = source, list(trainable)
         self._reader: Reader | None = None
         self._lock = threading.RLock()
         self._straight: dict[Hashable, Way] = {}
@@ -91,12 +93,24 @@ class Model:
         """The outputs for these inputs: one array, or a tuple. Raises ArgumentError for inputs that do not fit."""
         if len(arrays) > len(self.inputs):
             raise ArgumentError(f"{self.name} takes {len(self.inputs)} inputs, and got {len(arrays)}", details=tuple(map(str, self.inputs)))
-        feeds = {**{p.name: a for p, a in zip(self.inputs, arrays, strict=False)}, **named}
+        given = {p.name: a for p, a in zip(self.inputs, arrays, strict=False)}
+        twice = given.keys() & named.keys()
+        if twice:
+            raise ArgumentError(
+                f"{self.name} got {', '.join(sorted(twice))} twice, by place and by name", details=tuple(map(str, self.inputs))
+            )
+        feeds = {**given, **named}
         results = self._results(feeds)
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, outputs: Any, feeds: Mapping[str, Any] | None = None, options: Any = None) -> Any:
         """`run({"x": x})` gives {name: array}. `run(names, {"x": x})`, names or None for all, gives a list, as ONNX Runtime does."""
+        given = outputs if feeds is None else feeds
+        if not isinstance(given, Mapping):
+            fix = f"model.run({{{self.inputs[0].name!r}: array}})" if self.inputs else "model.run({})"
+            raise ArgumentError(f"{self.name} is run on arrays by name, not on {type(given).__name__}", fix=fix)
+        if isinstance(outputs, str):
+            raise ArgumentError(f"the names of outputs are a list, not {outputs!r}", fix=f"[{outputs!r}]")
         if feeds is None:
             return dict(zip([p.name for p in self.outputs], self._results(outputs), strict=True))
         found = self._results(feeds)
@@ -105,7 +119,7 @@ class Model:
         by_name = dict(zip([p.name for p in self.outputs], found, strict=True))
         unknown = [n for n in outputs if n not in by_name]
         if unknown:
-            raise ArgumentError(f"{self.name} has no output {', '.join(unknown)}", fix=f"it has {', '.join(by_name)}")
+            raise ArgumentError(f"{self.name} has no output {', '.join(map(str, unknown))}", fix=f"it has {', '.join(by_name)}")
         return [by_name[n] for n in outputs]
 
     def get_inputs(self) -> list[Port]:
@@ -155,4 +169,12 @@ def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = 
     transformer: what runs it; the default one by default. trainable: patterns such as "*" or "layer4.*"; float initializers of these
     names become variables (`Model.graph`). Raises UnsupportedError with every node that has no translation, ParseError for a damaged file.
     """
-    return Model(source, transformer, trainable)
+    if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not hasattr(source, "graph"):
+        raise ArgumentError(f"a model is loaded from a path, bytes or a ModelProto, not from {type(source).__name__}")
+    if transformer is not None and not isinstance(transformer, Transformer):
+        fix = f"ngt.make_transformer_factory({transformer!r})()" if isinstance(transformer, str) else "ngt.make_transformer()"
+        raise ArgumentError(f"transformer= takes a transformer, not {transformer!r}", fix=fix)
+    patterns = [trainable] if isinstance(trainable, str) else trainable
+    if not isinstance(patterns, Sequence) or not all(isinstance(p, str) for p in patterns):
+        raise ArgumentError(f"trainable= takes a pattern of names or several, not {trainable!r}", fix='trainable="*"')
+    return Model(source, transformer, patterns)

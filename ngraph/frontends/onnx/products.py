@@ -28,6 +28,8 @@ def matmul(g: Any, a: Tensor, b: Tensor, accumulate: DType | None = None) -> Ten
     """NumPy's matmul: the rows of a meet the columns of b, dims in front are broadcast."""
     if not a.rank or not b.rank:
         raise GraphError(f"a matrix product of {g.show(a)} and {g.show(b)}")
+    if not g.same(a.shape[-1], b.shape[-2 if b.rank > 1 else -1]):
+        raise GraphError(f"{g.show(a)} has rows of another length than the columns of {g.show(b)}")
     left = a.dims if a.rank > 1 else [None, *a.dims]
     right = b.dims if b.rank > 1 else [*b.dims, None]
     (x, y), dims = g.meet([Tensor(a.op, [*left, None]), Tensor(b.op, [*right[:-2], None, *right[-2:]])])
@@ -195,7 +197,8 @@ def convolved(
             x = g.squeezed(x, j + 1)
         a, b = x.dims[j + 1], w.dims[j]
         if (a is None) != (b is None) or (a is not None and b is not None and not g.same(a.size, b.size)):
-            raise GraphError(f"{g.show(x)} and the filter {g.show(w)} have unlike {'groups' if j == 0 else 'channels'}")
+            what = "groups" if j == 0 else "channels of a group"
+            raise GraphError(f"there are {g.hint(x.shape[j + 1])} {what}, and the filters are for {g.hint(w.shape[j])}")
         names[j] = a
     w = g.renamed(w, names)
     over = () if x.dims[2] is None else (x.dims[2],)

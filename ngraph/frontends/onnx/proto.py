@@ -20,6 +20,7 @@ from ngraph.export.onnx.names import PACKED
 from ngraph.frontends.onnx.values import check_room
 from ngraph.frontends.onnx.wire import OWN, skeleton
 from ngraph.op_graph.arrays import MappedFile
+from ngraph.op_graph.files import told
 
 IR = range(1, 15)
 OPSETS = range(1, 29)
@@ -38,7 +39,7 @@ class Home(NamedTuple):
 def read(source: Any) -> tuple[onnx.ModelProto, Home]:
     """The model, whose large tensors stay where they are, and where that is. source: a path, a file's bytes, or a ModelProto.
 
-    Raises ParseError.
+    Raises ParseError, FileError.
     """
     if isinstance(source, onnx.ModelProto):
         model, home, name = source, Home(), "the model"
@@ -47,7 +48,8 @@ def read(source: Any) -> tuple[onnx.ModelProto, Home]:
         model = parsed(skeleton(home.content), name)
     else:
         path = os.fspath(source)
-        home, name = Home(os.path.dirname(os.path.abspath(path)), MappedFile.of(path)), os.path.basename(path)
+        with told(path, "read"):
+            home, name = Home(os.path.dirname(os.path.abspath(path)), MappedFile.of(path)), os.path.basename(path)
         model = parsed(skeleton(home.content), name)
     check(model, name)
     return model, home
@@ -55,7 +57,7 @@ def read(source: Any) -> tuple[onnx.ModelProto, Home]:
 
 def whole(path: str | os.PathLike[str]) -> onnx.ModelProto:
     """A model with all that it has, external data too, for other systems. Raises ParseError."""
-    with open(path, "rb") as file:
+    with told(path, "read"), open(path, "rb") as file:
         model = parsed(file.read(), os.path.basename(path))
     try:
         onnx.load_external_data_for_model(model, os.path.dirname(os.path.abspath(path)))
@@ -76,7 +78,7 @@ def parsed(content: bytes, name: str) -> onnx.ModelProto:
 def check(model: onnx.ModelProto, name: str) -> None:
     """Raises ParseError for a model without a graph, UnsupportedError for versions that are not known here."""
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise ParseError(f"{name} holds no graph", fix="is it an ONNX model? `ngraph info` shows what a file holds")
+        raise ParseError(f"{name} holds no graph, so it is no ONNX model", fix="fetch or export it again")
     if model.ir_version not in IR:
         raise UnsupportedError(f"{name} has IR version {model.ir_version}; known are {IR.start} to {IR.stop - 1}", fix="export it again")
     for opset in model.opset_import:
@@ -182,7 +184,8 @@ def beside(place: str, folder: str, label: str) -> MappedFile | bytes:
         raise ParseError(f"{label} lies in {place!r}, outside the model's folder", fix="put the data beside the model")
     if not os.path.isfile(path):
         raise ParseError(f"{label} lies in {place!r}, which is not there", fix="put the data beside the model")
-    return MappedFile.of(path)
+    with told(path, "read"):
+        return MappedFile.of(path)
 
 
 # ---- attributes -------------------------------------------------------------------------------------------------------

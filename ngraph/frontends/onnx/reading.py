@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-from ngraph.errors import GraphError, NgraphError, OutOfMemoryError, UnsupportedError
+from ngraph.errors import ArgumentError, GraphError, NgraphError, OutOfMemoryError, UnsupportedError
 from ngraph.frontends.onnx import graph, proto, translate
 from ngraph.frontends.onnx.index import Way
 from ngraph.frontends.onnx.ports import About, Port
@@ -83,6 +83,13 @@ class Reader:
         self.about = About(main.name or "model", tuple(inputs), tuple(defaults), tuple([port(o) for o in main.output]))
         self.variables = {t.name: self._variable(t) for t in main.initializer if any(fnmatchcase(t.name, p) for p in trainable)}
         self.variables = {name: v for name, v in self.variables.items() if v.dtype.is_float}
+        lost = [p for p in trainable if not any(fnmatchcase(name, p) for name in self.variables)]
+        if lost:
+            there = [t.name for t in main.initializer if proto.numpy_type(t.data_type).kind == "f"]
+            shown = ", ".join(there[:8]) + (", …" if len(there) > 8 else "")
+            raise ArgumentError(
+                f"no float initializer is called {lost[0]!r}", details=(f"there are {shown or 'none'}",), fix='trainable="*"'
+            )
         self.transformer = transformer
         self.fixed: frozenset[str] = frozenset()
         self.readings = 0

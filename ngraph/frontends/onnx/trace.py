@@ -14,7 +14,7 @@ import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.stages import Ask, Compute, Host, Run, Stage, bytes_of
-from ngraph.frontends.onnx.values import Known, Sizes, Tensor, Text, Value, label
+from ngraph.frontends.onnx.values import Held, Known, Sizes, Tensor, Text, Value
 from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -284,7 +284,7 @@ class Trace:
                         xs[:i] = [self.squeezed(y, y.rank + p) if -p <= y.rank else y for y in xs[:i]]
                         target = axis
                     else:
-                        raise GraphError(f"shapes do not meet: {' and '.join(self.show(x) for x in xs)}")
+                        raise GraphError(f"a dim has length {self.hint(target.size)} in one, and {self.hint(axis.size)} in another")
             if target is not None and target in taken:
                 target = self.fresh(target.size)
             if target is not None:
@@ -305,7 +305,16 @@ class Trace:
         return self.ones(Tensor(reindex(t.op, axes=axes, index=whole, **more), dims))
 
     def show(self, v: Value) -> str:
-        return f"[{', '.join(label(d) for d in v.dims)}]" if isinstance(v, Tensor) else str(list(v.shape))
+        """The shape that a value has in this call."""
+        return str([self.hint(n) for n in v.shape])
+
+    def described(self, v: Value) -> str:
+        """A value's element type and shape in this call."""
+        if isinstance(v, list):
+            return f"a list of {len(v)}"
+        if not isinstance(v, (Tensor, Held)):
+            return "nothing"
+        return f"{'string' if v.np.hasobject else v.np}{self.show(v)}"
 
     def expanded(self, t: Tensor, shape: Sequence[ExprLike]) -> Tensor:
         """NumPy's broadcast_to, where a dim of the shape that is 1 takes the tensor's."""
@@ -318,7 +327,7 @@ class Trace:
                 dims[k] = None if isinstance(n, int) and n == 1 else self.fresh(n)
             elif not self.same(d.size, n) and not self.same(n, 1):
                 if not self.same(d.size, 1):
-                    raise GraphError(f"{self.show(t)} does not expand to {shape}")
+                    raise GraphError(f"{self.show(t)} does not expand to {[self.hint(m) for m in shape]}")
                 t = self.squeezed(t, k - rank + t.rank)
                 dims[k] = self.fresh(n)
         return self.made(t.op, dims)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
 
@@ -56,6 +55,7 @@ class Held:
 
     __slots__ = ("array",)
     array: Any
+    np: Any
 
     @property
     def shape(self) -> tuple[ExprLike, ...]:
@@ -124,7 +124,3 @@ def check_room(*lengths: int) -> None:
     if math.prod(lengths) > LARGEST_TABLE:
         shape = " x ".join(f"{n:,}" for n in lengths)
         raise GraphError(f"a table of {shape} numbers would be made while the graph is read; at most {LARGEST_TABLE:,} are")
-
-
-def label(axis: Axis | None) -> str:
-    return "1" if axis is None else repr(axis)

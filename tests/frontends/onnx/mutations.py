@@ -355,10 +355,10 @@ def taken(content, folder, name):
         return "refused"
     try:
         model.run(drawn(model, {}, 0))
-    except NgraphError:
-        return "refused in the run"
     except UsageError:  # its inputs are lists, or strings
         return "read"
+    except NgraphError:
+        return "refused in the run"
     return "run"
 
 

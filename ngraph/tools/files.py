@@ -1,0 +1,112 @@
+"""Files that the command reads and writes: what is wrong with a path is said before anything is computed, by the path as it was typed."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import io
+import math
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import nearest
+from ngraph.op_graph.files import refused, told, write_whole
+from ngraph.verbs import UsageError
+
+# what a file with such an ending is for, where a model is wanted
+OTHERS = {".py": "`ngraph explain` and `ngraph graph` look into programs", ".npz": "arrays go with --inputs"}
+
+
+def existing(path: str) -> str:
+    """The path of a file that is there; argparse says so where it is not, with the nearest that is."""
+    if os.path.isdir(path):
+        raise argparse.ArgumentTypeError(f"{path} is a folder\nname a file in it")
+    if not os.path.isfile(path):
+        folder, name = os.path.split(path)
+        there = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
+        near = nearest(name, there)
+        fix = f"there is {os.path.join(folder, near)}" if near else "give the path of a file that is there"
+        raise argparse.ArgumentTypeError(f"there is no file {path}\n{fix}")
+    return path
+
+
+def model_file(path: str) -> str:
+    """The path of a file that is there and may be a model."""
+    ending = os.path.splitext(existing(path))[1].lower()
+    if ending in OTHERS:
+        raise argparse.ArgumentTypeError(f"{path} is no model\n{OTHERS[ending]}")
+    return path
+
+
+def number_from(least: float, whole: bool = True) -> Callable[[str], Any]:
+    """What argparse makes of a word that is to be a number: at least `least` where it is whole, else above it and no infinity."""
+
+    def read(word: str) -> int | float:
+        try:
+            found: int | float = int(word) if whole else float(word)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{word!r} is no {'whole ' if whole else ''}number") from None
+        if not (found >= least if whole else least < found < math.inf):
+            raise argparse.ArgumentTypeError(f"{word} is {'below' if whole else 'not a number above'} {least:g}")
+        return found
+
+    return read
+
+
+def check_output(path: str | None, *endings: str, reads: Mapping[str, str | None] | None = None) -> None:
+    """Looks at a path that is to be written later: its ending, its folder, and that it is none of those that are read.
+
+    endings   which it may have; any without them. reads: what each file is that the command reads, and its path
+    Raises UsageError, FileError.
+    """
+    if path is None:
+        return
+    if endings and not path.lower().endswith(endings):
+        wanted = os.path.splitext(path)[0] + endings[0]
+        free = wanted not in (reads or {}).values()
+        raise UsageError(f"{path} does not end in {' or '.join(endings)}", fix=f"call it {wanted}" if free else "name another file")
+    if os.path.isdir(path):
+        raise refused(path, "written", IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
+    folder = os.path.dirname(path) or "."
+    if not os.path.isdir(folder):
+        raise refused(path, "written", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise refused(path, "written", PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+    for what, read in (reads or {}).items():
+        if read is not None and os.path.exists(path) and os.path.exists(read) and os.path.samefile(path, read):
+            raise UsageError(f"{path} is {what}, and would be written over", fix="name another file")
+
+
+def write(path: str, content: str | bytes | memoryview) -> None:
+    """Writes a file, which is there whole or stays as it was; a pipe or another device takes what comes. Raises FileError."""
+    data = content.encode() if isinstance(content, str) else content
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        with told(path, "written"), open(path, "wb") as file:
+            file.write(data)
+    else:
+        write_whole(path, bytes(data))
+
+
+def write_arrays(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Writes arrays as an .npz file under their names, whatever those are. Raises FileError."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                np.lib.format.write_array(entry, np.asanyarray(array), allow_pickle=False)
+    write(path, made.getvalue())
+
+
+def read_arrays(path: str) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of an .npz file by name. Raises UsageError where it is none, FileError."""
+    try:
+        with told(path, "read"), open(path, "rb") as opened:
+            file = np.load(opened, allow_pickle=False)
+            return {name: file[name] for name in file.files}
+    except (ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, NotImplementedError, zlib.error):
+        raise UsageError(f"{path} is no .npz file of plain arrays", fix="make one with np.savez(path, **{name: array})") from None
