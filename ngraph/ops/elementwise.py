@@ -83,12 +83,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
         d = as_dtype(dtype) if dtype is not None else dtypes.bool_ if isinstance(const, bool) else dtypes.float32
         return filled(const, axes, d)
     axes = axes_of(const, Axes()) if axes is None else axes
-    try:
-        array = as_array(const if axes is None else arranged(const, Axes(axes), "a constant"))
-    except ValueError as error:
-        if isinstance(error, NgraphError):
-            raise
-        raise DTypeError("a constant of rows of unlike lengths is no array", fix="give rows of one length, or pad them") from None
+    array = array_of(const if axes is None else arranged(const, Axes(axes), "a constant"), "a constant")
     if array.dtype == object or (dtype is not None and array.dtype.kind in "SUMm"):
         raise NoTensor(f"a constant of {type(const).__name__} {const!r} is no array of numbers", fix="give numbers, or np.asarray of them")
     d = as_dtype(dtype if dtype is not None else array.dtype)
@@ -106,6 +101,16 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
             f"a constant of shape {array.shape} has not the shape of its axes {show_axes(axes)}", fix="give the axes in the array's order"
         )
     return constant_record.build(value=ArrayRef(array, ours=True), axes=axes, dtype=d)
+
+
+def array_of(x: Any, what: str) -> np.ndarray:
+    """What was given, as an array. Raises DTypeError, which calls it `what`, for rows of unlike lengths."""
+    try:
+        return as_array(x)
+    except ValueError as error:
+        if isinstance(error, NgraphError):
+            raise
+        raise DTypeError(f"{what} of rows of unlike lengths is no array", fix="give rows of one length, or pad them") from None
 
 
 def filled(number: Any, axes: Any, dtype: DType) -> Op:
@@ -134,7 +139,7 @@ def like(x: Any, other: Op) -> Op:
     named = axes_of(x, other.axes)
     if named is not None:
         return constant(x, named)
-    array = np.asarray(x)
+    array = array_of(x, "an array")
     if array.shape == ():
         return constant(array, ())
     if array.shape != other.axes.lengths:

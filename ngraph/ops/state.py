@@ -12,13 +12,13 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError, GraphError, show_line
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.arrays import as_array, immutable
+from ngraph.op_graph.arrays import immutable
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import OpDef, op, show_input
-from ngraph.ops.elementwise import ALL, as_op, cast, constant
+from ngraph.ops.elementwise import ALL, array_of, as_op, cast, constant
 from ngraph.ops.reduce import ordered_as
 
 _leaf = {"type": lambda inputs, axes, dtype, **attrs: TensorType(axes, dtype), "core": False}
@@ -92,7 +92,7 @@ def _held(value: Any) -> Any:
     """An initial value that stays as it is now, whatever its owner writes into it later."""
     if value is None or isinstance(value, (bool, int, float, np.generic, Op)) or callable(value):
         return value
-    return immutable(as_array(value))
+    return immutable(array_of(value, "an initial value"))
 
 
 def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved: bool) -> Op:
