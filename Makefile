@@ -46,8 +46,8 @@ onnx: .venv-test/installed  ## onnx's own tests of a backend, all of them
 fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each runs or is refused; other ends are told
 	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0
 
-hunt: .venv-test/installed  ## MINUTES=10 of random programs, kernels, derivatives, layers, files; prints seeds tried and finds
-	NGRAPH_CACHE=out/cache .venv-test/bin/python -m hunt --minutes $(MINUTES) --jobs $(JOBS) $(KINDS)
+hunt: .venv-test/installed  ## MINUTES=10 of random programs, kernels, derivatives, layers, files, from seed FIRST; prints seeds and finds
+	NGRAPH_CACHE=out/cache .venv-test/bin/python -m hunt --minutes $(MINUTES) --jobs $(JOBS) $(if $(FIRST),--first $(FIRST)) $(KINDS)
 
 planted: .venv-test/installed  ## SECONDS=120 for each planted mistake: what of them the hunt finds; WHICH=names or kinds
 	NGRAPH_CACHE=off .venv-test/bin/python -m hunt.planted --seconds $(SECONDS) --jobs $(JOBS) $(WHICH)
