@@ -221,7 +221,7 @@ def positions(indices: Sequence[Array], lengths: Sequence[int], mode: str, share
     safe: list[Any] = []
     for index, n in zip(indices, lengths, strict=True):
         if index.dtype == np.uint64:
-            index = np.minimum(index, np.uint64(2**62))
+            index = np.remainder(index, np.uint64(max(n, 1))) if mode == "wrap" else np.minimum(index, np.uint64(2**62))
         index = np.asarray(index).astype(np.intp)
         if mode == "fill":
             inside = inside & (index >= 0) & (index < n)
@@ -241,7 +241,7 @@ def gather(x: Array, indices: Sequence[Array], mode: str, shared: Sequence[int] 
     if mode != "fill" or np.all(inside):
         return found
     inside = np.broadcast_to(inside, at[0].shape)
-    return np.where(inside.reshape(*inside.shape, *[1] * (x.ndim - count)), found, np.zeros((), x.dtype))
+    return np.where(inside.reshape((*inside.shape, *[1] * (x.ndim - count))), found, np.zeros((), x.dtype))
 
 
 def scatter(function: Any, x: Array, indices: Sequence[Array], u: Array, mode: str, shared: Sequence[int] = ()) -> Array:

@@ -274,7 +274,7 @@ def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> Ref:
     x, y = [t.typed(t.astype(r, accumulate)) for r in t.inputs(step)]
     lost = tuple([a for a in over if a not in x.dims and a not in y.dims])
     x = t.full(x, x.dims + lost) if lost else x
-    x, y = _alone(t, x, y, over), _alone(t, y, x, over)
+    x, y = _shared(t, x, y, over)
     sums = [a for a in x.dims if a in over]
     batch = [a for a in x.dims if a in y.dims and a not in over]
     rows = [a for a in x.dims if a not in y.dims]
@@ -290,10 +290,16 @@ def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> Ref:
     return t.astype(made, step.result.dtype)
 
 
-def _alone(t: Translator, x: Ref, other: Ref, over: Dims) -> Ref:
-    """x summed over the axes that only x has."""
-    mine = [a for a in x.dims if a in over and a not in other.dims]
-    return _reduced(t, x, "add", mine) if mine else x
+def _shared(t: Translator, x: Ref, y: Ref, over: Dims) -> tuple[Ref, Ref]:
+    """Both operands with each summed axis in both or in none.
+
+    Integers are summed first over the axes that one of them has alone. Floats are not, as that differs at infinities, and for no
+    elements: the other operand is repeated.
+    """
+    mine, yours = ([a for a in p.dims if a in over and a not in q.dims] for p, q in ((x, y), (y, x)))
+    if not x.var.dtype.is_float:
+        return tuple(_reduced(t, p, "add", axes) if axes else p for p, axes in ((x, mine), (y, yours)))  # type: ignore[return-value]
+    return t.full(x, (*x.dims, *yours)) if yours else x, t.full(y, (*y.dims, *mine)) if mine else y
 
 
 def _matmul(

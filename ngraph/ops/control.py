@@ -400,7 +400,8 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
         )
     after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
-    saved = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o not in ys]  # for the way back
+    products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o not in ys]
+    saved = [o for o in products if axis not in o.axes]  # for the way back, stacked along `axis`
     (body,), captured = close([(holes, [*after, *ys, *holes[: len(start)], *saved])])
     made = scan_record.build(*start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1)
     results = parts(made) if type(made.type) is tuple else (made,)

@@ -225,7 +225,8 @@ def _narrowed(x: np.ndarray, d: DType) -> np.ndarray:
 
 cast_record: OpDef = op(
     "cast",
-    "The nearest value of another element type, ties to the even one (to narrow floats by way of float32); beyond the largest number "
+    "The nearest value of another element type, ties to the even one (of float8_e8m0fnu, of powers of two, to the larger; to narrow floats "
+    "by way of float32); beyond the largest number "
     "infinity, NaN where a narrow type has none, that number where it has neither. Floats to integers truncate toward zero and saturate, "
     "NaN gives 0; integers to integers wrap; to bool: not zero.",
     form="(x; dtype)",
@@ -680,7 +681,14 @@ relu: OpDef = composite(
     onnx="Relu",
 )
 not_equal_record: OpDef = composite(
-    "not_equal", "x differs from y, as bool.", np.not_equal, lambda x, y: logical_not(equal(x, y)), arity=2, kinds=ALL, result=dtypes.bool_
+    "not_equal",
+    "x differs from y, as bool.",
+    np.not_equal,
+    lambda x, y: logical_not(equal(x, y)),
+    arity=2,
+    kinds=ALL,
+    result=dtypes.bool_,
+    prepare=comparable,
 )
 
 

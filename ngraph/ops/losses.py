@@ -185,6 +185,14 @@ def _same_axes(name: str, y: Op, t: Op) -> None:
         )
 
 
+def _given(y: Any, t: Any, record: OpDef | None) -> tuple[tuple[Op, ...], Op | None, tuple[DType, DType]]:
+    """Prediction and target of one dtype; the prediction as it came if it is an op of this record; that dtype, and that of sums of it."""
+    y = as_op(y)
+    straight = y if record is not None and y.opdef is record else None
+    both, _ = floating((y, t), {})
+    return both, straight, (both[0].dtype, accumulator(both[0].dtype))
+
+
 def cross_entropy_multi(
     y: Any, t: Any, usebits: bool = False, out_axes: Any = None, enable_softmax_opt: bool = True, enable_diff_opt: bool = True
 ) -> Op:
@@ -192,14 +200,13 @@ def cross_entropy_multi(
 
     y: probabilities; where they come straight from `softmax` the loss is computed from its logits. t: targets.
     """
-    (y, t), _ = floating((as_op(y), t), {})
+    (y, t), x, (kind, wide) = _given(y, t, softmax_record if enable_softmax_opt else None)
     _same_axes("cross_entropy_multi", y, t)
     gone = reduced_axes(y if set(t.axes) <= set(y.axes) else t, None, out_axes, "cross_entropy_multi")
-    normal = y.attrs["axes"] if y.opdef is softmax_record else ()
-    kind, wide = y.dtype, accumulator(y.dtype)  # summed and scaled in float32, and rounded once
+    normal = () if x is None else x.attrs["axes"]
     t = cast(t, wide)
-    if enable_softmax_opt and y.opdef is softmax_record and set(normal) <= set(gone) and set(t.axes) == set(y.axes):
-        loss = _from_logits(cross_entropy_of_logits, y, t, axes=normal)
+    if x is not None and set(normal) <= set(gone) and set(t.axes) == set(y.axes):
+        loss = _from_logits(cross_entropy_of_logits, x, t, axes=normal)
         rest = Axes(a for a in gone if a not in set(normal))
         loss = sum(loss, reduction_axes=rest) if rest else loss
         loss = loss if out_axes is None else sum(loss, reduction_axes=[], out_axes=out_axes)
@@ -210,13 +217,12 @@ def cross_entropy_multi(
 
 def _binary(y: Any, t: Any, from_logits: bool) -> tuple[Op, DType]:
     """The binary cross-entropy of each element, of 16-bit floats still in float32; and the dtype that it has."""
-    (y, t), _ = floating((as_op(y), t), {})
+    (y, t), x, (kind, wide) = _given(y, t, sigmoid if from_logits else None)
     _same_axes("cross_entropy_binary", y, t)
-    wide = accumulator(y.dtype)
     t = cast(t, wide)
-    if from_logits and y.opdef is sigmoid:
-        return _from_logits(cross_entropy_binary_of_logits, y, t), y.dtype
-    return _of_shares(cast(y, wide), t), y.dtype
+    if x is not None:
+        return _from_logits(cross_entropy_binary_of_logits, x, t), kind
+    return _of_shares(cast(y, wide), t), kind
 
 
 def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enable_diff_opt: bool = True) -> Op:
