@@ -183,6 +183,10 @@ ELSEWHERE = {  # where a name means something else
     **{(f, "out"): WINDOW for f in ("conv", "deconv", "max_pool", "avg_pool")},
     **{(f, n): WHOLE for f in ("randint",) for n in ("low", "high")},
     **{(f, "axis"): NEW_AXIS for f in ("iota", "permutation", "expand_dims", "one_hot", "stack", "slice_axis")},
+    **{
+        (f, "x"): Kind("neither axes nor a tensor", lambda x: _is_axes(x) or _is_tensor(x), "pass axes as a list: [H, W]")
+        for f in ("uniform", "normal", "bernoulli", "randint")
+    },
     ("flatten_at", "idx"): WHOLE,
     ("scan", "xs"): OPS,
     ("slice_along_axis", "idx"): INDEX,
