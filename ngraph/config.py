@@ -98,6 +98,7 @@ SETTINGS = {
     "exact": Setting("NGRAPH_EXACT", True, SWITCH, "no rewrite that differs at NaN, infinity or signed zero"),
     "strict": Setting("NGRAPH_STRICT", False, SWITCH, "refuse what would only warn, such as a dot over the batch axis"),
     "warnings": Setting("NGRAPH_WARNINGS", "once", one_of("once", "always", "off"), "once for each line of the user's, always, or off"),
+    "nans": Setting("NGRAPH_NANS", "ignore", one_of("ignore", "raise"), "raise where a call makes a nan or an infinity, naming the op"),
     "winograd": Setting("NGRAPH_WINOGRAD", True, SWITCH, "allow Winograd convolution"),
     "tune": Setting("NGRAPH_TUNE", False, SWITCH, "measure the best few ways of each kernel's loops, once"),
     "check": Setting("CHECK", False, SWITCH, "verify programs after each pass"),
@@ -114,6 +115,9 @@ SETTINGS = {
     ),
     "cache": Setting("NGRAPH_CACHE", _users_cache, FOLDER, "a folder for what was compiled; off: none"),
 }
+
+# setting -> what is called with the value of a block that sets it, and whether the block begins or ends
+WATCHED: dict[str, Callable[[Any, bool], None]] = {}
 
 ELSEWHERE = ("NGRAPH_TARGET", "NGRAPH_DATA", "NGRAPH_SEED")  # variables that other rooms read
 OURS = "NGRAPH_"  # variables without it, such as DEBUG, may be meant for another program: those warn instead
@@ -204,10 +208,14 @@ class Block(ContextDecorator):
     def __enter__(self) -> Config:
         self.used = True
         self.tokens.append(config._values.set({**config._all(), **self.changes}))
+        for name in WATCHED.keys() & self.changes.keys():
+            WATCHED[name](self.changes[name], True)
         return config
 
     def __exit__(self, *error: object) -> None:
         config._values.reset(self.tokens.pop())
+        for name in WATCHED.keys() & self.changes.keys():
+            WATCHED[name](self.changes[name], False)
 
     def __call__(self, func: F) -> F:
         self.used = True

@@ -168,6 +168,15 @@ class ArgumentTypeError(ArgumentError, TypeError):
     """
 
 
+class NanError(NgraphError, FloatingPointError):
+    """A nan or an infinity that an op made of numbers that are none; names the op, its layer and line, and the ranges of its operands.
+
+    A training raises it at the first step that makes one (`Trainer(nans="ignore")` goes on), and any call where
+    `ng.config(nans="raise")` holds. Right: keep the operand in the range that the fix names, or take a lower learning rate, or clip
+    gradients: `Adam(1e-3, gradient_clip_norm=1.0)`.
+    """
+
+
 class OutOfMemoryError(NgraphError, MemoryError):
     """A computation needs more memory than there is; nothing of it has run.
 

@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from ngraph.codegen.entry import held
-from ngraph.config import config
+from ngraph.config import WATCHED, config
 from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnsupportedError
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len, leaves
@@ -31,6 +32,7 @@ from ngraph.rewrite.runner import Ran, watching
 from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.interrupts import interrupts
+from ngraph.runtime.nans import checked
 from ngraph.runtime.profile import Profile
 from ngraph.runtime.state import Alone, Lent, State
 
@@ -141,6 +143,22 @@ def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
     return program.with_(outputs=tuple(outputs), steps=tuple(steps))
 
 
+_COMPUTATIONS: weakref.WeakSet[Computation] = weakref.WeakSet()
+_raising: list[None] = []  # one for each block that is open in which `nans` is "raise"
+
+
+def _nans(value: str, begins: bool) -> None:
+    """Where such a block is open, in whichever thread, calls of all computations come by Python, which asks what holds for it."""
+    if value == "raise":
+        _raising.append(None) if begins else _raising.pop()
+        for c in list(_COMPUTATIONS):
+            c._checks = bool(_raising) or config.nans == "raise"
+            c._shorten()
+
+
+WATCHED["nans"] = _nans
+
+
 class Computation(Alone, partial[Any]):
     """A callable that computes its results from values for its parameters and from its transformer's state.
 
@@ -179,7 +197,9 @@ class Computation(Alone, partial[Any]):
         self._entry: Callable[..., Any] = self._first
         self._fast: Any = None
         self._taken: Lent | None = None
+        self._checks = bool(_raising) or config.nans == "raise"
         self._through(self.call)
+        _COMPUTATIONS.add(self)
         self.variables = [lowered.states[s.name] for s in lowered.program.state_in]
         for label, variable in lowered.states.items():
             state.add(label, variable)
@@ -299,8 +319,10 @@ class Computation(Alone, partial[Any]):
             arguments = tuple(from_feeds(feed_dict, self.parameters, self.name))
         elif len(arguments) != self._count:
             raise miscounted(len(arguments), self.parameters, self.name)
+        if self._checks and config.nans == "raise":
+            return checked(self, arguments, self._entry if out is None else partial(self._into, out))
         if out is not None:
-            return self._into(out, arguments)
+            return self._into(out, *arguments)
         results = self._entry(*arguments)
         if self._fast is not None and self._fast.stale(self.state):
             self._watch()
@@ -319,7 +341,7 @@ class Computation(Alone, partial[Any]):
         wanted = "a dict of the results" if keys is not None else f"a list of {n}, one for each result"
         raise ArgumentError(f"{self.name}: out= takes {wanted}, and got {got}")
 
-    def _into(self, out: Any, arguments: tuple[Any, ...]) -> Any:
+    def _into(self, out: Any, *arguments: Any) -> Any:
         """Results in the caller's arrays: made there where they can be, else copied."""
         keys = self.results.keys
         targets = self._targets(out)
@@ -389,12 +411,16 @@ class Computation(Alone, partial[Any]):
         order = None if self.results.nothing else slots[0] if self.results.single else slots
         made = native.fast(order, self.call, took)
         if made is not None and self._writes:
-            made.counts(self.state.counter(self._written))
+            made.counts(self.state.counter(self.written))
         if made is not None and (not self.variables or self._watch(made)):
             with self.state.compiling:
                 if not self.state.closed:
                     self._fast = made
-                    self._through(made.function)
+                    self._shorten()
+
+    def _shorten(self) -> None:
+        """Calls go the fast way, if there is one and their results are not looked at."""
+        self._through(self.call if self._fast is None or self._checks else self._fast.function)
 
     def _watch(self, made: Any = None) -> bool:
         """Tells the fast way where state lies now, and how it sees that this has changed or that somebody else is at work on it."""
@@ -483,7 +509,13 @@ class Computation(Alone, partial[Any]):
         return self._taken
 
     @property
-    def _written(self) -> list[Op]:
+    def states(self) -> dict[str, Op]:
+        """The variables of the program as it was lowered, by their names there."""
+        return self._lowered.states
+
+    @property
+    def written(self) -> list[Op]:
+        """The variables that a call writes."""
         return [self._lowered.states[name] for name, _ in self._face.state_out]
 
     @property
@@ -496,7 +528,7 @@ class Computation(Alone, partial[Any]):
         """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
         state, call, lent, native = self.state, executable.call, self._lent, executable.native is not None
         arrays, lock, count = state.arrays, state.lock, len(self._face.outputs)
-        written = self._written
+        written = self.written
 
         def run(arguments: tuple[Any, ...], more: dict[str, Any]) -> tuple[Any, ...]:
             if native:

@@ -14,7 +14,7 @@ import numpy as np
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import GraphError
+from ngraph.errors import GraphError, NanError
 from ngraph.frontends.neon import checkpoint, reports
 from ngraph.frontends.neon.bounds import COUNT, WHOLE, check
 from ngraph.frontends.neon.callbacks import (
@@ -32,6 +32,7 @@ from ngraph.frontends.neon.expected import check_labels, labels_in, predictions_
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
+from ngraph.frontends.neon.nans import HALVINGS, NanWatch, check_choice
 from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
@@ -102,6 +103,8 @@ class Trainer:
     transformer's random numbers.
     tensorboard: write events (needs tensorboardX). progress_bar: False says a line for each interval instead, as where nobody watches.
     say: how lines are said. transformer: one to use instead of a new one.
+    nans: "raise" ends the training with NanError at the first step that makes a nan or an infinity, naming the op; weights then are
+    those before it, and the last checkpoint stays. "ignore" goes on.
     """
 
     def __init__(
@@ -122,6 +125,7 @@ class Trainer:
         progress_bar: bool = True,
         say: Callable[[str], Any] = print,
         transformer: Any = None,
+        nans: str = "raise",
     ):
         self.model, self.optimizer, self.cost, self.metrics = model, optimizer, cost, list(metrics)
         for name, given, fix in (
@@ -138,6 +142,8 @@ class Trainer:
         self.precision = None if precision is None else as_dtype(precision)
         if self.precision is not None and not self.precision.is_float:
             raise ValueError(f"Trainer: precision is 'bfloat16' or 'float16', not {precision!r}")
+        check_choice(nans)
+        self.nans = nans
         self.fixed_batch, self.tensorboard, self.progress_bar, self.say = fixed_batch, tensorboard, progress_bar, say
         self.transformer = ngt.make_transformer() if transformer is None else transformer
         if seed is not None:
@@ -146,6 +152,7 @@ class Trainer:
         self.step = 0
         self._kept = 0  # the step of the newest checkpoint
         self._train: Any = None
+        self._watch: NanWatch | None = None
         self._data: Batches
         self._predicting: tuple[Any, list[str]] | None = None
         self._evaluations: dict[tuple[tuple[str, ...], ...], Any] = {}
@@ -310,6 +317,9 @@ class Trainer:
         self._data = train
         if self._train is None:
             self._build(train)
+        tolerated = HALVINGS if getattr(self.optimizer, "loss_scale", None) == "dynamic" else 0
+        step, keys = self._train
+        self._watch = NanWatch(self.transformer, step, keys, self._one, train.batch, tolerated) if self.nans == "raise" else None
         total = steps if steps is not None else epochs * len(train)
         interval = every or len(train)
         stopper = [reports.EarlyStop(patience)] if patience else []
@@ -326,6 +336,7 @@ class Trainer:
         batches = itertools.islice(self._endless(train), todo)
         if todo:
             loop_train(batches, None, container)
+            self._check_state()
             if self.folder is not None and self._kept != self.step:
                 self._checkpoint(self.step, train, user)
         return self._report(time.perf_counter() - began, self.step - start, train, valid)
@@ -341,6 +352,7 @@ class Trainer:
     ) -> Iterator[Any]:
         yield RunTimerCallback()
         yield TrainCostCallback(self._run)
+        yield _CheckState(self)
         yield _Evaluate(self, valid)
         yield from user
         if self.folder is not None:
@@ -355,14 +367,37 @@ class Trainer:
             yield ProgressCallback(start=start)
 
     def _run(self, batch: Batch) -> float:
-        """One step. Its first cost is the one to look at."""
+        """The step of a batch. Its first cost is the one to look at."""
+        number, watch = self._data.done - 1, self._watch
+        check_labels(self._labels, batch, f"step {self.step}", partial(self._data.which, number))
+        if watch is not None:
+            watch.before(number)
+        loss = self._one(batch, number)
+        if watch is not None:
+            try:
+                watch.after(loss, batch, number, self.step)
+            except NanError:
+                self.step = watch.at
+                raise
+        self.step += 1
+        return loss
+
+    def _one(self, batch: Batch, number: int) -> float:
+        """The loss of the batch of this number; weights are updated."""
         step, keys = self._train
-        check_labels(self._labels, batch, f"step {self.step}", partial(self._data.which, self._data.done - 1))
-        if self._carries() and self._data.starts(self._data.done - 1):
+        if self._carries() and self._data.starts(number):
             self._start(inference=False)
         loss, _ = step(*[batch[k] for k in keys])
-        self.step += 1
         return float(loss)
+
+    def _check_state(self) -> None:
+        """Raises NanError where weights, or what else the training keeps, are not finite."""
+        if self._watch is not None:
+            try:
+                self._watch.check(self._data.done - 1, self.step - 1)
+            except NanError:
+                self.step = self._watch.at
+                raise
 
     def evaluate(self, data: Batches) -> dict[str, Any]:
         """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, whatever `last` says."""
@@ -427,6 +462,7 @@ class Trainer:
         return summary(self._layer(), computation, *_entries(batch, keys, "summary"), depth=depth)
 
     def _checkpoint(self, step: int, train: Batches, user: list[Any]) -> None:
+        self._check_state()
         states = checkpoint.named_states(self.transformer, self.model, self.optimizer)
         arrays = {name: self.transformer.get(v) for name, v in states.items()}
         arrays |= {f"record/{name}": np.array(pairs, np.float64) for name, pairs in self.record.lists.items()}
@@ -514,6 +550,16 @@ class Trainer:
         path = os.path.join(self.folder or ".", "misclassified.png")
         title = "What it is, and what it was taken for"
         return reports.draw_samples(np.array([i for i, _ in chosen]), [t for _, t in chosen], path, title) if chosen else ""
+
+
+class _CheckState(Callback):
+    """Looks for nan in weights at the end of each interval, before anything is shown of it."""
+
+    def __init__(self, trainer: Trainer):
+        self.trainer = trainer
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        self.trainer._check_state()
 
 
 class _Evaluate(Callback):
