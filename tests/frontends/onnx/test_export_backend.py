@@ -25,6 +25,9 @@ def plain(case):
     return not any(np.asarray(a).dtype.kind in "OSUc" for side in case.data_sets[0] for a in side)
 
 
+ROUNDED = {"bfloat16": 2.0**-6, "float16": 2.0**-9}  # two roundings: theirs are made at each step of a softmax, ours once at its end
+
+
 def cases():
     with warnings.catch_warnings(action="ignore"):
         from onnx.backend.test.loader import load_model_tests
@@ -50,6 +53,7 @@ def test_node_models_go_out_and_come_back():
         found, who = run(made, dict(zip([p.name for p in m.inputs], given, strict=True)))
         for got, want in zip(found, wanted, strict=True):
             assert (got.shape, got.dtype) == (want.shape, want.dtype), (case.name, who)
-            np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), 1e-3, 1e-5, err_msg=f"{case.name}, {who}")
+            near = ROUNDED.get(got.dtype.name, 1e-3)
+            np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), near, 1e-5, err_msg=f"{case.name}, {who}")
         done += 1
     assert len(refused) <= 0.15 * done, refused

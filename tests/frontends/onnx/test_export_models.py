@@ -187,7 +187,7 @@ def test_convert(before, capsys):
     "arguments, code, words",
     [
         (["b.onnx", "--opset", "12"], 1, "take one from 13"),
-        (["nowhere/b.onnx"], 1, "there is no folder"),
+        (["nowhere/b.onnx"], 1, "nowhere/b.onnx cannot be written"),
         (["b.onnx", "--shape", "q:1,2"], 1, "there is no input q"),
         (["b.onnx", "--shape", "x"], 2, "is no shape"),
         (["b.onnx", "--shape", "x:1,3,8,8"], 1, "has length 2, and 3 was given"),
