@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import ngraph as ng
+import ngraph
 from hunt import oracle
 from hunt.oracle import FLOATS, INTS, NARROW, Refused, Run, V
-from ngraph.ops import linear
+from hunt.script import Api, Script, array
 from ngraph.transformers.base import make_transformer_factory
 
+ng = Api(ngraph, "ng")  # the functions of ngraph, whose calls can be written down
 TRANSFORMERS = ("direct", "numpy", "cpu")
 NAMES = ("A", "B", "H", "W", "C", "N", "REC")
 LENGTHS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 13, 16, 17, 31)
@@ -305,8 +306,8 @@ def _two(dtypes: Sequence[str], dtype: Sequence[str] = ()) -> Callable[[Drawing]
     return draw
 
 
-def _call(f: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda m, a, at, i: f(*a, **at)
+def _call(name: str) -> Callable[..., Any]:
+    return lambda m, a, at, i: getattr(ng, name)(*a, **at)
 
 
 for _name in (
@@ -326,21 +327,21 @@ for _name in (
     "softplus",
     "reciprocal",
 ):
-    simple(_name, _one((*FLOAT, *FLOAT, *INT[:2], "bool")), _call(getattr(ng, _name)))
+    simple(_name, _one((*FLOAT, *FLOAT, *INT[:2], "bool")), _call(_name))
 for _name in ("floor", "rounded", "absolute", "square", "relu"):
-    simple(_name, _one((*FLOAT, *NUMBER, "bool")), _call(getattr(ng, _name)))
+    simple(_name, _one((*FLOAT, *NUMBER, "bool")), _call(_name))
 for _name in ("negative", "sign"):
-    simple(_name, _one((*FLOAT, *INT[:4])), _call(getattr(ng, _name)))
+    simple(_name, _one((*FLOAT, *INT[:4])), _call(_name))
 for _name in ("add", "subtract", "multiply"):
-    simple(_name, _two((*FLOAT, *ANY), FLOAT), _call(getattr(ng, _name)))
+    simple(_name, _two((*FLOAT, *ANY), FLOAT), _call(_name))
 for _name in ("divide", "power"):
-    simple(_name, _two((*FLOAT, *NUMBER)), _call(getattr(ng, _name)))
+    simple(_name, _two((*FLOAT, *NUMBER)), _call(_name))
 for _name in ("mod", "floordivide"):
-    simple(_name, _two((*FLOAT, *INT, *INT)), _call(getattr(ng, _name)))
+    simple(_name, _two((*FLOAT, *INT, *INT)), _call(_name))
 for _name in ("maximum", "minimum"):
-    simple(_name, _two((*FLOAT, *ANY)), _call(getattr(ng, _name)))
+    simple(_name, _two((*FLOAT, *ANY)), _call(_name))
 for _name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"):
-    simple(_name, _two((*FLOAT, *ANY, *SMALL), FLOAT), _call(getattr(ng, _name)))
+    simple(_name, _two((*FLOAT, *ANY, *SMALL), FLOAT), _call(_name))
 
 
 def _same_kind(dtypes: Sequence[str]) -> Callable[[Drawing], Any]:
@@ -351,29 +352,29 @@ def _same_kind(dtypes: Sequence[str]) -> Callable[[Drawing], Any]:
     return draw
 
 
-for _name, _sign in (("and", "__and__"), ("or", "__or__"), ("xor", "__xor__"), ("shl", "__lshift__"), ("shr", "__rshift__")):
+for _name, _sign in (("and", "and_"), ("or", "or_"), ("xor", "xor"), ("shl", "lshift"), ("shr", "rshift")):
     simple(
         f"bits_{_name}",
         _same_kind((*INT, "bool") if _name in ("and", "or", "xor") else INT),
-        lambda m, a, at, i, sign=_sign: getattr(a[0], sign)(a[1]),
+        lambda m, a, at, i, sign=_sign: getattr(ng.operator, sign)(*a),
         "operators",
     )
-simple("bits_invert", _one((*INT, "bool")), lambda m, a, at, i: ~a[0], "operators")
-simple("logical_not", _one(BOOL), _call(ng.logical_not))
+simple("bits_invert", _one((*INT, "bool")), lambda m, a, at, i: ng.operator.invert(a[0]), "operators")
+simple("logical_not", _one(BOOL), _call("logical_not"))
 for _name, _kind in (("logical_and", "and"), ("logical_or", "or")):
     simple(
         _name,
         lambda d, kind=_kind: ([d.pick(ANY), d.pick(ANY)], {"kind": kind}),
         lambda m, a, at, i, name=_name: getattr(ng, name)(*a),
     )
-simple("where", lambda d: ([d.pick((*BOOL, *BOOL, *NUMBER)), *_two((*FLOAT, *ANY, *SMALL))(d)[0]], {}), _call(ng.where))
-simple("stop_gradient", _one(ANY), _call(ng.stop_gradient))
+simple("where", lambda d: ([d.pick((*BOOL, *BOOL, *NUMBER)), *_two((*FLOAT, *ANY, *SMALL))(d)[0]], {}), _call("where"))
+simple("stop_gradient", _one(ANY), _call("stop_gradient"))
 simple(
     "elu", lambda d: ([d.pick((*FLOAT, "int8"))], {"alpha": d.rng.choice([1.0, 0.5, -0.5])}), lambda m, a, at, i: ng.elu(a[0], at["alpha"])
 )
 simple("gelu_tanh", _one(FLOAT), lambda m, a, at, i: ng.gelu(a[0], approximate=True), "gelu")
 simple("safelog", lambda d: ([d.pick(FLOAT)], {"limit": d.rng.choice([-50, -3])}), lambda m, a, at, i: ng.safelog(a[0], at["limit"]))
-simple("sigmoidAtomic", _one(FLOAT), _call(ng.sigmoidAtomic))
+simple("sigmoidAtomic", _one(FLOAT), _call("sigmoidAtomic"))
 oracle.FUNCTIONS["sigmoidAtomic"] = oracle.FUNCTIONS["sigmoid"]
 
 
@@ -460,7 +461,7 @@ for _name in ("variance", "squared_L2", "L2_norm", "L1_norm", "logsumexp", "tens
     _reducing(_name, (*FLOAT, *FLOAT, *ANY))
 for _name in ("argmax", "argmin"):
     _reducing(_name, (*FLOAT, *ANY), {"kind": _name[3:]}, ("int64", "float32", "uint8"))
-simple("batch_size", _one((*ANY, *SMALL)), _call(ng.batch_size))
+simple("batch_size", _one((*ANY, *SMALL)), _call("batch_size"))
 
 
 def _normalising(name: str) -> None:
@@ -603,7 +604,15 @@ def _draw_dualed(d: Drawing) -> Any:
     return [x], {"name": name, "axes": [[n, level - 1 if n == name else level] for n, level in d.value(x).names]}
 
 
-simple("dualed_axes", _draw_dualed, lambda m, a, at, i: ng.dualed_axes(a[0], lambda x: m.called(x) == at["name"], -1, 0))
+def _build_dualed(m: Any, a: list[Any], at: dict[str, Any], i: str) -> Any:
+    def named(axis: Any) -> bool:
+        return bool(m.called(axis) == at["name"])
+
+    named.shown = f"lambda axis: axis.short_name == {at['name']!r}"  # type: ignore[attr-defined]
+    return ng.dualed_axes(a[0], named, -1, 0)
+
+
+simple("dualed_axes", _draw_dualed, _build_dualed)
 
 
 def _item(d: Drawing, n: int, fixed: bool) -> Any:
@@ -641,12 +650,12 @@ def _build_slice(m: Any, a: list[Any], at: dict[str, Any], i: str) -> Any:
     if at["as"] == "axis":
         return ng.slice_along_axis(x, x.axes[k], items[k])
     if at["as"] == "dict":
-        return x[{x.axes[k]: items[k]}]
+        return ng.operator.getitem(x, {x.axes[k]: items[k]})
     if at["as"] == "getitem":
-        return x[tuple(items)]
+        return ng.operator.getitem(x, tuple(items))
     if at["as"] == "dots":
         keep = next((j for j in reversed(range(len(items))) if at["items"][j] != full), -1)
-        return x[(*items[: keep + 1], ...)]
+        return ng.operator.getitem(x, (*items[: keep + 1], ...))
     return ng.tensor_slice(x, items)
 
 
@@ -913,7 +922,7 @@ def _pair(d: Drawing, dtypes: Sequence[str] = (*FLOAT, *FLOAT, *INT)) -> list[st
     return [x, d.pick((d.value(x).d,) if d.rng.random() < 0.8 else dtypes, few)]
 
 
-simple("dot", lambda d: (_pair(d), {}), lambda m, a, at, i: a[0] @ a[1] if i[-1] in "02468" else ng.dot(*a))
+simple("dot", lambda d: (_pair(d), {}), lambda m, a, at, i: ng.operator.matmul(*a) if i[-1] in "02468" else ng.dot(*a))
 
 
 def _draw_contract(d: Drawing) -> Any:
@@ -923,7 +932,7 @@ def _draw_contract(d: Drawing) -> Any:
 
 
 def _build_contract(m: Any, a: list[Any], at: dict[str, Any], i: str) -> Any:
-    return linear.contract(*a, over=tuple(m.among(a, n) for n in at["over"]))
+    return ng.contract(*a, over=tuple(m.among(a, n) for n in at["over"]))
 
 
 simple("contract", _draw_contract, _build_contract)
@@ -1132,7 +1141,7 @@ simple(
 
 # ---- state and control --------------------------------------------------------------------------------------------------------
 
-simple("value_of", lambda d: ([d.pick(MOVED, lambda v: True)], {}), _call(ng.value_of))
+simple("value_of", lambda d: ([d.pick(MOVED, lambda v: True)], {}), _call("value_of"))
 simple("PrintOp", _one(ANY), lambda m, a, at, i: ng.PrintOp(a[0], i))
 
 SAFE = (
@@ -1238,9 +1247,9 @@ def _build_while(m: Any, a: list[Any], at: dict[str, Any], i: str) -> Any:
         for j, p in enumerate(carry):
             m.env[f"{i}/{j}"] = p
         m.ops(at["ops"])
-        return (carry[0] + 1, *(m.env[c] for c in at["next"]))
+        return (ng.operator.add(carry[0], 1), *(m.env[c] for c in at["next"]))
 
-    return ng.while_loop(lambda carry: carry[0] < at["limit"], body, (ng.constant(0, dtype="int32"), *a))
+    return ng.while_loop(lambda carry: ng.operator.lt(carry[0], at["limit"]), body, (ng.constant(0, dtype="int32"), *a))
 
 
 ROWS["while_loop"] = Row(_draw_while, _build_while, "while_loop")
@@ -1603,13 +1612,7 @@ class Maker:
             return ng.init_tensor(x)
         if how == "set_item":
             return ng.set_item(x, tuple(_slice_of(s) for s in it["items"]), value)
-        if how == "iadd":
-            x += value
-        elif how == "isub":
-            x -= value
-        else:
-            x *= value
-        return x
+        return getattr(ng.operator, how)(x, value)
 
 
 # ---- checking -----------------------------------------------------------------------------------------------------------------
@@ -1791,25 +1794,37 @@ def _redirected(case: dict[str, Any], old: str, new: str) -> dict[str, Any]:
 
 # ---- a find as a program ------------------------------------------------------------------------------------------------------
 
+SHOWN = 60  # numbers of a result that its program has as what is wanted
+
+RUN = """for name in {transformers}:
+    with ngt.make_transformer_factory(name)() as t:
+        t.seed({seed})
+        f = t.computation({results}, {parameters})
+        for k, given in enumerate(calls):
+            print(name, "call", k, *[a.tolist() for a in f(*given) if a is not None])
+            print("    state", *[t.get(v).tolist() for v in f.variables if v.hint])
+"""
+
 
 def program(case: dict[str, Any]) -> str:
-    """A program that builds the case by its rows, runs it, and shows what differs."""
-    lines = [f"#   axes {', '.join(f'{n} = {a}' for n, a in case['axes'].items())}"]
-    for s in case["sources"]:
-        lines.append(f"#   {s['id']} = {s['kind']} {s['dtype']}{[n + chr(39) * -k for n, k in s['dims']]} of {s['how']} numbers")
-
-    def show(ops: Sequence[Op], pad: str) -> None:
-        for op in ops:
-            at = {k: v for k, v in op["at"].items() if k not in ("ops", "then", "else", "steps")}
-            args = ", ".join(str(a["n"]) if isinstance(a, dict) else a for a in op["args"])
-            lines.append(f"#   {pad}{op['id']} = {op['op']}({args}) {at or ''}".rstrip())
-            for body in _bodies(op):
-                show(body, pad + "    ")
-
-    show(case["ops"], "")
-    for it in case["assigns"]:
-        lines.append(f"#   {it}")
-    lines.append(f"#   results {case['outputs']}, calls with lengths {case['calls']}")
-    text = "\n".join(lines)
-    how = "# run it from the folder that has `hunt`: PYTHONPATH=. python THIS_FILE"
-    return f"{text}\n{how}\nfrom hunt import programs\n\ncase = {case!r}\nprint(programs.check(case) or 'agrees')\n"
+    """A program that builds the case and runs it on all transformers, with what is wanted in comments."""
+    script = Script()
+    maker, results = None, "[]"
+    with ngraph.config(warnings="off"), ng.written(script), contextlib.suppress(Exception):
+        maker = Maker(case)
+        maker.ops(case["ops"])
+        updates = [maker.assign(it) for it in case["assigns"]]
+        results = script.text([*[maker.env[o] for o in case["outputs"]], *updates])
+    lines = ["import operator", "", "import numpy as np", "", "import ngraph as ng", "import ngraph.transformers as ngt", ""]
+    lines += ["nan, inf = np.nan, np.inf", *script.lines]
+    if results == "[]" or maker is None:
+        return "\n".join(lines) + "\n"
+    given = [[numbers(s, shape_of(case, s, run), k) for s, _ in maker.placeholders] for k, run in enumerate(case["calls"])]
+    lines += ["calls = [", *[f"    [{', '.join(map(array, arrays))}]," for arrays in given], "]"]
+    for k, (outputs, after) in enumerate(expected(case, maker.streams)):
+        for o in case["outputs"]:
+            v = after.get(o, outputs[o])
+            if v.v.size <= SHOWN:
+                lines.append(f"# call {k}: wanted {np.asarray(v.v).tolist()} within {np.asarray(v.e).max(initial=0.0):.3g}")
+    parameters = ", ".join(script.text(p) for _, p in maker.placeholders)
+    return "\n".join(lines) + "\n" + RUN.format(transformers=TRANSFORMERS, seed=case["seed"], results=results, parameters=parameters)
