@@ -614,7 +614,7 @@ class Draw:
         if not own:
             return False
         a, by = self.r.choice(own), self.r.choice([2, 2, 3])
-        o = self.axis(self.case["axes"][a] * by - self.r.choice([0, 1]))
+        o = self.axis(max(0, self.case["axes"][a] * by - self.r.choice([0, 1])))
         index = {b: ["//", ["+", ["idx", o], self.r.choice([0, 1])], by] if b == a else ["idx", b] for b in own}
         return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, guard=[], fill=0)
 
