@@ -171,3 +171,33 @@ def test_what_a_while_loop_does_not_use_has_a_derivative(x):
     assert executor(ng.deriv(ng.sum(y, out_axes=()), w), x, w)(AT, AT).tolist() == [16.0, 32.0, 48.0]
     with pytest.raises(ng.NgraphError, match="no derivative: how often it runs"):
         ng.deriv(ng.sum(y, out_axes=()), x)
+
+
+def test_a_product_outside_of_a_loop_is_not_one_of_its_results(x):
+    """A product that the body only uses may have the axis of the loop."""
+    squares = ng.einsum(x, x, x, out_axes=[A])
+    mean = ng.einsum(squares, x, out_axes=[])
+    last, each = ng.scan(lambda h, v: (ng.sin(h * mean + v), h * v), mean, x, A)
+    y = last * ng.sum(each, out_axes=())
+    t = torch.tensor(AT / 4, requires_grad=True)
+    m = h = ((t * t * t) * t).sum()
+    total = 0.0
+    for v in t:
+        h, total = torch.sin(h * m + v), total + h * v
+    (expected,) = torch.autograd.grad(h * total, t)
+    np.testing.assert_allclose(executor(ng.deriv(y, x), x)(AT / 4), expected, rtol=1e-10)
+    assert len(last.inputs[0].type) == 3  # the carry, what each trip gives, and the carries for the way back
+
+
+def test_the_quotient_of_floats_is_that_of_numpy():
+    """1 // 0.1 is 9, for 10 * 0.1 is above 1; and the slope of x % y by y is minus that quotient."""
+    special = np.array([-np.inf, -7.7, -1.0, -0.0, 0.0, 0.1, 0.3, 1.0, 6.3, np.inf, np.nan])
+    a, b = np.repeat(special, 11), np.tile(special, 11)
+    P = ng.make_axis(121, name="P")
+    p, q = (ng.placeholder([P], dtype="float64") for _ in range(2))
+    by_q = ng.deriv(ng.sum(ng.mod(p, q), out_axes=()), q)
+    with np.errstate(all="ignore"):
+        expected = np.floor_divide(a, b)
+        got, slope = executor([p // q, by_q], p, q)(a, b)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(slope, -expected)
