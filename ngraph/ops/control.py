@@ -407,8 +407,8 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
     after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
     inside = _depending(holes, [*after, *ys])
     products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o in inside and o not in ys]
-    saved = [o for o in products if axis not in o.axes]  # for the way back, stacked along `axis`
-    (body,), captured = close([(holes, [*after, *ys, *holes[: len(start)], *saved])])
+    saved = [o for o in (*holes[: len(start)], *products) if axis not in o.axes]  # for the way back, stacked along `axis`
+    (body,), captured = close([(holes, [*after, *ys, *saved])])
     made = scan_record.build(*start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1)
     results = parts(made) if type(made.type) is tuple else (made,)
     return in_form(carry, results[: len(start)]), in_form(given[1], results[len(start) : len(start) + len(ys)])

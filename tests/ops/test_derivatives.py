@@ -201,3 +201,40 @@ def test_the_quotient_of_floats_is_that_of_numpy():
         got, slope = executor([p // q, by_q], p, q)(a, b)
     np.testing.assert_array_equal(got, expected)
     np.testing.assert_array_equal(slope, -expected)
+
+
+AXIS_TWICE = {  # loops over T whose bodies have values along T: in ngraph, in PyTorch
+    "a captured tensor": (
+        lambda w, x: ng.scan(lambda h, v: (ng.tanh(ng.sum(w * h, out_axes=()) + v), None), x[{T: 0}], x, T)[0],
+        lambda w, h, v: torch.tanh((w * h).sum() + v),
+        False,
+    ),
+    "a product inside": (
+        lambda w, x: ng.scan(lambda h, v: (ng.tanh(ng.einsum(w * h, w, out_axes=[]) + v), None), x[{T: 0}], x, T)[0],
+        lambda w, h, v: torch.tanh((w * h * w).sum() + v),
+        False,
+    ),
+    "a carry": (
+        lambda w, x: ng.scan(lambda h, v: (ng.tanh(h * w + v), None), w, x, T)[0],
+        lambda w, h, v: torch.tanh(h * w + v),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AXIS_TWICE)
+def test_values_of_a_loop_may_have_its_axis(name):
+    """First, second and third derivatives: each way back stacks what the loop before carried."""
+    ours, step, from_w = AXIS_TWICE[name]
+    at = [np.array([0.2, 0.7, -0.4, 0.5]), np.array([0.3, -0.5, 0.8, 0.1])]
+    w, x = (ng.placeholder([T], dtype="float64") for _ in range(2))
+    y = ng.sum(ours(w, x), out_axes=())
+    t, u = (torch.tensor(v, requires_grad=True) for v in at)
+    h = t if from_w else u[0]
+    for v in u:
+        h = step(t, h, v)
+    z = h.sum()
+    for _ in range(3):
+        y = sum(ng.sum(g * g, out_axes=()) for g in ng.deriv(y, [w, x]))
+        z = sum((g * g).sum() for g in torch.autograd.grad(z, [t, u], create_graph=True))
+        np.testing.assert_allclose(executor(y, w, x)(*at), z.detach(), rtol=1e-9)
