@@ -35,24 +35,10 @@ def interpret(
     lengths: Mapping[AxisId, int] | None = None,
 ) -> tuple[list[Any], dict[str, np.ndarray]]:
     """The outputs, and the state afterwards; arguments as those of `ngraph.program.interpret`, which it never calls."""
-    run = _Run(plan, dict(lengths or {}))
-    for b, array in zip(plan.inputs, inputs, strict=True):
-        run.take(b, array)
-    given = dict(state or {})
-    for name, before, _ in plan.state:
-        run.take(before, np.array(given[name]))
-    if plan.token_in is not None:
-        run.arrays[plan.token_in] = None
-    for step in plan.every:
-        if type(step) is Kernel:
-            run.kernel(step)
-        elif type(step) is Routine:
-            run.routine(step)
-    given.update({name: run.arrays[after] for name, _, after in plan.state})
-    return [run.arrays[b] for b in plan.outputs], given
+    return PlanRun(plan, dict(lengths or {})).call(inputs, state or {})
 
 
-class _Run:
+class PlanRun:
     """The arrays so far, and the lengths of the symbols."""
 
     def __init__(self, plan: Plan, lengths: dict[AxisId, int]):
@@ -62,6 +48,23 @@ class _Run:
         for b in plan.buffers:
             if b.value is not None:
                 self.arrays[b] = b.value.array
+
+    def call(self, inputs: Sequence[Any], state: Mapping[str, Any]) -> tuple[list[Any], dict[str, np.ndarray]]:
+        """All steps: the outputs, and the state afterwards."""
+        plan, given = self.plan, dict(state)
+        for b, array in zip(plan.inputs, inputs, strict=True):
+            self.take(b, array)
+        for name, before, _ in plan.state:
+            self.take(before, np.array(given[name]))
+        if plan.token_in is not None:
+            self.arrays[plan.token_in] = None
+        for step in plan.every:
+            if type(step) is Kernel:
+                self.kernel(step)
+            elif type(step) is Routine:
+                self.routine(step)
+        given.update({name: self.arrays[after] for name, _, after in plan.state})
+        return [self.arrays[b] for b in plan.outputs], given
 
     def take(self, b: Buffer, array: Any) -> None:
         array = np.asarray(array)
@@ -122,9 +125,13 @@ class _Run:
 
     # kernels
     def kernel(self, kernel: Kernel) -> None:
-        stored: set[Buffer] = set()
         for b in kernel.targets:
             self.place(b)
+        self.turns(kernel)
+
+    def turns(self, kernel: Kernel) -> None:
+        """All turns of a kernel whose targets have their places."""
+        stored: set[Buffer] = set()
         counts = [-(-self.length(a) // b) for a, b in kernel.loops]
         turns = list(itertools.product(*map(range, counts)))
         turns = turns[1::2] + turns[0::2][::-1]  # they are parallel: no order may matter
@@ -145,7 +152,7 @@ class _Run:
 class _Turn:
     """One stage in one turn: where it starts along each axis, and how far it goes."""
 
-    def __init__(self, run: _Run, kernel: Kernel, turn: tuple[int, ...]):
+    def __init__(self, run: PlanRun, kernel: Kernel, turn: tuple[int, ...]):
         self.run = run
         self.start = {a: t * b for (a, b), t in zip(kernel.loops, turn, strict=True)}
         self.block = dict(kernel.loops)

@@ -29,7 +29,7 @@ import numpy as np
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.op_graph.text import FORMAT
-from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Load, Local, Plan, Read, Routine, Stage, Store
+from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Load, Local, Plan, PlanStep, Read, Routine, Stage, Store
 from ngraph.plan.memory import lay_out
 from ngraph.program.program import AxisId
 from ngraph.program.text import _END, _Parser, _Printer
@@ -41,6 +41,14 @@ WHEN = {"once": "once", "start": "start", "call": "steps"}
 def text(plan: Plan, origins: bool = True) -> str:
     """The plan as text. `origins=False` leaves out where kernels come from."""
     return f"ngraph plan {FORMAT}{_title(plan)}\n" + _PlanPrinter(origins).plan(plan)
+
+
+def step_text(plan: Plan, step: PlanStep) -> list[str]:
+    """One step of a plan as lines, the buffers that it names first."""
+    printer = _PlanPrinter(False)
+    printer.plan(plan)
+    named = [printer.buffer(b) for b in dict.fromkeys((*step.sources, *step.targets)) if type(b) is not Local]
+    return named + (printer.kernel(step) if type(step) is Kernel else [printer.routine(step)] if type(step) is Routine else [])
 
 
 def arrays(plan: Plan) -> dict[str, np.ndarray]:

@@ -296,6 +296,22 @@ class Computation(Alone, partial[Any]):
         found: Profile = self.native.profile(lambda: self.call(*arguments), calls)
         return found
 
+    def compare(self, *arguments: Any) -> int:
+        """How many kernels do what the plan says for these arguments; state stays as it is.
+
+        Each kernel runs as machine code and, slowly, by the plan's interpreter. Raises NgraphError that shows the first that differs: its
+        values, its loops, the user's lines; UnsupportedError where nothing was compiled to machine code.
+        """
+        if len(arguments) != self._count:
+            raise miscounted(len(arguments), self.parameters, self.name)
+        native, program = self.native, self._lowered.program
+        arrays = Binder(program, self.parameters, self._lowered.nonempty).fit(arguments)
+        with self.state.lock.reading():
+            self.state.ensure(self.variables)
+            states = [np.array(a) for a in self._lent.arrays()]
+        found: int = native.compare(arrays, states)
+        return found
+
     def _report(self, steps: int, passes: float, compile: float) -> None:
         if config.debug >= 1:
             print(f"{self.name}: {steps} steps, passes {passes * 1e3:.1f} ms, compiled in {compile * 1e3:.1f} ms", file=sys.stderr)

@@ -2,7 +2,8 @@
 
 Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time), then `source`, or `plan`, `llvm`
 and `asm` where there is machine code. Behind `#` stand the rules that fired to reach one. `ngraph explain folder --html -o pages` makes
-pages of what `DUMP=folder` wrote.
+pages of what `DUMP=folder` wrote. `ngraph explain prog.py:train --compare` runs each kernel by its machine code and as the plan says, and
+shows the first that differs.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.runtime import dump
 from ngraph.runtime.computation import Computation
 from ngraph.runtime.dump import Stage
+from ngraph.tools.files import existing, number_from, read_arrays
 from ngraph.tools.load import find
 from ngraph.tools.pages import contents, page
 from ngraph.transformers import make_transformer
 from ngraph.verbs import Answer, UsageError, verb
+
+OPEN = 3  # the length, in random inputs, of an axis that has none
+STAGED, COMPARED = ("after", "list", "rules", "html", "output"), ("inputs", "seed")  # options that go with stages, and with --compare
 
 
 def is_explainable(x: Any) -> bool:
@@ -65,15 +72,21 @@ def _arguments(parser: Any) -> None:
     parser.add_argument("--list", action="store_true", help="only the names of the stages, their sizes and how many rules fired")
     parser.add_argument("--rules", action="store_true", help="every rule that fired, with the line of yours that it fired on")
     parser.add_argument("--html", action="store_true", help="a page, into FILE; of a DUMP folder, pages beside what it holds")
+    parser.add_argument("--compare", action="store_true", help="run each kernel as the plan says, too, and show the first that differs")
+    parser.add_argument("--inputs", metavar="IN.npz", type=existing, help="what --compare runs on: arrays named as the placeholders")
+    parser.add_argument("--seed", type=number_from(0), help="of random inputs, which --compare takes by default (default: 0)")
     parser.add_argument("-o", "--output", metavar="FILE", help="where the page goes, or the text")
 
 
 @verb("explain", "print a computation of a program at any stage", _arguments)
 def explain(arguments: Any) -> Answer:
-    """`ngraph explain`: one stage, or all under headings, as text or as a page."""
+    """`ngraph explain`: one stage, or all under headings, as text or as a page; or its kernels, compared."""
+    _check_options(arguments)
     if os.path.isdir(arguments.target):
         return _explain_folder(arguments)
     computation = computation_of(find(arguments.target, is_explainable, "computation", lambda x: not isinstance(x, Op)))
+    if arguments.compare:
+        return _compared(computation, arguments)
     found = stages(computation)
     there = [s.name for s in found]
     if arguments.after and arguments.after not in there:
@@ -91,6 +104,49 @@ def explain(arguments: Any) -> Answer:
     texts = [fired(s, arguments.rules) + s.text.rstrip("\n") for s in chosen]
     text = texts[0] if arguments.after else "\n\n".join(f"---- {s.name}\n{t}" for s, t in zip(chosen, texts, strict=True))
     return _written(arguments.output, text + "\n", data) if arguments.output else Answer(text, data)
+
+
+def _check_options(arguments: Any) -> None:
+    """Raises UsageError for options that would do nothing beside the others."""
+    names = {"output": "-o"}
+    for name in STAGED if arguments.compare else COMPARED:
+        if getattr(arguments, name) is not None and getattr(arguments, name) is not False:
+            option = names.get(name, f"--{name}")
+            what = "shows stages, and --compare shows kernels" if arguments.compare else "is for --compare"
+            raise UsageError(
+                f"{option} {what}", fix=f"leave out {option}" if arguments.compare else f"give --compare, or leave out {option}"
+            )
+    if arguments.inputs and arguments.seed is not None:
+        raise UsageError("--seed is for random inputs, and --inputs brings others", fix="give one of them")
+    if arguments.compare and os.path.isdir(arguments.target):
+        raise UsageError(f"{arguments.target} is a folder, and --compare runs a program", fix="name the program's file")
+
+
+def _compared(computation: Computation, arguments: Any) -> Answer:
+    """`--compare`: how many kernels agree. Raises NgraphError that shows the first that does not."""
+    given = _given(computation, arguments.inputs) if arguments.inputs else _drawn(computation, arguments.seed or 0)
+    kernels = computation.compare(*given)
+    said = f"{kernels} kernel{'s' * (kernels != 1)} compared with the plan: no differences"
+    return Answer(f"{computation.name}: {said}", {"kernels": kernels})
+
+
+def _given(computation: Computation, path: str) -> list[np.ndarray]:
+    """The arguments out of an .npz file. Raises UsageError where one is missing, or one is there that nothing takes."""
+    values, wanted = read_arrays(path), [op.label for op in computation.parameters]
+    if set(values) != set(wanted):
+        listed = [", ".join(names) or "nothing" for names in (values, wanted)]
+        raise UsageError(f"{path} has {listed[0]}, and {computation.name} takes {listed[1]}", fix="name the arrays as the placeholders")
+    return [values[name] for name in wanted]
+
+
+def _drawn(computation: Computation, seed: int) -> list[np.ndarray]:
+    """Random arguments."""
+    random, made = np.random.default_rng(seed), []
+    for op in computation.parameters:
+        shape = [OPEN if a.length is None else a.length for a in op.axes]
+        drawn = random.uniform(-1, 1, shape) if op.dtype.is_float else random.integers(0, 2, shape)
+        made.append(drawn.astype(op.dtype.np))
+    return made
 
 
 def _written(path: str, text: str, data: Any) -> Answer:

@@ -8,7 +8,7 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Len
-from ngraph.plan.interpret import _Run
+from ngraph.plan.interpret import PlanRun
 from ngraph.targets import host
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -22,7 +22,7 @@ def load(text, target):
     return LOADED[text, target]
 
 
-class Compiled(_Run):
+class Compiled(PlanRun):
     """A plan being run: each kernel in pieces, the last ones first, each with memory of its own."""
 
     target, pieces = host(), 3

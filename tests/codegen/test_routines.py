@@ -81,8 +81,8 @@ def native(monkeypatch):
             self.arrays[b] = room[: self.length(b.axes[0])]
         ran.append(step.op)
 
-    monkeypatch.setattr(plans._Run, "target", HOST, raising=False)
-    monkeypatch.setattr(plans._Run, "routine", routine)
+    monkeypatch.setattr(plans.PlanRun, "target", HOST, raising=False)
+    monkeypatch.setattr(plans.PlanRun, "routine", routine)
     return ran
 
 
@@ -149,7 +149,7 @@ def once(native, op, inputs, attrs, target=HOST, open_=(), **lengths):
     made = s(op, *given, **attrs)
     program = s.program(*(made if isinstance(made, tuple) else (made,)))
     arrays = [x for _, x in inputs]
-    plans._Run.target = target
+    plans.PlanRun.target = target
     got, _ = plans.interpret(plan(program), arrays)
     want, _ = interpret(program, arrays)
     return got, want
@@ -182,7 +182,7 @@ def test_the_first_places_of_a_row_are_found_without_sorting_it(native, dtype, n
         assert routine.attrs["few"] == k
         want, _ = interpret(p, arrays)
         for target in RUNNABLE:
-            plans._Run.target = target
+            plans.PlanRun.target = target
             got, _ = plans.interpret(made, arrays)
             for g, w in zip(got, want, strict=True):
                 same(g, w)

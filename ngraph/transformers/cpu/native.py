@@ -206,6 +206,19 @@ class Native:
             bound = self.at(key)  # type: ignore[arg-type]
         return profile(self.program.name, bound, call, calls, title)
 
+    def compare(self, arrays: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> int:
+        """How many kernels do what the plan says. Raises NgraphError for the first that does not."""
+        count = len(arrays)
+        key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
+        bound = self.at(key)
+        if bound.code not in self.codes.values():  # what it does has names by now
+            del self.bound[key]
+            bound = self.at(key)
+        names = [s.name for s in self.program.state_in]
+        made = importlib.import_module("ngraph.transformers.cpu.compared")
+        found: int = made.compared(bound.code, bound.lengths, arrays, dict(zip(names, states, strict=True)))
+        return found
+
     # ---- to look at
 
     @property
