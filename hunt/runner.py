@@ -44,6 +44,14 @@ def module(kind: str) -> Any:
     return importlib.import_module(kind if "." in kind else f"{__package__}.{kind}")
 
 
+def draw(kind: str, seed: int) -> tuple[Any, str | None]:
+    """The case of a seed; where drawing it raises, None and what was raised, which is a find like any other."""
+    try:
+        return module(kind).draw(seed), None
+    except Exception as error:
+        return None, f"draw({seed}) raises {error!r}\n" + traceback.format_exc(limit=-6)
+
+
 def check(kind: str, case: Any) -> str | None:
     """What `check` of the kind says of a case; an exception is a difference, too."""
     try:
@@ -72,10 +80,11 @@ def _serve(pipe: Connection, plant: str | None) -> None:
             pipe.send(_planted(plant))
         while True:
             kind, seed, case = pipe.recv()
+            failed = None
             if seed is not None:
-                case = module(kind).draw(seed)
+                case, failed = draw(kind, seed)
                 pipe.send(case)  # before it is checked: whoever asked has it, should this process end
-            pipe.send(check(kind, case))
+            pipe.send(failed or check(kind, case))
 
 
 class Worker:

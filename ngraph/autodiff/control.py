@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngraph.autodiff.backward import vjp
+from ngraph.op_graph.axes import Axis, make_axis
 from ngraph.op_graph.op import Body, Op, TensorType, again, copy_graph, ordered
+from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.control import close, cond_record, print_record, scan_record
 from ngraph.ops.elementwise import filled
 from ngraph.ops.state import parts, placeholder
@@ -51,13 +53,28 @@ def _results(op: Op) -> tuple[Op, ...]:
     return parts(op) if type(op.type) is tuple else (op,)
 
 
-def _with_carries(op: Op, inputs: Sequence[Op]) -> tuple[Op, dict[Op, Op]]:
-    """The loop with the carries of each trip among its results, and the stack of each value that its body gives."""
-    body, carries = op.attrs["body"], op.attrs["carries"]
+def _relabelled(x: Op, old: Axis, new: Axis) -> Op:
+    return REGISTRY["rename"].build(x, to=((old, new),)) if old in x.axes else x
+
+
+def _apart(axis: Axis, body: Body) -> Axis:
+    """An axis as long as that of a loop, which nothing has that the body takes or gives."""
+    name = axis.name + "_carried"
+    while any(a.name == name for o in (*body.inputs, *body.outputs) for a in o.axes):
+        name += "_"
+    return make_axis(name=name).resized(axis.size)
+
+
+def _with_carries(op: Op, inputs: Sequence[Op], apart: Axis) -> tuple[Op, dict[Op, Op]]:
+    """The loop with the carries of each trip among its results, and the stack of each value that its body gives.
+
+    A carry that has the axis of the loop is stacked with `apart` in its place.
+    """
+    body, carries, axis = op.attrs["body"], op.attrs["carries"], op.attrs["axis"]
     holes = body.inputs[:carries]
     missing = [h for h in holes if h not in body.outputs[carries:]]
     if missing:
-        attrs = {**op.attrs, "body": Body(body.inputs, (*body.outputs, *missing))}
+        attrs = {**op.attrs, "body": Body(body.inputs, (*body.outputs, *(_relabelled(h, axis, apart) for h in missing)))}
         op = scan_record.build(*inputs, **attrs)
     stacks = _results(op)[carries:]
     return op, dict(zip((*body.outputs[carries:], *missing), stacks, strict=True))
@@ -70,7 +87,8 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
     """
     dys = dys if isinstance(dys, tuple) else (dys,)
     body, axis, carries, xs = (op.attrs[k] for k in ("body", "axis", "carries", "xs"))
-    loop, stacks = _with_carries(op, inputs)
+    apart = _apart(axis, body)
+    loop, stacks = _with_carries(op, inputs, apart)
     body, new = quiet(body)
     stacks = {new.get(value, value): stack for value, stack in stacks.items()}
     holes, along, shared = body.inputs[:carries], body.inputs[carries : carries + xs], body.inputs[carries + xs :]
@@ -97,9 +115,9 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
     given = dict(zip(wanted, slopes, strict=True))
     results = [*(given[h] for h in moving), *(total[s] + given[s] for s in kept), *(given[a] for a in sliced)]
 
-    saved = {value: _hole(value.type) for value in stacks}
+    saved = {value: _hole(_relabelled(value, axis, apart).type) for value in stacks}
     fresh = {h: _hole(h.type) for h in (*along, *shared)}
-    copied = copy_graph(results, {**fresh, **saved})
+    copied = copy_graph(results, {**fresh, **{value: _relabelled(hole, apart, axis) for value, hole in saved.items()}})
     back_holes = [
         *(d_carry[h] for h in moving),
         *(total[s] for s in kept),

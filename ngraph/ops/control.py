@@ -329,6 +329,15 @@ def _holes(types: Iterable[TensorType]) -> list[Op]:
     return [placeholder(t.axes, dtype=t.dtype) for t in types]
 
 
+def _depending(holes: Sequence[Op], results: Sequence[Op]) -> set[Op]:
+    """The holes, and what the results are made of that depends on them."""
+    found = set(holes)
+    for o in ordered(results):
+        if any(i in found for i in o.inputs):
+            found.add(o)
+    return found
+
+
 def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None = None) -> tuple[list[Body], tuple[Op, ...]]:
     """Bodies from (holes, results), and the ops from around them that they use: further inputs of each body.
 
@@ -337,11 +346,7 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
     """
     used: dict[Op, None] = {}
     for holes, results in bodies:
-        inside = set(holes)
-        if since is None:
-            for o in ordered(results):
-                if any(i in inside for i in o.inputs):
-                    inside.add(o)
+        inside = _depending(holes, results) if since is None else set(holes)
         todo, seen = list(results)[::-1], set(holes)
         while todo:
             o = todo.pop()
@@ -400,9 +405,10 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
         )
     after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
-    products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o not in ys]
-    saved = [o for o in products if axis not in o.axes]  # for the way back, stacked along `axis`
-    (body,), captured = close([(holes, [*after, *ys, *holes[: len(start)], *saved])])
+    inside = _depending(holes, [*after, *ys])
+    products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o in inside and o not in ys]
+    saved = [o for o in (*holes[: len(start)], *products) if axis not in o.axes]  # for the way back, stacked along `axis`
+    (body,), captured = close([(holes, [*after, *ys, *saved])])
     made = scan_record.build(*start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1)
     results = parts(made) if type(made.type) is tuple else (made,)
     return in_form(carry, results[: len(start)]), in_form(given[1], results[len(start) : len(start) + len(ys)])

@@ -427,15 +427,17 @@ def _power_gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
     """
     base = x
     if not (y.is_constant and isinstance(y.const, float) and y.const != 0):
-        base = where(logical_and(equal(y, 0.0), logical_not(less(absolute(1.0 / x), math.inf))), 1.0, x)
+        base = where(logical_and(equal(y, 0.0), logical_not(less(1.0 / (x * x), math.inf))), 1.0, x)
     flat = logical_and(equal(x, 0.0), less_equal(0.0, y))
     return dy * y * power(base, y - 1.0), dy * op * log(where(flat, 1.0, x))
 
 
 def _quotient(x: Op, y: Op) -> Op:
-    """floor(x / y) also where the quotient is rounded to -0, as that of a small negative x and a large y."""
-    q = floor(x / y)
-    return where(logical_or(logical_and(less(x, 0.0), less(0.0, y)), logical_and(less(0.0, x), less(y, 0.0))), minimum(q, -1.0), q)
+    """The whole number of times that y goes into x, at or below: exact where x / y is rounded up to a whole number (1 // 0.1 is 9)."""
+    q = floor(x / y)  # right where y is 0; where y is infinite, but for a quotient below 0, which is rounded to -0
+    q = where(logical_or(logical_and(less(x, 0.0), less(0.0, y)), logical_and(less(0.0, x), less(y, 0.0))), minimum(q, -1.0), q)
+    plain = logical_and(less(0.0, absolute(y)), less(absolute(y), math.inf))
+    return where(plain, rounded((x - remainder(x, y)) / y), q)
 
 
 add: OpDef = elementwise(
@@ -728,9 +730,9 @@ def mod(x: Any, y: Any, dtype: Any = None) -> Op:
 
 
 def floordivide(x: Any, y: Any, dtype: Any = None) -> Op:
-    """The floor of x / y; of integers an integer (0 where y is 0)."""
+    """The whole number of times that y goes into x, at or below, so that x = y * (x // y) + x % y; of integers an integer (0 by 0)."""
     (x, y), _ = arithmetic((x, y), {"dtype": dtype})
-    return floor(divide.build(x, y)) if x.dtype.is_float else divide.build(x, y)
+    return _quotient(x, y) if x.dtype.is_float else divide.build(x, y)
 
 
 def safelog(x: Any, limit: float = -50.0) -> Op:

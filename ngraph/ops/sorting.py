@@ -20,7 +20,7 @@ from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.control import effect
-from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, maximum, where
+from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, logical_or, maximum, not_equal, where
 from ngraph.ops.rearrange import broadcast, find_axis, iota, product, rename_record
 from ngraph.ops.reduce import KINDS, in_order, reduce, reduced_axes
 from ngraph.ops.state import parts, sequential_record
@@ -160,8 +160,10 @@ def _cumulate_grad(op: Op, dy: Op, x: Op) -> Op:
         others = where(equal(iota(axis), iota(later)), 1.0, at_later(x))
         runs = cumulate.build(others, kind=kind, axis=later, exclusive=exclusive, reverse=reverse)
         share = where(reached, runs, 0.0)
-    else:  # those that equal the result share its gradient equally
-        best = cast(logical_and(equal(x, at_later(op)), reached), x.dtype)
+    else:  # those that equal the result share its gradient equally; NaN counts as equal to NaN, which it makes of the result
+        result = at_later(op)
+        alike = logical_or(equal(x, result), logical_and(not_equal(x, x), not_equal(result, result)))
+        best = cast(logical_and(alike, reached), x.dtype)
         share = best / maximum(reduce.build(best, kind="add", axes=(axis,)), 1.0)
     return reduce.build(at_later(dy) * share, kind="add", axes=(later,))
 

@@ -58,7 +58,7 @@ def _repeated(first: Step, then: Step) -> dict[Value, Value]:
         if s.op in LONG or any(v in long for v in s.inputs):
             long.update(s.results)
         for v in s.results:
-            if v in long and v in same and v in asked:
+            if v in long and v in same and v in asked and first.attrs["axis"] not in v.axes:  # which a stack along it cannot have twice
                 found[v] = same[v]
                 long.remove(v)
     return found

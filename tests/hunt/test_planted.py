@@ -63,6 +63,8 @@ def test_a_case_that_ends_or_waits_is_a_find_and_the_next_is_checked(monkeypatch
     monkeypatch.setattr(runner, "SECONDS", 1.0)
     assert worker.ask(TOYS, None, {"do": "wait"})[1] == "took more than 1 seconds"
     assert worker.ask(TOYS, None, {"do": "differ"})[1] == "differs always"
+    assert worker.ask(TOYS, 99)[1].startswith("draw(99) raises ValueError('no case has seed 99')\nTraceback")
+    assert worker.ask(TOYS, 5) == ({"do": "look", "seed": 5}, None)
     worker.stop()
 
 

@@ -171,3 +171,70 @@ def test_what_a_while_loop_does_not_use_has_a_derivative(x):
     assert executor(ng.deriv(ng.sum(y, out_axes=()), w), x, w)(AT, AT).tolist() == [16.0, 32.0, 48.0]
     with pytest.raises(ng.NgraphError, match="no derivative: how often it runs"):
         ng.deriv(ng.sum(y, out_axes=()), x)
+
+
+def test_a_product_outside_of_a_loop_is_not_one_of_its_results(x):
+    """A product that the body only uses may have the axis of the loop."""
+    squares = ng.einsum(x, x, x, out_axes=[A])
+    mean = ng.einsum(squares, x, out_axes=[])
+    last, each = ng.scan(lambda h, v: (ng.sin(h * mean + v), h * v), mean, x, A)
+    y = last * ng.sum(each, out_axes=())
+    t = torch.tensor(AT / 4, requires_grad=True)
+    m = h = ((t * t * t) * t).sum()
+    total = 0.0
+    for v in t:
+        h, total = torch.sin(h * m + v), total + h * v
+    (expected,) = torch.autograd.grad(h * total, t)
+    np.testing.assert_allclose(executor(ng.deriv(y, x), x)(AT / 4), expected, rtol=1e-10)
+    assert len(last.inputs[0].type) == 3  # the carry, what each trip gives, and the carries for the way back
+
+
+def test_the_quotient_of_floats_is_that_of_numpy():
+    """1 // 0.1 is 9, for 10 * 0.1 is above 1; and the slope of x % y by y is minus that quotient."""
+    special = np.array([-np.inf, -7.7, -1.0, -0.0, 0.0, 0.1, 0.3, 1.0, 6.3, np.inf, np.nan])
+    a, b = np.repeat(special, 11), np.tile(special, 11)
+    P = ng.make_axis(121, name="P")
+    p, q = (ng.placeholder([P], dtype="float64") for _ in range(2))
+    by_q = ng.deriv(ng.sum(ng.mod(p, q), out_axes=()), q)
+    with np.errstate(all="ignore"):
+        expected = np.floor_divide(a, b)
+        got, slope = executor([p // q, by_q], p, q)(a, b)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(slope, -expected)
+
+
+AXIS_TWICE = {  # loops over T whose bodies have values along T: in ngraph, in PyTorch
+    "a captured tensor": (
+        lambda w, x: ng.scan(lambda h, v: (ng.tanh(ng.sum(w * h, out_axes=()) + v), None), x[{T: 0}], x, T)[0],
+        lambda w, h, v: torch.tanh((w * h).sum() + v),
+        False,
+    ),
+    "a product inside": (
+        lambda w, x: ng.scan(lambda h, v: (ng.tanh(ng.einsum(w * h, w, out_axes=[]) + v), None), x[{T: 0}], x, T)[0],
+        lambda w, h, v: torch.tanh((w * h * w).sum() + v),
+        False,
+    ),
+    "a carry": (
+        lambda w, x: ng.scan(lambda h, v: (ng.tanh(h * w + v), None), w, x, T)[0],
+        lambda w, h, v: torch.tanh(h * w + v),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AXIS_TWICE)
+def test_values_of_a_loop_may_have_its_axis(name):
+    """First, second and third derivatives: each way back stacks what the loop before carried."""
+    ours, step, from_w = AXIS_TWICE[name]
+    at = [np.array([0.2, 0.7, -0.4, 0.5]), np.array([0.3, -0.5, 0.8, 0.1])]
+    w, x = (ng.placeholder([T], dtype="float64") for _ in range(2))
+    y = ng.sum(ours(w, x), out_axes=())
+    t, u = (torch.tensor(v, requires_grad=True) for v in at)
+    h = t if from_w else u[0]
+    for v in u:
+        h = step(t, h, v)
+    z = h.sum()
+    for _ in range(3):
+        y = sum(ng.sum(g * g, out_axes=()) for g in ng.deriv(y, [w, x]))
+        z = sum((g * g).sum() for g in torch.autograd.grad(z, [t, u], create_graph=True))
+        np.testing.assert_allclose(executor(y, w, x)(*at), z.detach(), rtol=1e-9)
