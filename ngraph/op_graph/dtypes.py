@@ -215,3 +215,35 @@ def weak(kind: type, other: DType) -> DType:
     if kind is int:
         return other if other.is_integer else float32
     return float32
+
+
+def check_fits(what: str, value: Any, dtype: DType, beside: str = "") -> None:
+    """Raises DTypeError where numbers would become others in an integer dtype: fractions that it cuts, whole numbers beyond its limits.
+
+    `beside` is the label of the tensor whose dtype this is, where the numbers are another operand.
+    """
+    if dtype.python is not int:
+        return
+    if isinstance(value, int):
+        low = high = value
+    else:
+        array = np.asarray(value)
+        own = _BY_NUMPY.get(array.dtype)
+        if own is None or own is dtype or own.kind == "bool" or not array.size:
+            return
+        if own.python is float:
+            whole = np.trunc(array) == array
+            if not whole.all():
+                raise DTypeError(
+                    f"{what}: {array[~whole].flat[0]} is no whole number, and {dtype} holds no other",
+                    fix="cut it on purpose with np.trunc(value), or take a float dtype",
+                )
+        low, high = array.min().item(), array.max().item()
+    if low < dtype.lowest or high > dtype.highest:
+        least, most = min(low, dtype.lowest), max(high, dtype.highest)
+        signed = [d for d in (int8, int16, int32, int64) if d.lowest <= least and most <= d.highest]
+        wider = (signed or [uint64 if least >= 0 and most <= uint64.highest else float64])[0]
+        raise DTypeError(
+            f"{what}: {low if low < dtype.lowest else high} does not fit into {dtype}, which holds {dtype.lowest} to {dtype.highest}",
+            fix=f"cast first: ng.cast({beside}, '{wider}')" if beside else f"take a wider dtype, such as {wider}",
+        )

@@ -81,12 +81,15 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
         return const
     if isinstance(const, (bool, int, float)) and not isinstance(const, np.generic):
         d = as_dtype(dtype) if dtype is not None else dtypes.bool_ if isinstance(const, bool) else dtypes.float32
+        dtypes.check_fits("a constant", const, d)
         return filled(const, axes, d)
     axes = axes_of(const, Axes()) if axes is None else axes
     array = array_of(const if axes is None else arranged(const, Axes(axes), "a constant"), "a constant")
-    if array.dtype == object or (dtype is not None and array.dtype.kind in "SUMm"):
+    if array.dtype.kind in "OSUMmc":
         raise NoTensor(f"a constant of {type(const).__name__} {const!r} is no array of numbers", fix="give numbers, or np.asarray of them")
     d = as_dtype(dtype if dtype is not None else array.dtype)
+    if dtype is not None:
+        dtypes.check_fits("a constant", array, d)
     array = array.astype(d.np, copy=content_of(array) is None)
     if axes is None:
         axes = Axes(make_axis(n) for n in array.shape)
@@ -293,11 +296,14 @@ def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...
                 i = like(i, anchor)
                 meet = dtype or dtypes.promote(meet, i.dtype)
         made.append(i)
-    return tuple([cast(i, meet) if isinstance(i, Op) else filled(_python(i), (), meet) for i in made])
+    return tuple([cast(i, meet) if isinstance(i, Op) else _number(i, meet, anchor) for i in made])
 
 
-def _python(number: Any) -> Any:
-    return number.item() if isinstance(number, np.generic) else number
+def _number(number: Any, dtype: DType, beside: Op) -> Op:
+    """A number that meets a tensor, in the dtype of both. Raises DTypeError where an integer dtype does not hold it."""
+    if dtype.python is int and not (isinstance(number, int) and dtype.lowest <= number <= dtype.highest):
+        dtypes.check_fits(f"a number beside {beside.label}", number, dtype, beside.label)
+    return filled(number.item() if isinstance(number, np.generic) else number, (), dtype)
 
 
 def arithmetic(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
@@ -322,7 +328,20 @@ def floating(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, 
 
 def comparable(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     """Operands of one dtype; narrow ones as float32, which has all their numbers."""
-    return any_kind(tuple([cast(i, dtypes.float32) if isinstance(i, Op) and i.dtype.kind == "narrow" else i for i in inputs]), attrs)
+    inputs = tuple([cast(i, dtypes.float32) if isinstance(i, Op) and i.dtype.kind == "narrow" else i for i in inputs])
+    return any_kind(_within_limits(inputs), attrs)
+
+
+def _within_limits(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands; for an integer tensor beside a number that is beyond its dtype, zeros and a number on that side of them."""
+    tensors, numbers = [i for i in inputs if isinstance(i, Op)], [i for i in inputs if isinstance(i, int)]
+    if len(tensors) != 1 or len(numbers) != 1 or not tensors[0].dtype.is_integer:
+        return inputs
+    d, n = tensors[0].dtype, numbers[0]
+    if d.lowest <= n <= d.highest:
+        return inputs
+    zeros, side = filled(0, tensors[0].axes, dtypes.int32), 1 if n > d.highest else -1
+    return tuple([zeros if isinstance(i, Op) else side for i in inputs])
 
 
 # ---- how elementwise records are declared -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ngraph.errors import AxisError, DTypeError, GraphError, show_line
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import immutable
 from ngraph.op_graph.axes import Axes, show_axes
-from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.dtypes import as_dtype, check_fits
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import OpDef, op, show_input
@@ -116,7 +116,11 @@ def _stateful(axes: Any, dtype: Any, initial_value: Any, trainable: bool, saved:
             if None not in known:
                 np.broadcast_to(array, known)
         except ValueError:
-            raise AxisError(f"an initial value of shape {array.shape} does not fit the axes {show_axes(axes)}") from None
+            raise AxisError(
+                f"an initial value of shape {array.shape} does not fit the axes {show_axes(axes)}",
+                fix="give a number, or an array of their lengths",
+            ) from None
+        check_fits("an initial value", array, d)
         if array.ndim == len(axes):
             for axis, n in zip(axes, array.shape, strict=True):
                 if axis.length is None:
@@ -173,6 +177,7 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
         value = rvalue
     else:
         array = np.asarray(arranged(rvalue, lvalue.axes, f"assign: {lvalue.label}"))
+        check_fits(f"assign({lvalue.label}, value)", array, lvalue.dtype)
         value = constant(array if array.ndim else array[()].item(), lvalue.axes if array.ndim else (), dtype=lvalue.dtype)
     if value.type is None:
         raise GraphError(
