@@ -59,6 +59,9 @@ class DType:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return as_dtype, (self.name,)  # a copy, here or in another process, is the one record of this name
+
     @property
     def python(self) -> type:
         """The type of the Python numbers that hold its values: bool, int or float."""

@@ -97,6 +97,11 @@ class OpDef:
             result = tuple([TensorType(Axes(t.axes), t.dtype) for t in result])
         return Op(self, inputs, attrs, result)
 
+    def __reduce__(self) -> Any:
+        if REGISTRY.get(self.name) is not self:
+            return super().__reduce__()
+        return _registered, (self.name,)  # a copy, here or in another process, is the one record of this name
+
     def __repr__(self) -> str:
         return f"<op record {self.name}>"
 
@@ -124,6 +129,10 @@ class Call:
 
 
 REGISTRY: dict[str, OpDef] = {}
+
+
+def _registered(name: str) -> OpDef:
+    return REGISTRY[name]
 
 
 def register(record: OpDef) -> OpDef:
