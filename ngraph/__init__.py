@@ -70,6 +70,8 @@ from ngraph.op_graph.dtypes import (
     uint32,
     uint64,
 )
+from ngraph.op_graph.misspelt import OF_NGRAPH as _OF_NGRAPH
+from ngraph.op_graph.misspelt import no_attribute as _no_attribute
 from ngraph.op_graph.names import NameScope, make_name_scope, metadata, name_scope, with_name_scope, with_op_metadata
 from ngraph.op_graph.op import Op
 from ngraph.ops.activations import clip, elu, gelu, silu, softplus
@@ -389,4 +391,6 @@ def __getattr__(name: str) -> _Any:
         return _importlib.import_module(f"ngraph.{name}")
     if name in _FRONTENDS:
         return _importlib.import_module(f"ngraph.frontends.{name}")
-    raise AttributeError(f"module 'ngraph' has no attribute {name!r}")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'ngraph' has no attribute {name!r}")
+    raise _no_attribute("ngraph", name, _OF_NGRAPH, __all__, "ng")

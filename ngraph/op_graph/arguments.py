@@ -227,6 +227,8 @@ SYNONYMS = {
     **dict.fromkeys(("strides",), ("stride",)),
 }
 
+INSTEAD = {"make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name"}  # of functions called with what they lack
+
 
 def shown(x: Any) -> str:
     """An argument as an error shows it."""
@@ -261,11 +263,13 @@ def _unbound(name: str, parameters: Mapping[str, inspect.Parameter], named: Mapp
     details = (_signature(name, parameters.values()),)
     strangers = [n for n in named if n not in parameters]
     if not strangers:
-        return ArgumentTypeError(f"{name}: {why}", details=details, fix="give it the arguments that it has")
+        needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+        fix = INSTEAD.get(name, f"write {name}({', '.join(needed)})")
+        return ArgumentTypeError(f"{name}: {why}", details=details, fix=fix)
     stranger = strangers[0]
     like = [n for n in SYNONYMS.get(stranger, ()) if n in parameters]
     meant = like[0] if like else nearest(stranger, parameters)
-    fix = f"take {meant}=" if meant else f"it has {', '.join(parameters)}"
+    fix = INSTEAD.get(name) or (f"take {meant}=" if meant else f"it has {', '.join(parameters) or 'none'}")
     if stranger in ("keepdims", "keepdim"):
         fix = "leave it away: axes that are gone are found again by name, so x - ng.mean(x, ...) needs no length of 1"
     return UnknownName(f"{name} has no argument {stranger}", details=details, fix=fix)
@@ -289,16 +293,17 @@ def explained(name: str, parameters: Mapping[str, inspect.Parameter], given: Map
         return None
     details = (_signature(name, parameters.values()),) if parameters else ()
     p, value, kind = wrong[0]
-    for other, mine, theirs in wrong[1:]:
-        if other != p and kind.fits(mine) and theirs.fits(value):
+    for other, mine in given.items():
+        theirs = kind_of(name, other)
+        if theirs is not None and other != p and kind.fits(mine) and theirs.fits(value):
             return ArgumentTypeError(
                 f"{name}: {p} is {shown(value)}, and {other} is {shown(mine)}", details=details, fix=f"exchange {p} and {other}"
             )
-    more = "ng.constant" if kind is TENSOR and isinstance(value, Axis) else ""
-    fix = "ng.iota(axis) counts along it" if more else kind.fix
+    fix = "ng.iota(axis) counts along it" if kind is TENSOR and isinstance(value, Axis) else kind.fix
     if kind is TENSOR and isinstance(value, (list, tuple)) and any(isinstance(v, Op) for v in value):
         fix = "pass one tensor; ng.stack(ops, axis) makes one of several"
-    return ArgumentTypeError(f"{name}: {p} is {shown(value)}, which is {kind.says}", details=details, fix=fix)
+    error = NoTensor if kind is TENSOR else ArgumentTypeError
+    return error(f"{name}: {p} is {shown(value)}, which is {kind.says}", details=details, fix=fix)
 
 
 def told(

@@ -6,13 +6,14 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from ngraph.errors import ArgumentTypeError, GraphError, Line, show_line, user_line
+from ngraph.errors import ArgumentTypeError, GraphError, Line, StateError, show_line, user_line
 from ngraph.op_graph import names
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.html import shortened, table
+from ngraph.op_graph.misspelt import no_attribute_of_op
 
 if TYPE_CHECKING:
     from ngraph.op_graph.opdef import OpDef
@@ -318,7 +319,30 @@ class Op:
     def __bool__(self) -> bool:
         raise GraphError(
             f"{self.label} has no value while the graph is built, so it is neither true nor false",
-            fix="use ng.where(condition, a, b), or compute it first",
+            fix="ng.where(condition, a, b) chooses by value; ng.logical_and, ng.logical_or and ~ stand for and, or, not",
+        )
+
+    def _no_value(self, *_: Any, **__: Any) -> NoReturn:
+        """What Python and NumPy call for the number or the array that an object is."""
+        raise GraphError(
+            f"{self.label} has no value while the graph is built", fix="compute it: ngt.make_transformer().computation(x)() is an array"
+        )
+
+    __float__ = __int__ = __complex__ = __array__ = _no_value
+
+    def __len__(self) -> int:
+        raise GraphError(f"{self.label} has no length", fix="that of an axis is x.axes[0].length; x.axes.size is the number of elements")
+
+    if not TYPE_CHECKING:  # which sees by itself what is not there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(name) if name.startswith("_") else no_attribute_of_op(self.label, name, dir(type(self)))
+
+    def __reduce__(self) -> NoReturn:
+        raise StateError(
+            f"{self.label} can be neither copied nor pickled: an op is what it is by identity",
+            details=(f"made at {show_line(self.line)}",),
+            fix="ngraph.op_graph.text.save(x, path) and load(path) carry a graph over; to have two, call twice what makes it",
         )
 
     def __iter__(self) -> Iterator[Op]:

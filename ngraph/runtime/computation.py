@@ -10,10 +10,10 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len, leaves
 from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
+from ngraph.op_graph.misspelt import OF_COMPUTATIONS, no_attribute
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
@@ -102,7 +103,7 @@ class Results:
         self.keys: list[Op] | None = None
         if results is None:
             ops: list[Any] = []
-        elif isinstance(results, Op):
+        elif isinstance(results, Op) or not isinstance(results, Iterable) or isinstance(results, str):
             ops = [results]
         else:
             ops = list(results)
@@ -327,8 +328,10 @@ class Computation(Alone, partial[Any]):
         """Calls go to this function from now on."""
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
-    def call(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None) -> Any:
+    def call(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None, **named: Any) -> Any:
         """What a call of the computation itself does, for all arguments that can be made to fit."""
+        if named:
+            raise UnknownName(f"{self.name} has no argument {next(iter(named))}", fix="pass values in order, or feed_dict={op: value}")
         if feed_dict is not None:
             if arguments:
                 raise ArgumentError(f"{self.name} got both positional values and a feed_dict", fix="give one of the two")
@@ -587,6 +590,13 @@ class Computation(Alone, partial[Any]):
                     interrupts.release()
 
         return writing if written else reading
+
+    if not TYPE_CHECKING:  # which sees by itself what is not there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_attribute("a computation", name, OF_COMPUTATIONS, dir(type(self)), "f")
 
     def __repr__(self) -> str:
         given = some([f"{p.label}{show_axes(p.axes)}" for p in self.parameters])

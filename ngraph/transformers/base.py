@@ -12,14 +12,16 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from ngraph.config import config, from_environment, number
 from ngraph.errors import ArgumentError, StateError, UnsupportedError
+from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.html import some, table
+from ngraph.op_graph.misspelt import OF_TRANSFORMERS, no_attribute
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.computation import ComputationOp, check_parameters
@@ -66,6 +68,13 @@ class Transformer(Alone):
         self._tried: dict[str, int] = {}
         self.finalized = False
         self._seed: int | None = None
+
+    if not TYPE_CHECKING:  # which sees by itself what is not there
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            raise no_attribute("a transformer", name, OF_TRANSFORMERS, dir(type(self)), "transformer")
 
     # what a transformer of its own kind writes
     def compile(self, program: Program) -> Executable:
@@ -330,6 +339,7 @@ def _preferred() -> str:
     return found
 
 
+@checked
 def make_transformer() -> Transformer:
     """A transformer from the factory that was set, else the one that NGRAPH_TRANSFORMER names, else cpu, numpy or direct."""
     if _factory is not None:

@@ -298,9 +298,9 @@ def test_names_of_other_libraries_are_told():
 
 def test_errors_of_the_users_own_functions_stay():
     def step(carry, item):
-        return carry + len(item.nothing), carry
+        return carry + len(5), carry
 
-    with pytest.raises(AttributeError) as told:
+    with pytest.raises(TypeError) as told:
         ng.scan(step, ng.constant(0.0), x(H), H)
     assert not isinstance(told.value, NgraphError)
 

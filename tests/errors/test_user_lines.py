@@ -78,9 +78,9 @@ CASES = {
     ),
     "bits of a float": ("x = ng.placeholder(())\nx << 1", "DTypeError", ["bitwise of float32", "ng.cast"]),
     "no such dtype": ('ng.placeholder((), dtype="float12")', "DTypeError", ["float12", "float32", "fix:"]),
-    "text as a tensor": ('x = ng.placeholder([C])\nx + "a"', "DTypeError", ["<U1", "float32"]),
+    "text as a tensor": ('x = ng.placeholder([C])\nx + "a"', "NoTensor", ["add: y is 'a', which is no tensor", "fix:"]),
     "rows of unlike lengths": ("ng.constant([[1, 2], [3]])", "DTypeError", ["unlike lengths"]),
-    "a number for axes": ("x = ng.placeholder([C])\nng.sum(x, 4)", "AxisError", ["4 is no axis", "ng.make_axis"]),
+    "a number for axes": ("x = ng.placeholder([C])\nng.sum(x, 4)", "AxisError", ["4 is no axis", "name one of [C=4]"]),
     "a number added to an axis": ("C + 1.5", "AxisError", ["1.5 is no axis"]),
     "derivative by a number": (
         'x = ng.variable([C]).named("x")\nloss = ng.sum(x, out_axes=()).named("loss")\nng.deriv(loss, 3)',

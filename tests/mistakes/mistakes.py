@@ -32,8 +32,10 @@ import numpy as np
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph import warn
+from ngraph.config import config
 from ngraph.errors import NgraphError, NgraphWarning
 from ngraph.tools.main import main
+from ngraph.transformers.base import TRANSFORMERS
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 MARK = re.compile(r"\s*# <- here$")
@@ -145,7 +147,13 @@ def _run(program: tuple[str, ...], folder: str) -> list[Told]:
 def run(program: tuple[str, ...]) -> list[Told]:
     """All that a user is told who runs these lines as model.py in an empty folder."""
     back = os.getcwd()
-    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ):
+    own = {name: cls for name, cls in TRANSFORMERS.items() if cls.__module__.startswith("ngraph.")}  # without those of other tests
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.dict(os.environ),
+        mock.patch.dict(TRANSFORMERS, own, clear=True),
+        mock.patch.dict(config._given, clear=True),  # so that the program's environment is read
+    ):
         os.chdir(folder)
         try:
             return copy_context().run(_run, program, folder)

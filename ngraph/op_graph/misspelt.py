@@ -1,0 +1,107 @@
+"""Names that are not there: what they are called here, for names that other libraries have, and else the nearest name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+
+from ngraph.errors import UnknownName, nearest
+
+_TRANSFORMER = "ngraph.transformers.make_transformer()"
+
+
+def _by_name(table: Mapping[str, str]) -> dict[str, str]:
+    return {name: said for names, said in table.items() for name in names.split()}
+
+
+# names in NumPy, PyTorch, TensorFlow and JAX, and what to write here
+OF_NGRAPH = _by_name(
+    {
+        "matmul mm bmm inner tensordot linear": "ng.dot(x, y), which pairs axes by name, or ng.contract(x, y, over=[A])",
+        "concatenate concat cat hstack vstack append": "ng.concat_along_axis([x, y], axis)",
+        "reshape view ravel squeeze": "ng.flatten(x, [A, B]) to join axes, ng.unflatten(x, axes) to take one apart, "
+        "or ng.cast_axes(x, axes) for other axes of the same lengths",
+        "transpose permute swapaxes moveaxis T mT": "ng.axes_with_order(x, [B, A]), though axes are found by name in any order",
+        "unsqueeze newaxis": "ng.expand_dims(x, axis)",
+        "zeros zeros_like empty": "ng.constant(0, axes)",
+        "ones ones_like": "ng.constant(1, axes)",
+        "full full_like": "ng.constant(number, axes)",
+        "array asarray tensor as_tensor from_numpy": "ng.constant(array, axes)",
+        "arange linspace range": "ng.iota(axis)",
+        "grad gradient gradients backward value_and_grad": "ng.deriv(loss, w)",
+        "detach no_grad": "ng.stop_gradient(x)",
+        "tile repeat broadcast_to expand broadcast_axes": "ng.broadcast(x, axes)",
+        "argsort topk": "ng.top_k(x, axis, k), or ng.sort(x, axis, ng.iota(axis))",
+        "split chunk narrow select index_select": "ng.slice_along_axis(x, axis, slice(0, 2))",
+        "embedding embedding_lookup": "ng.lookuptable(table, indices, axes)",
+        "cross_entropy nll_loss softmax_cross_entropy": "ng.cross_entropy_multi(ng.softmax(y), t)",
+        "conv1d conv2d conv3d": "ng.conv(x, filters, {H: R, W: S})",
+        "max_pool1d max_pool2d max_pool3d": "ng.max_pool(x, {H: 2, W: 2})",
+        "avg_pool1d avg_pool2d avg_pool3d": "ng.avg_pool(x, {H: 2, W: 2})",
+        "reduce_sum": "ng.sum(x)",
+        "reduce_mean": "ng.mean(x)",
+        "reduce_max": "ng.max(x)",
+        "reduce_min": "ng.min(x)",
+        "reduce_prod": "ng.prod(x)",
+        "reduce_logsumexp": "ng.logsumexp(x)",
+        "var reduce_var": "ng.variance(x)",
+        "std reduce_std": "ng.sqrt(ng.variance(x))",
+        "norm": "ng.L2_norm(x)",
+        "Parameter get_variable": "ng.variable(axes)",
+        "scatter_nd index_add": "ng.scatter_add(x, indices, values, axis)",
+        "abs fabs": "ng.absolute(x)",
+        "round rint": "ng.rounded(x)",
+        "clamp clip_by_value": "ng.clip(x, low, high)",
+        "mul": "ng.multiply(x, y)",
+        "div true_divide": "ng.divide(x, y)",
+        "floor_divide": "ng.floordivide(x, y)",
+        "sub": "ng.subtract(x, y)",
+        "neg": "ng.negative(x)",
+        "pow": "ng.power(x, y)",
+        "rsqrt": "1 / ng.sqrt(x)",
+        "eq": "ng.equal(x, y)",
+        "ne": "ng.not_equal(x, y)",
+        "lt": "ng.less(x, y)",
+        "le": "ng.less_equal(x, y)",
+        "gt": "ng.greater(x, y)",
+        "ge": "ng.greater_equal(x, y)",
+        "isnan": "x != x, which holds at NaN alone",
+        "invert bitwise_not": "~x",
+        "half": "ng.float16",
+        "float single": "ng.float32",
+        "double": "ng.float64",
+        "int": "ng.int32",
+        "long": "ng.int64",
+        "bool": "ng.bool_",
+        "Transformer make_transformer Session": _TRANSFORMER,
+        "computation run": f"{_TRANSFORMER}.computation(y, x)",
+    }
+)
+OF_OPS = _by_name(
+    {
+        "ndim rank dim": "len(x.axes)",
+        "size numel": "x.axes.size",
+        "astype to type_as long float double half int bool": "ng.cast(x, 'int32')",
+        "numpy item eval tolist value data cpu run": f"{_TRANSFORMER}.computation(x)(), which computes it",
+        "assign": "ng.assign(x, value)",
+        "grad": "ng.deriv(loss, x)",
+        "copy clone": "x itself: ops never change",
+        "requires_grad trainable": "x.is_trainable",
+    }
+)
+OF_COMPUTATIONS = _by_name({"run eval forward predict execute": "f(x), which computes it"})
+OF_TRANSFORMERS = _by_name({"compute function run eval execute executor": "transformer.computation(y, x)"})
+
+
+def no_attribute(what: str, name: str, elsewhere: Mapping[str, str], there: Iterable[str], prefix: str) -> UnknownName:
+    """The error for a name that something has not. `elsewhere`: what to write for names that others have; `there`: its own names."""
+    said, meant = elsewhere.get(name), nearest(name, [n for n in there if not n.startswith("_")])
+    fix = f"write {said or f'{prefix}.{meant}'}" if said or meant else f"dir({prefix}) lists what there is"
+    return UnknownName(f"{what} has no attribute {name!r}", fix=fix)
+
+
+def no_attribute_of_op(label: str, name: str, there: Iterable[str]) -> UnknownName:
+    """The error for a name that an op has not: it may be that of a function of the package."""
+    functions = getattr(sys.modules.get("ngraph"), "__all__", ())
+    own = {name: f"ng.{name}(x)"} if name in functions else {}
+    return no_attribute(label, name, OF_NGRAPH | own | OF_OPS, there, "x")
