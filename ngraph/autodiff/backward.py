@@ -132,7 +132,8 @@ def _slope(seeds: Seeds, independent: Op) -> Op:
     adjoints, barriers = _adjoints(seeds, independent.is_constant)
     for o in barriers:
         if any(i is independent for i in ordered([o])):
-            raise GraphError(f"{o.label} has no derivative: {o.opdef.attrs['no_gradient']}", line=o.line)
+            why, _, fix = o.opdef.attrs["no_gradient"].partition("; ")
+            raise GraphError(f"{o.label} has no derivative: {why}", line=o.line, fix=fix)
     found = adjoints.get(independent)
     return filled(0, independent.axes, independent.dtype) if found is None else ordered_as(found, independent.axes)
 
@@ -150,6 +151,18 @@ def _contributions(o: Op, dy: Op | None, by_part: dict[int, Op] | None) -> tuple
     return given if isinstance(given, tuple) else (given,)
 
 
+def _check_exchanged(dependent: Op, independent: Any) -> None:
+    """Raises GraphError where the independent is made of the dependent, a leaf."""
+    if dependent.inputs or not isinstance(independent, Op) or independent is dependent or not independent.inputs:
+        return
+    if dependent in set(ordered([independent])):
+        raise GraphError(
+            f"the derivative of {dependent.label} with respect to {independent.label}, which is computed from it",
+            details=(show_input(dependent), show_input(independent)),
+            fix=f"exchange them: ng.deriv({independent.label}, {dependent.label})",
+        )
+
+
 def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
     """The derivative of `dependent` with respect to `independent` (an op, or a list of them for a list), with its axes and dtype.
 
@@ -157,8 +170,10 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
     An independent that the dependent does not use gives zeros. Raises GraphError, DTypeError.
     """
     dependent = as_op(dependent)
+    _check_exchanged(dependent, independent)
     if not _is_float(dependent.type):
-        raise DTypeError(f"the derivative of {dependent.label}, which is no float tensor", details=(show_input(dependent),))
+        fix = "cast before it is computed: ng.cast(x, 'float32')" if dependent.is_tensor_op else "name the tensor that was assigned"
+        raise DTypeError(f"the derivative of {dependent.label}, which is no float tensor", details=(show_input(dependent),), fix=fix)
     if error is None and dependent.axes:
         raise GraphError(
             f"the derivative of {dependent.label}, which has axes {show_axes(dependent.axes)}",

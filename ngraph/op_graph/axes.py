@@ -267,7 +267,7 @@ def _checked_length(length: Any) -> int | None:
     except AttributeError:
         raise AxisError(f"an axis length is a whole number, not {length!r}") from None
     if number < 0:
-        raise AxisError(f"an axis length cannot be negative: {number}")
+        raise AxisError(f"an axis length cannot be negative: {number}", fix="give a whole number from 0 on, or None where it comes later")
     return number
 
 
@@ -354,6 +354,12 @@ def joined_axis(parts: Iterable[Axis]) -> Axis:
 FlattenedAxis = joined_axis
 
 
+def _no_axis(x: Any) -> AxisError:
+    """The error for what stands where axes do: a name or a length is half of what makes one."""
+    name, or_names = (repr(x), f", or give names with lengths: {{{x!r}: 3}}") if isinstance(x, str) else ("...", "")
+    return AxisError(f"{x!r} is no axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) else 'length'}, name={name}){or_names}")
+
+
 class Axes(tuple[Axis, ...]):
     """An ordered tuple of distinct axes with set algebra. `+` joins (an overlap is an error), `|` is the union, `-` the
     difference or, with an int, the duals, `&` the intersection, `.T` the duals that `dot` pairs."""
@@ -370,12 +376,12 @@ class Axes(tuple[Axis, ...]):
         elif isinstance(axes, dict):
             axes = tuple(make_axis(length, name=name) for name, length in axes.items())
         elif not hasattr(axes, "__iter__"):
-            raise AxisError(f"{axes!r} is no axis", fix="make one with ng.make_axis(length, name=...)")
+            raise _no_axis(axes)
         else:
             axes = tuple([joined_axis(Axes(a)) if isinstance(a, (list, tuple)) else a for a in axes])
         for a in axes:
             if type(a) is not Axis:
-                raise AxisError(f"{a!r} is no axis", fix="make one with ng.make_axis(length, name=...)")
+                raise _no_axis(a)
         if len(axes) > 1 and len(set(axes)) != len(axes):
             twice = sorted({a.label for a in axes if axes.count(a) > 1})
             raise AxisError(

@@ -169,9 +169,8 @@ def as_dtype(d: Any) -> DType:
     except (KeyError, TypeError, ValueError):
         names = [n for n in REGISTRY if n != "token"]
         meant = nearest(d, names) if isinstance(d, str) else None
-        raise DTypeError(
-            f"{d!r} is no element type", fix=f"take {f'{meant}, or another' if meant else 'one'} of {', '.join(names)}"
-        ) from None
+        near = f"; the nearest is {meant}" if meant else ""
+        raise DTypeError(f"{d!r} is no element type", fix=f"take one of {', '.join(names)}{near}") from None
 
 
 @cache

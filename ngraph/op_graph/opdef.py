@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from inspect import Parameter
 from typing import Any
 
-from ngraph.errors import ArgumentTypeError, AxisError, show_line
+from ngraph.errors import ArgumentTypeError, AxisError, nearest, show_line
 from ngraph.op_graph.arguments import UNSAID, shown, told
-from ngraph.op_graph.axes import Axes, Clash, show_axes, show_made
+from ngraph.op_graph.axes import Axes, Axis, Clash, joined_axis, show_axes, show_made
 from ngraph.op_graph.op import Op, TensorType
 
 Types = tuple[Any, ...]
@@ -172,6 +172,38 @@ def show_input(i: Op) -> str:
     """One input in an error: name, axes, and the line that made it."""
     axes = show_axes(i.type.axes) if type(i.type) is TensorType else "no tensor"
     return f"{i.label}: {axes}   written at {show_line(i.line)}"
+
+
+def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
+    """The axis of `x` that `axis`, an Axis or a name, means, with the length that it has there. Raises AxisError."""
+    found: list[Axis]
+    if isinstance(axis, str):
+        calls = (
+            [a.label for a in x.axes],
+            [f"{a.short_name}{a.mark}" for a in x.axes],
+            [a.name for a in x.axes],
+            [a.short_name for a in x.axes],
+        )
+        names = next((c for c in calls if axis in c), [])  # the exact ones first
+        found = [a for a, n in zip(x.axes, names, strict=False) if n == axis]
+    else:
+        found = [a for a in x.axes if a == axis]
+    if len(found) != 1:
+        said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))
+        which = "stands for several axes" if found else "is no axis"
+        raise AxisError(f"{name}({x.label}): {said} {which} of {x.label}", details=(show_input(x),), fix=_axes_to_name(x, said))
+    return found[0]
+
+
+def _axes_to_name(x: Op, said: str) -> str:
+    meant = nearest(said, [a.name for a in x.axes])
+    return f"name one of {show_axes(x.axes)}" + (f", as {meant}" if meant else "")
+
+
+def own_axes(x: Op, axes: Any, name: str) -> Axes:
+    """The axes of `x` that these are, each an Axis or a name. Raises AxisError for one that it has not."""
+    several = (axes,) if isinstance(axes, (Axis, str)) or not hasattr(axes, "__iter__") else axes
+    return Axes(find_axis(x, joined_axis(Axes(a)) if isinstance(a, (list, tuple)) else a, name) for a in several)
 
 
 def _conflict(record: OpDef, inputs: tuple[Op, ...], clash: Clash) -> AxisError:

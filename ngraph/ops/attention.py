@@ -14,12 +14,12 @@ from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis, show_axes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
 from ngraph.ops.elementwise import absolute, as_op, equal, exp, filled, floating, less, less_equal, log, logical_and, rounding_once, where
 from ngraph.ops.linear import contract
 from ngraph.ops.losses import softmax_record
-from ngraph.ops.rearrange import axes_with_order, find_axis, iota, map_roles
+from ngraph.ops.rearrange import axes_with_order, iota, map_roles
 from ngraph.ops.reduce import in_order, ordered_as, reduce, reduced_axes
 
 # ---- logsumexp and log_softmax ----------------------------------------------------------------------------------------

@@ -14,10 +14,9 @@ from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op
 from ngraph.ops.aligned import axes_like
 from ngraph.ops.elementwise import ALL, as_op, cast, equal
-from ngraph.ops.rearrange import find_axis
 
 REDUCTIONS = ("add", "max", "min")
 

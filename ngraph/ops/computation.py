@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ngraph.errors import GraphError
+from ngraph.errors import GraphError, show_line
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.op import Op, TensorType, ordered
 
@@ -51,11 +51,11 @@ def check_parameters(results: Iterable[Op], parameters: Sequence[Any]) -> None:
     known = set(parameters)
     twice = [p.label for p, times in Counter(parameters).items() if times > 1]
     if twice:
-        raise GraphError(f"{', '.join(twice)} stands twice among the parameters")
+        raise GraphError(f"{', '.join(twice)} stands twice among the parameters", fix="name each once")
     missing = [o for o in ordered(results) if o.is_placeholder and type(o.type) is TensorType and o not in known]
     if missing:
         raise GraphError(
             f"placeholder {', '.join(f'{o.label} {show_axes(o.axes)}' for o in missing)} is needed, and is no parameter here",
-            line=missing[0].line,
-            fix="name it among the computation's parameters",
+            details=tuple(f"{o.label} made at {show_line(o.line)}" for o in missing),
+            fix=f"name it among the computation's parameters: computation(..., {', '.join(o.label for o in missing)})",
         )

@@ -17,7 +17,7 @@ from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import ALL, as_op, as_ops, cast, filled, less
 from ngraph.ops.state import parts, placeholder, sequential_record
@@ -423,6 +423,8 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
     start = (filled(0, (), dtypes.int32), *_flat(carry))
     holes, asked = _holes([c.type for c in start]), _holes([c.type for c in start])
     holds = as_op(condition(in_form(carry, asked[1:])))
+    if holds.dtype.kind != "bool" or holds.axes:
+        raise DTypeError(f"while_loop: the condition gives {holds.type}, not one bool", fix="compare: lambda c: c < 10")
     with _trip(holes[0]):
         given = [holes[0] + 1, *_flat(function(in_form(carry, holes[1:])))]
     bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start))])
@@ -441,7 +443,16 @@ def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) 
     given = [then(), otherwise()]
     results = [_flat(g) for g in given]
     if len(results[0]) != len(results[1]):
-        raise GraphError(f"cond: one branch gives {len(results[0])} values, the other {len(results[1])}")
+        raise GraphError(
+            f"cond: one branch gives {len(results[0])} values, the other {len(results[1])}", fix="give as many in both: lambda: (x, y)"
+        )
+    for mine, other in zip(*results, strict=True):
+        if set(mine.axes) != set(other.axes) or mine.dtype is not other.dtype:
+            raise AxisError(
+                f"cond: one branch gives {mine.type}, the other {other.type}",
+                details=(show_input(mine), show_input(other)),
+                fix="give both the same axes and dtype, with ng.broadcast and ng.cast",
+            )
     bodies, captured = close([((), outputs) for outputs in results], since)
     made = cond_record.build(predicate, *captured, **{"then": bodies[0], "else": bodies[1]})
     return in_form(given[0], parts(made) if type(made.type) is tuple else (made,))

@@ -19,10 +19,10 @@ from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
 from ngraph.op_graph.dtypes import DType, accumulator, computes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic, as_op
-from ngraph.ops.rearrange import axes_with_order, both_sides, cast_axes, checked_out, find_axis, per_axis, windows_along
+from ngraph.ops.rearrange import axes_with_order, both_sides, cast_axes, checked_out, per_axis, windows_along
 
 Spatial = tuple[Any, Any, Any, int, int, int, int]  # in, filter, out axis; stride, dilation, in_dilation, pad
 

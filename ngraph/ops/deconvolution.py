@@ -18,10 +18,10 @@ from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
-from ngraph.op_graph.opdef import show_input
+from ngraph.op_graph.opdef import find_axis, show_input
 from ngraph.ops.convolution import Spatial, by_position, contracted, convolve
 from ngraph.ops.elementwise import arithmetic
-from ngraph.ops.rearrange import at_least_zero, both_sides, find_axis, per_axis
+from ngraph.ops.rearrange import at_least_zero, both_sides, per_axis
 
 
 def spread_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, int], dilation: int) -> ExprLike:

@@ -111,6 +111,8 @@ def array_of(x: Any, what: str) -> np.ndarray:
     try:
         return as_array(x)
     except ValueError as error:
+        if isinstance(x, (list, tuple)) and any(isinstance(part, Op) for part in x):
+            raise NoTensor(f"{what} of a list of ops is no array", fix="make one tensor of them: ng.stack(ops, axis)") from None
         if isinstance(error, NgraphError):
             raise
         raise DTypeError(f"{what} of rows of unlike lengths is no array", fix="give rows of one length, or pad them") from None
@@ -357,7 +359,9 @@ def _typed(name: str, arity: int, kinds: tuple[str, ...], result: DType | None, 
         first = inputs[0].dtype
         dtypes.computes(name, *[i.dtype for i in inputs])
         if first.kind not in kinds:
-            raise DTypeError(f"{name} of {first}", fix=f"cast first: ng.cast(x, 'float32'); {name} takes {', '.join(kinds)}")
+            wanted = next((d for kind, d in (("float", "float32"), ("int", "int32"), ("bool", "bool")) if kind in kinds), kinds[0])
+            of_truth = "; of truth: ng.logical_and, ng.logical_or, ~(x > 0)" if name == "bitwise" else ""
+            raise DTypeError(f"{name} of {first}", fix=f"cast first: ng.cast(x, '{wanted}'); {name} takes {', '.join(kinds)}{of_truth}")
         if len(inputs) == 1:
             return inputs[0] if result is None else TensorType(inputs[0].axes, result)
         for i in inputs:

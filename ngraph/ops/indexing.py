@@ -17,10 +17,10 @@ from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
 from ngraph.op_graph.dtypes import DType, computes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
 from ngraph.ops.elementwise import ALL, MOVED, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
-from ngraph.ops.rearrange import axes_with_order, broadcast, find_axis, iota
+from ngraph.ops.rearrange import axes_with_order, broadcast, iota
 
 MODES = ("clip", "fill", "wrap")
 COMBINE = {"set": None, "add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError
+from ngraph.errors import AxisError, DTypeError, nearest
 from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, accumulator, computes
@@ -109,8 +109,9 @@ def dot(x: Any, y: Any, out_axes: Any = None) -> Op:
     """The sum of products over paired axes.
 
     First duals pair: an axis at level n in x with the same axis at level n + 1 in y, as `W[C - 1]` with `X[C]`. Then axes that
-    both still carry. The result has x's remaining axes, then y's. A batch axis contracted by the second rule warns;
-    `ng.config(strict=True)` refuses it. out_axes: the result's axes in another order. Raises AxisError for unlike lengths.
+    both still carry. The result has x's remaining axes, then y's. A batch axis contracted by the second rule warns, and so does a
+    dot that pairs nothing, which `x * y` says as well; `ng.config(strict=True)` refuses both. out_axes: the result's axes in
+    another order. Raises AxisError for unlike lengths.
     """
     (x, y), _ = arithmetic((x, y), {})
     pairs = [(a, a + 1) for a in x.axes if a + 1 in y.axes]
@@ -119,6 +120,8 @@ def dot(x: Any, y: Any, out_axes: Any = None) -> Op:
     both = [a for a in x.axes if a not in paired_x and a in y.axes and a not in paired_y]
     _check_lengths(x, y, [*pairs, *((a, a) for a in both)])
     _warn_batch(x, y, both)
+    if not pairs and not both and x.axes and y.axes:
+        _warn_unpaired(x, y)
     taken = {*x.axes, *y.axes}
     over: list[Axis] = []
     in_x: list[tuple[Axis, Axis]] = []
@@ -159,6 +162,20 @@ def _warn_batch(x: Op, y: Op, both: list[Axis]) -> None:
     what = f"dot({x.label}, {y.label}) sums over the batch axis {show_axes(batch)}, which both have"
     fix = "ng.sum(x * y, ...) keeps it; to contract it on purpose, pair it with a dual"
     warn(what, details=(show_input(x), show_input(y)), fix=fix, error=AxisError)
+
+
+def _warn_unpaired(x: Op, y: Op) -> None:
+    """Of a dot that sums nothing: its axes may be misspelt."""
+    names = {b.name: b for b in y.axes}
+    alike = [(a, names[near]) for a in x.axes if (near := nearest(a.name, names)) is not None]
+    renamed = [f"ng.map_roles({y.label}, {{{b.name!r}: {a.name!r}}})" for a, b in alike if a.length is None or b.length in (None, a.length)]
+    fix = f"give them one axis: {renamed[0]}; {x.label} * {y.label} is the product without a sum" if renamed else ""
+    warn(
+        f"dot({x.label}, {y.label}) pairs no axis of {show_axes(x.axes)} with one of {show_axes(y.axes)}, so it sums nothing",
+        details=(show_input(x), show_input(y)),
+        fix=fix or f"{x.label} * {y.label} is the product without a sum; a sum needs an axis that both have",
+        error=AxisError,
+    )
 
 
 _checked_dot = checked(dot)

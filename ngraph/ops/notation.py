@@ -15,10 +15,10 @@ from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axes, Axis, Family, make_axis, show_axes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
-from ngraph.op_graph.opdef import show_input
+from ngraph.op_graph.opdef import find_axis, show_input
 from ngraph.ops.elementwise import arithmetic, as_op
 from ngraph.ops.linear import contract
-from ngraph.ops.rearrange import axes_with_order, find_axis, flatten, map_roles, product, unflatten
+from ngraph.ops.rearrange import axes_with_order, flatten, map_roles, product, unflatten
 from ngraph.ops.reduce import reduce
 
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_][\w.]*(?:'+|\+\d+)?)|(?P<sign>->|\.\.\.|[(),]))")

@@ -12,11 +12,11 @@ from ngraph.op_graph.axes import Axes, Axis, Family, show_axes
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import axes_like, wide
 from ngraph.ops.convolution import five_axes, needed, padding_of, read_windows
 from ngraph.ops.elementwise import ALL, as_op, equal, filled, floating, rounding_once, where
-from ngraph.ops.rearrange import cast_axes, checked_out, find_axis, iota, per_axis, reindex, windows_along
+from ngraph.ops.rearrange import cast_axes, checked_out, iota, per_axis, reindex, windows_along
 from ngraph.ops.reduce import reduce
 
 Window = tuple[Any, Any, Any, int, int, int]  # in, window, out axis; stride, dilation, pad
@@ -174,7 +174,7 @@ def _pool(
             raise AxisError(
                 f"{name}({x.label}): window {r!r}, stride {strides[a]}, dilation {dilations[a]} along {a!r}",
                 details=(show_input(x),),
-                fix="all are known numbers of at least 1",
+                fix="each of these is a whole number of at least 1",
             )
         if r in x.axes:
             raise AxisError(

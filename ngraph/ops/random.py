@@ -307,6 +307,8 @@ def bernoulli(x: Any = None, p: Any = 0.5, dtype: Any = None, axes: Any = None, 
 
     A dropout mask that keeps the mean: `ng.bernoulli(x, keep, dtype=x.dtype) / keep`.
     """
+    if isinstance(p, (int, float)) and not 0 <= p <= 1:
+        raise ArgumentError(f"bernoulli with probability {p}", fix="take a probability from 0 to 1")
     drawn = less(uniform(x, axes=axes, seed=seed), p)
     return drawn if dtype is None else cast(drawn, dtype)
 

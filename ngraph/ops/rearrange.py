@@ -18,7 +18,7 @@ from ngraph.op_graph.axes import Axes, Axis, Family, joined_axis, merge, show_ax
 from ngraph.op_graph.dtypes import as_dtype, computes
 from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes, show_input
 from ngraph.ops.aligned import align, axes_like, without
 from ngraph.ops.elementwise import MOVED, as_op, as_ops, common, constant_record, filled, less_equal, logical_and, maximum, minimum, where
 
@@ -143,7 +143,8 @@ def broadcast(x: Any, axes: Any) -> Op:
 
 def axes_with_order(x: Any, axes: Any) -> Op:
     """`x` with its axes declared in another order. Raises AxisError unless `axes` are exactly those of `x`."""
-    x, axes = as_op(x), Axes(axes)
+    x = as_op(x)
+    axes = own_axes(x, axes, "axes_with_order")
     if not axes.is_equal_set(x.axes):
         raise AxisError(
             f"axes_with_order({x.label}): {show_axes(axes)} is no order of {show_axes(x.axes)}",
@@ -160,7 +161,11 @@ def expand_dims(x: Any, axis: Axis, dim: int = 0) -> Op:
         return as_op(x)
     at = dim if dim >= 0 else dim + len(x.axes) + 1
     if not 0 <= at <= len(x.axes):
-        raise AxisError(f"expand_dims({x.label}): there is no position {dim} among {len(x.axes) + 1}", details=(show_input(x),))
+        raise AxisError(
+            f"expand_dims({x.label}): there is no position {dim} among {len(x.axes) + 1}",
+            details=(show_input(x),),
+            fix=f"take 0 to {len(x.axes)}",
+        )
     return broadcast(x, (*x.axes[:at], axis, *x.axes[at:]))
 
 
@@ -228,7 +233,7 @@ def _relabel(x: Op, new: Sequence[Axis], name: str) -> Op:
 def _same_number(x: Op, axes: Axes, name: str) -> None:
     if len(axes) != len(x.axes):
         raise AxisError(
-            f"{name}({x.label}): {len(axes)} axes for {len(x.axes)}",
+            f"{name}({x.label}): {len(axes)} new axes for the {len(x.axes)} of {x.label}",
             details=(show_input(x), f"new axes: {show_axes(axes)}"),
             fix="give one new axis for each",
         )
@@ -260,27 +265,6 @@ def map_roles(x: Any, axes_map: Mapping[Any, Any]) -> Op:
     x = as_op(x)
     new = {find_axis(x, old, "map_roles"): to for old, to in axes_map.items()}
     return _relabel(x, [_renewed(a, new[a]) if a in new else a for a in x.axes], "map_roles")
-
-
-def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
-    """The axis of `x` that `axis`, an Axis or a name, means, with the length that it has there. Raises AxisError."""
-    found: list[Axis]
-    if isinstance(axis, str):
-        calls = (
-            [a.label for a in x.axes],
-            [f"{a.short_name}{a.mark}" for a in x.axes],
-            [a.name for a in x.axes],
-            [a.short_name for a in x.axes],
-        )
-        names = next((c for c in calls if axis in c), [])  # the exact ones first
-        found = [a for a, n in zip(x.axes, names, strict=False) if n == axis]
-    else:
-        found = [a for a in x.axes if a == axis]
-    if len(found) != 1:
-        said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))
-        which = "stands for several axes" if found else "is no axis"
-        raise AxisError(f"{name}({x.label}): {said} {which} of {x.label}", details=(show_input(x),), fix=f"name one of {show_axes(x.axes)}")
-    return found[0]
 
 
 # ---- reindex ----------------------------------------------------------------------------------------------------------
@@ -548,7 +532,7 @@ def _whole(number: Any) -> int | None:
         return None
 
 
-def slice_range(n: ExprLike, s: slice, complain: Callable[[str], AxisError]) -> tuple[ExprLike, int, ExprLike]:
+def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError]) -> tuple[ExprLike, int, ExprLike]:
     """The first index, the step and the length of a slice of `n` elements, as Python has it."""
     bounds = [None if b is None else _whole(b) for b in (s.start, s.stop, s.step)]
     if any(given is not None and b is None for given, b in zip((s.start, s.stop, s.step), bounds, strict=True)):
@@ -556,7 +540,7 @@ def slice_range(n: ExprLike, s: slice, complain: Callable[[str], AxisError]) -> 
     start, stop, step = bounds
     step = 1 if step is None else step
     if step == 0:
-        raise complain("the step of a slice is 0")
+        raise complain("the step of a slice is 0", "take a step of 1, or of -1 for the other direction")
     if step > 0:  # clamped only where the length would come out wrong, so that like slices have like lengths
         first = 0 if start is None else start if start >= 0 else at_least_zero(n + start)
         last = n if stop is None else n + stop if stop < 0 else expr.minimum(n, stop)
@@ -574,10 +558,8 @@ def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
         item = items.get(axis, slice(None))
         n = axis.size
 
-        def complain(what: str, axis: Axis = axis, item: Any = item) -> AxisError:
-            return AxisError(
-                f"{name}({x.label}): {what}: {item!r} along {axis!r}", details=(show_input(x),), fix="use whole numbers, slices and ..."
-            )
+        def complain(what: str, fix: str = "use whole numbers, slices and ...", axis: Axis = axis, item: Any = item) -> AxisError:
+            return AxisError(f"{name}({x.label}): {what}: {item!r} along {axis!r}", details=(show_input(x),), fix=fix)
 
         if isinstance(item, slice):
             first, step, length = slice_range(n, item, complain)
@@ -590,7 +572,7 @@ def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
         if at is None:
             raise complain("no index")
         if isinstance(n, int) and not -n <= at < n:
-            raise complain(f"there are {n} elements, and the index is outside")
+            raise complain(f"there are {n} elements, and the index is outside", f"take {-n} to {n - 1}")
         index[axis] = at if at >= 0 else n + at
     return _read(x, axes, index) if index else x
 
@@ -636,10 +618,12 @@ def _getitem(x: Op, key: Any) -> Op:
     places.update(zip(x.axes[len(x.axes) - len(after) :], after, strict=True))
     for axis, item in places.items():
         if isinstance(item, (Op, np.ndarray, list)) and _whole(item) is None:
+            item = as_op(item)
+            mask = item.is_tensor_op and item.dtype.kind == "bool"
             raise AxisError(
-                f"slice({x.label}): an array of indices along {axis!r}",
+                f"slice({x.label}): an array of {'flags' if mask else 'indices'} along {axis!r}",
                 details=(show_input(x),),
-                fix="use ng.take(x, indices, axis)",
+                fix="use ng.where(mask, x, 0), or ng.take(x, ng.nonzero(mask)[0], axis)" if mask else "use ng.take(x, indices, axis)",
             )
     return _sliced(x, places, "slice")
 
@@ -953,16 +937,16 @@ def stack(x_list: Sequence[Any], axis: Axis, pos: int = 0) -> Op:
     if not x_list:
         raise AxisError("stack of no tensors", fix="give at least one")
     xs = common(as_ops(x_list))
-    if axis.length is None:
-        axis.length = len(xs)
-    if axis.length != len(xs):
-        raise AxisError(f"stack: {len(xs)} tensors along {axis!r}", fix=f"ng.make_axis({len(xs)}, name={axis.name!r})")
     if any(axis in x.axes for x in xs):
         raise AxisError(
             f"stack({', '.join(x.label for x in xs)}): {axis!r} is an axis of them already",
             details=tuple(show_input(x) for x in xs),
             fix="take a new axis, or ng.concat_along_axis",
         )
+    if axis.length is None:
+        axis.length = len(xs)
+    if axis.length != len(xs):
+        raise AxisError(f"stack: {len(xs)} tensors along {axis!r}", fix=f"ng.make_axis({len(xs)}, name={axis.name!r})")
     _same_axes(xs, [x.axes for x in xs], "stack")
     one = axis.resized(1)
     slices = [expand_dims(axes_with_order(x, xs[0].axes), one, pos) for x in xs]

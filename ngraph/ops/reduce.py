@@ -16,7 +16,7 @@ from ngraph.op_graph.axes import Axes, Axis, show_axes
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, own_axes, show_input
 from ngraph.ops.aligned import wide, without
 from ngraph.ops.elementwise import ALL, absolute, as_op, cast, constant_record, equal, filled, floating, rounding_once, sqrt
 
@@ -103,11 +103,8 @@ def reduced_axes(x: Op, reduction_axes: Any = None, out_axes: Any = None, name: 
     axes = x.axes
     if reduction_axes is None and out_axes is None:
         return Axes(a for a in axes if not (a.is_batch or a.is_recurrent))
-    gone = None if reduction_axes is None else Axes(reduction_axes)
-    stay = None if out_axes is None else Axes(out_axes)
-    unknown = [a.label for a in (*(gone or ()), *(stay or ())) if a not in axes]
-    if unknown:
-        raise AxisError(f"{name}({x.label}): {', '.join(unknown)} is no axis of {x.label}", details=(show_input(x),))
+    gone = None if reduction_axes is None else own_axes(x, reduction_axes, name)
+    stay = None if out_axes is None else own_axes(x, out_axes, name)
     if gone is None:
         return axes - stay
     if stay is not None and (gone & stay or len(gone) + len(stay) != len(axes)):

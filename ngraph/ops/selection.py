@@ -12,11 +12,11 @@ from ngraph.op_graph.axes import Axis, merge
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.elementwise import ALL, as_op, cast, filled, floordivide, mod, not_equal
 from ngraph.ops.indexing import scatter
-from ngraph.ops.rearrange import broadcast, find_axis, iota, reindex
+from ngraph.ops.rearrange import broadcast, iota, reindex
 from ngraph.ops.reduce import count
 from ngraph.ops.sorting import compact, sort_record
 from ngraph.ops.state import parts, together
@@ -95,7 +95,11 @@ def top_k(x: Any, axis: Axis | str, k: int | Axis, largest: bool = True) -> tupl
     mine = find_axis(x, axis, "top_k")
     number = k.length if isinstance(k, Axis) else int(k)
     if number is None or number < 0 or (mine.length is not None and number > mine.length):
-        raise AxisError(f"top_k({x.label}): {k!r} of {mine!r}", details=(show_input(x),), fix="ask for at most as many as there are")
+        raise AxisError(
+            f"top_k({x.label}): {k!r} elements are asked for, along {mine!r}",
+            details=(show_input(x),),
+            fix=f"ask for at most {mine.length}" if mine.length is not None else "ask for 0 or more",
+        )
     out = k if isinstance(k, Axis) else mine.resized(number)
     if out in x.axes and out != mine:
         raise AxisError(f"top_k({x.label}): {out!r} is an axis of {x.label} already", details=(show_input(x),), fix="take another name")

@@ -17,11 +17,11 @@ from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Run
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.control import effect
 from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, logical_or, maximum, not_equal, where
-from ngraph.ops.rearrange import broadcast, find_axis, iota, product, rename_record
+from ngraph.ops.rearrange import broadcast, iota, product, rename_record
 from ngraph.ops.reduce import KINDS, in_order, reduce, reduced_axes
 from ngraph.ops.state import parts, sequential_record
 

@@ -41,7 +41,9 @@ def constant_storage(axes: Any, dtype: Any = None, initial_value: Any = 0) -> Op
 
 def slice_axis(axis: Axis, s: slice) -> Axis:
     """The axis that slicing `axis` gives: its name and flags, another length."""
-    _, _, length = slice_range(axis.size, s, lambda what: AxisError(f"slice_axis({axis!r}): {what}: {s!r}"))
+    _, _, length = slice_range(
+        axis.size, s, lambda what, fix="give slice(start, stop)": AxisError(f"slice_axis({axis!r}): {what}: {s!r}", fix=fix)
+    )
     return axis.resized(length)
 
 

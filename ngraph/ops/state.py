@@ -197,6 +197,7 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
                 f"assign({lvalue.label}, {value.label}): axis {a.label} has length {mine.length} in {lvalue.label}"
                 f" and {a.length} in {value.label}",
                 details=(show_input(lvalue), show_input(value)),
+                fix="slice or pad the value to that length",
             )
     if value.dtype.is_float and not lvalue.dtype.is_float:
         raise DTypeError(

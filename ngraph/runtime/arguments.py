@@ -19,15 +19,20 @@ from ngraph.program.program import AxisId, Program, Value
 
 def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
     """`x` as an array of `dtype`. Floats may lose digits, never their fractions; integers must fit. Raises ArgumentError."""
+    if isinstance(x, Op):
+        raise ArgumentError(f"{what} got the op {x.label}", fix="pass the value: a number or an array")
     try:
         array = as_array(x)
     except (TypeError, ValueError, BufferError) as error:
-        raise ArgumentError(f"{what} got {type(x).__name__}, which is no array: {error}") from None
+        rows = isinstance(x, (list, tuple)) and "inhomogeneous" in str(error)
+        why = "rows of unlike lengths" if rows else f"{type(x).__name__}, which is no array: {error}"
+        raise ArgumentError(f"{what} got {why}", fix="pass an array of numbers") from None
     kind = _kind(array.dtype)
     if array.dtype == dtype.np:
         return array
     if kind is None:
-        raise ArgumentError(f"{what} is {dtype}, and got {array.dtype}", fix="pass an array of numbers")
+        got = type(x).__name__ if array.dtype == object else array.dtype
+        raise ArgumentError(f"{what} is {dtype}, and got {got}", fix="pass a number or an array of numbers")
     if array.size and (kind == "f" and not dtype.is_float or dtype.kind == "bool" and kind != "b"):
         raise ArgumentError(f"{what} is {dtype}, and got {array.dtype}", fix=f"convert on purpose: x.astype({dtype.np.name!r})")
     if dtype.is_integer and kind in "iu" and array.size:
@@ -72,7 +77,9 @@ class Binder:
                 details=tuple(
                     f"{self.ops[k].label}: {show_axes(self.ops[k].axes)}   made at {show_line(self.ops[k].line)}" for k in dict(wrong)
                 ),
-                fix="give arrays whose dims are the axes in this order" if len(wrong) > 1 or "shape" in wrong[0][1] else "",
+                fix="give arrays whose dims are the axes in this order"
+                if len(wrong) > 1 or "shape" in wrong[0][1]
+                else f"give an array of the lengths of {show_axes(self.ops[wrong[0][0]].axes)}",
             )
         for axis in self.nonempty:
             if self.length(axis) == 0:
@@ -127,13 +134,20 @@ class Binder:
 
 def from_feeds(feeds: Mapping[Op, Any], ops: Sequence[Op], name: str) -> list[Any]:
     """The arguments in order from {op: value}. Raises ArgumentError naming what is missing or does not belong."""
+    if not isinstance(feeds, Mapping):
+        raise ArgumentError(f"{name}: feed_dict is a {type(feeds).__name__}", fix="pass a dict by placeholder: feed_dict={x: value}")
     known = set(ops)
     extra = [f for f in feeds if f not in known]
     missing = [op for op in ops if op not in feeds]
     if extra or missing:
         said = [f"{op.label} {show_axes(op.axes)} is not fed" for op in missing]
         said += [f"{getattr(f, 'label', repr(f))} is no parameter of it" for f in extra]
-        raise ArgumentError(f"{name}: {'; '.join(said)}", details=tuple(f"{op.label} made at {show_line(op.line)}" for op in missing))
+        wanted = ", ".join(f"{op.label}: value" for op in ops)
+        raise ArgumentError(
+            f"{name}: {'; '.join(said)}",
+            details=tuple(f"{op.label} made at {show_line(op.line)}" for op in missing),
+            fix=f"feed_dict={{{wanted}}}, whose keys are the placeholders themselves",
+        )
     return [feeds[op] for op in ops]
 
 

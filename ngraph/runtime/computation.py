@@ -19,7 +19,7 @@ import numpy as np
 
 from ngraph.codegen.entry import held
 from ngraph.config import WATCHED, config
-from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnsupportedError
+from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnknownName, UnsupportedError
 from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len, leaves
 from ngraph.op_graph.expr import text as expr_text
@@ -374,7 +374,10 @@ class Computation(Alone, partial[Any]):
                 continue
             if not isinstance(target, np.ndarray) or target.shape != array.shape or target.dtype != array.dtype:
                 what = f"{target.dtype}{list(target.shape)}" if isinstance(target, np.ndarray) else type(target).__name__
-                raise ArgumentError(f"{self.name}: out= holds {what} where the result is {array.dtype}{list(array.shape)}")
+                raise ArgumentError(
+                    f"{self.name}: out= holds {what} where the result is {array.dtype}{list(array.shape)}",
+                    fix=f"pass out=np.empty({array.shape}, {array.dtype.name!r})",
+                )
         for target, array in pairs:
             if array is not None and array is not target:
                 np.copyto(target, array)

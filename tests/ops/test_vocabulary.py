@@ -16,8 +16,8 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, AxisError, GraphError, StateError
+from ngraph.op_graph.opdef import find_axis
 from ngraph.op_graph.text import dumps, loads
-from ngraph.ops.rearrange import find_axis
 from ngraph.util.utils import executor
 
 RNG = np.random.default_rng(11)

@@ -176,7 +176,10 @@ class Native:
         names = [{str(a), self.program.hints.get(a, "")} for a in self.symbols]
         unknown = [name for name in lengths if not any(name in own for own in names)]
         if unknown:
-            raise AxisError(f"{self.program.name} has no axis {', '.join(unknown)} whose length is open")
+            raise AxisError(
+                f"{self.program.name} has no axis {', '.join(unknown)} whose length is open",
+                fix="leave it away, or make the axis without a length",
+            )
         key = tuple([next((n for name, n in lengths.items() if name in own), None) for own in names])
         self.code(key)
         known = tuple([n for n in key if n is not None])
