@@ -6,7 +6,7 @@ import pytest
 
 from .mistakes import areas, of_area, read, run
 
-WANTED, MENDED = 2, 1  # mistakes in all, and those among them whose fix is a line that works
+WANTED, MENDED = 200, 180  # mistakes in all, and those among them whose fix is a line that works
 ALL = {f"{area}: {m.title}": m for area in areas() for m in of_area(area)}
 
 
