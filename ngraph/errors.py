@@ -184,6 +184,22 @@ class OutOfMemoryError(NgraphError, MemoryError):
     """
 
 
+class BoundsError(NgraphError, IndexError):
+    """An index that is no place of its axis, found while a computation ran, where reads or writes were asked to refuse such.
+
+    `ng.take(x, i, axis, mode="raise")` asks for it, and so does a file of ONNX, whose nodes are named with the index and the length. State
+    that such a call writes in place is torn. Right: indices from -n to n - 1; or `mode="clip"`, of a file
+    `ng.onnx.load(path, indices="clip")`, which takes the nearest place.
+    """
+
+    @staticmethod
+    def of(message: str, length: int, negative: bool, file: str, line: int, fix: str) -> BoundsError:
+        """The error for an index of an axis of this length, at the line of the read; a node of a file (line 0) is named in the message."""
+        there = f"indices go from {-length if negative else 0} to {length - 1}" if length else "there is no index"
+        message = f"{file}: {message}" if file and not line else message
+        return BoundsError(message, details=(there,), fix=fix, line=(file, line) if line else None)
+
+
 class ProgramError(NgraphError, ValueError):
     """A program that breaks the law of `docs/spec.md`, found by `verify`; names the step and the rule.
 

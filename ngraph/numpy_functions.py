@@ -231,6 +231,16 @@ def positions(indices: Sequence[Array], lengths: Sequence[int], mode: str, share
     return tuple(np.broadcast_arrays(*safe)), inside
 
 
+def check_bounds(index: Array, n: int, negative: bool, what: str, *about: Any) -> Array:
+    """The index along an axis of length n, as int64, counted from its start. Raises IndexError where it is no place there."""
+    index = np.asarray(index)
+    outside = np.less(index, -n if negative else 0) | np.greater_equal(index, n)
+    if np.any(outside):
+        raise IndexError(f"index {index[outside][0]} is out of bounds of {what}, which has length {n}")
+    found = index.astype(np.int64)
+    return np.where(found < 0, found + n, found)
+
+
 def gather(x: Array, indices: Sequence[Array], mode: str, shared: Sequence[int] = ()) -> Array:
     """x[indexed dims, shared dims, rest] at the indices: [dims of the indices, rest]. `shared`: which dim of the indices each is."""
     count = len(indices) + len(shared)

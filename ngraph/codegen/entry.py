@@ -183,7 +183,7 @@ run:
   %runs = get ptr %call.run
   put i64 0, %frame.pc
   %status = call i64 %runs(ptr %pool, ptr %frame)
-  %fine = icmp eq i64 %status, 0
+  %fine = icmp eq i64 %status, DONE
   br i1 %fine, label %tell, label %undo
 tell:
   %version = get ptr %call.version
@@ -245,6 +245,7 @@ out:
   ret ptr %t
 undo:                                             ; lets go of the results made so far
   %n = phi i64 [ %r, %allocate ], [ %results, %run ], [ %results, %tuple ]
+  %why = phi i64 [ INTERRUPTED, %allocate ], [ %status, %run ], [ INTERRUPTED, %tuple ]
   put i64 0, %call.busy
   br label %drop
 drop:
@@ -258,7 +259,10 @@ drop1:
   call void %release(ptr %qobj)
   %q1 = add i64 %q, 1
   br label %drop
-fail:
+fail:                                             ; a check has found something: the same call once more, by Python, says what
+  %found = icmp eq i64 %why, HOST_STEP
+  br i1 %found, label %slow, label %nothing.more
+nothing.more:
   ret ptr null
 slow:
   %other = get ptr %call.slow
@@ -291,6 +295,7 @@ out:
 def text(target: Target, layout: Layout) -> str:
     """The module: `entry`."""
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
+    words |= {"DONE": pools.DONE, "HOST_STEP": pools.HOST_STEP, "INTERRUPTED": pools.INTERRUPTED}
     words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "READY": READY}
     return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY), target)
 

@@ -9,7 +9,7 @@ has; it then is the same along them, and no broadcast is ever carried out before
 from ngraph.numpy_ops import reindex, table
 from ngraph.numpy_ops.lines import SEVERAL, Call, Lines, Name, Ref, Use, Var, bytes_of, used
 from ngraph.numpy_ops.translate import TABLE, Translation, Translator, entry, translate
-from ngraph.numpy_ops.walk import Walk, evaluate, function, walk
+from ngraph.numpy_ops.walk import Walk, check_bounds, evaluate, function, walk
 
 __all__ = [
     "SEVERAL",
@@ -24,6 +24,7 @@ __all__ = [
     "Var",
     "Walk",
     "bytes_of",
+    "check_bounds",
     "entry",
     "evaluate",
     "function",

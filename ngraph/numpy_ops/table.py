@@ -175,6 +175,12 @@ def _index_axes(step: Step, values: Sequence[Value]) -> set[AxisId]:
     return {a for v in values for a in v.axes}
 
 
+@entry("check_bounds")
+def _check_bounds(t: Translator, step: Step, axis: AxisId, **about: Any) -> Ref:
+    i = t.typed(t.input(step, 0))
+    return t.make("check_bounds", i.var, t.length(axis), *about.values(), dims=i.dims, dtype=step.result.dtype)
+
+
 @entry("gather")
 def _gather(t: Translator, step: Step, axes: Dims, mode: str) -> Ref:
     x, *found = t.inputs(step)

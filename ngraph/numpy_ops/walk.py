@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ngraph import numpy_functions
+from ngraph.errors import BoundsError
 from ngraph.numpy_ops.lines import SEVERAL, Call, Lines, Name, Var, used
 from ngraph.numpy_ops.translate import Orders, translate
 from ngraph.op_graph import expr
@@ -33,6 +34,8 @@ def function(fn: str) -> Callable[..., Any]:
         return lambda *args: HOST_CALLS[fn[5:]](*args)
     if fn.startswith("."):
         return lambda x, *args, **kwargs: getattr(x, fn[1:])(*args, **kwargs)
+    if fn == "check_bounds":
+        return check_bounds
     special: dict[str, Callable[..., Any]] = {
         "[]": operator.getitem,
         "len": lambda x, dim: x.shape[dim],
@@ -40,6 +43,14 @@ def function(fn: str) -> Callable[..., Any]:
         "scalar": lambda number, dtype: dtype.type(number),
     }
     return special.get(fn) or getattr(numpy_functions, fn)
+
+
+def check_bounds(index: Any, n: int, negative: bool, what: str, file: str, line: int, fix: str) -> Any:
+    """See `numpy_functions.check_bounds`. Raises BoundsError, with the place where the user asked for the check."""
+    try:
+        return numpy_functions.check_bounds(index, n, negative, what)
+    except IndexError as error:
+        raise BoundsError.of(str(error), n, negative, file, line, fix) from None
 
 
 def _plain(a: Any) -> bool:

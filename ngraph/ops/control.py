@@ -329,11 +329,11 @@ def _holes(types: Iterable[TensorType]) -> list[Op]:
     return [placeholder(t.axes, dtype=t.dtype) for t in types]
 
 
-def _depending(holes: Sequence[Op], results: Sequence[Op]) -> set[Op]:
-    """The holes, and what the results are made of that depends on them."""
+def _inside(holes: Sequence[Op], results: Sequence[Op]) -> set[Op]:
+    """The holes, and what the results are made of that depends on them, or is a check that was made after them."""
     found = set(holes)
     for o in ordered(results):
-        if any(i in found for i in o.inputs):
+        if any(i in found for i in o.inputs) or (o.opdef.name == "check_bounds" and o.serial > holes[0].serial):
             found.add(o)
     return found
 
@@ -342,11 +342,11 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
     """Bodies from (holes, results), and the ops from around them that they use: further inputs of each body.
 
     Inside is what depends on a hole, so what does not is computed once, outside; with `since`, what was made after that op. Constants
-    stay where they are used.
+    stay where they are used, and so do checks that the functions of a loop make: it may have no trips, and then nothing is wrong.
     """
     used: dict[Op, None] = {}
     for holes, results in bodies:
-        inside = _depending(holes, results) if since is None else set(holes)
+        inside = _inside(holes, results) if since is None else set(holes)
         todo, seen = list(results)[::-1], set(holes)
         while todo:
             o = todo.pop()
@@ -405,7 +405,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
         )
     after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
-    inside = _depending(holes, [*after, *ys])
+    inside = _inside(holes, [*after, *ys])
     products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o in inside and o not in ys]
     saved = [o for o in (*holes[: len(start)], *products) if axis not in o.axes]  # for the way back, stacked along `axis`
     (body,), captured = close([(holes, [*after, *ys, *saved])])

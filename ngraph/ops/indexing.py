@@ -1,7 +1,8 @@
 """Reads and writes at computed positions: the core `gather` and `scatter`, and take, lookuptable, one_hot made of them.
 
 What an index outside its axis means is said by `mode`: `clip` takes the nearest end, `wrap` counts round, `fill` reads 0 and drops
-writes. Of an axis without elements, zeros are read.
+writes. Of an axis without elements, zeros are read. `take` and `put` have the mode `raise` too: indices from -n to -1 count from the end,
+and all others outside end the call with a BoundsError (the core op `check_bounds` in front of a gather that clips).
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import AxisError, DTypeError
+from ngraph.errors import AxisError, BoundsError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
 from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
 from ngraph.op_graph.dtypes import DType, computes
-from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.op import Op, TensorType, place_of_now
 from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
 from ngraph.ops.elementwise import ALL, MOVED, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
@@ -221,6 +222,53 @@ scatter: OpDef = op(
 )
 
 
+# ---- bounds --------------------------------------------------------------------------------------------------------------
+
+
+def _check_bounds_type(inputs: tuple[TensorType, ...], axis: Any, negative: bool, what: str, file: str, line: int, fix: str) -> TensorType:
+    (i,) = inputs
+    if not i.dtype.is_integer:
+        raise DTypeError(f"check_bounds: an index of {i.dtype}", fix="cast it: ng.cast(index, 'int32')")
+    return TensorType(i.axes, dtypes.int64)
+
+
+def _check_bounds_reference(call: Call, i: np.ndarray, *outside: np.ndarray) -> np.ndarray:
+    """`outside`: whether any is, where that is known already."""
+    axis, negative, what, file, line, fix = call.attrs.values()
+    n = call.length(axis)
+    wrong = [k for k in i.ravel().tolist() if not (-n if negative else 0) <= k < n]
+    if wrong:
+        message = f"index {wrong[0]} is out of bounds of {what}, which has length {n}"
+        raise BoundsError.of(message, n, negative, file, line, fix)
+    return np.where(i < 0, i.astype(np.int64) + n, i.astype(np.int64))
+
+
+check_bounds: OpDef = op(
+    "check_bounds",
+    "int64: the index i of an axis of length n, n more where it is negative; the call fails where i is not from -n (0 unless `negative`) "
+    "to n - 1. The other attributes are said then: of what, file, line, fix.",
+    form="(i; axis, negative, what, file, line, fix)",
+    type=_check_bounds_type,
+    reference=_check_bounds_reference,
+    samples=lambda s: [
+        bounded(s.ints(s.N, low=-4, high=3, dtype=s.dtype if s.kind == "int" else dtypes.int32), s.J, "J"),
+        bounded(s.ints(s.N, s.K, low=0, high=3, dtype=s.dtype), s.J, "J", negative=False),
+        bounded(s.ints(low=1, high=1), s.I, "I"),
+        bounded(s.ints(s.Z), s.I, "I"),
+        bounded(s.ints(s.O, s.I, low=-1, high=0), s.O, "O"),
+        gather(s.x(s.I, s.J), bounded(s.ints(s.N, low=-4, high=3), s.J, "J"), axes=(s.J,), mode="clip"),
+    ],
+    kinds=("int", "uint"),
+    smooth=False,
+)
+
+
+def bounded(i: Op, axis: Any, what: str, negative: bool = True, fix: str = "") -> Op:
+    """The index `i` along `axis`, checked when it is computed; an error says that it is one of `what`."""
+    file, line = place_of_now().line or ("", 0)
+    return check_bounds.build(i, axis=axis, negative=negative, what=what, file=file, line=line, fix=fix)
+
+
 # ---- made of these ----------------------------------------------------------------------------------------------------
 
 
@@ -230,6 +278,13 @@ def _whole_index(x: Op, name: str) -> Op:
     return x
 
 
+def _refusing(idx: Op, axis: Any, mode: str) -> tuple[Op, str]:
+    """The index and the mode of a gather or scatter, for a mode that may be `raise`."""
+    if mode != "raise":
+        return idx, mode
+    return bounded(idx, axis, f"axis {axis.label}", fix="mode='clip' takes the nearest place, 'fill' reads 0 and drops writes"), "clip"
+
+
 def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill", out_axes: Any = None) -> Op:
     """`x` at the positions `idx` along `axis`, in whose place the axes of `idx` stand; axes that both have are the same index.
 
@@ -237,7 +292,9 @@ def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill", out_axes: Any =
     Raises AxisError, DTypeError for an index that is not whole.
     """
     x, idx = as_op(x), _whole_index(as_op(idx), "take")
-    result = gather(x, idx, axes=(find_axis(x, axis, "take"),), mode=mode)
+    along = find_axis(x, axis, "take")
+    idx, mode = _refusing(idx, along, mode)
+    result = gather(x, idx, axes=(along,), mode=mode)
     return result if out_axes is None else axes_with_order(result, out_axes)
 
 
@@ -249,6 +306,7 @@ def put(x: Any, idx: Any, values: Any, axis: Axis | str, combine: str = "set", m
     idx = _whole_index(as_op(idx), "put")
     x, values = common((x, values)) if isinstance(values, Op) or isinstance(x, Op) else as_ops((x, values))
     along = find_axis(x, axis, "put")
+    idx, mode = _refusing(idx, along, mode)
     wanted = axes_like(x.axes, union(idx.axes, x.axes - Axes(along)))
     return scatter(x, idx, broadcast(values, wanted), axes=(along,), combine=combine, mode=mode)
 

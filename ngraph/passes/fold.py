@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import UnsupportedError
+from ngraph.errors import BoundsError, UnsupportedError
 from ngraph.numpy_ops import evaluate
 from ngraph.op_graph.arrays import SMALL as BY_VALUE
 from ngraph.op_graph.arrays import ArrayRef
@@ -116,7 +116,7 @@ class _Folding:
         one = Program(program.axes, program.hints, inputs, steps=(step,), outputs=step.results, name=program.name)
         try:
             arrays = self.evaluate(one, [known[v] for v in inputs])
-        except UnsupportedError:
+        except (UnsupportedError, BoundsError):  # an index that is out of bounds is told when a call comes to it
             return [step]
         made = [_constant(v, np.asarray(array), step) for v, array in zip(step.results, arrays, strict=True)]
         for s, array in zip(made, arrays, strict=True):

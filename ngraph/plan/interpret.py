@@ -104,7 +104,8 @@ class PlanRun:
             raise ProgramError(f"{step.op} has no reference to run")
         arrays = [None if self.arrays[b] is None else np.array(self.arrays[b]) for b in step.inputs]
         got = record.reference(Call(attrs, types, results, self.length, self.body), *arrays)
-        for b, array in zip(step.results, got if type(got) in (tuple, list) else (got,), strict=True):
+        each = got if type(got) in (tuple, list) else (got,)
+        for b, array in zip(step.results, each if step.results else (), strict=True):  # of a check nothing comes but an error
             self.arrays[b] = None if b.dtype.np is None else np.asarray(array)
         for b in step.results:
             array = self.arrays[b]

@@ -579,9 +579,32 @@ def _place(g: Graph, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple
     some = () if isinstance(n, int) and n > 0 else (n - 1,)
     if mode == "wrap":
         return (e % maximum(n, 1), some)
+    if mode == "clip" and e == maximum(minimum(e, n - 1), 0):  # it is where it belongs
+        return e, some
     if mode == "clip":
         return maximum(minimum(e, n - 1), 0), some
     return e, (e, n - 1 - e)
+
+
+def _check_bounds(g: Graph, s: Step) -> None:
+    """The index counted from the start, as an expression; one reduction over it says whether a routine has to look for the error."""
+    (i,), n, flag, whole = s.inputs, g.length(s.attrs["axis"]), dtypes.bool_, dtypes.int64
+    x: Arg = g.at[i]
+    if i.dtype.kind == "uint" and i.dtype.bits == 64:  # into the range of int64 first
+        x = g.elem("minimum", x, Number(1 << 62, i.dtype), axes=i.axes, dtype=i.dtype)
+    given, x = x, g.cast(x, i.axes, whole)
+    least: Arg = (
+        Number(-n if s.attrs["negative"] else 0, whole) if isinstance(n, int) else Index(0 - n if s.attrs["negative"] else 0, whole)
+    )
+    most = Number(n, whole) if isinstance(n, int) else Index(n, whole)
+    low = g.elem("compare", x, least, axes=i.axes, dtype=flag, kind="lt")
+    high = g.elem("compare", most, x, axes=i.axes, dtype=flag, kind="le")
+    outside = g.reduce("max", g.elem("where", low, Number(True, flag), high, axes=i.axes, dtype=flag), (), i.axes, flag)
+    g.node("routine", s.op, [g.given(g.at[i], i.axes), g.given(outside, ())], (), dtypes.token, attrs=dict(s.attrs))
+    e = g.number(given, i.axes)
+    if s.attrs["negative"] and i.dtype.kind == "int":
+        e = e + n * minimum(maximum(0 - e, 0), 1)
+    g.at[s.result] = Index(maximum(minimum(e, n - 1), 0), whole)
 
 
 def _gather(g: Graph, s: Step) -> None:
@@ -727,6 +750,7 @@ RULES: dict[str, Callable[[Graph, Step], None]] = {
     "broadcast": _broadcast,
     "rename": _rename,
     "reindex": _reindex,
+    "check_bounds": _check_bounds,
     "gather": _gather,
     "scatter": _scatter,
     "concat": _concat,

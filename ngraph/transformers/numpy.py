@@ -201,7 +201,7 @@ class Printed:
     def compiled(self) -> Any:
         """The function, compiled."""
         space: dict[str, Any] = {"np": np, **EXTRA, "__name__": "ngraph.printed"}
-        space.update((name, FUNCTIONS[name]) for name in self.helpers)
+        space.update((name, function(name)) for name in self.helpers)
         space.update((self.names[v], v.array) for v in self.constants)
         space.update((name, function(f"host:{kind}")) for kind, name in self.hosts.items())
         exec(compile(self.body, inside(f"<{self.name}>"), "exec"), space)

@@ -14,7 +14,7 @@ from ngraph.numpy_ops.reindex import affine, digit
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.program.program import AxisId, Step
+from ngraph.program.program import AxisId, Step, Value
 
 END = 1 << 62  # beyond the end of any axis
 LARGEST = 1 << 16  # index arrays of more elements are computed by the graph, not held in it
@@ -289,8 +289,28 @@ class _Read:
 # ---- reads and writes at computed places --------------------------------------------------------------------------------
 
 
-def _placed(w: Writer, i: Ref, axis: AxisId, mode: str) -> tuple[Ref, Ref | None]:
-    """An index, as int64, that lies in its axis; and where it did so by itself, for `fill`."""
+@rule("check_bounds")
+def _check_bounds(w: Writer, step: Step, i: Ref, axis: AxisId, negative: bool, **about: Any) -> Ref:
+    """The index as it is, where all who read it check it; for others, an index of the places, which checks it and counts from the start."""
+    i = w.cast(i, INT64)
+    if not negative:  # one below 0 goes where nothing is
+        below = w.elementwise("Less", i, w.number(0, INT64), dtype=BOOL)
+        i = w.elementwise("Where", below, Ref(w.scalar(w.length(axis)), (), INT64), i)
+    if w.uses.get(step.result) == w.indices.get(step.result):
+        return i
+    return w.op("Gather", w.counted(axis), i, dims=i.dims, dtype=INT64, axis=0)
+
+
+def _checked(w: Writer, v: Value) -> bool:
+    """Whether a value is an index that a check gives."""
+    maker = w.steps.get(v)
+    return maker is not None and maker.op == "check_bounds"
+
+
+def _placed(w: Writer, step: Step, k: int, i: Ref, axis: AxisId, mode: str) -> tuple[Ref, Ref | None]:
+    """A step's index k, as int64, that lies in its axis, or is checked by the node; and where it did so by itself, for `fill`."""
+    if _checked(w, step.inputs[1 + k]):
+        return i, None
     n = w.length(axis)
     array = w.array(i)
     i = w.cast(i, INT64)
@@ -313,10 +333,10 @@ def _both(w: Writer, refs: Iterable[Ref | None]) -> Ref | None:
 
 @rule("gather")
 def _gather(w: Writer, step: Step, x: Ref, *indices: Ref, axes: tuple[AxisId, ...], mode: str) -> Ref:
-    if any(w.length(a) == 0 for a in axes):
+    if any(w.length(a) == 0 and not _checked(w, v) for a, v in zip(axes, step.inputs[1:], strict=True)):
         return w.filled(0, tuple(step.result.axes), x.dtype)
     x = w.full(x, (*x.dims, *[a for a in axes if a not in x.dims]))
-    placed = [_placed(w, i, a, mode) for i, a in zip(indices, axes, strict=True)]
+    placed = [_placed(w, step, k, i, a, mode) for k, (i, a) in enumerate(zip(indices, axes, strict=True))]
     inside = _both(w, [p[1] for p in placed])
     over = tuple(dict.fromkeys(a for i, _ in placed for a in i.axes))
     shared = tuple([a for a in x.axes if a in over and a not in axes])
@@ -377,7 +397,7 @@ def _scatter(w: Writer, step: Step, x: Ref, *others: Ref, axes: tuple[AxisId, ..
     x, u = w.full(x, order), w.full(u, (*over, *rest))
     if dtype is BOOL and reduction is not None:
         x, u = w.cast(x, INT32), w.cast(u, INT32)
-    placed = [_placed(w, i, a, mode) for i, a in zip(indices, axes, strict=True)]
+    placed = [_placed(w, step, k, i, a, mode) for k, (i, a) in enumerate(zip(indices, axes, strict=True))]
     inside = _both(w, [p[1] for p in placed])
     at = [p[0] for p in placed]
     if inside is not None:

@@ -192,6 +192,15 @@ class Writer:
         return found
 
     @functools.cached_property
+    def indices(self) -> dict[Value, int]:
+        """How often each value is read as an index of a gather or a scatter."""
+        found: dict[Value, int] = {}
+        for s in self.program.steps:
+            for v in {"gather": s.inputs[1:], "scatter": s.inputs[1:-1]}.get(s.op, ()):
+                found[v] = found.get(v, 0) + 1
+        return found
+
+    @functools.cached_property
     def steps(self) -> dict[Value, Step]:
         """The step of the program that makes a value."""
         return {v: s for s in self.program.steps for v in s.results}

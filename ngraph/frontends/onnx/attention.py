@@ -16,7 +16,7 @@ from ngraph.frontends.onnx.layers import size_op
 from ngraph.frontends.onnx.pieces import each, part, rows
 from ngraph.frontends.onnx.products import matmul, turned
 from ngraph.frontends.onnx.quantised import FUSED, integers_to_float
-from ngraph.frontends.onnx.shapes import joined
+from ngraph.frontends.onnx.shapes import dim_of, joined
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Tensor, Value
 from ngraph.op_graph import dtypes
@@ -283,7 +283,8 @@ def rotary(n: Any, x: Value, positions: Value, cos: Value, sin: Value) -> Tensor
     at = g.tensor(positions)
     if at.rank == 1:
         at = each(g, lambda a, b: a + e.cast(b, a.dtype), Tensor(at.op, [at.dims[0], None]), steps(t))
-    y = rotated(g, t, rows(g, tables[0], at), rows(g, tables[1], at), bool(n.attr("interleaved", 0)))
+    angles = [rows(g, u, at, dim_of(n, 0, k)) for k, u in enumerate(tables, 2)]
+    y = rotated(g, t, angles[0], angles[1], bool(n.attr("interleaved", 0)))
     return one(g, y) if flat else y
 
 

@@ -169,7 +169,10 @@ def _squeeze(n: Any, a: Any, axes: Any = None) -> Any:
 def _gather(n: Any, a: Any, i: Any) -> Any:
     if i.dtype == object:
         return NotImplemented
-    return np.take(a, i, axis=n.attr("axis", 0))
+    axis = n.attr("axis", 0)
+    if i.size and not (-a.shape[axis] <= i.min() and i.max() < a.shape[axis]):
+        return NotImplemented  # the translator says what is wrong, if it is
+    return np.take(a, i, axis=axis)
 
 
 def _concat(n: Any, *arrays: Any) -> Any:

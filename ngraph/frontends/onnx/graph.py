@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ngraph.errors import GraphError, NgraphError, ParseError, UnsupportedError
+from ngraph.errors import BoundsError, GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.onnx import folding, proto, table
 from ngraph.frontends.onnx.trace import Fixed, Inside, Trace
 from ngraph.frontends.onnx.values import Known, Sizes, Value
@@ -228,7 +228,7 @@ def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
         text, details, fix = str(error), node.taken(inputs), ""
         if isinstance(error, NgraphError):
             text, details, fix = error.message, (*error.details, *details), error.fix
-        kind = type(error) if isinstance(error, (UnsupportedError, ParseError)) else GraphError
+        kind = type(error) if isinstance(error, (UnsupportedError, ParseError, BoundsError)) else GraphError
         g.blamed = kind(f"{node.label}: {text or type(error).__name__}", details=details, fix=fix)
         raise g.blamed from error
     if not isinstance(results, tuple):

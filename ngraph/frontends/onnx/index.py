@@ -47,20 +47,20 @@ class Place(NamedTuple):
 class Index:
     """The entries of one model file for one transformer."""
 
-    def __init__(self, path: str, file: MappedFile, package: bytes, facts: Any):
+    def __init__(self, path: str, file: MappedFile, package: bytes, facts: Any, indices: str = "raise"):
         self.folder, self.files = os.path.dirname(os.path.abspath(path)), {"": file}
-        self.key, self.facts = digest(makers(), package, repr(facts).encode(), identity(file)), facts
+        self.key, self.facts = digest(makers(), package, repr((facts, indices)).encode(), identity(file)), facts
         self.asked = False
 
     @staticmethod
-    def of(source: Any, transformer: Any) -> Index | None:
+    def of(source: Any, transformer: Any, indices: str = "raise") -> Index | None:
         """That of a path; None where nothing is kept. Raises FileError where the file cannot be read."""
         if not isinstance(source, (str, os.PathLike)) or cache().folder is None:
             return None
         facts, package = transformer.facts(), installed()
         with told(source, "read"):
             file = MappedFile.of(source)
-        return Index(os.fspath(source), file, package, facts) if facts and package and isinstance(file, MappedFile) else None
+        return Index(os.fspath(source), file, package, facts, indices) if facts and package and isinstance(file, MappedFile) else None
 
     # ---- what is there
     def about(self) -> About | None:

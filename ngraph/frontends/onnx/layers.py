@@ -10,7 +10,7 @@ import numpy as np
 from ngraph.frontends.onnx.arithmetic import mean, reduce_over, total
 from ngraph.frontends.onnx.products import Window, outs_of, windows
 from ngraph.frontends.onnx.proto import numpy_type
-from ngraph.frontends.onnx.shapes import padded
+from ngraph.frontends.onnx.shapes import index_along, known_array, padded
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
@@ -154,7 +154,8 @@ def max_unpool(n: Any, x: Value, indices: Value, shape: Value = None) -> Tensor:
     i, u = g.full(i), g.full(u)
     u = g.renamed(u, i.dims)
     zeros = e.filled(0, (axis,), t.op.dtype)
-    flat = scatter.build(zeros, i.op, u.op, axes=(axis,), combine="set", mode="fill")
+    place = index_along(g, i.op, known_array(indices), axis, f"{n.proto.output[0]} as one row", negative=False)
+    flat = scatter.build(zeros, place, u.op, axes=(axis,), combine="set", mode="clip")
     y = g.reshape(Tensor(flat, [axis]), sizes)
     for d, (a, b) in enumerate(zip(sizes, wanted, strict=True)):
         if not g.same(a, b):

@@ -15,6 +15,7 @@ from ngraph.frontends.onnx.layers import layer_norm
 from ngraph.frontends.onnx.pieces import each, part, place, rows
 from ngraph.frontends.onnx.products import conv, gemm, matmul, turned
 from ngraph.frontends.onnx.quantised import FUSED, dequantized, integers_to_float
+from ngraph.frontends.onnx.shapes import dim_of
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Known, Tensor, Value
 from ngraph.op_graph import dtypes
@@ -209,13 +210,13 @@ def embed(
     """The sum of up to three embeddings, normalized; and how many words of each sentence the mask keeps."""
     g = n.g
     t = g.tensor(ids)
-    total = rows(g, g.tensor(words), t)
+    total = rows(g, g.tensor(words), t, dim_of(n, 0, 2))
     at = place(t, 1) if position_ids is None else g.tensor(position_ids)
     if at.rank < 2:
         at = Tensor(at.op, [None] * (2 - at.rank) + list(at.dims))
-    total = each(g, e.add, total, rows(g, g.tensor(positions), at))
+    total = each(g, e.add, total, rows(g, g.tensor(positions), at, dim_of(n, 0, 3)))
     if segment_table is not None and segments is not None:
-        total = each(g, e.add, total, rows(g, g.tensor(segment_table), g.tensor(segments)))
+        total = each(g, e.add, total, rows(g, g.tensor(segment_table), g.tensor(segments), dim_of(n, 0, 4)))
     y, _, _ = normal(g, total, n.attr("epsilon", 1e-12))
     batch = t.dims[0]
     kept = e.filled(0, () if batch is None else (batch,), dtypes.int32)

@@ -11,7 +11,7 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.pieces import each
 from ngraph.frontends.onnx.products import matmul
 from ngraph.frontends.onnx.scores import FAMILY, binary, chosen, column, post
-from ngraph.frontends.onnx.shapes import joined
+from ngraph.frontends.onnx.shapes import dim_of, index_along, joined, known_array
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.text import in_python
 from ngraph.frontends.onnx.values import Known, Tensor, Text, Value
@@ -105,7 +105,8 @@ def feature_extractor(n: Any, x: Value, index: Value) -> Value:
     t = g.full(t, [t.rank - 1])
     at = g.reshape(g.tensor(index), [g.number(_size(index.shape))])
     axis = t.dims[-1]
-    return g.made(gather.build(t.op, at.op, axes=(axis,), mode="clip"), [*t.dims[:-1], at.dims[0]])
+    place = index_along(g, at.op, known_array(index), axis, dim_of(n, t.rank - 1), negative=False)
+    return g.made(gather.build(t.op, place, axes=(axis,), mode="clip"), [*t.dims[:-1], at.dims[0]])
 
 
 def _size(shape: Sequence[Any]) -> Any:

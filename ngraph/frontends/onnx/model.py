@@ -37,13 +37,13 @@ class Model:
     host_steps        what Python runs, by op, with their number
     """
 
-    def __init__(self, source: Any, transformer: Any = None, trainable: Sequence[str] = ()):
+    def __init__(self, source: Any, transformer: Any = None, trainable: Sequence[str] = (), indices: str = "raise"):
         self.transformer = transformer if transformer is not None else make_transformer()
-        self._source, self._trainable = source, list(trainable)
+        self._source, self._trainable, self._indices = source, list(trainable), indices
         self._reader: Reader | None = None
         self._lock = threading.RLock()
         self._straight: dict[Hashable, Way] = {}
-        self._index = None if self._trainable else Index.of(source, self.transformer)
+        self._index = None if self._trainable else Index.of(source, self.transformer, indices)
         about = None if self._index is None else self._index.about()
         self.about: About = self.reader.about if about is None else about
         self.name, self.inputs, self.defaults, self.outputs = self.about
@@ -54,7 +54,7 @@ class Model:
         with self._lock:
             if self._reader is None:
                 room = importlib.import_module("ngraph.frontends.onnx.reading")  # this needs the package onnx
-                self._reader = made = room.Reader(self._source, self.transformer, self._trainable)
+                self._reader = made = room.Reader(self._source, self.transformer, self._trainable, self._indices)
                 if getattr(self, "about", made.about) != made.about:
                     raise ParseError(f"{self._source} has changed since it was loaded", fix="load it again")
             return self._reader
@@ -163,11 +163,13 @@ class Model:
         return f"<model {self.name}: {', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}>"
 
 
-def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = ()) -> Model:
+def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = (), indices: str = "raise") -> Model:
     """A model from an ONNX file: a path, the bytes of one, or a ModelProto.
 
     transformer: what runs it; the default one by default. trainable: patterns such as "*" or "layer4.*"; float initializers of these
-    names become variables (`Model.graph`). Raises UnsupportedError with every node that has no translation, ParseError for a damaged file.
+    names become variables (`Model.graph`). indices: what becomes of those of Gather, Scatter and their like that are out of bounds: `raise`
+    a BoundsError with the node's name, as ONNX Runtime does, or `clip` them to the nearest.
+    Raises UnsupportedError with every node that has no translation, ParseError for a damaged file.
     """
     if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not hasattr(source, "graph"):
         raise ArgumentError(f"a model is loaded from a path, bytes or a ModelProto, not from {type(source).__name__}")
@@ -177,4 +179,6 @@ def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = 
     patterns = [trainable] if isinstance(trainable, str) else trainable
     if not isinstance(patterns, Sequence) or not all(isinstance(p, str) for p in patterns):
         raise ArgumentError(f"trainable= takes a pattern of names or several, not {trainable!r}", fix='trainable="*"')
-    return Model(source, transformer, patterns)
+    if indices not in ("raise", "clip"):
+        raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
+    return Model(source, transformer, patterns, indices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ngraph.frontends.onnx.shapes import index_along
 from ngraph.frontends.onnx.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
@@ -39,9 +40,12 @@ def each(g: Any, function: Callable[..., Op], *values: Value) -> Tensor:
     return g.made(function(*ops), dims)
 
 
-def rows(g: Any, table: Tensor, at: Tensor) -> Tensor:
-    """The rows of a matrix at these indices, from the end where negative."""
+def rows(g: Any, table: Tensor, at: Tensor, what: str = "") -> Tensor:
+    """The rows of a matrix at these indices, from the end where negative. With `what` dim they are along, all outside it are refused."""
     t = g.apart(g.full(table, [0]), at.dims)
     axis = t.dims[0]
+    if what:
+        index = index_along(g, at.op, None, axis, what, negative=False)
+        return g.made(gather.build(t.op, index, axes=(axis,), mode="clip"), [*at.dims, *t.dims[1:]])
     index = e.where(e.less(at.op, 0), at.op + e.constant_record.build(value=axis.size, axes=(), dtype=at.op.dtype), at.op)
     return g.made(gather.build(t.op, index, axes=(axis,), mode="clip"), [*at.dims, *t.dims[1:]])

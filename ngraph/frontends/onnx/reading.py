@@ -67,7 +67,7 @@ class Reader:
     readings    how often the graph was walked          host_steps  what Python runs, by op, with their number
     """
 
-    def __init__(self, source: Any, transformer: Any, trainable: Sequence[str]):
+    def __init__(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str = "raise"):
         self.proto, home = proto.read(source)
         main = self.proto.graph
         self.library = graph.Library(self.proto, home)
@@ -90,7 +90,7 @@ class Reader:
             raise ArgumentError(
                 f"no float initializer is called {lost[0]!r}", details=(f"there are {shown or 'none'}",), fix='trainable="*"'
             )
-        self.transformer = transformer
+        self.transformer, self.indices = transformer, indices
         self.fixed: frozenset[str] = frozenset()
         self.readings = 0
         self.host_steps: dict[str, int] = {}
@@ -133,6 +133,7 @@ class Reader:
         while True:
             run = self._run(self.about.bound(feeds))
             g = Trace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
+            g.indices = self.indices
             g.unseen = frozenset(-1 - k for k, p in enumerate(self.about.inputs) if isinstance(shapes.get(p.name), (tuple, list)))
             try:
                 values = self._values(g)
@@ -234,6 +235,7 @@ class Reader:
     def _read_once(self, run: Run) -> tuple[list[Any], Way | None]:
         self.readings += 1
         g = Trace(self.root, run, self.fixed, self._compute, self.variables)
+        g.indices = self.indices
         values = self._values(g)
         found = Results(g)
         tensors = [t for v in values for t in found.tensors(v)]

@@ -11,6 +11,7 @@ import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.arithmetic import total
+from ngraph.frontends.onnx.shapes import dim_of, index_along, known_array
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
@@ -323,7 +324,7 @@ def roi_align(n: Any, x: Value, rois: Value, batches: Value) -> Tensor:
         outs.append(out)
         inner.append(inside)
     whole = e.logical_and(masks[0], masks[1])
-    index = e.cast(b.op, dtypes.int32)
+    index = index_along(g, b.op, known_array(batches), t.dims[0], dim_of(n, 0), negative=False)
     parts: list[Op] = []
     for chosen in every(*taps):
         read = gather(t.op, index, *(i for i, _ in chosen), axes=(t.dims[0], *t.dims[2:]), mode="clip")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError
+from ngraph.errors import BoundsError, GraphError
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.trace import factors
@@ -19,6 +19,7 @@ from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops.indexing import bounded
 from ngraph.ops.indexing import gather as gather_op
 from ngraph.ops.indexing import scatter as scatter_op
 from ngraph.ops.rearrange import broadcast, concat, iota, product
@@ -407,36 +408,84 @@ def padded(g: Any, t: Tensor, k: int, before: ExprLike, after: ExprLike, mode: s
 # ---- gathers and scatters -----------------------------------------------------------------------------------------------
 
 
-def _mode(v: Value) -> str:
-    """Negative indices count from the end, which only `wrap` does."""
-    return "clip" if isinstance(v, Known) and (v.array >= 0).all() else "wrap"
+def index_along(g: Any, i: Op, known: Any, axis: Axis, what: str, negative: bool = True) -> Op:
+    """The index `i` of an axis, which stands for `what`, counted from its start; one out of bounds is refused, or clamped by who reads.
+
+    known: the index's array, where it is known. negative: whether those below 0 count from the end.
+    Raises BoundsError for a known one.
+    """
+    size = axis.size
+    if known is not None and isinstance(size, int) and g.indices == "raise":
+        outside = (known < (-size if negative else 0)) | (known >= size)
+        if not outside.any():
+            return i if (known >= 0).all() else e.where(e.less(i, 0), i + size, i)
+        if not g.bodies:  # a branch may never be taken
+            raise out_of_bounds(known[outside][0], size, what, negative)
+    if g.indices == "raise":
+        return bounded(i, axis, what, negative, CLAMPED)
+    i = e.cast(i, dtypes.int64)
+    return e.where(e.less(i, 0), i + size_of(axis), i) if negative else i
+
+
+def size_of(axis: Axis) -> Op:
+    """The length of an axis as an op."""
+    return e.constant_record.build(value=axis.size, axes=Axes(), dtype=dtypes.int64)
+
+
+CLAMPED = "ng.onnx.load(path, indices='clip') takes the nearest"
+
+
+def out_of_bounds(index: Any, size: int, what: str, negative: bool = True) -> BoundsError:
+    """The error for an index that is known when the graph is read."""
+    return BoundsError.of(f"index {index} is out of bounds of {what}, which has length {size}", size, negative, "", 0, CLAMPED)
+
+
+def dim_of(n: Any, k: int, given: int = 0) -> str:
+    """Dim k of an input of the node, of the first by default, in words."""
+    return f"dim {k} of {n.proto.input[given]}"
+
+
+def known_array(v: Value) -> Any:
+    """The array of a value that is known; None of others."""
+    return v.array if isinstance(v, Known) else None
 
 
 @translates("Gather")
 def gather(n: Any, x: Value, indices: Value) -> Tensor:
     g, t = n.g, n.g.tensor(x)
     k = n.attr("axis", 0) % t.rank
-    d = t.dims[k]
+    one = None
     if isinstance(indices, (Known, Sizes)) and indices.array.size == 1:
-        i = indices.array.ravel()[0]
-        i = i if isinstance(i, Expr) else int(i)
-        size = t.shape[k]
-        if isinstance(i, int) and isinstance(size, int) and not -size <= i < size:
-            raise GraphError(f"there is no index {i} along dim {k} of {g.show(t)}")
+        one = indices.array.ravel()[0]
+        one = counted_from_start(n, one if isinstance(one, Expr) else int(one), t, k)
+    if one is not None:
+        d = t.dims[k]
         if d is not None:
-            one = i + size if isinstance(i, int) and i < 0 else i
             t = g.read(t, [None if j == k else a for j, a in enumerate(t.dims)], {d: one})
         return Tensor(t.op, [*t.dims[:k], *[None] * indices.rank, *t.dims[k + 1 :]])
+    t = g.full(t, [k])
     i = g.apart(g.tensor(indices), t.dims)
-    dims = [*t.dims[:k], *i.dims, *t.dims[k + 1 :]]
-    if d is None:
-        return g.made(t.op, dims)
-    return g.made(gather_op(t.op, i.op, axes=(d,), mode=_mode(indices)), dims)
+    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_of(n, k))
+    return g.made(gather_op(t.op, index, axes=(t.dims[k],), mode="clip"), [*t.dims[:k], *i.dims, *t.dims[k + 1 :]])
+
+
+def counted_from_start(n: Any, i: ExprLike, t: Tensor, k: int) -> ExprLike | None:
+    """The one index of dim k from its start; None where it is to be looked at, or clamped, when the call comes to it."""
+    g, size, given = n.g, t.shape[k], i
+    if g.truth("lt", i, 0):
+        i = i + size
+    if not g.truth("lt", i, 0) and g.truth("lt", i, size):
+        return i
+    if g.bodies or g.indices != "raise":
+        return None
+    raise out_of_bounds(g.hint(i) - g.hint(size) * (i is not given), g.hint(size), dim_of(n, k))
 
 
 def _beside(g: Any, t: Tensor, i: Tensor, k: int) -> tuple[Tensor, Tensor, list[tuple[Axis, Op]]]:
     """For GatherElements and ScatterElements: t and i with axes for all dims; i has t's axes where they are as long, but for dim k;
     for the others an index of their own."""
+    if t.rank != i.rank:
+        raise GraphError(f"an index of {i.rank} dims for {t.rank}")
     t, i = g.full(t), g.apart(g.full(i), t.dims)
     own = []
     names = list(i.dims)
@@ -445,6 +494,8 @@ def _beside(g: Any, t: Tensor, i: Tensor, k: int) -> tuple[Tensor, Tensor, list[
             continue
         if g.same(a.size, b.size):
             names[j] = a
+        elif g.truth("lt", a.size, b.size):
+            raise GraphError(f"dim {j} of the index has length {g.hint(b.size)}, and that of what it reads or writes {g.hint(a.size)}")
         else:
             own.append((a, b))
     i = g.renamed(i, names)
@@ -456,8 +507,8 @@ def gather_elements(n: Any, x: Value, indices: Value) -> Tensor:
     g, t, i = n.g, n.g.tensor(x), n.g.tensor(indices)
     k = n.attr("axis", 0) % t.rank
     t, i, own = _beside(g, t, i, k)
-    index = e.cast(i.op, dtypes.int64)
-    op = gather_op(t.op, index, *(o for _, o in own), axes=(t.dims[k], *(a for a, _ in own)), mode=_mode(indices))
+    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_of(n, k))
+    op = gather_op(t.op, index, *(o for _, o in own), axes=(t.dims[k], *(a for a, _ in own)), mode="clip")
     return g.made(op, i.dims)
 
 
@@ -468,21 +519,20 @@ COMBINE = {"none": "set", "add": "add", "mul": "multiply", "min": "min", "max": 
 def scatter_elements(n: Any, x: Value, indices: Value, updates: Value) -> Tensor:
     g, t, i = n.g, n.g.tensor(x), n.g.tensor(indices)
     k = n.attr("axis", 0) % t.rank
-    given = i
     t, i, own = _beside(g, t, i, k)
-    u = g.full(g.tensor(updates))
-    u = g.renamed(u, i.dims) if u.rank == given.rank else u
-    how = COMBINE[n.attr("reduction", "none")]
-    op = scatter_op.build(
-        t.op,
-        e.cast(i.op, dtypes.int64),
-        *(o for _, o in own),
-        u.op,
-        axes=(t.dims[k], *(a for a, _ in own)),
-        combine=how,
-        mode=_mode(indices),
-    )
+    u = _updates(g, g.tensor(updates), i.dims)
+    index = index_along(g, i.op, known_array(indices), t.dims[k], dim_of(n, k))
+    axes = (t.dims[k], *(a for a, _ in own))
+    op = scatter_op.build(t.op, index, *(o for _, o in own), u.op, axes=axes, combine=COMBINE[n.attr("reduction", "none")], mode="clip")
     return g.made(op, t.dims)
+
+
+def _updates(g: Any, u: Tensor, dims: Sequence[Any]) -> Tensor:
+    """The updates of a scatter, along these dims. Raises GraphError where they have another shape."""
+    u = g.full(u)
+    if u.rank != len(dims) or not all(g.same(a.size, b.size) for a, b in zip(u.dims, dims, strict=True)):
+        raise GraphError(f"updates of the shape {g.show(u)} where {[g.hint(d.size) for d in dims]} is written")
+    return g.renamed(u, dims)
 
 
 def _columns(g: Any, i: Tensor) -> list[Tensor]:
@@ -498,17 +548,32 @@ def _columns(g: Any, i: Tensor) -> list[Tensor]:
     return found
 
 
+def _each_along(n: Any, columns: Sequence[Tensor], indices: Value, t: Tensor, first: int = 0) -> list[Op]:
+    """The columns of indices as indices of the dims of `t` from `first` on."""
+    if first + len(columns) > t.rank:
+        raise GraphError(f"indices of {len(columns)} dims for {t.rank - first}")
+    known = known_array(indices)
+    return [
+        index_along(n.g, c.op, None if known is None else known[..., q], t.dims[first + q], dim_of(n, first + q))
+        for q, c in enumerate(columns)
+    ]
+
+
 @translates("GatherND")
 def gather_nd(n: Any, x: Value, indices: Value) -> Tensor:
     g, b = n.g, n.attr("batch_dims", 0)
     i = g.tensor(indices)
     t = g.full(g.tensor(x))
+    if b >= min(t.rank, i.rank) or not all(g.same(p, q) for p, q in zip(t.shape[:b], i.shape[:b], strict=True)):
+        raise GraphError(f"the first {b} dims of {g.show(t)} and {g.show(i)} are not alike")
     i = g.apart(i, t.dims)
     full = g.full(i, range(b))
     i = g.renamed(full, [*t.dims[:b], *full.dims[b:]])
     columns = _columns(g, i)
-    axes = tuple(t.dims[b : b + len(columns)])
-    op = gather_op(t.op, *(e.cast(c.op, dtypes.int64) for c in columns), axes=axes, mode=_mode(indices))
+    if not columns:
+        raise GraphError("the last dim of the indices has length 0")
+    ops = _each_along(n, columns, indices, t, b)
+    op = gather_op(t.op, *ops, axes=tuple(t.dims[b : b + len(columns)]), mode="clip")
     return g.made(op, [*i.dims[:-1], *t.dims[b + len(columns) :]])
 
 
@@ -519,13 +584,12 @@ def scatter_nd(n: Any, x: Value, indices: Value, updates: Value) -> Tensor:
     i = g.apart(g.full(g.tensor(indices), range(indices.rank - 1)), t.dims)
     columns = _columns(g, i)
     q = len(columns)
-    u = g.full(g.tensor(updates))
-    u = g.renamed(u, [*i.dims[:-1], *t.dims[q:]])
+    u = _updates(g, g.tensor(updates), [*i.dims[:-1], *t.dims[q:]])
     how = COMBINE[n.attr("reduction", "none")]
     if not q:
         return u
-    ops = [e.cast(broadcast(c.op, c.dims), dtypes.int64) for c in columns]
-    op = scatter_op.build(t.op, *ops, u.op, axes=tuple(t.dims[:q]), combine=how, mode=_mode(indices))
+    ops = _each_along(n, columns, indices, t)
+    op = scatter_op.build(t.op, *ops, u.op, axes=tuple(t.dims[:q]), combine=how, mode="clip")
     return g.made(op, t.dims)
 
 
@@ -543,7 +607,9 @@ def tensor_scatter(n: Any, past: Value, update: Value, places: Value = None) -> 
         at = g.tensor(places)
         at = g.renamed(g.full(at), [t.dims[0]])
         index = index + e.cast(at.op, dtypes.int64)
-    mode = "wrap" if n.attr("mode", "linear") == "circular" else "fill"
+    mode = "wrap" if n.attr("mode", "linear") == "circular" else "clip"
+    if mode == "clip":
+        index = index_along(g, index, None, t.dims[k], dim_of(n, k), negative=False)
     op = scatter_op.build(t.op, index, u.op, axes=(t.dims[k],), combine="set", mode=mode)
     return g.made(op, t.dims)
 
@@ -556,7 +622,8 @@ def reverse_sequence(n: Any, x: Value, lengths: Value) -> Tensor:
     many = g.renamed(g.full(g.tensor(lengths)), [t.dims[b]]).op
     place = iota(t.dims[k], dtypes.int64)
     many = e.cast(many, dtypes.int64)
-    index = e.where(e.less(place, many), many - 1 - place, place)
+    turned = e.where(e.less(place, e.absolute(many)), many - 1 - place, place)  # outside for lengths below 0 and above that of the dim
+    index = index_along(g, turned, None, t.dims[k], dim_of(n, k), negative=False)
     return g.made(gather_op(t.op, index, axes=(t.dims[k],), mode="clip"), t.dims)
 
 

@@ -13,7 +13,7 @@ from ngraph.autodiff import deriv
 from ngraph.frontends.onnx.control import stacked
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.sampling import number
-from ngraph.frontends.onnx.shapes import padded, sliced
+from ngraph.frontends.onnx.shapes import dim_of, index_along, padded, sliced
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
@@ -293,7 +293,8 @@ def max_roi_pool(n: Any, x: Value, rois: Value) -> Tensor:
     r = g.apart(g.full(g.tensor(rois)), t.dims)
     scale, sizes = n.attr("spatial_scale", 1.0), n.attr("pooled_shape")
     columns = [r.op[{r.dims[1]: k}] for k in range(5)]
-    op = gather(t.op, e.cast(columns[0], dtypes.int32), axes=(t.dims[0],), mode="clip")
+    index = index_along(g, e.cast(columns[0], dtypes.int64), None, t.dims[0], dim_of(n, 0), negative=False)
+    op = gather(t.op, index, axes=(t.dims[0],), mode="clip")
     outs = []
     for j, d in enumerate(t.dims[2:]):
         first, last = (e.floor(columns[k] * scale + 0.5) for k in (2 - j, 4 - j))

@@ -63,6 +63,7 @@ class Trace:
         self.next_slot = 0
         self.hosts: list[str] = []
         self.blamed: Exception | None = None  # what the innermost node that failed has raised
+        self.indices = "raise"  # or "clip": what becomes of one that is out of bounds
         self.unseen: frozenset[int] | None = None  # where one graph for all values is wanted: inputs of which only the shape is given
         self.nodes = 0  # how many nodes have been read, those of functions and of loops' turns as often as they came
         self.bodies = 0  # how many bodies of loops and branches are being read as ops

@@ -19,6 +19,7 @@ import numpy as np
 from ngraph.codegen import pool as pools
 from ngraph.codegen.pool import FIELDS, FRAME, HOST, aligned
 from ngraph.errors import OutOfMemoryError
+from ngraph.numpy_ops import check_bounds
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
@@ -399,6 +400,11 @@ class Scope:
 
     # ---- what Python does
 
+    def refuse(self, step: Routine) -> None:
+        """Raises the error that a check has found."""
+        axis, *about = step.attrs.values()
+        check_bounds(self.array(step.inputs[0]), self.length(axis), *about)
+
     def routine(self, step: Routine) -> None:
         run_routine(self, step)
 
@@ -445,7 +451,7 @@ class Walk:
         self.room = 0
         self._scratch()
         self.at = self.words.ctypes.data
-        self.host_steps = sum(r[0] == HOST for r in table.records)
+        self.host_steps = sum(r[0] == HOST for r in table.records) - table.checks  # that every call takes
 
     def _scratch(self) -> None:
         self.room = self.table.scratch

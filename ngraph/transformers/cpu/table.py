@@ -56,6 +56,7 @@ class Table:
         self.records: list[list[Any]] = []
         self.steps: list[Any] = []  # what each record is, for those who look
         self.hosts: dict[int, Callable[[], None]] = {}  # what Python does at a record
+        self.checks = 0  # how many of these only say what is wrong, where something is
         self.words: list[int | Ref | Field] = []
         self.places: dict[Buffer, list[int]] = {}  # words that hold the address of a buffer that calls come with
         self.followers: dict[int, list[int]] = {}  # words that follow one that moves
@@ -112,6 +113,13 @@ class Table:
     def host(self, does: Callable[[], None], step: Any = None) -> None:
         self.hosts[self.record(HOST, step=step)] = does
 
+    def check(self, scope: Scope, s: Host) -> None:
+        """Where the last input is true, Python takes over, to say what is wrong with the others."""
+        unless = self.record()
+        self.host(partial(scope.refuse, s.step), s)
+        self.checks += 1
+        self.records[unless] = [UNLESS, Ref(self.source(scope.resolve(s.step.inputs[-1]))), len(self.records)]
+
     def move(self, record: int, triples: Sequence[Triple]) -> None:
         """Makes a record move words, one triple after another."""
         start = len(self.words)
@@ -135,6 +143,8 @@ class Table:
                     self.host(partial(scope.late, s), s)
                 else:
                     CONTROL[s.step.op](self, scope, s.step, inner)
+            elif type(s) is Host and s.step.op == "check_bounds":
+                self.check(scope, s)
             elif type(s) is Host:
                 self.host(partial(scope.routine, s.step), s)
                 self.seconds += 1.0  # who knows
