@@ -67,19 +67,30 @@ PAUSE = {
 SYSTEM = {"x86_64": {"futex": 202, "yield": 24}, "aarch64": {"futex": 98, "yield": 124}}
 
 # In these texts `%x = get TYPE %frame.pc` loads a field, `put TYPE %x, %frame.pc` stores one, `%x = ref %frame.pc` is its address;
-# %frame2 is a frame too.
+# %frame2 is a frame too. `get monotonic` and `put monotonic` are for fields that one thread may read while another writes them.
+#
+# Why the orderings suffice (tests/codegen/pool_model.py is a model of these texts; all its interleavings are searched, under the memory
+# model of C++, and its operations are compared with those of the texts):
+# - The fields of a job are monotonic: a worker that comes late may read those of the next job, a few or all. The two fences then let it
+#   find every counter of its own job shut, so it takes nothing; one that comes in time has acquired the generation, stored after them.
+# - `stop` is monotonic, for it is written before a sequentially consistent addition to the generation, which workers acquire first.
+# - `generation` and `sleepers` are sequentially consistent: a worker adds itself to the sleepers and then compares the generation (in
+#   the system call), a caller changes the generation and then reads the sleepers, and one of the two sees the other.
+# - `finished` is added to with acquire and release, and acquired: the caller sees what kernels wrote. Its reset is monotonic, since the
+#   generation is stored after it. The caller's own load of the generation is monotonic, since it holds the lock.
+# - `active` is a hint; to shut a counter needs no ordering of its own, since the fence of the next job comes after it.
 WORK = """
 define internal i32 @work(ptr %pool, i32 %g, i64 %me, ptr %frame) nounwind { ; takes ranges; 1: the caller was interrupted
 entry:
-  %fn = get ptr %pool.fn
-  %args = get ptr %pool.args
-  %turns = get i64 %pool.turns
-  %grain = get i64 %pool.grain
-  %grains = get i64 %pool.grains
-  %ways = get i64 %pool.ways
-  %scratch = get ptr %pool.scratch
-  %stride = get i64 %pool.stride
-  %back = get i64 %pool.back
+  %fn = get monotonic ptr %pool.fn
+  %args = get monotonic ptr %pool.args
+  %turns = get monotonic i64 %pool.turns
+  %grain = get monotonic i64 %pool.grain
+  %grains = get monotonic i64 %pool.grains
+  %ways = get monotonic i64 %pool.ways
+  %scratch = get monotonic ptr %pool.scratch
+  %stride = get monotonic i64 %pool.stride
+  %back = get monotonic i64 %pool.back
   fence acquire                                     ; these first, then the counters: those of another job say so
   %rev = icmp eq i64 %back, 2
   %off = mul i64 %me, %stride
@@ -183,7 +194,7 @@ entry:
   %active = ref %pool.active
   %spins = get i64 %pool.spins
   %g0 = load atomic i32, ptr %gen acquire, align 4
-  %stopped = get i32 %pool.stop
+  %stopped = get monotonic i32 %pool.stop
   %late = icmp ne i32 %stopped, 0                     ; told to end before it began
   br i1 %late, label %end, label %wait
 wait:
@@ -193,7 +204,7 @@ wait:
   %new = icmp ne i32 %g, %last
   br i1 %new, label %check, label %spin
 check:
-  %stop = get i32 %pool.stop
+  %stop = get monotonic i32 %pool.stop
   %leave = icmp ne i32 %stop, 0
   br i1 %leave, label %end, label %go
 go:
@@ -236,12 +247,28 @@ out:
   ret void
 }
 
-define void @stop(ptr %pool) nounwind {                ; workers end
+define i32 @stop(ptr %pool) nounwind {                 ; workers end; 0: they do not, since a program is running
 entry:
-  put i32 1, %pool.stop
+  %lock = ref %pool.lock
+  %pair = cmpxchg ptr %lock, i32 0, i32 1 acq_rel monotonic, align 4
+  %won = extractvalue { i32, i1 } %pair, 1
+  br i1 %won, label %tell, label %out
+tell:
+  put monotonic i32 1, %pool.stop
   %gen = ref %pool.generation
   %g = atomicrmw add ptr %gen, i32 1 seq_cst, align 4
   call void @wake(ptr %pool)
+  br label %out
+out:
+  %told = zext i1 %won to i32
+  ret i32 %told
+}
+
+define void @stopped(ptr %pool) nounwind {             ; they have ended: programs and new workers may come
+entry:
+  put monotonic i32 0, %pool.stop
+  %lock = ref %pool.lock
+  store atomic i32 0, ptr %lock release, align 4
   ret void
 }
 """
@@ -255,20 +282,21 @@ entry:
   %grain = get i64 %rec.grain
   %long = get i64 %rec.long
   %back = get i64 %rec.back
-  put i64 %back, %pool.back
   %scratch = get ptr %frame.scratch
   %stride = get i64 %frame.stride
   %up0 = add i64 %turns, %grain
   %up = sub i64 %up0, 1
   %grains = udiv i64 %up, %grain
-  put ptr %fn, %pool.fn
-  put ptr %args, %pool.args
-  put i64 %turns, %pool.turns
-  put i64 %grain, %pool.grain
-  put i64 %grains, %pool.grains
-  put i64 %ways, %pool.ways
-  put ptr %scratch, %pool.scratch
-  put i64 %stride, %pool.stride
+  fence release                                     ; the shut counters, also another caller's, first: who reads one of these sees them shut
+  put monotonic ptr %fn, %pool.fn
+  put monotonic ptr %args, %pool.args
+  put monotonic i64 %turns, %pool.turns
+  put monotonic i64 %grain, %pool.grain
+  put monotonic i64 %grains, %pool.grains
+  put monotonic i64 %ways, %pool.ways
+  put monotonic ptr %scratch, %pool.scratch
+  put monotonic i64 %stride, %pool.stride
+  put monotonic i64 %back, %pool.back
   %finished = ref %pool.finished
   store atomic i64 0, ptr %finished monotonic, align 8
   %gen = ref %pool.generation
@@ -321,7 +349,6 @@ shut:                                             ; a worker that is still on it
   %umore = icmp ult i64 %u1, %ways
   br i1 %umore, label %shut, label %out
 out:
-  fence release
   ret i32 %code
 }
 
@@ -716,16 +743,23 @@ def expanded(text: str, target: Target) -> str:
         return f"getelementptr i8, ptr %{name}, i64 {FIELDS[name.rstrip('0123456789')][field]}"
 
     text = re.sub(r"(%\w+) = ref %(\w+)\.(\w+)", lambda m: f"{m[1]} = {address(m[2], m[3])}", text)
-    text = re.sub(
-        r"(%\w+) = get (\w+) %(\w+)\.(\w+)", lambda m: f"{m[1]}.at = {address(m[3], m[4])}\n  {m[1]} = load {m[2]}, ptr {m[1]}.at", text
-    )
+
+    def access(order: str | None, type: str) -> tuple[str, str]:
+        return (" atomic", f" {order.strip()}, align {4 if type == 'i32' else 8}") if order else ("", "")
+
+    def get(m: re.Match[str]) -> str:
+        atomic, order = access(m[2], m[3])
+        return f"{m[1]}.at = {address(m[4], m[5])}\n  {m[1]} = load{atomic} {m[3]}, ptr {m[1]}.at{order}"
+
     count = iter(range(1 << 20))
 
     def put(m: re.Match[str]) -> str:
+        atomic, order = access(m[1], m[2])
         at = f"%to.{next(count)}"
-        return f"{at} = {address(m[3], m[4])}\n  store {m[1]} {m[2]}, ptr {at}"
+        return f"{at} = {address(m[4], m[5])}\n  store{atomic} {m[2]} {m[3]}, ptr {at}{order}"
 
-    text = re.sub(r"put (\w+) (\S+), %(\w+)\.(\w+)", put, text)
+    text = re.sub(r"(%\w+) = get (monotonic )?(\w+) %(\w+)\.(\w+)", get, text)
+    text = re.sub(r"put (monotonic )?(\w+) (\S+), %(\w+)\.(\w+)", put, text)
     for word, number in SYSTEM[machine].items():
         text = re.sub(rf"\b{word.upper()}\b", str(number), text)
     return f'target triple = "{target.triple}"\n{text.replace("PAUSE", pause)}\n{declared}\n'
@@ -802,9 +836,11 @@ class Pool:
         for kept in (self, code):  # for good: threads run in it until the process ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
         self.memory, self.address = aligned(FIELDS["pool"]["slots"] + 64 * MOST)
+        self.clear()
         self.run: Callable[[int, int], int] = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("run"))
         self.copy: int = code.address("copy")
-        self._stop = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("stop"))
+        self._stop = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(code.address("stop"))
+        self._stopped = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("stopped"))
         self.starting = threading.Lock()
         self.started: list[ctypes.c_ulong] = []
         libc = ctypes.CDLL(None)
@@ -813,6 +849,11 @@ class Pool:
         for field, name in (("save", "PyEval_SaveThread"), ("restore", "PyEval_RestoreThread"), ("signals", "PyErr_CheckSignals")):
             self.put(field, address_of(getattr(ctypes.pythonapi, name)))
         self.put("spins", self._spins())
+
+    def clear(self) -> None:
+        """Zeroes the memory, and shuts all counters, so that also those that no kernel has used yet have the tag of none."""
+        self.memory[:] = 0
+        self.memory[FIELDS["pool"]["slots"] :].view(np.int64)[::8] = -1
 
     def word(self, field: str) -> Any:
         return ctypes.c_int64.from_address(self.address + FIELDS["pool"][field])
@@ -849,18 +890,17 @@ class Pool:
     def stop(self) -> None:
         """Ends the workers, unless a program is running."""
         with self.starting:
-            if self.started and not ctypes.c_int32.from_address(self.address + FIELDS["pool"]["lock"]).value:
-                self._stop(self.address)
+            if self.started and self._stop(self.address):
                 join = ctypes.CDLL(None).pthread_join
                 while self.started:
                     join(self.started.pop(), None)
-                ctypes.c_int32.from_address(self.address + FIELDS["pool"]["stop"]).value = 0
+                self._stopped(self.address)
 
     def forked(self) -> None:
         """In a child process there are no workers, and nobody runs a program."""
         spins = self.word("spins").value
         kept = {f: self.word(f).value for f in ("syscall", "clock", "save", "restore", "signals")}
-        self.memory[:] = 0
+        self.clear()
         for field, value in kept.items():
             self.put(field, value)
         self.put("spins", spins)

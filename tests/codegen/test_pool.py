@@ -262,6 +262,28 @@ def test_a_worker_that_begins_after_the_end_ends(count):
     assert not joined.is_alive()
 
 
+def test_workers_do_not_end_while_a_program_has_the_pool(count):
+    mine = pool.Pool(the_pool().code)
+    mine.ensure(2)
+    lock = ctypes.c_int32.from_address(mine.address + FIELDS["pool"]["lock"])
+    lock.value = 1
+    mine.stop()
+    assert len(mine.started) == 1 and lock.value == 1
+    lock.value = 0
+    mine.stop()
+    assert not mine.started and lock.value == 0
+
+
+def test_counters_are_shut_before_their_first_kernel():
+    """Also in a child: a counter of zeros would have the tag of the generation 0, which comes again after four thousand million kernels."""
+    mine = pool.Pool(the_pool().code)
+    counters = mine.memory[FIELDS["pool"]["slots"] :].view(np.int64)[::8]
+    assert (counters == -1).all() and len(counters) == pool.MOST
+    counters[:] = 0
+    mine.forked()
+    assert (counters == -1).all() and mine.word("spins").value > 0
+
+
 def test_number_of_threads():
     with ng.config(num_threads=3):
         assert pool.threads() == 3
