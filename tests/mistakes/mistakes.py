@@ -34,6 +34,7 @@ import ngraph.transformers as ngt
 from ngraph import warn
 from ngraph.config import config
 from ngraph.errors import NgraphError, NgraphWarning
+from ngraph.frontends.neon import graph
 from ngraph.tools.main import main
 from ngraph.transformers.base import TRANSFORMERS
 
@@ -153,6 +154,7 @@ def run(program: tuple[str, ...]) -> list[Told]:
         mock.patch.dict(os.environ),
         mock.patch.dict(TRANSFORMERS, own, clear=True),
         mock.patch.dict(config._given, clear=True),  # so that the program's environment is read
+        mock.patch.dict(graph._top, clear=True),  # numbers of layers begin at 0, so that their names are always the same
     ):
         os.chdir(folder)
         try:

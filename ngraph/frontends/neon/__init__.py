@@ -1,5 +1,7 @@
 """neon: layers that read like the model's description, on named axes; one loop that trains them."""
 
+from typing import Never
+
 from ngraph.frontends.neon.activations import (
     ELU,
     Explin,
@@ -31,6 +33,7 @@ from ngraph.frontends.neon.callbacks import (
     loop_train,
     make_default_callbacks,
 )
+from ngraph.frontends.neon.calls import no_name
 from ngraph.frontends.neon.containers import BoundComputation, Container, Parallel, ResidualModule, Sequential, make_bound_computation
 from ngraph.frontends.neon.convolution import ConvBase, Convolution, DeconvBase, Deconvolution, GlobalPooling, Pooling, make_conv
 from ngraph.frontends.neon.costs import (
@@ -222,3 +225,7 @@ __all__ = [
     "scope_ops",
     "unroll",
 ]
+
+
+def __getattr__(name: str) -> Never:
+    raise no_name(name, __all__)

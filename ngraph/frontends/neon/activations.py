@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import ngraph as ng
+from ngraph.frontends.neon.calls import Checked
 from ngraph.op_graph.op import Op
 
 
-class Transform:
+class Transform(Checked):
     """What all activations share: a short `repr` with their numbers."""
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 import ngraph.transformers as ngt
 from ngraph.data.mnist import cache_folder
+from ngraph.errors import ArgumentError, nearest
 from ngraph.frontends.neon.initializers import set_seed
 
 
@@ -20,7 +21,7 @@ class NgraphArgparser(argparse.ArgumentParser):
     `parse_args` itself does what five of them say: it chooses the transformer that `-b` names, seeds it, first values and orders of
     shuffling by `-r`, lets data sets look in the folder that `-w` names, copies what is printed into the file that `-l` names, and takes
     further flags from the file that `-c` names, one `key: value` or `key = value` a line; those on the command line win. The others are
-    for the program to read. Raises ValueError where `only` names a flag that there is not.
+    for the program to read. Raises ArgumentError where `only` names a flag that there is not.
     """
 
     def __init__(self, *args: Any, only: Collection[str] | None = None, **options: Any):
@@ -46,7 +47,12 @@ class NgraphArgparser(argparse.ArgumentParser):
         )
         names = [flags[-1].removeprefix("--") for flags, _ in known]
         if only is not None and not set(only) <= set(names):
-            raise ValueError(f"NgraphArgparser: no flag {', '.join(sorted(set(only) - set(names)))}; there are {', '.join(names)}")
+            strange = sorted(set(only) - set(names))
+            meant = nearest(strange[0], names)
+            raise ArgumentError(
+                f"NgraphArgparser: no flag {', '.join(strange)}; there are {', '.join(names)}",
+                fix=f"take {meant!r}" if meant else "take some of these",
+            )
         for name, (flags, settings) in zip(names, known, strict=True):
             if only is None or name in only:
                 self.add_argument(*flags, **settings)

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import UnsupportedError
+from ngraph.frontends.neon.bounds import COUNT, check
+from ngraph.frontends.neon.calls import Checked, public, refuse
 from ngraph.frontends.neon.containers import BoundComputation
 from ngraph.frontends.neon.data.iterators import Batches, examples, padded, rows
 from ngraph.op_graph.files import write_whole
@@ -88,7 +90,7 @@ class Record:
             raise UnsupportedError(f"costs cannot be written to {path}", fix="name it .csv, .npz or .hdf5")
 
 
-class Callback:
+class Callback(Checked):
     """What callbacks share: a method for each phase, named as it. One that is saved with checkpoints has `state` and `restore`."""
 
     def __call__(self, transformer: Any, callback_data: Record, phase: CallbackPhase, data: Any, idx: Any) -> None:
@@ -140,6 +142,7 @@ class TrainLoggerCallback(Callback):
     """Says the mean cost of each interval of `frequency` batches, the last batch included."""
 
     def __init__(self, frequency: int, say: Callable[[str], Any] = print):
+        check("TrainLoggerCallback", COUNT, frequency=frequency)
         self.frequency, self.say = frequency, say
 
     def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
@@ -152,6 +155,7 @@ class LossCallback(Callback):
     """Computes the mean of each output of `interval_loss_comp` over a data set, every `frequency` batches and at the end."""
 
     def __init__(self, frequency: int, dataset: Any, interval_loss_comp: Any, say: Callable[[str], Any] = print):
+        check("LossCallback", COUNT, frequency=frequency)
         self.frequency, self.dataset, self.computation, self.say = frequency, dataset, interval_loss_comp, say
         self.done = -1
 
@@ -241,6 +245,7 @@ class CallbackContainer:
             self.callback_data.save(self.output_file)
 
 
+@public
 def make_default_callbacks(
     transformer: Any,
     output_file: str | None,
@@ -257,21 +262,22 @@ def make_default_callbacks(
     container.add_callback(TrainLoggerCallback(frequency))
     if eval_set is not None:
         if loss_computation is None:
-            raise ValueError("an eval_set needs a loss_computation")
+            raise refuse("make_default_callbacks", "an eval_set needs a loss_computation", "pass loss_computation=")
         container.add_callback(LossCallback(frequency, eval_set, loss_computation))
     if use_progress_bar:
         container.add_callback(ProgressCallback(total_iterations))
     return container
 
 
+@public
 def loop_train(dataset: Iterable[Batch], computation: Any, callbacks: CallbackContainer) -> Record:
     """One loop over batches: callbacks get every phase, and run the step. What they recorded.
 
-    computation: for a container without a TrainCostCallback, the step to run; else it is not needed. Raises ValueError where neither is.
+    computation: for a container without a TrainCostCallback, the step to run; else it is not needed. Raises ArgumentError where neither is.
     """
     if not any(isinstance(c, TrainCostCallback) for c in callbacks):
         if computation is None:
-            raise ValueError("loop_train has no step: give a computation, or a TrainCostCallback among the callbacks")
+            raise refuse("loop_train", "there is no step", "pass a computation, or a TrainCostCallback among the callbacks")
         callbacks.add_callback(TrainCostCallback(computation), 0)
     record, every = callbacks.callback_data, callbacks.interval
     idx = callbacks.start
@@ -308,6 +314,7 @@ def _batch_place(computation: Any, name: str, shape: tuple[int, ...], size: int)
     return next((d for d in (len(shape) - 1, 0) if shape and shape[d] == size), None)
 
 
+@public
 def loop_eval(dataset: Iterable[Batch], computation: BoundComputation | Callable[[Batch], Mapping[str, Any]]) -> dict[str, Any]:
     """The mean of each output over the examples of a data set, each counted once.
 

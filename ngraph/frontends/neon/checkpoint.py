@@ -72,7 +72,7 @@ def read(folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         try:
             said: dict[str, Any] = json.load(file)
         except ValueError as error:
-            raise ParseError(f"{path} is no JSON: {error}") from None
+            raise ParseError(f"{path} is no JSON: {error}", fix="delete the checkpoint, and train anew") from None
     if said.get("format") != FORMAT:
         raise ParseError(f"{path} has format {said.get('format')}, and this version reads {FORMAT}", fix="read it with its own version")
     place = os.path.join(folder, said["tensors"])
@@ -80,7 +80,10 @@ def read(folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
         raise ParseError(f"{path} names {said['tensors']}, which is not beside it", fix="keep the two files together")
     with open(place, "rb") as tensors:
         if hashlib.file_digest(tensors, "sha256").hexdigest() != said["sha256"]:
-            raise ParseError(f"{place} is not the file that {NAME}.json was written for (its SHA-256 differs)")
+            raise ParseError(
+                f"{place} is not the file that {NAME}.json was written for (its SHA-256 differs)",
+                fix="put back the two files that were written together",
+            )
     return said, read_arrays(place)
 
 
@@ -93,7 +96,9 @@ def put_back(transformer: Any, variables: Mapping[str, Op], arrays: Mapping[str,
             wrong.append(f"{name} has shape {arrays[name].shape} in the checkpoint, and {list(variable.axes)} here")
     if wrong:
         raise StateError(
-            f"the checkpoint in {folder} is of another model or optimizer: {len(wrong)} differences", details=tuple(wrong[:20])
+            f"the checkpoint in {folder} is of another model or optimizer: {len(wrong)} differences",
+            details=tuple(wrong[:20]),
+            fix="make them as they were then, or take another folder",
         )
     for name, variable in variables.items():
         transformer.set(variable, arrays[name])

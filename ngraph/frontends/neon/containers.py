@@ -6,12 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import ngraph as ng
-from ngraph.errors import AxisError, GraphError
+from ngraph.errors import AxisError, GraphError, UnknownKey
+from ngraph.frontends.neon.calls import one_of, public, refuse, wrong_kind
 from ngraph.frontends.neon.expected import check_labels, labels_in
 from ngraph.frontends.neon.layer import Layer, scoped
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.axes import Axis, show_axes
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import show_input
+
+
+def check_layer(who: str, layer: Any) -> None:
+    """Raises ArgumentTypeError for what can be called with no op."""
+    if isinstance(layer, type):
+        raise wrong_kind(who, f"{layer.__name__} is a class, not a layer", f"make one: {layer.__name__}(...)")
+    if not callable(layer):
+        raise wrong_kind(who, f"{shown(layer)} is no layer and no function", "pass layers, and functions of an op")
 
 
 class Sequential(Layer):
@@ -25,9 +35,8 @@ class Sequential(Layer):
         self.layers: list[Callable[[Any], Any]] = []
         for layer in layers:
             self.layers += layer if isinstance(layer, (list, tuple)) else [layer]
-        wrong = [layer for layer in self.layers if not callable(layer)]
-        if wrong:
-            raise TypeError(f"Sequential: {wrong[0]!r} is no layer and no function")
+        for layer in self.layers:
+            check_layer("Sequential", layer)
 
     @scoped
     def __call__(self, in_obj: Any, **options: Any) -> Any:
@@ -55,8 +64,11 @@ class Parallel(Layer):
 
     def __init__(self, branches: Sequence[Any], name: str | None = None, mode: str | None = "concat"):
         super().__init__(name)
-        if mode not in ("concat", "sum", None):
-            raise ValueError(f"Parallel: mode is 'concat', 'sum' or None, not {mode!r}")
+        one_of("Parallel", "mode", mode, ("concat", "sum", None))
+        for branch in branches:
+            check_layer("Parallel", branch)
+        if not len(branches):
+            raise refuse("Parallel", "it has no branches", "pass a list: [Affine(...), Affine(...)]")
         self.branches, self.mode = list(branches), mode
 
     @scoped
@@ -116,15 +128,22 @@ Container = Sequential
 class BoundComputation:
     """A computation with names: called with a dict of arrays, it gives a dict of arrays. Further entries of the dict are ignored.
 
-    Raises KeyError naming all inputs that are missing.
+    Raises UnknownKey naming all inputs that are missing.
     """
 
     def __init__(self, transformer: Any, named_outputs: Any, named_inputs: Mapping[str, Op], name: str | None = None):
         if isinstance(named_outputs, Op):
             named_outputs = {"output": named_outputs}
-        unnamed = [k for k, v in named_inputs.items() if not isinstance(v, Op)]
+        unnamed = [k for k, v in named_inputs.items() if not isinstance(v, Op) or not (v.is_placeholder or v.is_variable)]
         if unnamed:
-            raise GraphError(f"make_bound_computation: {', '.join(unnamed)} are no placeholders")
+            raise GraphError(
+                f"make_bound_computation: {', '.join(map(str, unnamed))} {'is' if len(unnamed) == 1 else 'are'} no placeholder",
+                fix="pass what batches.make_placeholders() gives",
+            )
+        outputs = named_outputs.values() if isinstance(named_outputs, Mapping) else [named_outputs]
+        for op in outputs:
+            if not isinstance(op, Op):
+                raise wrong_kind("make_bound_computation", f"the output {shown(op)} is no op", "pass a dict: {'cost': cost}")
         self.inputs, self.outputs = dict(named_inputs), dict(named_outputs)
         needed = {p for op in self.outputs.values() for p in _placeholders(op)}
         self.needed = [k for k, v in self.inputs.items() if v in needed]
@@ -134,7 +153,8 @@ class BoundComputation:
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         missing = [k for k in self.needed if k not in inputs]
         if missing:
-            raise KeyError(f"{self.computation.name} needs {', '.join(missing)}, and got {', '.join(inputs)}")
+            what = f"{self.computation.name} needs {', '.join(missing)}, and got {', '.join(map(str, inputs)) or 'nothing'}"
+            raise UnknownKey(what, fix=f"pass a dict with {', '.join(map(repr, self.needed))}")
         check_labels(self.labels, inputs, "the batch")
         return dict(zip(self.outputs, self.computation(*[inputs[k] for k in self.needed]), strict=True))
 
@@ -146,6 +166,7 @@ def _placeholders(op: Op) -> list[Op]:
     return [o for o in Op.ordered_ops([op]) if o.is_placeholder]
 
 
+@public
 def make_bound_computation(transformer: Any, named_outputs: Any, named_inputs: Mapping[str, Op]) -> BoundComputation:
     """A BoundComputation: {name: op} out, {name: placeholder} in."""
     return BoundComputation(transformer, named_outputs, named_inputs)

@@ -8,6 +8,8 @@ from typing import Any
 import ngraph as ng
 from ngraph.errors import AxisError
 from ngraph.frontends.neon.axis import named_axes
+from ngraph.frontends.neon.bounds import COUNT, check
+from ngraph.frontends.neon.calls import one_of, public
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.frontends.neon.layer import Layer, computed, scoped
 from ngraph.frontends.neon.layers import Activation, Bias, norm_of
@@ -43,6 +45,15 @@ def per_side(setting: Any, sides: Sequence[str], layer: str, pairs: bool = False
     return dict.fromkeys(sides, setting)
 
 
+def paddings(padding: Any, sides: Sequence[str], layer: str, words: Sequence[str]) -> Numbers:
+    """{side: padding}. Raises ArgumentError for a word that is none of these."""
+    found = per_side(padding, sides, layer, pairs=True)
+    for own in found.values():
+        if isinstance(own, str):
+            one_of(layer, "padding", own, words)
+    return found
+
+
 def padding_numbers(padding: Any, length: int, dilation: int) -> Any:
     """ "full" and "causal" as (before, after); what `ng.conv` knows itself stays."""
     reach = (length - 1) * dilation
@@ -67,6 +78,7 @@ class ConvBase(Layer):
     ):
         super().__init__(name)
         kind = type(self).__name__
+        check(kind, COUNT, groups=groups)
         shape = window_of(filter_shape, (*SIDES, "K"), kind)
         if "K" not in shape or len(shape) < 2:
             raise AxisError(f"{kind}: {filter_shape} has no spatial length and K", fix="write (W, K), (H, W, K), (D, H, W, K) or a dict")
@@ -75,7 +87,7 @@ class ConvBase(Layer):
         sides = tuple(shape)
         self.strides = per_side(strides, sides, kind)
         self.dilation = per_side(dilation, sides, kind)
-        pads = per_side(padding, sides, kind, pairs=True)
+        pads = paddings(padding, sides, kind, ("same", "valid", "full", "causal"))
         self.padding = {s: padding_numbers(pads[s], shape[s], self.dilation[s]) for s in sides}
         self.batch_norm = norm_of(batch_norm, bias_init, kind)
         self.bias = Bias(bias_init, shared=True) if bias_init is not None else None
@@ -164,7 +176,9 @@ class Convolution(ConvBase):
     def _grouped(self, x: Op, channel: Axis, where: dict[Axis, Axis], settings: Numbers) -> Op:
         n = self.groups
         if len(channel) % n or self.nout % n:
-            raise AxisError(f"{self.path}({x.label}): {channel!r} and {self.nout} filters do not divide into {n} groups")
+            raise AxisError(
+                f"{self.path}({x.label}): {channel!r} and {self.nout} filters do not divide into {n} groups", fix="take a divisor of both"
+            )
         group, member = make_axis(n, name="group"), make_axis(len(channel) // n, name="member")
         out = make_axis(self.nout // n, name="K_out")
         x = ng.unflatten(x, [p for a in x.axes for p in ((group, member) if a == channel else (a,))])
@@ -222,11 +236,15 @@ class Deconvolution(ConvBase):
             axis = y.axes.find_axis(along[s])
             over = len(axis or ()) - length
             if over < 0:
-                raise AxisError(f"{self.path}: the result has {axis!r}, shorter than deconv_out_shape {length}")
+                raise AxisError(
+                    f"{self.path}: the result has {axis!r}, shorter than deconv_out_shape {length}",
+                    fix=f"take {s}={len(axis or ())} or less",
+                )
             y = ng.slice_along_axis(y, axis or along[s], slice(over // 2, over // 2 + length))
         return y
 
 
+@public
 def make_conv(
     filter_shape: Any, init: Any, strides: Any = 1, padding: Any = 0, dilation: Any = 1, deconv: bool = False, **options: Any
 ) -> Any:
@@ -246,11 +264,10 @@ class Pooling(Layer):
 
     def __init__(self, pool_shape: Any, strides: Any = 1, padding: Any = 0, pool_type: str = "max", name: str | None = None):
         super().__init__(name)
-        if pool_type not in ("max", "avg"):
-            raise ValueError(f"Pooling: pool_type is 'max' or 'avg', not {pool_type!r}")
+        one_of("Pooling", "pool_type", pool_type, ("max", "avg"))
         self.window = window_of(pool_shape, ("C", *SIDES), "Pooling")
         self.strides = per_side(strides, tuple(self.window), "Pooling")
-        self.padding = per_side(padding, tuple(self.window), "Pooling", pairs=True)
+        self.padding = paddings(padding, tuple(self.window), "Pooling", ("same", "valid"))
         self.pool_type = pool_type
 
     @scoped
@@ -281,8 +298,7 @@ class GlobalPooling(Layer):
 
     def __init__(self, pool_type: str = "avg", time: bool = False, name: str | None = None):
         super().__init__(name)
-        if pool_type not in ("max", "avg"):
-            raise ValueError(f"GlobalPooling: pool_type is 'max' or 'avg', not {pool_type!r}")
+        one_of("GlobalPooling", "pool_type", pool_type, ("max", "avg"))
         self.pool_type, self.time = pool_type, time
 
     @scoped

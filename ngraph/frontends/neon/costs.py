@@ -10,8 +10,10 @@ from typing import Any, Self
 import ngraph as ng
 from ngraph.errors import AxisError, Line, user_line
 from ngraph.frontends.neon.bounds import BELOW_1, INTEGER, NOT_NEGATIVE, POSITIVE, WHOLE, check
+from ngraph.frontends.neon.calls import Checked, refuse, wrong_kind
 from ngraph.frontends.neon.expected import labelled, predicted
 from ngraph.frontends.neon.layer import wide
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.axes import Axis, show_axes
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import show_input
@@ -80,7 +82,7 @@ def either(name: str, logits: bool, activation: str) -> str:
     return f"{name}(logits=True), or activation={activation} in the last layer"
 
 
-class Cost:
+class Cost(Checked):
     """A cost: `cost(y, t)`. A subclass writes `of(y, t)`, the cost of each element or place.
 
     `ignore`, where a cost has it, is the label of places that do not count: they cost nothing, and means are over the others.
@@ -212,15 +214,17 @@ class CTC(Cost):
         self.blank = blank
 
     def __call__(self, y: Op, t: Any, mask: Any = None) -> Op:
-        if isinstance(t, Op) or len(t) != 3:
-            raise ValueError(
-                "CTC: the target is (labels, lengths of predictions, lengths of labels)\n"
-                "  fix: Trainer(..., target=lambda p: (p['labels'], p['lengths'], p['label_lengths']))"
+        if not isinstance(t, (tuple, list)) or len(t) != 3:
+            raise wrong_kind(
+                "CTC",
+                f"the target is (labels, lengths of predictions, lengths of labels), not {shown(t)}",
+                "Trainer(..., target=lambda p: (p['labels'], p['lengths'], p['label_lengths']))",
             )
         labels, lengths, label_lengths = t
         classes = [a for a in y.axes.feature_axes() if a.length is not None and a.length <= self.blank]
         if classes:
-            raise ValueError(f"CTC: the blank {self.blank} is none of the classes of {show_axes(classes)}, which begin with 0")
+            why = f"the blank {self.blank} is none of the classes of {show_axes(classes)}, which begin with 0"
+            raise refuse("CTC", why, f"CTC(blank={len(classes[0]) - 1}), or a last layer with {self.blank + 1} outputs")
         return ng.ctc(wide(y), labels, lengths, label_lengths, blank=self.blank)
 
 
@@ -235,8 +239,9 @@ class Triplet(Cost):
         self.margin = margin
 
     def __call__(self, y: Any, t: Any = None, mask: Any = None) -> Op:
-        if isinstance(y, Op) or len(y) != 3:
-            raise ValueError("Triplet: the prediction is (anchor, positive, negative)\n  fix: let the model give a tuple of three")
+        if not isinstance(y, (tuple, list)) or len(y) != 3:
+            why = f"the prediction is (anchor, positive, negative), not {shown(y)}"
+            raise wrong_kind("Triplet", why, "let the model give a tuple of three")
         anchor, positive, negative = map(wide, y)
         near, far = (per_example(ng.square(anchor - other)) for other in (positive, negative))
         return ng.maximum(near - far + self.margin, 0.0)

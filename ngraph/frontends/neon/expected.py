@@ -42,13 +42,13 @@ class Prediction(NamedTuple):
         """Raises GraphError unless the values of a batch can be probabilities. nan says nothing."""
         slack = 0.01 if self.y.dtype.bits >= 32 else 0.1  # more than rounding does, less than any score that is none by chance
         if low < -slack or high > 1 + slack:
-            self.refuse(f"its values go from {low:.3g} to {high:.3g} in the first batch")
+            self.refuse(f"values of {self.y.label} go from {low:.3g} to {high:.3g} in the first batch")
         if off > slack:
-            self.refuse(f"they sum to 1 along {self.axis!r} only within {off:.3g} in the first batch")
+            self.refuse(f"values of {self.y.label} sum to 1 along {self.axis!r} only within {off:.3g} in the first batch")
 
     def refuse(self, why: str) -> None:
         raise GraphError(
-            f"{self.who} takes probabilities, and {self.y.label} has none: {why}",
+            f"{self.who} takes probabilities, and its prediction has none: {why}",
             details=(f"{self.y.label} was made at {show_line(self.y.line)}",),
             fix=self.fix,
             line=self.line,
@@ -138,7 +138,7 @@ def predicted(result: Op, who: str, y: Op, axis: Axis | None, logits: bool, line
     if logits:
         if made.opdef.name in SHARES:
             raise GraphError(
-                f"{who} takes scores, and {y.label} are probabilities already: {made.opdef.name} made them",
+                f"{who} takes scores, and its prediction has probabilities: {made.opdef.name} made them",
                 details=(f"{made.label} was made at {show_line(made.line)}",),
                 fix=fix,
                 line=line,

@@ -7,13 +7,15 @@ A piece gets its name, such as `Affine_0`, from the piece around it (a number fo
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-from ngraph.errors import NgraphError
+from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError
+from ngraph.frontends.neon.calls import blamed
 from ngraph.op_graph.names import current_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
 
@@ -93,7 +95,7 @@ class ComputationalGraph:
         """The ops that a selector means, as in CSS: `Affine .bias`, `#Affine_0`, `[recurrent_step=3]`, several joined by commas.
 
         A word is a class of layers or a kind of op, `#` a name, `.` a label or an op's own name, `[key=value]` metadata; words apart
-        are nested. Raises ValueError for text that is no selector.
+        are nested. Raises ArgumentError for text that is no selector.
         """
         ways = [[_Part(word) for word in way.split()] for way in selector.split(",")]
         return [op for op in self.ops if any(_selects(way, op) for way in ways)]
@@ -105,7 +107,7 @@ class _Part:
     def __init__(self, word: str):
         found = re.fullmatch(r"(\w+|\*)?((?:[#.][\w-]+|\[\w+(?:=[^\]]*)?\])*)", word)
         if not found or not word:
-            raise ValueError(f"{word!r} is no selector; write Class, #name, .label or [key=value]")
+            raise ArgumentError(f"{word!r} is no selector", fix="write Class, #name, .label or [key=value], as in 'Affine .bias'")
         self.tag = found[1] if found[1] != "*" else None
         self.marks = [(m[0], m[1:].rstrip("]")) for m in re.findall(r"[#.][\w-]+|\[[^\]]*\]", found[2])]
 
@@ -213,10 +215,19 @@ class SubGraph(ComputationalGraph):
     def scope_op_creation(function: Callable[..., Any]) -> Callable[..., Any]:
         """A decorator for methods: what they make is in the scope of their piece, which remembers what went in and came out."""
 
+        parameters = {n: p for n, p in inspect.signature(function).parameters.items() if n != "self"}
+
         @functools.wraps(function)
         def scoped(self: SubGraph, *args: Any, **options: Any) -> Any:
-            with self.scope(), _noted(type(self).metadata):
-                made = function(self, *args, **options)
+            try:
+                with self.scope(), _noted(type(self).metadata):
+                    made = function(self, *args, **options)
+            except Exception as error:
+                first = error.__context__ if isinstance(error, ArgumentTypeError) else None  # of a layer within, which was given the same
+                said = blamed(type(self).__name__, parameters, args, options, first if isinstance(first, Exception) else error)
+                if said is None:
+                    raise
+                raise said from None
             self.inputs += [op for op in _ops_in((args, options)) if op not in self.inputs]
             self.outputs += _ops_in(made)
             return made

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ngraph.errors import ArgumentTypeError
+from ngraph.frontends.neon.bounds import NOT_NEGATIVE, check
+from ngraph.frontends.neon.calls import Checked, refuse
 from ngraph.op_graph.axes import Axes
 
 Array = np.ndarray
@@ -34,7 +37,7 @@ def fans(axes: Axes) -> tuple[int, int]:
     return int(np.prod(ins)), int(np.prod(outs))
 
 
-class Initializer:
+class Initializer(Checked):
     """A first value: called with Axes it gives an array of their lengths. A subclass writes `draw(axes, random)`."""
 
     def draw(self, axes: Axes, random: np.random.Generator) -> Array:
@@ -54,6 +57,7 @@ class GaussianInit(Initializer):
 
     def __init__(self, mean: float = 0.0, std: float = 0.01, var: float | None = None):
         self.mean, self.std = mean, std if var is None else var
+        check("GaussianInit", NOT_NEGATIVE, std=self.std)
 
     def draw(self, axes: Axes, random: np.random.Generator) -> Array:
         return random.normal(self.mean, self.std, axes.lengths)
@@ -63,6 +67,8 @@ class UniformInit(Initializer):
     """Equally likely numbers in [low, high)."""
 
     def __init__(self, low: float = -0.01, high: float = 0.01):
+        if low > high:
+            raise refuse("UniformInit", f"low={low} is above high={high}", f"UniformInit({high}, {low})")
         self.low, self.high = low, high
 
     def draw(self, axes: Axes, random: np.random.Generator) -> Array:
@@ -119,7 +125,9 @@ class OrthogonalInit(Initializer):
 
 
 def first_value(init: Any, path: str) -> Any:
-    """`init` as the initial value of the variable with this path: a number, an array, or a function of Axes. Raises TypeError."""
+    """`init` as the initial value of the variable with this path: a number, an array, or a function of Axes. Raises ArgumentTypeError."""
     if isinstance(init, str):
-        raise TypeError(f"{path}: first values are a number, an array or a function of axes such as GlorotInit(), not {init!r}")
+        raise ArgumentTypeError(
+            f"{path}: first values are a number, an array or a function of axes such as GlorotInit(), not {init!r}", fix="pass GlorotInit()"
+        )
     return (lambda axes: init(axes, path)) if isinstance(init, Initializer) else 0.0 if init is None else init

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 import ngraph as ng
-from ngraph.errors import AxisError, show_line
+from ngraph.errors import AxisError, UnknownKey, nearest, show_line
 from ngraph.frontends.neon import inside
+from ngraph.frontends.neon.calls import Checked
 from ngraph.frontends.neon.graph import SubGraph
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.op_graph.axes import Axes, show_axes
@@ -59,7 +60,7 @@ def wide(x: Op) -> Op:
     return ng.cast(x, ng.float32) if x.dtype.is_float and x.dtype.bits < 32 else x
 
 
-class Layer(SubGraph):
+class Layer(Checked, SubGraph):
     """A piece of a model: a callable from ops to an op, which makes its weights at the first call and uses them in later ones.
 
     So a training graph and an inference graph of one layer share weights. A subclass writes `__call__`, decorated with
@@ -152,11 +153,18 @@ class Layer(SubGraph):
 
     # looking inside
     def weight(self, path: str) -> Op:
-        """The variable at a path below this layer, as `Affine_1/W`. Raises KeyError listing the paths there are."""
+        """The variable at a path below this layer, as `Affine_1/W`. Raises UnknownKey listing the paths there are."""
         found = self.paths()
         if path not in found:
-            raise KeyError(f"{self.path} has no weight {path!r}; it has {', '.join(found) or 'none: call it first'}")
+            raise self._unknown(path)
         return found[path]
+
+    def _unknown(self, path: Any, patterns: Iterable[str] = ()) -> UnknownKey:
+        """The error for a path, or a pattern, that no weight has; the fix is the nearest of paths and patterns."""
+        found = self.paths()
+        meant = nearest(str(path), [*found, *patterns])
+        fix = f"take {meant!r}" if meant else f"take one of {', '.join(found)}" if found else "call it first"
+        return UnknownKey(f"{self.path} has no weight {path!r}; it has {', '.join(found) or 'none: it has not been called'}", fix=fix)
 
     def paths(self) -> dict[str, Op]:
         """All variables, trained or not, by their path below this layer."""
@@ -195,11 +203,11 @@ class Layer(SubGraph):
     def freeze(self, pattern: str = "*", trained: bool = False) -> list[str]:
         """Weights whose path fits `pattern` (`Affine_1/*`) are no longer trained by optimizers called from now on; their paths.
 
-        Raises KeyError where none fits.
+        Raises UnknownKey where none fits.
         """
         chosen = [p for p in self.paths() if fnmatch.fnmatchcase(p, pattern)]
         if not chosen:
-            raise KeyError(f"{self.path} has no weight {pattern!r}; it has {', '.join(self.paths()) or 'none: call it first'}")
+            raise self._unknown(pattern, [f"{layer.path}/*".removeprefix(f"{self.path}/") for layer in self.layers_below()])
         for p in chosen:
             weight = self.paths()[p]
             if "frozen" in weight.attrs or not trained and weight.is_trainable:

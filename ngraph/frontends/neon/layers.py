@@ -10,10 +10,12 @@ import numpy as np
 import ngraph as ng
 from ngraph.errors import AxisError, GraphError
 from ngraph.frontends.neon.axis import out_axis, recurrent_axis
-from ngraph.frontends.neon.bounds import COUNT, check
+from ngraph.frontends.neon.bounds import ABOVE_0, COUNT, INTEGER, WHOLE, check
+from ngraph.frontends.neon.calls import one_of, refuse, speaker, wrong_kind
 from ngraph.frontends.neon.initializers import GaussianInit, first_value
 from ngraph.frontends.neon.layer import Layer, computed, scoped, wide
 from ngraph.frontends.neon.norms import BatchNorm
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import show_input
@@ -37,13 +39,17 @@ class Linear(Layer):
     init: first value of the weights, whose axes are the output's and the duals of the input's.
     nout: how many outputs, along an axis named as the input's only feature axis (else F); or axes: the output axes themselves.
     keep_axes: axes of x that are kept as they are: those of batch and time by default.
-    Raises ValueError unless one of nout and axes is given, AxisError for axes that are kept and put out.
+    Raises ArgumentError unless one of nout and axes is given, AxisError for axes that are kept and put out.
     """
 
     def __init__(self, init: Any, nout: int | None = None, axes: Any = None, keep_axes: Any = None, name: str | None = None):
         super().__init__(name)
         if (nout is None) == (axes is None):
-            raise ValueError(f"{type(self).__name__} takes one of nout and axes, and got {'neither' if nout is None else 'both'}")
+            name = speaker(type(self).__name__)
+            number = next((v for v in (init,) if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
+            says = f"; {number} is taken for the first value of its weights" if nout is None and number is not None else ""
+            fix = f"{name}(nout={number or 10}), or {name}(axes=[ax.Y])" if nout is None else "leave out one of the two"
+            raise refuse(name, f"it takes one of nout and axes, and got {'neither' if nout is None else 'both'}{says}", fix)
         if nout is not None:
             check(type(self).__name__, COUNT, nout=nout)
         self.init, self.nout, self.keep_axes = init, nout, keep_axes
@@ -102,7 +108,8 @@ def norm_of(batch_norm: Any, bias_init: Any, name: str) -> Any:
     if not batch_norm:
         return None
     if bias_init is not None:
-        raise ValueError(f"{name}: batch_norm has a shift of its own, so bias_init={bias_init!r} would do nothing: leave it out")
+        why = f"batch_norm has a shift of its own, so bias_init={bias_init!r} would do nothing"
+        raise refuse(name, why, "leave out bias_init, or batch_norm")
     return batch_norm if isinstance(batch_norm, Layer) else BatchNorm()
 
 
@@ -110,7 +117,7 @@ class Affine(Layer):
     """activation(W x + b), or activation(batch_norm(W x)).
 
     weight_init, nout, axes: as for Linear. bias_init: first value of the bias; None makes zeros, which are trained.
-    batch_norm: True, or a BatchNorm; then there is no bias, and a bias_init is refused with ValueError.
+    batch_norm: True, or a BatchNorm; then there is no bias, and a bias_init is refused with ArgumentError.
     """
 
     def __init__(
@@ -157,8 +164,8 @@ class Dropout(Layer):
 
     def __init__(self, keep: float = 0.5, seed: int | None = None, name: str | None = None):
         super().__init__(name)
-        if not 0 < keep <= 1:
-            raise ValueError(f"Dropout keeps a share between 0 and 1, not {keep}")
+        check("Dropout", ABOVE_0, keep=keep)
+        check("Dropout", INTEGER, seed=seed)
         self.keep, self.seed = keep, seed
 
     @scoped
@@ -183,8 +190,10 @@ class LookupTable(Layer):
     ):
         super().__init__(name)
         check("LookupTable", COUNT, vocab_size=vocab_size, embed_dim=embed_dim)
+        check("LookupTable", WHOLE, pad_idx=pad_idx)
         if pad_idx is not None and not 0 <= pad_idx < vocab_size:
-            raise ValueError(f"LookupTable: pad_idx {pad_idx} is none of the {vocab_size} rows")
+            why = f"pad_idx {pad_idx} is none of the {vocab_size} rows"
+            raise refuse("LookupTable", why, f"take one from 0 to {vocab_size - 1}")
         self.vocab_size, self.embed_dim, self.init, self.update, self.pad_idx = vocab_size, embed_dim, init, update, pad_idx
 
     def _first(self, axes: Axes) -> Any:
@@ -228,8 +237,9 @@ class Embedding(Layer):
         name: str | None = None,
     ):
         super().__init__(name)
-        if positions not in ("learned", "sinusoidal", None):
-            raise ValueError(f"Embedding: positions is 'learned', 'sinusoidal' or None, not {positions!r}")
+        one_of("Embedding", "positions", positions, ("learned", "sinusoidal", None))
+        check("Embedding", COUNT, max_len=max_len)
+        check("Embedding", ABOVE_0, dropout=dropout)
         self.init = GaussianInit(0.0, 0.02) if init is None else init
         self.table, self.positions, self.max_len = LookupTable(vocab_size, embed_dim, self.init), positions, max_len
         self.dropout = Dropout(dropout)
@@ -263,6 +273,12 @@ class TiedLinear(Layer):
 
     def __init__(self, table: LookupTable | Embedding, name: str | None = None):
         super().__init__(name)
+        if not isinstance(table, (LookupTable, Embedding)):
+            raise wrong_kind(
+                "TiedLinear",
+                f"the table is {shown(table)}, which is neither a LookupTable nor an Embedding",
+                "pass the LookupTable or Embedding that it is tied to",
+            )
         lookup = table.table if isinstance(table, Embedding) else table
         self.tied: Callable[[], LookupTable] = lambda: lookup
 

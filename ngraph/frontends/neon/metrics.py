@@ -14,6 +14,7 @@ import numpy as np
 import ngraph as ng
 from ngraph.errors import AxisError, Line, user_line
 from ngraph.frontends.neon.bounds import COUNT, INTEGER, check
+from ngraph.frontends.neon.calls import Checked, one_of, refuse
 from ngraph.frontends.neon.costs import alike, as_probabilities, class_axis, either, kept
 from ngraph.frontends.neon.expected import labelled, predicted
 from ngraph.frontends.neon.layer import wide
@@ -35,7 +36,7 @@ def _hits(guess: Op, y: Op, t: Op, metric: Metric) -> Op:
     return labelled(ng.equal(guess, ng.cast(t, ng.int32)), name, t, axis.length, metric.ignore)
 
 
-class Metric:
+class Metric(Checked):
     """What all metrics share. `name` is how progress bars and tables call it; `better` is "max" or "min".
 
     `ignore`, where a metric has it, is the label of places that do not count, as -1.
@@ -151,8 +152,7 @@ class _OfConfusion(ConfusionMatrix):
 
     def __init__(self, average: str | None = "macro", ignore: int | None = None):
         super().__init__(ignore)
-        if average not in ("macro", "micro", None):
-            raise ValueError(f"{type(self).__name__}: average is 'macro', 'micro' or None, not {average!r}")
+        one_of(type(self).__name__, "average", average, ("macro", "micro", None))
         self.average = average
 
     def _of(self, right: Any, said: Any, true: Any) -> Any:
@@ -245,7 +245,7 @@ class BitsPerCharacter(Perplexity):
 class AUC(Metric):
     """The area under the receiver operating characteristic of scores without a class axis, or of class 1 of two; exact, with ties halved.
 
-    It keeps all scores. Raises ValueError where only one class was seen.
+    It keeps all scores. Raises ArgumentError where only one class was seen.
     """
 
     name = "auc"
@@ -269,7 +269,8 @@ class AUC(Metric):
         scores, labels = scores[weights > 0], labels[weights > 0] > 0.5
         positives, negatives = int(labels.sum()), int((~labels).sum())
         if not positives or not negatives:
-            raise ValueError(f"AUC needs both classes, and saw {positives} positives and {negatives} negatives")
+            why = f"AUC needs both classes, and saw {positives} positives and {negatives} negatives"
+            raise refuse("AUC", why, "evaluate it on data that have both")
         _, which, count = np.unique(scores, return_inverse=True, return_counts=True)
         ranks = (np.cumsum(count) - (count - 1) / 2)[which]
         return float((ranks[labels].sum() - positives * (positives + 1) / 2) / (positives * negatives))

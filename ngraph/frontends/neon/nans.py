@@ -103,7 +103,7 @@ class NanWatch:
             self.at = at = step - (number - k)
             spoiled = _spoiled(batch, self.keys)
             if spoiled:
-                return NanError(f"step {at}: {spoiled}", details=(what,), fix="correct the data; " + FIX)
+                return NanError(f"step {at}: {spoiled}", details=(what,), fix="correct the data; " + GO_ON)
             found = explain(self.step, [batch[key] for key in self.keys], before)
             if found is None:
                 break
@@ -116,7 +116,8 @@ class NanWatch:
         )
 
 
-FIX = 'take a lower learning rate, or clip gradients: gradient_clip_norm=1.0; Trainer(nans="ignore") goes on'
+GO_ON = 'Trainer(nans="ignore") goes on'
+FIX = f"take a lower learning rate, or clip gradients: gradient_clip_norm=1.0; {GO_ON}"
 
 
 def _spoiled(batch: Mapping[str, Any], keys: Iterable[str]) -> str:

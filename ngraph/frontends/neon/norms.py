@@ -7,7 +7,7 @@ from typing import Any
 import ngraph as ng
 from ngraph.errors import AxisError
 from ngraph.frontends.neon.axis import named_axes
-from ngraph.frontends.neon.bounds import SHARE, check
+from ngraph.frontends.neon.bounds import COUNT, NOT_NEGATIVE, SHARE, check
 from ngraph.frontends.neon.layer import Layer, computed, scoped, wide
 from ngraph.op_graph.axes import Axes, make_axis
 from ngraph.op_graph.op import Op
@@ -24,6 +24,7 @@ class BatchNorm(Layer):
     def __init__(self, rho: float = 0.9, eps: float = 1e-3, init_gamma: Any = 1.0, init_beta: Any = 0.0, name: str | None = None):
         super().__init__(name)
         check("BatchNorm", SHARE, rho=rho)
+        check("BatchNorm", NOT_NEGATIVE, eps=eps)
         self.rho, self.eps, self.init_gamma, self.init_beta = rho, eps, init_gamma, init_beta
         self._batch_index: Any = None
 
@@ -65,6 +66,7 @@ class _OverFeatures(Layer):
 
     def __init__(self, axes: Any = None, eps: float = 1e-5, init_gamma: Any = 1.0, init_beta: Any = 0.0, name: str | None = None):
         super().__init__(name)
+        check(type(self).__name__, NOT_NEGATIVE, eps=eps)
         self.axes, self.eps, self.init_gamma, self.init_beta = axes, eps, init_gamma, init_beta
 
     def _normal(self, x: Op, over: Axes) -> Op:
@@ -113,6 +115,7 @@ class GroupNorm(_OverFeatures):
 
     def __init__(self, groups: int | None, eps: float = 1e-5, init_gamma: Any = 1.0, init_beta: Any = 0.0, name: str | None = None):
         super().__init__(None, eps, init_gamma, init_beta, name)
+        check("GroupNorm", COUNT, groups=groups)
         self.groups = groups
 
     @scoped

@@ -8,12 +8,14 @@ Around every rule: gradients divided by the batch size, unscaled, accumulated, c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
 from types import SimpleNamespace
 from typing import Any
 
 import ngraph as ng
 from ngraph.errors import GraphError
-from ngraph.frontends.neon.bounds import BELOW_1, COUNT, NOT_NEGATIVE, POSITIVE, SHARE, check
+from ngraph.frontends.neon.bounds import BELOW_1, COUNT, DYNAMIC, NOT_NEGATIVE, POSITIVE, SHARE, check
+from ngraph.frontends.neon.calls import Checked, wrong_kind
 from ngraph.frontends.neon.schedules import Schedule, as_schedule
 from ngraph.op_graph.op import Op
 
@@ -141,7 +143,7 @@ BOUNDS = {
 }
 
 
-class Optimizer:
+class Optimizer(Checked):
     """Called with a cost it gives one op: when that runs, gradients are taken and weights updated.
 
     cost: any axes; it is summed, and gradients are divided by the length of its batch axis, if it has one.
@@ -152,8 +154,8 @@ class Optimizer:
     many calls, with the mean of their gradients. loss_scale: a factor for costs in 16-bit floats, or "dynamic": doubled after 2000
     good steps, halved, and the step left out, where a gradient is not finite. ema_decay: keeps an average of each weight, `averages`.
     lookahead: (k, alpha): every k updates the weights go back to a slow copy, moved by alpha toward them. schedule: how learning_rate,
-    a number, changes over updates, as `Schedule([200, 300], 0.1)`. Raises TypeError for numbers that the rule has not, ValueError for
-    such as are out of bounds.
+    a number, changes over updates, as `Schedule([200, 300], 0.1)`. Raises UnknownName for numbers that the rule has not, ArgumentError
+    for such as are out of bounds.
     """
 
     rule: Rule = staticmethod(momentum)
@@ -176,19 +178,17 @@ class Optimizer:
         schedule: Schedule | None = None,
         **numbers: Any,
     ):
-        unknown = [k for k in numbers if k not in self.numbers]
-        if unknown:
-            raise TypeError(f"{type(self).__name__} has no {', '.join(unknown)}; it has {', '.join(self.numbers)}")
         given = {"accumulate": accumulate, "ema_decay": ema_decay, "weight_clip_value": weight_clip_value, **numbers}
         given |= {"gradient_clip_norm": gradient_clip_norm, "gradient_clip_value": gradient_clip_value}
         for key, value in given.items():
             if key in BOUNDS:
                 check(type(self).__name__, BOUNDS[key], **{key: value})
         if loss_scale != "dynamic":
-            check(type(self).__name__, f"{POSITIVE}, or 'dynamic'", loss_scale=loss_scale)
+            check(type(self).__name__, DYNAMIC, loss_scale=loss_scale)
         if lookahead is not None:
             if not isinstance(lookahead, (tuple, list)) or len(lookahead) != 2:
-                raise ValueError(f"{type(self).__name__}: lookahead is (steps, share), such as (5, 0.5), not {lookahead!r}")
+                why = f"lookahead is (steps, share), such as (5, 0.5), not {lookahead!r}"
+                raise wrong_kind(type(self).__name__, why, "take lookahead=(5, 0.5)")
             check(type(self).__name__, COUNT, **{"lookahead's steps": lookahead[0]})
             check(type(self).__name__, SHARE, **{"lookahead's share": lookahead[1]})
         self.schedule, self.iteration = as_schedule(learning_rate if schedule is None else schedule.of(learning_rate)), iteration
@@ -203,6 +203,10 @@ class Optimizer:
         self.averages: dict[Op, Op] = {}
         self.states: list[Op] = []
         self.lrate: Op | None = None
+
+    @classmethod
+    def _further(cls) -> dict[str, Parameter]:
+        return {name: Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in cls.numbers.items()}
 
     def __call__(self, cost_func: Op, variables: Any = None, subgraph: Any = None, warning: bool = False) -> Op:
         """The op that updates; its value is 0. Raises GraphError where there is nothing to train."""
@@ -221,7 +225,8 @@ class Optimizer:
         idle = [v.name for v in chosen if v not in reached]
         if not chosen or idle:
             what = f"{cost.label} does not depend on {', '.join(idle)}" if idle else f"{cost.label} depends on no trainable variable"
-            raise GraphError(f"{self.name}: {what}", fix="name the variables to train, or unfreeze some")
+            fix = "leave these out" if idle else "let the model have weights, as a layer or an ng.variable has, or unfreeze some"
+            raise GraphError(f"{self.name}: {what}", fix=fix)
         return chosen
 
     def state(self, name: str, axes: Any = (), first: float = 0.0, dtype: Any = None) -> Op:

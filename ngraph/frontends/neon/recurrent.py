@@ -6,6 +6,7 @@ A cell has `project`, what can be computed for all steps at once, and `step`, wh
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import Parameter
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from ngraph.errors import AxisError
 from ngraph.frontends.neon.activations import Logistic, Tanh
 from ngraph.frontends.neon.axis import out_axis, recurrent_axis
 from ngraph.frontends.neon.bounds import COUNT, check
+from ngraph.frontends.neon.calls import arguments_of, public, refuse
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.frontends.neon.layer import Layer, computed, scoped
 from ngraph.frontends.neon.layers import norm_of
-from ngraph.op_graph.axes import Axes, Axis, make_axis
+from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import show_input
 
 States = dict[str, Op]
 
@@ -133,7 +136,8 @@ class LSTMCell(BaseRNNCell):
         super().__init__(*args, **options)
         self.gate_activation = Logistic() if gate_activation is None else gate_activation
         if forget_bias and self.batch_norm is not None:
-            raise ValueError(f"{type(self).__name__}: batch_norm has a shift of its own, so forget_bias={forget_bias!r} would do nothing")
+            why = f"batch_norm has a shift of its own, so forget_bias={forget_bias!r} would do nothing"
+            raise refuse(type(self).__name__, why, "leave out forget_bias, or batch_norm")
         self.forget_bias = forget_bias
 
     def _first_bias(self) -> Any:
@@ -205,7 +209,7 @@ def start_states(cell: BaseRNNCell, x: Op, given: Any, reset_cells: bool | None 
     pairs = given if isinstance(given, Mapping) else dict(zip(own, given if isinstance(given, (list, tuple)) else [given], strict=False))
     unknown = [n for n in pairs if n not in own]
     if unknown:
-        raise AxisError(f"{cell.path} has no state {', '.join(unknown)}; it has {', '.join(own)}")
+        raise AxisError(f"{cell.path} has no state {', '.join(unknown)}; it has {', '.join(own)}", fix=f"name one of {', '.join(own)}")
     return {n: _fitted(cell, n, pairs[n], s) if n in pairs else s for n, s in own.items()}
 
 
@@ -213,7 +217,8 @@ def _fitted(cell: BaseRNNCell, name: str, given: Op, own: Op) -> Op:
     """A given state with the cell's axes: its feature axis may have another name."""
     mine, theirs = own.axes.feature_axes(), given.axes.feature_axes()
     if len(mine) != len(theirs) or [len(a) for a in mine] != [a.length for a in theirs]:
-        raise AxisError(f"{cell.path}: the state {name} has {list(own.axes)}, and {given.label} has {list(given.axes)}")
+        why = f"the state {name} has {show_axes(own.axes)}, and {given.label} has {show_axes(given.axes)}"
+        raise AxisError(f"{cell.path}: {why}", details=(show_input(given),), fix="give it a feature axis of this length")
     renamed = ng.map_roles(given, dict(zip(theirs, mine, strict=True))) if mine != theirs else given
     return ng.broadcast(computed(renamed), own.axes)
 
@@ -231,6 +236,7 @@ def run(cell: BaseRNNCell, x: Op, init_states: Any, reset_cells: bool, return_se
     return outputs, states
 
 
+@public
 def unroll(
     cell: BaseRNNCell,
     num_steps: int,
@@ -249,7 +255,9 @@ def unroll(
     time = recurrent_axis(inputs, "unroll")
     if time.length is not None and time.length != num_steps:
         if time.length < num_steps:
-            raise AxisError(f"unroll({inputs.label}): {time!r} is shorter than {num_steps} steps")
+            raise AxisError(
+                f"unroll({inputs.label}): {time!r} is shorter than {num_steps} steps", fix=f"take num_steps={time.length} or fewer"
+            )
         inputs = ng.slice_along_axis(inputs, time, slice(0, num_steps))
     with cell.scope():
         outputs, _ = run(cell, inputs, init_states, reset_cells, return_sequence, reverse_mode)
@@ -281,6 +289,11 @@ class _Recurrent(Layer):
         self.cell = self.cell_type(
             nout, init, init_inner, activation=activation, batch_norm=batch_norm, reset_cells=reset_cells, **cell_options
         ).named("cell")
+
+    @classmethod
+    def _further(cls) -> dict[str, Parameter]:
+        cell: Any = cls.cell_type
+        return arguments_of(cell, cell)
 
     def _run(self, in_obj: Op, init_state: Any) -> tuple[Op, States]:
         with self.cell.scope():
@@ -351,7 +364,7 @@ class BiRNN(Layer):
     ):
         super().__init__(name)
         if sum_out and concat_out:
-            raise ValueError("BiRNN: at most one of sum_out and concat_out")
+            raise refuse("BiRNN", "at most one of sum_out and concat_out", "leave out one of the two")
         self.sum_out, self.concat_out = sum_out, concat_out
         both = (
             cell(nout, init, init_inner, activation, batch_norm if isinstance(batch_norm, bool) else True, reset_cells, return_sequence, b)

@@ -9,8 +9,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from ngraph.errors import ArgumentError, nearest
 from ngraph.frontends.neon.bounds import COUNT, check
 from ngraph.frontends.neon.callbacks import Callback, Record
+from ngraph.frontends.neon.calls import one_of
 
 
 class CsvCallback(Callback):
@@ -87,14 +89,15 @@ class EarlyStop(Callback):
 
     def __init__(self, patience: int = 3, path: str = "cost/valid", better: str = "min", least: float = 0.0):
         check("EarlyStop", COUNT, patience=patience)
-        if better not in ("min", "max"):
-            raise ValueError(f"EarlyStop: better is 'min' or 'max', not {better!r}")
+        one_of("EarlyStop", "better", better, ("min", "max"))
         self.patience, self.path, self.sign, self.least = patience, path, {"min": 1.0, "max": -1.0}[better], least
         self.best, self.waited = float("inf"), 0
 
     def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
         if self.path not in record:
-            raise ValueError(f"EarlyStop looks at {self.path}, and there are {', '.join(record.lists)}: give fit() a valid set")
+            meant = nearest(self.path, record.lists)
+            fix = f"EarlyStop(path={meant!r})" if meant else "give fit() a valid set"
+            raise ArgumentError(f"EarlyStop looks at {self.path!r}, and there are {', '.join(record.lists)}", fix=fix)
         now = record.last(self.path) * self.sign
         if now < self.best - self.least:
             self.best, self.waited = now, 0

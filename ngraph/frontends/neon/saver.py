@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ParseError, StateError
+from ngraph.errors import ArgumentError, ParseError, StateError
+from ngraph.frontends.neon.calls import Checked, public
 from ngraph.op_graph.files import write_whole
 from ngraph.op_graph.op import Op
 from ngraph.runtime.weights import read_arrays, write_arrays
@@ -26,17 +27,19 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
         except (ValueError, OSError, EOFError) as error:
             if not os.path.exists(name):
                 raise
-            raise ParseError(f"{name} is no .npz file of arrays: {error}") from None
+            raise ParseError(f"{name} is no .npz file of arrays: {error}", fix="give a file that save() wrote, whole") from None
     return read_arrays(name)
 
 
 def write_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], compress: bool = False) -> None:
-    """{name: array} into a .npz or .safetensors file, whole or not at all. Raises ValueError for a file of another name."""
+    """{name: array} into a .npz or .safetensors file, whole or not at all. Raises ArgumentError for a file of another name."""
     name = os.fspath(path)
     if name.endswith(".safetensors"):
         return write_arrays(name, arrays)
     if not name.endswith(".npz"):
-        raise ValueError(f"{name}: weights are kept as .safetensors or .npz")
+        raise ArgumentError(
+            f"{name}: weights are kept as .safetensors or .npz", fix=f"name it {os.path.splitext(name)[0] + '.safetensors'!r}"
+        )
     held = io.BytesIO()
     (np.savez_compressed if compress else np.savez)(held, allow_pickle=False, **arrays)
     write_whole(name, held.getvalue())
@@ -65,22 +68,26 @@ def transfer(transformer: Any, variables: Mapping[str, Op], arrays: Mapping[str,
             report["matched" if same else "other shape"].append(name)
     wrong = [f"{kind}: {', '.join(names)}" for kind, names in report.items() if names and kind != "matched"]
     if strict and wrong:
-        raise StateError("weights do not fit", details=tuple(wrong))
+        raise StateError(
+            "weights do not fit", details=tuple(wrong), fix="make the model as it was when they were saved; strict=False takes what matches"
+        )
     for name in report["matched"]:
         transformer.set(variables[name], arrays[name])
     return report
 
 
-class Saver:
+class Saver(Checked):
     """Saves and restores the state behind a computation: `setup_save`, then `save` as often as wanted; `setup_restore`, then `restore`."""
 
     def __init__(self) -> None:
         self._saved: tuple[Any, dict[str, Op]] | None = None
         self._restored: tuple[Any, dict[str, Op], str] | None = None
 
+    @public
     def setup_save(self, transformer: Any, computation: Any) -> None:
         self._saved = transformer, states_of(computation)
 
+    @public
     def save(self, filename: str, compress: bool = False, transformer: Any = None, computation: Any = None) -> None:
         """Writes the file, whole or not at all; `.npz` is added to a name without an end. Raises StateError before `setup_save`."""
         if computation is not None:
@@ -90,9 +97,11 @@ class Saver:
         transformer, variables = self._saved
         write_weights(_named(filename), {name: transformer.get(v) for name, v in variables.items()}, compress)
 
+    @public
     def setup_restore(self, transformer: Any, computation: Any, filename: str) -> None:
         self._restored = transformer, states_of(computation), filename
 
+    @public
     def restore(self, transformer: Any = None, computation: Any = None, filename: str | None = None) -> dict[str, list[str]]:
         """Gives state the values of the file; warns of names that only one side has. The report of `transfer`."""
         if computation is not None and filename is not None:

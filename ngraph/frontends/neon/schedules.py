@@ -5,12 +5,18 @@ A rate is given as a number, as a dict `{"name": "step", "base_lr": 0.1, ...}`, 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 import ngraph as ng
+from ngraph.errors import ArgumentError, nearest
 from ngraph.frontends.neon.bounds import COUNT, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, check
+from ngraph.frontends.neon.calls import Checked, public, refuse, wrong_kind
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.op import Op
 
 Rate = Callable[..., Op]
@@ -27,7 +33,7 @@ def _steps(t: Op, edges: Sequence[float], factors: Sequence[float]) -> Op:
 def _schedule(t: Op, base_lr: float, gamma: Any, schedule: Sequence[float]) -> Op:
     factors = list(gamma) if isinstance(gamma, (list, tuple)) else [gamma] * len(schedule)
     if len(factors) != len(schedule):
-        raise ValueError(f"policy schedule: {len(factors)} gammas for {len(schedule)} steps")
+        raise refuse("policy schedule", f"{len(factors)} gammas for {len(schedule)} steps", "give one gamma for each step, or one for all")
     return base_lr * _steps(t, schedule, factors)
 
 
@@ -41,7 +47,7 @@ def _change(t: Op, base_lr: float, step_config: Any, change: Any) -> Op:
     if not isinstance(change, (list, tuple)):
         return base_lr * _steps(t, step_config, [change] * len(step_config))
     if len(change) != len(step_config):
-        raise ValueError(f"Schedule: {len(change)} changes for {len(step_config)} steps")
+        raise refuse("Schedule", f"{len(change)} changes for {len(step_config)} steps", "give one change for each step, or one for all")
     rate = ng.as_op(float(base_lr))
     for edge, value in zip(step_config, change, strict=True):
         rate = ng.where(t >= float(edge), float(value), rate)
@@ -104,11 +110,11 @@ BOUNDS = {
 }
 
 
-class Schedule:
+class Schedule(Checked):
     """A policy with its numbers: called with a step's number, a number or an op, it gives the rate as an op.
 
     `Schedule(step_config, change)` is the object of 2016, for the option `schedule` of an optimizer: the rate times `change` after every
-    `step_config` steps, or at each of a list of steps; a list of changes has the rates themselves. Raises ValueError for an unknown
+    `step_config` steps, or at each of a list of steps; a list of changes has the rates themselves. Raises ArgumentError for an unknown
     policy, or numbers that do not fit it.
     """
 
@@ -118,19 +124,24 @@ class Schedule:
         if name == "change":
             numbers = {"change": change, **numbers}
         if name not in POLICIES:
-            raise ValueError(f"there is no learning-rate policy {name!r}; there are {', '.join(POLICIES)}")
+            meant = nearest(name, POLICIES)
+            fix = f"take {meant!r}" if meant else f"take one of {', '.join(POLICIES)}"
+            raise ArgumentError(f"there is no learning-rate policy {name!r}; there are {', '.join(POLICIES)}", fix=fix)
         self.rule, defaults = POLICIES[name]
         self.name, self.numbers = name, {**defaults, **numbers}
         for key, value in self.numbers.items():
             if key in BOUNDS:
                 check(f"learning-rate policy {name!r}", BOUNDS[key], **{key: value})
         if (self.numbers.get("warmup") or 0) > self.numbers.get("steps", math.inf):
-            raise ValueError(f"learning-rate policy {name!r}: a warm-up of {self.numbers['warmup']} in {self.numbers['steps']} steps")
+            why = f"a warm-up of {self.numbers['warmup']} in {self.numbers['steps']} steps"
+            raise refuse(f"learning-rate policy {name!r}", why, "take a shorter warm-up")
         probe = self.numbers if name != "provided" else {"lr_placeholder": ng.as_op(0.0), **self.numbers}
         try:
             self.rule(ng.as_op(0.0), **probe)
-        except TypeError as wrong:
-            raise ValueError(f"learning-rate policy {name!r} with {', '.join(numbers) or 'no numbers'}: {wrong}") from None
+        except TypeError:
+            takes = ", ".join(n for n in inspect.signature(self.rule).parameters if n != "t")
+            why = f"it takes {takes}, and got {', '.join(self.numbers) or 'nothing'}"
+            raise refuse(f"learning-rate policy {name!r}", why, f"give it {takes}") from None
 
     def of(self, rate: float) -> Schedule:
         """The same policy from another rate."""
@@ -151,21 +162,28 @@ def as_schedule(rate: Any) -> Schedule:
         return Schedule(**{"name": "fixed", **rate})
     if isinstance(rate, Op):
         return Schedule("provided", lr_placeholder=rate)
-    if not hasattr(rate, "__float__"):
-        raise TypeError(f"a learning rate is a number, an op, a dict or a Schedule, not {rate!r}")
+    if not hasattr(rate, "__float__") or isinstance(rate, (bool, type)) or np.ndim(rate):
+        raise wrong_kind(
+            "learning_rate", f"a learning rate is a number, an op, a dict or a Schedule, not {shown(rate)}", "take learning_rate=0.001"
+        )
+    if not float(rate) >= 0:
+        raise refuse("learning_rate", f"a learning rate is a number, 0 or more, not {rate}", "take learning_rate=0.001")
     return Schedule("fixed", base_lr=float(rate))
 
 
+@public
 def Warmup(base_lr: float, warmup: int) -> Schedule:
     """From base_lr / warmup up to base_lr in `warmup` steps, then constant."""
     return Schedule("warmup", base_lr=base_lr, warmup=warmup)
 
 
+@public
 def Cosine(base_lr: float, steps: int, warmup: int = 0, final: float = 0.0) -> Schedule:
     """Half a cosine from base_lr to `final` in `steps` steps, after a linear start. Source: I. Loshchilov, F. Hutter, "SGDR" (2016)."""
     return Schedule("cosine", base_lr=base_lr, steps=steps, warmup=warmup, final=final)
 
 
+@public
 def OneCycle(base_lr: float, steps: int, peak: float = 0.3, divide: float = 25.0, final_divide: float = 1e4) -> Schedule:
     """Up to base_lr at the share `peak` of the steps, and down to nearly nothing."""
     return Schedule("one_cycle", base_lr=base_lr, steps=steps, peak=peak, divide=divide, final_divide=final_divide)

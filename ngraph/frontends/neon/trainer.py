@@ -6,7 +6,7 @@ import importlib.util
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import GraphError, NanError
+from ngraph.errors import GraphError, NanError, UnknownName, nearest
 from ngraph.frontends.neon import checkpoint, reports
 from ngraph.frontends.neon.bounds import COUNT, WHOLE, check
 from ngraph.frontends.neon.callbacks import (
@@ -26,14 +26,16 @@ from ngraph.frontends.neon.callbacks import (
     TrainCostCallback,
     loop_train,
 )
+from ngraph.frontends.neon.calls import Checked, public, refuse, wrong_kind
 from ngraph.frontends.neon.costs import Cost
-from ngraph.frontends.neon.data.iterators import Batches, Full, padded, rows
+from ngraph.frontends.neon.data.iterators import TARGETS, Batches, Full, dtype_of, padded, rows
 from ngraph.frontends.neon.expected import check_labels, labels_in, predictions_in
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
 from ngraph.frontends.neon.nans import HALVINGS, NanWatch, check_choice
 from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 
@@ -50,7 +52,10 @@ class Report:
         try:
             return self.__dict__["facts"][name]
         except KeyError:
-            raise AttributeError(f"the report has {', '.join(self.facts)}, and no {name!r}") from None
+            meant = nearest(name, self.facts)
+            raise UnknownName(
+                f"the report has {', '.join(self.facts)}, and no {name!r}", fix=f"take report.{meant}" if meant else "take one of these"
+            ) from None
 
     def __str__(self) -> str:
         f = self.facts
@@ -71,31 +76,56 @@ class Report:
 
 
 def _check_batches(data: Any, who: str) -> None:
-    """Raises TypeError for data that do not come in batches."""
+    """Raises ArgumentTypeError for data that do not come in batches."""
     if not isinstance(data, Batches):
-        raise TypeError(
-            f"{who}: {type(data).__name__} is no iterator over batches\n"
-            "  fix: ArrayIterator({'image': images, 'label': labels}, batch_size=128), or IterableSource(...) for a loader"
-        )
+        fix = "pass ArrayIterator({'image': images, 'label': labels}, batch_size=128), or IterableSource(...) for a loader"
+        raise wrong_kind(who, f"{type(data).__name__} is no iterator over batches", fix)
 
 
 def _entries(batch: Any, keys: Sequence[str], who: str) -> list[Any]:
-    """The entries of a batch that a computation takes. Raises TypeError for no dict, GraphError naming those that are missing."""
+    """The entries of a batch that a computation takes. Raises ArgumentTypeError for no dict, GraphError naming those that are missing."""
     if not isinstance(batch, Mapping):
-        raise TypeError(f"{who}: a batch is a dict of arrays, not {type(batch).__name__}\n  fix: {{{keys[0]!r}: array}}")
+        raise wrong_kind(who, f"a batch is a dict of arrays, not {type(batch).__name__}", f"pass {{{keys[0]!r}: array}}")
     missing = [k for k in keys if k not in batch]
     if missing:
-        raise GraphError(f"{who}: the batch has {', '.join(map(str, batch)) or 'nothing'}, and lacks {', '.join(missing)}")
+        raise GraphError(
+            f"{who}: the batch has {', '.join(map(str, batch)) or 'nothing'}, and lacks {', '.join(missing)}",
+            fix=f"pass a dict with {', '.join(map(repr, keys))}",
+        )
     return [batch[k] for k in keys]
 
 
-class Trainer:
+def _chosen(what: str, names: Any, placeholders: Mapping[str, Op]) -> Any:
+    """The entries that the argument `what` of a Trainer names. Raises GraphError for a name that no entry of a batch has."""
+    if callable(names):
+        return names(placeholders)
+    if not isinstance(names, (str, list, tuple)):
+        raise wrong_kind("Trainer", f"{what} is {shown(names)}, no name of an entry", f"take {what}={next(iter(placeholders))!r}")
+    for name in [names] if isinstance(names, str) else names:
+        if name not in placeholders:
+            meant = nearest(str(name), placeholders)
+            fix = f"{what}={meant!r}" if meant and isinstance(names, str) else repr(meant) if meant else f"one of {', '.join(placeholders)}"
+            raise GraphError(
+                f"Trainer: {what} names {name!r}, and a batch has {', '.join(placeholders)}",
+                fix=f"take {fix}",
+            )
+    return placeholders[names] if isinstance(names, str) else {name: placeholders[name] for name in names}
+
+
+def _target(names: Container[str], data: Batches) -> str | None:
+    """The name of the target: the iterator's tgt_key, or one of those that targets are called by, where a batch has one of them."""
+    usual = [n for n in TARGETS if n in names]
+    return data.tgt_key if data.tgt_key in names else usual[0] if len(usual) == 1 else None
+
+
+class Trainer(Checked):
     """Trains a model.
 
     model: a callable from ops to an op, such as Sequential. optimizer: called with the cost. cost: (prediction, target) -> the cost of
     each example. metrics: computed on the valid set after each epoch.
     inputs, target: which entries of a batch the model and the cost get: a name, a list of names (a dict goes in), or a function of the
-    dict of placeholders. By default the target is the iterator's `tgt_key`, and the model gets the others.
+    dict of placeholders. By default the target is the iterator's `tgt_key`, or the one entry called label, target or the like, and the
+    model gets the others.
     folder: where loss.png, costs.csv, checkpoints and the like go; None for none of them. callbacks: further ones, before checkpoints.
     precision: "bfloat16" or "float16" computes in that, with float32 weights; give the optimizer a loss_scale for float16.
     fixed_batch: gives ax.N the iterator's batch size; it is so anyway for recurrent layers with reset_cells=False, whose state goes on
@@ -134,14 +164,14 @@ class Trainer:
             ("cost", cost, "MeanSquared()"),
         ):
             if not callable(given) or isinstance(given, type):
-                raise TypeError(f"Trainer: the {name} is {given!r}, which cannot be called with ops\n  fix: give an object, such as {fix}")
+                raise wrong_kind("Trainer", f"the {name} is {given!r}, which cannot be called with ops", f"give an object, such as {fix}")
         for m in self.metrics:
             if not isinstance(m, Metric):
-                raise TypeError(f"Trainer: {m!r} is no metric\n  fix: give objects, such as Accuracy()")
+                raise wrong_kind("Trainer", f"{m!r} is no metric", "give objects, such as Accuracy()")
         self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, list(callbacks)
         self.precision = None if precision is None else as_dtype(precision)
         if self.precision is not None and not self.precision.is_float:
-            raise ValueError(f"Trainer: precision is 'bfloat16' or 'float16', not {precision!r}")
+            raise refuse("Trainer", f"precision is 'bfloat16' or 'float16', not {precision!r}", "take precision='bfloat16'")
         check_choice(nans)
         self.nans = nans
         self.fixed_batch, self.tensorboard, self.progress_bar, self.say = fixed_batch, tensorboard, progress_bar, say
@@ -170,7 +200,7 @@ class Trainer:
                 if key != "mask":
                     names = data.axis_names().get(key) or ("N", *(f"{key}_{d}" for d in range(1, np.ndim(array))))
                     axes = [batch if n == "N" else ng.make_axis(size, name=n) for n, size in zip(names, np.shape(array), strict=True)]
-                    made[key] = ng.placeholder(axes, dtype=np.asarray(array).dtype.name).named(key)
+                    made[key] = ng.placeholder(axes, dtype=dtype_of(key, array)).named(key)
         if "mask" in data.batch(0):
             axis = next(iter(made.values())).axes.batch_axis()
             made["mask"] = ng.placeholder([axis]).named("mask")
@@ -187,27 +217,18 @@ class Trainer:
                 self._start(inference=True)
             yield batch
 
-    def _chosen(self, what: Any, placeholders: Mapping[str, Op]) -> Any:
-        if callable(what):
-            return what(placeholders)
-        if isinstance(what, str):
-            if what not in placeholders:
-                raise GraphError(f"Trainer: there is no {what!r} in a batch; there are {', '.join(placeholders)}")
-            return placeholders[what]
-        return {name: placeholders[name] for name in what}
-
     def _parts(self, placeholders: Mapping[str, Op], data: Batches) -> tuple[Any, Any]:
         """What the model gets, and the target."""
-        target = data.tgt_key if self.target is None else self.target
-        if self.inputs is not None:
-            return self._chosen(self.inputs, placeholders), self._chosen(target, placeholders)
-        rest = [n for n in placeholders if n not in ("mask", target)]
-        if not callable(target) and (target not in placeholders or not rest):
+        target = _target(placeholders, data) if self.target is None else self.target
+        names = [n for n in placeholders if n != "mask"]
+        rest = [n for n in names if n != target]
+        if self.inputs is None and not rest or target is None:
+            which = f"inputs={names[0]!r}, target={names[-1]!r}" if len(names) > 1 else f"inputs={names[0]!r}, target=lambda p: ..."
             raise GraphError(
-                f"Trainer: which of {', '.join(placeholders)} is the target, and which goes into the model?",
-                fix="say so: Trainer(..., inputs='image', target='label')",
+                f"Trainer: which of {', '.join(names)} is the target, and which goes into the model?", fix=f"say so: Trainer(..., {which})"
             )
-        return (placeholders[rest[0]] if len(rest) == 1 else {n: placeholders[n] for n in rest}), self._chosen(target, placeholders)
+        inputs = (rest[0] if len(rest) == 1 else rest) if self.inputs is None else self.inputs
+        return _chosen("inputs", inputs, placeholders), _chosen("target", target, placeholders)
 
     def _predict(self, x: Any) -> Any:
         with precision(self.precision):
@@ -245,9 +266,10 @@ class Trainer:
 
     def _build(self, data: Batches) -> None:
         if self._carries() and data.shuffle and data.starts(1):
-            raise ValueError(
-                "Trainer: layers with reset_cells=False carry their state from batch to batch, and these batches come in random order\n"
-                "  fix: SequentialArrayIterator(..., shuffle=False), or with stretch=8, or reset_cells=True"
+            raise refuse(
+                "Trainer",
+                "layers with reset_cells=False carry their state from batch to batch, and these batches come in random order",
+                "SequentialArrayIterator(..., shuffle=False), or with stretch=8, or reset_cells=True",
             )
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
@@ -287,6 +309,7 @@ class Trainer:
 
     # ---- what a user calls
 
+    @public
     def fit(
         self,
         train: Batches,
@@ -309,9 +332,9 @@ class Trainer:
         check("fit", WHOLE, epochs=epochs, steps=steps)
         check("fit", COUNT, every=every, patience=patience, checkpoint_every=checkpoint_every)
         if (checkpoint_every or resume) and self.folder is None:
-            raise ValueError("checkpoints need a folder: Trainer(..., folder='out')")
+            raise refuse("fit", "checkpoints need a folder", "Trainer(..., folder='out')")
         if patience and valid is None:
-            raise ValueError("fit: patience goes by the valid set, and there is none\n  fix: fit(train, valid, patience=3)")
+            raise refuse("fit", "patience goes by the valid set, and there is none", "fit(train, valid, patience=3)")
         for given in (train, *([] if valid is None else [valid])):
             _check_batches(given, "fit")
         self._data = train
@@ -343,7 +366,7 @@ class Trainer:
 
     def _endless(self, train: Batches) -> Iterator[Batch]:
         if not len(train):
-            raise ValueError("the training data gives no batch")
+            raise refuse("fit", "the training data give no batch", "give it at least one example, and a batch size that is not larger")
         while True:  # a pass that was resumed at its very end gives nothing more
             yield from train
 
@@ -399,6 +422,7 @@ class Trainer:
                 self.step = self._watch.at
                 raise
 
+    @public
     def evaluate(self, data: Batches) -> dict[str, Any]:
         """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, whatever `last` says."""
         _check_batches(data, "evaluate")
@@ -413,6 +437,7 @@ class Trainer:
             streamed.add(values)
         return {"cost": total / max(count, 1.0), **streamed.results()}
 
+    @public
     def predict(self, data: Batches | Batch) -> np.ndarray:
         """Predictions in inference mode, batch first, for an iterator (each example once) or one batch (a dict of arrays); the target may
         be left out."""
@@ -446,14 +471,17 @@ class Trainer:
             raise GraphError(f"the model {self.model!r} is no Layer, so its weights have no paths", fix="wrap it: Sequential([model])")
         return self.model
 
+    @public
     def save(self, path: str) -> None:
         """The model's weights as .safetensors or .npz, by path."""
         write_weights(path, self.weights())
 
+    @public
     def load(self, path: str, strict: bool = True) -> dict[str, list[str]]:
         """Weights from a file; what matched, was missing, left over, or had another shape. strict: all must match, else StateError."""
         return transfer(self.transformer, self._layer().paths(), read_weights(path), strict)
 
+    @public
     def summary(self, batch: Batch | None = None, depth: int = 2) -> str:
         """A table of layers; with a batch, with operations and time of a prediction. See `inside.summary`."""
         if batch is None:

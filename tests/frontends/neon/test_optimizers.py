@@ -263,5 +263,5 @@ def test_choice_of_variables_and_errors():
         GradientDescentMomentum(0.1)(u * 2.0, variables=[v])
     with pytest.raises(ng.NgraphError, match="no trainable variable"):
         GradientDescentMomentum(0.1)(ng.placeholder(()) * 2.0)
-    with pytest.raises(TypeError, match="Adam has no momentum"):
+    with pytest.raises(TypeError, match="Adam has no argument momentum"):
         Adam(momentum=0.9)

@@ -11,6 +11,8 @@ import numpy as np
 
 from ngraph.data.mnist import Unavailable, _fetch
 from ngraph.errors import ParseError
+from ngraph.frontends.neon.bounds import COUNT, SHARE, WHOLE, check
+from ngraph.frontends.neon.calls import Checked, one_of
 from ngraph.frontends.neon.data import readers
 from ngraph.frontends.neon.data.download import fetch, folder_of
 
@@ -23,7 +25,7 @@ def part(**entries: tuple[Array, Sequence[str]]) -> Part:
     return {name: {"data": data, "axes": tuple(axes)} for name, (data, axes) in entries.items()}
 
 
-class DataSet:
+class DataSet(Checked):
     """What all share: `path`, or where NGRAPH_DATA or the cache say; files that are missing are fetched if that is possible."""
 
     name = ""
@@ -87,6 +89,7 @@ class CIFAR100(CIFAR10):
 
     def __init__(self, path: str | None = None, label: str = "coarse"):
         super().__init__(path)
+        one_of("CIFAR100", "label", label, ("coarse", "fine"))
         self.label = label
 
     def _label(self, labels: Array) -> Array:
@@ -115,7 +118,9 @@ class Vocabulary:
             return np.fromiter((self.numbers.get(s, unknown) for s in symbols), np.int32, len(symbols))
         except TypeError:
             strange = next(s for s in symbols if s not in self.numbers)
-            raise ParseError(f"{strange!r} is not among the {len(self)} known symbols") from None
+            raise ParseError(
+                f"{strange!r} is not among the {len(self)} known symbols", fix="leave it out, or make the vocabulary anew"
+            ) from None
 
     def decode(self, numbers: Any) -> list[str]:
         return [self.symbols[int(k)] for k in np.asarray(numbers).ravel()]
@@ -126,7 +131,7 @@ def shifted(text: Array, shift: bool = True) -> Part:
     return part(inp_txt=(text, ("REC",)), tgt_txt=(np.concatenate([text[1:], text[:1]]) if shift else text, ("REC",)))
 
 
-class Text:
+class Text(Checked):
     """Any text, as characters or words: `path` is a file, or a folder of .txt files. Attributes: train, valid, test, vocab.
 
     splits: the shares of valid and test, taken from the end. use_words: words and line ends; vocab_size: how many, the others `<unk>`.
@@ -135,6 +140,7 @@ class Text:
     def __init__(
         self, path: str, use_words: bool = False, splits: tuple[float, float] = (0.05, 0.05), vocab_size: int | None = None, text: str = ""
     ):
+        check("Text", COUNT, vocab_size=vocab_size)
         symbols: Any = text or readers.text_folder(path)
         if use_words:
             symbols = symbols.replace("\n", " <eos> ").split()
@@ -173,16 +179,17 @@ class PTB(DataSet):
         return {k: shifted(self.vocab.encode(s), self.shift_target) for k, s in symbols.items()}
 
 
-class Shakespeare:
+class Shakespeare(Checked):
     """Shakespeare's works, or any text file: `path` is a folder, `filename` a file in it. Attributes: train, test, vocab.
 
     train_split: the share that is for training. Raises Unavailable where the file is missing: it has no address that can be relied on.
     """
 
     def __init__(self, path: str = "./data/", url: str | None = None, filename: str | None = None, train_split: float = 0.9):
+        check("Shakespeare", SHARE, train_split=train_split)
         place = os.path.join(path, filename or "shakespeare.txt")
         if not os.path.exists(place):
-            raise Unavailable(f"{place} is missing\n  fix: put any text in UTF-8 there" + (f", such as {url}" if url else ""))
+            raise Unavailable(f"{place} is missing", fix="put any text in UTF-8 there" + (f", such as {url}" if url else ""))
         held = Text(place, splits=(0.0, 1 - train_split))
         self.train, self.test, self.vocab = held.train, held.test, held.vocab
 
@@ -200,6 +207,8 @@ class IMDB(DataSet):
         self, path: str | None = None, vocab_size: int = 20000, sentence_length: int = 128, pad_idx: int = 0, shuffle: bool = True
     ):
         super().__init__(path)
+        check("IMDB", COUNT, vocab_size=vocab_size, sentence_length=sentence_length)
+        check("IMDB", WHOLE, pad_idx=pad_idx)
         self.vocab_size, self.sentence_length, self.pad_idx, self.shuffle = vocab_size, sentence_length, pad_idx, shuffle
 
     def load_data(self, test_split: float = 0.2) -> dict[str, Part]:

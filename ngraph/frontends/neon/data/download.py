@@ -63,17 +63,17 @@ def folder_of(name: str, path: str | None) -> str:
 def fetch(name: str, folder: str, missing: str) -> None:
     """Fetches a data set's files into its folder. Raises Unavailable saying what was missing, where it is looked for, how to get it."""
     files = SOURCES.get(name, {})
-    say = "\n".join(f"    {f}   from {s.url}" for f, s in files.items())
-    hint = f"{missing}\n  fix: put the files there" + (f", or where NGRAPH_DATA points:\n{say}" if say else "")
+    fix = "put the files there" + (", or where NGRAPH_DATA points" if files else "")
+    details = tuple(f"{f}   from {s.url}" for f, s in files.items())
     if not files:
-        raise Unavailable(hint)
+        raise Unavailable(missing, fix=fix)
     try:
         import pooch
     except ImportError:
-        raise Unavailable(f"{hint}\n  or let them be fetched: pip install pooch") from None
+        raise Unavailable(missing, details=details, fix=f"{fix}; or let them be fetched: pip install pooch") from None
     try:
         for file, source in files.items():
             processor = pooch.Untar(extract_dir=folder) if source.unpack else None
             pooch.retrieve(source.url, source.hash, fname=file, path=folder, processor=processor, progressbar=False)
     except (OSError, ValueError) as error:
-        raise Unavailable(f"{hint}\n  it could not be fetched: {error}") from None
+        raise Unavailable(missing, details=(*details, f"they could not be fetched: {error}"), fix=fix) from None

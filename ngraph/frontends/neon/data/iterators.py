@@ -15,33 +15,68 @@ from typing import Any, Self
 import numpy as np
 
 import ngraph as ng
+from ngraph.errors import UnknownKey, nearest
 from ngraph.frontends.neon.axis import ax
-from ngraph.frontends.neon.bounds import COUNT, check
+from ngraph.frontends.neon.bounds import COUNT, WHOLE, check
+from ngraph.frontends.neon.calls import Checked, one_of, public, refuse, speaker, wrong_kind
 from ngraph.frontends.neon.initializers import current_seed
+from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.op import Op
 
 Array = np.ndarray
 Batch = dict[str, Any]
 
 
-def arrays_of(data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | None]]:
-    """({name: array}, {name: names of its axes}) from {name: array or {"data": array, "axes": names}}."""
+TARGETS = ("label", "labels", "target", "targets", "tgt_txt", "y")  # names by which a target is known
+
+
+def arrays_of(who: str, data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | None]]:
+    """({name: array}, {name: names of its axes}) from {name: array or {"data": array, "axes": names}}. Raises ArgumentError."""
     if not isinstance(data, Mapping):
         data = dict(enumerate(data)) if isinstance(data, (list, tuple)) else {"image": data}
     arrays, axes = {}, {}
     for key, entry in data.items():
         held = entry if isinstance(entry, Mapping) else {"data": entry, "axes": None}
-        arrays[str(key)] = np.asarray(held["data"]) if not isinstance(held["data"], np.ndarray) else held["data"]
+        if "data" not in held:
+            raise refuse(
+                who, f"{key} has {', '.join(map(str, held)) or 'nothing'}, and no data", "write {'data': array, 'axes': ('N', ...)}"
+            )
+        arrays[str(key)] = _array(who, key, held["data"])
         names = held.get("axes")
         axes[str(key)] = None if names is None else tuple("N" if n == "batch" else str(n) for n in names)
+    if not arrays:
+        raise refuse(who, "there are no arrays", "pass some by name: {'image': images, 'label': labels}")
     for k, a in arrays.items():
         named = axes[k]
         if named is not None and len(named) != a.ndim:
-            raise ValueError(f"{k} has shape {a.shape}, and axes {', '.join(named) or 'none'}")
+            raise refuse(who, f"{k} has shape {a.shape}, and axes {', '.join(named) or 'none'}", f"name {a.ndim} axes, batch first")
     lengths = {k: len(a) for k, a in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"the arrays have unlike numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}")
+        why = f"the arrays have unlike numbers of examples: {', '.join(f'{k} {n:,}' for k, n in lengths.items())}"
+        raise refuse(who, why, "give arrays of as many rows, examples first")
     return arrays, axes
+
+
+def _array(who: str, key: Any, data: Any) -> Array:
+    """The examples of an entry. Raises ArgumentError where they are no array, or none."""
+    try:
+        array = data if isinstance(data, np.ndarray) else np.asarray(data)
+    except ValueError:
+        raise refuse(who, f"{key} is a list of rows of unlike shapes", "pad them to one shape, as an array") from None
+    if not array.ndim:
+        raise wrong_kind(who, f"{key} is {shown(data)}, and no array of examples", "pass an array, examples first")
+    return array
+
+
+def dtype_of(key: str, array: Any) -> str:
+    """The element type of an entry's placeholder. Raises ArgumentTypeError for what no tensor can hold, as texts."""
+    array = np.asarray(array)
+    if array.dtype.kind in "OUSMm":
+        kind = type(array.ravel()[0]).__name__ if array.size else array.dtype.name
+        raise wrong_kind(
+            "make_placeholders", f"{key!r} has elements of type {kind}, and tensors hold numbers", "give numbers, as Text has them"
+        )
+    return array.dtype.name
 
 
 def rows(batch: Mapping[str, Any]) -> int:
@@ -70,7 +105,7 @@ def padded(batch: Mapping[str, Any], size: int) -> Batch:
     return {k: np.asarray(a)[again] if np.ndim(a) and len(a) == own < size else a for k, a in batch.items()}
 
 
-class Batches:
+class Batches(Checked):
     """What all iterators share: a pass is `total_iterations` batches, or all of them; the next pass goes on where it ended."""
 
     tgt_key: str = "label"
@@ -144,6 +179,7 @@ class Batches:
     def restore(self, state: Mapping[str, int]) -> None:
         self.done, self.began = int(state["done"]), int(state["began"])
 
+    @public
     def make_placeholders(self, include_iteration: bool = False) -> dict[str, Op]:
         """Placeholders for the entries of a batch, by name; ax.N, and ax.REC for sequences, get their lengths."""
         made: dict[str, Op] = {}
@@ -155,7 +191,7 @@ class Batches:
                 ax.sized("N", self.batch_size) if n == "N" else ax.sized(n, size) if n == "REC" else ng.make_axis(size, name=n)
                 for n, size in zip(names, array.shape, strict=True)
             ]
-            made[key] = ng.placeholder(axes, dtype=array.dtype.name).named(key)
+            made[key] = ng.placeholder(axes, dtype=dtype_of(key, array)).named(key)
         if include_iteration:
             made["iteration"] = ng.placeholder(()).named("iteration")
         return made
@@ -166,6 +202,13 @@ def view(array: Array, rows: slice) -> Array:
     made = array[rows]
     made.flags.writeable = False
     return made
+
+
+def check_target(who: str, key: str, names: Mapping[str, Any], default: str | None) -> None:
+    """Raises UnknownKey for a `tgt_key` that no entry of a batch is called; the default may be missing."""
+    if key != default and key not in names:
+        meant = nearest(key, names) or next((n for n in TARGETS if n in names), list(names)[-1])
+        raise UnknownKey(f"{speaker(who)}: tgt_key is {key!r}, and a batch has {', '.join(names)}", fix=f"take tgt_key={meant!r}")
 
 
 class _Once(Batches):
@@ -239,7 +282,7 @@ class ArrayIterator(Batches):
     data by default. shuffle: a new order in each pass, from `seed`, by default that of `set_seed`. last: what becomes of a last batch
     that is not full: "wrap" takes examples of the next pass (as neon did), "drop", "short", or "pad" (repeats its first example and adds
     the entry mask, 0 for those). Batches that are not shuffled are read-only views of the arrays, which may be memory maps. Raises
-    ValueError for fewer examples than a batch.
+    ArgumentError for fewer examples than a batch.
     """
 
     def __init__(
@@ -253,13 +296,15 @@ class ArrayIterator(Batches):
         last: str = "wrap",
     ):
         super().__init__(batch_size, total_iterations)
-        if last not in ("wrap", "drop", "short", "pad"):
-            raise ValueError(f"ArrayIterator: last is 'wrap', 'drop', 'short' or 'pad', not {last!r}")
-        self.arrays, self.axes = arrays_of(data_arrays)
+        one_of("ArrayIterator", "last", last, ("wrap", "drop", "short", "pad"))
+        check("ArrayIterator", WHOLE, seed=seed)
+        self.arrays, self.axes = arrays_of("ArrayIterator", data_arrays)
+        check_target("ArrayIterator", tgt_key, self.arrays, "label")
         self.tgt_key, self.shuffle, self.last = tgt_key, shuffle, last
         self.seed = current_seed() if seed is None else seed
         if self.ndata < self.batch_size and last in ("wrap", "drop"):
-            raise ValueError(f"ArrayIterator: {self.ndata} examples are fewer than a batch of {self.batch_size}")
+            why = f"{self.ndata} examples are fewer than a batch of {self.batch_size}"
+            raise refuse("ArrayIterator", why, "take a smaller batch_size, or last='short'")
         self._order: tuple[int, Array] | None = None
 
     @property
@@ -319,7 +364,7 @@ class SequentialArrayIterator(Batches):
     default. shuffle: windows in random order, new in each pass, from `seed`; False: row r of a batch goes on where row r of the batch
     before ended, as recurrent layers that carry their state need. stretch: with shuffle, so many windows follow one another in a row
     before it goes on elsewhere, so that layers carry their state over these and still see the text in random order. reverse_target:
-    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier. Raises ValueError where there are
+    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier. Raises ArgumentError where there are
     fewer windows than a batch.
     """
 
@@ -339,7 +384,9 @@ class SequentialArrayIterator(Batches):
         stretch: int = 1,
     ):
         super().__init__(batch_size, total_iterations)
-        self.arrays, self.axes = arrays_of(data_arrays)
+        self.arrays, self.axes = arrays_of("SequentialArrayIterator", data_arrays)
+        check("SequentialArrayIterator", WHOLE, seed=seed)
+        check_target("SequentialArrayIterator", tgt_key, self.arrays, None if reverse_target or get_prev_target else "tgt_txt")
         check("SequentialArrayIterator", COUNT, time_steps=time_steps, stretch=stretch, stride=stride)
         self.stretch = int(stretch) if shuffle else 1
         self.time_steps, self.stride = int(time_steps), int(stride or time_steps)
@@ -348,10 +395,10 @@ class SequentialArrayIterator(Batches):
         length = len(next(iter(self.arrays.values())))
         self.windows = (length - self.time_steps) // self.stride + 1
         if self.windows < self.batch_size * self.stretch:
-            raise ValueError(
-                f"SequentialArrayIterator: {length:,} steps make {max(self.windows, 0)} windows of {time_steps},"
-                f" fewer than a batch of {batch_size}" + (f" stretches of {stretch}" if self.stretch > 1 else "")
+            why = f"{length:,} steps make {max(self.windows, 0)} windows of {time_steps}, fewer than a batch of {batch_size}" + (
+                f" stretches of {stretch}" if self.stretch > 1 else ""
             )
+            raise refuse("SequentialArrayIterator", why, "take shorter windows, or a smaller batch_size")
         self._order: tuple[int, Array] | None = None
         self._all = False  # whether windows that fill no batch come at the end of a pass
 
@@ -425,15 +472,24 @@ class IterableSource(Batches):
         axes: Mapping[str, tuple[str, ...]] | None = None,
         tgt_key: str = "label",
     ):
+        if isinstance(source, Iterator):
+            raise wrong_kind(
+                "IterableSource",
+                f"the source is a {type(source).__name__}, which can be gone through only once",
+                "pass a function that gives one, as in lambda: source",
+            )
+        check("IterableSource", COUNT, batch_size=batch_size)
         self.source, self.collate = source, batch_size
         self.axes: dict[str, tuple[str, ...] | None] = dict(axes or {})
         self.tgt_key = tgt_key
         first = next(iter(self._batches()), None)
         if first is None:
-            raise ValueError("IterableSource: the source gives no batch")
+            raise refuse("IterableSource", "the source gives no batch", "pass an iterable that can be gone through again, or a function")
         if not isinstance(first, Mapping):
-            raise TypeError(f"IterableSource: the source gives {type(first).__name__}, and a batch is a dict of arrays by name")
+            why = f"the source gives {type(first).__name__}, and a batch is a dict of arrays by name"
+            raise wrong_kind("IterableSource", why, "give dicts: {'image': images, 'label': labels}")
         self._first = self._prepared(first)
+        check_target("IterableSource", tgt_key, self._first, "label")
         super().__init__(batch_size or len(next(iter(self._first.values()))), None)
         self._at: tuple[int, Iterator[Batch]] | None = None
         self._all = False  # whether examples that fill no batch come at the end of a pass
@@ -455,8 +511,16 @@ class IterableSource(Batches):
 
     def _stacked(self, held: list[Mapping[str, Any]]) -> Mapping[str, Any]:
         if not all(isinstance(e, Mapping) for e in held):
-            raise TypeError(f"IterableSource: the source gives {type(held[0]).__name__}, and an example is a dict by name")
-        return {k: np.stack([np.asarray(e[k]) for e in held]) for k in held[0]}
+            why = f"the source gives {type(held[0]).__name__}, and an example is a dict by name"
+            raise wrong_kind("IterableSource", why, "give dicts: {'image': image, 'label': label}")
+        return {k: self._stack(k, [np.asarray(e[k]) for e in held]) for k in held[0]}
+
+    def _stack(self, key: str, arrays: list[Array]) -> Array:
+        shapes = dict.fromkeys(a.shape for a in arrays)
+        if len(shapes) > 1:
+            why = f"examples of {key!r} have unlike shapes, {' and '.join(map(str, list(shapes)[:2]))}"
+            raise refuse("IterableSource", why, "pad them to one shape, or take batch_size=1")
+        return np.stack(arrays)
 
     def _prepared(self, batch: Mapping[str, Any]) -> Batch:
         arrays = {k: np.asarray(v) for k, v in batch.items()}

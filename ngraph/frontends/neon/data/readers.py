@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import math
 import os
@@ -17,6 +18,7 @@ import numpy as np
 from ngraph.data.mnist import read_idx
 from ngraph.errors import ParseError
 from ngraph.frontends.neon.data import pickles
+from ngraph.op_graph.files import told
 
 Array = np.ndarray
 MAX_MEMBER = 1 << 30  # bytes in an array of an .npz file: ten times what the largest of imdb.npz has
@@ -160,7 +162,7 @@ def image_folder(folder: str, size: tuple[int, int] | None = None) -> tuple[Arra
 
 def text_file(path: str) -> str:
     """A text in UTF-8. Raises ParseError naming the byte that is none."""
-    with open(path, "rb") as file:
+    with told(path, "read"), open(path, "rb") as file:
         raw = file.read()
     try:
         return raw.decode("utf-8")
@@ -172,9 +174,10 @@ def text_folder(path: str) -> str:
     """A text file, or all `.txt` files of a folder one after another, in the order of their names."""
     if os.path.isfile(path):
         return text_file(path)
-    names = sorted(n for n in os.listdir(path) if n.endswith(".txt"))
-    if not names:
-        raise FileNotFoundError(f"{path} has no .txt file")
+    with told(path, "read"):
+        names = sorted(n for n in os.listdir(path) if n.endswith(".txt"))
+        if not names:
+            raise FileNotFoundError(errno.ENOENT, "there is no .txt file in it")
     return "\n".join(text_file(os.path.join(path, n)) for n in names)
 
 
