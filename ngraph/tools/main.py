@@ -53,6 +53,14 @@ def load_verbs(wanted: str = "") -> None:
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are told as all others are."""
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """See `argparse`; the parser of a verb refuses what it does not know, and names the nearest of its options."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            near = difflib.get_close_matches(rest[0].partition("=")[0], self._option_string_actions, 1)
+            self.error(f"unrecognized arguments: {' '.join(rest)}" + (f"\ndid you mean {near[0]}?" if near else ""))
+        return found, rest
+
     def error(self, message: str) -> NoReturn:
         """Raises UsageError; the fix is the second line of a message, or the nearest of several words, where one of these was wanted."""
         said, _, fix = message.removeprefix("argument MODEL: ").partition("\n")

@@ -13,7 +13,6 @@ import onnx
 from onnx import helper
 
 from ngraph import __version__
-from ngraph.errors import ArgumentError
 from ngraph.export.onnx.names import PACKED, onnx_type
 from ngraph.export.onnx.writer import Node, Part, Shared
 from ngraph.op_graph import expr
@@ -179,8 +178,6 @@ def axes_of(types: Mapping[str, Sequence[Any]]) -> str:
 def write(path: str, content: bytes, beside: Beside) -> None:
     """Both files, or neither; the arrays are there before the model that names them."""
     folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise ArgumentError(f"{path} cannot be written: there is no folder {folder}", fix="make the folder first")
     with ExitStack() as files:
         files.enter_context(written(path, [content]))
         if beside.arrays:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,8 @@ def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int
         axes = list(value.axes)
         if len(dims) != len(axes):
             raise ArgumentError(
-                f"input {name} has {len(axes)} axes, and the shape {tuple(dims)} was given", fix=f"give {len(axes)} lengths"
+                f"input {name} has the axes {', '.join(axes) or 'of a scalar: none'}, and the shape {tuple(dims)} was given",
+                fix=f"give {len(axes)} length{'s' * (len(axes) != 1)}",
             )
         for k, (a, n) in enumerate(zip(axes, dims, strict=True)):
             if n is None:
@@ -126,7 +128,6 @@ def _written(program: Program, lowered: Lowered, what: Exported, opset: int) -> 
         raise UnsupportedError(
             f"{len(refused)} op{'s' * (len(refused) > 1)} of {what.name} cannot be exported at opset {opset}",
             details=tuple(refused),
-            fix="another opset may have them, up to " + str(OPSETS[-1]),
         )
     outputs = [(name, w.output(w.refs[v], v.axes)) for name, v in zip(what.results, program.outputs, strict=True)]
     for label, v in program.state_out:
@@ -167,13 +168,28 @@ def checked(opset: int | None) -> int:
     return opset
 
 
+def _fix(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> str:
+    """What helps where ops cannot be exported: the newest opset, if it has them all."""
+    newest = OPSETS[-1]
+    if opset < newest:
+        with suppress(UnsupportedError):
+            lowered = _program(what, newest, shapes)
+            _written(lowered.program, lowered, what, newest)
+            return f"opset={newest} has them"
+    return "leave these ops out: no opset has them"
+
+
 def build(
     what: Exported, path: str, opset: int, shapes: Mapping[str, Sequence[int | None]], external: int | None
 ) -> tuple[onnx.ModelProto, file.Beside]:
     """The model, and the arrays that lie beside it. Raises UnsupportedError naming all ops that ONNX cannot say at this opset."""
     lowered = _program(what, opset, shapes)
     program = lowered.program
-    w, outputs, states = _written(program, lowered, what, opset)
+    try:
+        w, outputs, states = _written(program, lowered, what, opset)
+    except UnsupportedError as error:
+        error.fix = _fix(what, opset, shapes)
+        raise error.at(error.line) from None
     read = _finished(w, outputs)
     names = file.Names(program.hints)
     made = file.graph(w.part, w.shared, names)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ngraph.errors import ArgumentError, UnsupportedError
+from ngraph.errors import ArgumentError, ArgumentTypeError, UnsupportedError
 from ngraph.export.onnx import file
 from ngraph.export.onnx import model as exporter
 from ngraph.export.onnx.model import Exported, Value
 from ngraph.frontends.onnx.model import Model
+from ngraph.op_graph.arguments import checked, shown
 from ngraph.op_graph.op import Op, TensorType, ordered
 from ngraph.program.lower import unique
 from ngraph.runtime.computation import Computation
@@ -22,6 +23,8 @@ from ngraph.runtime.state import initial
 
 def _named(ops: Any, what: str) -> dict[str, Op]:
     """Ops by name: as they are given, or as they are called."""
+    if not isinstance(ops, Op) and (isinstance(ops, (str, bytes, np.ndarray)) or not hasattr(ops, "__iter__")):
+        raise ArgumentTypeError(f"to be exported are ops, and {what} is {shown(ops)}", fix="give ops, a computation, a layer or a model")
     if isinstance(ops, Mapping):
         found = {str(k): v for k, v in ops.items()}
     else:
@@ -68,10 +71,15 @@ def exported(
         raise ArgumentError("there is nothing to export", fix="give results: ops, a computation, a layer or a model")
     if inputs is None:
         inputs = sorted((o for o in ordered(given.values()) if o.is_placeholder), key=lambda o: o.serial)
+    taken = _named(inputs, "input")
+    lost = [o for o in ordered(given.values()) if o.is_placeholder and o not in set(taken.values())]
+    if lost:
+        every = ", ".join([*taken, *(o.label for o in lost)])
+        raise ArgumentError(f"{lost[0].label} is needed, and is none of the inputs", fix=f"inputs=[{every}]")
     value = _value(transformer)
     if state is not None:
         value = state.get
-    return Exported(tensors, effects, _named(inputs, "input"), value, name or "ngraph")
+    return Exported(tensors, effects, taken, value, name or "ngraph")
 
 
 SIZES = (32, 1, 112, 3)  # lengths for dims that stay open while the graph is read: multiples of these, all different; a batch of 2
@@ -155,6 +163,7 @@ def build(
     return exporter.build(exported(what, inputs, transformer, lengths, values, name), path, opset, lengths, external)
 
 
+@checked
 def save(
     what: Any,
     path: str | os.PathLike[str],
@@ -176,6 +185,9 @@ def save(
     cannot hold them. name: the graph's. Variables become initializers; what a graph assigns comes out as `<variable>.new`.
     Raises UnsupportedError naming all ops that ONNX cannot say at this opset, ArgumentError. A file is there whole, or not at all.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        fix = "exchange the two" if isinstance(what, (str, os.PathLike)) else "save to a file, and read its bytes: open(path, 'rb').read()"
+        raise ArgumentTypeError(f"a model is saved to the path of a file, not to {type(path).__name__}", fix=fix)
     place = os.fspath(path)
     made, beside = build(what, place, opset, inputs, transformer, shapes, external, name)
     file.write(place, made.SerializeToString(deterministic=True), beside)

@@ -113,7 +113,7 @@ class Frame:
             if name in frame.names:
                 return frame.names[name]
             frame = frame.outer
-        raise GraphError(f"nothing is called {name!r} where it is used", fix="the model's nodes must stand in order: inputs before users")
+        raise GraphError(f"nothing is called {name!r} where it is used", fix="export the model again: a node in front of it has to give it")
 
 
 class Node:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ngraph.errors import ArgumentError, ParseError
 from ngraph.frontends.onnx.index import Index, Way
 from ngraph.frontends.onnx.ports import About, Port
+from ngraph.op_graph.arguments import checked
 from ngraph.transformers import make_transformer
 from ngraph.transformers.base import Transformer
 
@@ -92,12 +93,19 @@ class Model:
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """The outputs for these inputs: one array, or a tuple. Raises ArgumentError for inputs that do not fit."""
         if len(arrays) > len(self.inputs):
-            raise ArgumentError(f"{self.name} takes {len(self.inputs)} inputs, and got {len(arrays)}", details=tuple(map(str, self.inputs)))
+            count = len(self.inputs)
+            raise ArgumentError(
+                f"{self.name} takes {count} input{'s' * (count != 1)}, and got {len(arrays)}",
+                details=tuple(map(str, self.inputs)),
+                fix="give it these alone",
+            )
         given = {p.name: a for p, a in zip(self.inputs, arrays, strict=False)}
         twice = given.keys() & named.keys()
         if twice:
             raise ArgumentError(
-                f"{self.name} got {', '.join(sorted(twice))} twice, by place and by name", details=tuple(map(str, self.inputs))
+                f"{self.name} got {', '.join(sorted(twice))} twice, by place and by name",
+                details=tuple(map(str, self.inputs)),
+                fix="give each input once",
             )
         feeds = {**given, **named}
         results = self._results(feeds)
@@ -163,6 +171,7 @@ class Model:
         return f"<model {self.name}: {', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}>"
 
 
+@checked
 def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = (), indices: str = "raise") -> Model:
     """A model from an ONNX file: a path, the bytes of one, or a ModelProto.
 
@@ -172,7 +181,8 @@ def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = 
     Raises UnsupportedError with every node that has no translation, ParseError for a damaged file.
     """
     if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not hasattr(source, "graph"):
-        raise ArgumentError(f"a model is loaded from a path, bytes or a ModelProto, not from {type(source).__name__}")
+        fix = "ng.onnx.load(file.read())" if hasattr(source, "read") else "give the path of the file, as text"
+        raise ArgumentError(f"a model is loaded from a path, bytes or a ModelProto, not from {type(source).__name__}", fix=fix)
     if transformer is not None and not isinstance(transformer, Transformer):
         fix = f"ngt.make_transformer_factory({transformer!r})()" if isinstance(transformer, str) else "ngt.make_transformer()"
         raise ArgumentError(f"transformer= takes a transformer, not {transformer!r}", fix=fix)

@@ -29,7 +29,8 @@ def matmul(g: Any, a: Tensor, b: Tensor, accumulate: DType | None = None) -> Ten
     if not a.rank or not b.rank:
         raise GraphError(f"a matrix product of {g.show(a)} and {g.show(b)}")
     if not g.same(a.shape[-1], b.shape[-2 if b.rank > 1 else -1]):
-        raise GraphError(f"{g.show(a)} has rows of another length than the columns of {g.show(b)}")
+        m, n = g.hint(a.shape[-1]), g.hint(b.shape[-2 if b.rank > 1 else -1])
+        raise GraphError(f"{g.show(a)} and {g.show(b)} have no product: the last dim of the one has length {m}, the rows of the other {n}")
     left = a.dims if a.rank > 1 else [None, *a.dims]
     right = b.dims if b.rank > 1 else [*b.dims, None]
     (x, y), dims = g.meet([Tensor(a.op, [*left, None]), Tensor(b.op, [*right[:-2], None, *right[-2:]])])

@@ -87,9 +87,8 @@ class Reader:
         if lost:
             there = [t.name for t in main.initializer if proto.numpy_type(t.data_type).kind == "f"]
             shown = ", ".join(there[:8]) + (", …" if len(there) > 8 else "")
-            raise ArgumentError(
-                f"no float initializer is called {lost[0]!r}", details=(f"there are {shown or 'none'}",), fix='trainable="*"'
-            )
+            fix = 'trainable="*"' if there else "leave trainable out: only initializers can be trained"
+            raise ArgumentError(f"no float initializer is called {lost[0]!r}", details=(f"there are {shown or 'none'}",), fix=fix)
         self.transformer, self.indices = transformer, indices
         self.fixed: frozenset[str] = frozenset()
         self.readings = 0
@@ -219,6 +218,10 @@ class Reader:
         """Raises errors of ours alone: a damaged file may say anything, and what it says shows as it is read, compiled or run first."""
         try:
             return self._read_once(run)
+        except GraphError as error:
+            error.fix = error.fix or self._advice()
+            error.at(error.line)
+            raise
         except (NgraphError, Fixed):
             raise
         except MemoryError as error:
@@ -231,6 +234,11 @@ class Reader:
             why = "a length comes out negative" if small else f"{type(error).__name__}: {error}"
             fix = "give larger inputs (random ones have length 1 where --shape says no other)" if small else "do the shapes fit?"
             raise GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix=fix) from error
+
+    def _advice(self) -> str:
+        """What may help where lengths do not fit each other."""
+        free = [str(p) for p in self.about.every if any(not isinstance(d, int) for d in p.shape or (None,))]
+        return f"check the lengths that are open: {', '.join(free)}" if free else "export the model again: the file fixes all lengths"
 
     def _read_once(self, run: Run) -> tuple[list[Any], Way | None]:
         self.readings += 1

@@ -115,7 +115,7 @@ def reshape(n: Any, x: Value, wanted: Value = None) -> Tensor:
     if isinstance(before, int) and isinstance(after, int) and before != after:
         raise GraphError(f"{n.g.show(t)} has {before} elements, and the shape {sizes} has {after}")
     if factors(before) != factors(after) and not n.g.same(before, after):
-        raise GraphError(f"{n.g.show(t)} cannot have the shape {sizes}")
+        raise GraphError(f"{n.g.show(t)} has {n.g.hint(before)} elements, and the shape {[n.g.hint(s) for s in sizes]} {n.g.hint(after)}")
     return n.g.reshape(t, sizes)
 
 
