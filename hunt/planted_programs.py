@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ngraph import numpy_functions, numpy_ops
-from ngraph.numpy_ops import table
-from ngraph.op_graph.opdef import REGISTRY
+from ngraph.op_graph.opdef import OPS, REGISTRY
 from ngraph.ops import losses, pooling, random, reduce
 from ngraph.passes import rules
 from ngraph.passes.dead import dead as right_dead
@@ -35,8 +34,9 @@ def _in_numpy(name: str, wrong: Callable[..., Any]) -> Callable[[], None]:
     return plant
 
 
-def _named(names: dict[str, str], op: str, ufunc: str) -> Callable[[], None]:
-    return lambda: names.update({op: ufunc})
+def _ufunc(op: str, name: str) -> Callable[[], None]:
+    """Another NumPy function is an op."""
+    return lambda: OPS.fill(op, level=1, numpy=name)
 
 
 def _narrow_counts() -> None:
@@ -172,14 +172,14 @@ MISTAKES: dict[str, Callable[[], None]] = {
         "saturate", lambda f, x, dtype: np.nan_to_num(x.astype(np.float64)).astype(np.int64).astype(dtype)
     ),
     "integer division cuts": _in_numpy("integer_power", lambda f, x, y: f(x, np.abs(y))),
-    "the remainder has the sign of x": _named(table.UFUNCS, "remainder", "np.fmod"),
+    "the remainder has the sign of x": _ufunc("remainder", "np.fmod"),
     "argmax takes the last of equal ones": _in_numpy("arg_reduce", _last_tie),
     "an unstable sort": _in_numpy("sorted_positions", lambda f, key, dim, down: np.flip(f(np.flip(key, dim), dim, down), dim)),
     "exclusive ignored": _in_numpy("cumulate", lambda f, g, x, dim, exclusive, reverse, start: f(g, x, dim, False, reverse, start)),
     "a loop backwards runs forwards": _in_numpy("scan", lambda f, *args: f(*args[:5], False, *args[6:])),
     "while runs once too often": _in_numpy("while_loop", _once_more),
     "gather wraps as clip": _in_numpy("gather", lambda f, x, i, mode, *rest, **k: f(x, i, "clip" if mode == "wrap" else mode, *rest, **k)),
-    "NaN lost in maximum": _named(table.UFUNCS, "maximum", "np.fmax"),
+    "NaN lost in maximum": _ufunc("maximum", "np.fmax"),
     "halves are rounded up": _in_numpy("narrowed", lambda f, x, dtype, limits: f(x * 1.0001 if x.dtype.kind == "f" else x, dtype, limits)),
     "state is written before it is read": _written_first,
     "a sequential reads the start": _stale_state,

@@ -1,6 +1,6 @@
 """Each elementwise core op once, as instructions: for scalars and vectors alike, for every dtype and target. Nothing calls a library.
 
-`emit(w, op, values, attrs)` writes one op; `FUNCTIONS` is the table, `register` adds to it. 16-bit floats compute in float32 and
+`emit(w, op, values, attrs)` writes one op; the column `machine_code` holds the functions. 16-bit floats compute in float32 and
 are rounded after each op, as the meaning of a program says (docs/spec.md 3).
 Errors, measured by tests/codegen: float32 at most 2 ulp (erf, tanh: or 2e-7); float64 at most 2 ulp, power and erf 4.
 """
@@ -15,21 +15,17 @@ from ngraph.codegen.number import BITS, Number, fma, polynomial, quick_two_sum, 
 from ngraph.codegen.text import Value, Writer, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.opdef import OPS
+from ngraph.parts.registry import Column
 
 Function = Callable[..., Number]
-FUNCTIONS: dict[str, Function] = {}
+MACHINE_CODE: Column[Any] = OPS.column(
+    "machine_code", Callable, None, "(*Numbers, **attributes) -> Number: writes the instructions of an elementwise op, for any lanes"
+)
 STORED = {"where", "bitcast", "cast", "pair", "quad"}  # take 16-bit floats and narrow ones as their bits; all others as float32
 INFINITY, NAN = float("inf"), float("nan")
 TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
 LOG2_E, TWO_OVER_PI_1 = 1.4426950408889634, 0.6366197723675814
-
-
-def register(name: str, function: Function) -> Function:
-    """Adds an op: `function(*Numbers, **attrs) -> Number`; the name must be free."""
-    if name in FUNCTIONS:
-        raise ValueError(f"code for {name} is registered already")
-    FUNCTIONS[name] = function
-    return function
 
 
 def emit(w: Writer, op: str, values: Sequence[Value], attrs: Mapping[str, Any] = {}) -> Value:
@@ -38,13 +34,9 @@ def emit(w: Writer, op: str, values: Sequence[Value], attrs: Mapping[str, Any] =
     numbers = [Number(w, w.splat(v, lanes)) for v in values]
     last = values[-1].dtype
     if op in STORED or not (last.is_float and last.bits == 16):
-        return FUNCTIONS[op](*numbers, **attrs).v
-    result = FUNCTIONS[op](*map(widen, numbers), **attrs)
+        return MACHINE_CODE[op](*numbers, **attrs).v
+    result = MACHINE_CODE[op](*map(widen, numbers), **attrs)
     return narrow(result, last).v if result.v.dtype is dtypes.float32 else result.v
-
-
-def op(name: str) -> Callable[[Function], Function]:
-    return lambda function: register(name, function)
 
 
 # ---- 16-bit floats and casts ---------------------------------------------------------------------------------------------
@@ -70,14 +62,14 @@ def _half_type(x: Number) -> str:
     return "half" if x.v.lanes == 1 else f"<{x.v.lanes} x half>"
 
 
-@op("pair")
+@MACHINE_CODE.of("pair")
 def pair(low: Number, high: Number) -> Number:
     """Two bfloat16 as the halves of 32 bits."""
     low, high = (x.unsigned().convert("zext", dtypes.uint32) for x in (low, high))
     return low | (high << 16)
 
 
-@op("quad")
+@MACHINE_CODE.of("quad")
 def quad(*parts: Number) -> Number:
     """Four 8-bit integers as the bytes of 32 bits, the first one lowest."""
     first, *rest = (x.unsigned().convert("zext", dtypes.uint32) for x in parts)
@@ -186,7 +178,7 @@ def _whole(x: Number, dtype: DType) -> Number:
     return (low >= top).select(dtype.highest, whole)
 
 
-@op("cast")
+@MACHINE_CODE.of("cast")
 def cast(x: Number, dtype: DType) -> Number:
     """Any dtype to any other, saturating where floats become integers."""
     source = x.v.dtype
@@ -217,19 +209,19 @@ def cast(x: Number, dtype: DType) -> Number:
     return x.convert(("sext" if signed else "zext") if wider else "trunc", dtype)
 
 
-@op("bitcast")
+@MACHINE_CODE.of("bitcast")
 def bitcast(x: Number, dtype: DType) -> Number:
     return x.convert("bitcast", dtype)
 
 
 # ---- arithmetic ----------------------------------------------------------------------------------------------------------
 
-register("add", lambda x, y: x + y)
-register("subtract", lambda x, y: x - y)
-register("multiply", lambda x, y: x * y)
-register("multiply_pairs", lambda x, y: Number(x.w, x.w.fma_pairs(x.v, y.v, constant(0, dtypes.float32, x.v.lanes))))
-register("multiply_quads", lambda x, y: Number(x.w, x.w.fma_quads(x.v, y.v, constant(0, dtypes.int32, x.v.lanes))))
-register("fma", lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
+MACHINE_CODE.of("add")(lambda x, y: x + y)
+MACHINE_CODE.of("subtract")(lambda x, y: x - y)
+MACHINE_CODE.of("multiply")(lambda x, y: x * y)
+MACHINE_CODE.of("multiply_pairs")(lambda x, y: Number(x.w, x.w.fma_pairs(x.v, y.v, constant(0, dtypes.float32, x.v.lanes))))
+MACHINE_CODE.of("multiply_quads")(lambda x, y: Number(x.w, x.w.fma_quads(x.v, y.v, constant(0, dtypes.int32, x.v.lanes))))
+MACHINE_CODE.of("fma")(lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
 
 
 def _by_whole(x: Number, y: Number) -> Number:
@@ -247,7 +239,7 @@ def _by_whole(x: Number, y: Number) -> Number:
     return quotient - cast(rest.differs(0) & ((rest ^ y) < 0), dtype)
 
 
-@op("divide")
+@MACHINE_CODE.of("divide")
 def divide(x: Number, y: Number) -> Number:
     if x.v.dtype.is_float:
         return x / y
@@ -256,7 +248,7 @@ def divide(x: Number, y: Number) -> Number:
     return zero.select(0, minus.select(-x, quotient))
 
 
-@op("remainder")
+@MACHINE_CODE.of("remainder")
 def remainder(x: Number, y: Number) -> Number:
     if x.v.dtype.is_integer:
         return y.equal(0).select(0, x - divide(x, y) * y)
@@ -303,12 +295,12 @@ def _power_of_two(n: Number) -> Number:
     return ((n + bias) << fraction).floating()
 
 
-@op("maximum")
+@MACHINE_CODE.of("maximum")
 def maximum(x: Number, y: Number) -> Number:
     return _extreme(x, y, ">", "|")
 
 
-@op("minimum")
+@MACHINE_CODE.of("minimum")
 def minimum(x: Number, y: Number) -> Number:
     return _extreme(x, y, "<", "&")
 
@@ -328,12 +320,12 @@ def _extreme(x: Number, y: Number, test: str, logic: str) -> Number:
 _COMPARE: dict[str, Callable[[Number, Number], Number]] = {"eq": Number.equal, "lt": Number.__lt__, "le": Number.__le__}
 
 
-@op("compare")
+@MACHINE_CODE.of("compare")
 def compare(x: Number, y: Number, kind: str) -> Number:
     return _COMPARE[kind](x, y)
 
 
-@op("bitwise")
+@MACHINE_CODE.of("bitwise")
 def bitwise(x: Number, y: Number, kind: str) -> Number:
     if kind in ("and", "or", "xor"):
         return x & y if kind == "and" else x | y if kind == "or" else x ^ y
@@ -345,19 +337,19 @@ def bitwise(x: Number, y: Number, kind: str) -> Number:
     return inside.select(x >> count, x >> (bits - 1) if x.v.dtype.kind == "int" else 0)
 
 
-register("where", lambda c, x, y: c.select(x, y))
+MACHINE_CODE.of("where")(lambda c, x, y: c.select(x, y))
 
 
-@op("abs")
+@MACHINE_CODE.of("abs")
 def absolute(x: Number) -> Number:
     if x.v.dtype.is_float:
         return x.magnitude()
     return (x < 0).select(-x, x) if x.v.dtype.kind == "int" else x
 
 
-register("floor", lambda x: x.call("floor") if x.v.dtype.is_float else x)
-register("round", lambda x: x.call("roundeven") if x.v.dtype.is_float else x)
-register("sqrt", lambda x: x.call("sqrt"))
+MACHINE_CODE.of("floor")(lambda x: x.call("floor") if x.v.dtype.is_float else x)
+MACHINE_CODE.of("round")(lambda x: x.call("roundeven") if x.v.dtype.is_float else x)
+MACHINE_CODE.of("sqrt")(lambda x: x.call("sqrt"))
 
 
 # ---- exponentials --------------------------------------------------------------------------------------------------------
@@ -425,12 +417,12 @@ def _exp(x: Number, correction: Number | None = None) -> Number:
     return _scale((r + (bent + fma(lost, r + bent, lost))) + 1.0, n, whole)
 
 
-@op("exp")
+@MACHINE_CODE.of("exp")
 def exp(x: Number) -> Number:
     return _exp(_clamp(x, *((-746.0, 710.0) if x.wide else (-104.0, 89.0))))
 
 
-@op("expm1")
+@MACHINE_CODE.of("expm1")
 def expm1(x: Number) -> Number:
     n, whole, r = _reduce(_clamp(x, *((-40.0, 710.0) if x.wide else (-20.0, 89.0))))
     most = 1000 if x.wide else 100
@@ -444,7 +436,7 @@ def _exp_inside(x: Number) -> Number:
     return _scale(_one_and_rest(r), n, whole) if _wide_vector(x) else _one_and_rest(r) * _power_of_two(whole)
 
 
-@op("tanh")
+@MACHINE_CODE.of("tanh")
 def tanh(x: Number) -> Number:
     a, top = x.magnitude(), 20.0 if x.wide else 10.0
     if not x.wide and x.w.target.fma:
@@ -509,13 +501,13 @@ def _log_edges(result: Number, x: Number) -> Number:
     return (x > 0.0).select(result, x.equal(0.0).select(-INFINITY, x.is_nan().select(x, NAN)))
 
 
-@op("log")
+@MACHINE_CODE.of("log")
 def log(x: Number) -> Number:
     k, m = _parts(x)
     return _log_edges(_log(k, m - 1.0), x)
 
 
-@op("log1p")
+@MACHINE_CODE.of("log1p")
 def log1p(x: Number) -> Number:
     u, lost = two_sum(x.like(1.0), x)
     k, m = _parts(u)
@@ -635,18 +627,18 @@ def _sine_or_cosine(x: Number, shift: int) -> Number:
     return (q & 2).equal(0).select(result, -result)
 
 
-@op("sin")
+@MACHINE_CODE.of("sin")
 def sin(x: Number) -> Number:
     tiny = x.magnitude() < 2.0**-30  # there it is x, with the sign of 0
     return tiny.select(x, _sine_or_cosine(x, 0))
 
 
-@op("cos")
+@MACHINE_CODE.of("cos")
 def cos(x: Number) -> Number:
     return _sine_or_cosine(x, 1)
 
 
-@op("atan")
+@MACHINE_CODE.of("atan")
 def atan(x: Number) -> Number:
     """By the difference of two angles to at most pi / 8, with one division."""
     a = x.magnitude()
@@ -664,7 +656,7 @@ def atan(x: Number) -> Number:
 # ---- the error function --------------------------------------------------------------------------------------------------
 
 
-@op("erf")
+@MACHINE_CODE.of("erf")
 def erf(x: Number) -> Number:
     """A polynomial up to 1; from there another one, for float64 1 - e**q with q a polynomial."""
     a, z = x.magnitude(), x * x
@@ -682,7 +674,7 @@ def erf(x: Number) -> Number:
 # ---- power ---------------------------------------------------------------------------------------------------------------
 
 
-@op("power")
+@MACHINE_CODE.of("power")
 def power(x: Number, y: Number) -> Number:
     if x.v.dtype.is_integer:
         return _power_of_integers(x, y)

@@ -20,9 +20,9 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
+from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, Stage, bounds, in_order, loads
 from ngraph.plan.memo import memo
-from ngraph.plan.nodes import WEIGHT
 from ngraph.plan.schedule import Machine, View, Walk, schedule, split
 from ngraph.program.program import AxisId
 
@@ -293,7 +293,7 @@ class Nest:
         lanes = target.lanes(max([32 if b == 16 else b for b in bits], default=32))
         fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op in PRODUCTS}
         shown = range(self.border) if self.reducing else self.lines
-        work = [(float(WEIGHT.get(self.lines[n].op, 1)), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
+        work = [(float(COST[self.lines[n].op]), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
         self.work = sum([k for k, _ in work])
         sums = [self.deps[c.line] for c in stage.combine]
         bound = [d for d in self.dims if d.uneven and d.lower is not None]
@@ -722,7 +722,7 @@ class Nest:
             if n not in needed and any(self._key(n, i, j) not in self.known for i, j in places):
                 needed.add(n)
                 todo += self.uses[n]
-        if len(places) > 1 and any(WEIGHT.get(self.lines[n].op, 1) >= LONG for n in needed):
+        if len(places) > 1 and any(COST[self.lines[n].op] >= LONG for n in needed):
             for n in sorted(needed):
                 for i, j in places:
                     self._value(n, i, j)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ngraph.codegen.called import KernelCode
 from ngraph.codegen.forms import Whole, apply, plus, register, times
@@ -18,10 +19,13 @@ from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Len, leaves
+from ngraph.op_graph.opdef import OPS
+from ngraph.parts.registry import Column
 from ngraph.plan.kernels import Buffer, Kernel, Plan, Routine, in_order, loads
 from ngraph.program.program import AxisId
 from ngraph.targets import Target
 
+KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is no loop nest")
 PIECE = 4096  # elements of a running sum that are added up before what came before is added
 PIECES = 256  # at most
 COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
@@ -30,9 +34,11 @@ IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 def emit_routine(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
     """The kernels of a routine. Raises UnsupportedError for what is no routine of generated code: effects, and control flow."""
-    if routine.op not in WRITERS:
+    write = KERNELS[routine.op]
+    if write is None:
         raise UnsupportedError(f"{routine.op} is no routine of generated code")
-    return WRITERS[routine.op](plan, routine, target)
+    made: tuple[KernelCode, ...] = write(plan, routine, target)
+    return made
 
 
 class RoutineText(KernelText):
@@ -172,6 +178,7 @@ class _Running:
         return apply(self.w, "-", apply(self.w, "-", n, units), p) if self.reverse else p
 
 
+@KERNELS.of("cumulate")
 def _cumulate(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
     unit = _unit(routine.results[0])
     if unit == _unit(routine.inputs[0]) and unit not in (None, routine.attrs["axis"]):
@@ -359,6 +366,7 @@ class _Along(_Running):
 # ---- sort ----------------------------------------------------------------------------------------------------------------
 
 
+@KERNELS.of("sort")
 def _sort(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
     """One turn for each row: its keys as whole numbers in order, with the places they come from; then all is moved."""
     key, axis = routine.inputs[0], routine.attrs["axis"]
@@ -395,6 +403,7 @@ def _sort(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...
 # ---- compact -------------------------------------------------------------------------------------------------------------
 
 
+@KERNELS.of("compact")
 def _compact(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
     """Each place is written, and the next one goes behind it only where the condition held: no branch to guess wrong."""
     (c,), (found, count) = routine.inputs, routine.results
@@ -431,6 +440,3 @@ def capacity(plan: Plan, routine: Routine) -> ExprLike:
     if type(length) is Bin and length.op == "min" and bounds:
         return bounds[0]
     return math.prod([Len(a) for a in routine.attrs["axes"]])
-
-
-WRITERS: dict[str, Callable[[Plan, Routine, Target], tuple[KernelCode, ...]]] = {"cumulate": _cumulate, "sort": _sort, "compact": _compact}

@@ -8,12 +8,13 @@ has; it then is the same along them, and no broadcast is ever carried out before
 
 from ngraph.numpy_ops import reindex, table
 from ngraph.numpy_ops.lines import SEVERAL, Call, Lines, Name, Ref, Use, Var, bytes_of, used
-from ngraph.numpy_ops.translate import TABLE, Translation, Translator, entry, translate
+from ngraph.numpy_ops.translate import LINES, NUMPY, Translation, Translator, translate
 from ngraph.numpy_ops.walk import Walk, check_bounds, evaluate, function, walk
 
 __all__ = [
+    "LINES",
+    "NUMPY",
     "SEVERAL",
-    "TABLE",
     "Call",
     "Lines",
     "Name",
@@ -25,7 +26,6 @@ __all__ = [
     "Walk",
     "bytes_of",
     "check_bounds",
-    "entry",
     "evaluate",
     "function",
     "reindex",

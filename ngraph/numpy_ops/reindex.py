@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ngraph.numpy_ops.lines import Dims, Ref, Use, Var
-from ngraph.numpy_ops.translate import Translator, entry, exact
+from ngraph.numpy_ops.translate import LINES, Translator, exact
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.expr import Bin, Expr, ExprLike, Idx
@@ -132,7 +132,7 @@ def _slices(
     return t.view(x, "[]", tuple(where), dims=tuple(dims))
 
 
-@entry("reindex")
+@LINES.of("reindex")
 def _reindex(t: Translator, step: Step, axes: Dims, index: Any, guard: tuple[ExprLike, ...], fill: Any) -> Ref:
     x = t.typed(t.input(step, 0))
     reads = {a: t.settle(e) for a, e in index}

@@ -7,7 +7,7 @@ from typing import Any
 
 from ngraph.errors import UnsupportedError
 from ngraph.numpy_ops.lines import Call, Dims, Name, Ref, Use, Var
-from ngraph.numpy_ops.translate import Translator, entry, exact, real
+from ngraph.numpy_ops.translate import LINES, NUMPY, Translator, exact, real
 from ngraph.op_graph.arrays import ArrayRef, settled
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
@@ -31,17 +31,11 @@ def elementwise(
     return t.astype(made, result.dtype)
 
 
-UFUNCS = {
-    "add": "np.add", "subtract": "np.subtract", "multiply": "np.multiply", "divide": "np.divide", "remainder": "np.remainder",
-    "power": "np.power", "maximum": "np.maximum", "minimum": "np.minimum", "abs": "np.abs", "exp": "np.exp", "expm1": "np.expm1",
-    "log": "np.log", "log1p": "np.log1p", "sqrt": "np.sqrt", "sin": "np.sin", "cos": "np.cos", "tanh": "np.tanh", "atan": "np.arctan",
-    "floor": "np.floor", "round": "np.rint",
-}  # fmt: skip
 COMPARE = {"eq": "np.equal", "lt": "np.less", "le": "np.less_equal"}
 BITWISE = {"and": "np.bitwise_and", "or": "np.bitwise_or", "xor": "np.bitwise_xor", "shl": "np.left_shift", "shr": "np.right_shift"}
 
 
-@entry(*UFUNCS)
+@LINES.of("ufunc")
 def _ufunc(t: Translator, step: Step) -> Ref:
     op, refs = step.op, t.inputs(step)
     if not step.results[0].dtype.is_float:
@@ -53,20 +47,21 @@ def _ufunc(t: Translator, step: Step) -> Ref:
             return elementwise(t, step, "np.floor_divide")
     if op == "power" and refs[1].var.literal == 2:
         return elementwise(t, step, "np.square", refs[:1])
-    return elementwise(t, step, UFUNCS[op])
+    fn = NUMPY[op] if isinstance(NUMPY[op], str) else f"numpy:{op}"
+    return elementwise(t, step, fn, fits=fn.startswith("np."))
 
 
-@entry("compare")
+@LINES.of("compare")
 def _compare(t: Translator, step: Step, kind: str) -> Ref:
     return elementwise(t, step, COMPARE[kind], fits=False, dtype=DTYPES["bool"])
 
 
-@entry("bitwise")
+@LINES.of("bitwise")
 def _bitwise(t: Translator, step: Step, kind: str) -> Ref:
     return elementwise(t, step, BITWISE[kind])
 
 
-@entry("where")
+@LINES.of("where")
 def _where(t: Translator, step: Step) -> Ref:
     c, x, y = t.inputs(step)
     if x.var.dtype.kind == "narrow" or x.var.dtype.bits == 16 and x.var.dtype.is_float:
@@ -79,12 +74,7 @@ def _where(t: Translator, step: Step) -> Ref:
     return elementwise(t, step, "np.where", [t.typed(c), x, y], fits=False, dtype=x.var.dtype)
 
 
-@entry("erf")
-def _erf(t: Translator, step: Step) -> Ref:
-    return elementwise(t, step, "erf", fits=False)
-
-
-@entry("cast")
+@LINES.of("cast")
 def _cast(t: Translator, step: Step, dtype: DType) -> Ref:
     (x,) = t.inputs(step)
     if x.var.dtype is dtype:
@@ -103,7 +93,7 @@ def _cast(t: Translator, step: Step, dtype: DType) -> Ref:
     return t.astype(x, dtype)
 
 
-@entry("bitcast")
+@LINES.of("bitcast")
 def _bitcast(t: Translator, step: Step, dtype: DType) -> Ref:
     x = t.typed(t.input(step, 0))
     return t.view(x, ".view", dtype, dims=x.dims, dtype=dtype)
@@ -112,7 +102,7 @@ def _bitcast(t: Translator, step: Step, dtype: DType) -> Ref:
 # ---- sources and names --------------------------------------------------------------------------------------
 
 
-@entry("constant")
+@LINES.of("constant")
 def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -> Ref:
     if type(value) is not ArrayRef:
         if isinstance(value, Expr):
@@ -127,7 +117,7 @@ def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -
     return Ref(var, tuple(axes))
 
 
-@entry("iota")
+@LINES.of("iota")
 def _iota(t: Translator, step: Step, axis: AxisId, dtype: DType) -> Ref:
     n = t.length(axis)
     if dtype.bits >= 32 and dtype.kind != "bool":
@@ -135,19 +125,19 @@ def _iota(t: Translator, step: Step, axis: AxisId, dtype: DType) -> Ref:
     return t.astype(t.make("np.arange", n, dims=(axis,), dtype=DTYPES["int64"]), dtype)
 
 
-@entry("random_bits")
+@LINES.of("random_bits")
 def _random_bits(t: Translator, step: Step, stream: int, axes: Dims) -> Ref:
     state, *trips = t.inputs(step)
     trip = t.emit("mix_trips", tuple([t.typed(r).var for r in trips]), Var("trip", None, ())) if trips else 0
     return t.make("philox", state.var, stream, trip, t.shape(axes), dims=tuple(axes), dtype=step.result.dtype)
 
 
-@entry("broadcast")
+@LINES.of("broadcast")
 def _broadcast(t: Translator, step: Step, axes: Dims) -> Ref:
     return t.input(step, 0)
 
 
-@entry("rename")
+@LINES.of("rename")
 def _rename(t: Translator, step: Step, to: tuple[tuple[AxisId, AxisId], ...]) -> Ref:
     (x,), new = t.inputs(step), dict(to)
     return Ref(x.var, tuple([new.get(a, a) for a in x.dims]))
@@ -156,7 +146,7 @@ def _rename(t: Translator, step: Step, to: tuple[tuple[AxisId, AxisId], ...]) ->
 # ---- joining, reading and writing by index ----
 
 
-@entry("concat")
+@LINES.of("concat")
 def _concat(t: Translator, step: Step, parts: Dims, axis: AxisId) -> Ref:
     dims = t.order(step.result, step.type.axes)
     arrays = tuple([t.full(r, tuple([part if a == axis else a for a in dims])).var for r, part in zip(t.inputs(step), parts, strict=True)])
@@ -175,13 +165,13 @@ def _index_axes(step: Step, values: Sequence[Value]) -> set[AxisId]:
     return {a for v in values for a in v.axes}
 
 
-@entry("check_bounds")
+@LINES.of("check_bounds")
 def _check_bounds(t: Translator, step: Step, axis: AxisId, **about: Any) -> Ref:
     i = t.typed(t.input(step, 0))
     return t.make("check_bounds", i.var, t.length(axis), *about.values(), dims=i.dims, dtype=step.result.dtype)
 
 
-@entry("gather")
+@LINES.of("gather")
 def _gather(t: Translator, step: Step, axes: Dims, mode: str) -> Ref:
     x, *found = t.inputs(step)
     indices, dims, shared = _indices(t, found, x.dims, axes)
@@ -198,7 +188,7 @@ def combiner(kind: str, dtype: DType) -> str:
     return (OF_BOOL if dtype.kind == "bool" else COMBINE)[kind]
 
 
-@entry("scatter")
+@LINES.of("scatter")
 def _scatter(t: Translator, step: Step, axes: Dims, combine: str, mode: str) -> Ref:
     x, *found, u = t.inputs(step)
     x_axes = step.inputs[0].axes
@@ -218,7 +208,7 @@ def _scatter(t: Translator, step: Step, axes: Dims, combine: str, mode: str) -> 
 # ---- across axes -------------------------------------------------------------------------------------------
 
 
-@entry("reduce")
+@LINES.of("reduce")
 def _reduce(t: Translator, step: Step, kind: str, axes: Dims) -> Ref:
     if not axes:
         return t.input(step, 0)
@@ -252,7 +242,7 @@ def _reduced(t: Translator, x: Ref, kind: str, axes: Sequence[AxisId]) -> Ref:
     )
 
 
-@entry("argreduce")
+@LINES.of("argreduce")
 def _argreduce(t: Translator, step: Step, kind: str, axes: Dims) -> Ref:
     x = t.wide(t.input(step, 0))
     dims = tuple([a for a in x.dims if a not in axes])
@@ -275,7 +265,7 @@ def unmerged(t: Translator, ref: Ref, dims: Dims, whole: bool) -> Ref:
     return Ref(ref.var, dims) if whole else t.make(".reshape", ref.var, *t.shape(dims), dims=dims, dtype=ref.var.dtype)
 
 
-@entry("contract")
+@LINES.of("contract")
 def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> Ref:
     x, y = [t.typed(t.astype(r, accumulate)) for r in t.inputs(step)]
     lost = tuple([a for a in over if a not in x.dims and a not in y.dims])
@@ -325,7 +315,7 @@ def _matmul(
     return unmerged(t, Ref(var, dims), dims, whole)
 
 
-@entry("convolve")
+@LINES.of("convolve")
 def _convolve(t: Translator, step: Step, over: Dims, spatial: tuple[Any, ...], accumulate: DType) -> Ref:
     x, f = [t.typed(t.astype(r, accumulate)) for r in t.inputs(step)]
     x_axes, f_axes = step.inputs[0].axes, step.inputs[1].axes
@@ -350,7 +340,7 @@ def _convolve(t: Translator, step: Step, over: Dims, spatial: tuple[Any, ...], a
     return t.astype(made, step.result.dtype)
 
 
-@entry("cumulate")
+@LINES.of("cumulate")
 def _cumulate(t: Translator, step: Step, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> Ref:
     x = t.wide(t.input(step, 0))
     x = t.full(x, x.dims if axis in x.dims else (*x.dims, axis))
@@ -361,7 +351,7 @@ def _cumulate(t: Translator, step: Step, kind: str, axis: AxisId, exclusive: boo
     return t.astype(made, step.result.dtype)
 
 
-@entry("sort")
+@LINES.of("sort")
 def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[Ref, ...]:
     dims = t.order(step.results[0], step.inputs[0].axes)
     arrays = [t.full(r, dims) for r in t.inputs(step)]
@@ -370,7 +360,7 @@ def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[Re
     return tuple([t.make("np.take_along_axis", a.var, order.var, dim, dims=dims, dtype=a.var.dtype) for a in arrays])
 
 
-@entry("compact")
+@LINES.of("compact")
 def _compact(t: Translator, step: Step, axes: Dims, axis: AxisId) -> tuple[Ref, Ref]:
     c = t.full(t.input(step, 0), tuple(axes))
     found, count = step.results
@@ -388,12 +378,12 @@ def _compact(t: Translator, step: Step, axes: Dims, axis: AxisId) -> tuple[Ref, 
 # ---- between processes, of which there is one ----------------------------------------------------------------
 
 
-@entry("all_reduce")
+@LINES.of("all_reduce")
 def _all_reduce(t: Translator, step: Step, kind: str, group: str) -> Ref:
     return t.input(step, 0)
 
 
-@entry("all_gather")
+@LINES.of("all_gather")
 def _all_gather(t: Translator, step: Step, axis: AxisId, out: AxisId, group: str) -> Ref:
     x, here, there = t.input(step, 0), t.length(axis), t.length(out)
     if isinstance(here, int) and isinstance(there, int) and here != there:
@@ -404,12 +394,12 @@ def _all_gather(t: Translator, step: Step, axis: AxisId, out: AxisId, group: str
     return Ref(x.var, tuple([out if a == axis else a for a in x.dims]))
 
 
-@entry("reduce_scatter")
+@LINES.of("reduce_scatter")
 def _reduce_scatter(t: Translator, step: Step, kind: str, axis: AxisId, out: AxisId, group: str) -> Ref:
     return _all_gather(t, step, axis, out, group)
 
 
-@entry("broadcast_from")
+@LINES.of("broadcast_from")
 def _broadcast_from(t: Translator, step: Step, root: int, group: str) -> Ref:
     return t.input(step, 0)
 
@@ -424,7 +414,7 @@ def _several(t: Translator, step: Step, fn: str, args: tuple[Any, ...], dims: Se
     return tuple([t.token if v.dtype.kind == "token" else next(refs) for v in step.results])
 
 
-@entry("scan")
+@LINES.of("scan")
 def _scan(t: Translator, step: Step, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[Ref, ...]:
     carries = len(real(body.inputs[:carries]))
     dims = [tuple(v.axes) for v in real(body.inputs)]
@@ -446,7 +436,7 @@ def _scan(t: Translator, step: Step, body: Program, axis: AxisId, reverse: bool,
     return _several(t, step, "scan", args, [*dims[:carries], *[(axis, *d) for d in each]])
 
 
-@entry("while")
+@LINES.of("while")
 def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int) -> tuple[Ref, ...]:
     carries = len(real(body.inputs[:carries]))
     dims = [tuple(v.axes) for v in real(body.inputs)]
@@ -455,7 +445,7 @@ def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int
     return _several(t, step, "while_loop", args, dims[:carries])
 
 
-@entry("cond")
+@LINES.of("cond")
 def _cond(t: Translator, step: Step, **branches: Program) -> tuple[Ref, ...]:
     then, otherwise = branches["then"], branches["else"]
     dims = [tuple(v.axes) for v in real(then.inputs)]
@@ -465,7 +455,7 @@ def _cond(t: Translator, step: Step, **branches: Program) -> tuple[Ref, ...]:
     return _several(t, step, "branch", (chosen, t.body(then, dims, results), t.body(otherwise, dims, results), given), results)
 
 
-@entry("effect")
+@LINES.of("effect")
 def _effect(t: Translator, step: Step, kind: str, text: str) -> Ref:
     if kind == "nothing":
         return t.token

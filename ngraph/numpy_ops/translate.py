@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,25 +15,20 @@ from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, Run
 from ngraph.op_graph.op import Origin
+from ngraph.op_graph.opdef import OPS
+from ngraph.parts.registry import Column
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Orders = Callable[[Program], Mapping[Value, Dims]]
-Entry = Callable[..., Any]
-TABLE: dict[str, Entry] = {}
+NUMPY: Column[Any] = OPS.column(
+    "numpy", (str, FunctionType), "", "an elementwise op in NumPy: `np.tanh`, the name of one of `numpy_functions`, or a function of arrays"
+)
+LINES: Column[Any] = OPS.column("numpy_lines", Callable, None, "(translator, step, **attributes): a step as lines of NumPy calls")
 
 
 def real(values: Iterable[Value]) -> list[Value]:
     """Those that are no token: in Python, lines happen one after another."""
     return [v for v in values if v.dtype.kind != "token"]
-
-
-def entry(*names: str) -> Callable[[Entry], Entry]:
-    def put(function: Entry) -> Entry:
-        for name in names:
-            TABLE[name] = function
-        return function
-
-    return put
 
 
 class Translator:
@@ -192,12 +188,12 @@ class Translator:
         for step in program.steps:
             self.origin = step.origin
             self.hint = step.results[0].hint or step.op
-            entry = TABLE.get(step.op)
-            if entry is None:
+            make = LINES[step.op] or (LINES["ufunc"] if NUMPY[step.op] else None)
+            if make is None:
                 raise UnsupportedError(
                     f"{step.op} has no NumPy function", line=(self.origin[0].file, self.origin[0].line) if self.origin else None
                 )
-            made = entry(self, step, **step.attrs)
+            made = make(self, step, **step.attrs)
             for value, ref in zip(step.results, (made,) if type(made) is Ref else made, strict=True):
                 self.refs[value] = ref
                 if value.hint and ref.var.literal is None and ref.var.holds == "fresh":

@@ -12,7 +12,7 @@ import numpy as np
 from ngraph import numpy_functions
 from ngraph.errors import BoundsError
 from ngraph.numpy_ops.lines import SEVERAL, Call, Lines, Name, Var, used
-from ngraph.numpy_ops.translate import Orders, translate
+from ngraph.numpy_ops.translate import NUMPY, Orders, translate
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
@@ -32,6 +32,8 @@ def function(fn: str) -> Callable[..., Any]:
         return operator.attrgetter(fn[1:-2])
     if fn.startswith("host:"):
         return lambda *args: HOST_CALLS[fn[5:]](*args)
+    if fn.startswith("numpy:"):
+        return lambda *args: NUMPY[fn[6:]](*args)
     if fn.startswith("."):
         return lambda x, *args, **kwargs: getattr(x, fn[1:])(*args, **kwargs)
     if fn == "check_bounds":

@@ -7,7 +7,7 @@ their own from outside: `tanh.attrs["my_cost"] = 4`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from inspect import Parameter
 from typing import Any
 
@@ -15,6 +15,14 @@ from ngraph.errors import ArgumentTypeError, AxisError, nearest, show_line
 from ngraph.op_graph.arguments import UNSAID, shown, told
 from ngraph.op_graph.axes import Axes, Axis, Clash, joined_axis, show_axes, show_made
 from ngraph.op_graph.op import Op, TensorType
+from ngraph.parts.registry import HOME, Column, Fact, Registry
+
+OPS = Registry("op")  # facts beside the records, which the rooms that read them declare
+ELEMENTWISE: Column[bool] = OPS.column("elementwise", bool, False, "whether an element of the result follows from those at its place")
+COST: Column[int] = OPS.column("cost", int, 1, "vector instructions that one element of the result takes, of an elementwise op")
+ONNX: Column[str] = OPS.column("onnx", str, "", "the op of ONNX that means the same")
+TORCH: Column[str] = OPS.column("torch", str, "", "the op of PyTorch that means the same")
+TENSORFLOW: Column[str] = OPS.column("tensorflow", str, "", "the op of TensorFlow that means the same")
 
 Types = tuple[Any, ...]
 
@@ -49,9 +57,6 @@ class OpDef:
     ulp: float = 4
     error: float = 0.0
     smooth: bool = True
-    onnx: str = ""
-    torch: str = ""
-    tf: str = ""
     attrs: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Op:
@@ -129,18 +134,26 @@ class Call:
 
 
 REGISTRY: dict[str, OpDef] = {}
+FIELDS = tuple(f.name for f in fields(OpDef))
 
 
 def _registered(name: str) -> OpDef:
     return REGISTRY[name]
 
 
-def register(record: OpDef) -> OpDef:
-    """Puts a record into the registry, from here or from another package. The name must be free. A `lower` makes it no core op."""
+def register(record: OpDef, **facts: Any) -> OpDef:
+    """Puts a record into the registry, from here or from another package, and facts of it into the columns of `OPS`.
+
+    The name must be free. A `lower` makes it no core op. Raises ValueError.
+    """
     if record.name in REGISTRY:
         raise ValueError(f"an op record {record.name!r} is registered already")
+    misspelt = {f: meant for f in facts if f not in OPS.columns and (meant := nearest(f, [*FIELDS, *OPS.columns]))}
+    if misspelt:
+        raise ValueError(f"op {record.name}: {', '.join(f'{f} is no fact; did you mean {meant}?' for f, meant in misspelt.items())}")
     if record.lower is not None:
         record.core = False
+    OPS.fill(record.name, **facts)
     REGISTRY[record.name] = record
     return record
 
@@ -158,9 +171,18 @@ def as_sealed(records: Iterable[OpDef]) -> bool:
     return all(r in _own for r in records) and all(r.type is t and r.lower is lower for r, (t, lower) in _own.items())
 
 
-def op(name: str, doc: str, **fields: Any) -> OpDef:
-    """A registered record: `softplus = op("softplus", "log(1 + e to the x).", type=..., lower=...)`."""
-    return register(OpDef(name, doc, **fields))
+def foreign() -> list[Fact]:
+    """The facts that files outside of this package have filled in."""
+    return [fact for fact in OPS if not fact.where.startswith(HOME)]
+
+
+def op(name: str, doc: str, **said: Any) -> OpDef:
+    """A registered record: `softplus = op("softplus", "log(1 + e to the x).", type=..., lower=...)`.
+
+    What is no field of the record is a fact in the column of that name: `onnx="Softplus"`.
+    """
+    own = {f: value for f, value in said.items() if f in FIELDS}
+    return register(OpDef(name, doc, **own), **{f: value for f, value in said.items() if f not in FIELDS})
 
 
 def core_ops() -> list[OpDef]:

@@ -22,7 +22,7 @@ from ngraph.op_graph.dtypes import DType, accumulator, as_dtype
 from ngraph.op_graph.expr import Expr, evaluate
 from ngraph.op_graph.labelled import arranged, axes_of
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, op, register
+from ngraph.op_graph.opdef import Call, OpDef, op
 from ngraph.ops.aligned import elementwise_reference, union
 
 NUMERIC = ("float", "int", "uint")
@@ -235,6 +235,7 @@ cast_record: OpDef = op(
     "infinity, NaN where a narrow type has none, that number where it has neither. Floats to integers truncate toward zero and saturate, "
     "NaN gives 0; integers to integers wrap; to bool: not zero.",
     form="(x; dtype)",
+    elementwise=True,
     type=lambda inputs, dtype: TensorType(inputs[0].axes, dtype),
     reference=_reference_cast,
     grad=lambda op, dy, x: cast(dy, x.dtype) if op.dtype.is_float and x.dtype.is_float else None,
@@ -262,6 +263,7 @@ bitcast: OpDef = op(
     "bitcast",
     "The same bits as another element type of equal width.",
     form="(x; dtype)",
+    elementwise=True,
     type=lambda inputs, dtype: _same_bits(inputs[0], as_dtype(dtype)),
     reference=lambda call, x: np.ascontiguousarray(x).view(call.dtype.np).reshape(x.shape),
     prepare=lambda inputs, attrs: ((as_op(inputs[0]),), {**attrs, "dtype": as_dtype(attrs["dtype"])}),
@@ -392,17 +394,20 @@ def elementwise(
         prepare = floating if kinds == ("float",) else arithmetic if "bool" not in kinds else any_kind
     fields.setdefault("form", f"({'x, y'[: 3 * arity - 2]}{'; kind' if choices else ''}){f' → {result}' if result else ''}")
     fields.setdefault("samples", lambda s: (s.unary if arity == 1 else s.binary)(record, low, high))
-    record: OpDef = OpDef(
+    if "lower" not in fields and not choices:
+        fields.setdefault("numpy", f"np.{function.__name__}" if isinstance(function, np.ufunc) else function)
+    record: OpDef = op(
         name,
         doc,
-        _typed(name, arity, kinds, result, choices),
+        type=_typed(name, arity, kinds, result, choices),
         reference=elementwise_reference(function),
         prepare=prepare,
         grad=grad,
         kinds=kinds,
+        elementwise=True,
         **fields,
     )
-    return register(record)
+    return record
 
 
 # ---- core: arithmetic -------------------------------------------------------------------------------------------------
@@ -464,13 +469,28 @@ def _quotient(x: Op, y: Op) -> Op:
 
 
 add: OpDef = elementwise(
-    "add", "x + y; integers wrap.", np.add, lambda op, dy, x, y: (dy, dy), arity=2, kinds=NUMERIC, onnx="Add", torch="aten.add"
+    "add",
+    "x + y; integers wrap.",
+    np.add,
+    lambda op, dy, x, y: (dy, dy),
+    arity=2,
+    kinds=NUMERIC,
+    commutes=True,
+    onnx="Add",
+    torch="aten.add",
 )
 subtract: OpDef = elementwise(
     "subtract", "x - y; integers wrap.", np.subtract, lambda op, dy, x, y: (dy, -dy), arity=2, kinds=NUMERIC, onnx="Sub"
 )
 multiply: OpDef = elementwise(
-    "multiply", "x * y; integers wrap.", np.multiply, lambda op, dy, x, y: (dy * y, dy * x), arity=2, kinds=NUMERIC, onnx="Mul"
+    "multiply",
+    "x * y; integers wrap.",
+    np.multiply,
+    lambda op, dy, x, y: (dy * y, dy * x),
+    arity=2,
+    kinds=NUMERIC,
+    commutes=True,
+    onnx="Mul",
 )
 divide: OpDef = elementwise(
     "divide",
@@ -483,6 +503,8 @@ divide: OpDef = elementwise(
     low=0.5,
     high=3,
     samples=lambda s: s.binary(divide.build, 0.5, 3),
+    numpy="np.divide",
+    cost=5,
     onnx="Div",
 )
 remainder: OpDef = elementwise(
@@ -495,6 +517,8 @@ remainder: OpDef = elementwise(
     low=0.6,
     high=3,
     smooth=False,
+    numpy="np.remainder",
+    cost=8,
 )
 power: OpDef = elementwise(
     "power",
@@ -506,10 +530,12 @@ power: OpDef = elementwise(
     low=0.5,
     high=2,
     ulp=16,
+    numpy="np.power",
+    cost=25,
     onnx="Pow",
 )
-maximum: OpDef = elementwise("maximum", "The larger; NaN propagates.", np.maximum, _ties, arity=2, kinds=ALL, smooth=False)
-minimum: OpDef = elementwise("minimum", "The smaller; NaN propagates.", np.minimum, _ties, arity=2, kinds=ALL, smooth=False)
+maximum: OpDef = elementwise("maximum", "The larger; NaN propagates.", np.maximum, _ties, arity=2, kinds=ALL, smooth=False, commutes=True)
+minimum: OpDef = elementwise("minimum", "The smaller; NaN propagates.", np.minimum, _ties, arity=2, kinds=ALL, smooth=False, commutes=True)
 
 _COMPARE = {"eq": np.equal, "lt": np.less, "le": np.less_equal}
 compare: OpDef = elementwise(
@@ -521,6 +547,7 @@ compare: OpDef = elementwise(
     result=dtypes.bool_,
     prepare=comparable,
     choices=_COMPARE,
+    commutes=("eq",),
     samples=lambda s: [x for kind in _COMPARE for x in s.binary(lambda a, b, k=kind: compare(a, b, kind=k), -2, 2)],
 )
 
@@ -579,6 +606,7 @@ bitwise: OpDef = elementwise(
     arity=2,
     kinds=WHOLE,
     choices=_BITWISE,
+    commutes=("and", "or", "xor"),
     samples=lambda s: [
         x
         for kind in (("and", "or", "xor") if s.dtype.kind == "bool" else _BITWISE)
@@ -605,6 +633,7 @@ where: OpDef = op(
     "where",
     "x where c, a bool, holds, else y.",
     form="(c, x, y)",
+    elementwise=True,
     type=_where_type,
     reference=elementwise_reference(lambda c, x, y: np.where(c, x, y)),
     prepare=_where_prepare,
@@ -625,6 +654,7 @@ absolute: OpDef = elementwise(
     lambda op, dy, x: dy * sign(x),
     kinds=NUMERIC,
     smooth=False,
+    numpy="np.abs",
     onnx="Abs",
 )
 floor: OpDef = elementwise(
@@ -632,6 +662,7 @@ floor: OpDef = elementwise(
     "The whole number at or below; integers stay.",
     lambda x: x if x.dtype.kind in "iu" else np.floor(x),
     kinds=NUMERIC,
+    numpy="np.floor",
     onnx="Floor",
 )
 rounded: OpDef = elementwise(
@@ -639,23 +670,28 @@ rounded: OpDef = elementwise(
     "The nearest whole number, halves to the even one; integers stay.",
     lambda x: x if x.dtype.kind in "iu" else np.rint(x),
     kinds=NUMERIC,
+    numpy="np.rint",
     onnx="Round",
 )
-exp: OpDef = elementwise("exp", "e to the x.", np.exp, lambda op, dy, x: dy * op, onnx="Exp")
-expm1: OpDef = elementwise("expm1", "e to the x, less 1, exact near 0.", np.expm1, lambda op, dy, x: dy * (op + 1.0))
-log: OpDef = elementwise("log", "The natural logarithm.", np.log, lambda op, dy, x: dy / x, low=0.1, high=4, onnx="Log")
-log1p: OpDef = elementwise("log1p", "log(1 + x), exact near 0.", np.log1p, lambda op, dy, x: dy / (x + 1.0), low=-0.5, high=4)
-sqrt: OpDef = elementwise("sqrt", "The square root.", np.sqrt, lambda op, dy, x: dy * 0.5 / op, low=0.1, high=4, onnx="Sqrt")
-sin: OpDef = elementwise("sin", "Sine of an angle in radians.", np.sin, lambda op, dy, x: dy * cos(x), onnx="Sin")
-cos: OpDef = elementwise("cos", "Cosine of an angle in radians.", np.cos, lambda op, dy, x: -(dy * sin(x)), onnx="Cos")
-tanh: OpDef = elementwise("tanh", "Hyperbolic tangent.", np.tanh, lambda op, dy, x: dy * (1.0 - op * op), error=2e-7, onnx="Tanh")
-atan: OpDef = elementwise("atan", "The angle in radians whose tangent is x.", np.arctan, lambda op, dy, x: dy / (x * x + 1.0), onnx="Atan")
+exp: OpDef = elementwise("exp", "e to the x.", np.exp, lambda op, dy, x: dy * op, cost=9, onnx="Exp")
+expm1: OpDef = elementwise("expm1", "e to the x, less 1, exact near 0.", np.expm1, lambda op, dy, x: dy * (op + 1.0), cost=14)
+log: OpDef = elementwise("log", "The natural logarithm.", np.log, lambda op, dy, x: dy / x, low=0.1, high=4, cost=12, onnx="Log")
+log1p: OpDef = elementwise("log1p", "log(1 + x), exact near 0.", np.log1p, lambda op, dy, x: dy / (x + 1.0), low=-0.5, high=4, cost=14)
+sqrt: OpDef = elementwise("sqrt", "The square root.", np.sqrt, lambda op, dy, x: dy * 0.5 / op, low=0.1, high=4, cost=6, onnx="Sqrt")
+sin: OpDef = elementwise("sin", "Sine of an angle in radians.", np.sin, lambda op, dy, x: dy * cos(x), cost=14, onnx="Sin")
+cos: OpDef = elementwise("cos", "Cosine of an angle in radians.", np.cos, lambda op, dy, x: -(dy * sin(x)), cost=14, onnx="Cos")
+tanh: OpDef = elementwise("tanh", "Hyperbolic tangent.", np.tanh, lambda op, dy, x: dy * (1.0 - op * op), error=2e-7, cost=14, onnx="Tanh")
+atan: OpDef = elementwise(
+    "atan", "The angle in radians whose tangent is x.", np.arctan, lambda op, dy, x: dy / (x * x + 1.0), cost=18, onnx="Atan"
+)
 erf: OpDef = elementwise(
     "erf",
     "The error function: 2/sqrt(pi) times the integral of e to the -t*t from 0 to x.",
     lambda x: np.vectorize(math.erf, otypes=[np.float64])(x),
     lambda op, dy, x: dy * (2 / math.sqrt(math.pi)) * exp(-(x * x)),
     error=2e-7,
+    numpy="erf",
+    cost=18,
     onnx="Erf",
 )
 

@@ -61,6 +61,7 @@ contract: OpDef = op(
     "The sum over `over` of x*y, added up as dtype `accumulate`, the result in x's; `over` axes are in x or y or both, other axes that "
     "both have are the same index.",
     form="(x, y; over, accumulate)",
+    commutes=True,
     type=_type,
     reference=_reference,
     prepare=_prepare,

@@ -114,6 +114,7 @@ random_bits: OpDef = op(
     "Random words, Philox 4x32-10: key = state[0] (seed) as two words, counter = (index // 4, step, stream, trip mix), see section 6 of "
     "the spec; trips are the indices of the scans around it.",
     form="(state, trips…; stream, axes) → uint32",
+    cost=30,
     type=_random_bits_type,
     reference=_random_bits,
     grad=lambda op, dy, *inputs: (None,) * len(inputs),

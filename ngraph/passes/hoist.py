@@ -12,21 +12,15 @@ from typing import Any
 
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Origin, TensorType
-from ngraph.op_graph.opdef import REGISTRY
+from ngraph.op_graph.opdef import ELEMENTWISE, REGISTRY
 from ngraph.passes.dead import dead
 from ngraph.program.program import Program, Step, Value, run_values
 from ngraph.rewrite.driver import map_bodies
 from ngraph.rewrite.runner import pass_
 
-ELEMENTS = frozenset(
-    (
-        "cast bitcast add subtract multiply divide remainder power maximum minimum compare bitwise where abs floor round exp expm1 log "
-        "log1p sqrt sin cos tanh atan erf"
-    ).split()
-)
 PRODUCTS = frozenset(("contract", "convolve"))
 MOVES = frozenset(("broadcast", "rename", "reindex", "constant", "iota"))  # cost nothing where they stand
-BATCHED = ELEMENTS | PRODUCTS | MOVES | {"reduce"}  # what can be done for all trips at once
+BATCHED = PRODUCTS | MOVES | {"reduce"}  # beside elementwise ops, what can be done for all trips at once
 
 
 @pass_(gives=("hoisted",))
@@ -73,9 +67,9 @@ class _Loop:
         self.moving = set(self.body.inputs[: self.carries + self.xs])  # what differs from trip to trip
         self.inside = set(self.body.inputs[: self.carries])  # what only the trips can tell
         for s in self.body.steps:
-            if s.op not in BATCHED or any(v in self.inside for v in s.inputs):
+            if not (s.op in BATCHED or ELEMENTWISE[s.op]) or any(v in self.inside for v in s.inputs):
                 self.inside.update(s.results)
-            if s.op not in BATCHED or any(v in self.moving for v in s.inputs):
+            if not (s.op in BATCHED or ELEMENTWISE[s.op]) or any(v in self.moving for v in s.inputs):
                 self.moving.update(s.results)
         self.outer = {v: w for v, w in zip(self.body.inputs, step.inputs, strict=True) if v not in self.inside}
         self.before: list[Step] = []

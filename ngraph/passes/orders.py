@@ -7,10 +7,16 @@ whichever of its two natural orders its readers ask for, up to what leaves the p
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from ngraph.op_graph.opdef import OPS
+from ngraph.parts.registry import Column
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Dims = tuple[AxisId, ...]
+DIMS: Column[Any] = OPS.column(
+    "numpy_dims", Callable, None, "(step, order of each value, wanted order): the order of the dims of its result in a NumPy array"
+)
 
 
 def orders(program: Program) -> dict[Value, Dims]:
@@ -18,7 +24,7 @@ def orders(program: Program) -> dict[Value, Dims]:
     wanted = _wanted(program)
     chosen: dict[Value, Dims] = {v: tuple(v.axes) for v in program.sources()}
     for step in program.steps:
-        rule = RULES.get(step.op, _largest if len(step.results) == 1 else None)
+        rule = DIMS[step.op] or (_largest if len(step.results) == 1 else None)
         for v in step.results:
             dims = rule(step, chosen, wanted.get(v)) if rule is not None else tuple(v.axes)
             chosen[v] = dims if len(dims) == len(v.axes) and set(dims) == set(v.axes) else tuple(v.axes)
@@ -64,6 +70,7 @@ def _largest(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     return dims + tuple([a for a in step.results[0].axes if a not in dims])
 
 
+@DIMS.of("contract")
 def _contract(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     """Shared axes, then those of one operand, then those of the other: as wanted where that is possible."""
     x, y = (chosen[v] for v in step.inputs)
@@ -77,6 +84,7 @@ def _contract(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     return (*shared, *rows, *columns)
 
 
+@DIMS.of("convolve")
 def _convolve(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     """Batch, groups, what only the filter has, then space."""
     over, spatial = step.attrs["over"], step.attrs["spatial"]
@@ -84,26 +92,19 @@ def _convolve(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     return (*[a for a in x if a not in f], *[a for a in x if a in f], *[a for a in f if a not in x], *[s[2] for s in spatial])
 
 
+@DIMS.of("gather")
 def _gather(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     """The dims of the indices, then the rest of x."""
     dims = tuple(dict.fromkeys(a for v in step.inputs[1:] for a in chosen[v]))
     return (*dims, *[a for a in chosen[step.inputs[0]] if a not in step.attrs["axes"] and a not in dims])
 
 
+@DIMS.of("rename")
 def _rename(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     new = dict(step.attrs["to"])
     return tuple([new.get(a, a) for a in chosen[step.inputs[0]]])
 
 
+@DIMS.of("constant", "reindex")
 def _declared(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
     return tuple(step.results[0].axes)
-
-
-RULES: dict[str, Callable[[Step, dict[Value, Dims], Dims | None], Dims]] = {
-    "contract": _contract,
-    "convolve": _convolve,
-    "gather": _gather,
-    "rename": _rename,
-    "constant": _declared,
-    "reindex": _declared,
-}

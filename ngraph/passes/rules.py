@@ -13,14 +13,11 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType, float32
 from ngraph.op_graph.expr import ExprLike, Idx, Len
+from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.passes.reach import inside, never_negative
 from ngraph.program.program import AxisId, Step
 from ngraph.rewrite.driver import Builder, Built
 from ngraph.rewrite.pattern import Rule, Rules, any_of, functions, many, same_number, var, wrapped
-
-UNARY = ("cast", "bitcast", "abs", "floor", "round", "exp", "expm1", "log", "log1p", "sqrt", "sin", "cos", "tanh", "atan", "erf")
-BINARY = ("add", "subtract", "multiply", "divide", "remainder", "power", "maximum", "minimum", "compare", "bitwise")
-ELEMENTWISE = (*UNARY, *BINARY, "where")
 
 x, y, z, c, p = (var(n) for n in "xyzcp")
 a, b = var("a"), var("b")  # attributes
@@ -399,7 +396,7 @@ positions = Rules(
     Rule("filled constant", constant(), fill_scalar, when=lambda step: filled_with(step) is not None),
     Rule("broadcast to its own", broadcast(x, axes=a), lambda x: x, when=lambda x, a: set(x.axes) == set(a)),
     ("broadcast of broadcast", broadcast(broadcast(x), axes=a), lambda x, a: broadcast(x, axes=a)),
-    ("broadcast after", any_of(ELEMENTWISE)(many("xs", "broadcast")), sink),
+    ("broadcast after", any_of(ELEMENTWISE.names)(many("xs", "broadcast")), sink),
     Rule("rename to its own", rename(x, to=a), lambda x: x, when=lambda a: all(old == new for old, new in a)),
     ("rename of rename", rename(rename(x, to=a), to=b), rename_through),
     ("rename of broadcast", rename(broadcast(x), to=b), rename_bare),

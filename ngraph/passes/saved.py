@@ -11,13 +11,20 @@ import math
 from typing import Any
 
 from ngraph.op_graph.op import TensorType
+from ngraph.op_graph.opdef import COST
 from ngraph.passes.dead import dead
 from ngraph.passes.hoist import PRODUCTS
 from ngraph.passes.share import step_key
 from ngraph.program.program import Program, Step, Value
 from ngraph.rewrite.runner import pass_
 
-LONG = PRODUCTS | set("exp expm1 log log1p sqrt sin cos tanh atan erf power divide remainder reduce random_bits".split())
+EXPENSIVE = 5  # vector instructions for an element from which on it is kept rather than computed again
+SUMS = PRODUCTS | {"reduce"}
+
+
+def expensive(op: str) -> bool:
+    """Whether what the op computes is kept rather than computed again: sums, and what takes many instructions."""
+    return op in SUMS or COST[op] >= EXPENSIVE
 
 
 @pass_(gives=("saved",))
@@ -55,7 +62,7 @@ def _repeated(first: Step, then: Step) -> dict[Value, Value]:
     found: dict[Value, Value] = {}
     long: set[Value] = set()  # what takes long to make of what is at hand
     for s in body.steps:
-        if s.op in LONG or any(v in long for v in s.inputs):
+        if expensive(s.op) or any(v in long for v in s.inputs):
             long.update(s.results)
         for v in s.results:
             if v in long and v in same and v in asked and first.attrs["axis"] not in v.axes:  # which a stack along it cannot have twice

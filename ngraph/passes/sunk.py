@@ -6,14 +6,19 @@ import math
 from typing import Any
 
 from ngraph.op_graph.op import TensorType
+from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.passes.dead import dead
-from ngraph.passes.hoist import ELEMENTS
-from ngraph.passes.saved import LONG
+from ngraph.passes.saved import expensive
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.runner import pass_
 
-CHEAP = (ELEMENTS - LONG) | {"gather", "broadcast", "constant"}
+CHEAP = {"gather", "broadcast", "constant"}  # beside elementwise ops of few instructions
 SMALLER = 4  # times smaller is what it is made of
+
+
+def cheap(op: str) -> bool:
+    """Whether each iteration may compute it for itself."""
+    return op in CHEAP or (ELEMENTWISE[op] and not expensive(op))
 
 
 @pass_(gives=("sunk",))
@@ -65,7 +70,7 @@ def _cone(axis: AxisId, v: Value, maker: dict[Value, Step], uses: dict[Value, in
     todo = [v]
     while todo:
         s = maker.get(todo.pop())
-        if s is None or s.op not in CHEAP or (s.op == "gather" and axis in s.attrs["axes"]):
+        if s is None or not cheap(s.op) or (s.op == "gather" and axis in s.attrs["axes"]):
             continue
         if not s.result.axes if s.op == "constant" else axis in s.result.axes and uses[s.result] == 1:
             found.append(s)

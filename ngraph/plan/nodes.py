@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ngraph.errors import UnsupportedError
@@ -21,21 +21,16 @@ from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType, accumulator
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.op import Origin
-from ngraph.op_graph.opdef import REGISTRY
+from ngraph.op_graph.opdef import COST, ELEMENTWISE, OPS, REGISTRY
+from ngraph.parts.registry import Column
 from ngraph.plan.control import arranged
 from ngraph.plan.kernels import Load, Read, bounds, in_order, loads, placed, straight
 from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId, Program, Step, Value
 
-ELEMENTS = frozenset(
-    (
-        "cast bitcast add subtract multiply divide remainder power maximum minimum compare bitwise where abs floor round exp expm1 log "
-        "log1p sqrt sin cos tanh atan erf"
-    ).split()
-)
-# what one element costs, in vector instructions; what is not here costs one
-WEIGHT = {"exp": 9, "expm1": 14, "tanh": 14, "erf": 18, "log": 12, "log1p": 14, "divide": 5, "remainder": 8, "sqrt": 6, "power": 25}
-WEIGHT |= {"sin": 14, "cos": 14, "atan": 18, "random_bits": 30, "fma": 2, "copy": 0, "pair": 4, "quad": 10}
+NODES: Column[Any] = OPS.column("plan_nodes", Callable, None, "(graph, step): adds the nodes of a step that is no elementwise operation")
+for _op, _cost in {"fma": 2, "copy": 0, "pair": 4, "quad": 10}.items():  # operations that only plans have
+    OPS.fill(_op, cost=_cost)
 GATHERED = 2  # what a read at an index that is itself read costs: it is kept rather than repeated
 GUESS = 64  # elements along an axis whose length nobody knows
 
@@ -107,7 +102,7 @@ class Node:
         self.chunk: AxisId | None = None  # along which its parts lie, where turns have parts of its sum
         self.turned = False  # made of a sum whose vectors lie along another axis than its own last one: that is stored first
         self._settle()
-        self.weight = WEIGHT.get(op, 1) if kind == "elem" else 1
+        self.weight = COST[op] if kind == "elem" else 1
         if op == "copy" and any(type(x) is Load for r in self.reads for e in r.index.values() for x in expr.leaves(e)):
             self.weight = GATHERED
 
@@ -180,9 +175,9 @@ def _reads(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
 
 
 class Graph:
-    """The nodes of a program, in order, and what its values are made of."""
+    """The nodes of a program, in order, and what its values are made of. `scalar_ops`: the elementwise ops of which loops can be made."""
 
-    def __init__(self, program: Program):
+    def __init__(self, program: Program, scalar_ops: Collection[str] = ELEMENTWISE.names):
         self.program = program
         self.nodes: list[Node] = []
         self.at: dict[Value, Arg] = {}
@@ -202,7 +197,7 @@ class Graph:
             self.at[v] = Read(v, straight(v.axes))
         for step in program.steps:
             self.origin = step.origin
-            RULES.get(step.op, _element if step.op in ELEMENTS else _routine)(self, step)
+            (NODES[step.op] or (_element if step.op in scalar_ops else _routine))(self, step)
         self._finish()
 
     # lengths
@@ -347,7 +342,7 @@ class Graph:
                 m = self._own_product(n, *n.args[:: -1 if k else 1])
                 if m is not None:
                     n.attrs = {"minus": "product" if k else "rest"} if n.op == "subtract" else {}
-                    n.op, n.weight, n.origin = "fma", WEIGHT["fma"], tuple(dict.fromkeys([*m.origin, *n.origin]))
+                    n.op, n.weight, n.origin = "fma", COST["fma"], tuple(dict.fromkeys([*m.origin, *n.origin]))
                     n.set_args((*m.args, n.args[1 - k]))
                     break
         self.again()
@@ -511,6 +506,7 @@ def _element(g: Graph, s: Step) -> None:
     r.source.hint = s.result.hint
 
 
+@NODES.of("constant")
 def _constant(g: Graph, s: Step) -> None:
     value, axes, dtype = s.attrs["value"], s.attrs["axes"], s.attrs["dtype"]
     if type(value) is ArrayRef:
@@ -536,6 +532,7 @@ class Constant:
         return hash((self.value, self.axes))
 
 
+@NODES.of("iota")
 def _iota(g: Graph, s: Step) -> None:
     x, dtype = Index(Idx(s.attrs["axis"]), dtypes.int64), s.attrs["dtype"]
     n = g.known(s.attrs["axis"])
@@ -543,6 +540,7 @@ def _iota(g: Graph, s: Step) -> None:
     g.at[s.result] = Index(x.value, dtype) if fits else g.cast(x, s.result.axes, dtype)
 
 
+@NODES.of("random_bits")
 def _random_bits(g: Graph, s: Step) -> None:
     state, *trips = s.inputs
     flat: ExprLike = 0
@@ -554,14 +552,17 @@ def _random_bits(g: Graph, s: Step) -> None:
     g.at[s.result] = g.elem("random_bits", *args, axes=s.result.axes, dtype=s.result.dtype, stream=s.attrs["stream"])
 
 
+@NODES.of("broadcast")
 def _broadcast(g: Graph, s: Step) -> None:
     g.at[s.result] = g.at[s.inputs[0]]
 
 
+@NODES.of("rename")
 def _rename(g: Graph, s: Step) -> None:
     g.at[s.result] = g.at[s.inputs[0]].at({old: Idx(new) for old, new in s.attrs["to"]})
 
 
+@NODES.of("reindex")
 def _reindex(g: Graph, s: Step) -> None:
     index = {a: g.settled(e) for a, e in s.attrs["index"]}
     guard = [g.settled(e) for e in s.attrs["guard"]]
@@ -586,6 +587,7 @@ def _place(g: Graph, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple
     return e, (e, n - 1 - e)
 
 
+@NODES.of("check_bounds")
 def _check_bounds(g: Graph, s: Step) -> None:
     """The index counted from the start, as an expression; one reduction over it says whether a routine has to look for the error."""
     (i,), n, flag, whole = s.inputs, g.length(s.attrs["axis"]), dtypes.bool_, dtypes.int64
@@ -607,6 +609,7 @@ def _check_bounds(g: Graph, s: Step) -> None:
     g.at[s.result] = Index(maximum(minimum(e, n - 1), 0), whole)
 
 
+@NODES.of("gather")
 def _gather(g: Graph, s: Step) -> None:
     x, *indices = s.inputs
     index = straight(x.axes)
@@ -617,6 +620,7 @@ def _gather(g: Graph, s: Step) -> None:
     g.at[s.result] = g.guarded(g.at[x], x.axes, index, guards, 0)
 
 
+@NODES.of("scatter")
 def _scatter(g: Graph, s: Step) -> None:
     x, *indices, u = s.inputs
     index = straight(x.axes)
@@ -631,6 +635,7 @@ def _scatter(g: Graph, s: Step) -> None:
     g.at[s.result] = g.cast(g.node("join", "scatter", [], x.axes, wide, parts=parts), x.axes, x.dtype)
 
 
+@NODES.of("concat")
 def _concat(g: Graph, s: Step) -> None:
     axis, parts = s.attrs["axis"], []
     start: ExprLike = 0
@@ -644,12 +649,14 @@ def _concat(g: Graph, s: Step) -> None:
     g.at[s.result] = g.node("join", "join", [], s.result.axes, s.result.dtype, parts=tuple(parts), attrs={"apart": True})
 
 
+@NODES.of("reduce")
 def _reduce(g: Graph, s: Step) -> None:
     v, axes, over = s.result, s.result.axes, tuple(s.attrs["axes"])
     made = g.reduce(s.attrs["kind"], g.at[s.inputs[0]], axes, over, accumulator(v.dtype))
     g.at[v] = g.cast(made, axes, v.dtype)
 
 
+@NODES.of("argreduce")
 def _argreduce(g: Graph, s: Step) -> None:
     """The best, then the first place that holds it; a NaN is the best, and unequal to itself."""
     (x,), axes, over = s.inputs, s.result.axes, tuple(s.attrs["axes"])
@@ -686,11 +693,13 @@ def _gathered(g: Graph, x: Arg, axes: tuple[AxisId, ...]) -> Arg:
     return g.elem("copy", x, axes=axes, dtype=dtype_of(x)) if found else x
 
 
+@NODES.of("contract")
 def _contract(g: Graph, s: Step) -> None:
     x, y = (g.at[v] for v in s.inputs)
     _product(g, s, x, y, tuple(s.attrs["over"]))
 
 
+@NODES.of("convolve")
 def _convolve(g: Graph, s: Step) -> None:
     x, f = s.inputs
     spatial = s.attrs["spatial"]
@@ -731,6 +740,7 @@ def _routine(g: Graph, s: Step) -> None:
         part.source.hint = v.hint
 
 
+@NODES.of("all_reduce", "all_gather", "reduce_scatter", "broadcast_from")
 def _identity(g: Graph, s: Step) -> None:
     """What processes do together is, for the one that runs a plan, the value itself."""
     moved: dict[AxisId, ExprLike] = {}
@@ -741,22 +751,3 @@ def _identity(g: Graph, s: Step) -> None:
             raise UnsupportedError(f"{s.op} from {axis}={here} to {out}={there}: there is one process, which has all of it")
         moved = {axis: Idx(out)}
     g.at[s.result] = g.at[s.inputs[0]].at(moved)
-
-
-RULES: dict[str, Callable[[Graph, Step], None]] = {
-    "constant": _constant,
-    "iota": _iota,
-    "random_bits": _random_bits,
-    "broadcast": _broadcast,
-    "rename": _rename,
-    "reindex": _reindex,
-    "check_bounds": _check_bounds,
-    "gather": _gather,
-    "scatter": _scatter,
-    "concat": _concat,
-    "reduce": _reduce,
-    "argreduce": _argreduce,
-    "contract": _contract,
-    "convolve": _convolve,
-    **dict.fromkeys(("all_reduce", "all_gather", "reduce_scatter", "broadcast_from"), _identity),
-}

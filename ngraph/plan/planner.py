@@ -43,7 +43,7 @@ def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Ma
 class _Planner:
     def __init__(self, program: Program, machine: Machine, winograd: bool, steady: slice = slice(0)):
         self.program, self.machine, self.winograd, self.steady = program, machine, winograd, steady
-        self.graph = Graph(program)
+        self.graph = Graph(program, machine.scalar_ops)
         self.graph.steady.update(program.inputs[steady])
         self.buffers: dict[Any, Buffer] = {}
         self.every: list[Buffer] = []

@@ -6,12 +6,13 @@ Also which axes its turns may share, and which of them become loops, in what blo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
+from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.plan.kernels import PRODUCTS, Load, Read, affine
 from ngraph.plan.nodes import Node
 from ngraph.program.program import AxisId
@@ -32,6 +33,7 @@ class Machine(NamedTuple):
     registers: int = 32
     pairs: bool = False  # adds products of bfloat16 two at a time
     quads: bool = False  # adds products of 8-bit integers four at a time
+    scalar_ops: Collection[str] = ELEMENTWISE.names  # the elementwise ops that there is code for; others are library calls
 
     @property
     def lanes(self) -> int:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -24,15 +24,17 @@ import numpy as np
 
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.opdef import OPS
+from ngraph.parts.registry import Column
 from ngraph.program.program import Step, Value
 
-# ops whose two inputs may stand in either order
-COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "contract"}
-COMMUTATIVE_KINDS = {"compare": ("eq",), "bitwise": ("and", "or", "xor")}
+COMMUTES: Column[Any] = OPS.column("commutes", (bool, tuple), False, "whether two inputs may change places: always, or of which `kind`s")
 
 
 def commutes(op: str, attrs: Mapping[str, Any]) -> bool:
-    return op in COMMUTATIVE or attrs.get("kind") in COMMUTATIVE_KINDS.get(op, ())
+    """Whether the two inputs of a step may change places."""
+    always = COMMUTES[op]
+    return always if isinstance(always, bool) else attrs.get("kind") in always
 
 
 def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
@@ -116,7 +118,7 @@ class Node(Pattern):
 
     __slots__ = ("ops", "inputs", "attrs")
 
-    def __init__(self, op: str | tuple[str, ...], inputs: Iterable[Any], attrs: Mapping[str, Any]):
+    def __init__(self, op: str | Collection[str], inputs: Iterable[Any], attrs: Mapping[str, Any]):
         self.ops = (op,) if isinstance(op, str) else op
         self.inputs = tuple([i if isinstance(i, Pattern) else Number(i) for i in inputs])
         self.attrs = dict(attrs)
@@ -136,9 +138,9 @@ def many(name: str, among: str = "") -> Var:
     return Var(name, True, tuple(among.split()))
 
 
-def any_of(names: Iterable[str]) -> Callable[..., Node]:
-    """A function whose pattern matches any of these ops."""
-    return lambda *inputs, **attrs: Node(tuple(names), inputs, attrs)
+def any_of(names: Collection[str]) -> Callable[..., Node]:
+    """A function whose pattern matches any of these ops; of a column's names also those that are filled in later."""
+    return lambda *inputs, **attrs: Node(names, inputs, attrs)
 
 
 def _orders(node: Any) -> Iterator[Any]:
@@ -298,6 +300,7 @@ class Rules:
     def __init__(self, *rules: Rule | tuple[Any, ...]):
         self.rules: list[Rule] = []
         self._by_op: dict[bool, dict[str, list[Candidate]]] = {}
+        self._version = 0  # of the facts from which these were made
         self._by_makers: dict[bool, dict[Any, tuple[Candidate, ...]]] = {True: {}, False: {}}
         for rule in rules:
             self.register(rule)
@@ -324,6 +327,9 @@ class Rules:
 
     def candidates(self, exact: bool) -> Callable[[str, tuple[str, ...]], tuple[Candidate, ...]]:
         """A function from a step's op and the ops that make its inputs to what may match, in order."""
+        if self._version != OPS.version:
+            self._forget()
+            self._version = OPS.version
         if exact not in self._by_op:
             table: dict[str, list[Candidate]] = {}
             for rule in self.rules:

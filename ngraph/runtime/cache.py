@@ -38,6 +38,7 @@ from ngraph.op_graph.arrays import SMALL, ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Origin
+from ngraph.op_graph.opdef import OPS, foreign
 from ngraph.plan.kernels import Buffer, Local, Plan
 from ngraph.program.program import AxisId, Program, State, Step
 from ngraph.program.text import _Printer
@@ -106,9 +107,28 @@ def sources() -> bytes:
 
 
 @once
-def makers() -> bytes:
-    """All that has a part in what is made of a graph: ngraph itself, LLVM, NumPy with its narrow dtypes, which fold constants, Python."""
+def _makers() -> bytes:
     return digest(sources(), compiler(), *[v.encode() for v in (np.__version__, ml_dtypes.__version__, sys.version)])
+
+
+@once
+def _makers_with(version: int) -> bytes:
+    """`makers` at a version of the facts about ops: files of other packages that fill some in have a part, too."""
+    parts = []
+    for fact in sorted(foreign(), key=lambda f: (f.column, f.name, f.level)):
+        parts.append(f"{fact.column} {fact.name} {fact.level} {fact.where}".encode())
+        try:
+            with open(fact.where.rpartition(":")[0], "rb") as file:
+                parts.append(file.read())
+        except OSError:  # typed in: nobody can tell whether it is the same next time
+            parts.append(os.urandom(HASH))
+    return digest(_makers(), *parts) if parts else _makers()
+
+
+def makers() -> bytes:
+    """All that has a part in what is made of a graph: ngraph itself, LLVM, NumPy with its narrow dtypes, which fold constants, Python,
+    and the files of other packages that say something about ops."""
+    return _makers_with(OPS.version)
 
 
 class _Canonical(_Printer):

@@ -70,6 +70,7 @@ class Profile:
     threads: int
     limits: tuple[float, float] = (0.0, 0.0)  # bytes and operations per second
     measured: bool = False  # the limits were, by `ngraph doctor --measure`
+    host: tuple[str, ...] = ()  # the steps that Python runs: their ops, with the user's lines
     together: int = 1  # products that some kernel takes at a time, whose limit is as many times as high
 
     @property
@@ -87,6 +88,7 @@ class Profile:
         flops, moved = sum(r.flops * r.calls for r in self.rows), sum(r.bytes * r.calls for r in self.rows)
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
         first = f"{_time(self.seconds)}, the fastest of {self.calls} calls; {_time(self.inside)} in {len(self.rows)} kernels on {threads}."
+        first += f" Python runs {', '.join(self.host)}." * bool(self.host)
         rate = 1e-9 / max(self.inside, 1e-12)
         predicted = sum(r.predicted * r.calls for r in self.rows)
         second = f"Kernels: {flops * rate:.1f} GFLOP/s and {moved * rate:.1f} GB/s; {_time(predicted)} were predicted."

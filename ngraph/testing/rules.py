@@ -24,7 +24,7 @@ from ngraph.program.interpret import interpret
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.verify import verify
 from ngraph.rewrite.driver import rewrite
-from ngraph.rewrite.pattern import COMMUTATIVE, Node, Number, Pattern, Rule, Rules, Var
+from ngraph.rewrite.pattern import COMMUTES, Node, Number, Pattern, Rule, Rules, Var
 from ngraph.rewrite.trace import tracing
 
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 4e-6, "float64": 1e-12}
@@ -121,7 +121,7 @@ class Instance:
 
     # steps
     def node(self, node: Node, dtype: DType | None) -> Any:
-        op = self.pick(node.ops)
+        op = self.pick(list(node.ops))
         inputs = self.inputs(op, node, dtype or self.dtype)
         wanted = dtype or self.pick([dtypes.REGISTRY[n] for n in DTYPES])
         attrs = getattr(self, f"attrs_{op}", lambda inputs, dtype: {"kind": self.pick(KINDS[op])} if op in KINDS else {})(inputs, wanted)
@@ -152,7 +152,7 @@ class Instance:
     def arity(self, op: str) -> int:
         if op in ("concat", "cond", "where"):
             return int(self.draw.integers(1, 4)) if op == "concat" else 2 if op == "cond" else 3
-        two = op in COMMUTATIVE or op in ("subtract", "divide", "remainder", "power", "compare", "bitwise")
+        two = bool(COMMUTES[op]) or op in ("subtract", "divide", "remainder", "power")
         return 2 if two else 1
 
     # attributes that fit the inputs

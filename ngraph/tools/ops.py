@@ -13,8 +13,10 @@ from inspect import Parameter, signature
 from typing import Any
 
 import ngraph
+from ngraph.errors import nearest
 from ngraph.op_graph.files import told
-from ngraph.op_graph.opdef import REGISTRY, OpDef, core_ops
+from ngraph.op_graph.opdef import FIELDS, ONNX, OPS, REGISTRY, TENSORFLOW, TORCH, OpDef, core_ops
+from ngraph.parts.registry import HOME
 from ngraph.program.program import Step
 from ngraph.tools.files import write
 from ngraph.transformers.base import TRANSFORMERS
@@ -51,9 +53,9 @@ def aspects(record: OpDef, taken: dict[str, set[str]]) -> tuple[str, ...]:
         "yes" if record.grad else "of what it is made of" if record.lower else "-",
         " ".join(name for name, ops in taken.items() if record.name in ops) or "-",
         " ".join(record.kinds) if record.samples else "-",
-        record.onnx or "-",
-        record.torch or "-",
-        record.tf or "-",
+        ONNX[record.name] or "-",
+        TORCH[record.name] or "-",
+        TENSORFLOW[record.name] or "-",
         record.doc,
     )
 
@@ -104,7 +106,7 @@ def section(record: OpDef, taken: dict[str, set[str]]) -> str:
     facts["gradient"] = _gradient(record)
     if group(record) != "core":
         facts["taken whole by"] = ", ".join(name for name, ops in taken.items() if record.name in ops)
-    foreign = {"ONNX": record.onnx, "PyTorch": record.torch, "TensorFlow": record.tf}
+    foreign = {"ONNX": ONNX[record.name], "PyTorch": TORCH[record.name], "TensorFlow": TENSORFLOW[record.name]}
     facts["elsewhere"] = ", ".join(f"{where} `{name}`" for where, name in foreign.items() if name)
     said = [f"- {what}: {fact}" for what, fact in facts.items() if fact]
     return "\n".join([f"### {record.name}", "", f"`{form(record)}`", "", record.doc, "", *said])
@@ -148,7 +150,48 @@ def _write(folder: str) -> list[str]:
     return list(pages)
 
 
+SAID = ("fact", "value", "said at", "what it means")
+SAYING = (  # modules that fill in facts when they are loaded, and are loaded when they are needed
+    "ngraph.codegen.math",
+    "ngraph.codegen.routines",
+    "ngraph.export.onnx.model",
+)
+
+
+def said(name: str) -> list[tuple[str, str, str, str]]:
+    """Each fact about an op: its column, its value, the `file:line` that says it, and what the column means. Raises UsageError."""
+    for module in SAYING:
+        if not module.startswith("ngraph.export.onnx") or find_spec("onnx"):
+            import_module(module)
+    record = REGISTRY.get(name)
+    if record is None:
+        known = nearest(name, REGISTRY)
+        raise UsageError(f"there is no op {name!r}" + (f"; did you mean {known}?" if known else ": `ngraph ops` prints them all"))
+    rows = [(f, shown(value), _where(value), "of the record") for f in FIELDS if (value := getattr(record, f)) not in (None, "", {})]
+    for column, facts in OPS.facts(name).items():
+        doc = OPS.columns[column].doc if column in OPS.columns else "no column: nobody reads it"
+        for k, fact in enumerate(facts):
+            rows.append((column, shown(fact.value), _short(fact.where), doc if k == 0 else f"level {fact.level}, below {facts[0].level}"))
+    return rows
+
+
+def shown(value: Any) -> str:
+    """A fact in a few words: a function by its name."""
+    name = getattr(value, "__name__", "")
+    return str(value) if not name else "a function" if name == "<lambda>" else f"{name}()"
+
+
+def _where(value: Any) -> str:
+    code = getattr(value, "__code__", None)
+    return "" if code is None else _short(f"{code.co_filename}:{code.co_firstlineno}")
+
+
+def _short(where: str) -> str:
+    return where.removeprefix(HOME.removesuffix(os.path.join("ngraph", "")))
+
+
 def _arguments(parser: Any) -> None:
+    parser.add_argument("op", nargs="?", metavar="OP", help="all that is said about this op, and the line that says it")
     parser.add_argument("--spec", action="store_true", help="the core ops as the spec has them")
     parser.add_argument("--reference", action="store_true", help="every op in a section of its own, as Markdown")
     parser.add_argument("--onnx", action="store_true", help="the ops of ONNX and how each is read, as Markdown")
@@ -169,6 +212,9 @@ def ops(arguments: Any) -> Answer:
     if arguments.onnx:
         support = import_module("ngraph.frontends.onnx.support")
         return Answer(support.page(), [row._asdict() for row in support.rows()])
+    if arguments.op:
+        facts = said(arguments.op)
+        return Answer(columns([SAID, *facts]), [dict(zip(SAID, row, strict=True)) for row in facts])
     taken = takers()
     rows = [aspects(r, taken) for r in REGISTRY.values()]
     return Answer(columns([HEADINGS, *rows]), [dict(zip(HEADINGS, row, strict=True)) for row in rows])

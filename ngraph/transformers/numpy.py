@@ -141,8 +141,8 @@ class Printed:
             return f"{args[0]}{fn[:-2]}"
         if fn.startswith("."):
             return f"{args[0]}{fn}({', '.join(args[1:] + named)})"
-        if fn.startswith("host:"):
-            fn = "print" if fn == "host:print" else self.hosts.setdefault(fn[5:], self.fresh(fn[5:]))
+        if fn.startswith(("host:", "numpy:")):
+            fn = "print" if fn == "host:print" else self.hosts.setdefault(fn, self.fresh(fn.partition(":")[2]))
         elif not fn.startswith("np.") and fn in FUNCTIONS:
             self.helpers[fn] = None
         return f"{fn}({', '.join(args + named)})"
@@ -203,7 +203,7 @@ class Printed:
         space: dict[str, Any] = {"np": np, **EXTRA, "__name__": "ngraph.printed"}
         space.update((name, function(name)) for name in self.helpers)
         space.update((self.names[v], v.array) for v in self.constants)
-        space.update((name, function(f"host:{kind}")) for kind, name in self.hosts.items())
+        space.update((name, function(fn)) for fn, name in self.hosts.items())
         exec(compile(self.body, inside(f"<{self.name}>"), "exec"), space)
         return space[self.name]
 
@@ -223,7 +223,8 @@ class Printed:
             parts.append("\n".join(f"{self.names[v]} = {self.inline(v)}" for v in small))
         if large or self.hosts:
             said = [f"{self.names[v]}: np.ndarray  # {v.dtype}{list(v.shape)}, to be set" for v in large]
-            said += [f"{name}: object  # a function of (text, *arrays), to be set" for name in self.hosts.values()]
+            takes = {"host": "(text, *arrays)", "numpy": "arrays"}
+            said += [f"{name}: object  # a function of {takes[fn.partition(':')[0]]}, to be set" for fn, name in self.hosts.items()]
             parts.append("\n".join(said))
         return "\n\n".join(parts) + f"\n\n\n{self.body}\n\n\n{self.main(large)}\n"
 

@@ -8,7 +8,7 @@ from kernels import HOST, RUNNABLE, run, single
 
 from ngraph.codegen import jit
 from ngraph.codegen.loader import undefined_symbols
-from ngraph.codegen.math import FUNCTIONS
+from ngraph.codegen.math import MACHINE_CODE
 from ngraph.errors import NgraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.opdef import REGISTRY
@@ -32,7 +32,7 @@ ULP = {"float16": 1, "bfloat16": 1, "float32": 5, "float64": 8}  # NumPy's own f
 
 def cases():
     """(op, dtype, attrs, result dtype) of every op on every dtype that its record's type allows."""
-    for op in (f for f in FUNCTIONS if f in REGISTRY):
+    for op in (f for f in MACHINE_CODE if f in REGISTRY):
         for d in ALL:
             for attrs in ATTRS.get(op, [{}]):
                 s = Steps(A=3)
@@ -177,13 +177,13 @@ def test_every_elementwise_core_op_has_code():
     wanted = {
         n for n, r in REGISTRY.items() if r.core and getattr(r.reference, "__qualname__", "").startswith("elementwise_reference")
     } - missing
-    assert wanted and wanted <= set(FUNCTIONS)
+    assert wanted and wanted <= set(MACHINE_CODE)
     elsewhere = {"pair", "multiply_pairs", "quad", "multiply_quads"}  # those have files of their own
-    assert {op for op, *_ in CASES} == set(FUNCTIONS) - elsewhere
+    assert {op for op, *_ in CASES} == set(MACHINE_CODE) - elsewhere
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-@pytest.mark.parametrize("op", FUNCTIONS)
+@pytest.mark.parametrize("op", MACHINE_CODE)
 def test_objects_of_every_target_want_no_symbol(op, target):
     for name, d, attrs, result in CASES:
         if name == op and (op != "cast" or attrs["dtype"].bits != 8):

@@ -12,7 +12,7 @@ from kernels import RUNNABLE
 import ngraph as ng
 from ngraph.codegen import jit
 from ngraph.codegen.loader import undefined_symbols
-from ngraph.codegen.routines import PIECE, WRITERS, emit_routine
+from ngraph.codegen.routines import KERNELS, PIECE, emit_routine
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.opdef import REGISTRY
@@ -65,7 +65,7 @@ def native(monkeypatch):
     ran = []
 
     def routine(self, step, target=HOST, cut=3):
-        if step.op not in WRITERS:
+        if step.op not in KERNELS:
             raise AssertionError(f"{step.op} is no routine of generated code")
         places = {}
         for b in step.inputs:
@@ -265,7 +265,7 @@ def test_other_targets_of_this_machine(native, target):
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=lambda t: t.name)
-@pytest.mark.parametrize("op", WRITERS)
+@pytest.mark.parametrize("op", KERNELS)
 def test_objects_want_nothing_from_elsewhere(op, target):
     s = Steps(A=3, B=100)
     x = s.input("A", "B", dtype=dtypes.bool_ if op == "compact" else dtypes.float16)

@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 from ngraph.passes import default_passes, hoist, run
-from ngraph.passes.saved import LONG, saved
+from ngraph.passes.saved import expensive, saved
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.program.verify import verify
@@ -23,7 +23,7 @@ def scans(p):
 
 
 def long(loop):
-    return [s.op for s in loop.attrs["body"].steps if s.op in LONG and s.op != "contract"]
+    return [s.op for s in loop.attrs["body"].steps if expensive(s.op) and s.op != "contract"]
 
 
 def same(p, q):

@@ -105,7 +105,7 @@ def test_what_else_makes_programs_is_in_the_key(monkeypatch):
     for where, name, value in (*changes, (sys, "version", "x")):
         with monkeypatch.context() as other:
             other.setattr(where, name, value)
-            keys.add(room.makers.__wrapped__())
+            keys.add(room._makers.__wrapped__())
     assert len(keys) == 6
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ngraph.export.onnx.rules import BOOL
-from ngraph.export.onnx.writer import INT64, Cannot, Ref, Writer, rule
+from ngraph.export.onnx.writer import INT64, NODES, Cannot, Ref, Writer
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Axes = tuple[AxisId, ...]
@@ -29,7 +29,7 @@ def _filled(body: Writer, program: Program, dims: Sequence[Axes]) -> list[Ref]:
     return [body.full(body.refs[v], d) for v, d in zip(outputs, dims, strict=True)]
 
 
-@rule("scan")
+@NODES.of("scan")
 def _scan(w: Writer, step: Step, *refs: Ref, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[Ref, ...]:
     count = len(_real(body.inputs[:carries]))
     given = [r for r, v in zip(refs, step.inputs, strict=True) if v.dtype.kind != "token"]
@@ -68,7 +68,7 @@ def _scan(w: Writer, step: Step, *refs: Ref, body: Program, axis: AxisId, revers
     return _given(step, [Ref(n, d, v.dtype) for n, d, v in zip(names, dims, results, strict=True)])
 
 
-@rule("while")
+@NODES.of("while")
 def _while(w: Writer, step: Step, *refs: Ref, cond: Program, body: Program, carries: int) -> tuple[Ref, ...]:
     """A Loop asks at the end of each turn whether there is another; so the first question stands before it."""
     count = len(_real(body.inputs[:carries]))
@@ -100,7 +100,7 @@ def _asked(w: Writer, cond: Program, values: Sequence[Ref]) -> Ref:
     return asked
 
 
-@rule("cond")
+@NODES.of("cond")
 def _cond(w: Writer, step: Step, p: Ref, *refs: Ref, **branches: Program) -> tuple[Ref, ...]:
     given = [r for r, v in zip(refs, step.inputs[1:], strict=True) if v.dtype.kind != "token"]
     dims = [tuple(v.axes) for v in _real(branches["then"].outputs)]
@@ -115,7 +115,7 @@ def _cond(w: Writer, step: Step, p: Ref, *refs: Ref, **branches: Program) -> tup
     return _given(step, [Ref(n, d, v.dtype) for n, d, v in zip(names, dims, _real(step.results), strict=True)])
 
 
-@rule("effect")
+@NODES.of("effect")
 def _effect(w: Writer, step: Step, *refs: Ref, kind: str, text: str) -> Ref:
     if kind != "nothing":
         raise Cannot(f"{'a print' if kind == 'print' else f'the host call {kind}'}: nodes have no effects")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ngraph.export.onnx.lengths import beyond, indexed, numbers, same
 from ngraph.export.onnx.rules import BOOL, INT32
-from ngraph.export.onnx.writer import INT64, Cannot, Ref, Writer, rule
+from ngraph.export.onnx.writer import INT64, NODES, Cannot, Ref, Writer
 from ngraph.numpy_ops.reindex import affine, digit
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
@@ -22,19 +22,19 @@ LARGEST = 1 << 16  # index arrays of more elements are computed by the graph, no
 # ---- names, order, repetition -------------------------------------------------------------------------------------------
 
 
-@rule("broadcast")
+@NODES.of("broadcast")
 def _broadcast(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
     """Who needs the repeated elements asks for them (`Writer.full`)."""
     return x
 
 
-@rule("rename")
+@NODES.of("rename")
 def _rename(w: Writer, step: Step, x: Ref, to: tuple[tuple[AxisId, AxisId], ...]) -> Ref:
     new = dict(to)
     return Ref(x.name, tuple([None if a is None else new.get(a, a) for a in x.dims]), x.dtype)
 
 
-@rule("concat")
+@NODES.of("concat")
 def _concat(w: Writer, step: Step, *refs: Ref, parts: tuple[AxisId, ...], axis: AxisId) -> Ref:
     """Along a dim of the first operand that has all axes; the others follow its order."""
     every = tuple(step.result.axes)
@@ -51,7 +51,7 @@ def _concat(w: Writer, step: Step, *refs: Ref, parts: tuple[AxisId, ...], axis: 
 # ---- reads at index expressions -----------------------------------------------------------------------------------------
 
 
-@rule("reindex")
+@NODES.of("reindex")
 def _reindex(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...], index: Any, guard: tuple[ExprLike, ...], fill: Any) -> Ref:
     """One group of axes after another: those whose indices have an axis of the result in common."""
     if any(w.length(a) == 0 for a in step.inputs[0].axes):
@@ -289,7 +289,7 @@ class _Read:
 # ---- reads and writes at computed places --------------------------------------------------------------------------------
 
 
-@rule("check_bounds")
+@NODES.of("check_bounds")
 def _check_bounds(w: Writer, step: Step, i: Ref, axis: AxisId, negative: bool, **about: Any) -> Ref:
     """The index as it is, where all who read it check it; for others, an index of the places, which checks it and counts from the start."""
     i = w.cast(i, INT64)
@@ -331,7 +331,7 @@ def _both(w: Writer, refs: Iterable[Ref | None]) -> Ref | None:
     return found
 
 
-@rule("gather")
+@NODES.of("gather")
 def _gather(w: Writer, step: Step, x: Ref, *indices: Ref, axes: tuple[AxisId, ...], mode: str) -> Ref:
     if any(w.length(a) == 0 and not _checked(w, v) for a, v in zip(axes, step.inputs[1:], strict=True)):
         return w.filled(0, tuple(step.result.axes), x.dtype)
@@ -371,7 +371,7 @@ def _stacked(w: Writer, indices: Sequence[Ref], dims: tuple[AxisId, ...]) -> Ref
     return Ref(name, (*dims, None), INT64)
 
 
-@rule("lookuptable")
+@NODES.of("lookuptable")
 def _lookup(w: Writer, step: Step, table: Ref, i: Ref, axis: AxisId, **attrs: Any) -> Ref:
     return _gather(w, step, table, i, axes=(axis,), mode="fill")
 
@@ -379,7 +379,7 @@ def _lookup(w: Writer, step: Step, table: Ref, i: Ref, axis: AxisId, **attrs: An
 COMBINE = {"set": None, "add": "add", "multiply": "mul", "max": "max", "min": "min"}
 
 
-@rule("scatter")
+@NODES.of("scatter")
 def _scatter(w: Writer, step: Step, x: Ref, *others: Ref, axes: tuple[AxisId, ...], combine: str, mode: str) -> Ref:
     """ScatterND on the axes that are named, and those that x shares with the indices. What is dropped goes into a place beyond the end."""
     *indices, u = others
@@ -412,14 +412,14 @@ def _scatter(w: Writer, step: Step, x: Ref, *others: Ref, axes: tuple[AxisId, ..
     return w.cast(made, dtype)
 
 
-@rule("one_hot")
+@NODES.of("one_hot")
 def _one_hot(w: Writer, step: Step, x: Ref, axis: AxisId) -> Ref:
     """Equal, for ONNX's OneHot counts numbers below 0 from the end."""
     at = w.cast(w.counted(axis), x.dtype)
     return w.cast(w.elementwise("Equal", at, w.arranged(x, (*x.axes, None)), dtype=BOOL), DTYPES["float32"])
 
 
-@rule("top_k")
+@NODES.of("top_k")
 def _top_k(w: Writer, step: Step, x: Ref, axis: AxisId, out: AxisId, largest: bool) -> tuple[Ref, Ref]:
     x = w.full(x, x.dims if axis in x.dims else (*x.dims, axis))
     at = x.dims.index(axis)

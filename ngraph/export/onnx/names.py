@@ -7,9 +7,6 @@ import onnx
 
 from ngraph.op_graph.dtypes import DType
 
-# records that take and give elements at the same place, and are called by ONNX as their `onnx` says
-ELEMENTWISE = "abs floor round exp log sqrt sin cos tanh atan erf reciprocal sigmoid logical_not".split()
-
 PACKED = {  # types of less than a byte, several in one, the first in the lowest bits: how many bits
     getattr(onnx.TensorProto, name): bits
     for name, bits in (("UINT4", 4), ("INT4", 4), ("FLOAT4E2M1", 4), ("UINT2", 2), ("INT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))

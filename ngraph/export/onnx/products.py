@@ -10,12 +10,13 @@ import numpy as np
 
 from ngraph.export.onnx.lengths import constant
 from ngraph.export.onnx.rules import CLAIMS, reduced
-from ngraph.export.onnx.writer import Cannot, Ref, Writer, rule, takes
+from ngraph.export.onnx.writer import NODES, Cannot, Ref, Writer, takes
 from ngraph.numpy_ops.reindex import affine
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import ONNX
 from ngraph.ops.aligned import without
 from ngraph.program.program import AxisId, Step, Value
 
@@ -30,7 +31,7 @@ def _alone(w: Writer, x: Ref, other: Ref, over: Axes) -> Ref:
     return reduced(w, "ReduceSum", x, mine, x.dtype) if mine else x
 
 
-@rule("contract")
+@NODES.of("contract")
 def _contract(w: Writer, step: Step, x: Ref, y: Ref, over: Axes, accumulate: DType) -> Ref:
     dtype = x.dtype
     if accumulate.bits > 32 or not dtype.is_float:  # of 16-bit floats the runtime keeps the sums in what it likes
@@ -109,7 +110,7 @@ def _einsum(w: Writer, x: Ref, y: Ref, sums: Axes) -> Ref:
 Spatial = tuple[AxisId, AxisId, AxisId, int, int, int, int]  # in, filter, out; stride, dilation, in_dilation, pad
 
 
-@rule("convolve")
+@NODES.of("convolve")
 def _convolve(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType) -> Ref:
     """Conv; ConvTranspose where the input is spread out, or the filter runs backwards as in the gradient."""
     tx, tf = step.inputs
@@ -316,7 +317,7 @@ def fits(windows: Sequence[Any], length: Callable[[Any], ExprLike]) -> bool:
 
 def poolable(op: Op, opset: int) -> bool:
     """Whether ONNX has this pooling as one node."""
-    name, windows = op.opdef.onnx, op.attrs["windows"]
+    name, windows = ONNX[op.opdef.name], op.attrs["windows"]
     spread = name == "AveragePool" and opset < 19 and any(w[4] > 1 for w in windows)
     return takes(name, opset, op.dtype) and not spread and fits(windows, lambda axis: axis.size)
 
@@ -345,7 +346,7 @@ def window_read(step: Step, inside: Axes, length: Callable[[AxisId], ExprLike]) 
     return tuple(found) if sorted(w[1] for w in found) == sorted(inside) else None
 
 
-@rule("max_pool", "avg_pool")
+@NODES.of("max_pool", "avg_pool")
 def _pool(w: Writer, step: Step, x: Ref, windows: tuple[Any, ...]) -> Ref:
     return pool(w, "MaxPool" if step.op == "max_pool" else "AveragePool", x, windows)
 
@@ -377,7 +378,7 @@ def pool(w: Writer, op: str, x: Ref, windows: Sequence[Window], **attrs: Any) ->
 # ---- what was put together ----------------------------------------------------------------------------------------
 
 
-@rule("batch_norm")
+@NODES.of("batch_norm")
 def _batch_norm(w: Writer, step: Step, x: Ref, *along: Ref, epsilon: float) -> Ref:
     """The axis that is normed stands second, behind all that is no space."""
     (channel,) = along[0].axes
@@ -390,7 +391,7 @@ def _batch_norm(w: Writer, step: Step, x: Ref, *along: Ref, epsilon: float) -> R
     return Ref(name, x.dims, x.dtype)
 
 
-@rule("layer_norm")
+@NODES.of("layer_norm")
 def _layer_norm(w: Writer, step: Step, x: Ref, *given: Ref, axes: Axes, epsilon: float) -> Ref:
     axes = tuple([a for a in x.dims if a in axes])
     if x.dims[len(x.dims) - len(axes) :] != axes:
@@ -411,7 +412,7 @@ def _by_axis(w: Writer, x: Ref, scale: Ref, zero: Ref | None, dtype: DType) -> t
     return names, x.dims.index(axes[0]) if axes else None
 
 
-@rule("quantize")
+@NODES.of("quantize")
 def _quantize(w: Writer, step: Step, x: Ref, scale: Ref, zero: Ref, dtype: DType) -> Ref:
     x = w.full(x, (*x.dims, *[a for a in scale.axes if a not in x.axes]))
     names, axis = _by_axis(w, x, scale, zero, dtype)
@@ -419,7 +420,7 @@ def _quantize(w: Writer, step: Step, x: Ref, scale: Ref, zero: Ref, dtype: DType
     return Ref(name, x.dims, dtype)
 
 
-@rule("dequantize")
+@NODES.of("dequantize")
 def _dequantize(w: Writer, step: Step, x: Ref, scale: Ref, zero: Ref | None = None) -> Ref:
     x = w.full(x, (*x.dims, *[a for a in scale.axes if a not in x.axes]))
     names, axis = _by_axis(w, x, scale, zero, x.dtype)

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 
 from ngraph.export.onnx.lengths import same
-from ngraph.export.onnx.names import ELEMENTWISE, onnx_type
-from ngraph.export.onnx.writer import INT64, Cannot, Dims, Node, Ref, Writer, rule, schema, takes
+from ngraph.export.onnx.names import onnx_type
+from ngraph.export.onnx.writer import INT64, NODES, Cannot, Dims, Node, Ref, Writer, schema, takes
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
 from ngraph.op_graph.op import Op
-from ngraph.op_graph.opdef import REGISTRY
+from ngraph.op_graph.opdef import ELEMENTWISE, ONNX, REGISTRY
 from ngraph.program.program import AxisId, Step
 
 BOOL, INT32, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["float32"]
@@ -27,15 +27,14 @@ BOOL, INT32, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["float32"]
 # ---- one to one ---------------------------------------------------------------------------------------------------------
 
 WHOLE = ("floor", "round")  # of integers nothing
-NAMED = (*ELEMENTWISE, "add", "subtract", "multiply", "where", "negative", "sign", "relu", "gelu", "softplus")
 
 
-@rule(*NAMED)
+@NODES.of("elementwise")
 def named(w: Writer, step: Step, *refs: Ref) -> Ref:
     if step.op in WHOLE and not refs[0].dtype.is_float:
         return refs[0]
     fused = _biased(w, step, refs) if step.op == "add" else _scaled(w, step, refs) if step.op == "multiply" else None
-    return fused or w.elementwise(REGISTRY[step.op].onnx, *refs)
+    return fused or w.elementwise(ONNX[step.op], *refs)
 
 
 CHANNEL = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1}  # the dim of the result that a bias goes along
@@ -102,7 +101,7 @@ def _scalars(op: Op, opset: int) -> bool:
 
 
 CLAIMS: dict[str, Any] = {
-    **{n: _takes(REGISTRY[n].onnx) for n in (*NAMED, "reciprocal") if not REGISTRY[n].core},
+    **{n: _takes(ONNX[n]) for n in ELEMENTWISE.names if ONNX[n] and not REGISTRY[n].core},
     "softmax": _along_one("Softmax"),
     "log_softmax": _along_one("LogSoftmax"),
     "logsumexp": _takes("ReduceLogSumExp"),
@@ -112,21 +111,21 @@ CLAIMS: dict[str, Any] = {
 }
 
 
-@rule("maximum", "minimum")
+@NODES.of("maximum", "minimum")
 def _extremes(w: Writer, step: Step, x: Ref, y: Ref) -> Ref:
     if x.dtype is BOOL:
         return w.elementwise("Or" if step.op == "maximum" else "And", x, y)
     return w.elementwise("Max" if step.op == "maximum" else "Min", x, y)
 
 
-@rule("clip")
+@NODES.of("clip")
 def _clip(w: Writer, step: Step, x: Ref, low: Ref, high: Ref) -> Ref:
     """Bounds that bound nothing are left out."""
     bounds: list[Ref | None] = [None if w.literal(b) == edge else b for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest))]
     return w.op("Clip", x, *bounds, dims=x.dims, dtype=x.dtype) if any(bounds) else x
 
 
-@rule("compare")
+@NODES.of("compare")
 def _compare(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
     if x.dtype is BOOL and kind != "eq":  # false lies below true
         return w.elementwise("And" if kind == "lt" else "Or", w.elementwise("Not", x), y)
@@ -161,7 +160,7 @@ def _wide_enough(w: Writer, refs: tuple[Ref, ...]) -> list[Ref]:
     return [w.cast(r, wide) for r in refs]
 
 
-@rule("divide")
+@NODES.of("divide")
 def _divide(w: Writer, step: Step, *refs: Ref) -> Ref:
     """Of integers the floor: ONNX cuts towards 0, and leaves division by 0 open, so nothing is divided by 0, and 64 bits not by -1."""
     dtype = refs[0].dtype
@@ -189,7 +188,7 @@ def _mean(w: Writer, x: Ref, y: Ref) -> Ref | None:
     return Ref(made.name, x.dims, x.dtype)
 
 
-@rule("remainder")
+@NODES.of("remainder")
 def _remainder(w: Writer, step: Step, *refs: Ref) -> Ref:
     """ONNX's Mod of integers has the divisor's sign; that of floats x's, as C has it."""
     dtype = refs[0].dtype
@@ -206,7 +205,7 @@ def _remainder(w: Writer, step: Step, *refs: Ref) -> Ref:
     return w.cast(_at(w, y, 0, w.number(0, x.dtype), made), dtype)
 
 
-@rule("power")
+@NODES.of("power")
 def _power(w: Writer, step: Step, x: Ref, y: Ref) -> Ref:
     if x.dtype.is_float:
         return w.elementwise("Pow", x, y)
@@ -239,7 +238,7 @@ def _integer_power(w: Writer, x: Ref, y: Ref) -> Ref:
     return w.cast(made, dtype)
 
 
-@rule("bitwise")
+@NODES.of("bitwise")
 def _bitwise(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
     if x.dtype is BOOL:
         if kind == "xor" and w.literal(y) is True:
@@ -278,14 +277,14 @@ def _shift(w: Writer, x: Ref, y: Ref, kind: str) -> Ref:
 # ---- functions that ONNX lacks ------------------------------------------------------------------------------------------
 
 
-@rule("expm1")
+@NODES.of("expm1")
 def _expm1(w: Writer, step: Step, x: Ref) -> Ref:
     """tanh(x / 2) * (e to the x, + 1): exact near 0."""
     half = w.elementwise("Tanh", w.elementwise("Mul", x, w.number(0.5, x.dtype)))
     return w.elementwise("Mul", half, w.elementwise("Add", w.elementwise("Exp", x), w.number(1, x.dtype)))
 
 
-@rule("log1p")
+@NODES.of("log1p")
 def _log1p(w: Writer, step: Step, x: Ref) -> Ref:
     """2 atanh(x / (x + 2)) near 0, where 1 + x has lost what counts."""
     one, two, half = (w.number(n, x.dtype) for n in (1, 2, 0.5))
@@ -295,7 +294,7 @@ def _log1p(w: Writer, step: Step, x: Ref) -> Ref:
     return w.elementwise("Where", near, close, w.elementwise("Log", w.elementwise("Add", x, one)))
 
 
-@rule("cast")
+@NODES.of("cast")
 def _cast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
     """Floats are held within 8 and 16 bits first; what is beyond 32 and 64 bits ONNX leaves open."""
     if x.dtype.is_float and dtype.is_integer and dtype.bits <= 16:
@@ -305,7 +304,7 @@ def _cast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
     return w.cast(x, dtype)
 
 
-@rule("bitcast")
+@NODES.of("bitcast")
 def _bitcast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
     if x.dtype is dtype:
         return x
@@ -329,7 +328,7 @@ def reduced(w: Writer, op: str, x: Ref, axes: tuple[AxisId, ...], dtype: DType) 
 REDUCE = {"add": "ReduceSum", "multiply": "ReduceProd", "max": "ReduceMax", "min": "ReduceMin"}
 
 
-@rule("reduce")
+@NODES.of("reduce")
 def _reduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) -> Ref:
     if not axes:
         return x
@@ -343,13 +342,13 @@ def _reduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) 
     return made
 
 
-@rule("softmax", "log_softmax")
+@NODES.of("softmax", "log_softmax")
 def _softmax(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
-    return w.op(REGISTRY[step.op].onnx, x, dims=x.dims, dtype=x.dtype, axis=x.dims.index(axes[0]))
+    return w.op(ONNX[step.op], x, dims=x.dims, dtype=x.dtype, axis=x.dims.index(axes[0]))
 
 
-@rule("logsumexp")
+@NODES.of("logsumexp")
 def _logsumexp(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
     if any(w.length(a) == 0 for a in axes):
@@ -357,7 +356,7 @@ def _logsumexp(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
     return reduced(w, "ReduceLogSumExp", x, axes, x.dtype)
 
 
-@rule("argreduce")
+@NODES.of("argreduce")
 def _argreduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) -> Ref:
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
     rest = tuple([a for a in x.axes if a not in axes])
@@ -373,7 +372,7 @@ def _argreduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...
     return w.op(op, flat, dims=rest, dtype=INT32, axis=len(rest), keepdims=0)
 
 
-@rule("cumulate")
+@NODES.of("cumulate")
 def _cumulate(w: Writer, step: Step, x: Ref, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> Ref:
     x = w.full(x, x.dims if axis in x.dims else (*x.dims, axis))
     op = {"add": "CumSum", "multiply": "CumProd"}.get(kind, "")
@@ -409,7 +408,7 @@ def _running(w: Writer, x: Ref, kind: str, at: int, exclusive: bool, reverse: bo
     return Ref(names[1], x.dims, x.dtype)
 
 
-@rule("sort")
+@NODES.of("sort")
 def _sort(w: Writer, step: Step, *refs: Ref, axis: AxisId, descending: bool) -> tuple[Ref, ...]:
     """TopK of all; what else is moved follows its indices."""
     dims = tuple(step.inputs[0].axes)
@@ -423,7 +422,7 @@ def _sort(w: Writer, step: Step, *refs: Ref, axis: AxisId, descending: bool) -> 
     return tuple([w.op("GatherElements", r, places, dims=dims, dtype=r.dtype, axis=at) for r in (key, *values)])
 
 
-@rule("compact")
+@NODES.of("compact")
 def _compact(w: Writer, step: Step, c: Ref, axes: tuple[AxisId, ...], axis: AxisId) -> tuple[Ref, Ref]:
     found, count = step.results
     c = w.full(c, axes)
@@ -440,7 +439,7 @@ def _compact(w: Writer, step: Step, c: Ref, axes: tuple[AxisId, ...], axis: Axis
 # ---- from nowhere -------------------------------------------------------------------------------------------------------
 
 
-@rule("constant")
+@NODES.of("constant")
 def _constant(w: Writer, step: Step, value: Any, axes: tuple[AxisId, ...], dtype: DType) -> Ref:
     if isinstance(value, ArrayRef):  # what was computed of constants beforehand is called as the first of them that has a name
         made_of = next((o.name for o in step.origin if o.name not in REGISTRY), "")
@@ -452,12 +451,12 @@ def _constant(w: Writer, step: Step, value: Any, axes: tuple[AxisId, ...], dtype
     return w.number(value, dtype)
 
 
-@rule("iota")
+@NODES.of("iota")
 def _iota(w: Writer, step: Step, axis: AxisId, dtype: DType) -> Ref:
     return w.cast(w.counted(axis), dtype)
 
 
-@rule("uniform", "normal")
+@NODES.of("uniform", "normal")
 def _random(w: Writer, step: Step, *refs: Ref, axes: tuple[AxisId, ...], dtype: DType, stream: int, **numbers: Any) -> Ref:
     if "loc" in numbers:
         numbers["mean"] = numbers.pop("loc")
@@ -475,14 +474,14 @@ def drawn(w: Writer, op: str, axes: tuple[AxisId, ...], dtype: DType, **numbers:
     return w.cast(Ref(name, axes, wide), dtype)
 
 
-@rule("randint")
+@NODES.of("randint")
 def _randint(w: Writer, step: Step, *refs: Ref, axes: tuple[AxisId, ...], dtype: DType, stream: int, low: int, high: int) -> Ref:
     wide = DTYPES["float64"]
     whole = w.elementwise("Floor", drawn(w, "RandomUniform", axes, wide, low=0.0, high=float(high - low)))
     return w.cast(w.elementwise("Add", w.cast(whole, INT64), w.number(low, INT64)), dtype)
 
 
-@rule("random_bits")
+@NODES.of("random_bits")
 def _random_bits(w: Writer, step: Step, *refs: Ref, **attrs: Any) -> Ref:
     raise Cannot("random bits of a generator of our own; ng.uniform, ng.normal and ng.randint go out as the runtime's random numbers")
 
@@ -490,11 +489,11 @@ def _random_bits(w: Writer, step: Step, *refs: Ref, **attrs: Any) -> Ref:
 # ---- between processes: here there is one -------------------------------------------------------------------------------
 
 
-@rule("all_reduce", "broadcast_from")
+@NODES.of("all_reduce", "broadcast_from")
 def _same(w: Writer, step: Step, x: Ref, **attrs: Any) -> Ref:
     return x
 
 
-@rule("all_gather", "reduce_scatter")
+@NODES.of("all_gather", "reduce_scatter")
 def _all_of_it(w: Writer, step: Step, x: Ref, axis: AxisId, out: AxisId, **attrs: Any) -> Ref:
     return Ref(x.name, tuple([out if a == axis else a for a in x.dims]), x.dtype)

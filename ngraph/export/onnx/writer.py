@@ -1,7 +1,8 @@
 """A program on its way into ONNX nodes. Here an axis gets a position: a `Ref` is a tensor of the graph, and which dim is which axis.
 
-Rules (`RULES`, one for each op) take refs and give refs. They may leave out axes along which a value only repeats, as NumPy's broadcasting
-allows, and may keep dims of length 1 that are no axis (`None`), such as a batch of one, which the next convolution wants again.
+Rules (the column `onnx_nodes`, one for each op) take refs and give refs. They may leave out axes along which a value only repeats, as
+NumPy's broadcasting allows, and may keep dims of length 1 that are no axis (`None`), such as a batch of one, which the next convolution
+wants again.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, Expr, ExprLike, Idx, Len, Run
+from ngraph.op_graph.opdef import ELEMENTWISE, ONNX, OPS
+from ngraph.parts.registry import Column
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Dims = tuple[AxisId | None, ...]
@@ -131,15 +134,12 @@ def wider(dtype: DType, allowed: frozenset[str]) -> DType | None:
 # ---- rules --------------------------------------------------------------------------------------------------------------
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {}  # op of a step -> (writer, step, *refs, **attributes) -> ref or refs
+NODES: Column[Any] = OPS.column("onnx_nodes", Callable, None, "(writer, step, *refs, **attributes): a step as nodes of ONNX; ref or refs")
 
 
-def rule(*ops: str) -> Callable[[Rule], Rule]:
-    def put(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(ops, function))
-        return function
-
-    return put
+def rule_of(op: str) -> Any:
+    """What writes the steps of an op: its own function, or the one for elementwise ops that ONNX has by name; None of others."""
+    return NODES[op] or (NODES["elementwise"] if ELEMENTWISE[op] and ONNX[op] else None)
 
 
 class Shared:
@@ -300,7 +300,7 @@ class Writer:
 
     def step(self, op: str, inputs: Sequence[Value], refs: Sequence[Ref], result: Value, attrs: dict[str, Any]) -> Ref:
         """A rule applied to a step that the program has not."""
-        made: Ref = RULES[op](self, Step((result,), op, tuple(inputs), attrs), *refs, **attrs)
+        made: Ref = rule_of(op)(self, Step((result,), op, tuple(inputs), attrs), *refs, **attrs)
         return made
 
     # ---- constants
@@ -655,7 +655,7 @@ class Writer:
             self.shared.swapped.update({name: mine[0], mine[0]: name})
 
     def _written(self, step: Step) -> tuple[Ref, ...]:
-        found = RULES.get(step.op)
+        found = rule_of(step.op)
         if found is None:
             raise Cannot(step.op)
         empty = self._empty(step)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ngraph.export.onnx.names import ELEMENTWISE
-from ngraph.op_graph.opdef import REGISTRY, OpDef
+from ngraph.op_graph.opdef import ELEMENTWISE, ONNX, REGISTRY, OpDef
 
 Translator = Callable[..., Any]
 
@@ -43,4 +42,4 @@ def find(domain: str, op: str, version: int) -> Translator | None:
 
 def one_to_one() -> dict[str, OpDef]:
     """The records that an ONNX op is without more: what it is called, and the record."""
-    return {REGISTRY[name].onnx: REGISTRY[name] for name in ELEMENTWISE}
+    return {ONNX[name]: REGISTRY[name] for name in ELEMENTWISE.names if ONNX[name] and ("", ONNX[name]) not in TABLE}

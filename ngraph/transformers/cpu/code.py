@@ -134,6 +134,11 @@ class Code:
         own = [s for s in self.every if type(s) is Native]
         return own + [k for body in self.bodies.values() for k in body.kernels()]
 
+    def host_steps(self) -> list[Routine]:
+        """The steps that Python runs, those of bodies too."""
+        own = [s.step for s in self.every if type(s) is Host]
+        return own + [s for body in self.bodies.values() for s in body.host_steps()]
+
     def threads(self) -> Pool:
         return pool(load_text)
 

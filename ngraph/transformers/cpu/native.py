@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from ngraph.config import config
-from ngraph.errors import AxisError, GraphError, show_line
+from ngraph.errors import AxisError, GraphError, Line, show_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.plan import text
+from ngraph.plan.kernels import Routine
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, meant, start_compiler
 from ngraph.runtime.computation import Executable
@@ -36,8 +37,10 @@ from ngraph.transformers.cpu.fast import Fast, fast
 from ngraph.transformers.cpu.frame import Bound
 from ngraph.transformers.cpu.kept import Kept, code_of
 from ngraph.transformers.cpu.profile import profile
+from ngraph.warn import warn
 
 VERSIONS = 16  # lengths for which memory is kept
+PYTHON = ("effect", "check_bounds")  # ops whose steps Python runs: what prints or saves, and what says which index is outside
 OFTEN = 64  # calls on open lengths after which these get a version of their own; twice as many for each further one
 Key = tuple[int | None, ...]
 
@@ -99,7 +102,8 @@ class Native:
         def make() -> Recipe:
             nonlocal planned
             start_compiler()
-            made = writing.plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, own, winograd)
+            here = own._replace(scalar_ops=writing.MACHINE_CODE.names)
+            made = writing.plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, here, winograd)
             planned = time.perf_counter()
             return writing.recipe(made, target, config.tune)
 
@@ -109,6 +113,10 @@ class Native:
         if planned > start or cache().find(short, "plans", counted=False) is None:
             cache().keep_plan(short, writing.bare(made), names)
         code = Code(made, target, lambda: writing.recipe(made.plan, target, made.tuned))
+        for step in code.host_steps():
+            if step.op not in PYTHON:
+                fix = f"say what its machine code is: OPS.fill({step.op!r}, machine_code=...)"
+                warn(f"there is no machine code for {step.op}: NumPy runs it", fix=fix, line=where(step))
         self._report(code, planned - start, time.perf_counter() - planned)
         return code
 
@@ -265,6 +273,11 @@ class Native:
         if config.debug >= 4:
             print(self.llvm(), file=sys.stderr)
             print(self.asm(), file=sys.stderr)
+
+
+def where(step: Routine) -> Line | None:
+    """The user's line of a step."""
+    return next(((o.file, o.line) for o in step.origin if o.file), None)
 
 
 def _writing() -> Any:

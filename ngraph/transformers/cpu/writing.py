@@ -10,6 +10,7 @@ from ngraph.codegen import jit
 from ngraph.codegen.alike import moved
 from ngraph.codegen.called import KernelCode
 from ngraph.codegen.kernel import emit
+from ngraph.codegen.math import MACHINE_CODE
 from ngraph.codegen.routines import emit_routine
 from ngraph.errors import UnsupportedError
 from ngraph.plan.alike import Shape, shape
@@ -20,7 +21,7 @@ from ngraph.runtime.tune import picks, tune
 from ngraph.targets import Target
 from ngraph.transformers.cpu.code import Bare, Code, Native, Part, Recipe, bodies
 
-__all__ = ["assembly", "bare", "plan", "recipe", "texts"]
+__all__ = ["MACHINE_CODE", "assembly", "bare", "plan", "recipe", "texts"]
 
 
 def recipe(plan: Plan, target: Target, tuned: bool = False) -> Recipe:

@@ -1,0 +1,4 @@
+"""The ground floor: what every other room stands on, of the standard library alone.
+
+`registry` facts about named things, in columns that any package may fill
+"""

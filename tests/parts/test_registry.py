@@ -1,0 +1,120 @@
+"""Columns of facts: declared once, filled in from anywhere, the strongest holds, and whatever is wrong names both places."""
+
+from collections.abc import Callable
+
+import pytest
+
+import ngraph as ng
+from ngraph.op_graph.opdef import FIELDS, OPS, REGISTRY, op
+from ngraph.parts.registry import Registry, RegistryError
+from ngraph.tools.main import main
+from ngraph.tools.ops import SAYING
+
+
+@pytest.fixture
+def ops():
+    return Registry("op")
+
+
+def test_a_fact_may_come_before_its_column_and_what_it_is_about(ops):
+    ops.fill("exp", cost=9)
+    cost = ops.column("cost", int, 1, "instructions")
+    ops.fill("log", cost=12)
+    assert (cost["exp"], cost["log"], cost["abs"]) == (9, 12, 1) and "abs" not in cost and ops.undeclared() == {}
+
+
+def test_the_highest_level_holds_in_any_order(ops):
+    ops.fill("exp", level=2, cost=3)
+    cost = ops.column("cost", int, 1, "instructions")
+    ops.fill("exp", cost=9)
+    ops.fill("exp", level=1, cost=5)
+    assert cost["exp"] == 3 and [f.value for f in ops.facts("exp")["cost"]] == [3, 5, 9]
+    ops.take_back("exp", "cost", 2)
+    assert cost["exp"] == 5
+    with pytest.raises(KeyError, match="no value of level 7"):
+        ops.take_back("exp", "cost", 7)
+
+
+def test_two_facts_of_one_level_name_both_lines(ops):
+    ops.column("cost", int, 1, "instructions")
+    ops.fill("exp", cost=9)
+    with pytest.raises(RegistryError, match=r"cost of op exp is 9 at .*test_registry.py:\d+ and 8 at .*test_registry.py:\d+; one of them"):
+        ops.fill("exp", cost=8)
+    assert ops.columns["cost"]["exp"] == 9
+
+
+def test_a_column_is_declared_once(ops):
+    ops.column("cost", int, 1, "instructions")
+    with pytest.raises(RegistryError, match=r"column cost of op is declared at .*test_registry.py:\d+ and at .*test_registry.py:\d+"):
+        ops.column("cost", int, 1, "instructions")
+
+
+@pytest.mark.parametrize("first", ["fact", "column"])
+def test_a_value_of_another_type_names_both_lines(ops, first):
+    with pytest.raises(
+        RegistryError, match=r"cost of op exp is 'much' at .*test_registry.py:\d+, and its column, declared at .*, holds int"
+    ):
+        if first == "fact":
+            ops.fill("exp", cost="much")
+        ops.column("cost", int, 1, "instructions")
+        ops.fill("exp", cost="much")
+
+
+def test_functions_are_facts_by_their_own_line(ops):
+    code = ops.column("code", Callable, None, "writes it")
+
+    @code.of("exp", "expm1")
+    def written():
+        return 1
+
+    line = written.__code__.co_firstlineno
+    assert code["exp"] is written is code["expm1"] and code["log"] is None
+    assert [f.where for f in ops.facts("exp")["code"]] == [f"{__file__}:{line}"]
+    with pytest.raises(RegistryError, match="holds Callable"):
+        ops.fill("log", code=3)
+
+
+def test_names_are_those_whose_fact_is_true_now(ops):
+    plain = ops.column("plain", bool, False, "whether it is")
+    names = plain.names
+    ops.fill("a", plain=True)
+    ops.fill("b", plain=False)
+    assert list(names) == ["a"] and len(names) == 1 and "b" not in names and "c" not in names
+    ops.fill("b", level=1, plain=True)
+    assert list(names) == ["a", "b"]
+
+
+def test_each_fact_makes_a_new_version(ops):
+    seen = {ops.version}
+    ops.column("cost", int, 1, "instructions")
+    seen.add(ops.version)
+    ops.fill("exp", cost=2)
+    seen.add(ops.version)
+    ops.take_back("exp", "cost")
+    assert len({*seen, ops.version}) == 4
+
+
+def test_somebody_reads_every_fact_about_ops():
+    for module in SAYING:
+        pytest.importorskip(module)
+    assert OPS.undeclared() == {}
+    of_plans = {"fma", "copy", "pair", "quad", "multiply_pairs", "multiply_quads"}
+    of_tables = {"ufunc", "elementwise", "batch_norm", "layer_norm", "quantize", "dequantize"}  # for several ops; nodes of ONNX
+    assert {f.name for f in OPS} - set(REGISTRY) == of_plans | of_tables
+
+
+def test_a_misspelt_fact_of_a_record_is_refused():
+    with pytest.raises(ValueError, match="op no_such: elementwize is no fact; did you mean elementwise"):
+        op("no_such", "Nothing.", type=lambda inputs: inputs[0], elementwize=True)
+    with pytest.raises(ValueError, match="op no_such: lowers is no fact; did you mean lower"):
+        op("no_such", "Nothing.", type=lambda inputs: inputs[0], lowers=None)
+    assert "no_such" not in REGISTRY and not OPS.facts("no_such")
+
+
+def test_the_command_prints_who_says_what(capsys):
+    assert main(["ops", "tanh"]) == 0
+    out = capsys.readouterr().out
+    assert "machine_code" in out and "ngraph/codegen/math.py:" in out and "ngraph/ops/elementwise.py:" in out
+    assert set(FIELDS) >= {"name", "grad", "lower"} and "np.tanh" in out
+    assert main(["ops", "tanhh"]) == 2 and "did you mean tanh" in capsys.readouterr().err
+    assert ng.tanh.name == "tanh"
