@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -397,11 +398,8 @@ class Trainer(Checked):
             watch.before(number)
         loss = self._one(batch, number)
         if watch is not None:
-            try:
+            with self._stopping(watch):
                 watch.after(loss, batch, number, self.step)
-            except NanError:
-                self.step = watch.at
-                raise
         self.step += 1
         return loss
 
@@ -416,11 +414,20 @@ class Trainer(Checked):
     def _check_state(self) -> None:
         """Raises NanError where weights, or what else the training keeps, are not finite."""
         if self._watch is not None:
-            try:
+            with self._stopping(self._watch):
                 self._watch.check(self._data.done - 1, self.step - 1)
-            except NanError:
-                self.step = self._watch.at
-                raise
+
+    @contextmanager
+    def _stopping(self, watch: NanWatch) -> Iterator[None]:
+        """A NanError of this block stands at the step at fault, and names the checkpoint that there is."""
+        try:
+            yield
+        except NanError as error:
+            self.step = watch.at
+            if self._kept and self.folder is not None:
+                error.details += (f"the checkpoint in {self.folder} is of step {self._kept}: fit(..., resume=True) goes on from there",)
+                error.at(error.line)
+            raise
 
     @public
     def evaluate(self, data: Batches) -> dict[str, Any]:

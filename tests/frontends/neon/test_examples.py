@@ -146,6 +146,21 @@ def test_wrong_flags_are_named(flags, said, tmp_path):
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_nan_is_named_and_the_checkpoint_before_it_stays(tmp_path, data):
+    done = run("mnist_mlp", tmp_path, "--quick", "-w", data, "-s", "one", "--nan-at", 3)
+    line = 1 + next(k for k, line in enumerate(open(os.path.join(EXAMPLES, "mnist_mlp.py"))) if "ng.log(x + 1.0)" in line)
+    assert done.returncode == 1
+    assert re.search(
+        rf"mnist_mlp.py:{line}: step 3: log in Sequential_0/Preprocess_1 made the first nan\n    add: .*, from -2.9", done.stderr
+    )
+    assert len(costs(tmp_path / "one")) == 3 and not (tmp_path / "one" / "checkpoint.json").exists()
+    done = run("mnist_mlp", tmp_path, "-w", data, "-s", "two", "-z", 20, "-t", 600, "--nan-at", 505)
+    assert "step 505: log in" in done.stderr and "the checkpoint in two is of step 500" in done.stderr
+    assert '"step": 500' in (tmp_path / "two" / "checkpoint.json").read_text()
+    more = run("mnist_mlp", tmp_path, "-w", data, "-s", "two", "-z", 20, "-t", 520, "--resume")
+    assert more.returncode == 0 and "resuming after 500 steps from two" in more.stdout, more.stdout + more.stderr
+
+
 def test_only_some_flags():
     parser = NgraphArgparser(only=["epochs", "log"])
     assert {a.dest for a in parser._actions} == {"help", "epochs", "log"} and isinstance(parser, argparse.ArgumentParser)

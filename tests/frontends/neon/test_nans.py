@@ -114,9 +114,10 @@ def test_the_last_good_checkpoint_stays(tmp_path):
         folder = tmp_path / str(at)
         Spoiled.at = at
         made = trainer(logarithm(), folder=str(folder))
-        with pytest.raises(NanError):
+        with pytest.raises(NanError) as error:
             made.fit(data(), steps=20, checkpoint_every=3)
         assert json.loads((folder / "checkpoint.json").read_text())["step"] == kept
+        assert f"the checkpoint in {folder} is of step {kept}: fit(..., resume=True)" in str(error.value)
         again = trainer(logarithm(), folder=str(folder))
         again.fit(data(ArrayIterator), steps=20, resume=True)
         assert np.isfinite(again.record["cost/train"]).all() and len(again.record["cost/train"]) == 20
