@@ -30,11 +30,13 @@ def _edit(where: str, old: str, new: str) -> None:
     made: dict[str, Any] = {}
     code = compile("from __future__ import annotations\n" + source.replace(old, new), inspect.getsourcefile(function) or where, "exec")
     exec(code, module.__dict__, made)
+    mistaken = made[function.__name__]  # which an attribute of a class may hold by another name
     if outer:
-        setattr(owner, name, made[name])
+        static = isinstance(inspect.getattr_static(owner, name), staticmethod)
+        setattr(owner, name, staticmethod(mistaken) if static else mistaken)
         return
     before = getattr(module, name)
     for other in list(sys.modules.values()):
         for key, value in list(vars(other).items()) if hasattr(other, "__dict__") else ():
             if value is before:
-                setattr(other, key, made[name])
+                setattr(other, key, mistaken)

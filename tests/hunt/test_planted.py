@@ -16,6 +16,9 @@ FOUND = {  # mistakes, three of each kind, and a seed of it that finds each: `ma
     "get gives the state's own array": 0,
     "restoring leaves out the last variable": 0,
     "a branch takes the other way": 2,
+    "gradients are summed over the batch": 1,
+    "the epsilon of batch norm stands outside of the root": 0,
+    "channels are dealt out to groups one by one": 15,
 }
 GET = planted.Mistake("get gives the state's own array", TOYS, None)
 
