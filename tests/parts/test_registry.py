@@ -1,12 +1,14 @@
 """Columns of facts: declared once, filled in from anywhere, the strongest holds, and whatever is wrong names both places."""
 
+import ast
 from collections.abc import Callable
 
 import pytest
 
 import ngraph as ng
-from ngraph.op_graph.opdef import FIELDS, OPS, REGISTRY, op
+from ngraph.op_graph.opdef import FIELDS, OPS, REGISTRY, core_ops, op
 from ngraph.parts.registry import Registry, RegistryError
+from ngraph.tools import rooms
 from ngraph.tools.main import main
 from ngraph.tools.ops import SAYING
 
@@ -101,6 +103,35 @@ def test_somebody_reads_every_fact_about_ops():
     of_plans = {"fma", "copy", "pair", "quad", "multiply_pairs", "multiply_quads"}
     of_tables = {"ufunc", "elementwise", "batch_norm", "layer_norm", "quantize", "dequantize"}  # for several ops; nodes of ONNX
     assert {f.name for f in OPS} - set(REGISTRY) == of_plans | of_tables
+
+
+def places(name):
+    """The files that say something about an op, but for those of ONNX's own nodes."""
+    facts = {f.where.rpartition(":")[0] for column, facts in OPS.facts(name).items() if column != "onnx_nodes" for f in facts}
+    record = REGISTRY[name]
+    return facts | {f.__code__.co_filename for f in (record.grad, record.lower, record.type) if hasattr(f, "__code__")}
+
+
+def test_a_scalar_op_is_two_places_and_no_core_op_more_than_four():
+    for record in core_ops():
+        found = places(record.name)
+        limit = 2 if OPS.columns["elementwise"][record.name] and record.name not in OPS.columns["numpy_lines"] else 4
+        assert len(found) <= limit, (record.name, sorted(found))
+
+
+def test_no_other_file_lists_elementwise_ops_by_name():
+    """Names that rules speak of are theirs; a list of many is a table that a new op would be missing from."""
+    names = set(OPS.columns["elementwise"].names)
+    for path, room in rooms.files():
+        if room in ("frontends", "testing", ""):
+            continue
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
+                items = node.keys if isinstance(node, ast.Dict) else node.elts
+                said = {i.value for i in items if isinstance(i, ast.Constant) and isinstance(i.value, str)}
+                assert len(said & names) < 8, f"{path}:{node.lineno}"
 
 
 def test_a_misspelt_fact_of_a_record_is_refused():
