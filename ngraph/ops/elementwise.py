@@ -773,6 +773,13 @@ stop_gradient: OpDef = elementwise(
 stop_gradient.attrs["no_gradient_check"] = "its gradient is 0 by definition, not the slope"
 
 
+def inverted(x: Op) -> Op:
+    """`~x`: each bit of an integer turned, the opposite of a bool."""
+    if x.dtype.kind == "bool":
+        return logical_not(x)
+    return bitwise(x, x.dtype.highest if x.dtype.kind == "uint" else -1, kind="xor")
+
+
 def logical_and(x: Any, y: Any) -> Op:
     """True where both are; numbers count as true unless they are 0."""
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="and")
@@ -833,7 +840,7 @@ _unary: tuple[tuple[str, Callable[[Op], Op]], ...] = (
     ("neg", lambda x: negative(x)),
     ("pos", lambda x: x),
     ("abs", lambda x: absolute(x)),
-    ("invert", lambda x: logical_not(x) if x.dtype.kind == "bool" else bitwise(x, -1, kind="xor")),
+    ("invert", lambda x: inverted(x)),
 )
 for _name, _one in _unary:
     setattr(Op, f"__{_name}__", _one)

@@ -73,6 +73,17 @@ def test_comparisons_are_those_of_the_whole_numbers(dtype):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operators_of_one_tensor(dtype):
+    x, given = ng.placeholder([N], dtype=dtype), values(dtype)
+    made, wanted = [~x, +x, abs(x)], [~given, given, np.abs(given)]
+    if dtype.startswith("int"):
+        made, wanted = [*made, -x], [*wanted, -given]
+    for found, expected in zip(ngt.make_transformer().computation(made, x)(given), wanted, strict=True):
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_operators_compare_as_the_functions_do():
     x, given = ng.placeholder([N], dtype="int8"), values("int8")
     compute = ngt.make_transformer().computation([x == 300, x != 300, x < 300, x > -300, x >= 300, 300 > x], x)
