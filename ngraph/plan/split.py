@@ -421,16 +421,14 @@ def _moved_with(
     todo = [n]
     while todo:
         m = todo[-1]
-        steps = [a.source for a in m.args if type(a) is Read and type(a.source) is Node and _on_the_way(a.source, a, m)]
-        steps = [s for s in steps if s in cuts or len(s.users) == 1]
-        missing = [s for s in steps if s not in made]
+        ways = [a for a in m.args if type(a) is Read and type(a.source) is Node and _on_the_way(a.source, a, m)]
+        ways = [a for a in ways if a.source in cuts or len(a.source.users) == 1]
+        missing = [a.source for a in ways if a.source not in made]
         todo += missing
         if not missing:
             todo.pop()
             if m not in made:
-                args = [
-                    made[a.source] if type(a) is Read and a.source in steps else _placed(graph, _moved(graph, a, index)) for a in m.args
-                ]
+                args = [made[a.source] if a in ways else _placed(graph, _moved(graph, a, index)) for a in m.args]
                 made[m] = graph.elem(m.op, *args, axes=tuple([names.get(x, x) for x in m.axes]), dtype=m.dtype, **m.attrs)
     return made[n]
 

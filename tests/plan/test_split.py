@@ -129,6 +129,14 @@ def test_elements_that_are_repeated_fall_into_classes():
     assert len(stage.to) == 6 and sum(r.source is made.inputs[0] for r in stage.reads()) == 1
 
 
+def test_a_value_in_classes_that_is_read_under_a_guard_as_well_keeps_the_guard():
+    h, twice = axis(6, "H"), axis(11, "H2")
+    x, z = hole(N, h), hole(N, twice)
+    repeated = reindex.build(x, axes=ng.make_axes([N, twice]), index=((N, Idx(N)), (h, Idx(twice) // 2)), guard=(), fill=0) + z
+    first = reindex.build(repeated, axes=repeated.axes, index=((N, Idx(N)), (twice, Idx(twice))), guard=(4 - Idx(twice),), fill=7)
+    verify(agree(program([first - repeated], x, z)))
+
+
 def test_classes_of_unequal_length_are_stored_together():
     """111 = 56 + 55: the last place of the shorter ones is left out by a guard."""
     h, w = axis(11, "H"), axis(13, "W")
