@@ -26,7 +26,8 @@ def test_every_room_has_its_line_in_the_essay():
 
 def test_public_names_are_listed():
     """`from ngraph import *` and type checkers see the same names; the rooms behind them stay out."""
-    public = {n for n, x in vars(ngraph).items() if not n.startswith("_") and not inspect.ismodule(x)}
+    public = {n for n, x in vars(ngraph.api).items() if not n.startswith("_") and not inspect.ismodule(x)}
+    assert all(getattr(ngraph, n) is getattr(ngraph.api, n) for n in public) and set(ngraph.__all__) < set(dir(ngraph))
     assert sorted(ngraph.__all__, key=lambda n: (n.lower(), n)) == ngraph.__all__
     assert set(ngraph.__all__) == public | {"testing", "transformers", "types"}
     assert [n for n in ngraph.__all__ if callable(getattr(ngraph, n)) and not (getattr(ngraph, n).__doc__ or "").strip()] == []
@@ -69,10 +70,26 @@ def test_type_checking_imports_do_not_count(tmp_path):
     assert rooms.sizes(str(tmp_path / "toy")) == {"tools": 1, "ops": 3}
 
 
+def test_nothing_is_loaded_before_it_is_named():
+    asked = "print(*[m in sys.modules for m in ('numpy', 'ngraph.ops')])"
+    script = f"import ngraph, ngraph.parts.registry, sys; {asked}; ngraph.exp; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    before, after = done.stdout.splitlines()
+    assert before == "False False" and {"numpy", "ngraph.api", "ngraph.ops.elementwise"} <= set(after.split())
+
+
+def test_a_room_that_is_called_as_a_name_is_the_name():
+    """`ng.config` is the settings, whatever module was imported first."""
+    script = "import ngraph.transformers, ngraph.config, ngraph as ng; print(type(ng.config).__name__, ng.config is ng.api.config)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "Config True\n"
+
+
 HEAVY = "llvmlite matplotlib torch onnx tensorflow tqdm unittest asyncio multiprocessing"
 
 
 def test_import_ngraph_is_light():
-    script = f"import sys, ngraph; print(*[m for m in {HEAVY.split()} if m in sys.modules], *[m for m in sys.modules if 'frontends' in m])"
+    heavy = f"*[m for m in {HEAVY.split()} if m in sys.modules], *[m for m in sys.modules if 'frontends' in m]"
+    script = f"import sys, ngraph; ngraph.exp; print({heavy})"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

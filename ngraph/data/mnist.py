@@ -152,5 +152,5 @@ def mnist_or_digits(say: Callable[[str], None] = print) -> Digits:
     try:
         return mnist(say)
     except Unavailable as why:
-        say(f"MNIST cannot be had: {why}. Taking the small 8x8 digits that ship with ngraph.")
+        say(f"MNIST cannot be had: {why.message}. Taking the small 8x8 digits that ship with ngraph.")
         return digits()

@@ -137,8 +137,18 @@ REGISTRY: dict[str, OpDef] = {}
 FIELDS = tuple(f.name for f in fields(OpDef))
 
 
+def find(name: str) -> OpDef | None:
+    """The record of this name, if there is one; ngraph's own are imported where nothing has done so yet."""
+    if name not in REGISTRY:
+        OPS.load()
+    return REGISTRY.get(name)
+
+
 def _registered(name: str) -> OpDef:
-    return REGISTRY[name]
+    record = find(name)
+    if record is None:
+        raise KeyError(f"there is no op record {name!r} in this process")
+    return record
 
 
 def register(record: OpDef, **facts: Any) -> OpDef:

@@ -28,7 +28,7 @@ from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Bin, Expr, Idx, Leaf, Len, Run
 from ngraph.op_graph.files import saving, told, write_whole
 from ngraph.op_graph.op import Body, Op, TensorType, ordered
-from ngraph.op_graph.opdef import REGISTRY
+from ngraph.op_graph.opdef import find
 
 FORMAT = 1
 DUALS = 100  # levels that a file may name
@@ -609,7 +609,7 @@ def _line(payload: Any) -> Line | None:
 def _op_from_json(item: dict[str, Any], d: Decoder, types: list[TensorType], notes: list[dict[str, Any]]) -> Op:
     if "shared" in item:
         return _SHARED[item["shared"]]
-    record = REGISTRY.get(item["op"])
+    record = find(item["op"])
     if record is None:
         raise ValueError(f"{_short(item['op'])} is no registered op")
     inputs = tuple([d.value(n) for n in item["inputs"]])

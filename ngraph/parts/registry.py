@@ -23,6 +23,9 @@ T = TypeVar("T")
 HOME = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")  # the package's folder
 
 
+LOADERS: dict[str, Callable[[], Any]] = {}  # by the name of a registry, what imports the modules that fill it where nobody has yet
+
+
 class RegistryError(ValueError):
     """A column that is declared twice, or a fact that is filled in twice or with a value of another type."""
 
@@ -163,6 +166,10 @@ class Registry:
     def __iter__(self) -> Iterator[Fact]:
         """Every fact, whether it holds or a stronger one does."""
         return iter([fact for facts in self._facts.values() for fact in facts])
+
+    def load(self) -> None:
+        """Runs its loader, once: a name may be missing because nothing has been imported that would fill it in."""
+        LOADERS.pop(self.name, lambda: None)()
 
     def undeclared(self) -> dict[str, list[Fact]]:
         """Facts in columns that nobody has declared (yet), by column."""

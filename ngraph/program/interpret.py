@@ -16,7 +16,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import Expr, Len
 from ngraph.op_graph.op import Op, Origin, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef
+from ngraph.op_graph.opdef import Call, OpDef, find
 from ngraph.program.program import AxisId, Program, Step, Value, run_values
 
 
@@ -111,7 +111,7 @@ class _Run:
         return interpret(program, arrays, lengths=known)[0]
 
     def step(self, step: Step) -> None:
-        record = REGISTRY.get(step.op)
+        record = find(step.op)
         if record is None:
             raise ProgramError(f"{step.op} is no registered op", line=_line(step.origin))
         call = Call(

@@ -16,7 +16,7 @@ from ngraph.op_graph.axes import Clash
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, Expr, Idx, Len, Run
 from ngraph.op_graph.op import TensorType
-from ngraph.op_graph.opdef import REGISTRY
+from ngraph.op_graph.opdef import REGISTRY, find
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import step_text
 
@@ -183,7 +183,7 @@ def _closed(c: _Check) -> Complaint:
 
 
 def _core(c: _Check, s: Step) -> Complaint:
-    record = REGISTRY.get(s.op)
+    record = find(s.op)
     if record is None:
         return f"{s.op} is no registered op"
     return None if record.core else f"{s.op} is no core op" + (": it has to be lowered" if record.lower else "")

@@ -100,7 +100,7 @@ def _gradient(record: OpDef) -> str:
 
 def section(record: OpDef, taken: dict[str, set[str]]) -> str:
     """All that a reader wants to know of one op, in Markdown."""
-    facts = {"in Python": f"`ng.{record.name}`" if record.name in vars(ngraph) else ""}
+    facts = {"in Python": f"`ng.{record.name}`" if record.name in ngraph.__all__ else ""}
     if record.samples:
         facts |= {"kinds of elements": ", ".join(record.kinds), "error bound": _bound(record)}
     facts["gradient"] = _gradient(record)

@@ -13,6 +13,7 @@
 `ngraph.transformers`.
 """
 
+import ngraph.api  # all ops have their records: what is run or loaded may hold any
 from ngraph.transformers.base import (
     Transformer,
     allocate_transformer,

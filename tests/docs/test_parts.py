@@ -10,10 +10,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PARTS = ("op_graph", "program", "rewrite")
 
 ALONE = """
-import sys, types
-package = types.ModuleType("ngraph")  # stands where ngraph/__init__.py would have run
-package.__path__ = ["ngraph"]
-sys.modules["ngraph"] = package
+import sys
 sys.path.insert(0, "tests/docs")
 import pages
 page = open("docs/using-the-parts.md", encoding="utf-8").read()
@@ -24,7 +21,7 @@ print(*sorted({m.split(".")[1] for m in sys.modules if m.startswith("ngraph.")})
 
 def test_the_page_runs_where_no_op_has_been_imported():
     done = subprocess.run([sys.executable, "-c", ALONE], cwd=ROOT, capture_output=True, text=True)
-    assert done.stderr == "" and set(done.stdout.split()) == {"config", "errors", "parts", *PARTS}
+    assert done.stderr == "" and set(done.stdout.split()) == {"config", "errors", "parts", "runtime", *PARTS}
 
 
 def test_the_parts_import_each_other_only():
