@@ -33,7 +33,7 @@ _BOUNDS: dict[str, tuple[Callable[[Any], bool], str]] = {  # the test of each, a
     SHARE: (lambda v: bool(0 <= v <= 1), "0.9"),
     ABOVE_0: (lambda v: bool(0 < v <= 1), "0.9"),
     BELOW_1: (lambda v: bool(0 <= v < 1), "0.9"),
-    DYNAMIC: (lambda v: bool(0 < v < math.inf), "'dynamic'"),
+    DYNAMIC: (lambda v: isinstance(v, str) and v == "dynamic" or bool(0 < v < math.inf), "'dynamic'"),
 }
 
 
@@ -44,7 +44,7 @@ def check(who: str, bound: str, **numbers: Any) -> None:
             continue
         fits, example = _BOUNDS[bound]
         try:
-            fine = not isinstance(value, (bool, str)) and fits(value)
+            fine = not isinstance(value, bool) and fits(value)
         except (TypeError, ValueError, OverflowError):
             fine = False
         if not fine:

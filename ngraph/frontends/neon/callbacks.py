@@ -209,7 +209,7 @@ class ProgressCallback(Callback):
             self.bar = None
 
 
-class CallbackContainer:
+class CallbackContainer(Checked):
     """Callbacks in their order, what they record, and the file into which it goes at the end (None for none).
 
     interval: how many batches lie between interval_pre_ and interval_post.

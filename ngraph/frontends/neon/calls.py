@@ -86,6 +86,7 @@ SPLITS = Kind(
     lambda x: isinstance(x, (list, tuple)) and len(x) == 2 and all(isinstance(s, (int, float)) and 0 <= s < 1 for s in x) and sum(x) < 1,
     "pass those of valid and test, such as (0.05, 0.05)",
 )
+SCHEDULE = Kind("no schedule", lambda x: x is None or hasattr(x, "of"), "pass one, such as Schedule([100, 200], 0.1)")
 METRICS = Kind("no list of metrics", lambda x: isinstance(x, (list, tuple)), "pass a list: [Accuracy()]")
 CALLBACKS = Kind("no list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStop(patience=3)]")
 NAMED = Kind("no axes", lambda x: x is None or isinstance(x, (str, Axis, list, tuple, Mapping)), "pass their names: ('H', 'W')")
@@ -102,7 +103,7 @@ SOURCE = Kind(
 )
 BATCH_SIZE = Kind(
     "no number",
-    lambda x: not isinstance(x, (str, np.ndarray, list, tuple, Mapping)),
+    NUMBER.fits,
     "pass arrays as a dict, then a number: ArrayIterator({'image': images, 'label': labels}, 128)",
 )
 
@@ -114,15 +115,17 @@ _NAMES = (
         " shift_target reverse_mode strict compress resume use_progress_bar",
     ),
     (ACTIVATION, "activation gate_activation transform"),
-    (FIRST, "init weight_init bias_init filter_init init_inner init_h2h init_gamma init_beta"),
+    (FIRST, "init weight_init bias_init filter_init init_inner init_h2h init_gamma init_beta val"),
     (LAYERS, "layers branches"),
     (PART, "main_path side_path functor"),
     (NORM, "batch_norm"),
     (MAKER, "norm"),
-    (WORD, "name tgt_key"),
-    (NUMBER, "mean std var low high gain slope cutoff divisor threshold eps"),
+    (WORD, "name"),
+    (SCHEDULE, "schedule"),
+    (NUMBER, "mean std var low high gain slope cutoff divisor threshold eps forget_bias accumulate steps time_steps stretch"),
     (OPERAND, "in_obj memory"),
     (AXES, "axes"),
+    (TENSOR, "alpha"),
     (SIZES, "strides padding dilation"),
     (SHAPE, "filter_shape pool_shape deconv_out_shape"),
     (SPLITS, "splits"),
@@ -133,13 +136,15 @@ _NAMES = (
     (NAMED, "channel_axes spatial_axes keep_axes"),
     (MAPPING, "named_inputs"),
     (PATH, "path filename"),
-    (TEXT, "text"),
+    (TEXT, "text tgt_key"),
 )
 KINDS = {name: kind for kind, names in _NAMES for name in names.split()}
 ELSEWHERE = {  # where a name means something else, and None where anything may stand
     **{(c, "axes"): NAMED for c in ("LayerNorm", "RMSNorm", "Softmax")},
     **{(c, "axes"): MAPPING for c in ("IterableSource",)},
     ("ArrayIterator", "batch_size"): BATCH_SIZE,
+    ("SequentialArrayIterator", "batch_size"): NUMBER,
+    ("BiRNN", "cell"): Kind("no class of a recurrent layer", lambda x: hasattr(x, "cell_type"), "pass the class, as in cell=LSTM"),
     ("Prefetch", "source"): BATCHES,
     ("loop_train", "callbacks"): None,
     ("UniformInit", "init"): None,
@@ -318,7 +323,7 @@ def arguments_of(owner: Any, cls: Any) -> dict[str, inspect.Parameter]:
 
 def one_of(name: str, what: str, value: Any, choices: Sequence[Any]) -> None:
     """Raises ArgumentError where an argument is none of these."""
-    if not any(value is c or isinstance(c, str) and value == c for c in choices):
+    if not (value is None or isinstance(value, str)) or value not in choices:
         meant = nearest(value, [c for c in choices if isinstance(c, str)]) if isinstance(value, str) else None
         words = " or ".join([", ".join(repr(c) for c in choices[:-1]), repr(choices[-1])])
         fix = f"take {what}={meant!r}" if meant else f"take one of these, such as {what}={choices[0]!r}"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError, NanError
+from ngraph.errors import NanError
 from ngraph.op_graph.op import Op
 from ngraph.runtime.nans import explain, finite
 
@@ -128,11 +128,3 @@ def _spoiled(batch: Mapping[str, Any], keys: Iterable[str]) -> str:
             place = np.argwhere(~np.isfinite(array.astype(np.float64)))[0]
             return f"the batch has {array[tuple(place)]} in {key!r}, example {place[0] if len(place) else 0}"
     return ""
-
-
-def check_choice(nans: Any) -> None:
-    """Raises GraphError for what is no choice of `Trainer(nans=)`."""
-    if nans not in ("raise", "ignore"):
-        raise GraphError(
-            f"Trainer: nans is 'raise' or 'ignore', not {nans!r}", fix="nans='raise' stops at the first, nans='ignore' goes on"
-        )

@@ -183,8 +183,7 @@ class Optimizer(Checked):
         for key, value in given.items():
             if key in BOUNDS:
                 check(type(self).__name__, BOUNDS[key], **{key: value})
-        if loss_scale != "dynamic":
-            check(type(self).__name__, DYNAMIC, loss_scale=loss_scale)
+        check(type(self).__name__, DYNAMIC, loss_scale=loss_scale)
         if lookahead is not None:
             if not isinstance(lookahead, (tuple, list)) or len(lookahead) != 2:
                 why = f"lookahead is (steps, share), such as (5, 0.5), not {lookahead!r}"

@@ -293,7 +293,7 @@ class _Recurrent(Layer):
     @classmethod
     def _further(cls) -> dict[str, Parameter]:
         cell: Any = cls.cell_type
-        return arguments_of(cell, cell)
+        return {name: p for name, p in arguments_of(cell, cell).items() if name != "init_h2h"}  # which is init_inner here
 
     def _run(self, in_obj: Op, init_state: Any) -> tuple[Op, States]:
         with self.cell.scope():

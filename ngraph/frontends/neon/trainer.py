@@ -27,14 +27,14 @@ from ngraph.frontends.neon.callbacks import (
     TrainCostCallback,
     loop_train,
 )
-from ngraph.frontends.neon.calls import Checked, public, refuse, wrong_kind
+from ngraph.frontends.neon.calls import Checked, one_of, public, refuse, wrong_kind
 from ngraph.frontends.neon.costs import Cost
 from ngraph.frontends.neon.data.iterators import TARGETS, Batches, Full, dtype_of, padded, rows
 from ngraph.frontends.neon.expected import check_labels, labels_in, predictions_in
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
-from ngraph.frontends.neon.nans import HALVINGS, NanWatch, check_choice
+from ngraph.frontends.neon.nans import HALVINGS, NanWatch
 from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
 from ngraph.op_graph.arguments import shown
 from ngraph.op_graph.dtypes import as_dtype
@@ -173,7 +173,7 @@ class Trainer(Checked):
         self.precision = None if precision is None else as_dtype(precision)
         if self.precision is not None and not self.precision.is_float:
             raise refuse("Trainer", f"precision is 'bfloat16' or 'float16', not {precision!r}", "take precision='bfloat16'")
-        check_choice(nans)
+        one_of("Trainer", "nans", nans, ("raise", "ignore"))
         self.nans = nans
         self.fixed_batch, self.tensorboard, self.progress_bar, self.say = fixed_batch, tensorboard, progress_bar, say
         self.transformer = ngt.make_transformer() if transformer is None else transformer

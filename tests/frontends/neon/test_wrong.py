@@ -1,10 +1,13 @@
 """What a newcomer may write by mistake: each is named in one line, when it is written and not when it runs."""
 
+import inspect
+
 import numpy as np
 import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.frontends import neon
 from ngraph.frontends.neon import (
     AUC,
     CTC,
@@ -34,6 +37,7 @@ from ngraph.frontends.neon import (
     TransformerBlock,
     Triplet,
 )
+from ngraph.frontends.neon.calls import arguments_of
 
 RANDOM = np.random.default_rng(0)
 DATA = {
@@ -161,3 +165,53 @@ def test_classes_of_the_users_own_take_their_own_arguments():
         Halved(learning_rate=0.1)
     with pytest.raises(ng.NgraphError, match="Halved: a learning rate is a number, 0 or more, not -1.0"):
         Halved(-2)
+
+
+NEEDED = {  # arguments that a class cannot do without
+    **{name: {"nout": 3, "init": 0.1} for name in ("Linear", "Recurrent", "LSTM", "GRU", "BiRNN", "RNNCell", "LSTMCell", "GRUCell")},
+    **{name: {"filter_shape": (3, 3, 4), "filter_init": 0.1} for name in ("Convolution", "Deconvolution")},
+    **{name: {"base_lr": 0.1, "steps": 10} for name in ("Cosine", "OneCycle")},
+    **{name: {"heads": 2} for name in ("MultiHeadAttention", "TransformerBlock")},
+    "Affine": {"nout": 3},
+    "Activation": {"transform": neon.Rectlin()},
+    "ArrayIterator": {"data_arrays": DATA, "batch_size": 8},
+    "CallbackContainer": {"transformer": None, "output_file": None, "total_iterations": 3},
+    "Embedding": {"vocab_size": 5, "embed_dim": 3},
+    "GradientDescentMomentum": {"learning_rate": 0.1},
+    "GroupNorm": {"groups": 2},
+    "IterableSource": {"source": [{"x": np.zeros(3)}]},
+    "LookupTable": {"vocab_size": 5, "embed_dim": 3, "init": 0.1},
+    "LossCallback": {"frequency": 1, "dataset": None, "interval_loss_comp": None},
+    "Parallel": {"branches": [Affine(nout=3)]},
+    "Pooling": {"pool_shape": 2},
+    "Prefetch": {"source": ArrayIterator(DATA, 8)},
+    "Preprocess": {"functor": abs},
+    "ResidualModule": {"main_path": Affine(nout=3)},
+    "Schedule": {"name": "fixed", "base_lr": 0.1},
+    "Sequential": {"layers": []},
+    "SequentialArrayIterator": {"data_arrays": {"tgt_txt": np.zeros(100)}, "time_steps": 5, "batch_size": 2},
+    "Text": {"path": "", "text": "a text" * 20},
+    "TiedLinear": {"table": LookupTable(5, 3, 0.1)},
+    "TrainLoggerCallback": {"frequency": 1},
+    "Trainer": {"model": Affine(nout=3), "optimizer": Adam(), "cost": MeanSquared()},
+}
+PLAIN = """Accuracy Adagrad Adam AdamW BatchNorm Bias CIFAR100 CTC ConfusionMatrix ConstantInit CrossEntropyBinary CrossEntropyMulti
+Dropout EarlyStop Explin F1 GaussianInit Gelu GlobalPooling Huber InstanceNorm LAMB LayerNorm Nadam Normalizer OrthogonalInit Perplexity
+RMSNorm RMSProp Rectlin Rectlinclip Softmax SquaredL2 TopK Triplet UniformInit""".split()  # those that need none
+ODD = ["x", -1, 1.5, None, [], {}, object(), np.zeros((2, 2)), True, neon.Rectlin, (1, 2, 3), float("nan")]
+
+
+@pytest.mark.parametrize("name", [*NEEDED, *PLAIN])
+def test_whatever_an_argument_is_no_error_is_a_raw_one(name):
+    """Either it does, or an NgraphError names a fix."""
+    made, needed, refused = getattr(neon, name), NEEDED.get(name, {}), 0
+    made(**needed)
+    arguments = arguments_of(made, made) if isinstance(made, type) else inspect.signature(made).parameters
+    for argument in arguments:
+        for odd in ODD:
+            try:
+                made(**{**needed, argument: odd})
+            except ng.NgraphError as error:
+                assert error.line[0] == __file__ and "fix: " in str(error), error
+                refused += 1
+    assert refused, "it takes anything"

@@ -497,6 +497,10 @@ class IterableSource(Batches):
 
     def _batches(self) -> Iterator[Mapping[str, Any]]:
         source = self.source() if callable(self.source) else self.source
+        if not hasattr(source, "__iter__") and not hasattr(source, "__getitem__"):
+            raise wrong_kind(
+                "IterableSource", f"the source gives {shown(source)}, which is no iterable", "let it give a list of dicts, or a loader"
+            )
         if self.collate is None:
             yield from source
             return
