@@ -36,10 +36,15 @@ class Made:
 
     def input(self, dtype=np.float32, rank=0):
         """A new input; its dims are known, or open."""
-        name, shape = f"x{len(self.inputs)}", tuple([self.pick(1, 2, 3, 4, 5) for _ in range(self.number(max(rank, 1), max(rank, 4)))])
+        shape = tuple([self.pick(1, 2, 3, 4, 5) for _ in range(self.number(max(rank, 1), max(rank, 4)))])
+        return self.given(self.array(shape, dtype))
+
+    def given(self, array):
+        """A new input, for which this array is fed."""
+        name, shape, dtype = f"x{len(self.inputs)}", array.shape, array.dtype.type
         dims = [f"{name}_{k}" if self.pick(True, False) else n for k, n in enumerate(shape)]
         self.inputs.append(h.make_tensor_value_info(name, KINDS[dtype], dims))
-        self.feeds[name] = self.array(shape, dtype)
+        self.feeds[name] = array
         return self.note(name, shape, dtype, True)
 
     def note(self, name, shape, dtype, exact):
@@ -162,7 +167,8 @@ class Made:
         x = self.value(rank=1)
         k, shape = self.axis(x) % len(self.shapes[x]), self.shapes[x]
         at = self.random.integers(-shape[k], shape[k], self.pick((), (2,), (2, 3)))
-        return self.node("Gather", [x, self.constant(at)], (*shape[:k], *at.shape, *shape[k + 1 :]), exact=True, axis=k)
+        index = self.given(at) if self.pick(True, False) else self.constant(at)
+        return self.node("Gather", [x, index], (*shape[:k], *at.shape, *shape[k + 1 :]), exact=True, axis=k)
 
     def pad(self):
         x = self.value(rank=1)
