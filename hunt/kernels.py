@@ -6,6 +6,7 @@ order of every sum gives the same bits, and each difference is a mistake; some f
 
 A case: {"axes": {name: length}, "open": [names], "inputs": [{axes, dtype, seed, kind}], "steps": [{op, in, …}], "outputs": [value],
 "machine": seed or None, "target": name, "pieces": n, "side": "before" or "behind"}. Values are numbered: inputs, then steps.
+There may be "state": [[input, value]], inputs that are state and the value that each has afterwards, and "fields" of the machine.
 Expressions over indices are numbers, ["idx", axis] and [operator, a, b].
 """
 
@@ -32,8 +33,8 @@ from ngraph.codegen.routines import emit_routine  # noqa: E402
 from ngraph.op_graph import dtypes  # noqa: E402
 from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
 from ngraph.op_graph.expr import Idx, combine  # noqa: E402
-from ngraph.plan import arrays, interpret, parse, plan, text, verify  # noqa: E402
-from ngraph.program.program import AxisId  # noqa: E402
+from ngraph.plan import Machine, arrays, interpret, parse, plan, text, verify  # noqa: E402
+from ngraph.program.program import AxisId, State  # noqa: E402
 from ngraph.program.text import text as program_text  # noqa: E402
 from ngraph.program.verify import verify as verify_program  # noqa: E402
 from ngraph.targets import TARGETS, host  # noqa: E402
@@ -120,6 +121,19 @@ def edge(kind, dtype):
     return EDGE[kind] if d.is_float else (kind == "min") if d.kind == "bool" else int(d.lowest if kind == "max" else d.highest)
 
 
+def finite_sum(x):
+    return np.abs(x[np.isfinite(x)]).sum()
+
+
+def best_of(x, kind, dims):
+    """The first place of the largest or smallest along these dims, counted through in their order; the first NaN counts as that."""
+    rest = [d for d in range(x.ndim) if d not in dims]
+    flat = x.transpose([*rest, *dims]).reshape([*[x.shape[d] for d in rest], math.prod(x.shape[d] for d in dims)])
+    if not flat.shape[-1]:
+        raise Invalid
+    return (flat.argmax if kind == "max" else flat.argmin)(-1).astype(np.int32)
+
+
 def folded(x, kind, dims, dtype):
     """A reduction, exact in any order of its terms."""
     if kind in ("add", "multiply"):
@@ -148,11 +162,18 @@ def moved(step, x, own, case):
     return found
 
 
+def pointed(index, n, mode):
+    """An index as int64: of uint64, which has larger numbers, by what the mode makes of them."""
+    if index.dtype != np.uint64:
+        return index.astype(np.int64)
+    return (index % np.uint64(n) if mode == "wrap" else np.minimum(index, np.uint64(n))).astype(np.int64)
+
+
 def gathered(step, x, own, index, index_axes):
     """x at an index along one of its axes."""
     axis, n = step["axis"], x.shape[own.index(step["axis"])]
     out = union(index_axes, [a for a in own if a != axis])
-    i = aligned(index.astype(np.int64), index_axes, out)
+    i = aligned(pointed(index, n, step["mode"]), index_axes, out)
     full = np.moveaxis(x, own.index(axis), 0)
     rest = [a for a in own if a != axis]
     spread = full.transpose([0, *[1 + rest.index(a) for a in out if a in rest]])
@@ -172,7 +193,7 @@ def scattered(step, x, own, index, index_axes, u, u_axes):
     out = union(rest, [a for a in index_axes if a not in rest])
     made = np.array(np.moveaxis(x, own.index(axis), 0))
     shape = [*made.shape[1:], *[index.shape[index_axes.index(a)] for a in out[len(rest) :]]]
-    i = np.broadcast_to(aligned(index.astype(np.int64), index_axes, out), shape)
+    i = np.broadcast_to(aligned(pointed(index, n, step["mode"]), index_axes, out), shape)
     v = np.broadcast_to(aligned(u, u_axes, out), shape)
     for at in np.ndindex(*shape):
         p = int(i[at])
@@ -221,6 +242,9 @@ def _made(step, operands, case):
     if op == "reduce":
         dims = tuple(own.index(a) for a in step["axes"])
         return [a for a in own if a not in step["axes"]], dtype, folded(x, step["kind"], dims, dtype)
+    if op == "argreduce":
+        dims = tuple(own.index(a) for a in step["axes"])
+        return [a for a in own if a not in step["axes"]], "int32", best_of(x, step["kind"], dims)
     if op == "contract":
         axes = union(own, operands[1][0])
         whole = aligned(x, own, axes) * aligned(operands[1][2], operands[1][0], axes)
@@ -240,7 +264,8 @@ def _made(step, operands, case):
         return axes, dtype, made
     if op == "scatter":
         made = scattered(step, x, own, operands[1][2], operands[1][0], operands[2][2], operands[2][0])
-        if dtypes.as_dtype(dtype).is_float and np.nansum(np.abs(operands[2][2])) > WHOLE[dtype] // 4:
+        times = math.prod(operands[1][2].shape)  # that one element may be added
+        if dtypes.as_dtype(dtype).is_float and finite_sum(operands[2][2]) * max(times, 1) > WHOLE[dtype] // 4:
             raise Invalid
         return own, dtype, made
     if op == "cumulate":
@@ -285,13 +310,18 @@ def expression(e):
 
 
 def build(case):
-    """The program of a case, and its arrays."""
+    """The program of a case, the arrays that it takes, and those of its state."""
     s = Steps(**{a: None if a in case["open"] else n for a, n in case["axes"].items()})
     values = [s.input(*one["axes"], dtype=dtypes.as_dtype(one["dtype"])) for one in case["inputs"]]
     for step in case["steps"]:
         values.append(_step(s, step, [values[k] for k in step["in"]], case))
-    program = verify_program(s.program(*[values[k] for k in case["outputs"]]))
-    return program, [given(one, case).astype(dtypes.as_dtype(one["dtype"]).np) for one in case["inputs"]]
+    state = [(f"s{k}", values[k], values[v]) for k, v in case.get("state", ())]
+    s.inputs = [v for v in s.inputs if v not in [old for _, old, _ in state]]
+    fields = {"state_in": tuple(State(name, old) for name, old, _ in state), "state_out": tuple((name, new) for name, _, new in state)}
+    program = verify_program(s.program(*[values[k] for k in case["outputs"]], **fields))
+    made = [given(one, case).astype(dtypes.as_dtype(one["dtype"]).np) for one in case["inputs"]]
+    kept = [k for k, _ in case.get("state", ())]
+    return program, [a for k, a in enumerate(made) if k not in kept], {f"s{k}": made[k] for k in kept}
 
 
 def _step(s, step, inputs, case):
@@ -311,8 +341,8 @@ def _step(s, step, inputs, case):
         guard = tuple(expression(g) for g in step["guard"])
         fill = inputs[0].dtype.python(step["fill"])
         return s("reindex", *inputs, axes=ids(step["axes"]), index=index, guard=guard, fill=fill)
-    if op == "reduce":
-        return s("reduce", *inputs, kind=step["kind"], axes=ids(step["axes"]))
+    if op in ("reduce", "argreduce"):
+        return s(op, *inputs, kind=step["kind"], axes=ids(step["axes"]))
     if op == "contract":
         d = inputs[0].dtype
         return s("contract", *inputs, over=ids(step["over"]), accumulate=dtypes.float32 if d.is_float and d.bits == 16 else d)
@@ -383,8 +413,9 @@ class Guarded(plans.Compiled):
             self.launch(code)
 
 
-def machine_of(seed):
-    return None if seed is None else next(machines(seed, 1))
+def machine_of(case):
+    made = None if case["machine"] is None else next(machines(case["machine"], 1))
+    return (made or Machine())._replace(**case["fields"]) if case.get("fields") else made
 
 
 def differs(got, expected, dtype):
@@ -414,26 +445,28 @@ def check(case):
         return None
     if _apart(case) and not all(np.isfinite(x.astype(np.float64)).all() for _, _, x in values):
         return None  # zeros between elements are no terms: docs/native.md
-    program, inputs = build(case)
+    program, inputs, state = build(case)
     lengths = {AxisId(a): case["axes"][a] for a in case["open"]}
-    wanted = []
-    for v, k in zip(program.outputs, case["outputs"], strict=True):
+    wanted, after = [], {name: v for (name, _), (_, v) in zip(program.state_out, case.get("state", ()), strict=True)}
+    held = [s.value for s in program.state_in]
+    for v, k in zip([*program.outputs, *held], [*case["outputs"], *after.values()], strict=True):
         axes, dtype, x = values[k]
         wanted.append((list(v.axes), dtype, x.transpose([axes.index(a) for a in v.axes])))
     with np.errstate(all="ignore"):
-        made = verify(plan(program, None, machine_of(case["machine"]), winograd=False))
+        made = verify(plan(program, None, machine_of(case), winograd=False))
         shown = text(made)
         if text(verify(parse(shown, arrays(made)))) != shown:
             return "the text of the plan parses to another plan"
-        by_lines, _ = interpret(made, inputs, lengths=lengths)
-        found = _first(by_lines, wanted)
+        by_lines, left = interpret(made, inputs, state, lengths=lengths)
+        found = _first([*by_lines, *[left[name] for name in after]], wanted)
         if found:
             return f"the plan's interpreter: {found}"
         kind = type("Here", (Guarded,), {"side": case["side"], "pieces": case["pieces"]})
         target = host() if case["target"] == "host" else TARGETS[case["target"]]
         if case["target"] == "aarch64":
             kind = static.Emulated
-        got, _ = plans.run(made, inputs, lengths=lengths, target=target, kind=kind)
+        got, left = plans.run(made, inputs, state, lengths=lengths, target=target, kind=kind)
+        got = [*got, *[left[name] for name in after]]
     plans.LOADED.clear()  # each case compiles its own
     found = _first(got, wanted)
     return f"machine code for {case['target']}: {found}" if found else None
@@ -443,12 +476,13 @@ def _first(got, wanted):
     for k, (array, (axes, dtype, expected)) in enumerate(zip(got, wanted, strict=True)):
         found = differs(array, expected, dtype)
         if found:
-            return f"output {k} [{', '.join(axes)}]: {found}"
+            return f"output {k} [{', '.join(axes)}], those of state last: {found}"
     return None
 
 
 # ---- drawing cases ----------------------------------------------------------------------------------------------------------
 
+SHORT, SHORTS = 1 << 16, 0.04  # products from which the plan looks for another form (`pairs.LEAST`), and how many cases have so many
 LENGTHS = [*range(2, 20), 23, 29, 31, 32, 33, 37, 41, 47, 48, 53, 61, 64, 67, 70]
 
 
@@ -522,7 +556,7 @@ class Draw:
         if op == "where":
             c = self.pick(lambda axes, dtype: dtype == "bool")
             return c is not None and self.add("where", c, k, self.like(k))
-        return self.add("cast", k, dtype=self.r.choice([*FLOATS, *INTEGERS]))
+        return self.add("cast", k, dtype=self.r.choice([*FLOATS, *INTEGERS, "bool"]))
 
     def term(self, a):
         """An index that steps along an axis."""
@@ -630,6 +664,54 @@ class Draw:
         kinds = ["max", "min"] if dtype == "bool" else ["add", "add", "add", "multiply", "max", "min"]
         return self.add("reduce", k, kind=self.r.choice(kinds), axes=self.some(own, 0.5) or own[:1])
 
+    def argreduce(self, k):
+        own, dtype, _ = self.values[k]
+        return (
+            bool(own)
+            and dtype != "bool"
+            and self.add("argreduce", k, kind=self.r.choice(["max", "min"]), axes=self.some(own, 0.5) or own[:1])
+        )
+
+    def short(self):
+        """A sum of so many products of 8-bit integers or bfloat16 that it is worth another form: by pairs, or by fours."""
+        m, n = (self.axis(self.r.choice([37, 41, 48, 53, 61, 64, 67, 70])) for _ in range(2))
+        least = -(-SHORT // (self.case["axes"][m] * self.case["axes"][n]))
+        k = self.axis(max(least, self.r.choice(LENGTHS)) + self.r.randrange(4))
+        kind = self.r.choice(["bfloat16", "int8", "int8"])
+        wide = self.r.choice(["float32"] if kind == "bfloat16" else ["float32", "int32"])
+        sides = []
+        for axes in ([m, k], [k, n]):
+            self.r.shuffle(axes)
+            self.input(kind if kind == "bfloat16" else self.r.choice(["int8", "uint8"]), axes)
+        for side in range(2):
+            at, (axes, dtype, _) = side, self.values[side]
+            if self.r.random() < 0.3:
+                index = {a: ["+", ["idx", a], self.r.choice([1, -1, 3])] if a == k else ["idx", a] for a in axes}
+                at = len(self.values) - 1 if self.add("reindex", at, axes=axes, index=index, guard=[], fill=0) else at
+            if dtype != "bfloat16" or self.r.random() < 0.5:
+                at = len(self.values) - 1 if self.add("cast", at, dtype=wide) else at
+            if dtype != "bfloat16" and self.r.random() < 0.4:
+                zero = len(self.values)
+                self.add("constant", axes=[], dtype=wide, seed=self.r.randrange(10**6))
+                at = len(self.values) - 1 if self.add("subtract", at, zero) else at
+            sides.append(at)
+        if self.values[sides[0]][1] == self.values[sides[1]][1]:
+            self.add("contract", *sides, over=[k])
+
+    def fields(self):
+        """What else a machine may have."""
+        yes = lambda: self.r.random() < 0.5
+        return {"vector": self.r.choice([16, 32, 64]), "registers": self.r.choice([16, 32]), "pairs": yes(), "quads": yes()}
+
+    def state(self):
+        """Inputs that are state, and values of their type, which they have afterwards."""
+        chosen = []
+        for k, (axes, dtype, _) in enumerate(self.values[: len(self.case["inputs"])]):
+            fit = [v for v, (other, d, _) in enumerate(self.values) if d == dtype and sorted(other) == sorted(axes)]
+            if self.r.random() < 0.7 and not any(a in self.case["open"] for a in axes):
+                chosen.append([k, fit[-1 - min(int(self.r.expovariate(0.7)), len(fit) - 1)]])
+        return chosen
+
     def contract(self, k):
         own, dtype, _ = self.values[k]
         if dtype == "bool":
@@ -669,8 +751,11 @@ class Draw:
         total = self.axis(sum(self.case["axes"][b] for _, b in chosen))
         return self.add("concat", *[j for j, _ in chosen], parts=[b for _, b in chosen], axis=total)
 
-    def position(self, axes):
-        """The number of an int32 value over some of these axes and perhaps another."""
+    def position(self, axes, axis):
+        """The number of a value of whole numbers that does not move along `axis`: one that is there, or a new one of int32."""
+        there = self.pick(lambda own, dtype: dtype in INTEGERS and axis not in own)
+        if there is not None and self.r.random() < 0.4:
+            return there
         chosen = self.some(axes, 0.4)[:2]
         if not chosen or self.r.random() < 0.5:
             chosen.append(self.axis(self.r.choice([1, 2, 3, 5, 7, 13])))
@@ -688,7 +773,7 @@ class Draw:
         if not own:
             return False
         axis = self.r.choice(own)
-        i = self.position([a for a in self.values[k][0] if a != axis])
+        i = self.position([a for a in self.values[k][0] if a != axis], axis)
         return i is not None and self.add("gather", k, i, axis=axis, mode=self.r.choice(["clip", "fill", "wrap"]))
 
     def scatter(self, k):
@@ -697,17 +782,19 @@ class Draw:
         if not there or dtype == "bool":
             return False
         axis = self.r.choice(there)
-        i = self.position([a for a in own if a != axis])
+        i = self.position([a for a in own if a != axis], axis)
         if i is None:
             return False
+        combine, mode = self.r.choice(["add", "max", "min"]), self.r.choice(["clip", "fill", "wrap"])
         axes = union([a for a in own if a != axis], self.values[i][0])
         if math.prod(self.case["axes"][a] for a in axes) > PLACES // 4 or any(a in self.case["open"] for a in axes):
             return False
-        seed = self.r.randrange(10**6)
-        if not self.add("constant", axes=axes, dtype=dtype, seed=seed):
-            return False
-        combine = self.r.choice(["add", "max", "min"])
-        return self.add("scatter", k, i, len(self.values) - 1, axis=axis, combine=combine, mode=self.r.choice(["clip", "fill", "wrap"]))
+        u = self.pick(lambda own, d: d == dtype and set(own) == set(axes))
+        if u is None or self.r.random() < 0.5:
+            u = len(self.values)
+            if not self.add("constant", axes=axes, dtype=dtype, seed=self.r.randrange(10**6)):
+                return False
+        return self.add("scatter", k, i, u, axis=axis, combine=combine, mode=mode)
 
     def cumulate(self, k):
         own, dtype, _ = self.values[k]
@@ -723,15 +810,17 @@ class Draw:
 
 
 MOVES = ["elementwise"] * 6 + ["reindex"] * 6 + ["window"] * 2 + ["dilated"] + ["reduce"] * 4 + ["contract"] * 3
-MOVES += ["strided", "strided", "repeated", "broadcast", "rename", "concat", "concat", "gather", "scatter", "cumulate", "iota"]
+MOVES += ["strided", "strided", "repeated", "broadcast", "rename", "concat", "concat", "gather", "scatter", "cumulate", "iota", "argreduce"]
 
 
 def draw(seed):
     """A case of one to eight steps."""
     d = Draw(seed)
     r, main = d.r, d.r.choice([*["float32"] * 5, *FLOATS, *INTEGERS, "int8", "bfloat16", "bool"])
+    if r.random() < SHORTS:
+        d.short()
     pool = [d.axis() for _ in range(r.choice([1, 2, 2, 3, 3, 4]))]
-    for _ in range(r.choice([1, 2, 2, 3])):
+    for _ in range(r.choice([1, 2, 2, 3]) if not d.values else 0):  # inputs come first
         axes = d.some(pool, 0.75)
         while math.prod(d.case["axes"][a] for a in axes) > PLACES:
             axes.pop()
@@ -747,6 +836,8 @@ def draw(seed):
     last = list(range(len(d.values)))[-3:]
     d.case["outputs"] = sorted({len(d.values) - 1, *[k for k in last if r.random() < 0.3]})
     d.case["machine"] = None if r.random() < 0.3 else r.randrange(10**6)
+    d.case["fields"] = d.fields() if r.random() < 0.5 else {}
+    d.case["state"] = d.state() if r.random() < 0.25 else []
     emulator = static.EMULATOR is not None and r.randrange(EMULATED) == 0
     d.case["target"] = "aarch64" if emulator else r.choice(["host", "host", *TARGET_NAMES])
     d.case["pieces"], d.case["side"] = r.choice([1, 2, 3]), r.choice(["before", "behind"])
@@ -767,6 +858,7 @@ def without(case, k):
     for step in made["steps"]:
         step["in"] = [down(j) for j in step["in"]]
     made["outputs"] = [down(j) for j in made["outputs"]]
+    made["state"] = [[down(j), down(v)] for j, v in made.get("state", ()) if j != k]
     return made
 
 
@@ -785,7 +877,10 @@ def _simpler(case):
             yield {**case, "outputs": [k]}
     for k in case["outputs"] if len(case["outputs"]) > 1 else ():
         yield {**case, "outputs": [j for j in case["outputs"] if j != k]}
-    read = {j for step in case["steps"] for j in step["in"]} | set(case["outputs"])
+    state = case.get("state", [])
+    for pair in state:
+        yield {**case, "state": [other for other in state if other != pair]}
+    read = {j for step in case["steps"] for j in step["in"]} | set(case["outputs"]) | {j for pair in state for j in pair}
     for k in reversed(range(n + len(case["steps"]))):
         if k not in read:
             yield without(case, k)
@@ -796,8 +891,8 @@ def _simpler(case):
                 other["in"] = [j if i == n + k else i for i in other["in"]]
             made["outputs"] = [j if i == n + k else i for i in made["outputs"]]
             yield made
-    for key, value in (("machine", None), ("open", []), ("pieces", 1), ("target", "host"), ("side", "behind")):
-        if case[key] != value:
+    for key, value in (("machine", None), ("fields", {}), ("open", []), ("pieces", 1), ("target", "host"), ("side", "behind")):
+        if case.get(key, value) != value:
             yield {**case, key: value}
     for k, step in enumerate(case["steps"]):
         for g in range(len(step.get("guard", ()))):

@@ -42,7 +42,7 @@ class Borders:
     def draw(self) -> None:
         self.copy()
         wishes: dict[Buffer, dict[str, _Wish]] = {}
-        for kernel in [s for s in (*self.plan.once, *self.plan.steps) if type(s) is Kernel]:
+        for kernel in [s for s in self.plan.steps if type(s) is Kernel]:  # what runs once is not worth a border
             own = set(kernel.targets)
             for stage in kernel.stages:
                 for r in stage.reads():

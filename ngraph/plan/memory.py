@@ -160,8 +160,9 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
 
 
 def kept_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
-    """The kernel without the stages that copy old to new, which lies where old does."""
-    return replace(kernel, stages=tuple([s for s in kernel.stages if not _copies(s, old, new)]))
+    """The kernel without the stages that copy old to new, which lies where old does; with them where nothing else stores new."""
+    stages = tuple([s for s in kernel.stages if not _copies(s, old, new)])
+    return replace(kernel, stages=stages) if any(s.target is new for stage in stages for s in stage.to) else kernel
 
 
 def _copies(stage: Stage, old: Buffer, new: Buffer) -> bool:

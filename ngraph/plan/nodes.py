@@ -312,6 +312,8 @@ class Graph:
             if v is old:
                 continue
             r = self.whole(self.at[v], old.axes)
+            if r.source is old:  # it stays as it is
+                continue
             if not isinstance(r.source, Node) or r.source in taken:
                 r = self.elem("copy", self.at[v], axes=old.axes, dtype=old.dtype)
             taken.add(r.source)

@@ -157,4 +157,4 @@ def _in_place(plan: Plan) -> None:
         if type(maker) is Kernel and last.get(before, -1) <= k and may_replace(maker, before, after):
             after.shares = before
             steps[k] = kept_in_place(maker, before, after)
-    plan.steps = tuple([s for s in steps if not isinstance(s, Kernel) or s.stages])
+    plan.steps = tuple(steps)

@@ -1,11 +1,18 @@
 """What the arena holds: values that are cheap to make again are not kept for the way back; state is updated in place."""
 
 import numpy as np
+from machines import machines
 from plan_programs import axis, hole, program
 
 import ngraph as ng
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.op import TensorType
 from ngraph.plan import Machine, interpret, plan, verify
+from ngraph.plan.kernels import Kernel
 from ngraph.program import interpret as oracle
+from ngraph.program.program import AxisId, State, Value
+from ngraph.testing.rules import Steps
 
 SMALL = Machine(l2=1 << 10)  # so that small arrays are large
 
@@ -53,3 +60,26 @@ def test_buffers_start_at_lines_of_the_cache():
     made = held(network(), SMALL)
     assert all(b.offset % 64 == 0 for b in made.buffers if b.offset is not None)
     assert made.memory.arena == made.arena and made.memory.once == made.kept
+
+
+def test_state_that_becomes_what_it_is_stays():
+    """Seen at once, or after a reduction of one term has become a copy: nothing is written, or the copy is."""
+    s = Steps(A=1, B=5)
+    x, w, u = s.input("B"), Value(TensorType((AxisId("B"),), dtypes.float32), "w"), Value(TensorType((AxisId("B"),), dtypes.float32), "u")
+    same = s("reduce", w, kind="add", axes=())
+    one = s("reduce", s("reindex", u, axes=("A", "B"), index=(("B", Idx(AxisId("B"))),), guard=(), fill=0.0), kind="max", axes=("A",))
+    fields = {"state_in": (State("w", w), State("u", u)), "state_out": (("w", same), ("u", one))}
+    held(s.program(x, **fields), Machine())
+
+
+def test_what_is_made_of_state_once_has_no_borders():
+    s = Steps(A=7, B=14, C=53)
+    w, i = Value(TensorType((AxisId("A"),), dtypes.float32), "w"), Value(TensorType((AxisId("A"),), dtypes.int64), "i")
+    places = s("concat", i, i, parts=("A", "A"), axis="B")
+    found = s("gather", w, places, axes=("A",), mode="wrap")
+    y = s("reindex", found, axes=("C",), index=(("B", (Idx(AxisId("C")) + 1) // 3),), guard=(), fill=0.0)
+    p = s.program(y, state_in=(State("w", w), State("i", i)))
+    state = {"w": np.arange(7, dtype=np.float32), "i": np.arange(7)[::-1] - 3}
+    made = verify(plan(p, machine=next(machines(408789, 1))))  # for which it is kept
+    assert len([k for k in made.once if type(k) is Kernel]) == 2
+    np.testing.assert_array_equal(interpret(made, [], dict(state))[0][0], oracle.interpret(p, [], dict(state))[0][0])
