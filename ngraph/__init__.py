@@ -67,7 +67,7 @@ def __getattr__(name: str) -> _Any:
     if name.startswith("_"):
         raise AttributeError(f"module 'ngraph' has no attribute {name!r}")
     misspelt = _import_module("ngraph.op_graph.misspelt")
-    raise misspelt.no_attribute("ngraph", name, misspelt.OF_NGRAPH, api.__all__, "ng")
+    raise misspelt.no_attribute("ngraph", name, misspelt.OF_NGRAPH, [*api.__all__, *_ROOMS, *_FRONTENDS], "ng")
 
 
 def __dir__() -> list[str]:
