@@ -79,6 +79,13 @@ MAKER = Kind("no class of a layer", lambda x: isinstance(x, type) or callable(x)
 WORD = Kind("no name", lambda x: x is None or isinstance(x, str), "pass a string")
 PATH = Kind("no path", _is_path, "pass a string")
 OPERAND = Kind("no op", _ops, "pass a placeholder: ng.placeholder([...]), or what another layer gave")
+ONE_OP = Kind(
+    "no op",
+    lambda x: isinstance(x, Op),
+    "pass one op, such as a placeholder; where a Trainer passes a dict, name an entry: inputs='x'",
+)
+ALONE = """Affine BatchNorm Bias Convolution Deconvolution Dropout Embedding GRU GlobalPooling GroupNorm InstanceNorm LSTM LayerNorm Linear
+LookupTable MultiHeadAttention Pooling RMSNorm Recurrent TiedLinear TransformerBlock""".split()  # layers that take one op
 SIZES = Kind("no numbers by side", _sides, "pass a number, a tuple with one for each side, or a dict such as {'H': 2, 'W': 1}")
 SHAPE = Kind("no shape", _shape, "pass whole numbers above 0, such as (3, 3, 16), or a dict such as {'H': 3, 'W': 3, 'K': 16}")
 SPLITS = Kind(
@@ -142,6 +149,7 @@ KINDS = {name: kind for kind, names in _NAMES for name in names.split()}
 ELSEWHERE = {  # where a name means something else, and None where anything may stand
     **{(c, "axes"): NAMED for c in ("LayerNorm", "RMSNorm", "Softmax")},
     **{(c, "axes"): MAPPING for c in ("IterableSource",)},
+    **{(c, "in_obj"): ONE_OP for c in ALONE},
     ("ArrayIterator", "batch_size"): BATCH_SIZE,
     ("SequentialArrayIterator", "batch_size"): NUMBER,
     ("BiRNN", "cell"): Kind("no class of a recurrent layer", lambda x: hasattr(x, "cell_type"), "pass the class, as in cell=LSTM"),

@@ -23,11 +23,12 @@ SHARES = {"softmax", "sigmoid"}  # from 0 to 1
 
 
 class Prediction(NamedTuple):
-    """A prediction that could not be judged by its op: by whom, whether it has to be probabilities, and along which axis they sum to 1."""
+    """A prediction that could not be judged by its op: whose, the axis along which probabilities sum to 1, whether scores are wanted."""
 
     who: str
     y: Op
     axis: Axis | None
+    logits: bool
     line: Line | None
     fix: str
 
@@ -39,16 +40,23 @@ class Prediction(NamedTuple):
         return [ng.min(y, out_axes=()), ng.max(y, out_axes=()), ng.max(off, out_axes=()) if off.axes else off]
 
     def judge(self, low: float, high: float, off: float) -> None:
-        """Raises GraphError unless the values of a batch can be probabilities. nan says nothing."""
-        slack = 0.01 if self.y.dtype.bits >= 32 else 0.1  # more than rounding does, less than any score that is none by chance
+        """Raises GraphError unless the values of a batch can be what is wanted. nan says nothing."""
+        narrow = _source(self.y).dtype.bits < 32
+        if self.logits:
+            slack = 0.02 if narrow else 1e-3  # what rounding does to the sum of a softmax
+            if low >= 0 and high <= 1 and off <= slack:
+                self.refuse(f"values of {self.y.label} sum to 1 along {self.axis!r} in the first batch")
+            return
+        slack = 0.1 if narrow else 0.01  # more than rounding does, less than any score that is none by chance
         if low < -slack or high > 1 + slack:
             self.refuse(f"values of {self.y.label} go from {low:.3g} to {high:.3g} in the first batch")
         if off > slack:
             self.refuse(f"values of {self.y.label} sum to 1 along {self.axis!r} only within {off:.3g} in the first batch")
 
     def refuse(self, why: str) -> None:
+        wanted = "scores, and its prediction has probabilities" if self.logits else "probabilities, and its prediction has none"
         raise GraphError(
-            f"{self.who} takes probabilities, and its prediction has none: {why}",
+            f"{self.who} takes {wanted}: {why}",
             details=(f"{self.y.label} was made at {show_line(self.y.line)}",),
             fix=self.fix,
             line=self.line,
@@ -135,16 +143,13 @@ def predicted(result: Op, who: str, y: Op, axis: Axis | None, logits: bool, line
     Raises GraphError where the op that makes y shows that it is the other.
     """
     made = _source(y)
+    expected = Prediction(who, y, axis, logits, line, fix)
     if logits:
         if made.opdef.name in SHARES:
-            raise GraphError(
-                f"{who} takes scores, and its prediction has probabilities: {made.opdef.name} made them",
-                details=(f"{made.label} was made at {show_line(made.line)}",),
-                fix=fix,
-                line=line,
-            )
+            expected.refuse(f"{made.opdef.name} made them")
+        if axis is not None and not _are_scores(made):
+            _predictions[result] = expected
         return result
-    expected = Prediction(who, y, axis, line, fix)
     if _are_scores(made):
         expected.refuse(f"{made.opdef.name} made it, which gives numbers of any size")
     normal: tuple[Axis, ...] = tuple(made.attrs.get("axes", ())) if made.opdef.name == "softmax" else ()
@@ -174,6 +179,12 @@ def labels_in(roots: Iterable[Op], placeholders: Mapping[str, Op]) -> list[tuple
     return [
         (names[s], _labels[o]) for o in Op.all_op_references(list(roots)) if o in _labels and (s := _source(_labels[o].target)) in names
     ]
+
+
+def computed_labels(roots: Iterable[Op]) -> list[Labels]:
+    """What the values may be of labels that are computed from what placeholders get."""
+    found = [_labels[o] for o in Op.all_op_references(list(roots)) if o in _labels]
+    return [labels for labels in found if not _source(labels.target).is_placeholder]
 
 
 def check_labels(found: Iterable[tuple[str, Labels]], batch: Mapping[str, Any], where: str, number: Any = lambda example: None) -> None:

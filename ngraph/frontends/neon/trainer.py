@@ -30,7 +30,7 @@ from ngraph.frontends.neon.callbacks import (
 from ngraph.frontends.neon.calls import Checked, one_of, public, refuse, wrong_kind
 from ngraph.frontends.neon.costs import Cost
 from ngraph.frontends.neon.data.iterators import TARGETS, Batches, Full, dtype_of, padded, rows
-from ngraph.frontends.neon.expected import check_labels, labels_in, predictions_in
+from ngraph.frontends.neon.expected import check_labels, computed_labels, labels_in, predictions_in
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
@@ -243,18 +243,20 @@ class Trainer(Checked):
         weight = own if weight is None else weight
         return (cost, None) if weight is None else (cost * weight, weight)
 
-    def _check_predictions(self, data: Batches) -> None:
-        """Looks at predictions for the first batch, in inference mode, where ops alone do not show whether they are probabilities."""
+    def _check_first(self, data: Batches) -> None:
+        """Looks at predictions for the first batch, in inference mode, where ops alone do not show whether they are probabilities, and at
+        its labels where they are computed."""
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
         with inference_mode_on():
-            doubtful = predictions_in([self._cost(self._predict(x), t, None)[0]])
-        if doubtful:
-            numbers = [n for p in doubtful for n in p.numbers]
-            batch = data.batch(0)
-            found = self.transformer.computation(numbers, *placeholders.values(), name="check")(*[batch[k] for k in placeholders])
-            for k, p in enumerate(doubtful):
-                p.judge(*map(float, found[3 * k : 3 * k + 3]))
+            cost = self._cost(self._predict(x), t, None)[0]
+        doubtful, labels = predictions_in([cost]), computed_labels([cost])
+        batch, ops = data.batch(0), [*(own.target for own in labels), *(n for p in doubtful for n in p.numbers)]
+        found = self.transformer.computation(ops, *placeholders.values(), name="check")(*[batch[k] for k in placeholders])
+        for own, array in zip(labels, found, strict=False):
+            own.check(array, "the target", "the first batch", partial(data.which, 0))
+        for k, p in enumerate(doubtful):
+            p.judge(*map(float, found[len(labels) + 3 * k : len(labels) + 3 * k + 3]))
 
     def _carries(self) -> bool:
         """Whether some layer's state goes on from batch to batch."""
@@ -275,8 +277,8 @@ class Trainer(Checked):
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
         cost, weight = self._cost(self._predict(x), t, placeholders.get("mask"))
-        if predictions_in([cost]):
-            self._check_predictions(data)
+        if predictions_in([cost]) or computed_labels([cost]):
+            self._check_first(data)
         if weight is not None:  # the mean over the examples that count
             cost = cost * (ng.cast(ng.batch_size(cost), ng.float32) / ng.maximum(ng.sum(weight, out_axes=()), 1.0))
         loss = ng.mean(cost, out_axes=())

@@ -88,10 +88,13 @@ def test_scores_where_probabilities_are_wanted(last):
         Perplexity().batch(Sequential([Affine(GlorotInit(), nout=3)])(y), ng.placeholder([y.axes[0]], dtype=ng.int32))
 
 
-@pytest.mark.parametrize("last", ["softmax", "moved"])
+@pytest.mark.parametrize("last", SHARES)
 def test_probabilities_where_scores_are_wanted(last):
-    with pytest.raises(ng.NgraphError, match="CrossEntropyMulti takes scores.*softmax made them[\\s\\S]*fix: .*without logits"):
-        fitted(trainer(CrossEntropyMulti(logits=True), *SHARES[last]))
+    why = "softmax made them" if last in ("softmax", "moved") else "values of .* sum to 1 along Y=3 in the first batch"
+    for precision in (None, "bfloat16"):
+        made = trainer(CrossEntropyMulti(logits=True), *SHARES[last], precision=precision)
+        with pytest.raises(ng.NgraphError, match=f"CrossEntropyMulti takes scores.*{why}[\\s\\S]*fix: .*without logits"):
+            fitted(made)
     with pytest.raises(ng.NgraphError, match="CrossEntropyBinary takes scores.*sigmoid made them"):
         fitted(trainer(CrossEntropyBinary(logits=True), Logistic()))
 
@@ -154,6 +157,18 @@ def test_numbers_of_examples_are_those_of_the_data_in_any_order():
     for last in ("wrap", "short", "drop"):
         with pytest.raises(ng.NgraphError, match="number 21 of the data"):
             trainer(CrossEntropyMulti(), Softmax()).fit(ArrayIterator(data(spoiled(7)), 8, shuffle=True, last=last), epochs=1)
+
+
+def test_labels_that_are_computed():
+    """Those of the first batch are looked at."""
+    labels = {1: LABELS + 1, 3: LABELS * 0 + 3}
+    for high, own in labels.items():
+        good = trainer(CrossEntropyMulti(logits=True), inputs="image", target=lambda p, high=high: p["label"] - high)
+        fitted(good, own)
+        bad = trainer(CrossEntropyMulti(logits=True), inputs="image", target=lambda p, high=high: p["label"] - high - 1)
+        with pytest.raises(ng.NgraphError, match="of the first batch has the label -1, and labels are whole numbers from 0 to 2") as error:
+            fitted(bad, own)
+        assert error.value.line[0] == __file__
 
 
 def test_binary_labels_are_0_and_1():
