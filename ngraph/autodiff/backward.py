@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ngraph.errors import AxisError, DTypeError, GraphError
@@ -32,7 +32,7 @@ def _is_float(t: Any) -> bool:
 
 
 def _order(roots: Iterable[Op], expanded: dict[Op, Op]) -> Iterator[Op]:
-    """What the roots depend on, inputs first; composites without a gradient stand before what they lower to."""
+    """What the roots depend on, inputs first; composites without a gradient stand before what they lower to, which `expanded` gets."""
     done: set[Op] = set()
     stack = list(roots)[::-1]
     while stack:
@@ -52,24 +52,26 @@ def _order(roots: Iterable[Op], expanded: dict[Op, Op]) -> Iterator[Op]:
             yield o
 
 
-def _adjoints(seeds: Seeds, constants: bool = False) -> tuple[dict[Op, Op], list[Op]]:
+def _adjoints(seeds: Seeds, constants: bool = False, instead: Mapping[Op, Op] = {}) -> tuple[dict[Op, Op], list[Op]]:
     """The derivative of the sum of all results times their errors by every op that the results depend on, with the errors held fixed.
 
-    An error of None stands for ones. With `constants`, also by constants. Built once for equal arguments. Then the ops without a
-    derivative that the walk came to: what they depend on has none either.
+    An error of None stands for ones. With `constants`, also by constants. `instead`: an equal op that the walk goes through in the
+    place of another. Built once for equal arguments. Then the ops without a derivative that the walk came to: what they depend on has
+    none either.
     """
     kept = seeds[0][0].backward
     if kept is None:
         kept = seeds[0][0].backward = {}
-    if (seeds, constants) in kept:
-        return kept[seeds, constants]
+    key = seeds, constants, tuple(instead.values())
+    if key in kept:
+        return kept[key]
     found: dict[Op, Op] = {}
     for result, error in seeds:
         start = filled(1, result.axes, result.dtype) if error is None else fit(error, result)
         found[result] = found[result] + start if result in found else start
     barriers: list[Op] = []
     several: dict[Op, dict[int, Op]] = {}  # an op with several results -> the adjoints of its parts
-    expanded: dict[Op, Op] = {}
+    expanded = dict(instead)
     for o in reversed(list(_order([result for result, _ in seeds], expanded))):
         if o not in found and o not in several:
             continue
@@ -97,39 +99,47 @@ def _adjoints(seeds: Seeds, constants: bool = False) -> tuple[dict[Op, Op], list
                 if i is not o:
                     contribution = fit(contribution, i)
                     found[i] = found[i] + contribution if i in found else contribution
-    kept[seeds, constants] = found, barriers
+    kept[key] = found, barriers
     return found, barriers
 
 
-def _exposed(roots: Iterable[Op], independent: Op) -> list[Op]:
-    """The roots, made anew where they hide that they depend on `independent`, so that the walk meets it.
+def _exposed(o: Op, inputs: Sequence[Op], independent: Op) -> Op:
+    """The op on these inputs, made anew where it hides that it depends on `independent`.
 
     A constant in a body of a loop or choice becomes an input of it; a loss computed from logits goes through their probabilities.
     """
-    new: dict[Op, Op] = {}
-    roots = list(roots)
-    for o in ordered(roots):
-        inputs, attrs = [new[i] for i in o.inputs], dict(o.attrs)
-        bodies = {k: (body.inputs, _exposed(body.outputs, independent)) for k, body in attrs.items() if type(body) is Body}
-        stand_ins = {i: None for _, outputs in bodies.values() for i in ordered(outputs) if i.is_constant and uncast(i) is independent}
-        if stand_ins:
-            hole = placeholder(independent.axes, dtype=independent.dtype)
-            for k, (given, outputs) in bodies.items():
-                copied = copy_graph(outputs, {i: cast(hole, i.dtype) for i in stand_ins})
-                attrs[k] = Body((*given, hole), [copied[x] for x in outputs])
-            inputs.append(independent)
-        with made_for(o):
-            longer = through_probabilities(o, independent, inputs[1]) if len(inputs) == 2 else None
-        same = len(inputs) == len(o.inputs) and all(a is b for a, b in zip(inputs, o.inputs, strict=True))
-        new[o] = longer if longer is not None else (o if same else again(o, inputs, attrs))
-    return [new[r] for r in roots]
+    given, attrs = list(inputs), dict(o.attrs)
+    bodies = {k: (body.inputs, _inside(body.outputs, independent)) for k, body in attrs.items() if type(body) is Body}
+    stand_ins = {i: None for _, outputs in bodies.values() for i in ordered(outputs) if i.is_constant and uncast(i) is independent}
+    if stand_ins:
+        hole = placeholder(independent.axes, dtype=independent.dtype)
+        for k, (holes, outputs) in bodies.items():
+            copied = copy_graph(outputs, {i: cast(hole, i.dtype) for i in stand_ins})
+            attrs[k] = Body((*holes, hole), [copied[x] for x in outputs])
+        given.append(independent)
+    with made_for(o):
+        longer = through_probabilities(o, independent, given[1]) if len(given) == 2 else None
+    same = len(given) == len(o.inputs) and all(a is b for a, b in zip(given, o.inputs, strict=True))
+    return longer if longer is not None else o if same else again(o, given, attrs)
+
+
+def _inside(outputs: Iterable[Op], independent: Op) -> list[Op]:
+    """The outputs of a body, all that they depend on exposed."""
+    outputs, new = list(outputs), dict[Op, Op]()
+    for o in ordered(outputs):
+        new[o] = _exposed(o, [new[i] for i in o.inputs], independent)
+    return [new[x] for x in outputs]
 
 
 def _slope(seeds: Seeds, independent: Op) -> Op:
     """The derivative by one op, with its axes; zeros where no result depends on it."""
+    instead: dict[Op, Op] = {}
     if independent.is_constant or independent.opdef in (softmax_record, sigmoid):
-        seeds = tuple(zip(_exposed([result for result, _ in seeds], independent), [error for _, error in seeds], strict=True))
-    adjoints, barriers = _adjoints(seeds, independent.is_constant)
+        for o in ordered([result for result, _ in seeds]):
+            made = _exposed(o, o.inputs, independent)
+            if made is not o:
+                instead[o], made.scale = made, 1.0  # the walk has taken the scale of the op itself
+    adjoints, barriers = _adjoints(seeds, independent.is_constant, instead)
     for o in barriers:
         if any(i is independent for i in ordered([o])):
             why, _, fix = o.opdef.attrs["no_gradient"].partition("; ")

@@ -93,6 +93,18 @@ def test_a_constant_in_the_body_of_a_loop(x, loop):
     np.testing.assert_allclose(executor(by_constant, x)(AT), expected, rtol=1e-12)
 
 
+def test_what_hides_a_constant_is_computed_once(x):
+    """Behind it something is assigned and returned beside the derivative; the scale of the op that hides it counts once."""
+    c, kept = ng.constant(np.array([0.5, 1.5, -1.0]), [A]), ng.persistent_tensor([A], dtype="float64")
+    chosen = ng.cond(ng.sum(x, out_axes=()) > 0.0, lambda: c * x, lambda: x)
+    chosen.scale = 3.0
+    y = ng.sequential([ng.assign(kept, chosen), chosen * chosen])
+    got, slope, state = executor([y, ng.deriv(ng.sum(y, out_axes=()), c), kept], x)(AT)
+    np.testing.assert_allclose(state, [0.5, 3.0, -3.0], rtol=1e-12)
+    np.testing.assert_allclose(got, state**2, rtol=1e-12)
+    np.testing.assert_allclose(slope, 3.0 * 2.0 * state * AT, rtol=1e-12)
+
+
 def test_no_derivative_by_an_integer():
     k = ng.constant(np.array([1, 2, 3]), [A])
     with pytest.raises(ng.NgraphError, match="no float tensor"):
