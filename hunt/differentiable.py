@@ -533,9 +533,13 @@ shaped(
 
 
 def choose_order(draw: Draw, values: Sequence[Value]) -> Any:
-    k = draw.whole(0, len(values) - 1)
-    axes = values[k][0]
-    return [k], {"axes": [axes[j] for j in draw.rng.permutation(len(axes))]}
+    """Another order than the axes have."""
+    k = with_axes(values, draw, 2)
+    if k is None:
+        return None
+    axes = list(values[k][0])
+    order = [axes[j] for j in draw.rng.permutation(len(axes))]
+    return [k], {"axes": order if order != axes else order[::-1]}
 
 
 shaped(
@@ -1087,12 +1091,13 @@ def written(name: str, x: str) -> str:
 
 
 def choose_scan(draw: Draw, values: Sequence[Value]) -> Any:
-    """A carry without the axis of the loop, slices with it, and a value that is the same in each trip."""
+    """A carry, slices along the axis of the loop, and a value that is the same in each trip. Some carries have that axis themselves."""
     k = with_axes(values, draw)
     if k is None:
         return None
     axis = draw.one(values[k][0])
-    carries = [j for j, (axes, _) in enumerate(values) if axis not in axes and set(axes) >= set(values[k][0]) - {axis}]
+    carries = [j for j, (axes, _) in enumerate(values) if set(axes) >= set(values[k][0]) - {axis}]
+    carries = [j for j in carries if axis not in values[j][0]] if draw.chance(0.8) else carries
     if not carries:
         return None
     j = draw.one(carries)
@@ -1102,7 +1107,7 @@ def choose_scan(draw: Draw, values: Sequence[Value]) -> Any:
         "f": draw.one(list(BODIES)[:4]),
         "g": draw.one(list(BODIES)),
         "reverse": draw.chance(0.5),
-        "result": draw.one(["carry", "each", "both"]),
+        "result": "last" if axis in values[j][0] else draw.one(["carry", "each", "both"]),
         "checkpoint": draw.chance(0.3),
     }
 
@@ -1115,9 +1120,9 @@ def scanned(attrs: Any, carry: Value, xs: Value, same: Value) -> Value:
         axes, (a, b, c) = lined(h, (rest, at(xs[1], dim, t)), same)
         each[t] = inside(attrs["g"], a) * c
         h = axes, inside(attrs["f"], a * c + b)
-    ys = (attrs["axis"], *h[0]), stacked([each[t] for t in range(n)], 0)
-    if attrs["result"] == "carry":
+    if attrs["result"] in ("carry", "last"):
         return h
+    ys = (attrs["axis"], *h[0]), stacked([each[t] for t in range(n)], 0)
     if attrs["result"] == "each":
         return ys
     axes, (a, b) = lined(ys, h)
@@ -1129,8 +1134,9 @@ def scan_source(attrs: Any, axes: Any, names: Any) -> str:
     after = written(attrs["f"], f"({h})")
     if attrs["checkpoint"]:
         after = f"ng.checkpoint(lambda h, x: {after}, h, x)"
-    loop = f"ng.scan(lambda h, x: ({after}, {x}), {names[0]}, {names[1]}, {attrs['axis']}, reverse={attrs['reverse']})"
-    return {"carry": f"{loop}[0]", "each": f"{loop}[1]", "both": f"product_of({loop})"}[attrs["result"]]
+    y = None if attrs["result"] == "last" else x  # which has the axis of the loop, along which it cannot be stacked
+    loop = f"ng.scan(lambda h, x: ({after}, {y}), {names[0]}, {names[1]}, {attrs['axis']}, reverse={attrs['reverse']})"
+    return f"product_of({loop})" if attrs["result"] == "both" else f"{loop}[{int(attrs['result'] == 'each')}]"
 
 
 shaped("scan", scan_source, scanned, choose_scan)

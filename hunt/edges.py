@@ -84,7 +84,7 @@ EXCEPTIONS = (
     Exceptional("L1_norm", "first", "an x is NaN", lambda x: np.isnan(x).any(), "NaN", "0", "as for `absolute`"),
     Exceptional("elu", "first", "x is NaN", np.isnan, "NaN", "1", "JAX's"),
     Exceptional("elu", "second", "x is 0 or NaN", lambda x: (x == 0) | np.isnan(x), "that from the left", "0", "the first is, too"),
-    Exceptional("gelu", "value", "x is infinite", np.isinf, "the limit", "NaN in float32", "JAX's limit"),
+    Exceptional("gelu", "value", "x is inf", np.isposinf, "inf", "NaN in float32", "JAX's, and the limit"),
     Exceptional(
         "power", "second", "y is 0, x is not above 0, or one of them is no number",
         lambda x, y: (y == 0) | ~(x > 0) | ~np.isfinite(x) | ~np.isfinite(y), "the limit where there is one", "often NaN, or 0 for 1 / x",

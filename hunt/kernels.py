@@ -573,9 +573,9 @@ class Draw:
         if x < 0.15 and len(axes) > 1:
             e = ["+", e, self.term(self.r.choice(axes))]
         elif x < 0.2:
-            e = ["//", ["idx", a], self.r.randrange(2, 5)]
+            e = ["//", ["+", ["idx", a], self.r.randrange(-4, 5)], self.r.randrange(2, 8)]
         elif x < 0.27:
-            e = ["%", ["+", ["idx", a], self.r.randrange(5)], self.r.randrange(2, max(n, 3))]
+            e = ["%", ["+", ["idx", a], self.r.randrange(-4, 5)], self.r.randrange(2, max(n, 3))]
         shift = self.r.choice([0, 0, 1, -1, 2, -3, n - 1, self.r.randrange(-n - 1, n + 2)])
         if isinstance(e, list) and e[0] == "*" and e[2] < 0:
             shift = n - 1 + self.r.choice([0, 0, 1, -1])

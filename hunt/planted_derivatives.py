@@ -1,12 +1,9 @@
 """Mistakes in gradients and in the walk back, each of which `derivatives` has to find."""
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
-import ngraph as ng
 from hunt.planting import edited
-from ngraph.autodiff import backward
 from ngraph.op_graph.opdef import REGISTRY
 
 BACKWARD, CONTROL = "ngraph.autodiff.backward", "ngraph.autodiff.control"
@@ -21,28 +18,13 @@ def gradient(record: str, made: Callable[..., Any]) -> Callable[[], None]:
     return plant
 
 
-def edited_gradient(record: str, where: str, old: str, new: str) -> Callable[[], None]:
-    """Edits the function that is a record's gradient."""
-    module, name = where.split(":")
-
-    def plant() -> None:
-        edited(where, old, new)()
-        REGISTRY[record].grad = getattr(importlib.import_module(module), name)
-
-    return plant
-
-
-def _walked(outputs: Any, inputs: Any, errors: Any) -> Any:
-    several = [list(x) if isinstance(x, (list, tuple)) else [x] for x in (outputs, errors)]
-    return ng.deriv(sum(ng.sum(o * e, out_axes=()) for o, e in zip(*several, strict=True)), inputs)
-
-
-def _errors_are_walked() -> None:
-    backward.vjp = ng.vjp = _walked  # as vjp was once: the derivative of the sum of outputs times errors
-
-
 MISTAKES: dict[str, Callable[[], None]] = {
-    "errors are walked": _errors_are_walked,
+    "errors are walked": edited(  # as vjp was once: the derivative of the sum of outputs times errors
+        f"{BACKWARD}:vjp",
+        "slopes = [_slope(seeds, i)",
+        'total = sum(reduce.build(o * e, kind="add", axes=o.axes) if o.axes else o * e for o, e in seeds)\n'
+        "    slopes = [_slope(((total, None),), i)",
+    ),
     "a constant stops the walk": edited(f"{BACKWARD}:_adjoints", "(i.is_constant and not constants)", "i.is_constant"),
     "constants in bodies are not met": edited(f"{BACKWARD}:_exposed", "if stand_ins:", "if False:"),
     "the second use of an op is dropped": edited(
@@ -61,44 +43,40 @@ MISTAKES: dict[str, Callable[[], None]] = {
         "zip(vjp(results, moved, errors), along, strict=True)",
         "zip(vjp(results, moved, errors), along[:1] * len(along), strict=True)",
     ),
-    "the carried gradient of a scan is dropped": edited_gradient(
-        "scan", f"{CONTROL}:_scan_gradient", "by_hole[h] if by_hole[h] is not None else filled", "filled"
+    "the carried gradient of a scan is dropped": edited(
+        f"{CONTROL}:_scan_gradient", "by_hole[h] if by_hole[h] is not None else filled", "filled"
     ),
-    "a scan goes back in the order of its way forward": edited_gradient(
-        "scan", f"{CONTROL}:_scan_gradient", 'reverse=not op.attrs["reverse"]', 'reverse=op.attrs["reverse"]'
+    "a scan goes back in the order of its way forward": edited(
+        f"{CONTROL}:_scan_gradient", 'reverse=not op.attrs["reverse"]', 'reverse=op.attrs["reverse"]'
     ),
-    "what is the same in each trip counts once": edited_gradient("scan", f"{CONTROL}:_scan_gradient", "total[s] + given[s]", "given[s]"),
-    "the other branch of a cond": edited_gradient(
-        "cond", f"{CONTROL}:_cond_gradient", "quiet(op.attrs[branch])", 'quiet(op.attrs["then" if branch == "else" else "else"])'
+    "what is the same in each trip counts once": edited(f"{CONTROL}:_scan_gradient", "total[s] + given[s]", "given[s]"),
+    "the other branch of a cond": edited(
+        f"{CONTROL}:_cond_gradient", "quiet(op.attrs[branch])", 'quiet(op.attrs["then" if branch == "else" else "else"])'
     ),
     "the other operand's gradient of a difference has no sign": gradient("subtract", lambda op, dy, x, y: (dy, dy)),
     "a product has one term": gradient("multiply", lambda op, dy, x, y: (dy * y, None)),
     "a quotient's second term is divided once": gradient("divide", lambda op, dy, x, y: (dy / y, -(dy * op))),
     "a root's slope lacks its half": gradient("sqrt", lambda op, dy, x: dy / op),
     "tanh' is 1 - y": gradient("tanh", lambda op, dy, x: dy * (1.0 - op)),
-    "a power keeps its exponent": edited_gradient("power", "ngraph.ops.elementwise:_power_gradient", "y - 1.0", "y"),
-    "x ** 0 has a slope at 0": edited_gradient(
-        "power", "ngraph.ops.elementwise:_power_gradient", "if not (y.is_constant", "if False and not (y.is_constant"
-    ),
-    "a tie gives each its whole": edited_gradient("maximum", "ngraph.ops.elementwise:_ties", "dy * 0.5, dy", "dy, dy"),
+    "a power keeps its exponent": edited("ngraph.ops.elementwise:_power_gradient", "y - 1.0", "y"),
+    "x ** 0 has a slope at 0": edited("ngraph.ops.elementwise:_power_gradient", "if not (y.is_constant", "if False and not (y.is_constant"),
+    "a tie gives each its whole": edited("ngraph.ops.elementwise:_ties", "dy * 0.5, dy", "dy, dy"),
     "where passes to both": gradient("where", lambda op, dy, c, x, y: (None, dy, dy)),
-    "ties of a maximum do not share": edited_gradient(
-        "reduce", "ngraph.ops.reduce:_gradient", '/ reduce.build(best, kind="add", axes=axes)', ""
+    "ties of a maximum do not share": edited("ngraph.ops.reduce:_gradient", '/ reduce.build(best, kind="add", axes=axes)', ""),
+    "a gather's gradient sets": edited("ngraph.ops.indexing:_gather_gradient", 'combine="add"', 'combine="set"'),
+    "a strided window's gradient is shifted": edited(
+        "ngraph.ops.convolution:_gradient", "(o, r, i, k, -d, s, -p)", "(o, r, i, k, -d, s, 1 - p)"
     ),
-    "a gather's gradient sets": edited_gradient("gather", "ngraph.ops.indexing:_gather_gradient", 'combine="add"', 'combine="set"'),
-    "a strided window's gradient is shifted": edited_gradient(
-        "convolve", "ngraph.ops.convolution:_gradient", "(o, r, i, k, -d, s, -p)", "(o, r, i, k, -d, s, 1 - p)"
-    ),
-    "a filter's gradient swaps stride and dilation": edited_gradient(
-        "convolve", "ngraph.ops.convolution:_gradient", "(i, o, r, d, s, k, p)", "(i, o, r, s, d, k, p)"
+    "a filter's gradient swaps stride and dilation": edited(
+        "ngraph.ops.convolution:_gradient", "(i, o, r, d, s, k, p)", "(i, o, r, s, d, k, p)"
     ),
     "softmax' lacks its sum": gradient("softmax", lambda op, dy, x: op * dy),
-    "a running sum does not turn back": edited_gradient(
-        "cumulate", "ngraph.ops.sorting:_cumulate_grad", "reverse=not reverse", "reverse=reverse"
-    ),
-    "what is sorted goes back unsorted": edited_gradient(
-        "sort", "ngraph.ops.sorting:_sort_grad", "gather(dy, went_to", "gather(dy, came_from"
-    ),
+    "a running sum does not turn back": edited("ngraph.ops.sorting:_cumulate_grad", "reverse=not reverse", "reverse=reverse"),
+    "what is sorted goes back unsorted": edited("ngraph.ops.sorting:_sort_grad", "gather(dy, went_to", "gather(dy, came_from"),
+    "the error of a sequential goes to its first step": gradient("sequential", lambda op, dy, *inputs: (dy, *(None for _ in inputs[1:]))),
+    "what a variable's value is read for has no derivative": gradient("value_of", lambda op, dy, x: None),
+    "carries are saved along the axis that they have": edited(f"{CONTROL}:_relabelled", "if old in x.axes", "if False"),
+    "a loop keeps for another what has its axis": edited("ngraph.passes.saved:_repeated", ' and first.attrs["axis"] not in v.axes', ""),
     "a stopped gradient flows": gradient("stop_gradient", lambda op, dy, x: dy),
     "a constant that is renamed is not transposed": edited("ngraph.passes.fold:_in_place", "return ", "return True or "),
 }

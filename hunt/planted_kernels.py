@@ -2,7 +2,7 @@
 
 from hunt.planting import edited
 
-NEST, PLAN = "ngraph.codegen.nest", "ngraph.plan"
+NEST, CODE, PLAN = "ngraph.codegen.nest", "ngraph.codegen", "ngraph.plan"
 
 MISTAKES = {
     "wide loads are shared whatever their masks": edited(
@@ -13,7 +13,7 @@ MISTAKES = {
     ),
     "the mask of the neighbour: one lane too many": edited(f"{NEST}:leading", "str(k < count)", "str(k <= count)"),
     "the last vector is not masked": edited(f"{NEST}:Nest._mask", "return leading", "return None and leading"),
-    "a mask of a computed length is one lane short": edited("ngraph.codegen.text:Writer.tail", "icmp sgt", "icmp sge"),
+    "a mask of a computed length is one lane short": edited(f"{CODE}.text:Writer.tail", "icmp sgt", "icmp sge"),
     "an index at 0 counts as outside": edited(f"{NEST}:Nest._holds", "icmp sge", "icmp sgt"),
     "only the last guard counts": edited(f"{NEST}:Nest._holds", "one = meet_all(self.w, one, holds)", "one = holds"),
     "what is outside is 0 whatever the fill": edited(f"{NEST}:Nest._filled", "if holds is None or a.zero:", "if True:"),
@@ -33,9 +33,7 @@ MISTAKES = {
     "interleaved stores are in the wrong order": edited(
         f"{NEST}:Nest._weave", "woven(w, [w.splat(x, n) for x in values], q)", "woven(w, [w.splat(x, n) for x in values[::-1]], q)"
     ),
-    "a running value forgets what is before its vector": edited(
-        "ngraph.codegen.routines:_Along.run", "value = self.both(carry, value)", "pass"
-    ),
+    "a running value forgets what is before its vector": edited(f"{CODE}.routines:_Along.run", "value = self.both(carry, value)", "pass"),
     "the least value of an index is never negative": edited(
         f"{PLAN}.kernels:bounds", "low, high = low + min(0, far), high + max(0, far)", "low, high = low, high + max(0, far)"
     ),
@@ -44,4 +42,37 @@ MISTAKES = {
     ),
     "what an index reads is not guarded in classes": edited(f"{PLAN}.split:_inside", "if type(e) is int:", "if True:"),
     "multiples of a divisor lose their rest": edited(f"{PLAN}.split:exact", "form[1] // b)", "0)"),
+    "an exclusive running value begins anew with each vector": edited(
+        f"{CODE}.routines:_Along.run", "self.shifted(carry, value, 1)", "self.shifted(self.first(lanes), value, 1)"
+    ),
+    "a running value lacks its last doubling": edited(f"{CODE}.routines:_Along.run", "while s < lanes:", "while 2 * s < lanes:"),
+    "a running value backwards is one place too far": edited(f"{CODE}.routines:_Running.back", '"-", n, units)', '"-", n, units - 1)'),
+    "the rows of a tile are its first": edited(f"{NEST}:Nest._key", "i if self.tile in deps else 0", "0"),
+    "what is combined with a place takes it": edited(f"{NEST}:Nest._store", 'if how != "set":', "if False:"),
+    "offsets of joined loops step evenly": edited(
+        f"{NEST}:Nest._together", "if any(x != k * step for k, x in enumerate(far)):", "if False:"
+    ),
+    "an index that may be negative is divided as one that is not": edited(
+        f"{NEST}:Nest._small", "low >= 0 and high < SMALL", "high < SMALL"
+    ),
+    "a quotient of negative indices is cut": edited(
+        f"{CODE}.math:_by_whole", "quotient - cast(rest.differs(0) & ((rest ^ y) < 0), dtype)", "quotient"
+    ),
+    "a digit of an index forgets where that begins": edited(
+        f"{CODE}.forms:Forms.digit", "not in still}, f.const % k)", "not in still}, 0)"
+    ),
+    "a NaN in the first operand of a maximum is lost": edited(f"{CODE}.math:_extreme", "x.is_nan().select(x, taken)", "taken"),
+    "floats that no integer holds become 0": edited(f"{CODE}.math:_whole", "(low >= top).select(dtype.highest, whole)", "whole"),
+    "the sign of bfloat16 is lost": edited(f"{CODE}.math:widen", "<< 16).floating()\n    if", "<< 17 >> 1).floating()\n    if"),
+    "a border begins one element early": edited(f"{PLAN}.borders:Borders.edges", "(high, n))", "(high, n - 1))"),
+    "a border that is asked for twice is the last one": edited(
+        f"{PLAN}.borders:Borders.wish", "(max(old[0], low), max(old[1], high))", "(low, high)"
+    ),
+    "a guard stays where it was when its read is moved": edited(
+        f"{PLAN}.kernels:Read.at", "tuple([placed(g, index) for g in self.guard])", "self.guard"
+    ),
+    "the guard of a value is in no key of a stage": edited(f"{PLAN}.stages:_Lines.node_at", 'guard if n.kind == "elem" else ()', "()"),
+    "a stage runs once for all turns": edited(f"{PLAN}.stages:_Stages.kernel", "depth=depth)", "depth=0)"),
+    "parts of a sum take one place": edited(f"{PLAN}.stages:_Stages.part_of", "(Idx(a) if b == 1 else Idx(a) // b)", "0"),
+    "the classes of a remainder are all as long as the first": edited(f"{PLAN}.split:_class", "own < (graph.known(o) or 0)", "False"),
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hunt.planting import edited
 from ngraph import numpy_functions, numpy_ops
 from ngraph.op_graph.opdef import OPS, REGISTRY
 from ngraph.ops import losses, pooling, random, reduce
@@ -20,6 +21,7 @@ from ngraph.program import lower
 from ngraph.rewrite.pattern import Rule
 from ngraph.transformers import base
 
+MEMORY = "ngraph.plan.memory"
 fold, share = (sys.modules[f"ngraph.passes.{name}"] for name in ("fold", "share"))  # the modules: the package has functions of these names
 
 
@@ -186,4 +188,12 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "all random ops draw the same": _one_stream,
     "the trip forgotten": _in_numpy("mix_trips", lambda f, *indices: 0),
     "batch axes are summed": _defaults,
+    "the place of a value is taken before its last reader": edited(
+        f"{MEMORY}:_place", "last.get(x[2], -1) >= k]", "last.get(x[2], -1) > k]"
+    ),
+    "a result lies where others still read": edited(f"{MEMORY}:may_replace", "k > at or read.guard or not _own(read.index)", "k > at"),
+    "half of a value fits into a gap": edited(f"{MEMORY}:_gap", "at + size <= offset", "at + size // 2 <= offset"),
+    "bfloat16 is cut where it should be rounded": edited(
+        "ngraph.codegen.math:narrow", "(bits + 0x7FFF + ((bits >> 16) & 1)) >> 16", "bits >> 16"
+    ),
 }

@@ -94,7 +94,8 @@ class Worker:
     """
 
     def __init__(self, plant: str | None = None) -> None:
-        self.context = multiprocessing.get_context("spawn")
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["numpy", "torch"])  # which take longer than all else; without torch that is nothing
         self.process: Any = None
         self.plant = plant
 
