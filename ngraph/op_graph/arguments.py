@@ -269,7 +269,7 @@ def _unbound(
     details = (_signature(name, parameters.values()),)
     strangers = [n for n in named if n not in parameters]
     if not strangers:
-        needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind is not p.VAR_POSITIONAL]
+        needed = [p.name for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
         fix = INSTEAD.get(name, f"write {name}({', '.join(needed)})")
         return ArgumentTypeError(f"{name}: {why}", details=details, fix=fix)
     stranger = strangers[0]

@@ -357,7 +357,9 @@ FlattenedAxis = joined_axis
 def _no_axis(x: Any) -> AxisError:
     """The error for what stands where axes do: a name or a length is half of what makes one."""
     name, or_names = (repr(x), f", or give names with lengths: {{{x!r}: 3}}") if isinstance(x, str) else ("...", "")
-    return AxisError(f"{x!r} is no axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) else 'length'}, name={name}){or_names}")
+    return AxisError(
+        f"{x!r} is no axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) and x >= 0 else 'length'}, name={name}){or_names}"
+    )
 
 
 class Axes(tuple[Axis, ...]):

@@ -163,7 +163,7 @@ def as_dtype(d: Any) -> DType:
     if isinstance(d, str) and d in REGISTRY:
         return REGISTRY[d]
     try:
-        if d is not None:  # which NumPy takes for float64
+        if d is not None and not (isinstance(d, str) and len(d) == 1):  # float64 to NumPy, and codes such as H, which may be an axis
             return _BY_NUMPY[np.dtype(d)]
         raise KeyError
     except (KeyError, TypeError, ValueError):

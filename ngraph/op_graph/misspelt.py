@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 
-from ngraph.errors import UnknownName, nearest
+from ngraph.errors import NoTensor, UnknownName, nearest
 
 _TRANSFORMER = "ngraph.transformers.make_transformer()"
 
@@ -47,6 +47,8 @@ OF_NGRAPH = _by_name(
         "var reduce_var": "ng.variance(x)",
         "std reduce_std": "ng.sqrt(ng.variance(x))",
         "norm": "ng.L2_norm(x)",
+        "dropout": "x * ng.bernoulli(x, keep, dtype=x.dtype) / keep, or take the layer ngraph.frontends.neon.Dropout",
+        "batch_norm batchnorm": "ngraph.frontends.neon.BatchNorm(), a layer",
         "Parameter get_variable": "ng.variable(axes)",
         "scatter_nd index_add": "ng.scatter_add(x, indices, values, axis)",
         "abs fabs": "ng.absolute(x)",
@@ -102,6 +104,17 @@ def no_attribute(what: str, name: str, elsewhere: Mapping[str, str], there: Iter
 
 def no_attribute_of_op(label: str, name: str, there: Iterable[str]) -> UnknownName:
     """The error for a name that an op has not: it may be that of a function of the package."""
-    functions = getattr(sys.modules.get("ngraph"), "__all__", ())
-    own = {name: f"ng.{name}(x)"} if name in functions else {}
-    return no_attribute(label, name, OF_NGRAPH | own | OF_OPS, there, "x")
+    return no_attribute(label, name, _functions_for(name) | OF_OPS, there, "x")
+
+
+def no_function_for(label: str, name: str) -> NoTensor:
+    """The error for a function of NumPy's that is given an op."""
+    said = _functions_for(name).get(name)
+    fix = f"write {said}" if said else "compute the op first: ngraph.transformers.make_transformer().computation(x)()"
+    return NoTensor(f"np.{name} takes arrays, and {label} is an op", fix=fix)
+
+
+def _functions_for(name: str) -> dict[str, str]:
+    """What functions of the package to write for names that others have, and for this one where the package has it."""
+    there = getattr(sys.modules.get("ngraph"), "__all__", ())
+    return OF_NGRAPH | ({name: f"ng.{name}(x)"} if name in there else {})

@@ -13,7 +13,7 @@ from ngraph.op_graph import names
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.html import shortened, table
-from ngraph.op_graph.misspelt import no_attribute_of_op
+from ngraph.op_graph.misspelt import no_attribute_of_op, no_function_for
 
 if TYPE_CHECKING:
     from ngraph.op_graph.opdef import OpDef
@@ -329,6 +329,10 @@ class Op:
         )
 
     __float__ = __int__ = __complex__ = __array__ = _no_value
+
+    def __array_function__(self, function: Callable[..., Any], *_: Any) -> NoReturn:
+        """What NumPy calls in place of a function of its own that is given an op."""
+        raise no_function_for(self.label, function.__name__)
 
     def __len__(self) -> int:
         raise GraphError(f"{self.label} has no length", fix="that of an axis is x.axes[0].length; x.axes.size is the number of elements")

@@ -228,6 +228,8 @@ def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
 
 
 def _axes_to_name(x: Op, said: str) -> str:
+    if not x.axes:
+        return f"{x.label} is one number, and has no axis to name"
     meant = nearest(said, [a.name for a in x.axes])
     return f"name one of {show_axes(x.axes)}" + (f", as {meant}" if meant else "")
 

@@ -292,6 +292,8 @@ def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = Non
     seed: then the numbers depend on it, the count of the call and the index alone: not on the transformer's seed, nor on which other
     random ops there are. Two draws with one seed and equal axes are equal.
     """
+    if low > high:
+        raise ArgumentError(f"uniform numbers from {low} up to {high}", fix="take low <= high")
     return _drawn(uniform_record, x, axes, as_dtype(dtype or dtypes.float32), seed, low=float(low), high=float(high))
 
 
@@ -300,6 +302,8 @@ def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = Non
 
     Source: G. Box and M. Muller, "A note on the generation of random normal deviates" (1958).
     """
+    if scale < 0:
+        raise ArgumentError(f"a normal distribution with standard deviation {scale}", fix="take scale >= 0")
     return _drawn(normal_record, x, axes, as_dtype(dtype or dtypes.float32), seed, loc=float(loc), scale=float(scale))
 
 

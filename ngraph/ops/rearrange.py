@@ -15,7 +15,7 @@ import numpy as np
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis, Family, joined_axis, merge, show_axes
-from ngraph.op_graph.dtypes import as_dtype, computes
+from ngraph.op_graph.dtypes import as_dtype, check_fits, computes
 from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes, show_input
@@ -659,6 +659,7 @@ def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0) -> Op:
     both = {a: p for a, p in both.items() if p != (0, 0)}
     wide = {a: a.resized(a.size + (before + after)) for a, (before, after) in both.items()}
     index = {a: Idx(wide[a]) - before for a, (before, _) in both.items()}
+    check_fits("the value of a padding", value, x.dtype, x.label)
     result = _read(x, [wide.get(a, a) for a in x.axes], index, fill=value) if both else x
     return result if axes is None else cast_axes(result, axes)
 

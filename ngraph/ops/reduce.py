@@ -129,7 +129,7 @@ def _as_long(a: Axis, b: Axis) -> bool:
 
 def in_order(x: Op, axes: Any) -> Op:
     """`x` with its own axes in the order of `axes`, whose lengths may be those before a slice or a pooling."""
-    return ordered_as(x, Axes(x.axes[x.axes.index(a)] for a in Axes(axes)))
+    return ordered_as(x, own_axes(x, axes, "out_axes"))
 
 
 def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:

@@ -17,7 +17,7 @@ from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Run
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes
 from ngraph.ops.aligned import align, axes_like, wide
 from ngraph.ops.control import effect
 from ngraph.ops.elementwise import ALL, as_op, cast, equal, less, less_equal, logical_and, logical_or, maximum, not_equal, where
@@ -88,7 +88,7 @@ def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: An
     x = as_op(x)
     gone = reduced_axes(x, reduction_axes, out_axes, f"arg{kind}")
     if reduction_axes is not None:
-        gone = Axes(gone[gone.index(a)] for a in Axes(reduction_axes))  # their order is that of the flat position
+        gone = own_axes(x, reduction_axes, f"arg{kind}")  # their order is that of the flat position
     found = argreduce.build(x, kind=kind, axes=gone)
     for a in gone:
         for leaf in expr.leaves(a.size):

@@ -31,7 +31,7 @@ def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
     if array.dtype == dtype.np:
         return array
     if kind is None:
-        got = type(x).__name__ if array.dtype == object else array.dtype
+        got = array.dtype if array.dtype != object else "an array of objects" if isinstance(x, np.ndarray) else type(x).__name__
         raise ArgumentError(f"{what} is {dtype}, and got {got}", fix="pass a number or an array of numbers")
     if array.size and (kind == "f" and not dtype.is_float or dtype.kind == "bool" and kind != "b"):
         raise ArgumentError(f"{what} is {dtype}, and got {array.dtype}", fix=f"convert on purpose: x.astype({dtype.np.name!r})")

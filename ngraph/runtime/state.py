@@ -16,6 +16,7 @@ import numpy as np
 from ngraph.errors import ArgumentError, OutOfMemoryError, StateError, show_line
 from ngraph.op_graph.arrays import content_of, file_of, reading
 from ngraph.op_graph.axes import show_axes
+from ngraph.op_graph.dtypes import check_fits
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
 from ngraph.program.lower import unique
@@ -285,6 +286,7 @@ def initial(variable: Op) -> np.ndarray:
     if isinstance(value, Op):
         value = value.attrs["value"]
     value = getattr(value, "array", value)
+    check_fits(f"the initial value of {variable.label}", value, variable.dtype)
     if variable.dtype.kind == "bool" or variable.dtype.is_integer and np.asarray(value).dtype.kind == "f":
         value = np.asarray(value).astype(variable.dtype.np)  # a number made for floats, such as 0.0, is meant for any variable
     return fitted(value, variable)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from ngraph.config import config, from_environment, number
-from ngraph.errors import ArgumentError, StateError, UnsupportedError
+from ngraph.errors import ArgumentError, ArgumentTypeError, StateError, UnsupportedError
 from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.html import some, table
@@ -297,6 +297,7 @@ def transformer_choices() -> list[str]:
     return sorted({*here, *_entry_points()} - {name for name, cls in TRANSFORMERS.items() if cls.unavailable()})
 
 
+@checked
 def make_transformer_factory(name: str, **options: Any) -> Callable[[], Transformer]:
     """A function of nothing that makes transformers of this kind. Raises UnsupportedError with the reason where it cannot be had."""
     cls = _found(name)
@@ -316,6 +317,8 @@ def make_transformer_factory(name: str, **options: Any) -> Callable[[], Transfor
 def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
     """Makes a factory the one that `make_transformer` uses; None goes back to the default."""
     global _factory
+    if factory is not None and not callable(factory):
+        raise ArgumentTypeError(f"{factory!r} makes no transformers", fix="pass what ngt.make_transformer_factory(name) gives")
     _factory = factory
 
 
