@@ -704,8 +704,16 @@ class Draw:
         return {"vector": self.r.choice([16, 32, 64]), "registers": self.r.choice([16, 32]), "pairs": yes(), "quads": yes()}
 
     def state(self):
-        """Inputs that are state, and values of their type, which they have afterwards."""
+        """Inputs that are state, and values of their type, which they have afterwards; perhaps one that reads the state at other places."""
         chosen = []
+        k = self.r.randrange(len(self.case["inputs"]))
+        own = self.values[k][0]
+        if own and self.r.random() < 0.5:
+            a = self.r.choice(own)
+            place = self.r.choice([["-", self.case["axes"][a] - 1, ["idx", a]], ["+", ["idx", a], self.r.choice([1, -1, 2])]])
+            index = {b: place if b == a else ["idx", b] for b in own}
+            if self.add("reindex", k, axes=own, index=index, guard=[], fill=0) and self.values[k][1] != "bool" and self.r.random() < 0.7:
+                self.add(self.r.choice(list(BINARY)), len(self.values) - 1, k)
         for k, (axes, dtype, _) in enumerate(self.values[: len(self.case["inputs"])]):
             fit = [v for v, (other, d, _) in enumerate(self.values) if d == dtype and sorted(other) == sorted(axes)]
             if self.r.random() < 0.7 and not any(a in self.case["open"] for a in axes):

@@ -41,6 +41,15 @@ MISTAKES = {
         f"{PLAN}.split:_adds_nothing", "if len(cone) == 1:", "if True:\n        return True\n    if len(cone) == 1:"
     ),
     "what an index reads is not guarded in classes": edited(f"{PLAN}.split:_inside", "if type(e) is int:", "if True:"),
+    "state is replaced where other places of it are still to be read": edited(
+        f"{PLAN}.memory:may_replace", "(k > at or read.guard or not _own(read.index))", "(k > at or read.guard)"
+    ),
+    "a sum by fours forgets what was taken from the bytes": edited(
+        f"{PLAN}.quads:_corrected", 'result = made("add", result, made("multiply", c, whole_sum(s)))', "pass"
+    ),
+    "a guard of one read is dropped for another of the same value": edited(
+        f"{PLAN}.split:_moved_with", "made[a.source] if a in ways", "made[a.source] if type(a) is Read and a.source in made"
+    ),
     "multiples of a divisor lose their rest": edited(f"{PLAN}.split:exact", "form[1] // b)", "0)"),
     "an exclusive running value begins anew with each vector": edited(
         f"{CODE}.routines:_Along.run", "self.shifted(carry, value, 1)", "self.shifted(self.first(lanes), value, 1)"
