@@ -210,9 +210,11 @@ def _guarded(graph: Graph, made: Arg) -> Arg:
     if type(made) is not Read:
         return made
     at = {k: exact(_inside(graph, e)) for k, e in made.index.items()}
-    ends = [
-        exact(graph.length(k) - 1 - e) for k, e in at.items() if math.inf > bounds(e, graph.known)[1] > (graph.known(k) or math.inf) - 1
-    ]
+    ends: list[ExprLike] = []
+    for k, e in at.items():
+        low, high = bounds(e, graph.known)
+        ends += [e] if 0 > low > -math.inf else []
+        ends += [exact(graph.length(k) - 1 - e)] if math.inf > high > (graph.known(k) or math.inf) - 1 else []
     guards = [g for g in dict.fromkeys([*[exact(_inside(graph, g)) for g in made.guard], *ends]) if not bounds(g, graph.known)[0] >= 0]
     return Read(made.source, at, tuple(guards), made.fill)
 

@@ -137,6 +137,16 @@ def test_a_value_in_classes_that_is_read_under_a_guard_as_well_keeps_the_guard()
     verify(agree(program([first - repeated], x, z)))
 
 
+def test_a_class_that_is_shorter_reads_nothing_before_the_start():
+    """15 = 4 + 4 + 4 + 3: what stands at the last place of the shorter class, counted from the end, would be at -1."""
+    h, q = axis(15, "H"), axis(4, "Q")
+    x, y = hole(h), hole(q, N)
+    index = (q, Idx(h) % 4), (N, Idx(N))
+    small = reindex.build(y * 2 - ng.exp(y), axes=ng.make_axes([h, N]), index=index, guard=(), fill=0)
+    back = reindex.build(x, axes=x.axes, index=((h, 14 - Idx(h)),), guard=(), fill=0)
+    verify(agree(program([small + back], x, y)))
+
+
 def test_classes_of_unequal_length_are_stored_together():
     """111 = 56 + 55: the last place of the shorter ones is left out by a guard."""
     h, w = axis(11, "H"), axis(13, "W")
