@@ -55,8 +55,8 @@ planted: .venv-test/installed  ## SECONDS=120 for each planted mistake: what of 
 same: .venv-test/installed  ## REV=x: show how programs and generated code of small models changed since revision x
 	@test -n "$(REV)" || { echo "since when? make same REV=main"; exit 2; }
 	@rm -rf out/same && mkdir -p out/same/source && git archive $(REV) ngraph | tar -x -C out/same/source
-	@PYTHONPATH=out/same/source .venv-test/bin/python tests/goldens/texts.py out/same/was
-	@PYTHONPATH=. .venv-test/bin/python tests/goldens/texts.py out/same/is
+	@NGRAPH_CACHE=off NGRAPH_TARGET=x86-64-v3 PYTHONPATH=out/same/source .venv-test/bin/python tests/goldens/texts.py out/same/was --kernels
+	@NGRAPH_CACHE=off NGRAPH_TARGET=x86-64-v3 PYTHONPATH=. .venv-test/bin/python tests/goldens/texts.py out/same/is --kernels
 	@diff -ru out/same/was out/same/is && echo "the same as at $(REV)"
 
 bench: .venv/installed  ## ratios against NumPy and PyTorch beside the last tracked ones, and what the tool itself costs

@@ -16,7 +16,7 @@ import numpy as np
 from peer_adapter import Infer, Train
 from peerbench.workloads import WORKLOADS
 
-from ngraph.plan import Kernel, Machine, plan, text, verify
+from ngraph.plan import Kernel, MachineModel, plan, text, verify
 
 
 def program_of(name):
@@ -138,7 +138,7 @@ def main():
     asked = args.parse_args()
     print("      steps kernels  rout  diff  1turn       MB  /least    GFLOP  /need predicted   arena    plan s")
     for name in asked.workloads:
-        row(name, asked.v, Machine())
+        row(name, asked.v, MachineModel())
 
 
 if __name__ == "__main__":

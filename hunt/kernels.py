@@ -33,7 +33,7 @@ from ngraph.codegen.routines import emit_routine  # noqa: E402
 from ngraph.op_graph import dtypes  # noqa: E402
 from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
 from ngraph.op_graph.expr import Idx, combine  # noqa: E402
-from ngraph.plan import Machine, arrays, interpret, parse, plan, text, verify  # noqa: E402
+from ngraph.plan import MachineModel, arrays, interpret, parse, plan, text, verify  # noqa: E402
 from ngraph.program.program import AxisId, State  # noqa: E402
 from ngraph.program.text import text as program_text  # noqa: E402
 from ngraph.program.verify import verify as verify_program  # noqa: E402
@@ -415,7 +415,7 @@ class Guarded(plans.Compiled):
 
 def machine_of(case):
     made = None if case["machine"] is None else next(machines(case["machine"], 1))
-    return (made or Machine())._replace(**case["fields"]) if case.get("fields") else made
+    return (made or MachineModel())._replace(**case["fields"]) if case.get("fields") else made
 
 
 def differs(got, expected, dtype):

@@ -29,19 +29,19 @@ def packed_weights_stay():
 
 
 def writes_of_code_are_not_counted():
-    @instead(state.State, "words")
+    @instead(state.StateArrays, "words")
     def _(was):
         return lambda self, variables: was(self, variables)[:1]
 
 
 def setting_is_not_counted():
-    @instead(state.State, "wrote")
+    @instead(state.StateArrays, "wrote")
     def _(was):
         return lambda self, variables: None
 
 
 def initial_values_are_written():
-    @instead(state.State, "own")
+    @instead(state.StateArrays, "own")
     def _(was):
         return lambda self, variables: None
 
@@ -112,19 +112,19 @@ def contents_of_constants_are_in_no_key():
 
 
 def a_version_serves_other_lengths():
-    @instead(native.Native, "_open")
+    @instead(native.NativeExecutable, "_open")
     def _(was):
         return lambda self, key: self.first
 
 
 def slices_of_a_loop_go_forward():
-    @instead(table._Loop, "slices")
+    @instead(table._LoopInstructions, "slices")
     def _(was):
         return lambda self, place, size, reverse: was(self, place, size, False)
 
 
 def the_last_carry_is_left():
-    @instead(table._Loop, "swapped")
+    @instead(table._LoopInstructions, "swapped")
     def _(was):
         return lambda self, start, first, second: was(self, start, second, first)
 
@@ -149,7 +149,7 @@ def a_turn_is_left_where_there_are_threads():
 
 
 def the_arena_is_short():
-    @instead(frame.Bound, "_inner")
+    @instead(frame.InstantiatedPlan, "_inner")
     def _(was):
         def inner(self, step):
             was(self, step)
@@ -159,7 +159,7 @@ def the_arena_is_short():
 
 
 def results_are_not_the_callers():
-    @instead(frame.Frame, "_room")
+    @instead(frame.ActivationRecord, "_room")
     def _(was):
         held = {}
 

@@ -17,7 +17,7 @@ from ngraph.errors import Line, NgraphWarning, SettingError, UnknownName, neares
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Kind(NamedTuple):
+class SettingKind(NamedTuple):
     """What values a setting may have. `of` gives the value that a text or an object stands for, and raises ValueError or TypeError."""
 
     says: str
@@ -34,7 +34,7 @@ def _switch(value: Any) -> bool:
     return word in ON
 
 
-def number(low: int, high: int | None = None) -> Kind:
+def number(low: int, high: int | None = None) -> SettingKind:
     """A whole number from `low` on, or up to `high`."""
 
     def of(value: Any) -> int:
@@ -43,10 +43,10 @@ def number(low: int, high: int | None = None) -> Kind:
             raise ValueError
         return int(whole)
 
-    return Kind(f"a whole number from {low} {'on' if high is None else f'to {high}'}", of)
+    return SettingKind(f"a whole number from {low} {'on' if high is None else f'to {high}'}", of)
 
 
-def one_of(*words: str) -> Kind:
+def one_of(*words: str) -> SettingKind:
     """One of these words."""
 
     def of(value: Any) -> str:
@@ -54,7 +54,7 @@ def one_of(*words: str) -> Kind:
             raise ValueError
         return str(value)
 
-    return Kind(f"one of {', '.join(words)}", of)
+    return SettingKind(f"one of {', '.join(words)}", of)
 
 
 def _folder(value: Any) -> str:
@@ -69,9 +69,9 @@ def _word(value: Any) -> str:
     return value
 
 
-SWITCH = Kind("1 or 0, true or false, on or off", _switch)
-FOLDER = Kind("a folder, or off", _folder)
-WORD = Kind("a word", _word)
+SWITCH = SettingKind("1 or 0, true or false, on or off", _switch)
+FOLDER = SettingKind("a folder, or off", _folder)
+WORD = SettingKind("a word", _word)
 
 
 def _users_cache() -> str:
@@ -89,9 +89,9 @@ class Setting(NamedTuple):
 
     variable: str
     default: Any
-    kind: Kind
+    kind: SettingKind
     doc: str
-    variable_kind: Kind | None = None
+    variable_kind: SettingKind | None = None
 
 
 SETTINGS = {
@@ -124,11 +124,11 @@ OURS = "NGRAPH_"  # variables without it, such as DEBUG, may be meant for anothe
 TESTS = ("NGRAPH_TESTS_", "NGRAPH_BENCH", "NGRAPH_EXAMPLES", "NGRAPH_MODELS")  # those of tests and benchmarks
 
 
-def _bad_value(what: str, value: Any, kind: Kind) -> SettingError:
+def _bad_value(what: str, value: Any, kind: SettingKind) -> SettingError:
     return SettingError(f"{what} is {value!r}", fix=f"it takes {kind.says}")
 
 
-def from_environment(variable: str, kind: Kind, default: Any) -> Any:
+def from_environment(variable: str, kind: SettingKind, default: Any) -> Any:
     """The value that a variable of the environment gives, `default` where it is not set. Raises SettingError."""
     text = os.environ.get(variable)
     if text is None or (text == "" and kind is not FOLDER):

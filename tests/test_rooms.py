@@ -1,5 +1,6 @@
 """The house stands as it was drawn: rooms import downwards only, late imports are of optional packages, no room is the house."""
 
+import ast
 import inspect
 import re
 import subprocess
@@ -22,6 +23,16 @@ def test_every_room_has_its_place():
 def test_every_room_has_its_line_in_the_essay():
     words = set(re.findall(r"\w+", ngraph.__doc__))
     assert {room for _, room in rooms.files()} - {""} <= words
+
+
+def test_the_name_of_a_class_means_one_thing():
+    defined = {}
+    for path, _ in rooms.files():
+        with open(path, encoding="utf-8") as source:
+            for node in ast.walk(ast.parse(source.read())):
+                if isinstance(node, ast.ClassDef):
+                    defined.setdefault(node.name, []).append(f"{path}:{node.lineno}")
+    assert {name: where for name, where in defined.items() if len(where) > 1} == {}
 
 
 def test_public_names_are_listed():

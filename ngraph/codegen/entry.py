@@ -41,7 +41,7 @@ FIELDS["value"] = {name: 8 * k for k, name in enumerate("rank dtype lengths plac
 VALUE = 8  # words of one; a watch is two: an address, and what has to stand there
 
 
-class Layout(NamedTuple):
+class ArrayObjectLayout(NamedTuple):
     """Where an array object has its fields, in bytes."""
 
     kind: int
@@ -292,7 +292,7 @@ out:
 """
 
 
-def text(target: Target, layout: Layout) -> str:
+def text(target: Target, layout: ArrayObjectLayout) -> str:
     """The module: `entry`."""
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
     words |= {"DONE": pools.DONE, "HOST_STEP": pools.HOST_STEP, "INTERRUPTED": pools.INTERRUPTED}
@@ -312,11 +312,11 @@ def _int(address: int) -> int:
 
 
 @functools.cache
-def layout() -> Layout | None:
+def layout() -> ArrayObjectLayout | None:
     """Where objects have their fields, if here that is as known: every field is compared with what Python says of several arrays."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
-    known = Layout(8, 16, 24, 32, 56, 64, 24)
+    known = ArrayObjectLayout(8, 16, 24, 32, 56, 64, 24)
     if np.ndarray.__basicsize__ < known.flags + 8 or object.__basicsize__ != 16:
         return None
     samples: list[np.ndarray] = [np.zeros((3, 5), np.float32), np.zeros((2, 3, 4), np.int8)[:, ::2], np.zeros(()), np.zeros((4, 2)).T]
@@ -375,7 +375,7 @@ class Spot(NamedTuple):
     words: Sequence[int]
 
 
-_calls: weakref.WeakSet[Call] = weakref.WeakSet()
+_calls: weakref.WeakSet[NativeFunction] = weakref.WeakSet()
 
 
 def _forked() -> None:
@@ -397,7 +397,7 @@ def _method(address: int) -> _Method:
     return _Method(b"computation", address, FAST, None)
 
 
-class Call:
+class NativeFunction:
     """A function for Python over a frame. `order`: which of `made` each result is, None where it has no value; or just one, or nothing.
 
     slow     what is called in its place where something does not fit

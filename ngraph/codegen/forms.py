@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ngraph.codegen import math as scalar
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import APPLY, Bin, ExprLike, Idx, Leaf, Len
 from ngraph.program.program import AxisId
 
-Whole = int | Value
+Whole = int | IRValue
 
 
 class Dim:
@@ -41,7 +41,7 @@ class Dim:
             self.lower.cover(min(self.unit, total))
 
 
-class Form(NamedTuple):
+class LinearForm(NamedTuple):
     """The sum of `coef[d] * index of d`, and `const`."""
 
     coef: dict[Dim, Whole]
@@ -60,7 +60,7 @@ def certain(a: Whole) -> int:
     return a
 
 
-def plus(w: Writer, a: Whole, b: Whole) -> Whole:
+def plus(w: IRWriter, a: Whole, b: Whole) -> Whole:
     """a + b; scalars and vectors meet."""
     if type(a) is int and type(b) is int:
         return a + b
@@ -69,7 +69,7 @@ def plus(w: Writer, a: Whole, b: Whole) -> Whole:
     return a if b == 0 else meet(w, "add", a, b)
 
 
-def times(w: Writer, a: Whole, b: Whole) -> Whole:
+def times(w: IRWriter, a: Whole, b: Whole) -> Whole:
     """a * b."""
     if type(a) is int and type(b) is int:
         return a * b
@@ -78,12 +78,12 @@ def times(w: Writer, a: Whole, b: Whole) -> Whole:
     return a if b == 1 else 0 if b == 0 else meet(w, "mul", a, b)
 
 
-def register(a: Whole) -> Value:
+def register(a: Whole) -> IRValue:
     """A whole number as a value."""
-    return a if isinstance(a, Value) else constant(a, dtypes.int64)
+    return a if isinstance(a, IRValue) else constant(a, dtypes.int64)
 
 
-def meet(w: Writer, name: str, a: Whole, b: Whole) -> Value:
+def meet(w: IRWriter, name: str, a: Whole, b: Whole) -> IRValue:
     """An instruction on two whole numbers."""
     a, b = register(a), register(b)
     lanes = max(a.lanes, b.lanes)
@@ -94,7 +94,7 @@ _SIMPLE = {"+": "add", "-": "sub", "*": "mul"}
 _EXTREME = {"min": "smin", "max": "smax"}
 
 
-def apply(w: Writer, op: str, a: Whole, b: Whole, small: bool = False) -> Whole:
+def apply(w: IRWriter, op: str, a: Whole, b: Whole, small: bool = False) -> Whole:
     """An operator of expressions; `small`: both are known to lie in 0 … 2**31 - 1."""
     if type(a) is int and type(b) is int:
         return int(APPLY[op](a, b)) if b or op not in ("//", "%") else 0
@@ -119,7 +119,7 @@ def apply(w: Writer, op: str, a: Whole, b: Whole, small: bool = False) -> Whole:
     return scalar.emit(w, "divide" if op == "//" else "remainder", (x, y))
 
 
-def extremes(f: Form) -> tuple[float, float]:
+def extremes(f: LinearForm) -> tuple[float, float]:
     """The least and the greatest value; infinite where not known."""
     if type(f.const) is not int:
         return -math.inf, math.inf
@@ -137,19 +137,19 @@ class Forms:
 
     def __init__(
         self,
-        w: Writer,
-        place: Mapping[AxisId, Form],
-        start: Mapping[AxisId, Form],
+        w: IRWriter,
+        place: Mapping[AxisId, LinearForm],
+        start: Mapping[AxisId, LinearForm],
         length: Callable[[AxisId], Whole],
         at: Mapping[Dim, Whole],
     ):
         self.w, self.place, self.start, self.length, self.at = w, place, start, length, at
-        self.known: dict[ExprLike, Form | None] = {}
+        self.known: dict[ExprLike, LinearForm | None] = {}
 
-    def of(self, e: ExprLike) -> Form | None:
+    def of(self, e: ExprLike) -> LinearForm | None:
         """None where it is not such a sum."""
         if type(e) is int:
-            return Form({}, e)
+            return LinearForm({}, e)
         if e not in self.known:
             self.known[e] = self._of(e)
         return self.known[e]
@@ -162,13 +162,13 @@ class Forms:
             if self.of(e) is None and type(e) is Bin:
                 todo += [e.a, e.b]
 
-    def _of(self, e: ExprLike) -> Form | None:
+    def _of(self, e: ExprLike) -> LinearForm | None:
         if type(e) is Idx:
             return self.place[e.of]
         if type(e) is Start:
             return self.start[e.of]
         if type(e) is Len:
-            return Form({}, self.length(e.of))
+            return LinearForm({}, self.length(e.of))
         if type(e) is not Bin:
             return None
         a, b = self.of(e.a), self.of(e.b)
@@ -177,7 +177,7 @@ class Forms:
         if e.op in ("+", "-"):
             return self.sum(a, b, 1 if e.op == "+" else -1)
         if not a.coef and not b.coef:
-            return Form({}, apply(self.w, e.op, a.const, b.const))
+            return LinearForm({}, apply(self.w, e.op, a.const, b.const))
         if e.op == "*":
             a, b = (a, b) if a.coef else (b, a)
             return None if b.coef else self.multiple(a, b.const)
@@ -185,17 +185,17 @@ class Forms:
             return self.digit(a, b.const, e.op)
         return None
 
-    def sum(self, a: Form, b: Form, times_b: Whole = 1) -> Form:
+    def sum(self, a: LinearForm, b: LinearForm, times_b: Whole = 1) -> LinearForm:
         """a + b * times_b."""
         coef = dict(a.coef)
         for d, c in b.coef.items():
             coef[d] = plus(self.w, coef.get(d, 0), times(self.w, c, times_b))
-        return Form({d: c for d, c in coef.items() if c != 0}, plus(self.w, a.const, times(self.w, b.const, times_b)))
+        return LinearForm({d: c for d, c in coef.items() if c != 0}, plus(self.w, a.const, times(self.w, b.const, times_b)))
 
-    def multiple(self, a: Form, k: Whole) -> Form:
-        return Form({d: times(self.w, c, k) for d, c in a.coef.items()} if k != 0 else {}, times(self.w, a.const, k))
+    def multiple(self, a: LinearForm, k: Whole) -> LinearForm:
+        return LinearForm({d: times(self.w, c, k) for d, c in a.coef.items()} if k != 0 else {}, times(self.w, a.const, k))
 
-    def digit(self, f: Form, k: int, op: str) -> Form | None:
+    def digit(self, f: LinearForm, k: int, op: str) -> LinearForm | None:
         """f // k or f % k, where f is a multiple of k and something from 0 to k - 1.
 
         So it is, too, if what stays is a multiple of a part of k, and the rest is less than that part: of a turn inside one panel.
@@ -205,7 +205,7 @@ class Forms:
         coef = {d: certain(c) for d, c in f.coef.items()}
         small = {d: c for d, c in coef.items() if c % k}
         for still in ([], [d for d in small if d in self.at]):
-            rest = Form({d: c for d, c in small.items() if d not in still}, f.const % k)
+            rest = LinearForm({d: c for d, c in small.items() if d not in still}, f.const % k)
             low, high = extremes(rest)
             if low >= 0 and high < math.gcd(k, *[small[d] for d in still]):
                 break
@@ -216,5 +216,5 @@ class Forms:
             here = plus(self.w, here, times(self.w, self.at[d], small[d]))
         here = apply(self.w, op, here, k)
         if op == "%":
-            return Form(rest.coef, plus(self.w, here, rest.const))
-        return Form({d: c // k for d, c in coef.items() if d not in small}, plus(self.w, here, f.const // k))
+            return LinearForm(rest.coef, plus(self.w, here, rest.const))
+        return LinearForm({d: c // k for d, c in coef.items() if d not in small}, plus(self.w, here, f.const // k))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ngraph.codegen import worker
-from ngraph.codegen.loader import Code
+from ngraph.codegen.loader import LoadedObjects
 from ngraph.targets import Target, host
 
 
@@ -24,6 +24,6 @@ def compile_assembly(text: str, target: Target) -> str:
     return made
 
 
-def load(text: str, target: Target | None = None) -> Code:
+def load(text: str, target: Target | None = None) -> LoadedObjects:
     """Compiles for `target`, by default the host, whose instructions must include it, and loads."""
-    return Code(compile_object(text, target or host()))
+    return LoadedObjects(compile_object(text, target or host()))

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ngraph.codegen.called import KernelCode
-from ngraph.codegen.forms import Dim, Form, Whole, apply, plus, register, times
+from ngraph.codegen.forms import Dim, LinearForm, Whole, apply, plus, register, times
 from ngraph.codegen.nest import Nest
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage, extent
-from ngraph.plan.schedule import Machine, Schedule, View
+from ngraph.plan.schedule import CoreModel, LoopSchedule, View
 from ngraph.program.program import AxisId
 from ngraph.targets import Target
 
@@ -30,7 +30,7 @@ MAJOR = 2  # blocks along an axis up to which the last one matters
 MANY = 16  # turns from which on the next one is fetched ahead
 
 
-def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, Schedule] | None = None) -> KernelCode:
+def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule] | None = None) -> KernelCode:
     """The code of a kernel. Lengths that the plan does not know are arguments; `picks` are schedules that somebody chose."""
     return KernelText(plan, kernel, target, picks).code()
 
@@ -38,10 +38,10 @@ def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, Schedu
 class KernelText:
     """A kernel that is being written: arguments, Locals, turns."""
 
-    def __init__(self, plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, Schedule] | None = None):
+    def __init__(self, plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule] | None = None):
         self.plan, self.kernel, self.target, self.picks = plan, kernel, target, picks or {}
-        self.views: dict[View, Machine] = {}  # what had to be scheduled, but for what runs seldom
-        self.w = Writer(target)
+        self.views: dict[View, CoreModel] = {}  # what had to be scheduled, but for what runs seldom
+        self.w = IRWriter(target)
         self.buffers = tuple([b for b in dict.fromkeys((*kernel.sources, *kernel.targets)) if type(b) is not Local])
         self.slots = {b: k for k, b in enumerate(self.buffers)}
         self.lengths: list[AxisId] = []
@@ -67,7 +67,7 @@ class KernelText:
 
     def body(self, args: str, first: str, last: str, scratch: str) -> None:
         self.args = args
-        self.first = Value(first, dtypes.int64)
+        self.first = IRValue(first, dtypes.int64)
         self.locals(scratch)
         counts: list[Whole] = []
         for a, b in self.kernel.loops:
@@ -80,9 +80,9 @@ class KernelText:
         for outside in self.buffers:
             self.pointer(outside)
             self.strides(outside)  # registers that come before every use
-        self.w.loop(self.first, Value(last, dtypes.int64), 1, [], lambda t: self.turn(t, counts))
+        self.w.loop(self.first, IRValue(last, dtypes.int64), 1, [], lambda t: self.turn(t, counts))
 
-    def turn(self, t: Value, counts: list[Whole]) -> list[Value]:
+    def turn(self, t: IRValue, counts: list[Whole]) -> list[IRValue]:
         """All stages once. Turns are numbered row by row."""
         w, rest = self.w, t
         for k, (a, _) in reversed(list(enumerate(self.kernel.loops))):
@@ -95,7 +95,7 @@ class KernelText:
         ends = [(a, size % b) for a, b, size in sizes if isinstance(size, int) and size > b and size % b]
         return self.stages(t) if len(ends) > TWICE else self.by_size(t, ends)
 
-    def by_size(self, t: Value, ends: list[tuple[AxisId, int]]) -> list[Value]:
+    def by_size(self, t: IRValue, ends: list[tuple[AxisId, int]]) -> list[IRValue]:
         """The stages, written once for whole blocks and once for each kind of last one, so that all of them know their sizes."""
         if not ends:
             return self.stages(t)
@@ -113,7 +113,7 @@ class KernelText:
         del self.cut[a]
         return []
 
-    def stages(self, t: Value) -> list[Value]:
+    def stages(self, t: IRValue) -> list[IRValue]:
         w = self.w
         for stage in self.kernel.stages:
             moved = self.moved(t, stage)
@@ -123,7 +123,7 @@ class KernelText:
                 w.when(moved, [], Nest(self, stage).write, rare=False)
         return []
 
-    def moved(self, t: Value, stage: Stage) -> Value | None:
+    def moved(self, t: IRValue, stage: Stage) -> IRValue | None:
         """Whether one of the first `depth` loops has moved; None where one always has."""
         w, inner = self.w, self.kernel.loops[stage.depth :]
         if not inner:
@@ -148,7 +148,7 @@ class KernelText:
                 self.known[a] = self.plan.length(a)
             except LookupError:
                 self.lengths.append(a)
-                self.known[a] = Value(self.argument(len(self.buffers) + len(self.lengths) - 1, "i64"), dtypes.int64)
+                self.known[a] = IRValue(self.argument(len(self.buffers) + len(self.lengths) - 1, "i64"), dtypes.int64)
         return self.known[a]
 
     def argument(self, k: int, kind: str) -> str:
@@ -274,12 +274,12 @@ class KernelText:
 
     # ---- indices
 
-    def place(self, a: AxisId, digits: Sequence[Dim]) -> Form:
+    def place(self, a: AxisId, digits: Sequence[Dim]) -> LinearForm:
         """The index along an axis: its block's start, and a place in the block."""
         coef: dict[Dim, Whole] = {}
         if a in self.block:
             coef[self.counters[a]] = self.block[a]
-        return Form(coef | {d: d.unit for d in digits}, 0)
+        return LinearForm(coef | {d: d.unit for d in digits}, 0)
 
     def digits(self, a: AxisId, units: Sequence[int]) -> list[Dim]:
         """The loops of a stage along an axis, outermost first: one, or one for each digit that memory has; none for a single place."""

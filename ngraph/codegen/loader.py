@@ -1,7 +1,7 @@
 """Puts relocatable ELF objects into executable memory without LLVM, so that a warm start need not import it.
 
-`Object` reads one, `Layout` places many into one piece of memory and writes them for the address where that lies, `Code` does so
-in this process. Known is what our kernels use, on x86-64 and aarch64; all else is refused. Never writable and executable at once.
+`Object` reads one, `ObjectLayout` places many into one piece of memory and writes them for the address where that lies, `LoadedObjects`
+does so in this process. Known is what our kernels use, on x86-64 and aarch64; all else is refused. Never writable and executable at once.
 Sources: System V ABI, chapter 4; its x86-64 supplement, 4.4; ELF for the Arm 64-bit Architecture, 5.7.
 """
 
@@ -186,7 +186,7 @@ STUBS = {X86_64: b"\xff\x25\x02\0\0\0\x0f\x0b", AARCH64: b"\x50\0\0\x58\0\x02\x1
 STUB = 16
 
 
-class Layout:
+class ObjectLayout:
     """Objects of one machine, placed one behind the other: first code, then constants, then what is written to, each from a page on.
 
     `symbols` are addresses of names from elsewhere. Raises UnsupportedError for a name that is not there, two machines, or too much.
@@ -280,11 +280,14 @@ class Layout:
         struct.pack_into(form, memory, at, patch(struct.unpack_from(form, memory, at)[0], base + place + r.addend, base + at))
 
 
-class Code:
-    """Objects in this process's memory; `address(name, which)` is good as long as this lives. Raises what `Layout` does, and OSError."""
+class LoadedObjects:
+    """Objects in this process's memory; `address(name, which)` is good as long as this lives.
+
+    Raises what `ObjectLayout` does, and OSError.
+    """
 
     def __init__(self, *objects: bytes, symbols: Mapping[str, int] | None = None):
-        layout = Layout(objects, symbols)
+        layout = ObjectLayout(objects, symbols)
         # a page more than asked for, so that a multiple of PAGE lies in it
         self._memory = mmap.mmap(-1, layout.size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ngraph.codegen.coefficients import HALF_PI, HALF_PI_2, LN2_32, LN2_64, POLYNOMIALS, TWO_OVER_PI
 from ngraph.codegen.number import BITS, Number, fma, polynomial, quick_two_sum, two_product, two_sum
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.opdef import OPS
@@ -28,7 +28,7 @@ TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
 LOG2_E, TWO_OVER_PI_1 = 1.4426950408889634, 0.6366197723675814
 
 
-def emit(w: Writer, op: str, values: Sequence[Value], attrs: Mapping[str, Any] = {}) -> Value:
+def emit(w: IRWriter, op: str, values: Sequence[IRValue], attrs: Mapping[str, Any] = {}) -> IRValue:
     """Writes one elementwise op. Values are of one dtype but for `where`'s condition; scalars beside vectors are splatted."""
     lanes = max(v.lanes for v in values)
     numbers = [Number(w, w.splat(v, lanes)) for v in values]
@@ -50,7 +50,7 @@ def widen(x: Number) -> Number:
     if x.w.target.half:
         half = x.w.pure(f"bitcast {x.v} to {_half_type(x)}")
         result = x.w.pure(f"fpext {_half_type(x)} {half} to {constant(0, dtypes.float32, x.v.lanes).type}")
-        return Number(x.w, Value(result, dtypes.float32, x.v.lanes))
+        return Number(x.w, IRValue(result, dtypes.float32, x.v.lanes))
     wide = bits.convert("zext", dtypes.uint32)
     magnitude = (wide & 0x7FFF) << 13
     scaled = magnitude.floating() * 2.0**112  # the exponents' biases differ by 112; this makes denormals right too
@@ -87,7 +87,7 @@ def narrow(x: Number, dtype: DType) -> Number:
     elif x.w.target.half:
         half = x.w.pure(f"fptrunc {x.v} to {_half_type(x)}")
         raw = x.w.pure(f"bitcast {_half_type(x)} {half} to {constant(0, dtype, x.v.lanes).type}")
-        return Number(x.w, Value(raw, dtype, x.v.lanes))
+        return Number(x.w, IRValue(raw, dtype, x.v.lanes))
     else:
         size = bits & 0x7FFFFFFF
         normal = (size + 0xFFF + ((size >> 13) & 1) - (112 << 23)) >> 13
@@ -268,10 +268,10 @@ def _remainder(x: Number, y: Number) -> Number:
         small = v < 2.0**-1000
         return (small.select(v * 2.0**64, v).bits() >> 52) - small.select(64, 0, like=v.bits())
 
-    def test(rest: Value) -> Value:
+    def test(rest: IRValue) -> IRValue:
         return w.any((Number(w, rest) >= b).v)
 
-    def turn(rest: Value) -> list[Value]:
+    def turn(rest: IRValue) -> list[IRValue]:
         r = Number(w, rest)
         gap = exponent(r) - exponent(b) - 48
         gap = (gap > 0).select(gap, 0)
@@ -543,11 +543,11 @@ def _or_large(x: Number, small: Number, q: Number, high: Number, low: Number) ->
     """Where `small` does not hold, the reduction of Payne and Hanek (1983), lane by lane; NaN for infinities."""
     w, lanes = x.w, x.v.lanes
 
-    def large() -> list[Value]:
+    def large() -> list[IRValue]:
         source, parts = w.slot(dtypes.float64, lanes), [w.slot(d, lanes) for d in (dtypes.int64, dtypes.float64, dtypes.float64)]
         w.store(small.select(2.0**30, x).v, source)
 
-        def lane(i: Value) -> list[Value]:
+        def lane(i: IRValue) -> list[IRValue]:
             one = Number(w, w.load(w.at(source, i, dtypes.float64), dtypes.float64))
             for slot, part in zip(parts, _payne_hanek(one), strict=True):
                 w.store(part.v, w.at(slot, i, part.v.dtype))
@@ -592,15 +592,15 @@ def _payne_hanek(x: Number) -> tuple[Number, Number, Number]:
     def piece(drop: int) -> Number:
         """53 bits, the first `drop` left out, as a float."""
         shifted = i128("lshr", i128("shl", size, drop), 75)
-        return Number(w, Value(w.pure(f"trunc i128 {shifted} to i64"), dtypes.int64)).convert("sitofp", dtypes.float64)
+        return Number(w, IRValue(w.pure(f"trunc i128 {shifted} to i64"), dtypes.int64)).convert("sitofp", dtypes.float64)
 
-    count = Number(w, Value(w.pure(f"trunc i128 {zeros} to i64"), dtypes.int64))
+    count = Number(w, IRValue(w.pure(f"trunc i128 {zeros} to i64"), dtypes.int64))
     unit = _power_of_two(-51 - count)
     a, b = piece(0) * unit, piece(53) * (unit * 2.0**-53)
     high, low = two_product(a, x.like(HALF_PI_2[0]))
     high, low = quick_two_sum(high, low + (a * HALF_PI_2[1] + b * HALF_PI_2[0]))
-    negative, flip = x < 0.0, (x < 0.0) ^ Number(w, Value(below, dtypes.bool_))
-    q = Number(w, Value(w.pure(f"trunc i128 {turns} to i64"), dtypes.int64))
+    negative, flip = x < 0.0, (x < 0.0) ^ Number(w, IRValue(below, dtypes.bool_))
+    q = Number(w, IRValue(w.pure(f"trunc i128 {turns} to i64"), dtypes.int64))
     return negative.select(-q, q), flip.select(-high, high), flip.select(-low, low)
 
 
@@ -738,7 +738,7 @@ def _power_of_integers(x: Number, y: Number) -> Number:
     negative = y < 0
     exponent = (negative.select(0, y) if signed else y).unsigned()
 
-    def turn(result: Value, base: Value, rest: Value) -> list[Value]:
+    def turn(result: IRValue, base: IRValue, rest: IRValue) -> list[IRValue]:
         r, b, e = (Number(w, v) for v in (result, base, rest))
         return [(e & 1).differs(0).select(r * b, r).v, (b * b).v, (e >> 1).v]
 

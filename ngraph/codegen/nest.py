@@ -13,9 +13,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ngraph.codegen import math as scalar
-from ngraph.codegen.forms import Dim, Form, Forms, Start, Whole, apply, certain, extremes, meet, plus, register, times
+from ngraph.codegen.forms import Dim, Forms, LinearForm, Start, Whole, apply, certain, extremes, meet, plus, register, times
 from ngraph.codegen.philox import WORDS, random_bits, side_by_side
-from ngraph.codegen.text import Body, Value, Writer, constant, counting
+from ngraph.codegen.text import Body, IRValue, IRWriter, constant, counting
 from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
@@ -23,7 +23,7 @@ from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, Stage, bounds, in_order, loads
 from ngraph.plan.memo import memo
-from ngraph.plan.schedule import Machine, View, Walk, schedule, split
+from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.program.program import AxisId
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Access:
         self.room: int | None = None  # elements of the buffer behind the last one that it reaches, where that is known
 
 
-class Known(dict[Any, Any]):
+class ScopedTable(dict[Any, Any]):
     """A table in scopes: what an inner one added is gone when it is left."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Known(dict[Any, Any]):
 class Open(NamedTuple):
     """Where an open loop stands: at `base` + `offset`; `units` of the tile from there, in the last of which `left` places if it is cut."""
 
-    base: Value | None
+    base: IRValue | None
     offset: int
     units: int = 1
     left: Whole | None = None
@@ -127,7 +127,7 @@ class Nest:
         self.uses: dict[int, tuple[int, ...]] = {}
         self.deps: dict[int, frozenset[Dim]] = {}
         self.reads: dict[int, Access] = {}
-        self.known = Known()
+        self.known = ScopedTable()
         self.opened: dict[Dim, Open] = {}
         self.awaited: list[tuple[Access, int, list[str]]] = []
         self.reducing = bool(stage.combine or stage.reduced)
@@ -251,7 +251,7 @@ class Nest:
     def _access(self, b: Buffer, index: Mapping[AxisId, ExprLike], guard: tuple[ExprLike, ...], fill: Any) -> Access:
         w, kernel = self.w, self.kernel
         made = Access(b, kernel.pointer(b), guard, fill)
-        total = Form({}, 0)
+        total = LinearForm({}, 0)
         for (a, div, mod), stride in zip(b.dims, kernel.strides(b), strict=True):
             e = index[a]
             if type(b) is Local and kernel.block.get(a, 1) > 1:
@@ -305,7 +305,7 @@ class Nest:
             return frozenset([number[d] for d in dims])
 
         seen = [
-            Walk(tuple([_step(a.coef.get(d, 0)) for d in loops]), numbers(a.deps), numbers(loose), a.dtype.bits // 8, *how)
+            AccessDescriptor(tuple([_step(a.coef.get(d, 0)) for d in loops]), numbers(a.deps), numbers(loose), a.dtype.bits // 8, *how)
             for a, loose, how in walks
         ]
         view = View(
@@ -317,7 +317,7 @@ class Nest:
             tuple(map(numbers, sums)),
             numbers(bound),
         )
-        machine = Machine(lanes, target.vector_registers, target.l1, target.l2)
+        machine = CoreModel(lanes, target.vector_registers, target.l1, target.l2)
         if not self.minor:
             self.kernel.views[view] = machine
         made = self.kernel.picks.get(view) or schedule(view, machine)
@@ -348,7 +348,7 @@ class Nest:
 
     # ---- loops
 
-    def write(self) -> Sequence[Value]:
+    def write(self) -> Sequence[IRValue]:
         """The whole stage."""
         late = self.border if self.reducing else len(self.lines) + self.border
         roots = [s.line for s in self.stage.to if s.line < late] + [c.line for c in self.stage.combine]
@@ -362,14 +362,14 @@ class Nest:
             self._leaf()
             return
 
-        def body(*_: Value) -> list[Value]:
+        def body(*_: IRValue) -> list[IRValue]:
             self._hoist(roots, (*order[k + 1 :], *self.reduced))
             self._walk_free(k + 1, roots)
             return []
 
         self._each(order[k], (), body)
 
-    def _each(self, d: Dim, carried: Sequence[Value], body: Body) -> tuple[Value, ...]:
+    def _each(self, d: Dim, carried: Sequence[IRValue], body: Body) -> tuple[IRValue, ...]:
         """A loop over a dim, in segments: equal steps of the tile; what is less than a vector is masked."""
         w, n = self.w, d.size
         unit, units = (self.lanes if d is self.vec else 1), self.plan.units(d)
@@ -378,7 +378,7 @@ class Nest:
         def segment(first: Whole, last: Whole, units: int, left: int | None = None, cut: bool = False) -> None:
             nonlocal values
 
-            def inside(i: Value, *carried: Value) -> Sequence[Value]:
+            def inside(i: IRValue, *carried: IRValue) -> Sequence[IRValue]:
                 base, offset = (i, 0) if i.name[0] == "%" else (None, int(i.name))
                 rest = meet(w, "sub", last, i) if cut else left
                 with self._scope(
@@ -476,7 +476,7 @@ class Nest:
         """The reduced loops with their accumulators, then one value of each where vectors lie along a reduced loop."""
         w, flat = self.w, self.vec in self.reduced
         tracks: list[tuple[int, int, int]] = []  # accumulator, place in the tile
-        first: list[Value] = []
+        first: list[IRValue] = []
         for k, c in enumerate(self.stage.combine):
             deps = self.deps[c.line]
             columns = self.plan.columns if self.across in self.reduced else self._units(self.across) if self.across in deps else 1
@@ -493,7 +493,7 @@ class Nest:
             self._foresee(inner[-1])
         self.awaited = self._await() if inner and not order else []
 
-        def leaf(*carried: Value) -> Sequence[Value]:
+        def leaf(*carried: IRValue) -> Sequence[IRValue]:
             made = []
             for t, ((k, i, j), v) in enumerate(zip(tracks, carried, strict=True)):
                 if t % ABREAST == 0:
@@ -502,17 +502,17 @@ class Nest:
             self._put(early)
             return made
 
-        def level(k: int, carried: Sequence[Value]) -> Sequence[Value]:
+        def level(k: int, carried: Sequence[IRValue]) -> Sequence[IRValue]:
             if k == len(order):
                 return self._together(inner, carried, leaf) if inner else leaf(*carried)
 
-            def body(*values: Value) -> Sequence[Value]:
+            def body(*values: IRValue) -> Sequence[IRValue]:
                 self._hoist(roots, (*order[k + 1 :], *inner))
                 return level(k + 1, values)
 
             return self._each(order[k], carried, body)
 
-        of: dict[tuple[int, int, int], list[Value]] = {}
+        of: dict[tuple[int, int, int], list[IRValue]] = {}
         for (k, i, j), v in zip(tracks, level(0, first), strict=True):
             of.setdefault((k, i, 0 if self.across in self.reduced else j), []).append(v)
         for (k, i, j), values in of.items():
@@ -537,7 +537,7 @@ class Nest:
                     found.append((a, step, [self._address(a, 0, j)[0] for j in range(0, columns, max(line, 1))]))
         return found
 
-    def _ask(self, i: Value, turns: int) -> None:
+    def _ask(self, i: IRValue, turns: int) -> None:
         """Asks for what is awaited, a share of the rows in each of some of the last turns of the loop that makes the sums."""
         if not self.awaited:
             return
@@ -546,7 +546,7 @@ class Nest:
         span = -(-rows // each)
         first = max(0, turns - AHEAD * span)  # what is asked for too early is gone again, and so is what is asked for all the time
 
-        def rows_of(turn: Whole) -> list[Value]:
+        def rows_of(turn: Whole) -> list[IRValue]:
             for k in range(each):
                 row = apply(w, "min", plus(w, times(w, turn, each), k), rows - 1)
                 for a, step, lines in self.awaited:
@@ -603,7 +603,7 @@ class Nest:
             steps *= certain(order[k].size)
         return (order[:k], order[k:]) if k < len(order) else (order[:-1], order[-1:])
 
-    def _together(self, order: Sequence[Dim], carried: Sequence[Value], leaf: Body) -> tuple[Value, ...]:
+    def _together(self, order: Sequence[Dim], carried: Sequence[IRValue], leaf: Body) -> tuple[IRValue, ...]:
         """Loops as one: each turn does some steps of the innermost one; offsets that do not step evenly come from a table."""
         w, sizes = self.w, [certain(d.size) for d in order]
         inner, n = order[-1], sizes[-1]
@@ -613,7 +613,7 @@ class Nest:
         steps = {a: [certain(a.coef.get(d, 0)) for d in order] for a in moving}
         offsets = {a: [sum([c * t for c, t in zip(steps[a], turn, strict=True)]) for turn in turns] for a in moving}
 
-        def moves(i: Value) -> dict[Access, Whole]:
+        def moves(i: IRValue) -> dict[Access, Whole]:
             found: dict[Access, Whole] = {}
             for a in moving:
                 step, far = steps[a][-1] * unroll, offsets[a]
@@ -627,7 +627,7 @@ class Nest:
                     found[a] = times(w, int(i.name) if i.name[0] != "%" else i, step)
             return found
 
-        def turn(i: Value, values: Sequence[Value], steps: int) -> Sequence[Value]:
+        def turn(i: IRValue, values: Sequence[IRValue], steps: int) -> Sequence[IRValue]:
             self._ask(i, rounds)
             with self._scope({d: Open(None, 0) for d in order}, moves(i)):
                 for u in range(steps):
@@ -657,7 +657,7 @@ class Nest:
         good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == PAIR and full)]
         return good[0] if good else most if alone and n >= most else 1
 
-    def _fold(self, k: int, i: int, j: int, old: Value) -> Value:
+    def _fold(self, k: int, i: int, j: int, old: IRValue) -> IRValue:
         """An accumulator with one more value."""
         c, w = self.stage.combine[k], self.w
         if self.across in self.reduced and j >= self._units(self.across):
@@ -672,7 +672,7 @@ class Nest:
             x = w.select(mask, x, identity(c.kind, c.dtype, old.lanes))
         return fold(w, c.kind, old, x)
 
-    def _fused(self, c: Combine) -> Callable[[Value, Value, Value], Value] | None:
+    def _fused(self, c: Combine) -> Callable[[IRValue, IRValue, IRValue], IRValue] | None:
         """What adds a product to a sum by one instruction, if anything does."""
         op, w = self.lines[c.line].op, self.w
         if c.kind != "add":
@@ -681,7 +681,7 @@ class Nest:
             return w.fma if c.dtype.is_float and c.dtype.bits > 16 else None
         return {"multiply_pairs": w.fma_pairs, "multiply_quads": w.fma_quads}.get(op)
 
-    def _as_one(self, kind: str, x: Value) -> Value:
+    def _as_one(self, kind: str, x: IRValue) -> IRValue:
         """The lanes of a vector as one: halves meet halves."""
         n = x.lanes
         while n > 1:
@@ -693,7 +693,7 @@ class Nest:
 
     # ---- values
 
-    def _value(self, n: int, i: int, j: int) -> Value:
+    def _value(self, n: int, i: int, j: int) -> IRValue:
         """A line at a place of the tile: a vector if it moves along the vector axis, else a scalar."""
         found = self.known.get(self._key(n, i, j))
         if found is not None:
@@ -731,7 +731,7 @@ class Nest:
         deps = self.deps[n]
         return n, i if self.tile in deps else 0, j if self.across in deps else 0
 
-    def _compute(self, n: int, i: int, j: int) -> Value:
+    def _compute(self, n: int, i: int, j: int) -> IRValue:
         line, w = self.lines[n], self.w
         if line.op == "read":
             return self._read(self.reads[n], i, j)
@@ -750,7 +750,7 @@ class Nest:
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else line.attrs
         return scalar.emit(w, line.op, args, attrs)
 
-    def _random(self, n: int, same: Sequence[Value], i: int, j: int) -> Value | None:
+    def _random(self, n: int, same: Sequence[IRValue], i: int, j: int) -> IRValue | None:
         """Random words of whole vectors side by side, that begin where a block of words does; None where that is not so."""
         flat = self.lines[n].args[-1]
         form, v = self.forms.of(self.lines[flat].attrs["value"]), self.vec
@@ -795,7 +795,7 @@ class Nest:
             return j * self.lanes if d is self.vec else j
         return i if d is self.tile else 0
 
-    def _position(self, f: Form, i: int, j: int) -> Whole:
+    def _position(self, f: LinearForm, i: int, j: int) -> Whole:
         w, total = self.w, f.const
         lanes: Whole = 0
         for d, c in f.coef.items():
@@ -812,10 +812,10 @@ class Nest:
         n = self._width(j)
         return plus(w, w.splat(register(total), n), times(w, counting(dtypes.int64, n), lanes))
 
-    def _holds(self, guard: Iterable[ExprLike], i: int, j: int) -> tuple[Value | None, Value | None]:
+    def _holds(self, guard: Iterable[ExprLike], i: int, j: int) -> tuple[IRValue | None, IRValue | None]:
         """Whether no guard is negative: of those that are the same for all lanes, and of the others; None where there is none."""
-        one: Value | None = None
-        each: Value | None = None
+        one: IRValue | None = None
+        each: IRValue | None = None
         for e in guard:
             x = register(self._index(e, i, j))
             holds = self.w.op("icmp sge", x, self.w.constant(0, x), dtype=dtypes.bool_)
@@ -825,7 +825,7 @@ class Nest:
                 each = meet_all(self.w, each, holds)
         return one, each
 
-    def _mask(self, j: int) -> Value | None:
+    def _mask(self, j: int) -> IRValue | None:
         """Which lanes of a step are inside; None if all are."""
         left = self._left(j)
         return leading(left, self._width(j)) if isinstance(left, int) else self.w.tail(left, self.lanes)
@@ -846,7 +846,7 @@ class Nest:
         """Elements from one lane to the next."""
         return 0 if self.vec is None else a.coef.get(self.vec, 0)
 
-    def _strided(self, a: Access, i: int, j: int) -> Value | None:
+    def _strided(self, a: Access, i: int, j: int) -> IRValue | None:
         """Each k-th element, k from 2 to 4, by loads of whole vectors and shuffles; None where that is not so."""
         w, n = self.w, self.lanes
         k = self._apart(a)
@@ -888,17 +888,17 @@ class Nest:
         assert found is not None
         return self._filled(a, meet_all(w, one, each), self._narrow(found, j))
 
-    def _or_nothing(self, one: Value | None, at: str, a: Access, n: int) -> str:
+    def _or_nothing(self, one: IRValue | None, at: str, a: Access, n: int) -> str:
         """Where zeros are instead, if it is not allowed: masked loads from a page that is not there are slow."""
         return at if one is None else self.w.pure(f"select {one}, ptr {at}, ptr {self.kernel.nothing(n * a.dtype.bits // 8)}")
 
-    def _filled(self, a: Access, holds: Value | None, x: Value) -> Value:
+    def _filled(self, a: Access, holds: IRValue | None, x: IRValue) -> IRValue:
         """What is read, with its fill where it is not allowed; there it is 0."""
         if holds is None or a.zero:
             return x
         return self.w.select(self.w.splat(holds, x.lanes), x, self.w.splat(number(a.fill, a.dtype), x.lanes))
 
-    def _together_there(self, n: int, i: int, j: int) -> Value | None:
+    def _together_there(self, n: int, i: int, j: int) -> IRValue | None:
         """Parts of 32 bits that lie side by side in memory as one element each; None where they do not."""
         line, w = self.lines[n], self.w
         parts = [self.reads[k] for k in line.args if self.lines[k].op == "read"]
@@ -914,7 +914,7 @@ class Nest:
         lanes, mask = (self._width(j), self._mask(j)) if self.vec in first.deps else (1, None)
         return w.load(place, line.dtype, lanes, align=first.dtype.bits // 8, mask=mask)
 
-    def _turned(self, a: Access, i: int, j: int) -> Value | None:
+    def _turned(self, a: Access, i: int, j: int) -> IRValue | None:
         """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, turned over."""
         w, n, top = self.w, self.lanes, i - i % self.lanes
         step, rows = self._apart(a), min(self._units(self.tile) - top, n)
@@ -926,7 +926,7 @@ class Nest:
         at = w.at(self._pointer(a), self._offset(a, top, j), a.dtype)
         return self._narrow(memo(self.known, turned, w, at, a.dtype, n, left, rows, step)[i - top], j)
 
-    def _mirrored(self, a: Access, i: int, j: int) -> Value | None:
+    def _mirrored(self, a: Access, i: int, j: int) -> IRValue | None:
         """Elements that lie side by side in the opposite order: a vector that ends where the first lane reads, turned about."""
         if self._apart(a) != -1 or a.rest:
             return None
@@ -938,7 +938,7 @@ class Nest:
         x = w.load(self._or_nothing(one, at, a, n), a.dtype, n, mask=there)
         return self._filled(a, meet_all(w, one, each), w.shuffle(x, range(n)[::-1]))
 
-    def _narrow(self, x: Value, j: int) -> Value:
+    def _narrow(self, x: IRValue, j: int) -> IRValue:
         """A vector without the lanes that its step has not."""
         n = self._width(j)
         return x if x.lanes <= n else self.w.shuffle(x, range(n))
@@ -952,13 +952,13 @@ class Nest:
                 offset = plus(self.w, offset, times(self.w, steps, c))
         return offset
 
-    def _address(self, a: Access, i: int, j: int) -> tuple[str, Value | None]:
+    def _address(self, a: Access, i: int, j: int) -> tuple[str, IRValue | None]:
         """A pointer, and what each lane adds to it in elements: None where lanes lie side by side, or there are none."""
         w = self.w
         at, offset, lanes = self._pointer(a), self._offset(a, i, j), self._apart(a)
         for stride, e in a.rest:
             offset = plus(w, offset, times(w, self._index(e, i, j), stride))
-        vector = isinstance(offset, Value) and offset.lanes > 1
+        vector = isinstance(offset, IRValue) and offset.lanes > 1
         if not vector:
             at = w.at(at, offset, a.dtype)
         if self.vec is None or (not vector and lanes in (0, 1)):
@@ -967,7 +967,7 @@ class Nest:
         apart: Whole = times(w, counting(dtypes.int64, n), lanes)
         return at, w.splat(register(plus(w, offset, apart) if vector else apart), n)
 
-    def _read(self, a: Access, i: int, j: int) -> Value:
+    def _read(self, a: Access, i: int, j: int) -> IRValue:
         w, vector = self.w, self.vec in a.deps
         whole = (self._strided(a, i, j) or self._turned(a, i, j) or self._mirrored(a, i, j)) if vector else None
         if whole is not None:
@@ -1013,7 +1013,7 @@ class Nest:
                 else:
                     self._store(self.stage.to[k].combine, self.stores[k], values.pop(k), i, j)
 
-    def _weave(self, stores: Sequence[Access], values: Sequence[Value], i: int, j: int) -> None:
+    def _weave(self, stores: Sequence[Access], values: Sequence[IRValue], i: int, j: int) -> None:
         """Stores vectors whose lanes lie between each other, from the first one's place on: by shuffles, as whole vectors."""
         w, n, k, left = self.w, self._width(j), len(values), self._left(j)
         at, _ = self._address(stores[0], i, j)
@@ -1026,14 +1026,14 @@ class Nest:
                 mask = meet_all(w, mask, None if every is None else woven(w, every, q))
                 w.store(woven(w, [w.splat(x, n) for x in values], q), w.at(at, q * n, stores[0].dtype), mask=mask)
 
-    def _store(self, how: str, a: Access, x: Value, i: int, j: int) -> None:
+    def _store(self, how: str, a: Access, x: IRValue, i: int, j: int) -> None:
         w, vector = self.w, self.vec in a.deps
         holds = meet_all(w, *self._holds(a.guard, i, j))
         at, apart = self._address(a, i, j)
         if not vector:
             x = w.lane(x, 0)
 
-            def one() -> Sequence[Value]:
+            def one() -> Sequence[IRValue]:
                 w.store(x if how == "set" else fold(w, how, w.load(at, a.dtype), x), at)
                 return []
 
@@ -1055,26 +1055,26 @@ class Nest:
             w.scatter(x, at, apart, mask)
 
 
-def leading(count: int, lanes: int) -> Value | None:
+def leading(count: int, lanes: int) -> IRValue | None:
     """The mask of so many of some lanes; None for all."""
     if count >= lanes:
         return None
-    return Value(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(lanes)])}>", dtypes.bool_, lanes)
+    return IRValue(f"<{', '.join([f'i1 {str(k < count).lower()}' for k in range(lanes)])}>", dtypes.bool_, lanes)
 
 
-def load(w: Writer, at: str, dtype: DType, lanes: int, mask: Value | None) -> Value:
+def load(w: IRWriter, at: str, dtype: DType, lanes: int, mask: IRValue | None) -> IRValue:
     """A vector from memory."""
     return w.load(at, dtype, lanes, mask=mask)
 
 
-def turned(w: Writer, at: str, dtype: DType, lanes: int, left: int, rows: int, step: Whole) -> Sequence[Value]:
+def turned(w: IRWriter, at: str, dtype: DType, lanes: int, left: int, rows: int, step: Whole) -> Sequence[IRValue]:
     """The transpose of `left` rows, `step` elements apart, of `rows` elements each: the k-th vector has the k-th element of every row."""
     lines = [w.at(at, times(w, lane, step), dtype) for lane in range(left)]
     loaded = [w.load(x, dtype, lanes, mask=leading(rows, lanes)) for x in lines]
     return transposed(w, loaded + loaded[-1:] * (lanes - left))
 
 
-def woven(w: Writer, rows: Sequence[Value], q: int) -> Value:
+def woven(w: IRWriter, rows: Sequence[IRValue], q: int) -> IRValue:
     """The q-th of as many vectors, in which the lanes of these lie between each other."""
     n, k = rows[0].lanes, len(rows)
     places = [divmod(q * n + lane, k) for lane in range(n)]  # lane, of which
@@ -1085,7 +1085,7 @@ def woven(w: Writer, rows: Sequence[Value], q: int) -> Value:
     return x
 
 
-def transposed(w: Writer, rows: Sequence[Value]) -> Sequence[Value]:
+def transposed(w: IRWriter, rows: Sequence[IRValue]) -> Sequence[IRValue]:
     """As many vectors as each has lanes, rows as columns: blocks of one half are exchanged with those of the other, of 1, 2, 4 … lanes."""
     n, rows = len(rows), list(rows)
     for s in [1 << k for k in range(n.bit_length() - 1)]:
@@ -1100,7 +1100,7 @@ def _step(c: Whole) -> int | None:
     return c if isinstance(c, int) else None
 
 
-def meet_all(w: Writer, a: Value | None, b: Value | None, lanes: int = 1) -> Value | None:
+def meet_all(w: IRWriter, a: IRValue | None, b: IRValue | None, lanes: int = 1) -> IRValue | None:
     """Both of two conditions, of which one may be missing."""
     if a is None or b is None:
         found = a or b
@@ -1109,17 +1109,17 @@ def meet_all(w: Writer, a: Value | None, b: Value | None, lanes: int = 1) -> Val
     return w.op("and", w.splat(a, lanes), w.splat(b, lanes))
 
 
-def number(value: Any, dtype: DType) -> Value:
+def number(value: Any, dtype: DType) -> IRValue:
     """A constant as NumPy would make it."""
     return constant(dtype.array(value).item(), dtype)
 
 
-def identity(kind: str, dtype: DType, lanes: int) -> Value:
+def identity(kind: str, dtype: DType, lanes: int) -> IRValue:
     """What changes nothing: 0, 1, the lowest, the highest."""
     return constant({"add": 0, "multiply": 1, "max": dtype.lowest, "min": dtype.highest}[kind], dtype, lanes)
 
 
-def fold(w: Writer, kind: str, a: Value, b: Value) -> Value:
+def fold(w: IRWriter, kind: str, a: IRValue, b: IRValue) -> IRValue:
     """Two values as one; sums of bool are `or`."""
     if a.dtype.kind == "bool":
         return w.op(FOLD_BOOL[kind], a, b)

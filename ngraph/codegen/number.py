@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ngraph.codegen.text import Value, Writer, constant, plain
+from ngraph.codegen.text import IRValue, IRWriter, constant, plain
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 
@@ -17,7 +17,7 @@ class Number:
 
     __slots__ = ("w", "v")
 
-    def __init__(self, w: Writer, v: Value):
+    def __init__(self, w: IRWriter, v: IRValue):
         self.w, self.v = w, v
 
     def like(self, y: Any) -> Number:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from ngraph.codegen import math as scalar
 from ngraph.codegen.number import Number
-from ngraph.codegen.text import Value, Writer, counting
+from ngraph.codegen.text import IRValue, IRWriter, counting
 from ngraph.op_graph import dtypes
 
 WORDS = 4  # of a block
 MULTIPLIERS, WEYL, TRIP = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85), 0x9E3779B1
 
 
-def random_bits(w: Writer, args: Sequence[Value], stream: int) -> Value:
+def random_bits(w: IRWriter, args: Sequence[IRValue], stream: int) -> IRValue:
     """One word at each flat index: `args` are seed, step, trips and the index."""
     at = Number(w, args[-1]).unsigned()
     words = _words(w, args[:-1], stream, at >> 2)
@@ -24,7 +24,7 @@ def random_bits(w: Writer, args: Sequence[Value], stream: int) -> Value:
     return found.v
 
 
-def side_by_side(w: Writer, args: Sequence[Value], stream: int, first: Value, count: int, lanes: int) -> list[Value]:
+def side_by_side(w: IRWriter, args: Sequence[IRValue], stream: int, first: IRValue, count: int, lanes: int) -> list[IRValue]:
     """The same at `count` x `lanes` flat indices from a multiple of four on, as vectors: each block gives all of its four words."""
     blocks = count * lanes // WORDS
     block = Number(w, w.splat(first, blocks)).unsigned() >> 2
@@ -34,7 +34,7 @@ def side_by_side(w: Writer, args: Sequence[Value], stream: int, first: Value, co
     return [w.shuffle(pairs[0], places[k * lanes : (k + 1) * lanes], pairs[1]) for k in range(count)]
 
 
-def _words(w: Writer, args: Sequence[Value], stream: int, block: Number) -> list[Number]:
+def _words(w: IRWriter, args: Sequence[IRValue], stream: int, block: Number) -> list[Number]:
     """The four words of each block: `args` are seed, step and trips."""
     seed, step, *trips = [Number(w, scalar.emit(w, "cast", (a,), {"dtype": dtypes.uint64})) for a in args]
     trip = _low(seed).like(0)

@@ -14,14 +14,14 @@ from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.kernel import KernelText
 from ngraph.codegen.math import emit
 from ngraph.codegen.sorting import first_few, room, sort_row
-from ngraph.codegen.text import Value, constant
+from ngraph.codegen.text import IRValue, constant
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Len, leaves
 from ngraph.op_graph.opdef import OPS
 from ngraph.parts.registry import Column
-from ngraph.plan.kernels import Buffer, Kernel, Plan, Routine, in_order, loads
+from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan, in_order, loads
 from ngraph.program.program import AxisId
 from ngraph.targets import Target
 
@@ -32,7 +32,7 @@ COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minim
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 
-def emit_routine(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+def emit_routine(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
     """The kernels of a routine. Raises UnsupportedError for what is no routine of generated code: effects, and control flow."""
     write = KERNELS[routine.op]
     if write is None:
@@ -41,7 +41,7 @@ def emit_routine(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCo
     return made
 
 
-class RoutineText(KernelText):
+class OpaqueOpText(KernelText):
     """A kernel written by hand: its body is a function of a turn's number."""
 
     def __init__(self, plan: Plan, buffers: Sequence[Buffer], target: Target):
@@ -49,7 +49,7 @@ class RoutineText(KernelText):
         self.buffers = tuple(buffers)
         self.slots = {b: k for k, b in enumerate(self.buffers)}
 
-    def written(self, turns: ExprLike, turn: Callable[[Value], None], scratch: ExprLike = 0) -> KernelCode:
+    def written(self, turns: ExprLike, turn: Callable[[IRValue], None], scratch: ExprLike = 0) -> KernelCode:
         """The kernel whose turns are these; `self.memory` is the thread's scratch."""
 
         def body(args: str, first: str, last: str, memory: str) -> None:
@@ -59,7 +59,7 @@ class RoutineText(KernelText):
                 self.strides(b)
             for leaf in (*leaves(turns), *leaves(scratch)):
                 self.length(leaf.of)
-            limits = Value(first, dtypes.int64), Value(last, dtypes.int64)
+            limits = IRValue(first, dtypes.int64), IRValue(last, dtypes.int64)
             self.w.loop(*limits, 1, [], silent(turn))
 
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), body)
@@ -79,7 +79,7 @@ class RoutineText(KernelText):
             n = n * self.open(a)
         return n
 
-    def unflatten(self, t: Value, axes: Sequence[AxisId]) -> dict[AxisId, Whole]:
+    def unflatten(self, t: IRValue, axes: Sequence[AxisId]) -> dict[AxisId, Whole]:
         """The index along each axis at a flat place, row by row."""
         rest: Whole = t
         found: dict[AxisId, Whole] = {}
@@ -111,10 +111,10 @@ class RoutineText(KernelText):
         return self.w.at(base or self.pointer(b), offset, b.dtype)
 
 
-def silent(body: Callable[..., None]) -> Callable[..., list[Value]]:
+def silent(body: Callable[..., None]) -> Callable[..., list[IRValue]]:
     """A body that carries nothing."""
 
-    def run(*values: Value) -> list[Value]:
+    def run(*values: IRValue) -> list[IRValue]:
         body(*values)
         return []
 
@@ -143,34 +143,34 @@ def _wide(d: DType) -> DType:
 class _Running:
     """What all forms of a running value share: loading, combining, storing."""
 
-    def __init__(self, plan: Plan, routine: Routine, target: Target, *more: Buffer):
+    def __init__(self, plan: Plan, routine: OpaqueOp, target: Target, *more: Buffer):
         self.x, self.y = routine.inputs[0], routine.results[0]
-        self.t = RoutineText(plan, (self.x, self.y, *more), target)
+        self.t = OpaqueOpText(plan, (self.x, self.y, *more), target)
         self.w, self.target = self.t.w, target
         self.kind, self.axis = routine.attrs["kind"], routine.attrs["axis"]
         self.exclusive, self.reverse = routine.attrs["exclusive"], routine.attrs["reverse"]
         self.dtype = _wide(self.x.dtype)
 
-    def both(self, a: Value, b: Value) -> Value:
+    def both(self, a: IRValue, b: IRValue) -> IRValue:
         return emit(self.w, COMBINE[self.kind], [a, b])
 
-    def nothing(self, lanes: int) -> Value:
+    def nothing(self, lanes: int) -> IRValue:
         """What combines with anything and leaves it as it is."""
         edge = self.dtype.lowest if self.kind == "max" else self.dtype.highest
         number = IDENTITY.get(self.kind, edge)
         return constant(number if self.dtype.is_float else int(number), self.dtype, lanes)
 
-    def first(self, lanes: int) -> Value:
+    def first(self, lanes: int) -> IRValue:
         """What a running value starts from: 0 where that is seen."""
         return constant(0, self.dtype, lanes) if self.exclusive and self.kind == "add" else self.nothing(lanes)
 
-    def load(self, pointer: str, lanes: int, mask: Value | None = None) -> Value:
+    def load(self, pointer: str, lanes: int, mask: IRValue | None = None) -> IRValue:
         return self.cast(self.w.load(pointer, self.x.dtype, lanes, mask=mask), self.dtype)
 
-    def store(self, v: Value, pointer: str, mask: Value | None = None) -> None:
+    def store(self, v: IRValue, pointer: str, mask: IRValue | None = None) -> None:
         self.w.store(self.cast(v, self.y.dtype), pointer, mask=mask)
 
-    def cast(self, v: Value, dtype: DType) -> Value:
+    def cast(self, v: IRValue, dtype: DType) -> IRValue:
         return v if v.dtype is dtype else emit(self.w, "cast", [v], {"dtype": dtype})
 
     def back(self, n: Whole, p: Whole, units: int = 1) -> Whole:
@@ -179,7 +179,7 @@ class _Running:
 
 
 @KERNELS.of("cumulate")
-def _cumulate(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+def _cumulate(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
     unit = _unit(routine.results[0])
     if unit == _unit(routine.inputs[0]) and unit not in (None, routine.attrs["axis"]):
         return (_Beside(plan, routine, target, unit).code(),)
@@ -200,7 +200,7 @@ def _cumulate(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode,
 class _Beside(_Running):
     """Along one axis, for many places of another side by side in vectors."""
 
-    def __init__(self, plan: Plan, routine: Routine, target: Target, unit: AxisId):
+    def __init__(self, plan: Plan, routine: OpaqueOp, target: Target, unit: AxisId):
         super().__init__(plan, routine, target)
         self.unit, self.lanes = unit, target.lanes(self.dtype.bits)
         n = self.t.open(unit)
@@ -212,7 +212,7 @@ class _Beside(_Running):
         blocks = (self.t.open(self.unit) + (width - 1)) // width
         return self.t.written(self.t.count(self.others) * blocks, self.turn)
 
-    def turn(self, t: Value) -> None:
+    def turn(self, t: IRValue) -> None:
         w, width = self.w, self.units * self.lanes
         n = self.t.length(self.unit)
         blocks = apply(w, "//", plus(w, n, width - 1), width)
@@ -225,18 +225,18 @@ class _Beside(_Running):
             return self.column(places, self.units, None)
         w.when(full, [], silent(lambda: self.column(places, self.units, None)), rare=False)
 
-        def rest(j: Value) -> list[Value]:
+        def rest(j: IRValue) -> list[IRValue]:
             mask = w.tail(w.op("sub", left, j), self.lanes)
             self.column([w.at(p, j, b.dtype) for p, b in zip(places, (self.x, self.y), strict=True)], 1, mask)
             return []
 
         w.loop(0, w.select(full, constant(0, dtypes.int64), left), self.lanes, [], rest)
 
-    def column(self, places: Sequence[str], units: int, mask: Value | None) -> None:
+    def column(self, places: Sequence[str], units: int, mask: IRValue | None) -> None:
         """So many vectors side by side, from the first place along the axis to the last."""
         w, t, n = self.w, self.t, self.t.length(self.axis)
 
-        def step(p: Value, *carried: Value) -> list[Value]:
+        def step(p: IRValue, *carried: IRValue) -> list[IRValue]:
             q = self.back(n, p)
             sources, targets = [t.address(b, t.along(b, self.axis, q), at) for b, at in zip((self.x, self.y), places, strict=True)]
             values = [self.load(w.at(sources, k * self.lanes, self.x.dtype), self.lanes, mask) for k in range(units)]
@@ -251,7 +251,7 @@ class _Beside(_Running):
 class _Along(_Running):
     """Along the axis of the vectors: a vector at a time, by shuffles within it; long rows in pieces, which several threads may share."""
 
-    def __init__(self, plan: Plan, routine: Routine, target: Target, totals: Buffer | None = None):
+    def __init__(self, plan: Plan, routine: OpaqueOp, target: Target, totals: Buffer | None = None):
         super().__init__(plan, routine, target, *([] if totals is None else [totals]))
         self.in_order = in_order(self.kind, self.dtype)  # then neither vectors nor pieces combine places apart from those before
         dense = _unit(self.x) == _unit(self.y) == self.axis and not self.in_order
@@ -268,7 +268,7 @@ class _Along(_Running):
     def code(self) -> KernelCode:
         """One turn for each row."""
 
-        def turn(t: Value) -> None:
+        def turn(t: IRValue) -> None:
             w, places, n = self.w, self.row(t), self.t.length(self.axis)
             size = self.piece(n)
             if self.in_order or (type(n) is int and type(size) is int and n <= size):
@@ -276,7 +276,7 @@ class _Along(_Running):
                 return
             count = apply(w, "//", plus(w, n, apply(w, "-", size, 1)), size)
 
-            def piece(k: Value, base: Value) -> list[Value]:
+            def piece(k: IRValue, base: IRValue) -> list[IRValue]:
                 return [self.both(base, self.part(places, k, size, n, base))]
 
             w.loop(0, count, 1, [self.nothing(1)], piece)
@@ -286,7 +286,7 @@ class _Along(_Running):
     def totals(self, rows: int, pieces: int) -> KernelCode:
         """The first pass over rows that several threads share: what each piece but the last comes to."""
 
-        def turn(t: Value) -> None:
+        def turn(t: IRValue) -> None:
             w, n = self.w, self.t.length(self.axis)
             row, k = (w.op(op, t, constant(pieces - 1, dtypes.int64)) for op in ("udiv", "urem"))
             total = self.part(self.row(row), k, self.piece(n), n, None, store=False)
@@ -298,13 +298,13 @@ class _Along(_Running):
     def pieces(self, rows: int, pieces: int) -> KernelCode:
         """The second pass: each piece, on top of what those before it come to."""
 
-        def turn(t: Value) -> None:
+        def turn(t: IRValue) -> None:
             w, n, between = self.w, self.t.length(self.axis), self.between
             assert between is not None
             row, k = (w.op(op, t, constant(pieces, dtypes.int64)) for op in ("udiv", "urem"))
             mine = self.t.address(between, times(w, row, pieces))
 
-            def more(j: Value, base: Value) -> list[Value]:
+            def more(j: IRValue, base: IRValue) -> list[IRValue]:
                 return [self.both(base, w.load(w.at(mine, j, between.dtype), between.dtype))]
 
             (base,) = w.loop(0, k, 1, [self.nothing(1)], more)
@@ -312,22 +312,22 @@ class _Along(_Running):
 
         return self.t.written(rows * pieces, turn)
 
-    def row(self, t: Value) -> list[str]:
+    def row(self, t: IRValue) -> list[str]:
         index = self.t.unflatten(t, self.rows)
         return [self.t.address(b, self.t.offset(b, index)) for b in (self.x, self.y)]
 
-    def part(self, places: Sequence[str], k: Value, size: Whole, n: Whole, base: Value | None, store: bool = True) -> Value:
+    def part(self, places: Sequence[str], k: IRValue, size: Whole, n: Whole, base: IRValue | None, store: bool = True) -> IRValue:
         """A piece of a row; what it comes to."""
         start = times(self.w, k, size)
         stop = apply(self.w, "min", plus(self.w, start, size), n)
         return self.run(places, start, stop, base, store)
 
-    def run(self, places: Sequence[str], start: Whole, stop: Whole, base: Value | None, store: bool = True) -> Value:
+    def run(self, places: Sequence[str], start: Whole, stop: Whole, base: IRValue | None, store: bool = True) -> IRValue:
         """Places `start` to `stop` of a row, on top of `base`; what they come to, where their number is a multiple of the lanes."""
         w, lanes, n = self.w, self.lanes, self.t.length(self.axis)
         onto = None if base is None else w.splat(base, lanes)
 
-        def step(p: Whole, carry: Value, left: Value | None = None) -> list[Value]:
+        def step(p: Whole, carry: IRValue, left: IRValue | None = None) -> list[IRValue]:
             q = self.back(n, p, lanes)
             mask = None if left is None else self.flip(w.tail(left, lanes))
             source, to = (self.t.address(b, self.t.along(b, self.axis, q), at) for b, at in zip((self.x, self.y), places, strict=True))
@@ -352,11 +352,11 @@ class _Along(_Running):
             w.when(some, [], lambda: step(whole, carry, left) and [])
         return w.lane(carry, 0)
 
-    def flip(self, v: Value) -> Value:
+    def flip(self, v: IRValue) -> IRValue:
         """The lanes as they lie in memory, or back."""
         return self.w.shuffle(v, range(self.lanes)[::-1]) if self.reverse and self.lanes > 1 else v
 
-    def shifted(self, before: Value, v: Value, by: int) -> Value:
+    def shifted(self, before: IRValue, v: IRValue, by: int) -> IRValue:
         """The lanes moved up; `before`, the same in each lane, comes in."""
         if self.lanes == 1:
             return before
@@ -367,27 +367,27 @@ class _Along(_Running):
 
 
 @KERNELS.of("sort")
-def _sort(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+def _sort(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
     """One turn for each row: its keys as whole numbers in order, with the places they come from; then all is moved."""
     key, axis = routine.inputs[0], routine.attrs["axis"]
-    t = RoutineText(plan, (*routine.inputs, *routine.results), target)
+    t = OpaqueOpText(plan, (*routine.inputs, *routine.results), target)
     rows = [a for a in key.axes if a != axis]
     n, few = t.open(axis), routine.attrs.get("few")
     if type(n) is int and n >= 1 << 32:
         raise UnsupportedError(f"sort along {axis} of {n} elements", fix="at most 2**32 - 1 can be sorted")
 
-    def turn(number: Value) -> None:
+    def turn(number: IRValue) -> None:
         w, length, index = t.w, t.length(axis), t.unflatten(number, rows)
         place = {b: t.address(b, t.offset(b, index)) for b in t.buffers}
 
-        def element(p: Value) -> Value:
+        def element(p: IRValue) -> IRValue:
             return w.load(t.address(key, t.along(key, axis, p), place[key]), key.dtype)
 
-        def put(to: Value, source: Value) -> None:
+        def put(to: IRValue, source: IRValue) -> None:
             for x, y in zip(routine.inputs, routine.results, strict=True):
                 w.store(w.load(t.address(x, t.along(x, axis, source), place[x]), x.dtype), t.address(y, t.along(y, axis, to), place[y]))
 
-        def some(p: Value) -> Value:
+        def some(p: IRValue) -> IRValue:
             return w.load(t.address(key, t.along(key, axis, p), place[key]), key.dtype, target.lanes(key.dtype.bits))
 
         how = key.dtype, routine.attrs["descending"], element
@@ -404,16 +404,16 @@ def _sort(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...
 
 
 @KERNELS.of("compact")
-def _compact(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, ...]:
+def _compact(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
     """Each place is written, and the next one goes behind it only where the condition held: no branch to guess wrong."""
     (c,), (found, count) = routine.inputs, routine.results
-    axes, t = routine.attrs["axes"], RoutineText(plan, (c, found, count), target)
+    axes, t = routine.attrs["axes"], OpaqueOpText(plan, (c, found, count), target)
 
-    def turn(_: Value) -> None:
+    def turn(_: IRValue) -> None:
         w = t.w
         limit = register(t.number(capacity(plan, routine)))
 
-        def level(k: int, base: Whole, flat: Whole, filled: Value) -> Value:
+        def level(k: int, base: Whole, flat: Whole, filled: IRValue) -> IRValue:
             if k == len(axes):
                 holds = w.load(t.address(c, base), dtypes.bool_)
                 fits = w.op("icmp slt", filled, limit, dtype=dtypes.bool_)
@@ -422,7 +422,7 @@ def _compact(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, 
                 return w.op("add", filled, w.convert("zext", holds, dtypes.int64))
             n = t.length(axes[k])
 
-            def step(p: Value, filled: Value) -> list[Value]:
+            def step(p: IRValue, filled: IRValue) -> list[IRValue]:
                 return [level(k + 1, plus(w, base, t.along(c, axes[k], p)), plus(w, times(w, flat, n), p), filled)]
 
             return w.loop(0, n, 1, [filled], step)[0]
@@ -433,7 +433,7 @@ def _compact(plan: Plan, routine: Routine, target: Target) -> tuple[KernelCode, 
     return (t.written(1, turn),)
 
 
-def capacity(plan: Plan, routine: Routine) -> ExprLike:
+def capacity(plan: Plan, routine: OpaqueOp) -> ExprLike:
     """The most places that `compact` fills: the bound of its axis, else as many as there are in all."""
     length = plan.axes[routine.attrs["axis"]]
     bounds = [e for e in (getattr(length, "a", None), getattr(length, "b", None)) if e is not None and not loads(e)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from ngraph.codegen.forms import Whole, plus, register, times
 from ngraph.codegen.number import Number
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 
@@ -52,7 +52,7 @@ def ordinal(x: Number, descending: bool) -> Number:
 class _Row:
     """The words of one row in scratch: a table of counts, then two arrays, each with a word before it that no key is below."""
 
-    def __init__(self, w: Writer, scratch: str, n: Whole, dtype: DType):
+    def __init__(self, w: IRWriter, scratch: str, n: Whole, dtype: DType):
         self.w, self.n, self.bits = w, n, dtype.bits
         self.words = 1 + (dtype.bits > 32)
         self.digits = dtype.bits // DIGIT
@@ -62,40 +62,40 @@ class _Row:
         size = plus(w, times(w, n, self.words), self.words)
         self.there = register(plus(w, self.here if type(size) is not int else BINS * self.digits + self.words, size))
 
-    def place(self, array: Value, k: Whole, back: int = 0) -> str:
+    def place(self, array: IRValue, k: Whole, back: int = 0) -> str:
         w = self.w
         at = plus(w, plus(w, array, times(w, k, self.words)), -back * self.words)
         return w.at(self.counts, at, dtypes.uint64)
 
-    def load(self, array: Value, k: Whole, back: int = 0) -> list[Value]:
+    def load(self, array: IRValue, k: Whole, back: int = 0) -> list[IRValue]:
         p = self.place(array, k, back)
         return [self.w.load(self.w.at(p, i, dtypes.uint64), dtypes.uint64) for i in range(self.words)]
 
-    def store(self, values: Sequence[Value], array: Value, k: Whole) -> None:
+    def store(self, values: Sequence[IRValue], array: IRValue, k: Whole) -> None:
         p = self.place(array, k)
         for i, v in enumerate(values):
             self.w.store(v, self.w.at(p, i, dtypes.uint64))
 
-    def words_of(self, x: Value, place: Value, descending: bool) -> list[Value]:
+    def words_of(self, x: IRValue, place: IRValue, descending: bool) -> list[IRValue]:
         """An element's key with the place that it comes from."""
         key, at = ordinal(Number(self.w, x), descending), Number(self.w, place).unsigned()
         if self.words == 2:
             return [key.v, at.v]
         return [((key.convert("zext", dtypes.uint64) << 32) | at).v]
 
-    def key(self, word: Value) -> Value:
+    def key(self, word: IRValue) -> IRValue:
         """The key in a word, as wide as it is by itself."""
         if self.words == 2:
             return word
         return (Number(self.w, word) >> 32).convert("trunc", dtypes.REGISTRY[f"uint{self.bits}"]).v
 
-    def source(self, values: Sequence[Value]) -> Value:
+    def source(self, values: Sequence[IRValue]) -> IRValue:
         """The place in the row that an element comes from."""
         if self.words == 2:
             return values[1]._replace(dtype=dtypes.int64)
         return (Number(self.w, values[0]) & 0xFFFFFFFF).signed().v
 
-    def bin(self, key: Value, digit: int) -> str:
+    def bin(self, key: IRValue, digit: int) -> str:
         """The address of the count of elements with this digit."""
         w = self.w
         d = (Number(w, key) >> (self.shift + DIGIT * digit)) & (BINS - 1)
@@ -103,26 +103,26 @@ class _Row:
 
     # ---- a few elements
 
-    def insert(self) -> Value:
+    def insert(self) -> IRValue:
         """Sorts the array; where it lies then."""
         w, here = self.w, self.here
         self.store([constant(0, dtypes.uint64)] * self.words, here, -1)
 
-        def element(i: Value) -> list[Value]:
+        def element(i: IRValue) -> list[IRValue]:
             self.sink(self.load(here, i), i)
             return []
 
         w.loop(1, self.n, 1, [], element)
         return here
 
-    def sink(self, mine: Sequence[Value], i: Value) -> None:
+    def sink(self, mine: Sequence[IRValue], i: IRValue) -> None:
         """Puts a key among the sorted ones before place i, of which the larger ones move up."""
         w, here = self.w, self.here
 
-        def larger(j: Value) -> Value:
+        def larger(j: IRValue) -> IRValue:
             return (Number(w, self.load(here, j, back=1)[0]) > Number(w, mine[0])).v
 
-        def move(j: Value) -> list[Value]:
+        def move(j: IRValue) -> list[IRValue]:
             self.store(self.load(here, j, back=1), here, j)
             return [w.op("sub", j, constant(1, dtypes.int64))]
 
@@ -136,19 +136,19 @@ class _Row:
         lanes = w.target.lanes(64)
         zero = constant(0, dtypes.int64, lanes)
 
-        def some(k: Value) -> list[Value]:
+        def some(k: IRValue) -> list[IRValue]:
             w.store(zero, w.at(self.counts, k, dtypes.int64), align=WORD)
             return []
 
         w.loop(0, BINS * self.digits, lanes, [], some)
 
-    def count(self, key: Value) -> None:
+    def count(self, key: IRValue) -> None:
         w = self.w
         for digit in range(self.digits):
             p = self.bin(key, digit)
             w.store(w.op("add", w.load(p, dtypes.int64), constant(1, dtypes.int64)), p)
 
-    def distribute(self) -> Value:
+    def distribute(self) -> IRValue:
         """Sorts by each digit that is not the same in all keys; where the array lies then."""
         w = self.w
         source, target = self.here, self.there
@@ -156,14 +156,14 @@ class _Row:
             first = w.load(self.bin(self.load(source, 0)[0], digit), dtypes.int64)
             differs = w.op("icmp ne", first, register(self.n), dtype=dtypes.bool_)
 
-            def move(source: Value = source, target: Value = target, digit: int = digit) -> list[Value]:
-                def start(k: Value, total: Value) -> list[Value]:
+            def move(source: IRValue = source, target: IRValue = target, digit: int = digit) -> list[IRValue]:
+                def start(k: IRValue, total: IRValue) -> list[IRValue]:
                     p = w.at(self.counts, plus(w, k, digit * BINS), dtypes.int64)
                     n = w.load(p, dtypes.int64)
                     w.store(total, p)
                     return [w.op("add", total, n)]
 
-                def element(k: Value) -> list[Value]:
+                def element(k: IRValue) -> list[IRValue]:
                     values = self.load(source, k)
                     p = self.bin(values[0], digit)
                     to = w.load(p, dtypes.int64)
@@ -180,19 +180,19 @@ class _Row:
 
 
 def sort_row(
-    w: Writer,
+    w: IRWriter,
     scratch: str,
     n: Whole,
     dtype: DType,
     descending: bool,
-    element: Callable[[Value], Value],
-    put: Callable[[Value, Value], None],
+    element: Callable[[IRValue], IRValue],
+    put: Callable[[IRValue, IRValue], None],
 ) -> None:
     """Sorts `element(0) … element(n - 1)` of a dtype and says `put(place, place that it comes from)` of each, in order."""
     row = _Row(w, scratch, n, dtype)
 
     def fill(count: bool) -> None:
-        def one(k: Value) -> list[Value]:
+        def one(k: IRValue) -> list[IRValue]:
             values = row.words_of(element(k), k, descending)
             row.store(values, row.here, k)
             if count:
@@ -201,11 +201,11 @@ def sort_row(
 
         w.loop(0, n, 1, [], one)
 
-    def few() -> list[Value]:
+    def few() -> list[IRValue]:
         fill(count=False)
         return [row.insert()]
 
-    def many() -> list[Value]:
+    def many() -> list[IRValue]:
         row.clear()
         fill(count=True)
         return [row.distribute()]
@@ -218,7 +218,7 @@ def sort_row(
         more = w.op("icmp sgt", register(n), constant(FEW, dtypes.int64), dtype=dtypes.bool_)
         (sorted_,) = w.when(more, [first], many, rare=False)
 
-    def out(k: Value) -> list[Value]:
+    def out(k: IRValue) -> list[IRValue]:
         put(k, row.source(row.load(sorted_, k)))
         return []
 
@@ -226,15 +226,15 @@ def sort_row(
 
 
 def first_few(
-    w: Writer,
+    w: IRWriter,
     scratch: str,
     n: int,
     few: int,
     dtype: DType,
     descending: bool,
-    element: Callable[[Value], Value],
-    some: Callable[[Value], Value] | None,
-    put: Callable[[Value, Value], None],
+    element: Callable[[IRValue], IRValue],
+    some: Callable[[IRValue], IRValue] | None,
+    put: Callable[[IRValue, IRValue], None],
 ) -> None:
     """Says `put` of the first `few` places alone. The best so far are kept in order; of the others most are seen to be none by vectors.
 
@@ -243,15 +243,15 @@ def first_few(
     row = _Row(w, scratch, few, dtype)
     last = constant(few - 1, dtypes.int64)
 
-    def fill(k: Value) -> list[Value]:
+    def fill(k: IRValue) -> list[IRValue]:
         row.store(row.words_of(element(k), k, descending), row.here, k)
         return []
 
-    def offer(k: Value) -> list[Value]:
+    def offer(k: IRValue) -> list[IRValue]:
         mine = row.words_of(element(k), k, descending)
         better = Number(w, mine[0]) < Number(w, row.load(row.here, last)[0])
 
-        def enter() -> list[Value]:
+        def enter() -> list[IRValue]:
             row.sink(mine, last)
             return []
 
@@ -265,7 +265,7 @@ def first_few(
         vectors, lanes = some, w.target.lanes(dtype.bits)
         whole += (n - few) // lanes * lanes
 
-        def step(p: Value) -> list[Value]:
+        def step(p: IRValue) -> list[IRValue]:
             worst = row.key(row.load(row.here, last)[0])
             better = ordinal(Number(w, vectors(p)), descending) < Number(w, w.splat(worst, lanes))
             w.each_lane(better.v, lambda k: offer(w.op("add", p, k)))
@@ -274,7 +274,7 @@ def first_few(
         w.loop(few, whole, lanes, [], step)
     w.loop(whole, n, 1, [], offer)
 
-    def out(k: Value) -> list[Value]:
+    def out(k: IRValue) -> list[IRValue]:
         put(k, row.source(row.load(row.here, k)))
         return []
 

@@ -46,7 +46,7 @@ def mangled(type_: str) -> str:
     return "p0" if type_ == "ptr" else _MANGLED.get(type_, type_)
 
 
-class Value(NamedTuple):
+class IRValue(NamedTuple):
     """A register or constant: its name in the text, its element type, and how many elements it holds (1: a scalar)."""
 
     name: str
@@ -61,7 +61,7 @@ class Value(NamedTuple):
         return f"{self.type} {self.name}"
 
 
-def constant(number: Any, dtype: DType, lanes: int = 1) -> Value:
+def constant(number: Any, dtype: DType, lanes: int = 1) -> IRValue:
     """A constant of a dtype, exact: floats are rounded once and written by their bits."""
     if dtype.is_float or dtype.kind == "narrow":
         return _literal(struct.pack("<d", float(number)), dtype, lanes)
@@ -69,10 +69,10 @@ def constant(number: Any, dtype: DType, lanes: int = 1) -> Value:
 
 
 @cache
-def _literal(number: int | bytes, dtype: DType, lanes: int = 1) -> Value:
+def _literal(number: int | bytes, dtype: DType, lanes: int = 1) -> IRValue:
     """Floats come by the bits of a float64, so that equal keys are equal constants, and are rounded once."""
     one = _digits(number, dtype)
-    return Value(one if lanes == 1 else f"splat ({REGISTER[dtype.name]} {one})", dtype, lanes)
+    return IRValue(one if lanes == 1 else f"splat ({REGISTER[dtype.name]} {one})", dtype, lanes)
 
 
 def _digits(number: int | bytes, dtype: DType) -> str:
@@ -88,27 +88,27 @@ def _digits(number: int | bytes, dtype: DType) -> str:
     return f"0x{struct.unpack('<Q', struct.pack('<d', float(rounded)))[0]:016X}"
 
 
-def plain(v: Value) -> bool:
+def plain(v: IRValue) -> bool:
     """Whether it is a constant float of 32 or 64 bits other than NaN."""
     digits = v.name.rpartition(" ")[2].rstrip(")")
     return v.dtype.is_float and digits.startswith("0x") and int(digits, 16) & (1 << 63) - 1 <= 0x7FF << 52
 
 
-def counting(dtype: DType, lanes: int) -> Value:
+def counting(dtype: DType, lanes: int) -> IRValue:
     """0, 1, 2 … as a constant vector of integers."""
     element = REGISTER[dtype.name]
-    return Value("<" + ", ".join(f"{element} {k}" for k in range(lanes)) + ">", dtype, lanes)
+    return IRValue("<" + ", ".join(f"{element} {k}" for k in range(lanes)) + ">", dtype, lanes)
 
 
-def vector(numbers: Sequence[int], dtype: DType) -> Value:
+def vector(numbers: Sequence[int], dtype: DType) -> IRValue:
     """These whole numbers, or truths, as a constant."""
     if len(set(numbers)) == 1:
         return _literal(numbers[0], dtype, len(numbers))
     element = REGISTER[dtype.name]
-    return Value("<" + ", ".join(f"{element} {_digits(n, dtype)}" for n in numbers) + ">", dtype, len(numbers))
+    return IRValue("<" + ", ".join(f"{element} {_digits(n, dtype)}" for n in numbers) + ">", dtype, len(numbers))
 
 
-def literal(x: Value) -> list[int] | None:
+def literal(x: IRValue) -> list[int] | None:
     """The whole numbers, or truths, of a constant; None for what is no such constant."""
     if x.dtype.is_float or x.name[0] in "%@":
         return None
@@ -121,7 +121,7 @@ def literal(x: Value) -> list[int] | None:
     return numbers * (x.lanes if len(numbers) == 1 else 1)
 
 
-# what is computed here where all is constant: a mask that LLVM finds to be one is not told apart from others, see `Writer.store`
+# what is computed here where all is constant: a mask that LLVM finds to be one is not told apart from others, see `IRWriter.store`
 _FOLDED: dict[str, Callable[[int, int], int]] = {
     "add": operator.add,
     "sub": operator.sub,
@@ -132,17 +132,17 @@ _FOLDED: dict[str, Callable[[int, int], int]] = {
     "icmp slt": operator.lt,
 }
 
-Index: TypeAlias = int | Value
+Index: TypeAlias = int | IRValue
 
 
-def _int64(index: Index) -> Value:
-    return index if isinstance(index, Value) else constant(index, dtypes.int64)
+def _int64(index: Index) -> IRValue:
+    return index if isinstance(index, IRValue) else constant(index, dtypes.int64)
 
 
-Body = Callable[..., Sequence[Value]]
+Body = Callable[..., Sequence[IRValue]]
 
 
-class Writer:
+class IRWriter:
     """One module under construction. Instructions go to the current block of the current function."""
 
     def __init__(self, target: Target):
@@ -209,7 +209,7 @@ class Writer:
         self.lines.append(f"  {name} = {instruction}")
         return name
 
-    def op(self, name: str, x: Value, *more: Value, dtype: DType | None = None) -> Value:
+    def op(self, name: str, x: IRValue, *more: IRValue, dtype: DType | None = None) -> IRValue:
         """`name type x, y …`: arithmetic and comparisons, which give bool with `dtype` so."""
         if x.name[0] not in "%@" and name in _FOLDED and x.dtype.name in ("bool", "int64") and more[0].name[0] not in "%@":
             a, b = literal(x), literal(more[0])
@@ -218,61 +218,61 @@ class Writer:
                 if all(-(1 << 63) <= n < 1 << 63 for n in numbers):
                     return vector(numbers, dtype or x.dtype)
         operands = "".join([f", {v.name}" for v in more])
-        return Value(self.pure(f"{name} {x.type} {x.name}{operands}"), dtype or x.dtype, x.lanes)
+        return IRValue(self.pure(f"{name} {x.type} {x.name}{operands}"), dtype or x.dtype, x.lanes)
 
-    def convert(self, name: str, x: Value, dtype: DType) -> Value:
+    def convert(self, name: str, x: IRValue, dtype: DType) -> IRValue:
         """`name type x to type`; nothing where the types are the same."""
         to = type_name(dtype, x.lanes)
-        return Value(x.name if to == x.type else self.pure(f"{name} {x} to {to}"), dtype, x.lanes)
+        return IRValue(x.name if to == x.type else self.pure(f"{name} {x} to {to}"), dtype, x.lanes)
 
-    def select(self, c: Value, x: Value, y: Value) -> Value:
-        return Value(self.pure(f"select {c}, {x}, {y}"), x.dtype, x.lanes)
+    def select(self, c: IRValue, x: IRValue, y: IRValue) -> IRValue:
+        return IRValue(self.pure(f"select {c}, {x}, {y}"), x.dtype, x.lanes)
 
-    def intrinsic(self, name: str, result: DType, lanes: int, *operands: Value | str, types: Sequence[str] | None = None) -> Value:
+    def intrinsic(self, name: str, result: DType, lanes: int, *operands: IRValue | str, types: Sequence[str] | None = None) -> IRValue:
         """A call of @llvm.name, declared as used; mangled with `types`, the first operand's by default. Strings are "type name"."""
-        signature = [o.type if type(o) is Value else str(o).rpartition(" ")[0] for o in operands]
+        signature = [o.type if type(o) is IRValue else str(o).rpartition(" ")[0] for o in operands]
         suffix = types if types is not None else signature[:1]
         full = ".".join([f"@llvm.{name}", *map(mangled, suffix)])
         to = type_name(result, lanes)
         self.declared.setdefault(full, f"declare {to} {full}({', '.join(signature)})")
-        return Value(self.pure(f"call {to} {full}({', '.join(map(str, operands))})"), result, lanes)
+        return IRValue(self.pure(f"call {to} {full}({', '.join(map(str, operands))})"), result, lanes)
 
-    def splat(self, x: Value, lanes: int) -> Value:
+    def splat(self, x: IRValue, lanes: int) -> IRValue:
         """A scalar in every lane."""
         if lanes == 1 or x.lanes == lanes:
             return x
         if x.name[0] not in "%@":
-            return Value(f"splat ({x})", x.dtype, lanes)
+            return IRValue(f"splat ({x})", x.dtype, lanes)
         wide = type_name(x.dtype, lanes)
         one = self.pure(f"insertelement {wide} poison, {x}, i32 0")
-        return Value(self.pure(f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer"), x.dtype, lanes)
+        return IRValue(self.pure(f"shufflevector {wide} {one}, {wide} poison, <{lanes} x i32> zeroinitializer"), x.dtype, lanes)
 
-    def constant(self, number: Any, like: Value) -> Value:
+    def constant(self, number: Any, like: IRValue) -> IRValue:
         """A number as `like` is: its dtype and lanes."""
         return constant(number, like.dtype, like.lanes)
 
-    def any(self, mask: Value) -> Value:
+    def any(self, mask: IRValue) -> IRValue:
         """Whether any lane of a bool holds."""
         return mask if mask.lanes == 1 else self.intrinsic("vector.reduce.or", dtypes.bool_, 1, mask)
 
-    def each_lane(self, mask: Value, body: Body) -> None:
+    def each_lane(self, mask: IRValue, body: Body) -> None:
         """`body(lane)` for each lane of a bool that holds, the first one first."""
         bits = self.pure(f"bitcast {mask} to i{mask.lanes}")
-        some = Value(self.pure(f"zext i{mask.lanes} {bits} to i64") if mask.lanes < 64 else bits, dtypes.int64)
+        some = IRValue(self.pure(f"zext i{mask.lanes} {bits} to i64") if mask.lanes < 64 else bits, dtypes.int64)
 
-        def lane(left: Value) -> Sequence[Value]:
+        def lane(left: IRValue) -> Sequence[IRValue]:
             body(self.intrinsic("cttz", dtypes.int64, 1, left, constant(True, dtypes.bool_)))
             return [self.op("and", left, self.op("sub", left, constant(1, dtypes.int64)))]
 
         self.loop_while([some], lambda left: self.op("icmp ne", left, constant(0, dtypes.int64), dtype=dtypes.bool_), lane)
 
-    def fma(self, x: Value, y: Value, z: Value) -> Value:
+    def fma(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
         """x * y + z: rounded once where the target can, else twice."""
         if self.target.fma:
             return self.intrinsic("fma", x.dtype, x.lanes, x, y, z)
         return self.op("fadd", self.op("fmul", x, y), z)
 
-    def fma_pairs(self, x: Value, y: Value, z: Value) -> Value:
+    def fma_pairs(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
         """The products of bfloat16 in the high and in the low halves of x and y, added to z; by one instruction for all widths, if any."""
         if self.target.pairs:
             if (made := self._as_group(self.fma_pairs, x, y, z)) is not None:
@@ -285,7 +285,7 @@ class Writer:
             z = self.fma(a, b, z)
         return z
 
-    def fma_quads(self, x: Value, y: Value, z: Value) -> Value:
+    def fma_quads(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
         """The products of the bytes of x, each 0 to 255, with those of y, each -128 to 127, added to z, which wraps around."""
         if self.target.quads:
             if (made := self._as_group(self.fma_quads, x, y, z)) is not None:
@@ -300,7 +300,7 @@ class Writer:
             z = self.op("add", z, self.op("mul", a, b)._replace(dtype=z.dtype))
         return z
 
-    def _as_group(self, fma: Callable[[Value, Value, Value], Value], x: Value, y: Value, z: Value) -> Value | None:
+    def _as_group(self, fma: Callable[[IRValue, IRValue, IRValue], IRValue], x: IRValue, y: IRValue, z: IRValue) -> IRValue | None:
         """The same for vectors of another length than an instruction takes, by the next longer one; None where there is one for it."""
         n = next(k for k in GROUPED if k >= z.lanes)
         if n == z.lanes:
@@ -324,7 +324,7 @@ class Writer:
         self.entry.append(f"  {name} = alloca [{count} x {STORAGE[dtype.name]}], align 64")
         return name
 
-    def load(self, pointer: str, dtype: DType, lanes: int = 1, align: int = 0, mask: Value | None = None) -> Value:
+    def load(self, pointer: str, dtype: DType, lanes: int = 1, align: int = 0, mask: IRValue | None = None) -> IRValue:
         """Elements from memory; where `mask` is false nothing is read and the lane is 0. `align` in bytes, by default an element's."""
         kind, align = storage_name(dtype, lanes), align or dtype.bits // 8
         if mask is None:
@@ -335,13 +335,13 @@ class Writer:
             name = self.effect(f"call {kind} {full}(ptr {pointer}, i32 {align}, {mask}, {kind} zeroinitializer)")
         return self._from_memory(name, dtype, lanes)
 
-    def _from_memory(self, name: str, dtype: DType, lanes: int) -> Value:
+    def _from_memory(self, name: str, dtype: DType, lanes: int) -> IRValue:
         if dtype.kind != "bool":
-            return Value(name, dtype, lanes)
+            return IRValue(name, dtype, lanes)
         zero = "0" if lanes == 1 else "zeroinitializer"
-        return Value(self.pure(f"icmp ne {storage_name(dtype, lanes)} {name}, {zero}"), dtype, lanes)
+        return IRValue(self.pure(f"icmp ne {storage_name(dtype, lanes)} {name}, {zero}"), dtype, lanes)
 
-    def store(self, x: Value, pointer: str, align: int = 0, mask: Value | None = None) -> None:
+    def store(self, x: IRValue, pointer: str, align: int = 0, mask: IRValue | None = None) -> None:
         """Elements to memory; where `mask` is false nothing is written."""
         known = None if mask is None else literal(mask)
         if known is not None and all(known):
@@ -358,7 +358,7 @@ class Writer:
             self.declared.setdefault(full, f"declare void {full}({kind}, ptr, i32, {mask.type})")
             self.do(f"call void {full}({kind} {name}, ptr {pointer}, i32 {align}, {mask})")
 
-    def gather(self, pointer: str, offsets: Value, dtype: DType, mask: Value | None = None) -> Value:
+    def gather(self, pointer: str, offsets: IRValue, dtype: DType, mask: IRValue | None = None) -> IRValue:
         """Elements that lie apart: `offsets` from the pointer, in elements. Where `mask` is false nothing is read and the lane is 0."""
         lanes, kind = offsets.lanes, storage_name(dtype, offsets.lanes)
         places = self.pure(f"getelementptr {STORAGE[dtype.name]}, ptr {pointer}, {offsets}")
@@ -368,7 +368,7 @@ class Writer:
         call = f"call {kind} {full}(<{lanes} x ptr> {places}, i32 {dtype.bits // 8}, {where}, {kind} zeroinitializer)"
         return self._from_memory(self.effect(call), dtype, lanes)
 
-    def scatter(self, x: Value, pointer: str, offsets: Value, mask: Value | None = None) -> None:
+    def scatter(self, x: IRValue, pointer: str, offsets: IRValue, mask: IRValue | None = None) -> None:
         """Elements to places apart; where two meet, the last lane stays."""
         lanes, kind = x.lanes, storage_name(x.dtype, x.lanes)
         places = self.pure(f"getelementptr {STORAGE[x.dtype.name]}, ptr {pointer}, {offsets}")
@@ -378,20 +378,20 @@ class Writer:
         self.declared.setdefault(full, f"declare void {full}({kind}, <{lanes} x ptr>, i32, {where.type})")
         self.do(f"call void {full}({kind} {name}, <{lanes} x ptr> {places}, i32 {x.dtype.bits // 8}, {where})")
 
-    def shuffle(self, x: Value, lanes: Sequence[int], y: Value | None = None) -> Value:
+    def shuffle(self, x: IRValue, lanes: Sequence[int], y: IRValue | None = None) -> IRValue:
         """These lanes of x, or of x and y one after the other."""
         held = literal(x) if y is None and x.lanes > 1 else None
         if held is not None:
             return vector([held[k] for k in lanes], x.dtype)
         picked = ", ".join(f"i32 {k}" for k in lanes)
         other = f"{x.type} poison" if y is None else str(y)
-        return Value(self.pure(f"shufflevector {x}, {other}, <{len(lanes)} x i32> <{picked}>"), x.dtype, len(lanes))
+        return IRValue(self.pure(f"shufflevector {x}, {other}, <{len(lanes)} x i32> <{picked}>"), x.dtype, len(lanes))
 
-    def lane(self, x: Value, k: int) -> Value:
+    def lane(self, x: IRValue, k: int) -> IRValue:
         """One element of a vector."""
-        return x if x.lanes == 1 else Value(self.pure(f"extractelement {x}, i32 {k}"), x.dtype)
+        return x if x.lanes == 1 else IRValue(self.pure(f"extractelement {x}, i32 {k}"), x.dtype)
 
-    def tail(self, count: Value, lanes: int) -> Value:
+    def tail(self, count: IRValue, lanes: int) -> IRValue:
         """The mask of the first `count` lanes; count is an int64."""
         return self.op("icmp sgt", self.splat(count, lanes), vector(range(lanes), dtypes.int64), dtype=dtypes.bool_)
 
@@ -410,25 +410,25 @@ class Writer:
         self.lines.append(f"{block}:")
         self.block = block
 
-    def _inside(self, body: Body, *values: Value) -> tuple[Value, ...]:
+    def _inside(self, body: Body, *values: IRValue) -> tuple[IRValue, ...]:
         self.known.append({})
         try:
             return tuple(body(*values))
         finally:
             self.known.pop()
 
-    def _phis(self, carried: Sequence[Value]) -> tuple[int, tuple[Value, ...]]:
+    def _phis(self, carried: Sequence[IRValue]) -> tuple[int, tuple[IRValue, ...]]:
         """Slots for the phis of these values, and their names; `_fill` writes them once the last block is known."""
         at = len(self.lines)
         self.lines += [""] * len(carried)
-        return at, tuple([Value(self.fresh(), v.dtype, v.lanes) for v in carried])
+        return at, tuple([IRValue(self.fresh(), v.dtype, v.lanes) for v in carried])
 
-    def _fill(self, at: int, phis: Sequence[Value], *comings: tuple[str, Sequence[Value]]) -> None:
+    def _fill(self, at: int, phis: Sequence[IRValue], *comings: tuple[str, Sequence[IRValue]]) -> None:
         for k, phi in enumerate(phis):
             pairs = ", ".join(f"[ {values[k].name}, %{block} ]" for block, values in comings)
             self.lines[at + k] = f"  {phi.name} = phi {phi.type} {pairs}"
 
-    def loop(self, start: Index, stop: Index, step: int, carried: Sequence[Value], body: Body) -> tuple[Value, ...]:
+    def loop(self, start: Index, stop: Index, step: int, carried: Sequence[IRValue], body: Body) -> tuple[IRValue, ...]:
         """`for i in range(start, stop, step): carried = body(i, *carried)`, step above 0; what is carried afterwards."""
         first, last = _int64(start), _int64(stop)
         fixed = isinstance(start, int) and isinstance(stop, int)
@@ -443,7 +443,7 @@ class Writer:
         self.start(inside)
         at, phis = self._phis([first, *carried])
         results = self._inside(body, *phis)
-        following = Value(self.effect(f"add nsw {phis[0]}, {step}"), dtypes.int64)
+        following = IRValue(self.effect(f"add nsw {phis[0]}, {step}"), dtypes.int64)
         more = self.effect(f"icmp slt {following}, {last.name}")
         self.do(f"br i1 {more}, label %{inside}, label %{after}")
         self._fill(at, phis, (before, [first, *carried]), (self.block, [following, *results]))
@@ -455,7 +455,7 @@ class Writer:
         self._fill(at, merged, (before, carried), (end, results))
         return merged
 
-    def loop_while(self, carried: Sequence[Value], test: Callable[..., Value], body: Body) -> tuple[Value, ...]:
+    def loop_while(self, carried: Sequence[IRValue], test: Callable[..., IRValue], body: Body) -> tuple[IRValue, ...]:
         """`while test(*carried): carried = body(*carried)`; the test gives a scalar bool."""
         before, head, inside, after = self.block, self.label(), self.label(), self.label()
         self.do(f"br label %{head}")
@@ -470,7 +470,7 @@ class Writer:
         self.start(after)
         return phis
 
-    def when(self, condition: Value, otherwise: Sequence[Value], body: Body, rare: bool = True) -> tuple[Value, ...]:
+    def when(self, condition: IRValue, otherwise: Sequence[IRValue], body: Body, rare: bool = True) -> tuple[IRValue, ...]:
         """`body()` where the scalar condition holds, which is thought rare unless told; else `otherwise`."""
         before, inside, after = self.block, self.label(), self.label()
         self.do(f"br {condition}, label %{inside}, label %{after}{', !prof !0' if rare else ''}")

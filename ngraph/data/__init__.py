@@ -5,5 +5,5 @@
 ('8x8 digits', (1437, 8, 8), (360, 8, 8))
 """
 
-from ngraph.data.digits import Digits, Part, digits
+from ngraph.data.digits import Digits, DigitSet, digits
 from ngraph.data.mnist import mnist, mnist_or_digits, read_idx

@@ -12,7 +12,7 @@ Array = np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class DigitSet:
     """Images as float32 from 0 to 1, [count, rows, columns], and labels as int32, [count]."""
 
     images: Array
@@ -34,8 +34,8 @@ class Digits:
     """A data set of digits: its name and the parts to train and to test on."""
 
     name: str
-    train: Part
-    test: Part
+    train: DigitSet
+    test: DigitSet
 
 
 def digits() -> Digits:
@@ -43,4 +43,4 @@ def digits() -> Digits:
     with np.load(os.path.join(os.path.dirname(__file__), "digits.npz")) as stored:
         images, labels = stored["images"].astype(np.float32) / 16, stored["labels"].astype(np.int32)
     held_out = np.arange(len(labels)) % 5 == 0
-    return Digits("8x8 digits", Part(images[~held_out], labels[~held_out]), Part(images[held_out], labels[held_out]))
+    return Digits("8x8 digits", DigitSet(images[~held_out], labels[~held_out]), DigitSet(images[held_out], labels[held_out]))

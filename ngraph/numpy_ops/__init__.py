@@ -7,23 +7,23 @@ has; it then is the same along them, and no broadcast is ever carried out before
 """
 
 from ngraph.numpy_ops import reindex, table
-from ngraph.numpy_ops.lines import SEVERAL, Call, Lines, Name, Ref, Use, Var, bytes_of, used
+from ngraph.numpy_ops.lines import SEVERAL, CallLine, Lines, Name, Use, Variable, VariableRef, bytes_of, used
 from ngraph.numpy_ops.translate import LINES, NUMPY, Translation, Translator, translate
-from ngraph.numpy_ops.walk import Walk, check_bounds, evaluate, function, walk
+from ngraph.numpy_ops.walk import LineRunner, check_bounds, evaluate, function, walk
 
 __all__ = [
     "LINES",
     "NUMPY",
     "SEVERAL",
-    "Call",
+    "CallLine",
     "Lines",
     "Name",
-    "Ref",
+    "VariableRef",
     "Translation",
     "Translator",
     "Use",
-    "Var",
-    "Walk",
+    "Variable",
+    "LineRunner",
     "bytes_of",
     "check_bounds",
     "evaluate",

@@ -19,7 +19,7 @@ Dims = tuple[AxisId, ...]
 SEVERAL = ("scan", "while_loop", "branch")  # functions that give a tuple, one part for each target
 
 
-class Var:
+class Variable:
     """One name in the lines. `root` is whose memory it is: itself, or what it is a view of.
 
     holds    what a root is: fresh (made by a line), argument, state, constant, shared (others may hold it too)
@@ -29,7 +29,7 @@ class Var:
     __slots__ = ("hint", "dtype", "shape", "root", "holds", "literal", "array", "windows")
 
     def __init__(
-        self, hint: str, dtype: Any, shape: tuple[ExprLike, ...], root: Var | None = None, holds: str = "fresh", literal: Any = None
+        self, hint: str, dtype: Any, shape: tuple[ExprLike, ...], root: Variable | None = None, holds: str = "fresh", literal: Any = None
     ):
         self.hint, self.dtype, self.shape, self.holds, self.literal = hint, dtype, shape, holds, literal
         self.root = root or self
@@ -40,10 +40,10 @@ class Var:
         return f"<{self.hint} {self.dtype}{list(self.shape)}>"
 
 
-class Ref(NamedTuple):
+class VariableRef(NamedTuple):
     """A variable and which axis each of its dims is."""
 
-    var: Var
+    var: Variable
     dims: Dims
 
 
@@ -59,7 +59,7 @@ class Name(str):
     __slots__ = ()
 
 
-class Call:
+class CallLine:
     """One line: targets = fn(args, kwargs). `fits`: an elementwise ufunc, which may write into an operand of its own shape.
 
     fn: a dotted NumPy name, a function of `numpy_functions`, `.method`, `.property()`, `[]`, `len`, `int`, or `=`.
@@ -68,7 +68,7 @@ class Call:
     __slots__ = ("targets", "fn", "args", "kwargs", "fits", "origin")
 
     def __init__(
-        self, targets: tuple[Var, ...], fn: str, args: tuple[Any, ...], kwargs: dict[str, Any], fits: bool, origin: tuple[Origin, ...]
+        self, targets: tuple[Variable, ...], fn: str, args: tuple[Any, ...], kwargs: dict[str, Any], fits: bool, origin: tuple[Origin, ...]
     ):
         self.targets, self.fn, self.args, self.kwargs, self.fits, self.origin = targets, fn, args, kwargs, fits, origin
 
@@ -78,16 +78,16 @@ class Lines:
 
     def __init__(self, name: str):
         self.name = name
-        self.params: list[Var] = []
-        self.calls: list[Call] = []
-        self.results: list[Var] = []
-        self.constants: list[Var] = []
-        self.captures: list[Var] = []  # what a body takes from around it
+        self.params: list[Variable] = []
+        self.calls: list[CallLine] = []
+        self.results: list[Variable] = []
+        self.constants: list[Variable] = []
+        self.captures: list[Variable] = []  # what a body takes from around it
         self.quiet = False  # whether some call can warn about floats
 
     def find_captures(self) -> None:
         own = set(self.params) | set(self.constants)
-        found: dict[Var, None] = {}
+        found: dict[Variable, None] = {}
         for call in self.calls:
             found.update(dict.fromkeys(v for v in used(call) if v not in own and v.literal is None))
             own.update(call.targets)
@@ -95,13 +95,13 @@ class Lines:
         self.captures = list(found)
 
 
-def used(call: Call) -> Iterable[Var]:
+def used(call: CallLine) -> Iterable[Variable]:
     """Every variable that a line reads, repeats included."""
     todo: list[Any] = [*call.args, *call.kwargs.values()]
     while todo:
         a = todo.pop()
         kind = type(a)
-        if kind is Var:
+        if kind is Variable:
             yield a
         elif kind is tuple:
             todo += a
@@ -114,7 +114,7 @@ def used(call: Call) -> Iterable[Var]:
                 yield leaf.of
 
 
-def bytes_of(v: Var) -> int:
+def bytes_of(v: Variable) -> int:
     """The size of a variable's array; unknown lengths count as 1."""
     if v.dtype is None or v.literal is not None:
         return 0

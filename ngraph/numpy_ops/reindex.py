@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ngraph.numpy_ops.lines import Dims, Ref, Use, Var
+from ngraph.numpy_ops.lines import Dims, Use, Variable, VariableRef
 from ngraph.numpy_ops.translate import LINES, Translator, exact
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
@@ -49,7 +49,7 @@ def digit(e: ExprLike) -> tuple[AxisId, ExprLike, ExprLike | None] | None:
     return (e.of, divisor, modulus) if isinstance(e, Idx) else None
 
 
-def _flatten(t: Translator, x: Ref, index: Mapping[AxisId, ExprLike], sizes: Mapping[AxisId, ExprLike]) -> Ref | None:
+def _flatten(t: Translator, x: VariableRef, index: Mapping[AxisId, ExprLike], sizes: Mapping[AxisId, ExprLike]) -> VariableRef | None:
     """Axes read at the digits of one index are one axis: a reshape. None where they are not that."""
     groups: dict[AxisId, list[tuple[AxisId, ExprLike, ExprLike | None]]] = {}
     for a in x.dims:
@@ -74,7 +74,7 @@ def _flatten(t: Translator, x: Ref, index: Mapping[AxisId, ExprLike], sizes: Map
         order += sequence
     x = t.permuted(x, tuple(order))
     if len(order) == len(groups):
-        return Ref(x.var, tuple(groups))
+        return VariableRef(x.var, tuple(groups))
     return t.view(x, ".reshape", *t.shape(groups), dims=tuple(groups))
 
 
@@ -94,8 +94,8 @@ def _same(a: ExprLike, b: ExprLike) -> bool:
 
 
 def _slices(
-    t: Translator, x: Ref, forms: Mapping[AxisId, tuple[ExprLike, dict[AxisId, ExprLike]]], sizes: Mapping[AxisId, ExprLike]
-) -> Ref | None:
+    t: Translator, x: VariableRef, forms: Mapping[AxisId, tuple[ExprLike, dict[AxisId, ExprLike]]], sizes: Mapping[AxisId, ExprLike]
+) -> VariableRef | None:
     """A read of known places, each axis of the result moving along one of x: NumPy's own slices. None where it is not that."""
     where: list[Any] = []
     dims: list[AxisId] = []
@@ -128,12 +128,12 @@ def _slices(
             return None
         dims.append(axis)
     if all(w == slice(None) for w in where):
-        return Ref(x.var, tuple(dims))
+        return VariableRef(x.var, tuple(dims))
     return t.view(x, "[]", tuple(where), dims=tuple(dims))
 
 
 @LINES.of("reindex")
-def _reindex(t: Translator, step: Step, axes: Dims, index: Any, guard: tuple[ExprLike, ...], fill: Any) -> Ref:
+def _reindex(t: Translator, step: Step, axes: Dims, index: Any, guard: tuple[ExprLike, ...], fill: Any) -> VariableRef:
     x = t.typed(t.input(step, 0))
     reads = {a: t.settle(e) for a, e in index}
     guards = [t.settle(g) for g in guard]
@@ -150,8 +150,8 @@ def _reindex(t: Translator, step: Step, axes: Dims, index: Any, guard: tuple[Exp
             guards.remove(0 - e.a % e.b)
             sizes[a] = expr.maximum((sizes[a] - 1) * e.b + 1, 0)
             shape = tuple([sizes[b] for b in x.dims])
-            var = t.emit("spread", (x.var, x.dims.index(a), e.b, fill), Var(t.hint, x.var.dtype, shape))
-            x, reads[a] = Ref(var, x.dims), e.a
+            var = t.emit("spread", (x.var, x.dims.index(a), e.b, fill), Variable(t.hint, x.var.dtype, shape))
+            x, reads[a] = VariableRef(var, x.dims), e.a
     forms = {a: affine(e) for a, e in reads.items()}
     if not guards and None not in forms.values():
         return _slices(t, x, forms, sizes) or _strided(t, x, forms, axes, fill)  # type: ignore[arg-type]
@@ -173,7 +173,9 @@ def _inside(t: Translator, e: ExprLike, n: ExprLike) -> bool:
     return low >= 0 and high < n
 
 
-def _strided(t: Translator, x: Ref, forms: Mapping[AxisId, tuple[ExprLike, dict[AxisId, ExprLike]]], axes: Dims, fill: Any) -> Ref:
+def _strided(
+    t: Translator, x: VariableRef, forms: Mapping[AxisId, tuple[ExprLike, dict[AxisId, ExprLike]]], axes: Dims, fill: Any
+) -> VariableRef:
     moving = {a for _, moves in forms.values() for a in moves}
     dims = tuple([a for a in axes if a in moving])
     terms = tuple([(forms[a][0], tuple([(dims.index(b), c) for b, c in forms[a][1].items()])) for a in x.dims])
@@ -182,13 +184,15 @@ def _strided(t: Translator, x: Ref, forms: Mapping[AxisId, tuple[ExprLike, dict[
     return made
 
 
-def _indexed(t: Translator, x: Ref, reads: Mapping[AxisId, ExprLike], guards: Sequence[ExprLike], axes: Dims, fill: Any) -> Ref:
+def _indexed(
+    t: Translator, x: VariableRef, reads: Mapping[AxisId, ExprLike], guards: Sequence[ExprLike], axes: Dims, fill: Any
+) -> VariableRef:
     moving = {leaf.of for e in (*reads.values(), *guards) for leaf in expr.leaves(e) if type(leaf) is Idx}
     dims = tuple([a for a in axes if a in moving])
     places: dict[AxisId, Expr] = {}
     for a in dims:
-        along = t.emit("np.arange", (t.length(a),), Var(str(a).lower(), DTYPES["int64"], t.shape((a,))))
-        places[a] = Use(t.aligned(Ref(along, (a,)), dims).var)
+        along = t.emit("np.arange", (t.length(a),), Variable(str(a).lower(), DTYPES["int64"], t.shape((a,))))
+        places[a] = Use(t.aligned(VariableRef(along, (a,)), dims).var)
 
     def placed(e: ExprLike) -> ExprLike:
         return expr.substitute(e, lambda leaf: places[leaf.of] if type(leaf) is Idx else leaf)

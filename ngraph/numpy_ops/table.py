@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ngraph.errors import UnsupportedError
-from ngraph.numpy_ops.lines import Call, Dims, Name, Ref, Use, Var
+from ngraph.numpy_ops.lines import CallLine, Dims, Name, Use, Variable, VariableRef
 from ngraph.numpy_ops.translate import LINES, NUMPY, Translator, exact, real
 from ngraph.op_graph.arrays import ArrayRef, settled
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
@@ -18,8 +18,8 @@ from ngraph.program.program import AxisId, Program, Step, Value
 
 
 def elementwise(
-    t: Translator, step: Step, fn: str, inputs: Sequence[Ref] | None = None, fits: bool = True, dtype: DType | None = None
-) -> Ref:
+    t: Translator, step: Step, fn: str, inputs: Sequence[VariableRef] | None = None, fits: bool = True, dtype: DType | None = None
+) -> VariableRef:
     """One ufunc on aligned operands; 16-bit floats go through float32."""
     result = step.results[0]
     refs = [t.wide(r) for r in (t.inputs(step) if inputs is None else inputs)]
@@ -36,7 +36,7 @@ BITWISE = {"and": "np.bitwise_and", "or": "np.bitwise_or", "xor": "np.bitwise_xo
 
 
 @LINES.of("ufunc")
-def _ufunc(t: Translator, step: Step) -> Ref:
+def _ufunc(t: Translator, step: Step) -> VariableRef:
     op, refs = step.op, t.inputs(step)
     if not step.results[0].dtype.is_float:
         if op in ("floor", "round"):
@@ -52,17 +52,17 @@ def _ufunc(t: Translator, step: Step) -> Ref:
 
 
 @LINES.of("compare")
-def _compare(t: Translator, step: Step, kind: str) -> Ref:
+def _compare(t: Translator, step: Step, kind: str) -> VariableRef:
     return elementwise(t, step, COMPARE[kind], fits=False, dtype=DTYPES["bool"])
 
 
 @LINES.of("bitwise")
-def _bitwise(t: Translator, step: Step, kind: str) -> Ref:
+def _bitwise(t: Translator, step: Step, kind: str) -> VariableRef:
     return elementwise(t, step, BITWISE[kind])
 
 
 @LINES.of("where")
-def _where(t: Translator, step: Step) -> Ref:
+def _where(t: Translator, step: Step) -> VariableRef:
     c, x, y = t.inputs(step)
     if x.var.dtype.kind == "narrow" or x.var.dtype.bits == 16 and x.var.dtype.is_float:
         x, y = t.typed(x), t.typed(y)
@@ -75,7 +75,7 @@ def _where(t: Translator, step: Step) -> Ref:
 
 
 @LINES.of("cast")
-def _cast(t: Translator, step: Step, dtype: DType) -> Ref:
+def _cast(t: Translator, step: Step, dtype: DType) -> VariableRef:
     (x,) = t.inputs(step)
     if x.var.dtype is dtype:
         return x
@@ -94,7 +94,7 @@ def _cast(t: Translator, step: Step, dtype: DType) -> Ref:
 
 
 @LINES.of("bitcast")
-def _bitcast(t: Translator, step: Step, dtype: DType) -> Ref:
+def _bitcast(t: Translator, step: Step, dtype: DType) -> VariableRef:
     x = t.typed(t.input(step, 0))
     return t.view(x, ".view", dtype, dims=x.dims, dtype=dtype)
 
@@ -103,7 +103,7 @@ def _bitcast(t: Translator, step: Step, dtype: DType) -> Ref:
 
 
 @LINES.of("constant")
-def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -> Ref:
+def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -> VariableRef:
     if type(value) is not ArrayRef:
         if isinstance(value, Expr):
             return t.make("scalar", t.settle(value), dtype, dims=(), dtype=dtype)
@@ -111,14 +111,14 @@ def _constant(t: Translator, step: Step, value: Any, axes: Dims, dtype: DType) -
     if value.array.ndim == 0 and dtype.kind != "narrow" and not (dtype.is_float and dtype.bits == 16):
         return t.literal(exact(value.array[()].item(), dtype), dtype)
     array = settled(value.array)
-    var = Var(value.name or t.hint, dtype, array.shape, holds="constant")
+    var = Variable(value.name or t.hint, dtype, array.shape, holds="constant")
     var.array = array
     t.lines.constants.append(var)
-    return Ref(var, tuple(axes))
+    return VariableRef(var, tuple(axes))
 
 
 @LINES.of("iota")
-def _iota(t: Translator, step: Step, axis: AxisId, dtype: DType) -> Ref:
+def _iota(t: Translator, step: Step, axis: AxisId, dtype: DType) -> VariableRef:
     n = t.length(axis)
     if dtype.bits >= 32 and dtype.kind != "bool":
         return t.make("np.arange", n, dims=(axis,), dtype=dtype, dtype_=dtype)
@@ -126,34 +126,34 @@ def _iota(t: Translator, step: Step, axis: AxisId, dtype: DType) -> Ref:
 
 
 @LINES.of("random_bits")
-def _random_bits(t: Translator, step: Step, stream: int, axes: Dims) -> Ref:
+def _random_bits(t: Translator, step: Step, stream: int, axes: Dims) -> VariableRef:
     state, *trips = t.inputs(step)
-    trip = t.emit("mix_trips", tuple([t.typed(r).var for r in trips]), Var("trip", None, ())) if trips else 0
+    trip = t.emit("mix_trips", tuple([t.typed(r).var for r in trips]), Variable("trip", None, ())) if trips else 0
     return t.make("philox", state.var, stream, trip, t.shape(axes), dims=tuple(axes), dtype=step.result.dtype)
 
 
 @LINES.of("broadcast")
-def _broadcast(t: Translator, step: Step, axes: Dims) -> Ref:
+def _broadcast(t: Translator, step: Step, axes: Dims) -> VariableRef:
     return t.input(step, 0)
 
 
 @LINES.of("rename")
-def _rename(t: Translator, step: Step, to: tuple[tuple[AxisId, AxisId], ...]) -> Ref:
+def _rename(t: Translator, step: Step, to: tuple[tuple[AxisId, AxisId], ...]) -> VariableRef:
     (x,), new = t.inputs(step), dict(to)
-    return Ref(x.var, tuple([new.get(a, a) for a in x.dims]))
+    return VariableRef(x.var, tuple([new.get(a, a) for a in x.dims]))
 
 
 # ---- joining, reading and writing by index ----
 
 
 @LINES.of("concat")
-def _concat(t: Translator, step: Step, parts: Dims, axis: AxisId) -> Ref:
+def _concat(t: Translator, step: Step, parts: Dims, axis: AxisId) -> VariableRef:
     dims = t.order(step.result, step.type.axes)
     arrays = tuple([t.full(r, tuple([part if a == axis else a for a in dims])).var for r, part in zip(t.inputs(step), parts, strict=True)])
     return t.make("np.concatenate", arrays, dims=dims, dtype=step.result.dtype, axis=dims.index(axis))
 
 
-def _indices(t: Translator, refs: Sequence[Ref], x_axes: Dims, axes: Dims) -> tuple[tuple[Var, ...], Dims, Dims]:
+def _indices(t: Translator, refs: Sequence[VariableRef], x_axes: Dims, axes: Dims) -> tuple[tuple[Variable, ...], Dims, Dims]:
     """The index tensors lined up, their dims, and the axes that x shares with them."""
     refs = [t.typed(r) for r in refs]
     dims = tuple(dict.fromkeys(a for r in refs for a in r.dims))
@@ -166,13 +166,13 @@ def _index_axes(step: Step, values: Sequence[Value]) -> set[AxisId]:
 
 
 @LINES.of("check_bounds")
-def _check_bounds(t: Translator, step: Step, axis: AxisId, **about: Any) -> Ref:
+def _check_bounds(t: Translator, step: Step, axis: AxisId, **about: Any) -> VariableRef:
     i = t.typed(t.input(step, 0))
     return t.make("check_bounds", i.var, t.length(axis), *about.values(), dims=i.dims, dtype=step.result.dtype)
 
 
 @LINES.of("gather")
-def _gather(t: Translator, step: Step, axes: Dims, mode: str) -> Ref:
+def _gather(t: Translator, step: Step, axes: Dims, mode: str) -> VariableRef:
     x, *found = t.inputs(step)
     indices, dims, shared = _indices(t, found, x.dims, axes)
     rest = tuple([a for a in x.dims if a not in axes and a not in shared])
@@ -189,7 +189,7 @@ def combiner(kind: str, dtype: DType) -> str:
 
 
 @LINES.of("scatter")
-def _scatter(t: Translator, step: Step, axes: Dims, combine: str, mode: str) -> Ref:
+def _scatter(t: Translator, step: Step, axes: Dims, combine: str, mode: str) -> VariableRef:
     x, *found, u = t.inputs(step)
     x_axes = step.inputs[0].axes
     refs = [t.typed(r) for r in found]
@@ -209,7 +209,7 @@ def _scatter(t: Translator, step: Step, axes: Dims, combine: str, mode: str) -> 
 
 
 @LINES.of("reduce")
-def _reduce(t: Translator, step: Step, kind: str, axes: Dims) -> Ref:
+def _reduce(t: Translator, step: Step, kind: str, axes: Dims) -> VariableRef:
     if not axes:
         return t.input(step, 0)
     x = t.wide(t.input(step, 0))
@@ -218,7 +218,7 @@ def _reduce(t: Translator, step: Step, kind: str, axes: Dims) -> Ref:
     return t.astype(made, step.result.dtype)
 
 
-def _reduced(t: Translator, x: Ref, kind: str, axes: Sequence[AxisId]) -> Ref:
+def _reduced(t: Translator, x: VariableRef, kind: str, axes: Sequence[AxisId]) -> VariableRef:
     dtype = x.var.dtype
     dims = tuple([a for a in x.dims if a not in axes])
     count = t.size(axes)
@@ -243,14 +243,14 @@ def _reduced(t: Translator, x: Ref, kind: str, axes: Sequence[AxisId]) -> Ref:
 
 
 @LINES.of("argreduce")
-def _argreduce(t: Translator, step: Step, kind: str, axes: Dims) -> Ref:
+def _argreduce(t: Translator, step: Step, kind: str, axes: Dims) -> VariableRef:
     x = t.wide(t.input(step, 0))
     dims = tuple([a for a in x.dims if a not in axes])
     x = t.full(x, (*dims, *axes))
     return t.make("arg_reduce", Name("np.argmax" if kind == "max" else "np.argmin"), x.var, len(axes), dims=dims, dtype=step.result.dtype)
 
 
-def merged(t: Translator, ref: Ref, *groups: Sequence[AxisId]) -> Ref:
+def merged(t: Translator, ref: VariableRef, *groups: Sequence[AxisId]) -> VariableRef:
     """The tensor with one dim for each group of axes, in this order."""
     dims = tuple([a for g in groups for a in g])
     ref = t.permuted(ref, dims)
@@ -260,13 +260,13 @@ def merged(t: Translator, ref: Ref, *groups: Sequence[AxisId]) -> Ref:
     return t.view(ref, ".reshape", *sizes, dims=dims, shape=sizes)
 
 
-def unmerged(t: Translator, ref: Ref, dims: Dims, whole: bool) -> Ref:
+def unmerged(t: Translator, ref: VariableRef, dims: Dims, whole: bool) -> VariableRef:
     """A made array whose dims stand for groups of axes, with one dim for each axis; nobody else holds its memory."""
-    return Ref(ref.var, dims) if whole else t.make(".reshape", ref.var, *t.shape(dims), dims=dims, dtype=ref.var.dtype)
+    return VariableRef(ref.var, dims) if whole else t.make(".reshape", ref.var, *t.shape(dims), dims=dims, dtype=ref.var.dtype)
 
 
 @LINES.of("contract")
-def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> Ref:
+def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> VariableRef:
     x, y = [t.typed(t.astype(r, accumulate)) for r in t.inputs(step)]
     lost = tuple([a for a in over if a not in x.dims and a not in y.dims])
     x = t.full(x, x.dims + lost) if lost else x
@@ -286,7 +286,7 @@ def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> Ref:
     return t.astype(made, step.result.dtype)
 
 
-def _shared(t: Translator, x: Ref, y: Ref, over: Dims) -> tuple[Ref, Ref]:
+def _shared(t: Translator, x: VariableRef, y: VariableRef, over: Dims) -> tuple[VariableRef, VariableRef]:
     """Both operands with each summed axis in both or in none.
 
     Integers are summed first over the axes that one of them has alone. Floats are not, as that differs at infinities, and for no
@@ -299,8 +299,15 @@ def _shared(t: Translator, x: Ref, y: Ref, over: Dims) -> tuple[Ref, Ref]:
 
 
 def _matmul(
-    t: Translator, x: Ref, y: Ref, batch: list[AxisId], rows: list[AxisId], sums: list[AxisId], columns: list[AxisId], dtype: DType
-) -> Ref:
+    t: Translator,
+    x: VariableRef,
+    y: VariableRef,
+    batch: list[AxisId],
+    rows: list[AxisId],
+    sums: list[AxisId],
+    columns: list[AxisId],
+    dtype: DType,
+) -> VariableRef:
     dims = (*batch, *rows, *columns)
     single = [[a] for a in batch]
     if not rows and not columns and batch:
@@ -311,12 +318,12 @@ def _matmul(
     b = merged(t, y, *single, sums, *([columns] if keep_columns else []))
     whole = (len(rows) == 1 or not keep_rows) and (len(columns) == 1 or not keep_columns)
     shape = (*t.shape(batch), *([t.size(rows)] if keep_rows else []), *([t.size(columns)] if keep_columns else []))
-    var = t.emit("np.matmul", (a.var, b.var), Var(t.hint, dtype, shape))
-    return unmerged(t, Ref(var, dims), dims, whole)
+    var = t.emit("np.matmul", (a.var, b.var), Variable(t.hint, dtype, shape))
+    return unmerged(t, VariableRef(var, dims), dims, whole)
 
 
 @LINES.of("convolve")
-def _convolve(t: Translator, step: Step, over: Dims, spatial: tuple[Any, ...], accumulate: DType) -> Ref:
+def _convolve(t: Translator, step: Step, over: Dims, spatial: tuple[Any, ...], accumulate: DType) -> VariableRef:
     x, f = [t.typed(t.astype(r, accumulate)) for r in t.inputs(step)]
     x_axes, f_axes = step.inputs[0].axes, step.inputs[1].axes
     ins, taps, outs = (tuple([s[k] for s in spatial]) for k in range(3))
@@ -335,13 +342,13 @@ def _convolve(t: Translator, step: Step, over: Dims, spatial: tuple[Any, ...], a
     numbers = tuple([tuple(map(t.settle, s[3:])) for s in spatial])
     dims = (*batch, *groups, *outer, *outs)
     shape = (t.size(batch), t.size(groups), t.size(outer), *t.shape(outs))
-    var = t.emit("convolve", (a.var, b.var, numbers, t.shape(outs)), Var(t.hint, accumulate, shape))
-    made = unmerged(t, Ref(var, dims), dims, len(batch) == len(groups) == len(outer) == 1)
+    var = t.emit("convolve", (a.var, b.var, numbers, t.shape(outs)), Variable(t.hint, accumulate, shape))
+    made = unmerged(t, VariableRef(var, dims), dims, len(batch) == len(groups) == len(outer) == 1)
     return t.astype(made, step.result.dtype)
 
 
 @LINES.of("cumulate")
-def _cumulate(t: Translator, step: Step, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> Ref:
+def _cumulate(t: Translator, step: Step, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> VariableRef:
     x = t.wide(t.input(step, 0))
     x = t.full(x, x.dims if axis in x.dims else (*x.dims, axis))
     dtype = x.var.dtype
@@ -352,7 +359,7 @@ def _cumulate(t: Translator, step: Step, kind: str, axis: AxisId, exclusive: boo
 
 
 @LINES.of("sort")
-def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[Ref, ...]:
+def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[VariableRef, ...]:
     dims = t.order(step.results[0], step.inputs[0].axes)
     arrays = [t.full(r, dims) for r in t.inputs(step)]
     key, dim = t.wide(arrays[0]), dims.index(axis)
@@ -361,61 +368,61 @@ def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[Re
 
 
 @LINES.of("compact")
-def _compact(t: Translator, step: Step, axes: Dims, axis: AxisId) -> tuple[Ref, Ref]:
+def _compact(t: Translator, step: Step, axes: Dims, axis: AxisId) -> tuple[VariableRef, VariableRef]:
     c = t.full(t.input(step, 0), tuple(axes))
     found, count = step.results
-    places = t.emit("true_positions", (c.var,), Var(t.hint, found.dtype, ()))
-    length = t.emit("len", (places, 0), Var("count", None, ()))
+    places = t.emit("true_positions", (c.var,), Variable(t.hint, found.dtype, ()))
+    length = t.emit("len", (places, 0), Variable("count", None, ()))
     number = t.make("scalar", Use(length), count.dtype, dims=(), dtype=count.dtype, hint="count")
     t.refs[count], t.numbers[count] = number, length
     kept = t.length(axis)
     places.shape = (Use(length),)
     if kept == Use(length):
-        return Ref(places, (axis,)), number
-    return t.view(Ref(places, (axis,)), "[]", (slice(None, kept),), dims=(axis,)), number
+        return VariableRef(places, (axis,)), number
+    return t.view(VariableRef(places, (axis,)), "[]", (slice(None, kept),), dims=(axis,)), number
 
 
 # ---- between processes, of which there is one ----------------------------------------------------------------
 
 
 @LINES.of("all_reduce")
-def _all_reduce(t: Translator, step: Step, kind: str, group: str) -> Ref:
+def _all_reduce(t: Translator, step: Step, kind: str, group: str) -> VariableRef:
     return t.input(step, 0)
 
 
 @LINES.of("all_gather")
-def _all_gather(t: Translator, step: Step, axis: AxisId, out: AxisId, group: str) -> Ref:
+def _all_gather(t: Translator, step: Step, axis: AxisId, out: AxisId, group: str) -> VariableRef:
     x, here, there = t.input(step, 0), t.length(axis), t.length(out)
     if isinstance(here, int) and isinstance(there, int) and here != there:
         raise UnsupportedError(
             f"{step.op} from {axis}={here} to {out}={there}: there is one process, which has all of it",
             fix=f"give {out} the length of {axis}, or run on several processes",
         )
-    return Ref(x.var, tuple([out if a == axis else a for a in x.dims]))
+    return VariableRef(x.var, tuple([out if a == axis else a for a in x.dims]))
 
 
 @LINES.of("reduce_scatter")
-def _reduce_scatter(t: Translator, step: Step, kind: str, axis: AxisId, out: AxisId, group: str) -> Ref:
+def _reduce_scatter(t: Translator, step: Step, kind: str, axis: AxisId, out: AxisId, group: str) -> VariableRef:
     return _all_gather(t, step, axis, out, group)
 
 
 @LINES.of("broadcast_from")
-def _broadcast_from(t: Translator, step: Step, root: int, group: str) -> Ref:
+def _broadcast_from(t: Translator, step: Step, root: int, group: str) -> VariableRef:
     return t.input(step, 0)
 
 
 # ---- control flow and effects ------------------------------------------------------------------------------
 
 
-def _several(t: Translator, step: Step, fn: str, args: tuple[Any, ...], dims: Sequence[Dims]) -> tuple[Ref, ...]:
-    made = [Var(v.hint or step.op, v.dtype, t.shape(d), holds="shared") for v, d in zip(real(step.results), dims, strict=True)]
-    t.lines.calls.append(Call(tuple(made), fn, args, {}, False, t.origin))
-    refs = iter([Ref(v, d) for v, d in zip(made, dims, strict=True)])
+def _several(t: Translator, step: Step, fn: str, args: tuple[Any, ...], dims: Sequence[Dims]) -> tuple[VariableRef, ...]:
+    made = [Variable(v.hint or step.op, v.dtype, t.shape(d), holds="shared") for v, d in zip(real(step.results), dims, strict=True)]
+    t.lines.calls.append(CallLine(tuple(made), fn, args, {}, False, t.origin))
+    refs = iter([VariableRef(v, d) for v, d in zip(made, dims, strict=True)])
     return tuple([t.token if v.dtype.kind == "token" else next(refs) for v in step.results])
 
 
 @LINES.of("scan")
-def _scan(t: Translator, step: Step, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[Ref, ...]:
+def _scan(t: Translator, step: Step, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[VariableRef, ...]:
     carries = len(real(body.inputs[:carries]))
     dims = [tuple(v.axes) for v in real(body.inputs)]
     given = [
@@ -437,7 +444,7 @@ def _scan(t: Translator, step: Step, body: Program, axis: AxisId, reverse: bool,
 
 
 @LINES.of("while")
-def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int) -> tuple[Ref, ...]:
+def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int) -> tuple[VariableRef, ...]:
     carries = len(real(body.inputs[:carries]))
     dims = [tuple(v.axes) for v in real(body.inputs)]
     given = [t.full(t.refs[v], d).var for v, d in zip(real(step.inputs), dims, strict=True)]
@@ -446,7 +453,7 @@ def _while(t: Translator, step: Step, cond: Program, body: Program, carries: int
 
 
 @LINES.of("cond")
-def _cond(t: Translator, step: Step, **branches: Program) -> tuple[Ref, ...]:
+def _cond(t: Translator, step: Step, **branches: Program) -> tuple[VariableRef, ...]:
     then, otherwise = branches["then"], branches["else"]
     dims = [tuple(v.axes) for v in real(then.inputs)]
     results = [tuple(v.axes) for v in real(then.outputs)]
@@ -456,11 +463,11 @@ def _cond(t: Translator, step: Step, **branches: Program) -> tuple[Ref, ...]:
 
 
 @LINES.of("effect")
-def _effect(t: Translator, step: Step, kind: str, text: str) -> Ref:
+def _effect(t: Translator, step: Step, kind: str, text: str) -> VariableRef:
     if kind == "nothing":
         return t.token
     arrays = [t.full(r, tuple(v.axes)) for r, v in zip(t.inputs(step)[1:], step.inputs[1:], strict=True)]
     if kind != "print":  # who knows how long it keeps them
         arrays = [t.make("np.array", r.var, dims=r.dims, dtype=r.var.dtype, order="C") for r in arrays]
-    t.emit(f"host:{kind}", (text, *[r.var for r in arrays]), Var("token", None, ()))
+    t.emit(f"host:{kind}", (text, *[r.var for r in arrays]), Variable("token", None, ()))
     return t.token

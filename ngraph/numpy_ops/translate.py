@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ngraph.errors import UnsupportedError
-from ngraph.numpy_ops.lines import Call, Dims, Lines, Ref, Use, Var, bytes_of, used
+from ngraph.numpy_ops.lines import CallLine, Dims, Lines, Use, Variable, VariableRef, bytes_of, used
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
@@ -38,12 +38,12 @@ class Translator:
         self.program, self.all_orders, self.parent = program, orders, parent
         self.orders = orders(program)
         self.lines = Lines(program.name)
-        self.refs: dict[Value, Ref] = {}
+        self.refs: dict[Value, VariableRef] = {}
         self.lengths: dict[AxisId, ExprLike] = {}
-        self.symbols: dict[AxisId, Var] = {}
-        self.numbers: dict[Value, Var] = {}
+        self.symbols: dict[AxisId, Variable] = {}
+        self.numbers: dict[Value, Variable] = {}
         self.origin: tuple[Origin, ...] = ()
-        self.token = Ref(Var("token", None, (), literal=0), ())
+        self.token = VariableRef(Variable("token", None, (), literal=0), ())
 
     # lengths
     def length(self, axis: AxisId) -> ExprLike:
@@ -67,7 +67,7 @@ class Translator:
         if axis not in self.symbols:
             if self.parent is not None:
                 return self.parent.length(axis)
-            self.symbols[axis] = var = Var(str(axis), None, ())
+            self.symbols[axis] = var = Variable(str(axis), None, ())
             source = None
             for value in [*self.program.inputs, *(s.value for s in self.program.state_in)]:
                 for d, a in enumerate(value.axes):
@@ -75,15 +75,15 @@ class Translator:
                         source = source or (self.refs[value].var, d)
             if source is None:
                 raise self.program.no_length(axis)
-            self.lines.calls.append(Call((var,), "len", source, {}, False, ()))
+            self.lines.calls.append(CallLine((var,), "len", source, {}, False, ()))
         return Use(self.symbols[axis])
 
-    def number(self, value: Value) -> Var:
+    def number(self, value: Value) -> Variable:
         """An integer that a step computes."""
         if value not in self.refs and self.parent is not None:
             return self.parent.number(value)
         if value not in self.numbers:
-            self.numbers[value] = self.emit("int", (self.refs[value].var,), Var("count", None, ()))
+            self.numbers[value] = self.emit("int", (self.refs[value].var,), Variable("count", None, ()))
         return self.numbers[value]
 
     def shape(self, dims: Iterable[AxisId]) -> tuple[ExprLike, ...]:
@@ -96,25 +96,27 @@ class Translator:
         return total
 
     # lines
-    def emit(self, fn: str, args: tuple[Any, ...], var: Var, fits: bool = False, **kwargs: Any) -> Var:
-        self.lines.calls.append(Call((var,), fn, args, kwargs, fits, self.origin))
+    def emit(self, fn: str, args: tuple[Any, ...], var: Variable, fits: bool = False, **kwargs: Any) -> Variable:
+        self.lines.calls.append(CallLine((var,), fn, args, kwargs, fits, self.origin))
         return var
 
-    def make(self, fn: str, *args: Any, dims: Dims, dtype: DType, fits: bool = False, hint: str = "", **kwargs: Any) -> Ref:
+    def make(self, fn: str, *args: Any, dims: Dims, dtype: DType, fits: bool = False, hint: str = "", **kwargs: Any) -> VariableRef:
         """A line that makes a new array."""
-        return Ref(self.emit(fn, args, Var(hint or self.hint, dtype, self.shape(dims)), fits, **kwargs), dims)
+        return VariableRef(self.emit(fn, args, Variable(hint or self.hint, dtype, self.shape(dims)), fits, **kwargs), dims)
 
-    def view(self, ref: Ref, fn: str, *args: Any, dims: Dims, shape: tuple[ExprLike, ...] | None = None, dtype: DType | None = None) -> Ref:
+    def view(
+        self, ref: VariableRef, fn: str, *args: Any, dims: Dims, shape: tuple[ExprLike, ...] | None = None, dtype: DType | None = None
+    ) -> VariableRef:
         """A line that gives another view of the same memory."""
         var = ref.var
-        new = Var(var.hint, dtype or var.dtype, self.shape(dims) if shape is None else shape, var.root)
-        return Ref(self.emit(fn, (var, *args), new), dims)
+        new = Variable(var.hint, dtype or var.dtype, self.shape(dims) if shape is None else shape, var.root)
+        return VariableRef(self.emit(fn, (var, *args), new), dims)
 
     # tensors
-    def literal(self, number: Any, dtype: DType) -> Ref:
-        return Ref(Var("", dtype, (), literal=number), ())
+    def literal(self, number: Any, dtype: DType) -> VariableRef:
+        return VariableRef(Variable("", dtype, (), literal=number), ())
 
-    def typed(self, ref: Ref) -> Ref:
+    def typed(self, ref: VariableRef) -> VariableRef:
         """A number as a NumPy scalar of its dtype."""
         return (
             ref
@@ -122,10 +124,10 @@ class Translator:
             else self.make("scalar", ref.var.literal, ref.var.dtype, dims=(), dtype=ref.var.dtype, hint="number")
         )
 
-    def operand(self, ref: Ref) -> Any:
+    def operand(self, ref: VariableRef) -> Any:
         return ref.var if ref.var.literal is None else ref.var.literal
 
-    def permuted(self, ref: Ref, dims: Dims) -> Ref:
+    def permuted(self, ref: VariableRef, dims: Dims) -> VariableRef:
         """The same tensor with its dims in this order."""
         if ref.dims == dims:
             return ref
@@ -133,7 +135,7 @@ class Translator:
             return self.view(ref, ".T()", dims=dims)
         return self.view(ref, ".transpose", *[ref.dims.index(a) for a in dims], dims=dims)
 
-    def aligned(self, ref: Ref, dims: Dims) -> Ref:
+    def aligned(self, ref: VariableRef, dims: Dims) -> VariableRef:
         """The tensor with its dims in this order, length 1 where it has none, as NumPy broadcasts; leading ones are left out."""
         own = set(ref.dims)
         if len(own) == len(dims):
@@ -145,7 +147,7 @@ class Translator:
             return ref
         return self.view(ref, "[]", where, dims=ref.dims, shape=tuple([self.length(a) if a in own else 1 for a in dims[first:]]))
 
-    def full(self, ref: Ref, dims: Dims) -> Ref:
+    def full(self, ref: VariableRef, dims: Dims) -> VariableRef:
         """The tensor with all of these dims, in this order."""
         if ref.var.literal is not None and dims:
             return self.make("np.full", self.shape(dims), ref.var.literal, ref.var.dtype, dims=dims, dtype=ref.var.dtype)
@@ -154,10 +156,10 @@ class Translator:
             return self.permuted(ref, dims)
         return self.view(self.aligned(ref, dims), "np.broadcast_to", self.shape(dims), dims=dims)
 
-    def input(self, step: Step, k: int) -> Ref:
+    def input(self, step: Step, k: int) -> VariableRef:
         return self.refs[step.inputs[k]]
 
-    def inputs(self, step: Step) -> list[Ref]:
+    def inputs(self, step: Step) -> list[VariableRef]:
         return [self.refs[v] for v in step.inputs]
 
     def order(self, value: Value, present: Iterable[AxisId]) -> Dims:
@@ -165,19 +167,19 @@ class Translator:
         there = set(present)
         return tuple([a for a in self.orders[value] if a in there])
 
-    def astype(self, ref: Ref, dtype: DType) -> Ref:
+    def astype(self, ref: VariableRef, dtype: DType) -> VariableRef:
         if ref.var.dtype is dtype:
             return ref
         if ref.var.literal is not None:
             return self.literal(ref.var.literal, dtype)
         return self.make(".astype", ref.var, dtype, dims=ref.dims, dtype=dtype)
 
-    def wide(self, ref: Ref) -> Ref:
+    def wide(self, ref: VariableRef) -> VariableRef:
         """16-bit floats as float32, in which they compute."""
         return self.astype(ref, DTYPES["float32"]) if ref.var.dtype.is_float and ref.var.dtype.bits == 16 else ref
 
     # the whole
-    def run(self, inputs: Sequence[Ref], states: Sequence[Ref]) -> None:
+    def run(self, inputs: Sequence[VariableRef], states: Sequence[VariableRef]) -> None:
         program, lines = self.program, self.lines
         self.hint = ""
         given = real(program.inputs)
@@ -194,7 +196,7 @@ class Translator:
                     f"{step.op} has no NumPy function", line=(self.origin[0].file, self.origin[0].line) if self.origin else None
                 )
             made = make(self, step, **step.attrs)
-            for value, ref in zip(step.results, (made,) if type(made) is Ref else made, strict=True):
+            for value, ref in zip(step.results, (made,) if type(made) is VariableRef else made, strict=True):
                 self.refs[value] = ref
                 if value.hint and ref.var.literal is None and ref.var.holds == "fresh":
                     ref.var.hint = value.hint
@@ -202,7 +204,7 @@ class Translator:
                 lines.quiet = True
         self.origin = ()
 
-    def owned(self, ref: Ref, dims: Dims, taken: set[Var], written: set[Var]) -> Var:
+    def owned(self, ref: VariableRef, dims: Dims, taken: set[Variable], written: set[Variable]) -> Variable:
         """The tensor as an array that nobody else holds, with all of these dims."""
         var = ref.var
         if not dims:
@@ -221,7 +223,7 @@ class Translator:
         """A sub-program as a function that takes and gives arrays with these dims."""
         inner = Translator(program, self.all_orders, self)
         pairs = list(zip(real(program.inputs), inputs, strict=True))
-        params = [Ref(Var(v.hint or f"x{k}", v.dtype, inner.shape(d), holds="shared"), d) for k, (v, d) in enumerate(pairs)]
+        params = [VariableRef(Variable(v.hint or f"x{k}", v.dtype, inner.shape(d), holds="shared"), d) for k, (v, d) in enumerate(pairs)]
         inner.run(params, ())
         given = real(program.outputs)
         inner.lines.results = [inner.full(inner.refs[v], dims).var for v, dims in zip(given, results, strict=True)]
@@ -235,7 +237,7 @@ class Translation(NamedTuple):
 
     lines: Lines
     outputs: int
-    written: frozenset[Var]
+    written: frozenset[Variable]
 
     def memory(self) -> dict[str, int]:
         """Bytes by what they are for, unknown lengths counting 1; of temporaries the most there are, if none takes another's buffer."""
@@ -268,8 +270,8 @@ def translate(program: Program, orders: Orders) -> Translation:
     """
     t = Translator(program, orders)
 
-    def ref(value: Value, hint: str, holds: str) -> Ref:
-        return Ref(Var(hint, value.dtype, (), holds=holds), tuple(value.axes))
+    def ref(value: Value, hint: str, holds: str) -> VariableRef:
+        return VariableRef(Variable(hint, value.dtype, (), holds=holds), tuple(value.axes))
 
     writes = {name for name, _ in program.state_out}
     inputs = [ref(v, v.hint, "argument") for v in program.inputs]
@@ -281,8 +283,8 @@ def translate(program: Program, orders: Orders) -> Translation:
     t.run(inputs, states)
     home = {s.name: s.value for s in program.state_in}
     written = {t.refs[home[name]].var for name in writes}
-    taken: set[Var] = set()
-    results: list[Var | None] = [None] * (len(program.outputs) + len(program.state_out))
+    taken: set[Variable] = set()
+    results: list[Variable | None] = [None] * (len(program.outputs) + len(program.state_out))
     leaving = [(v, tuple(v.axes)) for v in program.outputs] + [(v, tuple(home[name].axes)) for name, v in program.state_out]
     for k in [*range(len(program.outputs), len(leaving)), *range(len(program.outputs))]:  # states first: they stay where they are
         value, dims = leaving[k]

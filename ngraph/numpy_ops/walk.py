@@ -11,7 +11,7 @@ import numpy as np
 
 from ngraph import numpy_functions
 from ngraph.errors import BoundsError
-from ngraph.numpy_ops.lines import SEVERAL, Call, Lines, Name, Var, used
+from ngraph.numpy_ops.lines import SEVERAL, CallLine, Lines, Name, Variable, used
 from ngraph.numpy_ops.translate import NUMPY, Orders, translate
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
@@ -57,7 +57,7 @@ def check_bounds(index: Any, n: int, negative: bool, what: str, file: str, line:
 
 def _plain(a: Any) -> bool:
     """Whether an argument is the same at every call."""
-    if type(a) in (Var, Lines) or isinstance(a, Expr):
+    if type(a) in (Variable, Lines) or isinstance(a, Expr):
         return False
     if type(a) is tuple:
         return all(map(_plain, a))
@@ -73,22 +73,22 @@ def _value(a: Any) -> Any:
     return tuple([_value(x) for x in a]) if type(a) is tuple else a
 
 
-class Walk:
+class LineRunner:
     """Lines made ready to be walked: slots in place of names, functions in place of their names."""
 
     def __init__(self, lines: Lines):
-        self.slots: dict[Var, int] = {}
+        self.slots: dict[Variable, int] = {}
         self.start: list[Any] = []
         self.count = len(lines.params) + len(lines.captures)
         for v in (*lines.params, *lines.captures):
             self._slot(v)
         for v in lines.constants:
             self._slot(v, v.array)
-        last: dict[Var, int] = {}
+        last: dict[Variable, int] = {}
         for k, call in enumerate(lines.calls):
             for v in used(call):
                 last[v] = k
-        dead: dict[int, list[Var]] = {}
+        dead: dict[int, list[Variable]] = {}
         keep = {*lines.results, *lines.constants}
         for v, k in last.items():
             if v not in keep:
@@ -96,19 +96,19 @@ class Walk:
         self.code = [self._code(call, dead.get(k, ())) for k, call in enumerate(lines.calls)]
         self.results = [self._slot(v, None if v.literal is None else v.dtype.np.type(v.literal)) for v in lines.results]
 
-    def _slot(self, v: Var, value: Any = None) -> int:
+    def _slot(self, v: Variable, value: Any = None) -> int:
         if v not in self.slots:
             self.slots[v] = len(self.start)
             self.start.append(value)
         return self.slots[v]
 
-    def _code(self, call: Call, dead: Iterable[Var]) -> tuple[Any, ...]:
+    def _code(self, call: CallLine, dead: Iterable[Variable]) -> tuple[Any, ...]:
         fn = function(call.fn)
         if call.kwargs:
             fn = functools.partial(fn, **{k.rstrip("_"): _value(a) for k, a in call.kwargs.items()})
         ins: list[int] | None = None
-        if all((type(a) is Var and a.literal is None) or _plain(a) for a in call.args):
-            ins = [self.slots[a] if type(a) is Var else self._constant(a) for a in call.args]
+        if all((type(a) is Variable and a.literal is None) or _plain(a) for a in call.args):
+            ins = [self.slots[a] if type(a) is Variable else self._constant(a) for a in call.args]
         else:
             fn = _lazy(fn, [self._argument(a) for a in call.args])
         outs = [self._slot(v) for v in call.targets]
@@ -123,7 +123,7 @@ class Walk:
         if _plain(a):
             value = _value(a)
             return lambda env: value
-        if type(a) is Var:
+        if type(a) is Variable:
             slot = self.slots[a]
             return lambda env: env[slot]
         if type(a) is tuple:
@@ -133,7 +133,7 @@ class Walk:
             low, high, step = map(self._argument, (a.start, a.stop, a.step))
             return lambda env: slice(low(env), high(env), step(env))
         if type(a) is Lines:
-            inner, captured = Walk(a), [self.slots[v] for v in a.captures]
+            inner, captured = LineRunner(a), [self.slots[v] for v in a.captures]
             return lambda env: functools.partial(inner.inside, [env[i] for i in captured])
         slots = {leaf: self.slots[leaf.of] for leaf in expr.leaves(a)}
         return lambda env: expr.evaluate(a, lambda leaf: env[slots[leaf]])
@@ -162,7 +162,7 @@ def _lazy(fn: Callable[..., Any], arguments: Sequence[Callable[[list[Any]], Any]
 
 def walk(lines: Lines) -> Callable[..., tuple[Any, ...]]:
     """Lines as a callable of their parameters; silent about what floats do at their limits."""
-    ready = Walk(lines)
+    ready = LineRunner(lines)
     return np.errstate(all="ignore")(ready.__call__) if lines.quiet else ready
 
 

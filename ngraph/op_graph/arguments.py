@@ -32,7 +32,7 @@ class Unsaid:
 UNSAID = Unsaid()
 
 
-class Kind(NamedTuple):
+class ArgumentKind(NamedTuple):
     """What an argument may be: in words, the test of it, and what to write."""
 
     says: str
@@ -108,38 +108,44 @@ def _is_window(x: Any) -> bool:
     return isinstance(x, Mapping) and all(_is_axis(a) for a in x)
 
 
-TENSOR = Kind("no tensor", _is_tensor, "pass an op, a number or an array of numbers")
-TENSORS = Kind("no list of tensors", lambda x: isinstance(x, (list, tuple, Set)) and all(map(_is_tensor, x)), "pass a list: [x, y]")
-OPS = Kind(
+TENSOR = ArgumentKind("no tensor", _is_tensor, "pass an op, a number or an array of numbers")
+TENSORS = ArgumentKind("no list of tensors", lambda x: isinstance(x, (list, tuple, Set)) and all(map(_is_tensor, x)), "pass a list: [x, y]")
+OPS = ArgumentKind(
     "no op, nor a list of them", _several(lambda x: x is None or isinstance(x, Op) or _is_tensor(x)), "pass an op, or a list: [x, y]"
 )
-OP = Kind("no op", lambda x: isinstance(x, Op), "pass what ng.variable or ng.placeholder made, or what was computed from it")
-AXIS = Kind("no axis", _is_axis, "pass what ng.make_axis made, or its name")
-NEW_AXIS = Kind("no axis", lambda x: isinstance(x, Axis), "pass what ng.make_axis made")
-AXES = Kind("no list of axes", _is_axes, "pass axes as a list: [H, W]")
-NEW_AXES = Kind("no list of axes", lambda x: isinstance(x, Mapping) or _is_axes(x), "pass axes as a list: [H, W]")
-DTYPE = Kind("no dtype", _is_dtype, "pass one, or its name: 'float32'")
-ACCUMULATE = Kind("no dtype", _is_dtype, "pass the one that sums are kept in, such as 'float32'")
-WHOLE = Kind("no whole number", _is_whole, "pass a whole number")
-NUMBER = Kind("no number", _is_number, "pass a number")
-EXTENT = Kind("no whole number, nor a dict of them by axis", _by_axis(_is_whole), "pass a whole number, or one for each axis: {H: 2, W: 1}")
-PADDING = Kind("no padding", _by_axis(_is_padding), "pass a whole number, (before, after), 'same', or a dict of these by axis")
-VALUE = Kind("no value that a tensor can have", _is_value, "pass a number, an array, or a function that gives one")
-CARRY = Kind("no tensor, nor a list of them", _several(lambda x: x is None or _is_tensor(x)), "pass a tensor, or a tuple of them")
-STEPS = Kind("no list of ops", lambda x: isinstance(x, (Op, list, tuple, Set)), "pass a list: [ng.assign(v, 1), y]")
-RETURNS = Kind("no op, nor a list of them", _several(lambda x: x is None or isinstance(x, Op)), "pass an op, or a list of ops")
-TRUTH = Kind("neither True nor False", lambda x: isinstance(x, (bool, np.bool_)) or _is_whole(x) and x in (0, 1), "pass True or False")
-TEXT = Kind("no text", lambda x: isinstance(x, str), "pass a string")
-NAME = Kind("no name", lambda x: isinstance(x, (str, int, float)), "pass a string")
-ROLES = Kind("no list of names", lambda x: isinstance(x, (list, tuple, Set)), 'pass a list: ["height"]')
-MAPPING = Kind("no dict", lambda x: isinstance(x, Mapping), "pass a dict")
-WINDOW = Kind("no dict of axes", _is_window, "pass a dict by axis or name: {H: 2}")
-FUNCTION = Kind("no function", callable, "pass a function, as in lambda x: x + 1")
-INDEX = Kind(
+OP = ArgumentKind("no op", lambda x: isinstance(x, Op), "pass what ng.variable or ng.placeholder made, or what was computed from it")
+AXIS = ArgumentKind("no axis", _is_axis, "pass what ng.make_axis made, or its name")
+NEW_AXIS = ArgumentKind("no axis", lambda x: isinstance(x, Axis), "pass what ng.make_axis made")
+AXES = ArgumentKind("no list of axes", _is_axes, "pass axes as a list: [H, W]")
+NEW_AXES = ArgumentKind("no list of axes", lambda x: isinstance(x, Mapping) or _is_axes(x), "pass axes as a list: [H, W]")
+DTYPE = ArgumentKind("no dtype", _is_dtype, "pass one, or its name: 'float32'")
+ACCUMULATE = ArgumentKind("no dtype", _is_dtype, "pass the one that sums are kept in, such as 'float32'")
+WHOLE = ArgumentKind("no whole number", _is_whole, "pass a whole number")
+NUMBER = ArgumentKind("no number", _is_number, "pass a number")
+EXTENT = ArgumentKind(
+    "no whole number, nor a dict of them by axis", _by_axis(_is_whole), "pass a whole number, or one for each axis: {H: 2, W: 1}"
+)
+PADDING = ArgumentKind("no padding", _by_axis(_is_padding), "pass a whole number, (before, after), 'same', or a dict of these by axis")
+VALUE = ArgumentKind("no value that a tensor can have", _is_value, "pass a number, an array, or a function that gives one")
+CARRY = ArgumentKind("no tensor, nor a list of them", _several(lambda x: x is None or _is_tensor(x)), "pass a tensor, or a tuple of them")
+STEPS = ArgumentKind("no list of ops", lambda x: isinstance(x, (Op, list, tuple, Set)), "pass a list: [ng.assign(v, 1), y]")
+RETURNS = ArgumentKind("no op, nor a list of them", _several(lambda x: x is None or isinstance(x, Op)), "pass an op, or a list of ops")
+TRUTH = ArgumentKind(
+    "neither True nor False", lambda x: isinstance(x, (bool, np.bool_)) or _is_whole(x) and x in (0, 1), "pass True or False"
+)
+TEXT = ArgumentKind("no text", lambda x: isinstance(x, str), "pass a string")
+NAME = ArgumentKind("no name", lambda x: isinstance(x, (str, int, float)), "pass a string")
+ROLES = ArgumentKind("no list of names", lambda x: isinstance(x, (list, tuple, Set)), 'pass a list: ["height"]')
+MAPPING = ArgumentKind("no dict", lambda x: isinstance(x, Mapping), "pass a dict")
+WINDOW = ArgumentKind("no dict of axes", _is_window, "pass a dict by axis or name: {H: 2}")
+FUNCTION = ArgumentKind("no function", callable, "pass a function, as in lambda x: x + 1")
+INDEX = ArgumentKind(
     "no index", lambda x: isinstance(x, slice) or _is_whole(x) or _is_tensor(x), "pass a whole number, a slice or a tensor of integers"
 )
-LIST = Kind("no list", lambda x: isinstance(x, (list, tuple, Mapping)), "pass a list, one entry for each axis")
-AXIS_OR_WHOLE = Kind("neither a whole number nor an axis", lambda x: isinstance(x, Axis) or _is_whole(x), "pass a whole number, or an axis")
+LIST = ArgumentKind("no list", lambda x: isinstance(x, (list, tuple, Mapping)), "pass a list, one entry for each axis")
+AXIS_OR_WHOLE = ArgumentKind(
+    "neither a whole number nor an axis", lambda x: isinstance(x, Axis) or _is_whole(x), "pass a whole number, or an axis"
+)
 
 _NAMES = (  # kinds by the names of arguments, the same in every function but for those below
     (
@@ -184,7 +190,7 @@ ELSEWHERE = {  # where a name means something else
     **{(f, n): WHOLE for f in ("randint",) for n in ("low", "high")},
     **{(f, "axis"): NEW_AXIS for f in ("iota", "permutation", "expand_dims", "one_hot", "stack", "slice_axis")},
     **{
-        (f, "x"): Kind("neither axes nor a tensor", lambda x: _is_axes(x) or _is_tensor(x), "pass axes as a list: [H, W]")
+        (f, "x"): ArgumentKind("neither axes nor a tensor", lambda x: _is_axes(x) or _is_tensor(x), "pass axes as a list: [H, W]")
         for f in ("uniform", "normal", "bernoulli", "randint")
     },
     ("flatten_at", "idx"): WHOLE,
@@ -193,21 +199,23 @@ ELSEWHERE = {  # where a name means something else
     ("lookuptable", "pad_idx"): WHOLE,
     ("top_k", "k"): AXIS_OR_WHOLE,
     ("print_values", "xs"): TENSOR,
-    ("as_ops", "xs"): Kind(
+    ("as_ops", "xs"): ArgumentKind(
         "no list of tensors", lambda x: hasattr(type(x), "__iter__") and not isinstance(x, (Op, str)), "pass a list: [x, y]"
     ),
-    ("spatial_axis", "padding"): Kind(
+    ("spatial_axis", "padding"): ArgumentKind(
         "no padding", lambda x: _is_padding(x) and not isinstance(x, str), "pass a whole number, or (before, after)"
     ),
     ("spatial_axis", "stride"): WHOLE,
-    ("slice_axis", "s"): Kind("no slice", lambda x: isinstance(x, slice), "pass slice(start, stop)"),
+    ("slice_axis", "s"): ArgumentKind("no slice", lambda x: isinstance(x, slice), "pass slice(start, stop)"),
     ("pad", "value"): NUMBER,
-    ("pad", "paddings"): Kind("no list of paddings", lambda x: isinstance(x, (list, tuple, Mapping)), "pass one for each axis: {H: 1}"),
+    ("pad", "paddings"): ArgumentKind(
+        "no list of paddings", lambda x: isinstance(x, (list, tuple, Mapping)), "pass one for each axis: {H: 1}"
+    ),
     ("set_item", "value"): TENSOR,
     ("init_tensor", "value"): TENSOR,
     ("sequential", "ops"): STEPS,
     ("doall", "all"): STEPS,
-    ("unflatten", "axes"): Kind("no axes", lambda x: _is_axes(x) or isinstance(x, str), "pass an axis, or a list of axes"),
+    ("unflatten", "axes"): ArgumentKind("no axes", lambda x: _is_axes(x) or isinstance(x, str), "pass an axis, or a list of axes"),
     ("cumsum", "axis"): AXIS,
 }
 
@@ -281,13 +289,16 @@ def _unbound(
     return UnknownName(f"{name} has no argument {stranger}", details=details, fix=fix)
 
 
-def kind_of(name: str, parameter: str) -> Kind | None:
+def kind_of(name: str, parameter: str) -> ArgumentKind | None:
     """What the argument of a function may be, where that is known."""
     return ELSEWHERE.get((name, parameter)) or KINDS.get(parameter)
 
 
 def explained(
-    name: str, parameters: Mapping[str, inspect.Parameter], given: Mapping[str, Any], kind_of: Callable[[str, str], Kind | None] = kind_of
+    name: str,
+    parameters: Mapping[str, inspect.Parameter],
+    given: Mapping[str, Any],
+    kind_of: Callable[[str, str], ArgumentKind | None] = kind_of,
 ) -> NgraphError | None:
     """The error for the first argument that is not of its kind; None where all are."""
     wrong = []
@@ -320,7 +331,7 @@ def told(
     args: Any,
     named: Mapping[str, Any],
     error: Exception,
-    kind_of: Callable[[str, str], Kind | None] = kind_of,
+    kind_of: Callable[[str, str], ArgumentKind | None] = kind_of,
     synonyms: Mapping[str, tuple[str, ...]] = SYNONYMS,
 ) -> NgraphError | None:
     """What a failed call is told, where its arguments explain the failure. kind_of, synonyms: of the room whose call it is."""

@@ -17,7 +17,7 @@ from ngraph.errors import DTypeError, nearest
 
 
 @dataclass(frozen=True)
-class Form:
+class NarrowFormat:
     """How a narrow dtype's numbers stand in the low `width` bits of their byte: sign, exponent, fraction; no exponent: an integer.
 
     `special`: what is no number. 'ieee': the highest exponent is infinity and NaN; 'fn': a magnitude of ones alone is NaN; 'fnuz': NaN
@@ -54,7 +54,7 @@ class DType:
     kind: str
     bits: int
     np: Any
-    form: Form | None = None
+    form: NarrowFormat | None = None
 
     def __repr__(self) -> str:
         return self.name
@@ -109,7 +109,7 @@ REGISTRY: dict[str, DType] = {}
 _BY_NUMPY: dict[Any, DType] = {}
 
 
-def register(name: str, kind: str, bits: int, numpy_type: Any, form: Form | None = None) -> DType:
+def register(name: str, kind: str, bits: int, numpy_type: Any, form: NarrowFormat | None = None) -> DType:
     """A new element type; the name must be free."""
     if name in REGISTRY:
         raise ValueError(f"dtype {name} is registered already")
@@ -130,15 +130,15 @@ token = register("token", "token", 0, None)
 
 # narrow ones: width, exponent, fraction, bias, sign, what is no number (OCP 8-bit and microscaling formats; Graphcore's for fnuz)
 NARROW = {
-    "float8_e4m3fn": Form(8, 4, 3, 7, True, "fn"),
-    "float8_e4m3fnuz": Form(8, 4, 3, 8, True, "fnuz"),
-    "float8_e5m2": Form(8, 5, 2, 15, True, "ieee"),
-    "float8_e5m2fnuz": Form(8, 5, 2, 16, True, "fnuz"),
-    "float8_e8m0fnu": Form(8, 8, 0, 127, False, "power"),
-    "float6_e2m3fn": Form(6, 2, 3, 1, True, "finite"),
-    "float6_e3m2fn": Form(6, 3, 2, 3, True, "finite"),
-    "float4_e2m1fn": Form(4, 2, 1, 1, True, "finite"),
-    **{f"{sign}int{w}": Form(w, 0, w - (not sign), 0, not sign, "finite") for w in (4, 2) for sign in ("", "u")},
+    "float8_e4m3fn": NarrowFormat(8, 4, 3, 7, True, "fn"),
+    "float8_e4m3fnuz": NarrowFormat(8, 4, 3, 8, True, "fnuz"),
+    "float8_e5m2": NarrowFormat(8, 5, 2, 15, True, "ieee"),
+    "float8_e5m2fnuz": NarrowFormat(8, 5, 2, 16, True, "fnuz"),
+    "float8_e8m0fnu": NarrowFormat(8, 8, 0, 127, False, "power"),
+    "float6_e2m3fn": NarrowFormat(6, 2, 3, 1, True, "finite"),
+    "float6_e3m2fn": NarrowFormat(6, 3, 2, 3, True, "finite"),
+    "float4_e2m1fn": NarrowFormat(4, 2, 1, 1, True, "finite"),
+    **{f"{sign}int{w}": NarrowFormat(w, 0, w - (not sign), 0, not sign, "finite") for w in (4, 2) for sign in ("", "u")},
 }
 (
     float8_e4m3fn,

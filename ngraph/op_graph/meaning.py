@@ -26,7 +26,7 @@ VERSION = 2  # of marshal: later ones write the same value in several ways
 UNNAMED = re.compile(r"Axis_\d+")
 
 
-class Meaning(NamedTuple):
+class Fingerprint(NamedTuple):
     """The bytes, and what they refer to by number: ops, large arrays; and the records of the ops."""
 
     data: bytes
@@ -35,7 +35,7 @@ class Meaning(NamedTuple):
     records: list[OpDef]
 
 
-def meaning(results: Sequence[Op], parameters: Sequence[Op]) -> Meaning | None:
+def meaning(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint | None:
     """That of the graph which computes results from parameters; None where something in it has no bytes, such as a function of a user's."""
     e = _Encoder()
     roots = [*results, *parameters]
@@ -49,7 +49,7 @@ def meaning(results: Sequence[Op], parameters: Sequence[Op]) -> Meaning | None:
         data = marshal.dumps((rows, families, [*e.lists], [e.numbers[r] for r in roots], len(results)), VERSION)
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    return Meaning(data, e.numbers, [ref for _, ref in e.refs.values()], [*e.records])
+    return Fingerprint(data, e.numbers, [ref for _, ref in e.refs.values()], [*e.records])
 
 
 class _Encoder(Encoder):

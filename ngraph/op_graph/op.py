@@ -49,7 +49,7 @@ def collecting_lists() -> tuple[list[Op], ...]:
     return _collecting.get()
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """Where ops come from: a line, or what no line of a program makes, such as a node of a file: what is called there, and 0."""
 
     line: Line | None
@@ -58,11 +58,11 @@ class Place(NamedTuple):
 
 
 # inside the lowering of an op, or its gradient, new ops come from where that op came from
-_made_for: ContextVar[Op | Place | None] = ContextVar("ngraph_made_for", default=None)
+_made_for: ContextVar[Op | SourceLocation | None] = ContextVar("ngraph_made_for", default=None)
 
 
 @contextmanager
-def made_for(op: Op | Place | None) -> Iterator[None]:
+def made_for(op: Op | SourceLocation | None) -> Iterator[None]:
     """Ops made in this block take their line, scope and metadata from `op`."""
     token = _made_for.set(op)
     try:
@@ -71,10 +71,10 @@ def made_for(op: Op | Place | None) -> Iterator[None]:
         _made_for.reset(token)
 
 
-def place_of_now() -> Op | Place:
+def place_of_now() -> Op | SourceLocation:
     """Where an op that is made now comes from."""
     parent = _made_for.get()
-    return Place(user_line(), names.current_scope(), names.current_metadata()) if parent is None else parent
+    return SourceLocation(user_line(), names.current_scope(), names.current_metadata()) if parent is None else parent
 
 
 class Op:

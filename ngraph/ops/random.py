@@ -32,6 +32,7 @@ _TRIP = 0x9E3779B1  # mixes the indices of the scans around a draw
 _FRACTION = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24, dtypes.float64: 53}  # bits of a uniform number, exact in the dtype
 
 rng = persistent_tensor([make_axis(2, name="rng")], dtype=dtypes.uint64, initial_value=0, name="rng")
+rng.line = None  # whichever line imports this module has not made it
 rng.attrs["advance"] = register_function("rng.advance", lambda state: add(state, constant(np.array([0, 1], np.uint64), state.axes)))
 register_op("rng", rng)
 

@@ -41,7 +41,7 @@ def _hoist(program: Program, bodies: dict[Program, Program]) -> Program:
         if step.op != "scan" or not _may_leave(step):
             steps.append(step)
             continue
-        loop = _Loop(step)
+        loop = _HoistedScan(step)
         steps += loop.hoisted()
         for a, length in step.attrs["body"].axes.items():
             axes.setdefault(a, length)
@@ -56,7 +56,7 @@ def _may_leave(step: Step) -> bool:
     return step.attrs["axis"] not in body.axes and not any(next(iter(run_values(e)), None) for e in body.axes.values())
 
 
-class _Loop:
+class _HoistedScan:
     """One scan, and what stands before and behind it."""
 
     def __init__(self, step: Step):

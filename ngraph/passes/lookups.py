@@ -42,11 +42,11 @@ def lookups(program: Program) -> Program:
     """`program` with its products of looked up rows made by the row, where there are far fewer rows than places."""
     if not any(s.op in ("gather", "scatter") for s in program.steps):
         return program
-    made = _Lookups(program).program()
+    made = _GatherProducts(program).program()
     return program if made is program else dead(share(made))
 
 
-class _Lookups:
+class _GatherProducts:
     """One program on its way; a product whose rows are given by a run-time length stays."""
 
     def __init__(self, old: Program):

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 from ngraph.plan.interpret import interpret
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Memory, Plan, Read, Routine, Stage, Store
-from ngraph.plan.price import Machine
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Memory, OpaqueOp, Plan, Read, Stage, Store
+from ngraph.plan.price import MachineModel
 from ngraph.plan.text import arrays, parse, text
 from ngraph.plan.verify import verify
 
@@ -31,11 +31,11 @@ __all__ = [
     "Line",
     "Load",
     "Local",
-    "Machine",
+    "MachineModel",
     "Memory",
     "Plan",
     "Read",
-    "Routine",
+    "OpaqueOp",
     "Stage",
     "Store",
     "arrays",

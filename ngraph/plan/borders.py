@@ -12,7 +12,7 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds
 from ngraph.plan.memory import around, in_turn
 from ngraph.plan.panels import copy_of
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.program.program import AxisId
 
 WIDEST = 4  # places that a border may have at one end
@@ -22,7 +22,7 @@ Length = Callable[[AxisId], int | None]
 
 
 @dataclass
-class _Wish:
+class _PaddingRequest:
     """What readers of a buffer want around it, those with one fill."""
 
     fill: Any
@@ -31,17 +31,17 @@ class _Wish:
     reads: list[tuple[Read, dict[ExprLike, None]]] = field(default_factory=list)
 
 
-class Borders:
+class Padding:
     """Finds what readers want, gives each buffer that the plan owns the heaviest wish, and fills it."""
 
-    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Machine):
+    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: MachineModel):
         self.plan, self.still, self.length, self.machine = plan, still, length, machine
         calls = [s for s in plan.every if type(s) is not Kernel]
         self.rigid = {b for s in calls for b in (*s.sources, *s.targets)} | {b for b in plan.buffers if b.shares is not None}
 
     def draw(self) -> None:
         self.copy()
-        wishes: dict[Buffer, dict[str, _Wish]] = {}
+        wishes: dict[Buffer, dict[str, _PaddingRequest]] = {}
         for kernel in [s for s in self.plan.steps if type(s) is Kernel]:  # what runs once is not worth a border
             own = set(kernel.targets)
             for stage in kernel.stages:
@@ -57,10 +57,10 @@ class Borders:
             made.append(b)
         self.fill(made)
 
-    def wish(self, wishes: dict[Buffer, dict[str, _Wish]], kernel: Kernel, stage: Stage, r: Read) -> None:
+    def wish(self, wishes: dict[Buffer, dict[str, _PaddingRequest]], kernel: Kernel, stage: Stage, r: Read) -> None:
         border, dropped = self.covered(r)
         if dropped:
-            w = wishes.setdefault(r.source, {}).setdefault(repr(r.fill), _Wish(r.fill))
+            w = wishes.setdefault(r.source, {}).setdefault(repr(r.fill), _PaddingRequest(r.fill))
             w.weight += self.work(kernel, stage)
             w.reads.append((r, dropped))
             for a, (low, high) in border.items():

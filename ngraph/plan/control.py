@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.op_graph.op import Origin, TensorType
-from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Routine
+from ngraph.plan.kernels import Buffer, Kernel, Line, OpaqueOp, Plan, PlanStep, Read
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Order = tuple[AxisId, ...]
@@ -115,12 +115,12 @@ def lifted(plan: Plan, still: set[Buffer]) -> None:
     """Takes out of the bodies of scans what depends on nothing but buffers that no call changes; the bodies get it as inputs."""
     steps: list[PlanStep] = []
     for step in plan.steps:
-        body = step.attrs.get("body") if type(step) is Routine and step.op == "scan" else None
-        steps.append(_lifted(plan, step, body, still) if type(step) is Routine and type(body) is Plan else step)
+        body = step.attrs.get("body") if type(step) is OpaqueOp and step.op == "scan" else None
+        steps.append(_lifted(plan, step, body, still) if type(step) is OpaqueOp and type(body) is Plan else step)
     plan.steps = tuple(steps)
 
 
-def _lifted(plan: Plan, step: Routine, body: Plan, still: set[Buffer]) -> Routine:
+def _lifted(plan: Plan, step: OpaqueOp, body: Plan, still: set[Buffer]) -> OpaqueOp:
     outside = {b: out for b, out in zip(body.inputs, step.inputs, strict=True) if b.steady and out in still}
     taken: list[Buffer] = []
     left: list[PlanStep] = []

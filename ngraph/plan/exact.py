@@ -14,7 +14,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.kernels import Read, straight
 from ngraph.plan.memo import memo
-from ngraph.plan.nodes import Arg, Graph, Node, summed
+from ngraph.plan.nodes import Arg, Node, NodeGraph, summed
 from ngraph.plan.pairs import LEAST, regrouped
 from ngraph.plan.whole import whole
 
@@ -22,7 +22,7 @@ EXACT = 1 << 24
 TERMS = 64  # of a part, below which the sums of parts take too long
 
 
-def in_floats(graph: Graph) -> None:
+def in_floats(graph: NodeGraph) -> None:
     """Puts sums in float32 in the place of those in int32 that they are exact for."""
     known: dict[Any, Read] = {}
 
@@ -33,11 +33,11 @@ def in_floats(graph: Graph) -> None:
     regrouped(graph, lambda n: _floats(graph, n, as_float))
 
 
-def _cast(graph: Graph, source: Any) -> Read:
+def _cast(graph: NodeGraph, source: Any) -> Read:
     return graph.elem("cast", Read(source, straight(source.axes)), axes=source.axes, dtype=dtypes.float32)
 
 
-def _floats(graph: Graph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:
+def _floats(graph: NodeGraph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:
     product = summed(n) if n.dtype is dtypes.int32 and n.size >= LEAST else None
     factors = [] if product is None else [(a, r) for a in product.args if type(a) is Read and (r := whole(a)) is not None]
     lengths = {a: graph.known(a) for a in n.reduced}

@@ -12,8 +12,8 @@ from bisect import bisect_left
 from typing import Any
 
 from ngraph.plan.kernels import Read
-from ngraph.plan.nodes import Graph, Node
-from ngraph.plan.price import NUMBER, Group, Lengths, Machine, Prices
+from ngraph.plan.nodes import Node, NodeGraph
+from ngraph.plan.price import NUMBER, CostTable, FusionGroup, Lengths, MachineModel
 
 WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
 NEAR = 32  # readers of one value that are tried together
@@ -23,7 +23,7 @@ LARGE, FEW = 128, 2  # nodes of a kernel beyond which only so many join it: each
 PRODUCTS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
 
-def fuse(graph: Graph, machine: Machine) -> list[Group]:
+def fuse(graph: NodeGraph, machine: MachineModel) -> list[FusionGroup]:
     """The groups, in an order in which they can run."""
     merge = _Merge(graph, machine)
     merge.chains()
@@ -37,26 +37,26 @@ def fuse(graph: Graph, machine: Machine) -> list[Group]:
 class _Merge:
     """The groups so far, by node; walls are routines with their results, which nothing joins."""
 
-    def __init__(self, graph: Graph, machine: Machine):
+    def __init__(self, graph: NodeGraph, machine: MachineModel):
         self.graph, self.machine = graph, machine
         guesses = graph.guesses()
         self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]), graph.parameters(), {})
-        self.prices = Prices(machine, self.lengths)
-        self.of: dict[Node, Group] = {}
-        self.after: dict[Group, dict[Group, None]] = {}  # who reads from it
-        self.before: dict[Group, dict[Group, None]] = {}  # from whom it reads
-        self.place: dict[Group, int] = {}  # an order in which they can run
-        self.rank: dict[Group, int] = {}  # groups in the order of their making; who is not in it is gone
+        self.prices = CostTable(machine, self.lengths)
+        self.of: dict[Node, FusionGroup] = {}
+        self.after: dict[FusionGroup, dict[FusionGroup, None]] = {}  # who reads from it
+        self.before: dict[FusionGroup, dict[FusionGroup, None]] = {}  # from whom it reads
+        self.place: dict[FusionGroup, int] = {}  # an order in which they can run
+        self.rank: dict[FusionGroup, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
-        self.walls: set[Group] = set()
-        self.parted: set[Group] = set()  # whose turns have parts of sums
+        self.walls: set[FusionGroup] = set()
+        self.parted: set[FusionGroup] = set()  # whose turns have parts of sums
         self.readers: dict[object, list[Node]] = {}  # of what comes from outside
         for n in graph.nodes:
             for r in n.reads:
                 if not isinstance(r.source, Node):
                     self.readers.setdefault(r.source, []).append(n)
 
-    def add(self, g: Group) -> None:
+    def add(self, g: FusionGroup) -> None:
         self.rank[g] = self.made
         self.made += 1
         g.measure(self.machine)
@@ -85,7 +85,7 @@ class _Merge:
             if n.kind in ("routine", "part"):
                 call = n if n.kind == "routine" else n.reads[0].source
                 if call not in self.of:
-                    g = Group([call, *call.users], self.lengths)  # its parts are all that reads it
+                    g = FusionGroup([call, *call.users], self.lengths)  # its parts are all that reads it
                     self.walls.add(g)
                     self.add(g)
             else:
@@ -93,15 +93,15 @@ class _Merge:
                 self.add(self.prices.group(chain[n]))
 
     # the merge
-    def best_first(self, groups: list[Group]) -> None:
+    def best_first(self, groups: list[FusionGroup]) -> None:
         """Merges what pays, the most first, with each of these groups as one side.
 
         A pair waits by what it may save at most, and gets its price when no other could save more: most never do.
         """
-        heap: list[tuple[float, int, int, bool, Group, Group]] = []
+        heap: list[tuple[float, int, int, bool, FusionGroup, FusionGroup]] = []
         tried: set[tuple[int, int]] = set()
 
-        def push(g: Group) -> None:
+        def push(g: FusionGroup) -> None:
             for h in self.partners(g):
                 a, b = (g, h) if self.rank[g] < self.rank[h] else (h, g)
                 pair = (self.rank[a], self.rank[b])
@@ -111,7 +111,7 @@ class _Merge:
                 if self.promising(a, b):
                     wait(self.most(a, b), len(tried), False, a, b)
 
-        def wait(gain: float, number: int, sure: bool, a: Group, b: Group) -> None:
+        def wait(gain: float, number: int, sure: bool, a: FusionGroup, b: FusionGroup) -> None:
             bound = not a.loops or a.loops != b.loops  # what runs in the same turns already binds nothing more
             if gain > (WORTH * min(a.seconds, b.seconds) if bound else 0):
                 heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
@@ -130,7 +130,7 @@ class _Merge:
             if made is not None:
                 push(made)
 
-    def finishing(self) -> list[Group]:
+    def finishing(self) -> list[FusionGroup]:
         """Behind each reduction of which turns have parts, what puts them together: groups that may merge on. Those with parts may not."""
         new = []
         self.prices.cut_no_more()
@@ -148,28 +148,28 @@ class _Merge:
                 self.add(new[-1])
         return new
 
-    def most(self, a: Group, b: Group) -> float:
+    def most(self, a: FusionGroup, b: FusionGroup) -> float:
         """What a merge may save at most."""
         return min(a.seconds, b.seconds) if a in self.parted or b in self.parted else self.prices.most(a, b)
 
-    def price(self, a: Group, b: Group) -> float:
+    def price(self, a: FusionGroup, b: FusionGroup) -> float:
         """What both take as one; infinite where that cannot be."""
         if a not in self.parted and b not in self.parted:
             return self.prices.seconds(sorted([*a.nodes, *b.nodes], key=NUMBER))
         return math.inf if self.merged(a, b) is None else max(a.seconds, b.seconds)
 
-    def merged(self, a: Group, b: Group) -> Group | None:
+    def merged(self, a: FusionGroup, b: FusionGroup) -> FusionGroup | None:
         """Both as one. What has parts of sums keeps its turns: only what each of them may compute for itself can join it."""
         if a not in self.parted and b not in self.parted:
             return self.prices.group([*a.nodes, *b.nodes])
-        made = Group([*a.nodes, *b.nodes], self.lengths)
+        made = FusionGroup([*a.nodes, *b.nodes], self.lengths)
         held, other = (a, b) if a in self.parted else (b, a)
         if other in self.parted or not made.riders.issuperset(other.nodes) or not made.keeps(held):
             return None
         made.loops, made.cuts, made.seconds = held.loops, held.cuts, held.seconds
         return made
 
-    def promising(self, a: Group, b: Group) -> bool:
+    def promising(self, a: FusionGroup, b: FusionGroup) -> bool:
         """Whether two groups could run in the same turns, or are too small for turns."""
         few, many = sorted((len(a.nodes), len(b.nodes)))
         if few + many > (LARGEST if few <= FEW else LARGE) or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
@@ -180,9 +180,9 @@ class _Merge:
             return True
         return not a.shared or not b.shared or not {*a.shared, *a.cut}.isdisjoint((*b.shared, *b.cut))
 
-    def partners(self, g: Group) -> list[Group]:
+    def partners(self, g: FusionGroup) -> list[FusionGroup]:
         """The groups that share an edge or an input with this one, in order."""
-        near: set[Group] = set()
+        near: set[FusionGroup] = set()
         for n in g.nodes:
             near.update([self.of[u] for u in self.around(n.users, n)])
         for n, r in g.outer:
@@ -201,7 +201,7 @@ class _Merge:
         k = bisect_left(readers, n.number, key=lambda m: m.number)
         return readers[max(k - NEAR // 2, 0) : k + NEAR // 2]
 
-    def once_each(self, g: Group) -> Group:
+    def once_each(self, g: FusionGroup) -> FusionGroup:
         """A group in which what was to be computed again in several kernels, and now is in this one, is one value."""
         known: dict[Any, Node] = {}
         twins: dict[Node, Node] = {}
@@ -221,22 +221,22 @@ class _Merge:
             first.users = list(dict.fromkeys([*first.users, *[twins.get(u, u) for u in n.users]]))
         for n in g.nodes:
             n.users = [u for u in n.users if u not in twins]
-        made = Group([n for n in g.nodes if n not in twins], self.lengths)
+        made = FusionGroup([n for n in g.nodes if n not in twins], self.lengths)
         made.loops, made.cuts, made.seconds = g.loops, g.cuts, g.seconds
         return made
 
     # order
-    def awaited(self, g: Group) -> frozenset[Node]:
+    def awaited(self, g: FusionGroup) -> frozenset[Node]:
         """What has to have run before the lengths of a group's axes are known."""
         axes = {a for n in g.nodes for a in n.space} if self.graph.runs else ()
         return frozenset().union(*map(self.graph.awaited, axes))
 
-    def needed(self, g: Group) -> list[Node]:
+    def needed(self, g: FusionGroup) -> list[Node]:
         """What others make that a group reads, or whose lengths it takes."""
         lengths = sorted([n for n in self.awaited(g) if self.of[n] is not g], key=NUMBER)
         return [r.source for _, r in g.outer if isinstance(r.source, Node)] + lengths
 
-    def connect(self) -> list[Group]:
+    def connect(self) -> list[FusionGroup]:
         """Finds out who reads from whom, and an order in which all can run; the one with the lowest node first."""
         self.before = {g: dict.fromkeys([self.of[n] for n in self.needed(g)]) for g in self.rank}
         self.after = {g: {} for g in self.rank}
@@ -257,7 +257,7 @@ class _Merge:
         self.place = {g: k for k, g in enumerate(line)}
         return line
 
-    def joined(self, a: Group, b: Group) -> Group | None:
+    def joined(self, a: FusionGroup, b: FusionGroup) -> FusionGroup | None:
         """Puts one group in the place of two; not where a way leads from one to the other through a third, or might."""
         place = self.place
         if place[a] > place[b]:
@@ -287,7 +287,7 @@ class _Merge:
         self.add(merged)
         return merged
 
-    def between(self, a: Group, b: Group, near: dict[Group, dict[Group, None]]) -> list[Group] | None:
+    def between(self, a: FusionGroup, b: FusionGroup, near: dict[FusionGroup, dict[FusionGroup, None]]) -> list[FusionGroup] | None:
         """The groups on the ways from a towards b that end short of it; None where one gets there, or the search takes too long."""
         low, high = sorted((self.place[a], self.place[b]))
         found = {x: None for x in near[a] if x is not b and low < self.place[x] < high}

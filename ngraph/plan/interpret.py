@@ -19,7 +19,7 @@ from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call
 from ngraph.ops.random import philox
-from ngraph.plan.kernels import Buffer, Kernel, Line, Load, Local, Plan, Read, Routine, Stage, Store, extent, places
+from ngraph.plan.kernels import Buffer, Kernel, Line, Load, Local, OpaqueOp, Plan, Read, Stage, Store, extent, places
 from ngraph.program.program import AxisId
 
 COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -61,7 +61,7 @@ class PlanRun:
         for step in plan.every:
             if type(step) is Kernel:
                 self.kernel(step)
-            elif type(step) is Routine:
+            elif type(step) is OpaqueOp:
                 self.routine(step)
         given.update({name: self.arrays[after] for name, _, after in plan.state})
         return [self.arrays[b] for b in plan.outputs], given
@@ -94,7 +94,7 @@ class PlanRun:
         return self.arrays[b]
 
     # routines
-    def routine(self, step: Routine) -> None:
+    def routine(self, step: OpaqueOp) -> None:
         """A core op by its record, with results that lie where the plan says; bodies are plans."""
         record = REGISTRY[step.op]
         attrs = {k: self.settled(a) for k, a in step.attrs.items()}

@@ -1,6 +1,6 @@
 """The nouns of a plan: what a kernel, a stage, a read and a buffer are.
 
-    Plan   = axes · buffers · once, start, steps (Kernel | Routine …) · inputs · state · outputs · arena
+    Plan   = axes · buffers · once, start, steps (Kernel | OpaqueOp …) · inputs · state · outputs · arena
     Kernel = loops ((axis, block) …) · stages (Stage …) · origin
     Stage  = free axes · reduced axes · before (Line …) · combine (Combine …) · after (Line …) · to (Store …) · depth
     Read   = source Buffer | Local · {axis: Expr} · guard (Expr …) · fill
@@ -244,7 +244,7 @@ class Kernel:
 
 
 @dataclass(frozen=True, eq=False)
-class Routine:
+class OpaqueOp:
     """A core op that is no loop nest, or not one yet: control flow over sub-plans, sorting, running totals, effects."""
 
     op: str
@@ -289,7 +289,7 @@ def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
     return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in moving(e)]))
 
 
-PlanStep = Kernel | Routine
+PlanStep = Kernel | OpaqueOp
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.borders import Borders
+from ngraph.plan.borders import Padding
 from ngraph.plan.control import lifted
 from ngraph.plan.kernels import PRODUCTS, Buffer, Plan, Read, affine, loads, straight
-from ngraph.plan.nodes import Arg, Constant, Graph, Node
-from ngraph.plan.panels import LONG, SETS, Factor, Packer, plain, product_of, vector_of
-from ngraph.plan.price import DEAR, REREAD, SMALL, Machine
+from ngraph.plan.nodes import Arg, Constant, Node, NodeGraph
+from ngraph.plan.panels import LONG, SETS, OperandAxes, Packer, plain, product_of, vector_of
+from ngraph.plan.price import DEAR, REREAD, SMALL, MachineModel
 from ngraph.program.program import AxisId
 
 CHEAP = 16  # vector instructions that a value may take that is made again, each value that it reads being one
@@ -27,7 +27,7 @@ WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 WASTE = 1.25  # times the memory that whole vectors may take
 
 
-def settle(graph: Graph, machine: Machine) -> None:
+def settle(graph: NodeGraph, machine: MachineModel) -> None:
     """What is decided about nodes before they are merged."""
     _mark_once(graph)
     _recompute(graph, machine)
@@ -38,7 +38,7 @@ def settle(graph: Graph, machine: Machine) -> None:
 # ---- what no call changes -------------------------------------------------------------------------------------------------
 
 
-def _mark_once(graph: Graph) -> None:
+def _mark_once(graph: NodeGraph) -> None:
     """Nodes that depend on constants and on state that is only read, where keeping their value is worth more than computing it again."""
     written = {old for _, old, _ in graph.state}
     still = ({s.value for s in graph.program.state_in} - written) | graph.steady
@@ -59,7 +59,7 @@ def _mark_once(graph: Graph) -> None:
 # ---- what is computed again -----------------------------------------------------------------------------------------------
 
 
-def _recompute(graph: Graph, machine: Machine) -> None:
+def _recompute(graph: NodeGraph, machine: MachineModel) -> None:
     """Large values that are cheap to make of what is kept anyway are made again by those that a reduction stands before."""
     length = graph.guesses().__getitem__
     level: dict[Node, int] = {}
@@ -116,7 +116,7 @@ def _recompute(graph: Graph, machine: Machine) -> None:
 # ---- results that lie otherwise than they are made ------------------------------------------------------------------------
 
 
-def _turned(graph: Graph, machine: Machine) -> None:
+def _turned(graph: NodeGraph, machine: MachineModel) -> None:
     """Results of short sums of products whose vectors lie along another axis than the last are made first, and then turned over.
 
     A vector whose elements lie apart is stored one by one, which takes as long as the products of a sum of so many terms.
@@ -143,7 +143,7 @@ def _turned(graph: Graph, machine: Machine) -> None:
 Votes = dict[AxisId, float]
 
 
-def _order(graph: Graph, machine: Machine) -> None:
+def _order(graph: NodeGraph, machine: MachineModel) -> None:
     """Puts last, in each value that the plan owns, the axis along which its readers and its writer want to walk.
 
     Elementwise values over one space go together. A contraction wants its result and one operand contiguous along the axis that its
@@ -194,7 +194,9 @@ def _wish(n: Node, mine: Votes | None) -> AxisId | None:
     return max(mine, key=lambda a: (mine[a], -n.axes.index(a) if a in n.axes else -99)) if mine else None
 
 
-def _spread(graph: Graph, family: dict[Node, Node], votes: dict[Node, Votes], vote: Callable[[object, AxisId | None, float], None]) -> None:
+def _spread(
+    graph: NodeGraph, family: dict[Node, Node], votes: dict[Node, Votes], vote: Callable[[object, AxisId | None, float], None]
+) -> None:
     """Those of whom nobody wants anything do as their readers do, else as what they read."""
     free = {family[n] for n in graph.nodes}.difference(votes)
     for n in reversed(graph.nodes):
@@ -209,7 +211,7 @@ def _spread(graph: Graph, family: dict[Node, Node], votes: dict[Node, Votes], vo
             vote(n, e.of if type(e) is Idx else None, n.size)
 
 
-def _families(graph: Graph) -> dict[Node, Node]:
+def _families(graph: NodeGraph) -> dict[Node, Node]:
     """For each node the first of those with which it shares its order: elementwise ones over one space."""
     parent: dict[Node, Node] = {}
 
@@ -245,7 +247,7 @@ class Contraction(NamedTuple):
 
 
 def contraction(
-    n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Machine, last: AxisId | None = None
+    n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: MachineModel, last: AxisId | None = None
 ) -> Contraction | None:
     """A reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: what its result ends in."""
     if n.kind != "reduce":
@@ -261,7 +263,7 @@ def contraction(
     sources = [_source(o) for o in operands]
     space = (*n.axes, *n.reduced)
     factors = [
-        Factor(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if plain(o, a, length)]), fixed(s))
+        OperandAxes(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if plain(o, a, length)]), fixed(s))
         for o, s in zip(operands, sources, strict=True)
     ]
     last = n.axes[-1] if n.result and n.axes else last
@@ -302,7 +304,7 @@ def _end(n: Node) -> Node | None:
 # ---- plans ----------------------------------------------------------------------------------------------------------------
 
 
-def lay(plan: Plan, machine: Machine) -> Plan:
+def lay(plan: Plan, machine: MachineModel) -> Plan:
     """Puts copies in panels before sums of products, and gives the buffers that the plan owns borders and rows."""
     lengths: dict[AxisId, int | None] = {}
 
@@ -317,7 +319,7 @@ def lay(plan: Plan, machine: Machine) -> Plan:
     still = unchanged(plan)
     lifted(plan, still)
     Packer(plan, still, length, machine).pack()
-    borders = Borders(plan, still, length, machine)
+    borders = Padding(plan, still, length, machine)
     borders.draw()
     _rows(plan, borders.rigid, length, machine)
     _passing(plan)
@@ -340,7 +342,7 @@ def unchanged(plan: Plan) -> set[Buffer]:
     return found.difference([b for step in plan.steps for b in step.targets])
 
 
-def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None], machine: Machine) -> None:
+def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None], machine: MachineModel) -> None:
     """Rows of what sums of products read and write start at whole vectors, and do not fall onto each other in the cache."""
     for kernel in plan.kernels:
         for stage in kernel.stages:
@@ -350,7 +352,7 @@ def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None]
                         set_row(b, length, machine)
 
 
-def set_row(b: Buffer, length: Callable[[AxisId], int | None], machine: Machine) -> None:
+def set_row(b: Buffer, length: Callable[[AxisId], int | None], machine: MachineModel) -> None:
     a, div, mod = b.dims[-1]
     n, size = length(a), b.dtype.bits // 8
     if n is None or mod is not None or div != 1 or a in b.border:

@@ -35,30 +35,30 @@ GATHERED = 2  # what a read at an index that is itself read costs: it is kept ra
 GUESS = 64  # elements along an axis whose length nobody knows
 
 
-class Number(NamedTuple):
+class ScalarConstant(NamedTuple):
     """The same everywhere."""
 
     value: Any
     dtype: DType
 
-    def at(self, index: Any) -> Number:
+    def at(self, index: Any) -> ScalarConstant:
         return self
 
 
-class Index(NamedTuple):
+class IndexValue(NamedTuple):
     """A whole number that follows from the index."""
 
     value: ExprLike
     dtype: DType
 
-    def at(self, index: Any) -> Index:
-        return Index(placed(self.value, index), self.dtype)
+    def at(self, index: Any) -> IndexValue:
+        return IndexValue(placed(self.value, index), self.dtype)
 
 
-Arg = Read | Number | Index
+Arg = Read | ScalarConstant | IndexValue
 
 
-class Part(NamedTuple):
+class PiecewisePart(NamedTuple):
     """A part of a join: over which axes, what, where to, and how it meets what is there."""
 
     axes: tuple[AxisId, ...]
@@ -89,7 +89,7 @@ class Node:
         dtype: DType,
         reduced: tuple[AxisId, ...] = (),
         attrs: dict[str, Any] | None = None,
-        parts: tuple[Part, ...] = (),
+        parts: tuple[PiecewisePart, ...] = (),
     ):
         self.kind, self.op, self.args, self.axes, self.dtype, self.reduced = kind, op, tuple(args), axes, dtype, reduced
         self.attrs, self.parts = attrs or {}, parts
@@ -132,7 +132,7 @@ class Node:
         parts = []
         for p in self.parts:
             place, guard = {a: _reread_expr(e, change) for a, e in p.place.items()}, [_reread_expr(e, change) for e in p.guard]
-            parts.append(Part(p.axes, _reread(p.arg, change), place, tuple(guard), p.combine))
+            parts.append(PiecewisePart(p.axes, _reread(p.arg, change), place, tuple(guard), p.combine))
         self.parts = tuple(parts)
         self._settle()
 
@@ -141,8 +141,8 @@ class Node:
 
 
 def _reread(a: Arg, change: Callable[[Read], Read]) -> Arg:
-    if type(a) is Index:
-        return Index(_reread_expr(a.value, change), a.dtype)
+    if type(a) is IndexValue:
+        return IndexValue(_reread_expr(a.value, change), a.dtype)
     if type(a) is not Read:
         return a
     index = {k: _reread_expr(e, change) for k, e in a.index.items()}
@@ -168,13 +168,13 @@ def _reads(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
             if type(a) is Read:
                 found.append(a)
                 exprs += [e for e in (*a.index.values(), *a.guard) if type(e) is not int and type(e) is not Idx]
-            elif type(a) is Index:
+            elif type(a) is IndexValue:
                 exprs.append(a.value)
         todo = []
     return found
 
 
-class Graph:
+class NodeGraph:
     """The nodes of a program, in order, and what its values are made of. `scalar_ops`: the elementwise ops of which loops can be made."""
 
     def __init__(self, program: Program, scalar_ops: Collection[str] = ELEMENTWISE.names):
@@ -263,7 +263,7 @@ class Graph:
 
     def given(self, x: Arg, axes: tuple[AxisId, ...]) -> Read:
         """The same for a routine: what several take lies somewhere once."""
-        return memo(self.laid, Graph.whole, self, x, axes)
+        return memo(self.laid, NodeGraph.whole, self, x, axes)
 
     def guarded(self, x: Arg, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], guard: Iterable[ExprLike], fill: Any) -> Arg:
         """`x`, whose axes are `axes`, at another index; `fill` where a guard is negative."""
@@ -282,9 +282,9 @@ class Graph:
 
     def number(self, x: Arg, axes: tuple[AxisId, ...]) -> ExprLike:
         """An argument of whole numbers as an expression."""
-        if type(x) is Number:
+        if type(x) is ScalarConstant:
             return int(x.value)
-        if type(x) is Index and x.dtype.bits >= 32:
+        if type(x) is IndexValue and x.dtype.bits >= 32:
             return x.value
         return Load(x if type(x) is Read else self.elem("copy", x, axes=axes, dtype=dtype_of(x)))
 
@@ -486,19 +486,21 @@ def dtype_of(x: Arg) -> DType:
 COUNTING = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b}
 
 
-def _counted(g: Graph, s: Step) -> Index | None:
+def _counted(g: NodeGraph, s: Step) -> IndexValue | None:
     """Arithmetic on indices, where nothing wraps around, is an index."""
     args, dtype = [g.at[v] for v in s.inputs], s.result.dtype
-    if s.op not in COUNTING or dtype.kind != "int" or dtype.bits < 32 or not any(type(a) is Index for a in args):
+    if s.op not in COUNTING or dtype.kind != "int" or dtype.bits < 32 or not any(type(a) is IndexValue for a in args):
         return None
-    if not all(type(a) is Index or type(a) is Number for a in args):
+    if not all(type(a) is IndexValue or type(a) is ScalarConstant for a in args):
         return None
-    value = COUNTING[s.op](*[a.value if isinstance(a, Index) else int(a.value) for a in args if isinstance(a, Index | Number)])
+    value = COUNTING[s.op](
+        *[a.value if isinstance(a, IndexValue) else int(a.value) for a in args if isinstance(a, IndexValue | ScalarConstant)]
+    )
     low, high = bounds(value, g.known)
-    return Index(value, dtype) if dtype.lowest <= low and high <= dtype.highest and not loads(value) else None
+    return IndexValue(value, dtype) if dtype.lowest <= low and high <= dtype.highest and not loads(value) else None
 
 
-def _element(g: Graph, s: Step) -> None:
+def _element(g: NodeGraph, s: Step) -> None:
     index = _counted(g, s)
     if index is not None:
         g.at[s.result] = index
@@ -509,14 +511,14 @@ def _element(g: Graph, s: Step) -> None:
 
 
 @NODES.of("constant")
-def _constant(g: Graph, s: Step) -> None:
+def _constant(g: NodeGraph, s: Step) -> None:
     value, axes, dtype = s.attrs["value"], s.attrs["axes"], s.attrs["dtype"]
     if type(value) is ArrayRef:
         g.at[s.result] = Read(Constant(value, axes, dtype), straight(axes))
     elif isinstance(value, Expr):
-        g.at[s.result] = g.cast(Index(g.settled(value), dtypes.int64), (), dtype)
+        g.at[s.result] = g.cast(IndexValue(g.settled(value), dtypes.int64), (), dtype)
     else:
-        g.at[s.result] = Number(value, dtype)
+        g.at[s.result] = ScalarConstant(value, dtype)
 
 
 class Constant:
@@ -535,48 +537,48 @@ class Constant:
 
 
 @NODES.of("iota")
-def _iota(g: Graph, s: Step) -> None:
-    x, dtype = Index(Idx(s.attrs["axis"]), dtypes.int64), s.attrs["dtype"]
+def _iota(g: NodeGraph, s: Step) -> None:
+    x, dtype = IndexValue(Idx(s.attrs["axis"]), dtypes.int64), s.attrs["dtype"]
     n = g.known(s.attrs["axis"])
     fits = dtype.is_integer and dtype.bits >= 32 and n is not None and n < 1 << 31
-    g.at[s.result] = Index(x.value, dtype) if fits else g.cast(x, s.result.axes, dtype)
+    g.at[s.result] = IndexValue(x.value, dtype) if fits else g.cast(x, s.result.axes, dtype)
 
 
 @NODES.of("random_bits")
-def _random_bits(g: Graph, s: Step) -> None:
+def _random_bits(g: NodeGraph, s: Step) -> None:
     state, *trips = s.inputs
     flat: ExprLike = 0
     for a in s.attrs["axes"]:
         flat = flat * g.length(a) + Idx(a)
     (axis,) = state.axes
     words = [g.at[state].at({axis: k}) for k in (0, 1)]
-    args = [*words, *[g.at[t] for t in trips], Index(flat, dtypes.int64)]
+    args = [*words, *[g.at[t] for t in trips], IndexValue(flat, dtypes.int64)]
     g.at[s.result] = g.elem("random_bits", *args, axes=s.result.axes, dtype=s.result.dtype, stream=s.attrs["stream"])
 
 
 @NODES.of("broadcast")
-def _broadcast(g: Graph, s: Step) -> None:
+def _broadcast(g: NodeGraph, s: Step) -> None:
     g.at[s.result] = g.at[s.inputs[0]]
 
 
 @NODES.of("rename")
-def _rename(g: Graph, s: Step) -> None:
+def _rename(g: NodeGraph, s: Step) -> None:
     g.at[s.result] = g.at[s.inputs[0]].at({old: Idx(new) for old, new in s.attrs["to"]})
 
 
 @NODES.of("reindex")
-def _reindex(g: Graph, s: Step) -> None:
+def _reindex(g: NodeGraph, s: Step) -> None:
     index = {a: g.settled(e) for a, e in s.attrs["index"]}
     guard = [g.settled(e) for e in s.attrs["guard"]]
     (x,) = s.inputs
     g.at[s.result] = g.moved(g.at[x], x.axes, index, guard, s.attrs["fill"])
 
 
-def _place(g: Graph, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple[ExprLike, ...]]:
+def _place(g: NodeGraph, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple[ExprLike, ...]]:
     """Where an index points along an axis, and what must not be negative for that to hold."""
     n, x = g.length(axis), g.at[i]
     if i.dtype.bits == 64 and i.dtype.kind == "uint" and isinstance(n, int):  # into the range of int64 first
-        limit = Number(max(n, 1), i.dtype)
+        limit = ScalarConstant(max(n, 1), i.dtype)
         x = g.elem("remainder" if mode == "wrap" else "minimum", x, limit, axes=i.axes, dtype=i.dtype)
     e = g.number(x, i.axes)
     some = () if isinstance(n, int) and n > 0 else (n - 1,)
@@ -590,29 +592,31 @@ def _place(g: Graph, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple
 
 
 @NODES.of("check_bounds")
-def _check_bounds(g: Graph, s: Step) -> None:
+def _check_bounds(g: NodeGraph, s: Step) -> None:
     """The index counted from the start, as an expression; one reduction over it says whether a routine has to look for the error."""
     (i,), n, flag, whole = s.inputs, g.length(s.attrs["axis"]), dtypes.bool_, dtypes.int64
     x: Arg = g.at[i]
     if i.dtype.kind == "uint" and i.dtype.bits == 64:  # into the range of int64 first
-        x = g.elem("minimum", x, Number(1 << 62, i.dtype), axes=i.axes, dtype=i.dtype)
+        x = g.elem("minimum", x, ScalarConstant(1 << 62, i.dtype), axes=i.axes, dtype=i.dtype)
     given, x = x, g.cast(x, i.axes, whole)
     least: Arg = (
-        Number(-n if s.attrs["negative"] else 0, whole) if isinstance(n, int) else Index(0 - n if s.attrs["negative"] else 0, whole)
+        ScalarConstant(-n if s.attrs["negative"] else 0, whole)
+        if isinstance(n, int)
+        else IndexValue(0 - n if s.attrs["negative"] else 0, whole)
     )
-    most = Number(n, whole) if isinstance(n, int) else Index(n, whole)
+    most = ScalarConstant(n, whole) if isinstance(n, int) else IndexValue(n, whole)
     low = g.elem("compare", x, least, axes=i.axes, dtype=flag, kind="lt")
     high = g.elem("compare", most, x, axes=i.axes, dtype=flag, kind="le")
-    outside = g.reduce("max", g.elem("where", low, Number(True, flag), high, axes=i.axes, dtype=flag), (), i.axes, flag)
+    outside = g.reduce("max", g.elem("where", low, ScalarConstant(True, flag), high, axes=i.axes, dtype=flag), (), i.axes, flag)
     g.node("routine", s.op, [g.given(g.at[i], i.axes), g.given(outside, ())], (), dtypes.token, attrs=dict(s.attrs))
     e = g.number(given, i.axes)
     if s.attrs["negative"] and i.dtype.kind == "int":
         e = e + n * minimum(maximum(0 - e, 0), 1)
-    g.at[s.result] = Index(maximum(minimum(e, n - 1), 0), whole)
+    g.at[s.result] = IndexValue(maximum(minimum(e, n - 1), 0), whole)
 
 
 @NODES.of("gather")
-def _gather(g: Graph, s: Step) -> None:
+def _gather(g: NodeGraph, s: Step) -> None:
     x, *indices = s.inputs
     index = straight(x.axes)
     guards: list[ExprLike] = []
@@ -623,7 +627,7 @@ def _gather(g: Graph, s: Step) -> None:
 
 
 @NODES.of("scatter")
-def _scatter(g: Graph, s: Step) -> None:
+def _scatter(g: NodeGraph, s: Step) -> None:
     x, *indices, u = s.inputs
     index = straight(x.axes)
     guards: list[ExprLike] = []
@@ -633,12 +637,12 @@ def _scatter(g: Graph, s: Step) -> None:
     how = s.attrs["combine"]
     wide = accumulator(x.dtype) if how in ("add", "multiply") else x.dtype
     first, update = g.cast(g.at[x], x.axes, wide), g.cast(g.at[u], u.axes, wide)
-    parts = (Part(x.axes, first, straight(x.axes)), Part(u.axes, update, index, tuple(guards), how))
+    parts = (PiecewisePart(x.axes, first, straight(x.axes)), PiecewisePart(u.axes, update, index, tuple(guards), how))
     g.at[s.result] = g.cast(g.node("join", "scatter", [], x.axes, wide, parts=parts), x.axes, x.dtype)
 
 
 @NODES.of("concat")
-def _concat(g: Graph, s: Step) -> None:
+def _concat(g: NodeGraph, s: Step) -> None:
     axis, parts = s.attrs["axis"], []
     start: ExprLike = 0
     for own, v in zip(s.attrs["parts"], s.inputs, strict=True):
@@ -646,20 +650,20 @@ def _concat(g: Graph, s: Step) -> None:
         axes, arg = tuple([own if a == axis else a for a in s.result.axes]), g.at[v]
         if g.known(own) == 1:  # no axis at all
             axes, arg, index[axis] = tuple([a for a in axes if a != own]), arg.at({own: 0}), start
-        parts.append(Part(axes, arg, index))
+        parts.append(PiecewisePart(axes, arg, index))
         start = start + g.length(own)
     g.at[s.result] = g.node("join", "join", [], s.result.axes, s.result.dtype, parts=tuple(parts), attrs={"apart": True})
 
 
 @NODES.of("reduce")
-def _reduce(g: Graph, s: Step) -> None:
+def _reduce(g: NodeGraph, s: Step) -> None:
     v, axes, over = s.result, s.result.axes, tuple(s.attrs["axes"])
     made = g.reduce(s.attrs["kind"], g.at[s.inputs[0]], axes, over, accumulator(v.dtype))
     g.at[v] = g.cast(made, axes, v.dtype)
 
 
 @NODES.of("argreduce")
-def _argreduce(g: Graph, s: Step) -> None:
+def _argreduce(g: NodeGraph, s: Step) -> None:
     """The best, then the first place that holds it; a NaN is the best, and unequal to itself."""
     (x,), axes, over = s.inputs, s.result.axes, tuple(s.attrs["axes"])
     space, flag, whole = (*axes, *over), dtypes.bool_, dtypes.int32
@@ -668,19 +672,19 @@ def _argreduce(g: Graph, s: Step) -> None:
     hit: Arg = g.elem("compare", value, best, axes=space, dtype=flag, kind="eq")
     if x.dtype.is_float:
         same = g.elem("compare", value, value, axes=space, dtype=flag, kind="eq")
-        hit = g.elem("where", same, hit, Number(True, flag), axes=space, dtype=flag)
+        hit = g.elem("where", same, hit, ScalarConstant(True, flag), axes=space, dtype=flag)
     flat: ExprLike = 0
     for a in over:
         flat = flat * g.length(a) + Idx(a)
-    nowhere = Number((1 << 31) - 1, whole)
-    place = g.elem("where", hit, Index(flat, whole), nowhere, axes=space, dtype=whole)
+    nowhere = ScalarConstant((1 << 31) - 1, whole)
+    place = g.elem("where", hit, IndexValue(flat, whole), nowhere, axes=space, dtype=whole)
     first = g.reduce("min", place, axes, over, whole)
     if type(first) is Read and over:
         first.source.attrs = {"chosen": s.attrs["kind"]}
     g.at[s.result] = first
 
 
-def _product(g: Graph, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> None:
+def _product(g: NodeGraph, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> None:
     """The sum of products, kept as `accumulate`."""
     v, kind = s.result, s.attrs["accumulate"]
     space = (*v.axes, *over)
@@ -689,20 +693,20 @@ def _product(g: Graph, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> Non
     g.at[v] = g.cast(g.reduce("add", made, v.axes, over, kind), v.axes, v.dtype)
 
 
-def _gathered(g: Graph, x: Arg, axes: tuple[AxisId, ...]) -> Arg:
+def _gathered(g: NodeGraph, x: Arg, axes: tuple[AxisId, ...]) -> Arg:
     """A value that is read at indices which are read, as an array of its own: products read it again and again."""
     found = type(x) is Read and x.axes <= frozenset(axes) and any(type(e) is Load for i in x.index.values() for e in expr.leaves(i))
     return g.elem("copy", x, axes=axes, dtype=dtype_of(x)) if found else x
 
 
 @NODES.of("contract")
-def _contract(g: Graph, s: Step) -> None:
+def _contract(g: NodeGraph, s: Step) -> None:
     x, y = (g.at[v] for v in s.inputs)
     _product(g, s, x, y, tuple(s.attrs["over"]))
 
 
 @NODES.of("convolve")
-def _convolve(g: Graph, s: Step) -> None:
+def _convolve(g: NodeGraph, s: Step) -> None:
     x, f = s.inputs
     spatial = s.attrs["spatial"]
     # what the filters are summed over may be an axis of the result, too: then it moves by itself
@@ -721,7 +725,7 @@ def _convolve(g: Graph, s: Step) -> None:
     _product(g, s, moved, filters, tuple(taps.values()))
 
 
-def _lies(g: Graph, v: Value) -> tuple[AxisId, ...] | None:
+def _lies(g: NodeGraph, v: Value) -> tuple[AxisId, ...] | None:
     """The order in which a value that comes from outside or from a routine lies."""
     x = g.at[v]
     if type(x) is not Read or x.guard or not x.straight.issuperset(v.axes) or set(x.source.axes) != set(v.axes):
@@ -730,7 +734,7 @@ def _lies(g: Graph, v: Value) -> tuple[AxisId, ...] | None:
     return tuple(x.source.axes) if given else None
 
 
-def _routine(g: Graph, s: Step) -> None:
+def _routine(g: NodeGraph, s: Step) -> None:
     attrs, orders, results = arranged(s, lambda v: _lies(g, v))
     args = [g.at[v] if v.dtype.kind == "token" else g.given(g.at[v], axes) for v, axes in zip(s.inputs, orders, strict=True)]
     attrs = {k: tuple(map(g.settled, a)) if type(a) is tuple else g.settled(a) for k, a in attrs.items()}
@@ -743,7 +747,7 @@ def _routine(g: Graph, s: Step) -> None:
 
 
 @NODES.of("all_reduce", "all_gather", "reduce_scatter", "broadcast_from")
-def _identity(g: Graph, s: Step) -> None:
+def _identity(g: NodeGraph, s: Step) -> None:
     """What processes do together is, for the one that runs a plan, the value itself."""
     moved: dict[AxisId, ExprLike] = {}
     if "out" in s.attrs:

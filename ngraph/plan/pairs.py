@@ -17,8 +17,8 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.kernels import Read, moving, straight
 from ngraph.plan.memo import memo
-from ngraph.plan.nodes import Arg, Graph, Node, Number, dtype_of, summed
-from ngraph.plan.price import PRODUCT, Machine
+from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
+from ngraph.plan.price import PRODUCT, MachineModel
 from ngraph.plan.whole import EXACT, whole
 from ngraph.program.program import AxisId
 
@@ -27,7 +27,7 @@ WORTH = 0.9  # of the time of all products, below which it is taken
 LEAST = 1 << 16  # products that are worth another form
 
 
-class Factor(NamedTuple):
+class DotOperand(NamedTuple):
     """One side of a product: how it is read, and along which axis of what is read the terms of a group follow each other."""
 
     read: Read
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     fill: int = 0
 
 
-def paired(graph: Graph, machine: Machine) -> None:
+def paired(graph: NodeGraph, machine: MachineModel) -> None:
     """Puts sums over pairs in the place of those that then take less time."""
     if not machine.pairs:
         return
@@ -85,7 +85,7 @@ def _cast(r: Read) -> Read | None:
 OPS = {"pair": (2, dtypes.float32), "quad": (4, dtypes.int32)}  # terms of a group, and in what its sums are taken
 
 
-def regrouped(graph: Graph, instead: Callable[[Node], Node | None]) -> None:
+def regrouped(graph: NodeGraph, instead: Callable[[Node], Node | None]) -> None:
     """Puts `instead(sum)` in the place of each node where that is another one."""
     nodes, found = graph.nodes, False
     graph.nodes = []
@@ -100,19 +100,19 @@ def regrouped(graph: Graph, instead: Callable[[Node], Node | None]) -> None:
         graph.again()
 
 
-def terms(graph: Graph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[Factor, ...]]:
+def terms(graph: NodeGraph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[DotOperand, ...]]:
     """The longest axis of a sum along which both factors are read place by place."""
-    best: tuple[AxisId | None, tuple[Factor, ...]] = None, ()
+    best: tuple[AxisId | None, tuple[DotOperand, ...]] = None, ()
     most, reads = 1, [r for r in args if type(r) is Read]
     for a in n.reduced:
-        factors = [Factor(r, k) for r in reads for k, e in r.index.items() if type(e) is Idx and e.of == a]
+        factors = [DotOperand(r, k) for r in reads for k, e in r.index.items() if type(e) is Idx and e.of == a]
         ways = [sum([a in moving(e) for e in (*r.index.values(), *r.guard)]) for r in reads]
         if (graph.known(a) or 0) > most and len(factors) == 2 and ways == [1, 1]:
             most, best = graph.known(a) or 0, (a, tuple(factors))
     return best
 
 
-def pays(graph: Graph, n: Node, factors: Iterable[Factor], count: int, still: Callable[[Read], bool]) -> bool:
+def pays(graph: NodeGraph, n: Node, factors: Iterable[DotOperand], count: int, still: Callable[[Read], bool]) -> bool:
     """Whether the products that groups of so many terms save are worth the packing of what changes."""
     changing = [f.read.source for f in factors if not unchanging(f.read, still)]
     packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
@@ -127,7 +127,7 @@ def unchanging(a: Arg, known: Callable[[Read], bool]) -> bool:
 
 
 def shorter(
-    graph: Graph, n: Node, product: Node, over: AxisId, sides: Sequence[tuple[Factor, Packed]], op: str, known: dict[Hashable, Read]
+    graph: NodeGraph, n: Node, product: Node, over: AxisId, sides: Sequence[tuple[DotOperand, Packed]], op: str, known: dict[Hashable, Read]
 ) -> Read:
     """The sum over groups: its two sides packed along the axis `over`."""
     count, dtype = OPS[op]
@@ -138,7 +138,7 @@ def shorter(
     return graph.node("reduce", "add", [p], n.axes, dtype, reduced=reduced)
 
 
-def _packed(graph: Graph, f: Factor, x: Packed, group: AxisId, op: str, known: dict[Hashable, Read]) -> Read:
+def _packed(graph: NodeGraph, f: DotOperand, x: Packed, group: AxisId, op: str, known: dict[Hashable, Read]) -> Read:
     """A factor in groups."""
     count, bits = OPS[op][0], 32 // OPS[op][0]
     made = memo(known, _groups, graph, op, x.value, f.read.source.axes, f.at, graph.known(group), x.zero, x.dtype).source
@@ -148,7 +148,7 @@ def _packed(graph: Graph, f: Factor, x: Packed, group: AxisId, op: str, known: d
     return Read(made, index, f.read.guard, fill)
 
 
-def _groups(graph: Graph, op: str, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType) -> Read:
+def _groups(graph: NodeGraph, op: str, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType) -> Read:
     """A value along `axes` in so many groups along one of them; what lies behind the last place is 0."""
     count, bits = OPS[op][0], 32 // OPS[op][0]
     group = graph.axis(f"{at}.{op}", groups)
@@ -157,7 +157,7 @@ def _groups(graph: Graph, op: str, value: Read, axes: tuple[AxisId, ...], at: Ax
     for place in [count * Idx(group) + k for k in range(count)]:
         part = graph.guarded(value, axes, {at: place}, [graph.length(at) - 1 - place], zero)
         if zero:
-            part = graph.elem("subtract", part, Number(zero, dtype_of(part)), axes=grouped, dtype=dtype_of(part))
+            part = graph.elem("subtract", part, ScalarConstant(zero, dtype_of(part)), axes=grouped, dtype=dtype_of(part))
         held = dtype_of(part).bits == bits and dtype_of(part).kind != "bool"  # which is a bit in registers
         parts.append(part if held else graph.cast(part, grouped, dtype))
     return graph.elem(op, *parts, axes=grouped, dtype=dtypes.uint32)

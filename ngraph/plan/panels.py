@@ -35,7 +35,7 @@ from ngraph.plan.kernels import (
     used,
 )
 from ngraph.plan.memo import memo
-from ngraph.plan.price import GRAIN, TILE, Machine
+from ngraph.plan.price import GRAIN, TILE, MachineModel
 from ngraph.plan.schedule import vectors_of
 from ngraph.program.program import AxisId
 
@@ -52,7 +52,7 @@ Length = Callable[[AxisId], int | None]
 K = TypeVar("K")
 
 
-class Factor(NamedTuple):
+class OperandAxes(NamedTuple):
     """One side of a product: the axes along which it moves, those along which it has no window; whether it is parameters."""
 
     axes: tuple[AxisId, ...]
@@ -62,7 +62,7 @@ class Factor(NamedTuple):
 
 def vector_of(
     free: Sequence[AxisId],
-    factors: Sequence[Factor],
+    factors: Sequence[OperandAxes],
     last: AxisId | None,
     length: Callable[[AxisId], int],
     lanes: int,
@@ -93,7 +93,7 @@ def vector_of(
     return max([a for a in free if length(a) > 1], key=score, default=None)
 
 
-def panel_width(n: int, rows: int, machine: Machine, block: int = 0, deep: int = 1) -> int:
+def panel_width(n: int, rows: int, machine: MachineModel, block: int = 0, deep: int = 1) -> int:
     """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best.
 
     Where turns take `block` places each, that is a whole number of panels. Each place has `deep` bytes: a panel is to stay in the cache.
@@ -151,8 +151,8 @@ class Operand:
         self.copy = tuple([replace(x, args=tuple([number[a] for a in x.args])) for x in made])
 
     @property
-    def factor(self) -> Factor:
-        return Factor(self.axes, self.straight, any(r.source.parameters for r in self.reads))
+    def factor(self) -> OperandAxes:
+        return OperandAxes(self.axes, self.straight, any(r.source.parameters for r in self.reads))
 
 
 def _exprs(line: Line) -> Iterable[ExprLike]:
@@ -173,7 +173,7 @@ class Product(NamedTuple):
     reduced: tuple[AxisId, ...]
 
 
-def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: Machine) -> Product | None:
+def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: MachineModel) -> Product | None:
     """What an accumulator sums, if that is a product and all lengths are known."""
     line = stage.before[c.line]
     fixed = tuple([a for a, b in kernel.loops if b == 1])
@@ -219,7 +219,7 @@ def _in_order(makers: Sequence[PlanStep], copies: Sequence[PlanStep]) -> tuple[P
 class Packer:
     """Walks the kernels of a plan, and knows what has been copied."""
 
-    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Machine):
+    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: MachineModel):
         self.plan, self.still, self.length, self.machine = plan, still, length, machine
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []

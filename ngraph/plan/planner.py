@@ -16,12 +16,12 @@ from ngraph.passes.sunk import sunk
 from ngraph.plan.alike import read_numbers
 from ngraph.plan.exact import in_floats
 from ngraph.plan.fuse import fuse
-from ngraph.plan.kernels import Buffer, Kernel, Load, Plan, PlanStep, Read, Routine, bounds, dims_of
+from ngraph.plan.kernels import Buffer, Kernel, Load, OpaqueOp, Plan, PlanStep, Read, bounds, dims_of
 from ngraph.plan.layout import lay, settle
 from ngraph.plan.memory import kept_in_place, lay_out, may_replace
-from ngraph.plan.nodes import Constant, Graph, Node
+from ngraph.plan.nodes import Constant, Node, NodeGraph
 from ngraph.plan.pairs import paired
-from ngraph.plan.price import Group, Machine
+from ngraph.plan.price import FusionGroup, MachineModel
 from ngraph.plan.quads import quartered
 from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
@@ -31,19 +31,19 @@ from ngraph.program.program import AxisId, Program, Value, map_attr
 MANY, FEW = 4, 64  # the part of a sorted row, and the places of it, up to which it is not sorted but its first places are found
 
 
-def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Machine | None = None, winograd: bool = True) -> Plan:
+def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: MachineModel | None = None, winograd: bool = True) -> Plan:
     """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices.
 
     Without `winograd` all sums of products over windows are made of the products that they are written as.
     """
     program = specialise(program, lengths) if lengths else program
-    return _Planner(sunk(lookups(saved(hoist(joined(program))))), machine or Machine(), winograd).plan()
+    return _Planner(sunk(lookups(saved(hoist(joined(program))))), machine or MachineModel(), winograd).plan()
 
 
 class _Planner:
-    def __init__(self, program: Program, machine: Machine, winograd: bool, steady: slice = slice(0)):
+    def __init__(self, program: Program, machine: MachineModel, winograd: bool, steady: slice = slice(0)):
         self.program, self.machine, self.winograd, self.steady = program, machine, winograd, steady
-        self.graph = Graph(program, machine.scalar_ops)
+        self.graph = NodeGraph(program, machine.scalar_ops)
         self.graph.steady.update(program.inputs[steady])
         self.buffers: dict[Any, Buffer] = {}
         self.every: list[Buffer] = []
@@ -88,7 +88,7 @@ class _Planner:
             return e
         return expr.substitute(e, lambda x: Load(self.buffers[self.graph.at[x.of].source]) if type(x) is Run else x)  # type: ignore[union-attr]
 
-    def results(self, group: Group) -> None:
+    def results(self, group: FusionGroup) -> None:
         """Buffers for what leaves a group, and for the constants it reads."""
         for n in group.nodes if group.nodes[0].kind == "routine" else group.results:
             if n.kind == "routine":
@@ -102,7 +102,7 @@ class _Planner:
                 c = r.source
                 self.buffer(c, c.value.name, c.axes, c.dtype, "constant", value=c.value)
 
-    def step(self, group: Group) -> PlanStep:
+    def step(self, group: FusionGroup) -> PlanStep:
         call = group.nodes[0]
         if call.kind != "routine":
             return kernel_of(group, self.buffers)
@@ -111,7 +111,7 @@ class _Planner:
         attrs = {k: map_attr(a, _same, self.run_buffer, self.body(call)) for k, a in call.attrs.items() if not isinstance(a, Expr)}
         attrs |= {k: a for k, a in call.attrs.items() if isinstance(a, Expr)}
         few = self.asked_for(call, group.nodes[1:]) if call.op == "sort" else None
-        return Routine(call.op, inputs, results, attrs | ({} if few is None else {"few": few}), call.origin)
+        return OpaqueOp(call.op, inputs, results, attrs | ({} if few is None else {"few": few}), call.origin)
 
     def asked_for(self, call: Node, parts: list[Node]) -> int | None:
         """How many places of each sorted row anybody reads, the first ones, if those are few: the others need not be there."""

@@ -18,7 +18,7 @@ from ngraph.plan.nodes import Node
 from ngraph.program.program import AxisId
 
 
-class Machine(NamedTuple):
+class MachineModel(NamedTuple):
     """What a price needs to know of a machine: bytes, bytes per second, elements per second of one core, seconds, registers."""
 
     cores: int = 2
@@ -59,7 +59,7 @@ SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a turn: enough to be worth a thread; a
 Loops = tuple[tuple[AxisId, int], ...]
 
 
-class Walk(NamedTuple):
+class AccessCost(NamedTuple):
     """What prices ask of a read: bytes of its source, how far it goes along each of its axes, and what is contiguous.
 
     spans   for each axis of the source: its length, and ((axis, step) ...) where the index is affine
@@ -82,7 +82,7 @@ class Lengths(NamedTuple):
     work: dict[Node, float]
 
 
-class Group:
+class FusionGroup:
     """Nodes that may become one kernel. All lists are in the order of the nodes."""
 
     __slots__ = (
@@ -161,11 +161,11 @@ class Group:
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
         return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
 
-    def keeps(self, other: Group) -> bool:
+    def keeps(self, other: FusionGroup) -> bool:
         """Whether the turns of another group can be those of this one."""
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
 
-    def measure(self, m: Machine) -> None:
+    def measure(self, m: MachineModel) -> None:
         """Fills in its products; what it moves at least, in seconds by source and by result; what of its price that does not explain."""
         whole: dict[Any, int] = {}
         for _, r in self.outer:
@@ -282,7 +282,7 @@ class Group:
             n *= fixed[a] if a in fixed else self.length(a)
         return n
 
-    def walk(self, r: Read) -> Walk:
+    def walk(self, r: Read) -> AccessCost:
         """What is known of a read, found once."""
         if r.walk is None:
             axes = r.source.axes
@@ -291,7 +291,7 @@ class Group:
                 form = affine(r.index[a])
                 spans.append((self.length(a), None if form is None else tuple([(x, abs(k)) for x, k in form[0].items()])))
             size = math.prod([n for n, _ in spans]) * (r.source.dtype.bits // 8)
-            r.walk = Walk(size, tuple(spans), tuple(self._flow(r)), self._part(r, spans, {}))
+            r.walk = AccessCost(size, tuple(spans), tuple(self._flow(r)), self._part(r, spans, {}))
         return r.walk
 
     def _flow(self, r: Read) -> Iterable[tuple[AxisId, float]]:
@@ -323,7 +323,7 @@ class Group:
         return n * (r.source.dtype.bits // 8)
 
 
-def vector_axis(g: Group) -> AxisId | None:
+def vector_axis(g: FusionGroup) -> AxisId | None:
     """The axis along which most bytes are contiguous; a product by parameters, which lie as it wants, speaks for no axis of its sum."""
     score: dict[AxisId, float] = {}
     for n, r in g.outer:
@@ -345,10 +345,10 @@ def stored_by(n: Node, p: Node, r: Read) -> bool:
     return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.guard for part in n.parts)
 
 
-class Prices:
+class CostTable:
     """Groups with their prices. What is alike but for names, as the layers of a network are, is priced once."""
 
-    def __init__(self, machine: Machine, lengths: Lengths):
+    def __init__(self, machine: MachineModel, lengths: Lengths):
         self.machine, self.lengths = machine, lengths
         self.templates: dict[Any, int] = {}
         self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
@@ -359,7 +359,7 @@ class Prices:
         """From here on sums stay whole: nothing would put their parts together."""
         self.cutting, self.known = False, {key: found for key, found in self.known.items() if not found[2]}
 
-    def most(self, a: Group, b: Group) -> float:
+    def most(self, a: FusionGroup, b: FusionGroup) -> float:
         """What a merge of two may save at most: what both read, what one reads of the other and perhaps need not store, a launch."""
         saved = sum([min(a.loads[s], b.loads[s]) for s in a.loads.keys() & b.loads.keys()])
         for maker, reader in ((a, b), (b, a)):
@@ -370,12 +370,12 @@ class Prices:
         """What the kernel of these nodes, in order, would take."""
         key, numbers = self.key(nodes)
         if key not in self.known:
-            self.learn(key, numbers, price(Group(nodes, self.lengths), self.machine, self.cutting))
+            self.learn(key, numbers, price(FusionGroup(nodes, self.lengths), self.machine, self.cutting))
         return self.known[key][0]
 
-    def group(self, nodes: Iterable[Node]) -> Group:
+    def group(self, nodes: Iterable[Node]) -> FusionGroup:
         """These nodes as a group, with its price."""
-        g = Group(nodes, self.lengths)
+        g = FusionGroup(nodes, self.lengths)
         key, numbers = self.key(g.nodes)
         if key not in self.known:
             self.learn(key, numbers, price(g, self.machine, self.cutting))
@@ -384,7 +384,7 @@ class Prices:
         g.loops, g.cuts = tuple([(axes[a], b) for a, b in loops]), tuple([g.nodes[k] for k in cuts])
         return g
 
-    def learn(self, key: Any, numbers: dict[Any, int], g: Group) -> None:
+    def learn(self, key: Any, numbers: dict[Any, int], g: FusionGroup) -> None:
         self.known[key] = g.seconds, [(numbers[a], b) for a, b in g.loops], [k for k, n in enumerate(g.nodes) if n in g.cuts]
 
     def key(self, nodes: list[Node]) -> tuple[Any, dict[Any, int]]:
@@ -424,7 +424,7 @@ class Prices:
 class _Choice:
     """Which shared axes become loops, in what blocks: for locality first, then so that there are turns enough to share out."""
 
-    def __init__(self, g: Group, m: Machine, cut: tuple[AxisId, ...]):
+    def __init__(self, g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]):
         self.g, self.m, self.cut = g, m, cut
         self.loops: dict[AxisId, int] = {}
         self.turns = self.chunks = 1
@@ -588,7 +588,7 @@ class _Choice:
         return round(-(-turns // self.m.cores) * block / n / self.turns, 1)
 
 
-def price(g: Group, m: Machine, cutting: bool = True) -> Group:
+def price(g: FusionGroup, m: MachineModel, cutting: bool = True) -> FusionGroup:
     """Fills in the loops and the seconds that the group takes as one kernel, its reductions cut into parts if that pays."""
     g.levels()
     _price(g, m, ())
@@ -600,7 +600,7 @@ def price(g: Group, m: Machine, cutting: bool = True) -> Group:
     return g
 
 
-def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
+def _price(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
     choice = _Choice(g, m, cut)
     choice.choose()
     fixed, turns, local = choice.loops, choice.turns, choice.locals()
@@ -636,12 +636,12 @@ def _price(g: Group, m: Machine, cut: tuple[AxisId, ...]) -> None:
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
 
 
-def _rate(m: Machine, size: int) -> float:
+def _rate(m: MachineModel, size: int) -> float:
     """Bytes per second of so many bytes that lie together."""
     return m.memory if size > m.l3 // 4 else m.cache
 
 
-def _moving(m: Machine, size: int) -> float:
+def _moving(m: MachineModel, size: int) -> float:
     """Seconds of reading so many bytes, or writing them."""
     return size / _rate(m, size)
 

@@ -18,9 +18,9 @@ from typing import NamedTuple, cast
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.plan.kernels import Read, straight
-from ngraph.plan.nodes import Arg, Graph, Node, Number, summed
-from ngraph.plan.pairs import Factor, Packed, pays, regrouped, shorter, terms, unchanging
-from ngraph.plan.price import Machine
+from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, summed
+from ngraph.plan.pairs import DotOperand, Packed, pays, regrouped, shorter, terms, unchanging
+from ngraph.plan.price import MachineModel
 from ngraph.plan.whole import Range, whole
 from ngraph.program.program import AxisId
 
@@ -31,14 +31,14 @@ UNSIGNED, SIGNED = (0, 255), (-128, 127)
 class Side(NamedTuple):
     """A factor as bytes and an offset: a number, and a value that is taken from it (`sign` -1) or added."""
 
-    factor: Factor
+    factor: DotOperand
     bytes: Packed
     offset: int
     sign: int = 0
     moved: Arg | None = None
 
 
-def quartered(graph: Graph, machine: Machine) -> None:
+def quartered(graph: NodeGraph, machine: MachineModel) -> None:
     """Puts sums over groups of four in the place of those that then take less time."""
     if not machine.quads:
         return
@@ -63,7 +63,7 @@ def quartered(graph: Graph, machine: Machine) -> None:
             by = scales[0]
             for s in scales[1:]:
                 by = graph.elem("multiply", by, s, axes=_along(n, by, s), dtype=n.dtype)
-            made = graph.elem("fma", made, by, Number(0.0, n.dtype), axes=n.axes, dtype=n.dtype)
+            made = graph.elem("fma", made, by, ScalarConstant(0.0, n.dtype), axes=n.axes, dtype=n.dtype)
         return cast(Read, made).source
 
     regrouped(graph, quads)
@@ -99,7 +99,7 @@ def _inner(a: Read, n: Node, still: Callable[[Read], bool]) -> tuple[Read, list[
     return None
 
 
-def _small(graph: Graph, n: Node, factors: Sequence[Arg]) -> bool:
+def _small(graph: NodeGraph, n: Node, factors: Sequence[Arg]) -> bool:
     """Whether a sum of whole numbers fits into int32 for certain."""
     ranges = [whole(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in factors]
     if len(ranges) != 2 or None in ranges:
@@ -109,7 +109,7 @@ def _small(graph: Graph, n: Node, factors: Sequence[Arg]) -> bool:
     return None not in lengths and (n.dtype is dtypes.int32 or most < FITS)
 
 
-def _best(n: Node, factors: Sequence[Factor], still: Callable[[Read], bool]) -> tuple[Side, Side] | None:
+def _best(n: Node, factors: Sequence[DotOperand], still: Callable[[Read], bool]) -> tuple[Side, Side] | None:
     """Which factor is the one without a sign: so that fewer sums of what changes are needed, then fewer of the rest."""
 
     def cost(sides: tuple[Side, Side]) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def _best(n: Node, factors: Sequence[Factor], still: Callable[[Read], bool]) -> 
     return min(found, key=cost) if found else None
 
 
-def _sides(f: Factor, limits: Range, reduced: Sequence[AxisId]) -> Iterator[Side]:
+def _sides(f: DotOperand, limits: Range, reduced: Sequence[AxisId]) -> Iterator[Side]:
     """How a factor is bytes between these limits: as it is, or what it is taken from."""
     source = f.read.source
     found = whole(f.read)
@@ -130,7 +130,7 @@ def _sides(f: Factor, limits: Range, reduced: Sequence[AxisId]) -> Iterator[Side
         args = [(-1, x, y)] if source.op == "subtract" else [(1, x, y), (1, y, x)]
     if found is not None and found[1] - found[0] <= 255:
         offset = _offset(found, limits)
-        inner = [(x, sign * int(q.value)) for sign, x, q in args if type(q) is Number and type(x) is Read]
+        inner = [(x, sign * int(q.value)) for sign, x, q in args if type(q) is ScalarConstant and type(x) is Read]
         value, by = inner[0] if inner else (Read(source, straight(source.axes)), 0)
         yield Side(f, Packed(_as_bytes(value), _dtype(limits), offset - by, -offset), offset)
         return
@@ -161,14 +161,14 @@ def _as_bytes(r: Read) -> Read:
     return inner.at(r.index) if whole(inner) == whole(r) else r
 
 
-def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> Arg:
+def _corrected(graph: NodeGraph, n: Node, total: Read, sides: tuple[Side, Side]) -> Arg:
     """The sum of products of bytes with what the offsets add to it."""
 
     def made(op: str, *args: Arg) -> Arg:
         return graph.elem(op, *args, axes=_along(n, *args), dtype=dtypes.int32)
 
     def offset(s: Side) -> Arg | None:
-        known = Number(s.offset, dtypes.int32)
+        known = ScalarConstant(s.offset, dtypes.int32)
         if s.moved is None:
             return known if s.offset else None
         moved = graph.cast(s.moved, _along(n, s.moved), dtypes.int32)
@@ -178,7 +178,7 @@ def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> 
         own = s.factor.read.axes
         over, rest = ([a for a in n.reduced if (a in own) == there] for there in (True, False))
         total = graph.reduce("add", s.factor.read, _along(n, s.factor.read), tuple(over), dtypes.int32)
-        return made("multiply", total, Number(count(rest), dtypes.int32)) if count(rest) > 1 else total
+        return made("multiply", total, ScalarConstant(count(rest), dtypes.int32)) if count(rest) > 1 else total
 
     def count(axes: Iterable[AxisId]) -> int:
         return math.prod([graph.known(a) or 0 for a in axes])
@@ -190,6 +190,6 @@ def _corrected(graph: Graph, n: Node, total: Read, sides: tuple[Side, Side]) -> 
     if d is not None:
         rest = whole_sum(u)
         if c is not None:
-            rest = made("subtract", rest, made("multiply", c, Number(count(n.reduced), dtypes.int32)))
+            rest = made("subtract", rest, made("multiply", c, ScalarConstant(count(n.reduced), dtypes.int32)))
         result = made("add", result, made("multiply", d, rest))
     return result

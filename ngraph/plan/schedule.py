@@ -24,7 +24,7 @@ STREAMS = 8  # lines that are read abreast, so that the next ones of each are th
 SHORT = 12  # instructions below which a loop is mostly overhead
 
 
-class Walk(NamedTuple):
+class AccessDescriptor(NamedTuple):
     """A read or store: elements per step of each loop (None: not known yet; 0: stays), and what else it depends on."""
 
     steps: tuple[int | None, ...]
@@ -43,13 +43,13 @@ class View(NamedTuple):
     free: tuple[D, ...]
     reduced: tuple[D, ...]
     sizes: tuple[int | None, ...]
-    walks: tuple[Walk, ...]
+    walks: tuple[AccessDescriptor, ...]
     work: tuple[tuple[float, frozenset[D]], ...]
     sums: tuple[frozenset[D], ...]
     bound: frozenset[D] = frozenset()  # loops that neither vectors nor tiles may take: others' ends depend on them
 
 
-class Machine(NamedTuple):
+class CoreModel(NamedTuple):
     """Lanes of a vector, vector registers, bytes of caches."""
 
     lanes: int
@@ -58,7 +58,7 @@ class Machine(NamedTuple):
     l2: int
 
 
-class Schedule(NamedTuple):
+class LoopSchedule(NamedTuple):
     """`order` of the free loops; `rows` steps of `tile` and `columns` of `second`, else of `lanes` along `vector`, are done together."""
 
     lanes: int
@@ -80,13 +80,13 @@ class Schedule(NamedTuple):
 
 
 @lru_cache(4096)
-def schedule(view: View, m: Machine) -> Schedule:
+def schedule(view: View, m: CoreModel) -> LoopSchedule:
     """The cheapest schedule; the first of equal ones."""
     best = min(_candidates(view, m), key=lambda s: _cost(view, m, s))
     return best._replace(order=_order(view, m, best))
 
 
-def alternatives(view: View, m: Machine, count: int) -> list[Schedule]:
+def alternatives(view: View, m: CoreModel, count: int) -> list[LoopSchedule]:
     """The schedule, then those that come next and add up in the same order, so that they give the same bits."""
     first = schedule(view, m)
     ranked = sorted([s for s in _candidates(view, m) if _sums(view, s) == _sums(view, first)], key=lambda s: _cost(view, m, s))
@@ -94,7 +94,7 @@ def alternatives(view: View, m: Machine, count: int) -> list[Schedule]:
     return [first, *[s for s in dict.fromkeys(others) if s != first][:count]]
 
 
-def _sums(view: View, s: Schedule) -> tuple[int, ...]:
+def _sums(view: View, s: LoopSchedule) -> tuple[int, ...]:
     """What decides in which order sums are added up: nothing where each lane has its own, else how many lie side by side."""
     if s.vector is not None and s.vector in view.reduced:
         return s.vector, s.lanes, s.columns if s.second is None else 1
@@ -120,7 +120,7 @@ def size(view: View, d: D) -> int:
     return UNKNOWN if n is None else max(n, 1)
 
 
-def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
+def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.late and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
@@ -147,11 +147,11 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
             for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28) if k <= min(most, wide)]:
                 if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= SHORT else (1, 2)):
                     continue
-                yield Schedule(lanes, v, None, s, 1, columns)
+                yield LoopSchedule(lanes, v, None, s, 1, columns)
                 for t in view.free if columns == 1 and not view.sums else ():
                     if any(_turned(view, w, v, t) for w in view.walks):
                         n = size(view, t)
-                        yield Schedule(lanes, v, t, None, -(-n // -(-n // lanes)), 1)
+                        yield LoopSchedule(lanes, v, t, None, -(-n // -(-n // lanes)), 1)
                 for t in rows:
                     if t is v or t is s or not view.sums or s in view.reduced:
                         continue
@@ -159,17 +159,17 @@ def _candidates(view: View, m: Machine) -> Iterator[Schedule]:
                     room = min(room, _abreast(view, m, v, t, s))
                     if room > 1:
                         n = size(view, t)
-                        yield Schedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
+                        yield LoopSchedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
 
 
-def _turned(view: View, w: Walk, v: D | None, t: D | None) -> bool:
+def _turned(view: View, w: AccessDescriptor, v: D | None, t: D | None) -> bool:
     """Whether a read has the elements of a vector apart, and those of the rows side by side: vectors of rows are then turned over."""
     if v is None or t is None or v is t or view.sums or w.store or w.loose or t in view.bound or w.steps[t] != 1:
         return False
     return abs(w.steps[v] or 0) > PICKED
 
 
-def _abreast(view: View, m: Machine, v: D | None, t: D, s: D | None) -> int:
+def _abreast(view: View, m: CoreModel, v: D | None, t: D, s: D | None) -> int:
     """How many rows a tile may have of which each reads lines of its own; one where nothing of them would be used again.
 
     Where vectors lie along a sum and no second loop shares them, few such streams are there in time.
@@ -190,7 +190,7 @@ def _may_lie(view: View, d: D) -> bool:
     return all(not w.combines or (w.steps[d] and d not in w.loose) for w in view.walks)
 
 
-def _cost(view: View, m: Machine, s: Schedule) -> float:
+def _cost(view: View, m: CoreModel, s: LoopSchedule) -> float:
     """What one element costs, in vector instructions."""
     v, columns = s.vector, s.across
     n = 1 if v is None else size(view, v)
@@ -203,7 +203,7 @@ def _cost(view: View, m: Machine, s: Schedule) -> float:
     def times(deps: frozenset[D]) -> int:
         return (s.rows if s.tile in deps else 1) * (s.columns if columns in deps else 1)
 
-    def access(w: Walk) -> float:
+    def access(w: AccessDescriptor) -> float:
         step = w.steps[v] if v is not None else 1
         easy = v is None or (v not in w.loose and (step == 1 or v not in w.deps))
         if easy:
@@ -230,7 +230,7 @@ def _cost(view: View, m: Machine, s: Schedule) -> float:
     return (total + ends / steps) / together
 
 
-def _order(view: View, m: Machine, s: Schedule) -> tuple[D, ...]:
+def _order(view: View, m: CoreModel, s: LoopSchedule) -> tuple[D, ...]:
     """Outer loops, vectors, rows; what vectors read, if it is too large for the cache, is walked by the outermost loops."""
     inner = [d for d in (s.vector, s.second, s.tile) if d is not None and d in view.free]
     outer = [d for d in view.free if d not in inner]
@@ -252,6 +252,6 @@ def _order(view: View, m: Machine, s: Schedule) -> tuple[D, ...]:
     return (*outer, *inner)
 
 
-def footprint(view: View, w: Walk) -> int:
+def footprint(view: View, w: AccessDescriptor) -> int:
     """The bytes that a read touches in all."""
     return math.prod([size(view, d) for d in w.deps]) * w.bytes

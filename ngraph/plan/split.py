@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, in_order, placed, straight
-from ngraph.plan.nodes import Arg, Graph, Index, Node, Number, Part, dtype_of
+from ngraph.plan.nodes import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
 from ngraph.program.program import AxisId
 
 MOST = 16  # classes of one reduction
@@ -38,7 +38,7 @@ class Cut(NamedTuple):
     by: int
 
 
-class Way(NamedTuple):
+class ResidueClass(NamedTuple):
     """One class of a cut: where o and r stand in terms of fewer steps, and how many steps those are."""
 
     first: int
@@ -47,7 +47,7 @@ class Way(NamedTuple):
     r_count: int
 
 
-def split(graph: Graph) -> None:
+def split(graph: NodeGraph) -> None:
     """Reductions whose guards are remainders become classes, those of few terms are written out, quotients become classes."""
     _instead(
         graph,
@@ -58,7 +58,7 @@ def split(graph: Graph) -> None:
     _part(graph)
 
 
-def _instead(graph: Graph, chosen: Callable[[Node], Any], make: Callable[[Node, Any], None]) -> None:
+def _instead(graph: NodeGraph, chosen: Callable[[Node], Any], make: Callable[[Node, Any], None]) -> None:
     """In the place of each node of which there is something chosen stands what is made of the two."""
     before, graph.nodes = graph.nodes, []  # new ones go here
     changed = False
@@ -83,7 +83,7 @@ def _cone(n: Node) -> list[Read]:
     return [*own, *[a for a in m.args if type(a) is Read]]
 
 
-def _cuts(graph: Graph, n: Node) -> list[Cut]:
+def _cuts(graph: NodeGraph, n: Node) -> list[Cut]:
     """The remainders that decide where a reduction takes part, if they can be told apart."""
     found: dict[AxisId, Cut] = {}
     cone = _cone(n)
@@ -118,7 +118,7 @@ def _adds_nothing(n: Node, cone: list[Read], r: Read) -> bool:
 
 
 def _is_zero(a: Arg) -> bool:
-    return type(a) is Number and bool(a.value == 0)
+    return type(a) is ScalarConstant and bool(a.value == 0)
 
 
 def _cut(n: Node, e: ExprLike, by: int) -> Cut | None:
@@ -133,27 +133,27 @@ def _cut(n: Node, e: ExprLike, by: int) -> Cut | None:
     return Cut(outs[0], r, moves[outs[0]], moves[r] if r is not None else 0, form[1], by)
 
 
-def _ways(graph: Graph, c: Cut) -> Iterable[Way]:
+def _ways(graph: NodeGraph, c: Cut) -> Iterable[ResidueClass]:
     """For each remainder of o, the terms of r that take part: first, step and number."""
     length = (graph.known(c.r) or 0) if c.r is not None else 1
     for first in range(c.by):
         terms = [v for v in range(length) if (c.out * first + c.window * v + c.start) % c.by == 0]
         step = terms[1] - terms[0] if len(terms) > 1 else 1
-        yield Way(first, terms[0] if terms else 0, step, len(terms))
+        yield ResidueClass(first, terms[0] if terms else 0, step, len(terms))
 
 
-def _counted(graph: Graph, c: Cut, first: int) -> int:
+def _counted(graph: NodeGraph, c: Cut, first: int) -> int:
     """How many places a class has, of those of which it begins with this one."""
     return max(-(-((graph.known(c.o) or 0) - first) // c.by), 0)
 
 
-def _class(graph: Graph, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, list[ExprLike]]:
+def _class(graph: NodeGraph, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, list[ExprLike]]:
     """Where the places of a class lie along an axis of it, and, where that is longer than it, what holds for those that are there."""
     own = _counted(graph, c, first)
     return Idx(o) * c.by + first, [own - 1 - Idx(o)] if own < (graph.known(o) or 0) else []
 
 
-def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
+def _in_classes(graph: NodeGraph, n: Node, cuts: list[Cut]) -> None:
     parts, together = [], _few(graph, n)
     for ways in itertools.product(*[list(_ways(graph, c)) for c in cuts]):
         index: dict[AxisId, ExprLike] = {}
@@ -169,12 +169,12 @@ def _in_classes(graph: Graph, n: Node, cuts: list[Cut]) -> None:
         axes = tuple([names.get(a, a) or a for a in n.axes])
         place = {a: index.get(a, Idx(a)) for a in n.axes}
         empty = not all(w.r_count for w in ways)
-        value = Number(_nothing(n), n.dtype) if empty else _one(graph, n, axes, index, names)
-        parts.append(Part(axes, value, place, tuple(guards)))
+        value = ScalarConstant(_nothing(n), n.dtype) if empty else _one(graph, n, axes, index, names)
+        parts.append(PiecewisePart(axes, value, place, tuple(guards)))
     _join(graph, n, parts)
 
 
-def _join(graph: Graph, n: Node, parts: list[Part]) -> None:
+def _join(graph: NodeGraph, n: Node, parts: list[PiecewisePart]) -> None:
     """Puts classes, which share no place, in the place of the value that they are."""
     graph.replaced(n, graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source)
 
@@ -184,7 +184,7 @@ def _nothing(n: Node) -> object:
     return {"add": 0, "multiply": 1, "max": n.dtype.lowest, "min": n.dtype.highest}[n.op]
 
 
-def _one(graph: Graph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId | None]) -> Arg:
+def _one(graph: NodeGraph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId | None]) -> Arg:
     """A reduction at the places of one class."""
     reduced = tuple([b for a in n.reduced if (b := names.get(a, a)) is not None])
     (arg,) = n.args
@@ -199,14 +199,14 @@ def _one(graph: Graph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId, Ex
     return graph.node("reduce", n.op, [moved], axes, n.dtype, reduced=reduced) if reduced else moved
 
 
-def _moved(graph: Graph, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
+def _moved(graph: NodeGraph, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
     """An argument at other places, divisions that come out even carried out; guards that hold left out, what is outside guarded."""
     return _guarded(graph, a.at(index))
 
 
-def _guarded(graph: Graph, made: Arg) -> Arg:
-    if type(made) is Index:
-        return Index(exact(_inside(graph, made.value)), made.dtype)
+def _guarded(graph: NodeGraph, made: Arg) -> Arg:
+    if type(made) is IndexValue:
+        return IndexValue(exact(_inside(graph, made.value)), made.dtype)
     if type(made) is not Read:
         return made
     at = {k: exact(_inside(graph, e)) for k, e in made.index.items()}
@@ -219,7 +219,7 @@ def _guarded(graph: Graph, made: Arg) -> Arg:
     return Read(made.source, at, tuple(guards), made.fill)
 
 
-def _inside(graph: Graph, e: ExprLike) -> ExprLike:
+def _inside(graph: NodeGraph, e: ExprLike) -> ExprLike:
     """An expression in which what is read for it is guarded, too."""
     if type(e) is int:
         return e
@@ -252,7 +252,7 @@ def _sum(moves: dict[AxisId, int], start: int) -> ExprLike:
 # ---- few terms ----------------------------------------------------------------------------------------------------------
 
 
-def _few(graph: Graph, n: Node) -> bool:
+def _few(graph: NodeGraph, n: Node) -> bool:
     """Whether a reduction has some terms, but few, and sums no products."""
     lengths = [graph.known(a) for a in n.reduced]
     terms = math.prod([k or 0 for k in lengths])
@@ -261,7 +261,7 @@ def _few(graph: Graph, n: Node) -> bool:
     return 0 < terms <= FEW and n.dtype.kind != "bool" and not product and n.axes != ()
 
 
-def _terms(graph: Graph, n: Node) -> None:
+def _terms(graph: NodeGraph, n: Node) -> None:
     made: Read | None = None
     places = [dict(zip(n.reduced, at, strict=True)) for at in itertools.product(*[range(graph.known(a) or 0) for a in n.reduced])]
     if "chosen" in n.attrs:
@@ -278,22 +278,22 @@ def _terms(graph: Graph, n: Node) -> None:
     graph.replaced(n, made.source)
 
 
-def _chosen(graph: Graph, n: Node, places: list[dict[AxisId, int]]) -> Node:
+def _chosen(graph: NodeGraph, n: Node, places: list[dict[AxisId, int]]) -> Node:
     """The first place of the best one, for what `_argreduce` made: each that is better takes the place, and a NaN does so for good."""
     hit = _within(n.args[0], 0)
     value = _within(hit if hit.source.op == "compare" else _within(hit, 1), 0)
     dtype = dtype_of(value)
-    best, place = _fixed(graph, value, places[0], {}), graph.elem("copy", Number(0, n.dtype), axes=n.axes, dtype=n.dtype)
+    best, place = _fixed(graph, value, places[0], {}), graph.elem("copy", ScalarConstant(0, n.dtype), axes=n.axes, dtype=n.dtype)
     for k, at in enumerate(places[1:], 1):
         x = _fixed(graph, value, at, {})
         ordered = (x, best) if n.attrs["chosen"] == "max" else (best, x)
         stays = graph.elem("compare", *ordered, axes=n.axes, dtype=dtypes.bool_, kind="le")
-        rest: Arg = Number(True, dtypes.bool_)
+        rest: Arg = ScalarConstant(True, dtypes.bool_)
         if dtype.is_float:
             rest = graph.elem("compare", best, best, axes=n.axes, dtype=dtypes.bool_, kind="eq")
-        better = graph.elem("where", stays, Number(False, dtypes.bool_), rest, axes=n.axes, dtype=dtypes.bool_)
+        better = graph.elem("where", stays, ScalarConstant(False, dtypes.bool_), rest, axes=n.axes, dtype=dtypes.bool_)
         best = graph.elem("where", better, x, best, axes=n.axes, dtype=dtype)
-        place = graph.elem("where", better, Number(k, n.dtype), place, axes=n.axes, dtype=n.dtype)
+        place = graph.elem("where", better, ScalarConstant(k, n.dtype), place, axes=n.axes, dtype=n.dtype)
     return place.source
 
 
@@ -303,7 +303,7 @@ def _within(a: Arg, k: int) -> Any:
     return a.source.args[k].at(a.index)
 
 
-def _fixed(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
+def _fixed(graph: NodeGraph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
     """An argument at one place along some axes; what is computed along them is computed for that place."""
     if type(a) is not Read or type(a.source) is not Node or not _along(a, at):
         return _moved(graph, a, dict(at))
@@ -335,7 +335,7 @@ def _along(a: Read, at: dict[AxisId, int]) -> bool:
     )
 
 
-def _at(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
+def _at(graph: NodeGraph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
     if type(a) is not Read or a.source not in known or not _along(a, at):  # it may be read at other places, too
         return _moved(graph, a, dict(at))
     index = {x: exact(placed(e, dict(at))) for x, e in a.index.items() if x not in at}
@@ -345,7 +345,7 @@ def _at(graph: Graph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) ->
 # ---- k elements of one place --------------------------------------------------------------------------------------------
 
 
-def _part(graph: Graph) -> None:
+def _part(graph: NodeGraph) -> None:
     """Puts in the place of each value with elements of `o // k` its k classes, together with all elementwise values that lead to it."""
     cuts: dict[Node, dict[AxisId, Cut]] = {}
     for n in graph.nodes:
@@ -355,7 +355,7 @@ def _part(graph: Graph) -> None:
     _instead(graph, lambda n: n in cuts and _stands(n, cuts), lambda n, _: _parted(graph, n, cuts))
 
 
-def _quotients(graph: Graph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> dict[AxisId, Cut]:
+def _quotients(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> dict[AxisId, Cut]:
     """The axes of an elementwise value of which a quotient tells what is read, here or on the way; {} where they cannot be told apart."""
     found: dict[AxisId, Cut] = {}
     for r in n.reads:
@@ -389,7 +389,7 @@ def _stands(n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> bool:
     return True
 
 
-def _parted(graph: Graph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> None:
+def _parted(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> None:
     parts, mine = [], cuts[n].values()
     for firsts in itertools.product(*[range(c.by) for c in mine]):
         index: dict[AxisId, ExprLike] = {}
@@ -401,11 +401,11 @@ def _parted(graph: Graph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> None:
             guards += ends
         axes = tuple([names.get(a, a) for a in n.axes])
         place = {a: index.get(a, Idx(a)) for a in n.axes}
-        parts.append(Part(axes, _moved_with(graph, n, index, names, cuts), place, tuple(guards)))
+        parts.append(PiecewisePart(axes, _moved_with(graph, n, index, names, cuts), place, tuple(guards)))
     _join(graph, n, parts)
 
 
-def _fewer(graph: Graph, n: Node, c: Cut) -> AxisId:
+def _fewer(graph: NodeGraph, n: Node, c: Cut) -> AxisId:
     """The axis of the classes: that of what is read, if there is one of their length, for values over it are then at the same index."""
     length = _counted(graph, c, 0)
     for r in n.reads:
@@ -416,7 +416,7 @@ def _fewer(graph: Graph, n: Node, c: Cut) -> AxisId:
 
 
 def _moved_with(
-    graph: Graph, n: Node, index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId], cuts: dict[Node, dict[AxisId, Cut]]
+    graph: NodeGraph, n: Node, index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId], cuts: dict[Node, dict[AxisId, Cut]]
 ) -> Read:
     """A value at the places of a class, with the elementwise values that lead to it: those that fall into classes, or lead to it alone."""
     made: dict[Node, Read] = {}
@@ -435,7 +435,7 @@ def _moved_with(
     return made[n]
 
 
-def _placed(graph: Graph, a: Arg) -> Arg:
+def _placed(graph: NodeGraph, a: Arg) -> Arg:
     """An argument; if it is a computed value at one place along some axes, then computed for that place."""
     at = {x: e for x, e in a.index.items() if type(e) is int} if type(a) is Read else {}
     if type(a) is not Read or type(a.source) is not Node or not at or a.guard or len(at) + len(a.straight) < len(a.index):

@@ -11,15 +11,15 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, stirred, straight
-from ngraph.plan.nodes import Arg, Index, Node, Number, Part
-from ngraph.plan.price import DEAR, Group, stored_by
+from ngraph.plan.nodes import Arg, IndexValue, Node, PiecewisePart, ScalarConstant
+from ngraph.plan.price import DEAR, FusionGroup, stored_by
 from ngraph.program.program import AxisId
 
 Key = tuple[Any, ...]
 MOST_ORIGINS = 64
 
 
-def kernel_of(g: Group, buffers: Mapping[Any, Buffer]) -> Kernel:
+def kernel_of(g: FusionGroup, buffers: Mapping[Any, Buffer]) -> Kernel:
     """The kernel of a group; `buffers` holds where each source and each result lies."""
     g.levels()
     return _Stages(g, buffers).kernel()
@@ -32,8 +32,8 @@ class _Draft:
         self.level, self.number, self.free, self.reduced = level, number, free, reduced
         self.reduces: list[Node] = []
         self.stores: list[Node] = []
-        self.parts: list[tuple[Node, Part]] = []
-        self.ends: list[tuple[Node, Part]] = []  # parts that are what it has reduced
+        self.parts: list[tuple[Node, PiecewisePart]] = []
+        self.ends: list[tuple[Node, PiecewisePart]] = []  # parts that are what it has reduced
         self.alone = False
 
     @property
@@ -47,7 +47,7 @@ class _Draft:
 
 
 class _Stages:
-    def __init__(self, g: Group, buffers: Mapping[Any, Buffer]):
+    def __init__(self, g: FusionGroup, buffers: Mapping[Any, Buffer]):
         self.g, self.buffers = g, buffers
         self.fixed = {a for a, b in g.loops if b == 1}
         self.home: dict[Node, Buffer] = {}  # what stages so far have stored
@@ -208,7 +208,7 @@ class _Lines:
             index[n.chunk] = self.owner.part_of(n)
         return Store(line, target, index)
 
-    def put_part(self, n: Node, part: Part, written: dict[Node, Buffer]) -> Store:
+    def put_part(self, n: Node, part: PiecewisePart, written: dict[Node, Buffer]) -> Store:
         target = written.get(n) or self.owner.home.get(n) or self.owner.target(n)
         written[n] = target
         value = self.line(part.arg)
@@ -233,9 +233,9 @@ class _Lines:
         """What a value is known by. `index` is where the reader of `arg` stands, None at its own place; `guard` what must hold there."""
         if index is not None:
             arg = arg.at(index)
-        if type(arg) is Number:
+        if type(arg) is ScalarConstant:
             return ("number", repr(arg.value), arg.dtype, arg.value)
-        if type(arg) is Index:
+        if type(arg) is IndexValue:
             return ("index", arg.value, arg.dtype, guard)
         assert type(arg) is Read
         source = arg.source

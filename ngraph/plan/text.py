@@ -29,7 +29,7 @@ import numpy as np
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.op_graph.text import FORMAT
-from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Load, Local, Plan, PlanStep, Read, Routine, Stage, Store
+from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Load, Local, OpaqueOp, Plan, PlanStep, Read, Stage, Store
 from ngraph.plan.memory import lay_out
 from ngraph.program.program import AxisId
 from ngraph.program.text import _END, _Parser, _Printer
@@ -48,7 +48,7 @@ def step_text(plan: Plan, step: PlanStep) -> list[str]:
     printer = _PlanPrinter(False)
     printer.plan(plan)
     named = [printer.buffer(b) for b in dict.fromkeys((*step.sources, *step.targets)) if type(b) is not Local]
-    return named + (printer.kernel(step) if type(step) is Kernel else [printer.routine(step)] if type(step) is Routine else [])
+    return named + (printer.kernel(step) if type(step) is Kernel else [printer.routine(step)] if type(step) is OpaqueOp else [])
 
 
 def arrays(plan: Plan) -> dict[str, np.ndarray]:
@@ -151,7 +151,7 @@ class _PlanPrinter(_Printer):
         inner = _PlanPrinter(self.origins, self.strict, self)
         return f"plan{_title(a)} {{\n{inner.plan(a)}}}"
 
-    def routine(self, r: Routine) -> str:
+    def routine(self, r: OpaqueOp) -> str:
         line = f"routine {self.word(r.op)}({self.names_of(r.inputs)}) gives {self.names_of(r.results)}{self.attributes(r.attrs)}"
         return line + (self.origin(r.origin) if self.origins else "")
 
@@ -408,7 +408,7 @@ class _PlanParser(_Parser):
         self.expect(")")
         return Load(of)
 
-    def routine(self) -> Routine:
+    def routine(self) -> OpaqueOp:
         op = self.word("the name of an op")
         self.expect("(")
         inputs = tuple(self.some())
@@ -416,4 +416,4 @@ class _PlanParser(_Parser):
         self.expect("gives")
         results = tuple(self.some())
         attrs = self.attributes()
-        return Routine(op, inputs, results, attrs, self.origin() if self.tokens[self.k] == "#" else ())
+        return OpaqueOp(op, inputs, results, attrs, self.origin() if self.tokens[self.k] == "#" else ())

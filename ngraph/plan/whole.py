@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.plan.kernels import Read
-from ngraph.plan.nodes import Arg, Constant, Node, Number
+from ngraph.plan.nodes import Arg, Constant, Node, ScalarConstant
 
 Range = tuple[float, float]
 STEPS = 6  # operations behind a value that are looked at
@@ -27,7 +27,7 @@ MADE: dict[str, Callable[..., Range]] = {  # elementwise ops of two whole number
 
 def whole(a: Arg, steps: int = STEPS) -> Range | None:
     """The least and the greatest that an argument may be, if it is a whole number for certain: seen in so many steps."""
-    if type(a) is Number:
+    if type(a) is ScalarConstant:
         return (float(a.value),) * 2 if float(a.value).is_integer() else None
     if type(a) is not Read:
         return None

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.kernels import Read, affine, bounds, moving, straight
-from ngraph.plan.nodes import Arg, Graph, Node, Number, Part, summed
-from ngraph.plan.price import PRODUCT, Machine
+from ngraph.plan.nodes import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
+from ngraph.plan.price import PRODUCT, MachineModel
 from ngraph.plan.whole import whole
 from ngraph.program.program import AxisId
 
@@ -69,7 +69,7 @@ class Sum(NamedTuple):
     along: tuple[Along, ...]
 
 
-def winograd(graph: Graph, machine: Machine) -> None:
+def winograd(graph: NodeGraph, machine: MachineModel) -> None:
     """Puts transformed sums in the place of those that then take less time."""
     nodes: list[Node] = []
     ends: dict[Node, Sum] = {}
@@ -107,7 +107,7 @@ def _chain(n: Node) -> list[Node]:
 # ---- which sums, along which axes -------------------------------------------------------------------------------------------
 
 
-def _best(graph: Graph, n: Node, machine: Machine) -> Sum | None:
+def _best(graph: NodeGraph, n: Node, machine: MachineModel) -> Sum | None:
     """The cheapest way to tiles, if one is worth it."""
     p = summed(n)
     if p is None or not n.dtype.is_float or n.dtype.bits < 32:
@@ -122,7 +122,7 @@ def _best(graph: Graph, n: Node, machine: Machine) -> Sum | None:
     return best if best is not None and _cost(graph, best, machine) < WORTH * PRODUCT * n.size else None
 
 
-def _ways(graph: Graph, n: Node, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
+def _ways(graph: NodeGraph, n: Node, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
     """The ways to cut tiles along the windows of x."""
     found: list[list[Along]] = []
     for at, e in x.index.items():
@@ -155,7 +155,7 @@ def _product(found: list[list[Along]]) -> Iterable[tuple[Along, ...]]:
                 yield a, b
 
 
-def _cuts(graph: Graph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int) -> Iterable[Along]:
+def _cuts(graph: NodeGraph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int) -> Iterable[Along]:
     results, terms = graph.known(out) or 0, graph.known(tap) or 0
     for points in (6, 4):
         if 2 <= terms <= SHORT and results >= LEAST and points - terms + 1 >= 2:
@@ -166,7 +166,7 @@ def _cuts(graph: Graph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int)
             yield Along(at, out, tap, sign, results, taps, -(-terms // taps), False, k)
 
 
-def _cost(graph: Graph, s: Sum, machine: Machine) -> float:
+def _cost(graph: NodeGraph, s: Sum, machine: MachineModel) -> float:
     """Vector instructions for each lane: products at all points, and what is transformed."""
 
     def size(axes: Iterable[AxisId]) -> int:
@@ -200,7 +200,7 @@ def _turned(s: Sum) -> Iterable[tuple[AxisId, ...]]:
         yield end.axes
 
 
-def _parameters(graph: Graph, r: Read) -> bool:
+def _parameters(graph: NodeGraph, r: Read) -> bool:
     return not isinstance(r.source, Node) and r.source in {v.value for v in graph.program.state_in} - {old for _, old, _ in graph.state}
 
 
@@ -231,7 +231,7 @@ def _polynomial(roots: Iterable[Fraction]) -> list[Fraction]:
     return made
 
 
-def _combined(graph: Graph, rows: Matrix, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> list[Arg]:
+def _combined(graph: NodeGraph, rows: Matrix, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> list[Arg]:
     """The rows of a matrix times what stands in `args`. Rows, or columns, that differ in signs alone have parts in common."""
     columns = list(zip(*rows, strict=True))
     pairs = _twins(columns) if len(rows) < len(columns) else {}
@@ -276,17 +276,17 @@ def _twins(rows: Sequence[tuple[Fraction, ...]]) -> dict[int, int]:
     return found
 
 
-def _total(graph: Graph, row: Sequence[Fraction], args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> Arg:
+def _total(graph: NodeGraph, row: Sequence[Fraction], args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> Arg:
     made: Arg | None = None
     for a, x in sorted(zip(row, args, strict=True), key=lambda ax: ax[0] != 1):
         if not a:
             continue
         if made is None:
-            made = x if a == 1 else graph.elem("multiply", x, Number(float(a), dtype), axes=axes, dtype=dtype)
+            made = x if a == 1 else graph.elem("multiply", x, ScalarConstant(float(a), dtype), axes=axes, dtype=dtype)
         elif abs(a) == 1:
             made = graph.elem("add" if a > 0 else "subtract", made, x, axes=axes, dtype=dtype)
         else:
-            made = graph.elem("fma", x, Number(float(a), dtype), made, axes=axes, dtype=dtype)
+            made = graph.elem("fma", x, ScalarConstant(float(a), dtype), made, axes=axes, dtype=dtype)
     assert made is not None
     return made
 
@@ -297,7 +297,7 @@ def _total(graph: Graph, row: Sequence[Fraction], args: Sequence[Arg], axes: tup
 class _Maker:
     """Makes the nodes of one sum."""
 
-    def __init__(self, graph: Graph, s: Sum):
+    def __init__(self, graph: NodeGraph, s: Sum):
         self.graph, self.s, self.dtype = graph, s, s.node.dtype
         self.tile = [graph.axis(f"tile{w.k}", w.tiles) for w in s.along]
         self.point = [graph.axis(f"point{w.k}", w.points) for w in s.along]
@@ -318,10 +318,10 @@ class _Maker:
     def joined(self, w: Along, axes: tuple[AxisId, ...], parts: Sequence[Arg]) -> Read:
         """Parts side by side along the axis of the points."""
         point = self.point[w.k]
-        made = tuple([Part(axes, x, {**straight(axes), point: k}) for k, x in enumerate(parts)])
+        made = tuple([PiecewisePart(axes, x, {**straight(axes), point: k}) for k, x in enumerate(parts)])
         return self.join((point, *axes), made, w is self.s.along[-1], self.dtype)
 
-    def join(self, axes: tuple[AxisId, ...], parts: tuple[Part, ...], last: bool, dtype: DType) -> Read:
+    def join(self, axes: tuple[AxisId, ...], parts: tuple[PiecewisePart, ...], last: bool, dtype: DType) -> Read:
         """Parts that share no place as one value; one that is not the last of its kind stays near the next."""
         attrs = {"apart": True} if last else {"apart": True, "near": True}
         return self.graph.node("join", "join", [], axes, dtype, parts=parts, attrs=attrs)
@@ -395,7 +395,7 @@ class _Maker:
                 place = {**straight([a for a in axes if a in to]), w.out: at}
                 if w is last:
                     row = self.behind(row, axes, {a: e for a, e in place.items() if a in end.axes}, end)
-                joined.append(Part(axes, row, place, () if bounds(guard, self.graph.known)[0] >= 0 else (guard,)))
+                joined.append(PiecewisePart(axes, row, place, () if bounds(guard, self.graph.known)[0] >= 0 else (guard,)))
             dtype = end.dtype if w is last else self.dtype
             order = end.axes if w is last else to
             made = self.join(order, tuple(joined), w is last, dtype)
@@ -413,7 +413,7 @@ class _Maker:
         return x
 
 
-def _transformed(graph: Graph, s: Sum, end: Node) -> None:
+def _transformed(graph: NodeGraph, s: Sum, end: Node) -> None:
     """Puts the sum, and what stands behind it up to `end`, in its new form."""
     maker = _Maker(graph, s)
     for r in (s.x, s.y):

@@ -82,7 +82,7 @@ class Ids:
         return found
 
 
-class Scope:
+class StateScope:
     """The state as one stretch of ops sees it: the whole program, or the inside of a `sequential`."""
 
     def __init__(self, sequential: Op | None, state: dict[Op, Value]):
@@ -126,7 +126,7 @@ class Lowering:
             self.start[variable] = Value(self.type(variable.type), variable.hint or variable.opdef.name)
         return self.start[variable]
 
-    def read(self, variable: Op, scope: Scope) -> Value:
+    def read(self, variable: Op, scope: StateScope) -> Value:
         return scope.state.get(variable) or self.initial(variable)
 
     def _survey(self) -> None:
@@ -146,7 +146,7 @@ class Lowering:
         return self.reads[op]
 
     # values
-    def value(self, op: Op, scope: Scope) -> tuple[Value, ...]:
+    def value(self, op: Op, scope: StateScope) -> tuple[Value, ...]:
         """The values of `op` as seen in `scope`, emitting what has not been."""
         stack = [op]
         while stack:
@@ -185,7 +185,7 @@ class Lowering:
                 raise GraphError(f"the lowering of {o.opdef.name} gives {v.type}, its type says {self.type(t)}", line=o.line)
         return values
 
-    def _known(self, op: Op, scope: Scope) -> tuple[Value, ...] | None:
+    def _known(self, op: Op, scope: StateScope) -> tuple[Value, ...] | None:
         kind = op.opdef.name
         if kind == "variable":
             return (self.read(op, scope),)
@@ -204,7 +204,7 @@ class Lowering:
             self._join(op, claim, scope)
         return self.values[op]
 
-    def _join(self, op: Op, claim: tuple[list[Op], dict[Op, Value]], scope: Scope) -> None:
+    def _join(self, op: Op, claim: tuple[list[Op], dict[Op, Value]], scope: StateScope) -> None:
         """An op that has run in one sequential counts in another if the state that it saw is the state there."""
         assert scope.sequential is not None
         for v, seen in claim[1].items():
@@ -217,12 +217,12 @@ class Lowering:
                 )
         claim[0].append(scope.sequential)
 
-    def _keep(self, op: Op, values: tuple[Value, ...], scope: Scope) -> None:
+    def _keep(self, op: Op, values: tuple[Value, ...], scope: StateScope) -> None:
         self.values[op] = values
         if scope.sequential is not None:
             self.claimed[op] = ([scope.sequential], {v: self.read(v, scope) for v in self.variables_of(op)})
 
-    def _emit(self, o: Op, scope: Scope) -> tuple[Value, ...]:
+    def _emit(self, o: Op, scope: StateScope) -> tuple[Value, ...]:
         inputs = tuple([v for i in o.inputs for v in self._known(i, scope)])  # type: ignore[union-attr]
         if o.opdef.name == "part":
             return (inputs[o.attrs["index"]],)
@@ -303,7 +303,7 @@ class Lowering:
         )
 
     # effects
-    def _control(self, o: Op, scope: Scope) -> None:
+    def _control(self, o: Op, scope: StateScope) -> None:
         kind = o.opdef.name
         if kind == "assign":
             self._assign(o, scope)
@@ -312,7 +312,7 @@ class Lowering:
         else:
             self._sequential(o, scope)
 
-    def _assign(self, o: Op, scope: Scope) -> None:
+    def _assign(self, o: Op, scope: StateScope) -> None:
         variable, new = o.inputs
         (value,) = self.value(new, scope)
         if variable in self.fed and self.is_body:
@@ -342,15 +342,15 @@ class Lowering:
             scope.assigns[variable] = o
         self.values[o] = ()
 
-    def _doall(self, o: Op, scope: Scope) -> None:
+    def _doall(self, o: Op, scope: StateScope) -> None:
         if scope.sequential is None:
             for part in o.inputs:
                 self.value(part, scope)
         else:
             before = dict(scope.state)
-            parts: list[Scope] = []
+            parts: list[StateScope] = []
             for part in o.inputs:
-                inner = Scope(scope.sequential, dict(before))
+                inner = StateScope(scope.sequential, dict(before))
                 inner.assigns = {}
                 allowed = dict(self.written)
                 for v in scope.assigns:
@@ -374,9 +374,9 @@ class Lowering:
                     scope.assigns[v] = inner.assigns[v]
         self.values[o] = ()
 
-    def _sequential(self, o: Op, scope: Scope) -> None:
+    def _sequential(self, o: Op, scope: StateScope) -> None:
         outermost = o if scope.sequential is None else scope.sequential
-        inner = Scope(outermost, dict(scope.state))  # the state outside is empty: only starts are read there
+        inner = StateScope(outermost, dict(scope.state))  # the state outside is empty: only starts are read there
         inner.assigns = dict(scope.assigns) if scope.sequential is not None else {}
         values: tuple[Value, ...] = ()
         for part in o.inputs:
@@ -392,7 +392,7 @@ class Lowering:
         self.values[o] = values if o.type is not None else ()
 
     # lengths
-    def _length(self, axis: AxisId, length: ExprLike, scope: Scope) -> ExprLike:
+    def _length(self, axis: AxisId, length: ExprLike, scope: StateScope) -> ExprLike:
         """A length over values of this program; in a body, what the program around it computes is just the length that the axis has."""
         if not any(isinstance(leaf, expr.Run) for leaf in expr.leaves(length)):
             return length
@@ -420,7 +420,7 @@ class Lowering:
 
     # the whole
     def run(self, name: str) -> Lowered:
-        top = Scope(None, {})
+        top = StateScope(None, {})
         sequentials = [o for o in ordered(self.roots) if o.opdef.name == "sequential"]
         if sequentials:
             self._survey()

@@ -5,6 +5,6 @@
 
 from ngraph.rewrite.driver import Built, rewrite
 from ngraph.rewrite.pattern import Rule, Rules, any_of, functions, many, var
-from ngraph.rewrite.trace import Trace, tracing
+from ngraph.rewrite.trace import RewriteTrace, tracing
 
-__all__ = ["Built", "Rule", "Rules", "Trace", "any_of", "functions", "many", "rewrite", "tracing", "var"]
+__all__ = ["Built", "Rule", "Rules", "RewriteTrace", "any_of", "functions", "many", "rewrite", "tracing", "var"]

@@ -19,7 +19,7 @@ from ngraph.op_graph.op import Origin, TensorType
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.program.program import AxisId, Program, Step, Value, map_attr
 from ngraph.rewrite.pattern import Bound, Candidate, Rule, Rules, Term, match, number
-from ngraph.rewrite.trace import Firing, Trace, current
+from ngraph.rewrite.trace import Firing, RewriteTrace, current
 
 ORIGINS = 16  # as many as a step keeps
 DEPTH = 200  # so often may what a rule built be rewritten in turn, before rules are said to go in circles
@@ -160,7 +160,7 @@ class Rewriting:
     """One program on its way through one table of rules."""
 
     def __init__(
-        self, program: Program, candidates: Callable[..., tuple[Candidate, ...]], trace: Trace | None, bodies: dict[Program, Program]
+        self, program: Program, candidates: Callable[..., tuple[Candidate, ...]], trace: RewriteTrace | None, bodies: dict[Program, Program]
     ):
         self.program, self.candidates, self.trace, self.bodies = program, candidates, trace, bodies
         self.makers: dict[Value, Step] = {}

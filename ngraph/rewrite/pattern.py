@@ -71,7 +71,7 @@ def _function(op: str) -> Callable[..., Any]:
         for i in (*inputs, *attrs.values()):
             if isinstance(i, Term):
                 return i.apply(op, inputs, attrs)
-        return Node(op, inputs, attrs)
+        return StepPattern(op, inputs, attrs)
 
     build.__name__ = op
     return build
@@ -86,10 +86,10 @@ class Pattern(Term):
     __slots__ = ()
 
     def apply(self, op: str, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Pattern:
-        return Node(op, inputs, attrs)
+        return StepPattern(op, inputs, attrs)
 
 
-class Var(Pattern):
+class PatternVar(Pattern):
     """A hole: matches any value, or any attribute; the same one twice must match the same. `many` takes all inputs that are left."""
 
     __slots__ = ("name", "many", "among")
@@ -101,7 +101,7 @@ class Var(Pattern):
         return f"*{self.name}" if self.many else self.name
 
 
-class Number(Pattern):
+class ConstantPattern(Pattern):
     """A constant of this value, filled over any axes; 0.0 and -0.0 differ for floats."""
 
     __slots__ = ("value",)
@@ -113,14 +113,14 @@ class Number(Pattern):
         return repr(self.value)
 
 
-class Node(Pattern):
+class StepPattern(Pattern):
     """A step of one of these ops, with these inputs and (at least) these attributes."""
 
     __slots__ = ("ops", "inputs", "attrs")
 
     def __init__(self, op: str | Collection[str], inputs: Iterable[Any], attrs: Mapping[str, Any]):
         self.ops = (op,) if isinstance(op, str) else op
-        self.inputs = tuple([i if isinstance(i, Pattern) else Number(i) for i in inputs])
+        self.inputs = tuple([i if isinstance(i, Pattern) else ConstantPattern(i) for i in inputs])
         self.attrs = dict(attrs)
 
     def __repr__(self) -> str:
@@ -128,31 +128,31 @@ class Node(Pattern):
         return f"{'|'.join(self.ops)}({', '.join(what)})"
 
 
-def var(name: str) -> Var:
+def var(name: str) -> PatternVar:
     """A hole for one value or one attribute."""
-    return Var(name)
+    return PatternVar(name)
 
 
-def many(name: str, among: str = "") -> Var:
+def many(name: str, among: str = "") -> PatternVar:
     """A hole for all the inputs that are left; at least one of them made by one of the ops `among`, where that is given."""
-    return Var(name, True, tuple(among.split()))
+    return PatternVar(name, True, tuple(among.split()))
 
 
-def any_of(names: Collection[str]) -> Callable[..., Node]:
+def any_of(names: Collection[str]) -> Callable[..., StepPattern]:
     """A function whose pattern matches any of these ops; of a column's names also those that are filled in later."""
-    return lambda *inputs, **attrs: Node(names, inputs, attrs)
+    return lambda *inputs, **attrs: StepPattern(names, inputs, attrs)
 
 
 def _orders(node: Any) -> Iterator[Any]:
     """The pattern with its commutative nodes written in each order."""
-    if type(node) is not Node:
+    if type(node) is not StepPattern:
         yield node
         return
     both = len(node.inputs) == 2 and all(commutes(op, node.attrs) for op in node.ops)
     for inputs in itertools.product(*[list(_orders(i)) for i in node.inputs]):
-        yield Node(node.ops, inputs, node.attrs)
-        if both and not (type(inputs[0]) is Var and type(inputs[1]) is Var and node.inputs[0] is node.inputs[1]):
-            yield Node(node.ops, inputs[::-1], node.attrs)
+        yield StepPattern(node.ops, inputs, node.attrs)
+        if both and not (type(inputs[0]) is PatternVar and type(inputs[1]) is PatternVar and node.inputs[0] is node.inputs[1]):
+            yield StepPattern(node.ops, inputs[::-1], node.attrs)
 
 
 # ---- what a pattern is matched against ----------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _rounded(a: float, dtype: DType) -> float:
         return float(np.asarray(a).astype(dtype.np))
 
 
-def match(node: Node, step: Step, makers: Makers, bound: Bound, used: list[Step]) -> bool:
+def match(node: StepPattern, step: Step, makers: Makers, bound: Bound, used: list[Step]) -> bool:
     """Whether `step` fits the pattern; fills `bound` (holes) and `used` (the steps that took part)."""
     for name, wanted in node.attrs.items():
         if name not in step.attrs or not _match_attr(wanted, step.attrs[name], bound):
@@ -209,7 +209,7 @@ def match(node: Node, step: Step, makers: Makers, bound: Bound, used: list[Step]
     used.append(step)
     inputs = step.inputs
     patterns = node.inputs
-    if patterns and type(patterns[-1]) is Var and patterns[-1].many:
+    if patterns and type(patterns[-1]) is PatternVar and patterns[-1].many:
         head = len(patterns) - 1
         if len(inputs) < head:
             return False
@@ -221,9 +221,9 @@ def match(node: Node, step: Step, makers: Makers, bound: Bound, used: list[Step]
 
 
 def _match_value(pattern: Any, value: Value, makers: Makers, bound: Bound, used: list[Step]) -> bool:
-    if type(pattern) is Var:
+    if type(pattern) is PatternVar:
         return bound.setdefault(pattern.name, value) is value
-    if type(pattern) is Number:
+    if type(pattern) is ConstantPattern:
         n = number(value, makers)
         return n is not None and same_number(n, pattern.value, value.type.dtype)
     maker = makers.get(value)
@@ -231,7 +231,7 @@ def _match_value(pattern: Any, value: Value, makers: Makers, bound: Bound, used:
 
 
 def _match_attr(wanted: Any, held: Any, bound: Bound) -> bool:
-    if type(wanted) is Var:
+    if type(wanted) is PatternVar:
         before = bound.setdefault(wanted.name, held)
         return before is held or bool(before == held)
     return bool(wanted == held)
@@ -250,7 +250,9 @@ class Rule:
 
     __slots__ = ("name", "pattern", "result", "inexact", "when", "variants", "takes", "asks")
 
-    def __init__(self, name: str, pattern: Node, result: Callable[..., Any], inexact: str = "", when: Callable[..., Any] | None = None):
+    def __init__(
+        self, name: str, pattern: StepPattern, result: Callable[..., Any], inexact: str = "", when: Callable[..., Any] | None = None
+    ):
         self.name, self.pattern, self.result, self.inexact, self.when = name, pattern, result, inexact, when
         self.variants = tuple(_orders(pattern))
         self.takes = _parameters(result)
@@ -273,13 +275,13 @@ class Candidate(NamedTuple):
     """One way to write one rule's pattern."""
 
     rule: Rule
-    node: Node
+    node: StepPattern
 
 
-def _possible(node: Node, makers: tuple[str, ...]) -> bool:
+def _possible(node: StepPattern, makers: tuple[str, ...]) -> bool:
     """Whether inputs made by these ops ("" for none) could fit; looks one level deep."""
     patterns = node.inputs
-    if patterns and type(patterns[-1]) is Var and patterns[-1].many:
+    if patterns and type(patterns[-1]) is PatternVar and patterns[-1].many:
         among = patterns[-1].among
         if among and not any(m in among for m in makers):
             return False
@@ -287,9 +289,9 @@ def _possible(node: Node, makers: tuple[str, ...]) -> bool:
     elif len(patterns) != len(makers):
         return False
     for p, maker in zip(patterns, makers, strict=False):
-        if type(p) is Node and maker not in p.ops:
+        if type(p) is StepPattern and maker not in p.ops:
             return False
-        if type(p) is Number and maker not in ("constant", "broadcast"):
+        if type(p) is ConstantPattern and maker not in ("constant", "broadcast"):
             return False
     return True
 

@@ -18,7 +18,7 @@ from ngraph.op_graph.memory import no_collection
 from ngraph.program.program import Program
 from ngraph.program.text import text
 from ngraph.program.verify import verify
-from ngraph.rewrite.trace import Trace, tracing
+from ngraph.rewrite.trace import RewriteTrace, tracing
 
 Pass = Callable[[Program], Program]
 PASSES: dict[str, Pass] = {}
@@ -91,7 +91,7 @@ class Ran(NamedTuple):
 
     name: str
     program: Program
-    trace: Trace
+    trace: RewriteTrace
 
 
 _watched: ContextVar[list[Ran] | None] = ContextVar("ngraph_watched", default=None)
@@ -126,13 +126,13 @@ def _run_one(program: Program, step: Pass) -> Program:
     return after
 
 
-def show(step: Pass, trace: Trace, after: Program) -> None:
+def show(step: Pass, trace: RewriteTrace, after: Program) -> None:
     """Prints a pass, how often each of its rules fired, and the program after it."""
     fired = [f"  {count:6} x {rule}" for rule, count in trace.counts().items()]
     print("\n".join([f"-- after {name_of(step)}", *fired, text(after)]), file=sys.stderr)
 
 
-def _broken(step: Pass, trace: Trace, before: Program, after: Program, error: ProgramError) -> ProgramError:
+def _broken(step: Pass, trace: RewriteTrace, before: Program, after: Program, error: ProgramError) -> ProgramError:
     made = {s: f.rule for f in trace.firings for s in f.made}
     suspects = list(dict.fromkeys([made[s] for s in after.steps if s in made]))
     return ProgramError(

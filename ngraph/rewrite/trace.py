@@ -36,7 +36,7 @@ class Firing(NamedTuple):
 
 
 @dataclass
-class Trace:
+class RewriteTrace:
     """The firings of one stretch, and how many patterns were tried for them."""
 
     firings: list[Firing] = field(default_factory=list)
@@ -54,18 +54,18 @@ class Trace:
         return "\n".join(map(str, self.firings)) or "no rule fired"
 
 
-_current: ContextVar[Trace | None] = ContextVar("ngraph_trace", default=None)
+_current: ContextVar[RewriteTrace | None] = ContextVar("ngraph_trace", default=None)
 
 
-def current() -> Trace | None:
+def current() -> RewriteTrace | None:
     """The trace that is being taken, if one is."""
     return _current.get()
 
 
 @contextmanager
-def tracing() -> Iterator[Trace]:
+def tracing() -> Iterator[RewriteTrace]:
     """Takes down what the driver does in this block; a trace around it sees it too."""
-    outer, trace = _current.get(), Trace()
+    outer, trace = _current.get(), RewriteTrace()
     token = _current.set(trace)
     try:
         yield trace

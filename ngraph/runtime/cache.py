@@ -177,7 +177,7 @@ class _Canonical(_Printer):
 # ---- plans as bytes, for any program of the same meaning
 
 
-class Names(NamedTuple):
+class ProgramNames(NamedTuple):
     """What a plan takes from its program, each by its number. Axes and large arrays have to be there, the rest is for people."""
 
     axes: Sequence[str]
@@ -187,19 +187,19 @@ class Names(NamedTuple):
     origins: Sequence[tuple[Origin, ...]] = ()
 
 
-def meant(program: Program) -> tuple[bytes, Names]:
+def meant(program: Program) -> tuple[bytes, ProgramNames]:
     """What a program means, as a digest, and the names that it has for what is in it."""
     found = _meant.get(program)
     if found is None:
         canonical = _Canonical()
         text = canonical.program(program)
         states, origins = [s.name for s in program.state_in], [s.origin for s in canonical.steps]
-        names = Names([*canonical.axis_names], [*canonical.refs], states, canonical.hints, origins)
+        names = ProgramNames([*canonical.axis_names], [*canonical.refs], states, canonical.hints, origins)
         found = _meant[program] = digest(text.encode()), names
     return found
 
 
-_meant: weakref.WeakKeyDictionary[Program, tuple[bytes, Names]] = weakref.WeakKeyDictionary()
+_meant: weakref.WeakKeyDictionary[Program, tuple[bytes, ProgramNames]] = weakref.WeakKeyDictionary()
 
 
 class _Of(NamedTuple):
@@ -212,7 +212,7 @@ class _Of(NamedTuple):
 class _Dump(pickle.Pickler):
     """Writes what belongs to the program (axes, arrays, names, origins) as numbers."""
 
-    def __init__(self, file: io.BytesIO, names: Names):
+    def __init__(self, file: io.BytesIO, names: ProgramNames):
         super().__init__(file, 5)
         self.table: dict[tuple[Any, ...], int] = {}
         self.axes = {a: k for k, a in enumerate(names.axes)}
@@ -294,14 +294,14 @@ class _Load(pickle.Unpickler):
         raise pickle.UnpicklingError(f"an entry of the cache holds {module}.{name}")
 
 
-def dumped(made: Any, names: Names) -> bytes:
+def dumped(made: Any, names: ProgramNames) -> bytes:
     file = io.BytesIO()
     dump = _Dump(file, names)
     dump.dump(made)
     return pickle.dumps(list(dump.table)) + file.getvalue()
 
 
-def loaded(data: bytes, names: Names) -> Any:
+def loaded(data: bytes, names: ProgramNames) -> Any:
     """What was dumped, with these names. Raises whatever pickle does."""
     axes = frozenset(names.axes)
 
@@ -571,12 +571,12 @@ class Cache:
         """The key under which `plan` keeps what it gives for a program of this meaning."""
         return digest(makers(), meaning, repr(facts).encode())
 
-    def keep_plan(self, key: bytes, made: Any, names: Names) -> None:
+    def keep_plan(self, key: bytes, made: Any, names: ProgramNames) -> None:
         """Adds what `planned` finds; not where it cannot be written down."""
         with contextlib.suppress(pickle.PicklingError, RecursionError):
             self.keep("plans", key, dumped(made, names))
 
-    def planned(self, key: bytes, names: Names) -> Any:
+    def planned(self, key: bytes, names: ProgramNames) -> Any:
         """What is kept under a key, if anything is, with these names."""
         found = self.find(key, "plans")
         if found is None:

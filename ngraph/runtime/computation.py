@@ -35,10 +35,10 @@ from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.nans import checked
 from ngraph.runtime.profile import Profile
-from ngraph.runtime.state import Alone, Lent, State
+from ngraph.runtime.state import Alone, Lent, StateArrays
 
 if TYPE_CHECKING:  # loaded by transformers that keep what they compile
-    from ngraph.runtime.known import Found, Graph
+    from ngraph.runtime.known import CachedGraph, CacheHit
 
 
 TIMED = 3  # calls whose time may show that a program is a short one
@@ -88,15 +88,15 @@ class Executable:
 class Maker(Protocol):
     """The transformer of a computation, as far as that knows it; see `Transformer`."""
 
-    state: State
+    state: StateArrays
 
     def run_passes(self, program: Program) -> Program: ...
     def compile(self, program: Program) -> Executable: ...
     def facts(self) -> tuple[Any, ...] | None: ...
-    def found(self, found: Found, whole: Callable[[], Program]) -> Executable: ...
+    def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable: ...
 
 
-class Results:
+class ResultForm:
     """The form in which results go out: one value, a tuple, a dict, or nothing."""
 
     def __init__(self, results: Any):
@@ -180,11 +180,11 @@ class Computation(Alone, partial[Any]):
 
     def __init__(
         self,
-        results: Results,
+        results: ResultForm,
         lowered: Lowered,
         maker: Maker,
-        graph: Graph | None = None,
-        found: Found | None = None,
+        graph: CachedGraph | None = None,
+        found: CacheHit | None = None,
     ):
         """`lowered` has no steps where it was `found`, and is kept for later ones of the same `graph` where it was not."""
         state = maker.state

@@ -24,7 +24,7 @@ CODE = ("source", "plan", "llvm", "asm")  # stages that are no programs
 _taken: dict[str, int] = {}  # folders that this process has written, and how often: two computations may have one name
 
 
-class Stage(NamedTuple):
+class DumpedStage(NamedTuple):
     """One stage: its name (`simplify.2` where a pass runs again), its text, how many ops, steps or lines it has, how often each rule
     fired to reach it, and a line for each time."""
 
@@ -39,27 +39,27 @@ class Stage(NamedTuple):
         return self.name + SUFFIX.get(self.name, ".txt")
 
 
-def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], source: str, native: Any = None) -> list[Stage]:
+def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], source: str, native: Any = None) -> list[DumpedStage]:
     """Every stage of a computation, from the op-graph to the generated code; `native` is what was compiled to machine code."""
     found = [
-        Stage("op-graph", graph_text.text(results), len(Op.ordered_ops(results)), {}, ""),
-        Stage("lower", program_text.text(lowered), len(lowered.steps), {}, ""),
+        DumpedStage("op-graph", graph_text.text(results), len(Op.ordered_ops(results)), {}, ""),
+        DumpedStage("lower", program_text.text(lowered), len(lowered.steps), {}, ""),
     ]
     times: dict[str, int] = {}
     for ran in history:
         times[ran.name] = times.get(ran.name, 0) + 1
         name = ran.name if times[ran.name] == 1 else f"{ran.name}.{times[ran.name]}"
-        found.append(Stage(name, program_text.text(ran.program), len(ran.program.steps), ran.trace.counts(), str(ran.trace)))
+        found.append(DumpedStage(name, program_text.text(ran.program), len(ran.program.steps), ran.trace.counts(), str(ran.trace)))
     if source:
-        found.append(Stage("source", source, source.count("\n"), {}, ""))
+        found.append(DumpedStage("source", source, source.count("\n"), {}, ""))
     if native is not None:
         native = native.named()
-        found.append(Stage("plan", native.plan_text(), len(native.chosen.plan.every), {}, ""))
-        found += [Stage(name, code, code.count("\n"), {}, "") for name, code in (("llvm", native.llvm()), ("asm", native.asm()))]
+        found.append(DumpedStage("plan", native.plan_text(), len(native.chosen.plan.every), {}, ""))
+        found += [DumpedStage(name, code, code.count("\n"), {}, "") for name, code in (("llvm", native.llvm()), ("asm", native.asm()))]
     return found
 
 
-def write(folder: str, name: str, stages: Sequence[Stage], seconds: Mapping[str, float]) -> str:
+def write(folder: str, name: str, stages: Sequence[DumpedStage], seconds: Mapping[str, float]) -> str:
     """Writes the stages into a folder of their own inside `folder`, which it gives; over those of an earlier process."""
     place = os.path.join(folder, name)
     _taken[place] = _taken.get(place, 0) + 1
@@ -78,7 +78,7 @@ def write(folder: str, name: str, stages: Sequence[Stage], seconds: Mapping[str,
     return place
 
 
-def read(folder: str) -> dict[str, tuple[dict[str, float], list[Stage]]]:
+def read(folder: str) -> dict[str, tuple[dict[str, float], list[DumpedStage]]]:
     """What `write` wrote into a folder: the seconds and stages of each computation, by the name of its folder."""
     found = {}
     for name in sorted(os.listdir(folder)):
@@ -89,7 +89,7 @@ def read(folder: str) -> dict[str, tuple[dict[str, float], list[Stage]]]:
             for k, s in enumerate(index["stages"]):
                 rules = os.path.join(place, f"{k}-{s['stage']}.rules.txt")
                 fired = _read(rules).rstrip("\n") if s["rules"] else ""
-                listed.append(Stage(s["stage"], _read(os.path.join(place, s["file"])), s["size"], s["rules"], fired))
+                listed.append(DumpedStage(s["stage"], _read(os.path.join(place, s["file"])), s["size"], s["rules"], fired))
             found[name] = (index["seconds"], listed)
     return found
 

@@ -1,8 +1,8 @@
 """What an op-graph was lowered to, found before it is lowered: enough to call the program, and to find its plans.
 
-    graph = Graph.of(results, parameters, facts)     None where nothing can be kept of it
-    graph.find(name)                                 what an earlier graph of the same meaning left, with the names of this one
-    graph.keep(lowered, program)                     what later ones find: the program before and after passes, without its steps
+    graph = CachedGraph.of(results, parameters, facts)  None where nothing can be kept of it
+    graph.find(name)                                    what an earlier graph of the same meaning left, with the names of this one
+    graph.keep(lowered, program)                        what later ones find: the program before and after passes, without its steps
 
 A graph with records, passes or rules that are not ngraph's own is lowered each time: what they do is in no key.
 """
@@ -19,29 +19,29 @@ import numpy as np
 
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
-from ngraph.op_graph.meaning import Meaning, meaning
+from ngraph.op_graph.meaning import Fingerprint, meaning
 from ngraph.op_graph.memory import no_collection
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import as_sealed
 from ngraph.passes.rules import as_written, simplify_rules
 from ngraph.program.lower import Lowered, state_names
 from ngraph.program.program import AxisId, Program, State, run_values
-from ngraph.runtime.cache import Names, cache, digest, dumped, loaded, makers, meant
+from ngraph.runtime.cache import ProgramNames, cache, digest, dumped, loaded, makers, meant
 
 KIND = "graphs"
 STORED = 1 << 20  # bytes of arrays that passes made, and an entry holds
 
 
-class Found(NamedTuple):
+class CacheHit(NamedTuple):
     """A program by what calls need of it: before passes and after, without steps; what it means, and names for its plans."""
 
     lowered: Lowered
     program: Program
     meaning: bytes
-    names: Names
+    names: ProgramNames
 
 
-class Kept(NamedTuple):
+class CacheEntry(NamedTuple):
     """An entry. Arrays and states are the graph's, by number; of arrays that passes made there are dtype, shape and bytes."""
 
     lowered: Program
@@ -53,16 +53,16 @@ class Kept(NamedTuple):
     nonempty: tuple[AxisId, ...]
 
 
-class Graph:
+class CachedGraph:
     """An op-graph, and the key of its entry."""
 
-    def __init__(self, meant: Meaning, parameters: Sequence[Op], facts: Any):
+    def __init__(self, meant: Fingerprint, parameters: Sequence[Op], facts: Any):
         self.numbers, self.arrays, self.parameters = meant.numbers, meant.arrays, tuple(parameters)
         self.facts = facts
         self.key = digest(makers(), repr(facts).encode(), meant.data)
 
     @staticmethod
-    def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any) -> Graph | None:
+    def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any) -> CachedGraph | None:
         """`facts` are what decides beside the graph. None where what it gives might not be the same another time."""
         if not all(isinstance(o, Op) for o in (*results, *parameters)) or [*simplify_rules] != as_written:
             return None
@@ -70,20 +70,20 @@ class Graph:
             meant = meaning(results, parameters)
         if meant is None or not as_sealed(meant.records):
             return None
-        return Graph(meant, parameters, facts)
+        return CachedGraph(meant, parameters, facts)
 
-    def find(self, name: str) -> Found | None:
+    def find(self, name: str) -> CacheHit | None:
         """What was kept, if anything; the program is called `name`."""
         data = cache().find(self.key, KIND, counted=False)  # what is not there costs no more than before
         if data is None:
             return None
         try:
-            return self._found(loaded(data, Names((), ())), name)
+            return self._found(loaded(data, ProgramNames((), ())), name)
         except Exception:  # its checksum is right, and still it says nothing
             cache().drop(KIND, self.key)
             return None
 
-    def _found(self, kept: Kept, name: str) -> Found:
+    def _found(self, kept: CacheEntry, name: str) -> CacheHit:
         ops = list(self.numbers)
         states = state_names([ops[k] for k in kept.states])
         labels = dict(zip([s.name for s in kept.lowered.state_in], states, strict=True))
@@ -101,8 +101,8 @@ class Graph:
 
         program = called(kept.program)
         arrays = [self.arrays[a] if type(a) is int else _made(*a) for a in kept.arrays]
-        names = Names(kept.axes, arrays, [s.name for s in program.state_in])
-        return Found(Lowered(called(kept.lowered), self.parameters, states, kept.nonempty), program, kept.meaning, names)
+        names = ProgramNames(kept.axes, arrays, [s.name for s in program.state_in])
+        return CacheHit(Lowered(called(kept.lowered), self.parameters, states, kept.nonempty), program, kept.meaning, names)
 
     def keep(self, lowered: Lowered, program: Program) -> None:
         """Adds an entry: the program that passes made of this one."""
@@ -115,9 +115,9 @@ class Graph:
         if any(True for e in lowered.program.axes.values() for _ in run_values(e)):  # a length that steps compute
             return
         axes = tuple(map(AxisId, names.axes))
-        entry = Kept(_face(lowered.program), _face(program), means, axes, tuple(arrays), tuple(states), lowered.nonempty)
+        entry = CacheEntry(_face(lowered.program), _face(program), means, axes, tuple(arrays), tuple(states), lowered.nonempty)
         with contextlib.suppress(pickle.PicklingError, RecursionError):
-            cache().keep(KIND, self.key, dumped(entry, Names((), ())))
+            cache().keep(KIND, self.key, dumped(entry, ProgramNames((), ())))
 
 
 def _face(program: Program) -> Program:

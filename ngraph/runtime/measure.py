@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ngraph.codegen import pool as pools
-from ngraph.codegen.loader import Code
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.loader import LoadedObjects
+from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.runtime.cache import Cache, cache, digest
 from ngraph.targets import Target
 
@@ -47,18 +47,18 @@ class Measured(NamedTuple):
 # ---- kernels; arguments: three addresses, elements of a turn, repetitions
 
 
-def _kernel(target: Target, turn: Callable[[Writer, Sequence[str], Value, Value, Value], None]) -> str:
-    w = Writer(target)
+def _kernel(target: Target, turn: Callable[[IRWriter, Sequence[str], IRValue, IRValue, IRValue], None]) -> str:
+    w = IRWriter(target)
 
     def body(args: str, first: str, last: str, _: str) -> None:
         pointers = [w.effect(f"load ptr, ptr {w.at(args, k, dtypes.int64)}") for k in range(3)]
         size, times = (w.load(w.at(args, k, dtypes.int64), dtypes.int64) for k in (3, 4))
 
-        def one(t: Value) -> Sequence[Value]:
+        def one(t: IRValue) -> Sequence[IRValue]:
             turn(w, pointers, t, size, times)
             return ()
 
-        w.loop(Value(first, dtypes.int64), Value(last, dtypes.int64), 1, [], one)
+        w.loop(IRValue(first, dtypes.int64), IRValue(last, dtypes.int64), 1, [], one)
 
     w.function("kernel", ("ptr", "i64", "i64", "ptr"), body)
     return w.text()
@@ -68,17 +68,17 @@ def triad(target: Target) -> str:
     """a = b + s c, in vectors, each turn over its own part."""
     lanes = target.lanes(32)
 
-    def turn(w: Writer, pointers: Sequence[str], t: Value, size: Value, times: Value) -> None:
+    def turn(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
         a, b, c = (w.at(p, w.op("mul", t, size), dtypes.float32) for p in pointers)
 
-        def vector(i: Value) -> Sequence[Value]:
+        def vector(i: IRValue) -> Sequence[IRValue]:
             for k in range(4):
                 j = w.op("add", i, constant(k * lanes, dtypes.int64))
                 x, y = (w.load(w.at(p, j, dtypes.float32), dtypes.float32, lanes) for p in (b, c))
                 w.store(w.fma(y, constant(1.5, dtypes.float32, lanes), x), w.at(a, j, dtypes.float32))
             return ()
 
-        def again(_: Value) -> Sequence[Value]:
+        def again(_: IRValue) -> Sequence[IRValue]:
             return w.loop(0, size, 4 * lanes, [], vector)
 
         w.loop(0, times, 1, [], again)
@@ -90,10 +90,10 @@ def products(target: Target) -> str:
     """Multiply-adds in registers."""
     lanes = target.lanes(32)
 
-    def turn(w: Writer, pointers: Sequence[str], t: Value, size: Value, times: Value) -> None:
+    def turn(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
         x, y = (w.load(p, dtypes.float32, lanes) for p in pointers[1:])
 
-        def step(_: Value, *sums: Value) -> Sequence[Value]:
+        def step(_: IRValue, *sums: IRValue) -> Sequence[IRValue]:
             return [w.fma(s, x, y) for s in sums]
 
         for s in w.loop(0, times, 1, [constant(k, dtypes.float32, lanes) for k in range(ACCUMULATORS)], step):
@@ -115,8 +115,8 @@ class _Bench:
 
     def __init__(self, target: Target, own: Cache):
         self.target, self.threads = target, pools.threads()
-        self.code = Code(*own.objects([triad(target), products(target), nothing(target)], target))
-        self.pool = pools.pool(lambda text, t: Code(own.object(text, t)))
+        self.code = LoadedObjects(*own.objects([triad(target), products(target), nothing(target)], target))
+        self.pool = pools.pool(lambda text, t: LoadedObjects(own.object(text, t)))
         self.threads = self.pool.ensure(self.threads)
         self.memory = [pools.aligned(4096) for _ in range(3)]
         self.held = [at for _, at in self.memory]
@@ -210,9 +210,9 @@ def _key(target: Target) -> bytes:
     return digest(processor().encode(), str(os.cpu_count()).encode(), repr(replace(target, cores=0)).encode())
 
 
-def machine(target: Target) -> Machine:
+def machine(target: Target) -> MachineModel:
     """What prices need to know. It does not depend on how many processors this process may use, so that plans do not."""
-    usual, cores = Machine(), os.cpu_count() or 1
+    usual, cores = MachineModel(), os.cpu_count() or 1
     made = usual._replace(
         cores=cores,
         l1=target.l1 * 3 // 4,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ngraph.errors import Line, NanError, show_line
-from ngraph.numpy_ops.lines import Call, Lines, Var, used
+from ngraph.numpy_ops.lines import CallLine, Lines, Variable, used
 from ngraph.numpy_ops.translate import translate
-from ngraph.numpy_ops.walk import Walk
+from ngraph.numpy_ops.walk import LineRunner
 from ngraph.op_graph.op import Op
 from ngraph.passes.orders import orders
 from ngraph.runtime.arguments import Binder
@@ -86,7 +86,7 @@ class Range(NamedTuple):
         return f"{self.dtype}{list(self.shape)}, {' and '.join([*([span] if span else []), *has])}"
 
 
-class Found(NamedTuple):
+class FirstNan(NamedTuple):
     """The step that made the first nan (or infinity): what it is called, its scope, its line, its operands, and where nan came of inf."""
 
     op: str
@@ -108,12 +108,12 @@ class Found(NamedTuple):
         )
 
 
-class Replay(Walk):
+class Replay(LineRunner):
     """A walk that keeps the range of each value, and finds the step at fault."""
 
     def __init__(self, lines: Lines):
         self.lines, self.bodies = lines, dict[Lines, Replay]()
-        self.found: Found | None = None  # of a body: in the first turn that makes a nan of operands that have none
+        self.found: FirstNan | None = None  # of a body: in the first turn that makes a nan of operands that have none
         super().__init__(lines)
 
     def _argument(self, a: Any) -> Callable[[list[Any]], Any]:
@@ -138,7 +138,7 @@ class Replay(Walk):
             self.found = self.fault(ranges)
         return tuple([env[i] for i in self.results])
 
-    def fault(self, ranges: Mapping[Var, Range | None]) -> Found | None:
+    def fault(self, ranges: Mapping[Variable, Range | None]) -> FirstNan | None:
         """The step at fault for a nan or an infinity among the results; None where there is none, or operands from outside had it."""
         made_by = {v: call for call in self.lines.calls for v in call.targets}
         for kind in ("nan", "inf"):
@@ -151,7 +151,7 @@ class Replay(Walk):
                     return self._named(call, {"nan": "nan", "inf": "infinity"}[kind], ranges)
         return None
 
-    def _named(self, call: Call, made: str, ranges: Mapping[Var, Range | None], then: str = "") -> Found:
+    def _named(self, call: CallLine, made: str, ranges: Mapping[Variable, Range | None], then: str = "") -> FirstNan:
         for body in [self.bodies[a] for a in call.args if type(a) is Lines]:
             if body.found is not None:
                 return body.found
@@ -159,24 +159,24 @@ class Replay(Walk):
         operands = dict.fromkeys(u for u in used(call) if u in ranges)
         shown = [f"{u.hint}: {r}" for u in operands if (r := ranges[u]) is not None]
         shown += [f"and {a!r}" for a in call.args if type(a) in (int, float) and call.fn.startswith("np.")]
-        return Found(name, scope, line, made, tuple(shown[:6]), then)
+        return FirstNan(name, scope, line, made, tuple(shown[:6]), then)
 
 
-def _has(ranges: Mapping[Var, Range | None], v: Any, kind: str) -> bool:
+def _has(ranges: Mapping[Variable, Range | None], v: Any, kind: str) -> bool:
     """Whether an operand, a variable or a number as it stands, has a nan or an infinity."""
-    number = v.literal if type(v) is Var else v
+    number = v.literal if type(v) is Variable else v
     if type(number) is float:
         return number != number if kind == "nan" else number in (float("inf"), float("-inf"))
     found = ranges.get(v)
     return found is not None and bool(getattr(found, kind))
 
 
-def _operands(call: Call) -> list[Any]:
+def _operands(call: CallLine) -> list[Any]:
     """The variables that a call reads, and the numbers that stand in it."""
     return [*used(call), *(a for a in (*call.args, *call.kwargs.values()) if type(a) is float)]
 
 
-def _first(v: Var, kind: str, made_by: Mapping[Var, Call], ranges: Mapping[Var, Range | None]) -> Call | None:
+def _first(v: Variable, kind: str, made_by: Mapping[Variable, CallLine], ranges: Mapping[Variable, Range | None]) -> CallLine | None:
     """The call that made a nan (or an infinity) of operands without one, on some way back from a value that has one."""
     todo, seen = [v], {v}
     while todo:
@@ -191,7 +191,7 @@ def _first(v: Var, kind: str, made_by: Mapping[Var, Call], ranges: Mapping[Var, 
     return None
 
 
-def _called(call: Call) -> tuple[str, str, Line | None]:
+def _called(call: CallLine) -> tuple[str, str, Line | None]:
     """(name, scope, line) of the user's op that a call is of."""
     own = call.fn.removeprefix("np.").strip("_.()")
     if not call.origin:
@@ -202,7 +202,7 @@ def _called(call: Call) -> tuple[str, str, Line | None]:
     return name, origin.scope, (origin.file, origin.line) if origin.file else None
 
 
-def _place(call: Call) -> str:
+def _place(call: CallLine) -> str:
     _, scope, line = _called(call)
     return ", ".join(p for p in (show_line(line) if line else "", scope) if p)
 
@@ -210,7 +210,7 @@ def _place(call: Call) -> str:
 # ---- calls --------------------------------------------------------------------------------------------------------------
 
 
-def explain(computation: Computation, arguments: Sequence[Any], state: Mapping[Op, Any]) -> Found | None:
+def explain(computation: Computation, arguments: Sequence[Any], state: Mapping[Op, Any]) -> FirstNan | None:
     """The step of a call at fault for a nan or an infinity in its results or in the state that it writes; None where no step is.
 
     arguments: as the computation takes them. state: the values of its variables before the call.

@@ -10,7 +10,7 @@ SHOWN = 40  # kernels in a table; the page and the trace have all
 
 
 @dataclass(frozen=True)
-class Row:
+class KernelProfile:
     """One kernel: the user's ops and lines in it, how often it ran in one call, seconds in one call, what it computes and moves.
 
     `flops` and `bytes` are of one run, `predicted` are the plan's seconds for one, `limit` what the machine needs at least for one,
@@ -64,7 +64,7 @@ class Profile:
     """The kernels of a computation in the order in which they run, and the seconds of a whole call: the fastest of `calls`."""
 
     name: str
-    rows: tuple[Row, ...]
+    rows: tuple[KernelProfile, ...]
     seconds: float
     calls: int
     threads: int
@@ -79,7 +79,7 @@ class Profile:
         return sum(r.seconds for r in self.rows)
 
     @property
-    def ranked(self) -> list[Row]:
+    def ranked(self) -> list[KernelProfile]:
         """The kernels, the longest first."""
         return sorted(self.rows, key=lambda r: -r.seconds)
 

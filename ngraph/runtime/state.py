@@ -24,7 +24,7 @@ from ngraph.runtime.arguments import converted
 from ngraph.runtime.lock import ReadersWriter
 
 BORROWED = 1 << 20  # bytes from which on an initial value is not copied before somebody writes the variable
-_STATES: weakref.WeakSet[State] = weakref.WeakSet()
+_STATES: weakref.WeakSet[StateArrays] = weakref.WeakSet()
 
 
 def _forked() -> None:
@@ -72,7 +72,7 @@ class Alone:
         )
 
 
-class State(Alone):
+class StateArrays(Alone):
     """The arrays of variables, made from their initial values when first needed.
 
     version  raised by each write         torn   variables whose update was cut off         closed   no more to be had
@@ -211,7 +211,7 @@ class Lent:
     variables   whose arrays it takes       still   those of them that it only reads
     """
 
-    def __init__(self, state: State, variables: Sequence[Op], still: Collection[Op]):
+    def __init__(self, state: StateArrays, variables: Sequence[Op], still: Collection[Op]):
         self.state, self.variables, self.still = state, variables, still
         self.found: list[Any] = []
         self.seen: tuple[int, int] | None = None

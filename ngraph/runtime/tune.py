@@ -18,17 +18,17 @@ import numpy as np
 
 from ngraph.codegen.called import KernelCode
 from ngraph.codegen.kernel import KernelText
-from ngraph.codegen.loader import Code
+from ngraph.codegen.loader import LoadedObjects
 from ngraph.codegen.pool import aligned
 from ngraph.config import config
 from ngraph.plan.alike import shape
 from ngraph.plan.kernels import Kernel, Local, Plan
-from ngraph.plan.schedule import Machine, Schedule, View, alternatives
+from ngraph.plan.schedule import CoreModel, LoopSchedule, View, alternatives
 from ngraph.runtime.cache import cache, digest, makers
 from ngraph.runtime.measure import processor
 from ngraph.targets import Target
 
-Picks = dict[View, Schedule]
+Picks = dict[View, LoopSchedule]
 FEW = 3  # schedules tried beside the first, for each of the heaviest
 HEAVY = 2  # stages of a kernel that are tuned
 WORTH = 0.97  # of the first one's time, below which another takes its place
@@ -79,7 +79,7 @@ def _key(plan: Plan, kernel: Kernel, target: Target) -> bytes | None:
     return digest(b"tuned", makers(), processor().encode(), repr(target).encode(), made.key) if made is not None and known else None
 
 
-def _heavy(text: KernelText) -> list[tuple[View, Machine]]:
+def _heavy(text: KernelText) -> list[tuple[View, CoreModel]]:
     """The heaviest of what had to be scheduled."""
 
     def weight(view: View) -> float:
@@ -103,7 +103,7 @@ def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Target) -> _Trial:
 
 def _times(codes: Sequence[KernelCode], objects: Sequence[bytes]) -> list[float]:
     """The least seconds of each, on one thread, in turn."""
-    loaded, draw = Code(*objects), np.random.default_rng(0)
+    loaded, draw = LoadedObjects(*objects), np.random.default_rng(0)
     memory = [aligned(b.bytes or 1) for b in codes[0].buffers]
     for b, (array, _) in zip(codes[0].buffers, memory, strict=True):
         if b.dtype.is_float and b.dtype.np is not None:  # zeros would become denormal numbers, which are slow

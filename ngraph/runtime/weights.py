@@ -16,7 +16,7 @@ from ngraph.op_graph.dtypes import NARROW as NARROW_NAMES
 from ngraph.op_graph.dtypes import REGISTRY, as_dtype
 from ngraph.op_graph.files import told, write_whole
 from ngraph.op_graph.op import Op
-from ngraph.runtime.state import State, shape_of
+from ngraph.runtime.state import StateArrays, shape_of
 from ngraph.warn import warn
 
 OTHERS = {  # how files of other formats begin: what they are, and how they are read
@@ -71,12 +71,12 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def kept(state: State) -> dict[str, Op]:
+def kept(state: StateArrays) -> dict[str, Op]:
     """The variables that a file holds, by name."""
     return {name: v for name, v in list(state.names.items()) if v.attrs.get("saved", True)}
 
 
-def save(state: State, path: str | os.PathLike[str]) -> None:
+def save(state: StateArrays, path: str | os.PathLike[str]) -> None:
     """All state of a transformer into one file. Raises StateError for state whose last update was cut off."""
     with state.lock.reading():
         if state.torn:
@@ -100,7 +100,7 @@ def save(state: State, path: str | os.PathLike[str]) -> None:
     write_arrays(path, arrays)
 
 
-def restore(state: State, path: str | os.PathLike[str], partial: bool = False) -> None:
+def restore(state: StateArrays, path: str | os.PathLike[str], partial: bool = False) -> None:
     """State from a file. All names, shapes and dtypes are compared before anything changes; StateError lists every difference.
 
     partial: names that only one side has are left alone.

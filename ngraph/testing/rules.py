@@ -24,7 +24,7 @@ from ngraph.program.interpret import interpret
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.verify import verify
 from ngraph.rewrite.driver import rewrite
-from ngraph.rewrite.pattern import COMMUTES, Node, Number, Pattern, Rule, Rules, Var
+from ngraph.rewrite.pattern import COMMUTES, ConstantPattern, Pattern, PatternVar, Rule, Rules, StepPattern
 from ngraph.rewrite.trace import tracing
 
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 4e-6, "float64": 1e-12}
@@ -73,7 +73,7 @@ KINDS = {"reduce": ("add", "multiply", "max", "min"), "compare": ("eq", "lt", "l
 class Instance:
     """One random program whose last step has the form of a pattern. Raises NgraphError where the choices do not fit."""
 
-    def __init__(self, pattern: Node, seed: int, tame: bool = False):
+    def __init__(self, pattern: StepPattern, seed: int, tame: bool = False):
         self.tame = tame  # positive numbers only
         self.draw = np.random.Generator(np.random.PCG64(seed))
         self.s = Steps(**LENGTHS)
@@ -94,12 +94,12 @@ class Instance:
 
     # values
     def value(self, pattern: Pattern | None, dtype: DType) -> Value:
-        if type(pattern) is Node:
+        if type(pattern) is StepPattern:
             made: Value = self.node(pattern, dtype)
             return made
-        if type(pattern) is Number:
+        if type(pattern) is ConstantPattern:
             return self.s.number(pattern.value, dtype, self.some(self.pool))
-        if type(pattern) is Var:
+        if type(pattern) is PatternVar:
             if pattern.name not in self.bound:
                 self.bound[pattern.name] = self.value(None, dtype)
             held: Value = self.bound[pattern.name]
@@ -120,29 +120,29 @@ class Instance:
         return self.pick([0, 1, 2, 3, 4, 5, *edges, *([-1, -2] if dtype.kind != "uint" else [])] + ([0.5, -0.0] if dtype.is_float else []))
 
     # steps
-    def node(self, node: Node, dtype: DType | None) -> Any:
+    def node(self, node: StepPattern, dtype: DType | None) -> Any:
         op = self.pick(list(node.ops))
         inputs = self.inputs(op, node, dtype or self.dtype)
         wanted = dtype or self.pick([dtypes.REGISTRY[n] for n in DTYPES])
         attrs = getattr(self, f"attrs_{op}", lambda inputs, dtype: {"kind": self.pick(KINDS[op])} if op in KINDS else {})(inputs, wanted)
         for name, held in node.attrs.items():
-            attrs[name] = self.bound.setdefault(held.name, attrs[name]) if type(held) is Var else held
+            attrs[name] = self.bound.setdefault(held.name, attrs[name]) if type(held) is PatternVar else held
         return self.s(op, *inputs, **attrs)
 
-    def inputs(self, op: str, node: Node, dtype: DType) -> tuple[Value, ...]:
+    def inputs(self, op: str, node: StepPattern, dtype: DType) -> tuple[Value, ...]:
         patterns: list[Any] = list(node.inputs)
-        if patterns and type(patterns[-1]) is Var and patterns[-1].many:
+        if patterns and type(patterns[-1]) is PatternVar and patterns[-1].many:
             rest = patterns.pop()
             made: list[Any] = [None] * (self.arity(op) - len(patterns))
             if rest.among and made:
-                made[int(self.draw.integers(len(made)))] = Node(rest.among, (Var("_bare"),), {})
+                made[int(self.draw.integers(len(made)))] = StepPattern(rest.among, (PatternVar("_bare"),), {})
             patterns += made
         if op in ("cast", "compare", "bitcast"):
             dtype = self.pick([dtypes.REGISTRY[n] for n in DTYPES]) if self.draw.random() < 0.5 else self.dtype
         if op == "concat":
             rest = self.some(["K", "P"])
             patterns = [self.s.input(self.pick(["H", "W", "O", "Z", "N"]), *rest, dtype=dtype) for p in patterns]
-            if type(node.inputs[0]) is Var and not node.inputs[0].many:
+            if type(node.inputs[0]) is PatternVar and not node.inputs[0].many:
                 self.bound[node.inputs[0].name] = patterns[0]
             return tuple(patterns)
         own = {"where": [dtypes.bool_, dtype, dtype], "gather": [dtype, dtypes.int32], "cond": [dtypes.bool_, dtype]}

@@ -20,7 +20,7 @@ from ngraph.op_graph.opdef import OpDef
 from ngraph.ops.state import parts, placeholder
 
 
-class Source:
+class SampleSource:
     """Inputs of one dtype for the samples of one record. The same seed gives the same values, exact in float32, for every float dtype.
 
     values   {placeholder: array}       smooth   those whose values are distinct and regular, so fit for slopes
@@ -127,9 +127,9 @@ class Source:
         ]
 
 
-def samples(record: OpDef, dtype: Any, seed: int = 0) -> tuple[Source, list[Op]]:
+def samples(record: OpDef, dtype: Any, seed: int = 0) -> tuple[SampleSource, list[Op]]:
     """The record's samples for one dtype, with the source that knows the values of their placeholders."""
-    source = Source(dtype, seed)
+    source = SampleSource(dtype, seed)
     assert record.samples is not None, record
     return source, list(record.samples(source))
 
@@ -139,7 +139,7 @@ def tensors(ops: Iterable[Op]) -> list[Op]:
     return [t for o in ops for t in (parts(o) if type(o.type) is tuple else (o,))]
 
 
-def feed(source: Source, ops: Iterable[Op]) -> tuple[list[Op], list[np.ndarray]]:
+def feed(source: SampleSource, ops: Iterable[Op]) -> tuple[list[Op], list[np.ndarray]]:
     """The placeholders that `ops` need, in the order they were made, and their values."""
     need = {p for o in ops for p in Op.ordered_ops([o]) if p.is_placeholder}
     holes = [p for p in source.values if p in need]

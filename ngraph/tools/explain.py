@@ -17,7 +17,7 @@ import numpy as np
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.runtime import dump
 from ngraph.runtime.computation import Computation
-from ngraph.runtime.dump import Stage
+from ngraph.runtime.dump import DumpedStage
 from ngraph.tools.files import existing, number_from, read_arrays
 from ngraph.tools.load import find
 from ngraph.tools.pages import contents, page
@@ -40,13 +40,13 @@ def computation_of(x: Any) -> Computation:
     return x if isinstance(x, Computation) else x.computation
 
 
-def stages(computation: Computation) -> list[Stage]:
+def stages(computation: Computation) -> list[DumpedStage]:
     """Every stage, in order."""
     native = computation.executable.native
     return dump.stages(computation.results.ops, computation.lowered, computation.history(), computation.source, native)
 
 
-def listing(found: Sequence[Stage]) -> str:
+def listing(found: Sequence[DumpedStage]) -> str:
     """`--list`: each stage, its size, and how many rules fired to reach it."""
     width = max(len(s.name) for s in found)
     unit = {"op-graph": "ops", "plan": "kernels", "source": "lines", "llvm": "lines", "asm": "lines"}
@@ -58,7 +58,7 @@ def listing(found: Sequence[Stage]) -> str:
     return "\n".join(lines)
 
 
-def fired(stage: Stage, every: bool = False) -> str:
+def fired(stage: DumpedStage, every: bool = False) -> str:
     """The rules that fired, as comments: each with its count, or every one where it fired."""
     lines = stage.fired.splitlines() if every else [f"{count:5} x  {rule}" for rule, count in stage.rules.items()]
     return "".join(f"# {line}\n" for line in lines) if stage.rules else ""

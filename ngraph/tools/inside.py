@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ngraph.runtime.profile import Profile, Row
+from ngraph.runtime.profile import KernelProfile, Profile
 from ngraph.tools import graph, viewer
 from ngraph.tools.files import check_output, number_from, write
 from ngraph.tools.models import feeds_of, frontend, inputs_of, loaded, model_of
@@ -43,7 +43,7 @@ def profile(arguments: Any) -> Answer:
             write(path, text(found))
     hosts = sum(model.host_steps.values())
     lines = [str(found), *([f"{hosts} steps run in Python: {', '.join(model.host_steps)}"] if hosts else [])]
-    fields = [f.name for f in dataclasses.fields(Row)]
+    fields = [f.name for f in dataclasses.fields(KernelProfile)]
     rows = [{name: getattr(r, name) for name in fields} | {"share of limit": r.share} for r in found.ranked]
     data = {"name": found.name, "seconds": found.seconds, "calls": found.calls, "threads": found.threads, "kernels": rows}
     return Answer("\n".join(lines), data | {"host_steps": model.host_steps})
@@ -51,7 +51,7 @@ def profile(arguments: Any) -> Answer:
 
 def joined(name: str, parts: Sequence[Profile]) -> Profile:
     """One profile of computations that run one after another."""
-    rows: list[Row] = []
+    rows: list[KernelProfile] = []
     at = 0.0
     for p in parts:
         rows += [dataclasses.replace(r, start=r.start + at, end=r.end + at) for r in p.rows]

@@ -15,7 +15,7 @@ SWEEPS, GAP, ROW_GAP = 12, 18.0, 34.0
 
 
 @dataclass
-class Layout:
+class GraphLayout:
     """`centres[i]` of box i, `routes[k]` the points of edge k from box to box, and the size of the whole."""
 
     width: float
@@ -107,7 +107,7 @@ def _columns(rows: list[list[int]], widths: list[float], up: list[list[int]], do
     return x
 
 
-def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> Layout:
+def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> GraphLayout:
     """Places boxes of these sizes. Boxes are numbered from inputs to users: every edge goes from a lower to a higher number."""
     real = len(sizes)
     row = rows_of(real, edges)
@@ -149,7 +149,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
             points += [(x[v] - left, tops[row[v]]), (x[v] - left, tops[row[v]] + heights[row[v]])]
         routes.append([*points, (x[b] - left, middle[b] - sizes[b][1] / 2)])
     centres = [(x[v] - left, middle[v]) for v in range(real)]
-    return Layout(right - left, max(0.0, y - ROW_GAP), centres, routes)
+    return GraphLayout(right - left, max(0.0, y - ROW_GAP), centres, routes)
 
 
 def _depth_first(up: list[list[int]], down: list[list[int]], row: list[int]) -> Iterable[int]:

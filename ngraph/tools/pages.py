@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from html import escape
 from typing import Any
 
-from ngraph.runtime.dump import CODE, Stage
+from ngraph.runtime.dump import CODE, DumpedStage
 
 _NUMBER, _ORIGIN = re.compile(r"%\d+"), re.compile(r"  # .*")
 
@@ -38,7 +38,7 @@ def changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
     return lines
 
 
-def page(name: str, stages: Sequence[Stage], first: str | None) -> str:
+def page(name: str, stages: Sequence[DumpedStage], first: str | None) -> str:
     """The page of one computation, open at the stage `first`."""
     shown: list[dict[str, Any]] = []
     for k, stage in enumerate(stages):
@@ -49,7 +49,7 @@ def page(name: str, stages: Sequence[Stage], first: str | None) -> str:
     return filled(PAGE, TITLE=escape(name), DATA=embedded({"stages": shown, "first": first}))
 
 
-def contents(folder: str, found: Mapping[str, tuple[Mapping[str, float], Sequence[Stage]]]) -> str:
+def contents(folder: str, found: Mapping[str, tuple[Mapping[str, float], Sequence[DumpedStage]]]) -> str:
     """The page that leads to the pages of a folder's computations."""
     rows = []
     for name, (seconds, stages) in found.items():

@@ -30,12 +30,12 @@ from ngraph.program.lower import lower, unique
 from ngraph.program.program import Program, Step
 from ngraph.rewrite.runner import run as run_passes
 from ngraph.runtime import weights
-from ngraph.runtime.computation import Computation, Executable, Results
-from ngraph.runtime.state import Alone, Device, State
+from ngraph.runtime.computation import Computation, Executable, ResultForm
+from ngraph.runtime.state import Alone, Device, StateArrays
 from ngraph.warn import warn
 
 if TYPE_CHECKING:
-    from ngraph.runtime.known import Found, Graph
+    from ngraph.runtime.known import CachedGraph, CacheHit
 
 TRANSFORMERS: dict[str, type[Transformer]] = {}
 PREFERRED = ("cpu", "numpy", "direct")
@@ -61,7 +61,7 @@ class Transformer(Alone):
 
     def __init__(self) -> None:
         self.device = self.make_device()
-        self.state = State(self.device)
+        self.state = StateArrays(self.device)
         self.graph_passes = list(self.passes)
         self._made: list[weakref.ref[Computation]] = []
         self._names: set[str] = set()
@@ -95,11 +95,11 @@ class Transformer(Alone):
         """What decides, beside a program, what it is compiled to; None where nothing of it can be kept."""
         return None
 
-    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> Graph | None:
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> CachedGraph | None:
         """Where there is what such results were lowered to before; None where nothing of it can be kept."""
         return None
 
-    def found(self, found: Found, whole: Callable[[], Program]) -> Executable:
+    def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
         """What runs a program that was compiled before under the same facts; `whole` gives it with its steps."""
         raise NotImplementedError(f"{type(self).__name__} has no found")
 
@@ -130,7 +130,7 @@ class Transformer(Alone):
                 "a computation cannot be added after transformer.initialize()",
                 fix="make all computations first, or leave initialize() out: the first call does its work",
             )
-        form = Results(results)
+        form = ResultForm(results)
         flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
         graph = self.graph(form.ops, flat)
         with self.state.making:

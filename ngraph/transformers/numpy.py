@@ -18,7 +18,7 @@ import numpy as np
 
 from ngraph import numpy_functions
 from ngraph.errors import show_line
-from ngraph.numpy_ops import SEVERAL, Call, Lines, Name, Translation, Var, bytes_of, function, translate, used
+from ngraph.numpy_ops import SEVERAL, CallLine, Lines, Name, Translation, Variable, bytes_of, function, translate, used
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
@@ -57,7 +57,7 @@ class Printed:
 
     def __init__(self, made: Translation):
         self.made = made
-        self.names: dict[Var | Lines, str] = {}
+        self.names: dict[Variable | Lines, str] = {}
         self.taken = set(RESERVED)
         self.counts: dict[str, int] = {}
         self.helpers: dict[str, None] = {}
@@ -66,7 +66,7 @@ class Printed:
         self.in_place = False
         self.out: list[str] = []
         self.said = ""
-        self.constants: list[Var] = []
+        self.constants: list[Variable] = []
         lines = made.lines
         self.name = self.fresh(lines.name)
         for v in lines.params:
@@ -86,7 +86,7 @@ class Printed:
         self.taken.add(name)
         return name
 
-    def name_of(self, v: Var) -> str:
+    def name_of(self, v: Variable) -> str:
         if v not in self.names:
             self.names[v] = self.fresh(v.hint)
         return self.names[v]
@@ -94,7 +94,7 @@ class Printed:
     # arguments
     def text(self, a: Any) -> str:
         kind = type(a)
-        if kind is Var:
+        if kind is Variable:
             return self.number(a.literal) if a.literal is not None else self.name_of(a)
         if kind is tuple:
             return f"({', '.join(map(self.text, a))}{',' * (len(a) == 1)})"
@@ -125,7 +125,7 @@ class Printed:
             return d.name
         return "np.bool_" if d.kind == "bool" else f"np.{d.name}"
 
-    def call(self, call: Call, out: str = "") -> str:
+    def call(self, call: CallLine, out: str = "") -> str:
         """A call as text."""
         fn = call.fn
         args = [self.text(a) for a in call.args]
@@ -148,7 +148,7 @@ class Printed:
         return f"{fn}({', '.join(args + named)})"
 
     # lines
-    def function(self, lines: Lines, name: str, written: Iterable[Var], depth: int) -> None:
+    def function(self, lines: Lines, name: str, written: Iterable[Variable], depth: int) -> None:
         """Prints a function: the whole program, or a body inside it."""
         for v in lines.constants:
             self.constants.append(v)
@@ -184,7 +184,7 @@ class Printed:
         results = [self.text(v) for v in lines.results]
         self.out.append(f"{pad}return {', '.join(results)}{',' * (len(results) == 1)}" if results else f"{pad}return ()")
 
-    def comment(self, call: Call) -> str:
+    def comment(self, call: CallLine) -> str:
         """The user's line, where it is another than that of the line before."""
         where = next((o for o in call.origin if o.file), None)
         said = "" if where is None else f"{shown(where.file)}:{where.line}"
@@ -228,7 +228,7 @@ class Printed:
             parts.append("\n".join(said))
         return "\n\n".join(parts) + f"\n\n\n{self.body}\n\n\n{self.main(large)}\n"
 
-    def inline(self, v: Var) -> str:
+    def inline(self, v: Variable) -> str:
         """A small constant."""
         assert v.array is not None
         items = v.array.astype(np.float64 if v.dtype.python is float else np.int32) if v.dtype.name in EXTRA else v.array
@@ -243,10 +243,10 @@ class Printed:
         given = ", ".join(f"{self.names[v]}{self.text(v.shape) if v.shape else ''}" for v in lines.params)
         return f"({given or 'nothing'}) to {self.made.outputs} results and {len(lines.results) - self.made.outputs} new states."
 
-    def main(self, large: list[Var]) -> str:
+    def main(self, large: list[Variable]) -> str:
         """Runs the function on zeros, lengths unknown being 2."""
 
-        def zeros(v: Var) -> str:
+        def zeros(v: Variable) -> str:
             shape = tuple([n if type(n) is int else expr.evaluate(n, lambda leaf: 2) for n in v.shape])
             return f"np.zeros({shape}, {self.dtype(v.dtype)})"
 
@@ -260,14 +260,14 @@ class Printed:
 class Life:
     """When variables are last read, and which buffers an elementwise result may take."""
 
-    def __init__(self, lines: Lines, written: set[Var]):
-        self.uses: dict[Var, int] = {}
+    def __init__(self, lines: Lines, written: set[Variable]):
+        self.uses: dict[Variable, int] = {}
         self.results = set(lines.results)
-        self.last: dict[Var, int] = {}  # by root
-        self.own: dict[Var, int] = {}  # by variable
+        self.last: dict[Variable, int] = {}  # by root
+        self.own: dict[Variable, int] = {}  # by variable
         self.free = set(written)  # roots that may be written to, once dead
-        escaped: set[Var] = set()
-        views: dict[Var, Var] = {}
+        escaped: set[Variable] = set()
+        views: dict[Variable, Variable] = {}
         for k, call in enumerate(lines.calls):
             for v in used(call):
                 self.uses[v] = self.uses.get(v, 0) + 1
@@ -276,7 +276,7 @@ class Life:
                     self.own[views[v]] = k
                 if call.fn in SEVERAL:
                     escaped.add(v.root)
-            if call.fn in POSTFIX and type(call.args[0]) is Var:
+            if call.fn in POSTFIX and type(call.args[0]) is Variable:
                 views[call.targets[0]] = call.args[0]
             if call.fn not in SEVERAL:
                 self.free.update(v for v in call.targets if v.root is v)
@@ -290,23 +290,23 @@ class Life:
         for v in lines.results:
             self.last[v.root] = self.own[v] = end
         params = {*lines.params, *lines.captures, *lines.constants}
-        self.dead: dict[int, list[Var]] = {}
+        self.dead: dict[int, list[Variable]] = {}
         for v, k in self.own.items():
             if v not in params and v.literal is None:
                 self.dead.setdefault(k, []).append(v)
 
-    def buffer(self, k: int, call: Call) -> Var | None:
+    def buffer(self, k: int, call: CallLine) -> Variable | None:
         """An operand that is of no more use after this call and has the result's shape and dtype."""
         target = call.targets[0]
         if not call.fits or not target.shape:
             return None
         for a in call.args:
-            if type(a) is Var and a in self.free and self.last[a] == k and a.dtype is target.dtype and a.shape == target.shape:
+            if type(a) is Variable and a in self.free and self.last[a] == k and a.dtype is target.dtype and a.shape == target.shape:
                 self.free.discard(a)
                 return a
         return None
 
-    def ends(self, k: int) -> list[Var]:
+    def ends(self, k: int) -> list[Variable]:
         return self.dead.get(k, [])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ngraph.codegen import jit
 from ngraph.codegen.math import emit
-from ngraph.codegen.text import Value, Writer, constant
+from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.targets import TARGETS, host
 
@@ -16,11 +16,11 @@ RUNNABLE = [t for t in TARGETS.values() if t.triple == HOST.triple and t.vector_
 
 def kernel(target, inputs, results, body, lanes=1):
     """IR of `kernel(n, inputs…, results…)`: a loop in vectors of `lanes`, the last one masked; body(w, *values) -> values."""
-    w = Writer(target)
+    w = IRWriter(target)
 
     def function(n, *pointers):
         from_, to = pointers[: len(inputs)], pointers[len(inputs) :]
-        count = Value(n, dtypes.int64)
+        count = IRValue(n, dtypes.int64)
 
         def turn(i, mask=None):
             values = [w.load(w.at(p, i, d), d, lanes, mask=mask) for p, d in zip(from_, inputs, strict=True)]

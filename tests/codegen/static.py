@@ -15,7 +15,7 @@ import pytest
 
 from ngraph.codegen.jit import compile_object
 from ngraph.codegen.kernel import emit
-from ngraph.codegen.loader import AARCH64, PAGE, Layout
+from ngraph.codegen.loader import AARCH64, PAGE, ObjectLayout
 from ngraph.codegen.routines import emit_routine
 from ngraph.targets import TARGETS
 
@@ -60,7 +60,7 @@ def program(text, pieces, blocks, target=TARGET):
     """
     *places, end = placed(map(len, blocks))
     *_, args, scratch = places
-    layout = Layout([compile_object(text, target)])
+    layout = ObjectLayout([compile_object(text, target)])
     assert BASE + layout.size <= DATA
     image, memory = bytearray(layout.size), bytearray(end - DATA)
     layout.write(image, BASE)

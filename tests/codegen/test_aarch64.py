@@ -18,7 +18,7 @@ from test_kernels import network
 
 import ngraph as ng
 from ngraph.codegen.jit import compile_object
-from ngraph.codegen.loader import AARCH64, Layout, Object
+from ngraph.codegen.loader import AARCH64, Object, ObjectLayout
 from ngraph.plan import plan
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
@@ -113,7 +113,7 @@ define i64 @outer(i64 %x) {
     made = compile_object(text, TARGETS["aarch64"])
     kinds = {r.kind for r in Object(made).relocations}
     assert Object(made).machine == AARCH64 and kinds & {275, 311} and 257 in kinds
-    layout = Layout([made, made])
+    layout = ObjectLayout([made, made])
     for base in (1 << 20, 1 << 40):
         memory = bytearray(layout.size)
         layout.write(memory, base)

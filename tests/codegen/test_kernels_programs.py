@@ -15,14 +15,14 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.codegen.loader import undefined_symbols
 from ngraph.plan import Kernel, plan, text
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text
 from ngraph.targets import TARGETS, host
 
 LENGTHS = {AxisId("N"): 2}
-MACHINES = (Machine(), Machine(launch=1.0), Machine(launch=0.0), Machine(cores=64, l1=8, l2=64))
+MACHINES = (MachineModel(), MachineModel(launch=1.0), MachineModel(launch=0.0), MachineModel(cores=64, l1=8, l2=64))
 
 
 def agree(p, target=None, machine=None, rtol=1e-3, atol=1e-3):

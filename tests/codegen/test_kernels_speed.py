@@ -15,11 +15,11 @@ from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, plan, price, winograd
 from ngraph.plan.panels import panel_width
-from ngraph.plan.schedule import Machine, View, Walk, schedule, split
+from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.targets import TARGETS, host
 
 V4, V3 = TARGETS["x86-64-v4"], TARGETS["x86-64-v3"]
-MACHINE = Machine(16, 32, 32 << 10, 1 << 20)
+MACHINE = CoreModel(16, 32, 32 << 10, 1 << 20)
 
 
 def codes(results, holes, target=V4):
@@ -255,7 +255,7 @@ def test_values_that_were_asked_for(m, n, k):
 
 
 def test_panels_fit_the_cache():
-    m = price.Machine()
+    m = price.MachineModel()
     assert panel_width(512, 7, m) == 64 and panel_width(512, 7, m, deep=4608 * 4) == 32
 
 
@@ -292,9 +292,9 @@ def test_rows_of_two_lengths_share_the_work():
 @pytest.mark.parametrize("registers", [16, 32])
 def test_tiles_fit_the_registers(sizes, registers):
     m, n, k = range(3)
-    x = Walk((1024, 0, 1), frozenset((m, k)), frozenset(), 4)
-    w = Walk((0, 1, 1024), frozenset((n, k)), frozenset(), 4)
-    y = Walk((1024, 1, 0), frozenset((m, n)), frozenset(), 4, True, True)
+    x = AccessDescriptor((1024, 0, 1), frozenset((m, k)), frozenset(), 4)
+    w = AccessDescriptor((0, 1, 1024), frozenset((n, k)), frozenset(), 4)
+    y = AccessDescriptor((1024, 1, 0), frozenset((m, n)), frozenset(), 4, True, True)
     view = View((m, n), (k,), sizes, (x, w, y), (), (frozenset((m, n, k)),))
     found = schedule(view, MACHINE._replace(registers=registers))
     assert found.rows * found.columns + (found.columns if found.rows > 1 else 2) <= registers
@@ -306,8 +306,11 @@ def test_tiles_fit_the_registers(sizes, registers):
 def test_a_matrix_times_a_vector_reads_few_rows_abreast(rows, terms, most):
     """Each row of a tile reads lines that no other uses: too many such streams are not there in time. What shares them may have more."""
     m, n, k = range(3)
-    w = Walk((terms, 0, 1), frozenset((m, k)), frozenset(), 4)
-    x, y = Walk((0, terms, 1), frozenset((n, k)), frozenset(), 4), Walk((1, 8, 0), frozenset((m, n)), frozenset(), 4, True, True)
+    w = AccessDescriptor((terms, 0, 1), frozenset((m, k)), frozenset(), 4)
+    x, y = (
+        AccessDescriptor((0, terms, 1), frozenset((n, k)), frozenset(), 4),
+        AccessDescriptor((1, 8, 0), frozenset((m, n)), frozenset(), 4, True, True),
+    )
     alone = View((m, n), (k,), (rows, 1, terms), (w, x, y), (), (frozenset((m, n, k)),))
     found = schedule(alone, MACHINE)
     assert found.vector == k and found.units(m) <= most

@@ -13,7 +13,7 @@ import pytest
 from kernels import HOST, run, single
 
 from ngraph.codegen.jit import compile_object
-from ngraph.codegen.loader import PAGE, Code, Layout, Object, undefined_symbols
+from ngraph.codegen.loader import PAGE, LoadedObjects, Object, ObjectLayout, undefined_symbols
 from ngraph.errors import NgraphError, ParseError, UnsupportedError
 from ngraph.op_graph import dtypes
 from ngraph.targets import TARGETS
@@ -61,7 +61,7 @@ def objects():
 
 def test_tables_calls_variables_and_names_from_elsewhere():
     outside = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda x: x + 100)
-    code = Code(compile_object(EVERYTHING, HOST), symbols={"elsewhere": ctypes.cast(outside, ctypes.c_void_p).value})
+    code = LoadedObjects(compile_object(EVERYTHING, HOST), symbols={"elsewhere": ctypes.cast(outside, ctypes.c_void_p).value})
     assert [call(code, "square", k) for k in range(4)] == [0, 1, 4, 9]
     assert call(code, "thrice", 7) == 21
     assert [call(code, "count") for _ in range(3)] == [6, 7, 8]
@@ -79,12 +79,12 @@ def test_a_name_that_is_not_here_is_refused():
     made = compile_object(EVERYTHING, HOST)
     assert undefined_symbols(made) - {"_GLOBAL_OFFSET_TABLE_"} == {"elsewhere"}
     with pytest.raises(UnsupportedError, match="'elsewhere'"):
-        Code(made)
+        LoadedObjects(made)
 
 
 def test_many_objects_share_one_mapping(objects):
     before = executable()
-    code = Code(*objects)
+    code = LoadedObjects(*objects)
     assert len(executable() - before) == 1
     x = np.linspace(-3, 3, 50)
     (got,) = ours(code, 1, [x], dtypes.float64)
@@ -111,7 +111,7 @@ def executable():
 def test_nothing_is_writable_and_executable_and_all_is_given_back():
     gc.collect()
     before = executable()
-    code = Code(compile_object(EVERYTHING, HOST), symbols={"elsewhere": 0})
+    code = LoadedObjects(compile_object(EVERYTHING, HOST), symbols={"elsewhere": 0})
     (new,) = executable() - before
     first, last = (int(end, 16) for end in new[0].split("-"))
     assert first <= code.address("square") < last and new[1] == "r-xp"
@@ -122,7 +122,7 @@ def test_nothing_is_writable_and_executable_and_all_is_given_back():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_code_runs_in_a_child_process():
-    code = Code(compile_object(EVERYTHING, HOST), symbols={"elsewhere": 0})
+    code = LoadedObjects(compile_object(EVERYTHING, HOST), symbols={"elsewhere": 0})
     child = os.fork()
     if not child:
         os._exit(call(code, "thrice", 5))
@@ -133,8 +133,8 @@ def test_objects_load_without_llvm(tmp_path, objects):
     (tmp_path / "object").write_bytes(objects[1])
     script = """
 import ctypes, sys
-from ngraph.codegen.loader import Code
-code = Code(open(sys.argv[1], "rb").read())
+from ngraph.codegen.loader import LoadedObjects
+code = LoadedObjects(open(sys.argv[1], "rb").read())
 Three = ctypes.c_double * 3
 x, y = Three(0, 1, 2), Three()
 ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * 2)(code.address("kernel"))(3, *map(ctypes.addressof, (x, y)))
@@ -153,7 +153,7 @@ def test_objects_of_every_target_are_placed(target):
         made.append(
             compile_object(EVERYTHING.replace("declare i64 @else", "define i64 @else").replace("e(i64)\n", "e(i64) { ret i64 0 }"), target)
         )
-    layout = Layout(made)
+    layout = ObjectLayout(made)
     images = []
     for base in (PAGE, 1 << 33):
         images.append(bytearray(layout.size))
@@ -167,7 +167,7 @@ def test_objects_of_every_target_are_placed(target):
 
 def test_two_machines_do_not_mix(objects):
     with pytest.raises(UnsupportedError, match="machines"):
-        Layout([objects[0], sample(*SAMPLES[0], TARGETS["aarch64" if HOST.triple.startswith("x86") else "x86-64-v2"])])
+        ObjectLayout([objects[0], sample(*SAMPLES[0], TARGETS["aarch64" if HOST.triple.startswith("x86") else "x86-64-v2"])])
 
 
 def test_an_unknown_relocation_is_refused(objects):
@@ -177,7 +177,7 @@ def test_an_unknown_relocation_is_refused(objects):
     (info,) = struct.unpack_from("<Q", data, table[4] + 8)
     struct.pack_into("<Q", data, table[4] + 8, info >> 32 << 32 | 99)
     with pytest.raises(UnsupportedError, match="relocation 99"):
-        Code(bytes(data))
+        LoadedObjects(bytes(data))
 
 
 @pytest.mark.parametrize("flags", [1 | 2 | 4, 2 | 0x400], ids=["written and run", "one per thread"])
@@ -188,7 +188,7 @@ def test_unknown_sections_are_refused(objects, flags):
     text = next(k for k, s in o.sections.items() if s.flags & 4)
     struct.pack_into("<Q", data, start + 64 * text + 8, flags)
     with pytest.raises(UnsupportedError, match=r"section '\.text'"):
-        Code(bytes(data))
+        LoadedObjects(bytes(data))
 
 
 @pytest.mark.parametrize("which", range(len(SAMPLES)))
@@ -197,7 +197,7 @@ def test_an_object_cut_anywhere_is_refused(objects, which):
     headers = struct.unpack_from("<Q", whole, 0x28)[0] + 64 * struct.unpack_from("<H", whole, 0x3C)[0]
     for end in range(0, min(headers, len(whole)), 7):
         with pytest.raises(ParseError):
-            Code(whole[:end])
+            LoadedObjects(whole[:end])
 
 
 def test_garbage_is_refused_or_loaded_but_never_harms(objects):
@@ -213,10 +213,10 @@ def test_garbage_is_refused_or_loaded_but_never_harms(objects):
             else:
                 data[at : at + 8] = draw.choice(numbers)
         try:
-            Code(bytes(data))
+            LoadedObjects(bytes(data))
         except NgraphError:
             refused += 1
     assert 1000 < refused < 19_000
     for _ in range(300):
         with pytest.raises(NgraphError):
-            Code(draw.choice([b"", b"\x7fELF\x02\x01"]) + draw.randbytes(draw.randrange(400)))
+            LoadedObjects(draw.choice([b"", b"\x7fELF\x02\x01"]) + draw.randbytes(draw.randrange(400)))

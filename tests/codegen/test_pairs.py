@@ -14,7 +14,7 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
 from ngraph.plan import Kernel, plan, text
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.targets import TARGETS
 
 SHORT = ml_dtypes.bfloat16
@@ -30,7 +30,7 @@ def dot(m, k, n):
 @pytest.mark.parametrize("m, k, n", [(64, 64, 64), (65, 63, 70), (33, 130, 17), (40, 401, 33)])
 def test_any_machine_gives_the_same_sums(m, k, n):
     p = dot(m, k, n)
-    made = plan(p, machine=Machine(pairs=True))
+    made = plan(p, machine=MachineModel(pairs=True))
     assert "multiply_pairs" in text(made)
     (a, b), _ = arrays_for(p)
     every = {t: plans.run(made, [a, b], target=t)[0][0] for t in (*RUNNABLE, *([HOST] if HOST.pairs else []))}
@@ -58,6 +58,6 @@ def test_halves_and_their_products_for_any_width():
 
 
 def test_where_there_is_an_instruction_it_is_taken():
-    made = plan(dot(128, 512, 256), machine=Machine(pairs=True))
+    made = plan(dot(128, 512, 256), machine=MachineModel(pairs=True))
     every = [emit(made, k, WITH) for k in made.every if isinstance(k, Kernel)]
     assert sum([jit.compile_assembly(code.text, WITH).count("vdpbf16ps") for code in every]) >= 20

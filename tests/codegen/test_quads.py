@@ -12,7 +12,7 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
 from ngraph.plan import Kernel, plan, text
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.targets import TARGETS, extended
 
 HAVE = [("x86-64-v4", "avx512_vnni", "vpdpbusd"), ("x86-64-v3", "avx_vnni", "vpdpbusd"), ("aarch64", "asimd i8mm", "usdot")]
@@ -27,7 +27,7 @@ def dot(m, k, n):
 @pytest.mark.parametrize("m, k, n", [(64, 64, 64), (65, 63, 70), (33, 130, 17), (40, 401, 33)])
 def test_any_machine_gives_the_same_sums(m, k, n):
     p = dot(m, k, n)
-    made = plan(p, machine=Machine(quads=True))
+    made = plan(p, machine=MachineModel(quads=True))
     assert "multiply_quads" in text(made)
     (a, b), _ = arrays_for(p)
     exact = (a.astype(np.int64) - 3) @ b.astype(np.int64)
@@ -54,7 +54,7 @@ def test_bytes_and_their_products_for_any_width():
 def test_where_there_is_an_instruction_it_is_taken(level, flags, word):
     target = extended(TARGETS[level], flags.split())
     assert target.quads and not extended(TARGETS[level], []).quads
-    made = plan(dot(128, 512, 256), machine=Machine(quads=True))
+    made = plan(dot(128, 512, 256), machine=MachineModel(quads=True))
     every = [emit(made, k, target) for k in made.every if isinstance(k, Kernel)]
     assert sum([jit.compile_assembly(code.text, target).count(word) for code in every]) >= 20
 
@@ -62,7 +62,7 @@ def test_where_there_is_an_instruction_it_is_taken(level, flags, word):
 @static.emulated
 def test_aarch64_with_its_instruction_gives_the_same_sums():
     p = dot(21, 37, 18)
-    made = plan(p, machine=Machine(quads=True, vector=16))
+    made = plan(p, machine=MachineModel(quads=True, vector=16))
     (a, b), _ = arrays_for(p)
     got = plans.run(made, [a, b], target=extended(TARGETS["aarch64"], ["i8mm"]), kind=static.Emulated)[0][0]
     np.testing.assert_array_equal(got, (a.astype(np.int64) - 3) @ b.astype(np.int64))

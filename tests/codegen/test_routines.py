@@ -19,7 +19,7 @@ from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops import sorting  # noqa: F401  the records
 from ngraph.passes import default_passes, run
 from ngraph.plan import plan
-from ngraph.plan.kernels import Routine
+from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.targets import TARGETS, host
@@ -178,7 +178,7 @@ def test_the_first_places_of_a_row_are_found_without_sorting_it(native, dtype, n
     for largest in (True, False):
         p = run(lower([*ng.top_k(x, axes["B"], k, largest=largest)], [x]).program, default_passes)
         made = plan(p)
-        (routine,) = [s for s in made.steps if type(s) is Routine]
+        (routine,) = [s for s in made.steps if type(s) is OpaqueOp]
         assert routine.attrs["few"] == k
         want, _ = interpret(p, arrays)
         for target in RUNNABLE:
@@ -196,7 +196,7 @@ def test_a_row_of_which_more_is_read_is_sorted():
     x = ng.placeholder([rows, columns])
     for results in ([ng.sort(x, columns)], [ng.top_k(x, columns, 30)[0]], [ng.sort(x, columns)[:, :3], ng.sort(x, columns)]):
         made = plan(run(lower(results, [x]).program, default_passes))
-        assert not any("few" in s.attrs for s in made.steps if type(s) is Routine)
+        assert not any("few" in s.attrs for s in made.steps if type(s) is OpaqueOp)
 
 
 def test_a_row_that_comes_with_the_call_is_sorted(native):
@@ -237,7 +237,7 @@ def test_totals_whose_last_vector_has_one_element(native, dtype, length):
 def test_two_passes_are_taken_where_a_row_has_many_threads():
     s = Steps(B=1 << 20)
     p = plan(s.program(s("cumulate", s.input("B"), kind="add", axis="B", exclusive=False, reverse=False)))
-    (routine,) = [k for k in p.steps if type(k) is Routine]
+    (routine,) = [k for k in p.steps if type(k) is OpaqueOp]
     assert [len(emit_routine(p, routine, replace(HOST, cores=cores))) for cores in (1, 16)] == [1, 2]
 
 
@@ -281,7 +281,7 @@ def test_objects_want_nothing_from_elsewhere(op, target):
         s.axes["P"] = expr.minimum(expr.Run(made[1]), 300)
     p = plan(s.program(*(made if isinstance(made, tuple) else (made,))))
     for routine in p.steps:
-        if type(routine) is Routine:
+        if type(routine) is OpaqueOp:
             for code in emit_routine(p, routine, target):
                 assert undefined_symbols(jit.compile_object(code.text, target)) <= {"_GLOBAL_OFFSET_TABLE_"}
 
@@ -290,4 +290,4 @@ def test_what_is_no_routine_of_generated_code_says_so():
     s = Steps(B=3)
     p = plan(s.program(s("cumulate", s.input("B"), kind="add", axis="B", exclusive=False, reverse=False)))
     with pytest.raises(UnsupportedError, match="effect is no routine"):
-        emit_routine(p, Routine("effect", (), (), {}), HOST)
+        emit_routine(p, OpaqueOp("effect", (), (), {}), HOST)

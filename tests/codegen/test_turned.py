@@ -7,13 +7,13 @@ import pytest
 from plan_programs import axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import Machine, plan
+from ngraph.plan import MachineModel, plan
 
 LEVELS = kernels.RUNNABLE
 
 
 def on(target, results, holes, values):
-    machine = Machine(vector=target.vector_bits // 8, registers=target.vector_registers)
+    machine = MachineModel(vector=target.vector_bits // 8, registers=target.vector_registers)
     return plans.run(plan(program(results, *holes), machine=machine), values, target=target)[0]
 
 

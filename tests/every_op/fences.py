@@ -11,9 +11,9 @@ from unittest import mock
 
 import numpy as np
 
-from ngraph.runtime.state import State
+from ngraph.runtime.state import StateArrays
 from ngraph.transformers.cpu import frame, native
-from ngraph.transformers.cpu.frame import Bound, Frame, Scope, root
+from ngraph.transformers.cpu.frame import ActivationRecord, BufferAddresses, InstantiatedPlan, root
 
 WIDTH, BYTE, EMPTY = 256, 0xA7, 0xFF
 
@@ -83,7 +83,7 @@ class Fences:
 
 @contextlib.contextmanager
 def fenced(side=None):
-    fences, call, ensure = Fences(side), Frame.call, State.ensure
+    fences, call, ensure = Fences(side), ActivationRecord.call, StateArrays.ensure
 
     def checked(self, given, states):
         results = call(self, {b: fences.like(a) if a is not None and b in self.plan.inputs else a for b, a in given.items()}, states)
@@ -100,10 +100,10 @@ def fenced(side=None):
             (frame, "empty", fences.empty),
             (frame, "aligned", fences.aligned),
             (native, "fast", lambda *_: None),
-            (Scope, "resolve", lambda scope, b: fences.resolve(scope, b)),
-            (Frame, "call", checked),
-            (Bound, "fits", lambda *_: False),
-            (State, "ensure", made),
+            (BufferAddresses, "resolve", lambda scope, b: fences.resolve(scope, b)),
+            (ActivationRecord, "call", checked),
+            (InstantiatedPlan, "fits", lambda *_: False),
+            (StateArrays, "ensure", made),
         ):
             stack.enter_context(mock.patch.object(owner, name, value))
         yield fences

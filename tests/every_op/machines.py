@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ngraph.plan import Machine
+from ngraph.plan import MachineModel
 
 
 def machines(seed, count):
@@ -13,7 +13,7 @@ def machines(seed, count):
         return float(np.exp(draw.uniform(np.log(low), np.log(high))))
 
     for _ in range(count):
-        yield Machine(
+        yield MachineModel(
             cores=int(draw.integers(1, 9)),
             l1=int(between(1 << 8, 48 << 10)),
             l2=int(between(1 << 10, 2 << 20)),

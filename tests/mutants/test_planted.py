@@ -77,7 +77,8 @@ def in_numpy(name, wrong):
 def takes_any_buffer(self, k, call):
     target = call.targets[0]
     return next(
-        (a for a in call.args if type(a) is numpy_ops.Var and a in self.free and a.dtype is target.dtype and a.shape == target.shape), None
+        (a for a in call.args if type(a) is numpy_ops.Variable and a in self.free and a.dtype is target.dtype and a.shape == target.shape),
+        None,
     )
 
 
@@ -122,7 +123,7 @@ PLANTED = {
     ),
     "axes by position": (lambda m: m.setattr(aligned, "align", by_position), "test_orders", "add", "oracle"),
     "swapped axes": (
-        lambda m: m.setattr(numpy_ops.Translator, "permuted", lambda self, ref, dims: numpy_ops.Ref(ref.var, dims)),
+        lambda m: m.setattr(numpy_ops.Translator, "permuted", lambda self, ref, dims: numpy_ops.VariableRef(ref.var, dims)),
         "test_value",
         "broadcast",
         "direct",

@@ -16,10 +16,10 @@ from plan_programs import agree, axis, hole, program
 import ngraph as ng
 import ngraph.frontends.neon as neon
 from ngraph.op_graph.opdef import REGISTRY
-from ngraph.plan import Kernel, Machine, Routine, plan, text, verify
+from ngraph.plan import Kernel, MachineModel, OpaqueOp, plan, text, verify
 from ngraph.plan import price as prices
 from ngraph.plan import schedule as schedules
-from ngraph.plan.schedule import View, Walk, schedule
+from ngraph.plan.schedule import AccessDescriptor, View, schedule
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
 
@@ -114,7 +114,7 @@ def test_gradients_of_a_norm_for_rows_and_columns_read_what_is_near():
     y = norm(x, g, b, [columns])[0]
     made = verify(plan(program([ng.deriv(y, v, dy) for v in (x, g, b)], x, g, b, dy)))
     large = max(made.kernels, key=lambda k: len(k.stages))
-    assert len(large.stages) > 4 and 3 * 4 * 1024 * dict(large.loops)["I"] <= Machine().l2
+    assert len(large.stages) > 4 and 3 * 4 * 1024 * dict(large.loops)["I"] <= MachineModel().l2
 
 
 def test_what_several_kernels_would_compute_again_is_one_value_in_one():
@@ -294,7 +294,7 @@ def test_a_total_is_begun_by_many_turns_and_finished_by_one():
     first, last = made.kernels
     turns = math.prod([-(-made.length(a) // b) for a, b in first.loops])
     (parts,) = first.targets
-    assert turns >= Machine().cores * 4 and made.length(parts.axes[-1]) == turns <= 16
+    assert turns >= MachineModel().cores * 4 and made.length(parts.axes[-1]) == turns <= 16
     assert not last.loops and last.sources == (parts,)
 
 
@@ -322,7 +322,7 @@ def test_the_parts_of_a_sum_follow_from_the_machine_alone():
     n, h = axis(1000, "N"), axis(300, "H")
     x = hole(n, h)
     p = program([ng.sum(ng.exp(x), out_axes=())], x)
-    assert len({text(plan(p, machine=m)) for m in (Machine(), Machine(), Machine(cores=2))}) == 1
+    assert len({text(plan(p, machine=m)) for m in (MachineModel(), MachineModel(), MachineModel(cores=2))}) == 1
 
 
 def test_what_is_read_along_another_axis_is_made_along_it():
@@ -362,7 +362,7 @@ def test_work_is_shared_out_in_pieces_that_hold_whole_vectors():
     x, w = hole(m, k), hole(k, o)
     *_, kernel = plan(program([ng.relu(ng.dot(x, w))], x, w)).kernels  # the first copies w to panels
     loops = dict(kernel.loops)
-    assert math.prod([-(-len(a) // loops[a.name]) for a in (m, o) if a.name in loops]) >= 4 * Machine().cores
+    assert math.prod([-(-len(a) // loops[a.name]) for a in (m, o) if a.name in loops]) >= 4 * MachineModel().cores
     assert loops.get("O", 64) % 32 == 0
 
 
@@ -445,7 +445,7 @@ def test_cores_keep_their_rows_of_a_loop_where_each_has_room_for_the_weights():
             return s, s
 
         _, y = ng.scan(step, ng.constant(0.0, [B, h]), x, T)
-        (scan,) = [s for s in plan(program([y], x)).steps if isinstance(s, Routine)]
+        (scan,) = [s for s in plan(program([y], x)).steps if isinstance(s, OpaqueOp)]
         loops = [k.loops for k in scan.attrs["body"].steps if isinstance(k, Kernel) and any(s.combine for s in k.stages)]
         assert [[a for a, _ in found][0] for found in loops] == [first]
 
@@ -461,20 +461,20 @@ def test_what_several_stages_of_a_turn_read_stays_near(height):
     assert len(k.stages) > 2
     lengths = {**made.axes, **dict(k.loops)}
     near = sum([math.prod([lengths[a] for a in b.axes if a in lengths]) * 4 for b in {*k.sources, *k.targets} if len(b.axes) == 4])
-    assert near <= Machine().l2, k.loops
+    assert near <= MachineModel().l2, k.loops
 
 
 def test_what_places_of_a_window_have_in_common_is_computed_once():
     """As the gradient of pooling does, which looks for a maximum and then asks at each place of its window whether it lies there."""
     places = frozenset({0, 3})
-    reads = Walk((56, 0, 0, 1), places, frozenset(), 4)
-    stores = Walk((504, 168, 56, 1), frozenset(range(4)), frozenset(), 4, True)
+    reads = AccessDescriptor((56, 0, 0, 1), places, frozenset(), 4)
+    stores = AccessDescriptor((504, 168, 56, 1), frozenset(range(4)), frozenset(), 4, True)
     work = ((60.0, places), (2.0, frozenset(range(4))))
     view = View((0, 1, 2, 3), (), (56, 3, 3, 56), (reads, stores), work, ())
-    made = schedule(view, schedules.Machine(16, 32, 32 << 10, 1 << 20))
+    made = schedule(view, schedules.CoreModel(16, 32, 32 << 10, 1 << 20))
     assert made.vector == 3 and made.order == (0, 3, 1, 2)
     light = view._replace(work=((2.0, places), (60.0, frozenset(range(4)))))
-    assert schedule(light, schedules.Machine(16, 32, 32 << 10, 1 << 20)).order == (0, 1, 2, 3)
+    assert schedule(light, schedules.CoreModel(16, 32, 32 << 10, 1 << 20)).order == (0, 1, 2, 3)
 
 
 def test_products_that_one_kernel_makes_have_their_registers_for_themselves():
@@ -495,8 +495,8 @@ def test_products_that_one_kernel_makes_have_their_registers_for_themselves():
 def test_what_planning_asks_for_grows_with_the_layers(monkeypatch):
     """Twice the blocks of a transformer, trained by AdamW, take at most a little more than twice the prices."""
     asked = []
-    seconds = prices.Prices.seconds
-    monkeypatch.setattr(prices.Prices, "seconds", lambda self, nodes: asked.append(len(nodes)) or seconds(self, nodes))
+    seconds = prices.CostTable.seconds
+    monkeypatch.setattr(prices.CostTable, "seconds", lambda self, nodes: asked.append(len(nodes)) or seconds(self, nodes))
     n, t = axis(4, "N"), axis(64, "REC")
     ids, init = hole(n, t, dtype=np.int32), neon.GaussianInit(0.0, 0.05)
     counts = []

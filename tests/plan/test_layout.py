@@ -7,10 +7,10 @@ from plan_programs import arrays_for, axis, hole, program
 import ngraph as ng
 from ngraph.op_graph import expr
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, Local, Machine, Routine, arrays, interpret, parse, plan, text, verify, winograd
+from ngraph.plan import Kernel, Local, MachineModel, OpaqueOp, arrays, interpret, parse, plan, text, verify, winograd
 from ngraph.plan.kernels import Buffer, affine, dims_of
 from ngraph.plan.layout import set_row
-from ngraph.plan.panels import Factor, panel_width, vector_of
+from ngraph.plan.panels import OperandAxes, panel_width, vector_of
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 
@@ -184,7 +184,7 @@ def test_borders_of_much_memory_are_filled_in_the_call():
     y = x
     for k in range(6):
         y = ng.relu(conv(y, axis(16 * (k + 1), f"K{k}"), padding=1))
-    few, many = (planned([y], x, machine=Machine(l3=size), rtol=1e-3, atol=1e-3) for size in (0, 1 << 24))
+    few, many = (planned([y], x, machine=MachineModel(l3=size), rtol=1e-3, atol=1e-3) for size in (0, 1 << 24))
     assert not few.start and few.arena < many.arena
 
 
@@ -230,7 +230,7 @@ def test_weights_of_loops_are_packed_once_for_all_calls_or_before_the_first_trip
         return ng.scan(cell, s, z, u)
 
     def bodies(made, k):
-        (scan,) = [s for s in made.steps if isinstance(s, Routine)]
+        (scan,) = [s for s in made.steps if isinstance(s, OpaqueOp)]
         return [scan.attrs["body"]] + (bodies(scan.attrs["body"], k - 1) if k else [])
 
     zero = ng.constant(0.0, [n, h])
@@ -289,12 +289,12 @@ def test_rows_start_at_vectors():
 @pytest.mark.parametrize(("length", "row"), [(100, 112), (1024, 1040), (512, 528), (256, 0), (5, 0), (3072, 3088)])
 def test_rows_do_not_fall_onto_each_other(length, row):
     b = Buffer("b", dims_of(("A", "B")), ng.float32, "arena")
-    set_row(b, lambda a: length, Machine())
+    set_row(b, lambda a: length, MachineModel())
     assert b.row == row
 
 
 @pytest.mark.parametrize(("n", "rows"), [(64, 56), (128, 14), (784, 128), (650, 20), (2048, 7), (48, 49), (1000, 1)])
-@pytest.mark.parametrize("machine", [Machine(), Machine(vector=32, registers=16), Machine(vector=16, registers=16)])
+@pytest.mark.parametrize("machine", [MachineModel(), MachineModel(vector=32, registers=16), MachineModel(vector=16, registers=16)])
 def test_panels_divide_and_fit_registers(n, rows, machine):
     w = panel_width(n, rows, machine)
     lanes = machine.lanes
@@ -305,7 +305,7 @@ def test_panels_divide_and_fit_registers(n, rows, machine):
 def test_vectors_lie_along_what_turns_have_enough_of():
     """Of an axis of 256, turns have 8 places: that fills half a vector."""
     c, k = AxisId("C"), AxisId("K")
-    factors = [Factor((c,), frozenset({c}), False), Factor((k,), frozenset({k}), False)]
+    factors = [OperandAxes((c,), frozenset({c}), False), OperandAxes((k,), frozenset({k}), False)]
     lengths = {c: 256, k: 512}
     assert vector_of((c, k), factors, None, lengths.__getitem__, 16) == c
     assert vector_of((c, k), factors, None, lengths.__getitem__, 16, {c: 8}) == k

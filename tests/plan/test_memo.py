@@ -12,7 +12,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.kernels import Line, Read
 from ngraph.plan.memo import known_by, memo
-from ngraph.plan.nodes import Number
+from ngraph.plan.nodes import ScalarConstant
 from ngraph.program.program import AxisId
 
 A = AxisId("a")
@@ -35,7 +35,7 @@ def test_a_value_is_made_once_for_equal_arguments():
         (0.0, -0.0),
         (1, 1.0),
         (1, True),
-        (Number(0.0, dtypes.float32), Number(-0.0, dtypes.float32)),
+        (ScalarConstant(0.0, dtypes.float32), ScalarConstant(-0.0, dtypes.float32)),
         (Read("x", {A: Idx(A)}), Read("y", {A: Idx(A)})),
         (Read("x", {A: Idx(A)}), Read("x", {A: Idx(A) + 1})),
         (Read("x", {A: Idx(A)}), Read("x", {A: Idx(A)}, (Idx(A),))),

@@ -7,9 +7,9 @@ from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
 from ngraph.plan import parse, plan, text, verify
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 
-SHORT, PAIRS = ml_dtypes.bfloat16, Machine(pairs=True)
+SHORT, PAIRS = ml_dtypes.bfloat16, MachineModel(pairs=True)
 
 
 def dot(m, k, n, x=SHORT, y=SHORT):
@@ -55,7 +55,7 @@ def test_they_give_what_the_oracle_gives(make):
 @pytest.mark.parametrize(
     "results, holes, machine",
     [
-        (*dot(64, 64, 64), Machine()),  # no such instruction
+        (*dot(64, 64, 64), MachineModel()),  # no such instruction
         (*dot(64, 64, 64, np.float16, np.float16), PAIRS),
         (*dot(64, 64, 64, np.float32, np.float32), PAIRS),
         (*dot(64, 64, 64, SHORT, np.float32), PAIRS),

@@ -7,10 +7,10 @@ from plan_programs import agree, arrays_for, axis, hole, program
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.plan import interpret, parse, plan, text, verify
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.program.interpret import interpret as oracle
 
-QUADS = Machine(quads=True)
+QUADS = MachineModel(quads=True)
 FLOAT, INT = np.float32, np.int32
 
 
@@ -90,7 +90,7 @@ def test_they_give_what_the_oracle_gives(make):
 @pytest.mark.parametrize(
     "results, holes, machine",
     [
-        (*dot(), Machine()),  # no such instruction
+        (*dot(), MachineModel()),  # no such instruction
         (*dot(move=lambda x, y: (ng.sqrt(x), y)), QUADS),
         (*dot(move=lambda x, y: (x * 3, y), kind=INT), QUADS),
         (*dot(x=np.int16), QUADS),

@@ -8,14 +8,14 @@ from test_random_programs import programs, results
 
 import ngraph as ng
 from ngraph.plan import arrays, interpret, parse, plan, text, verify
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.program.lower import lower
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text
 
 LENGTHS = {AxisId("N"): 2}
 # machines on which nothing is free to start, and on which nothing costs to move: other merges, other loops
-MACHINES = (Machine(), Machine(launch=1.0), Machine(launch=0.0), Machine(cores=64, l1=8, l2=64))
+MACHINES = (MachineModel(), MachineModel(launch=1.0), MachineModel(launch=0.0), MachineModel(cores=64, l1=8, l2=64))
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])

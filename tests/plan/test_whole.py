@@ -7,8 +7,8 @@ from plan_programs import axis, hole, program
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.plan import plan, text, whole
-from ngraph.plan.nodes import Graph
-from ngraph.plan.price import Machine
+from ngraph.plan.nodes import NodeGraph
+from ngraph.plan.price import MachineModel
 
 FLOAT = np.float32
 
@@ -17,7 +17,7 @@ def seen(make, dtype=np.uint8):
     """What is known of a value made of a placeholder, where that is summed."""
     n = axis(100, "N")
     x = hole(n, dtype=dtype)
-    graph = Graph(program([ng.sum(make(x), out_axes=())], x))
+    graph = NodeGraph(program([ng.sum(make(x), out_axes=())], x))
     (total,) = [node for node in graph.nodes if node.kind == "reduce"]
     return whole.whole(total.args[0])
 
@@ -76,4 +76,4 @@ def test_small_ones_are_multiplied_by_pairs():
     x, y = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8)
     for zero, there in ((128.0, True), (400.0, False)):  # up to 256 bfloat16 holds all
         p = program([ng.dot(ng.cast(x, FLOAT) - zero, ng.cast(y, FLOAT))], x, y)
-        assert ("multiply_pairs(" in text(plan(p, machine=Machine(pairs=True)))) == there
+        assert ("multiply_pairs(" in text(plan(p, machine=MachineModel(pairs=True)))) == there

@@ -16,7 +16,7 @@ from ngraph.ops.pooling import avg_pool, max_pool
 from ngraph.program.interpret import interpret, whole
 from ngraph.program.lower import lower
 from ngraph.program.program import Program, Step, TensorType, Value
-from ngraph.testing.samples import Source
+from ngraph.testing.samples import SampleSource
 
 DRAW = np.random.default_rng(5)
 
@@ -201,7 +201,7 @@ def test_casts_truncate_and_saturate():
 
 
 def test_scan_is_a_loop():
-    s = Source("float64")
+    s = SampleSource("float64")
     T, I = axes(T=7, I=3)
     x, c, w = DRAW.standard_normal((7, 3)), DRAW.standard_normal(3), DRAW.standard_normal(3)
     for reverse in (False, True):
@@ -217,7 +217,7 @@ def test_scan_is_a_loop():
 
 
 def test_while_runs_as_long_as_its_condition_holds():
-    s = Source("float64")
+    s = SampleSource("float64")
     (I,) = axes(I=3)
     inputs = ([I],)
     body = s.body(lambda x: x * 2.0, *inputs)
@@ -227,7 +227,7 @@ def test_while_runs_as_long_as_its_condition_holds():
 
 
 def test_cond_runs_one_of_two():
-    s = Source("float64")
+    s = SampleSource("float64")
     (I,) = axes(I=2)
     bodies = {"then": s.body(lambda x: x + 1.0, [I]), "else": s.body(lambda x: x * 10.0, [I])}
     for p, wanted in ((True, [2.0, 3.0]), (False, [10.0, 20.0])):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from ngraph.codegen import worker
-from ngraph.codegen.loader import Code
+from ngraph.codegen.loader import LoadedObjects
 from ngraph.codegen.workers import Failed, Workers
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import ArrayRef
@@ -36,7 +36,7 @@ def ir(k, name="kernel"):
 
 
 def value(data):
-    code = Code(data)
+    code = LoadedObjects(data)
     return ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("kernel"))()
 
 
@@ -355,8 +355,8 @@ def python(folder, script, **more):
 def test_a_start_that_finds_all_loads_no_llvm(folder):
     script = """
     made = cache.objects([ir(k) for k in range(5)], host())
-    from ngraph.codegen.loader import Code
-    Code(*made)
+    from ngraph.codegen.loader import LoadedObjects
+    LoadedObjects(*made)
     print("llvmlite" in sys.modules, len(made))
     """
     for _ in range(2):

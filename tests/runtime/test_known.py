@@ -327,7 +327,8 @@ def test_an_entry_that_says_something_else_is_made_again(folder, lowered, forget
     first, _ = run()
     results, parameters, _ = model()
     graph = ngt.make_transformer_factory("cpu")().graph(results, parameters)
-    for nonsense in (b"", b"nonsense", known.dumped((1, 2), known.Names((), ())), known.dumped(os.getcwd, known.Names((), ()))):
+    nameless = known.ProgramNames((), ())
+    for nonsense in (b"", b"nonsense", known.dumped((1, 2), nameless), known.dumped(os.getcwd, nameless)):
         Cache(folder).folder.put("graphs", {graph.key: nonsense})
         forgetful()
         before = len(lowered)

@@ -7,7 +7,7 @@ import pytest
 
 import ngraph as ng
 from ngraph.codegen import jit
-from ngraph.plan.price import Machine
+from ngraph.plan.price import MachineModel
 from ngraph.runtime import measure
 from ngraph.targets import TARGETS, host, runnable
 
@@ -44,7 +44,7 @@ def test_what_was_measured_is_kept_and_priced_with(cached, monkeypatch):
     monkeypatch.setattr(measure, "RUNS", 2)
     monkeypatch.setattr(measure, "LAUNCHES", 10)
     usual = measure.machine(HOST)
-    assert measure.measured(HOST) is None and usual.memory == Machine().memory
+    assert measure.measured(HOST) is None and usual.memory == MachineModel().memory
     found = measure.measure(HOST)
     assert measure.measured(HOST) == found and all(x > 0 for x in found)
     machine = measure.machine(HOST)

@@ -10,7 +10,7 @@ import ngraph.transformers as ngt
 from ngraph.codegen import nest
 from ngraph.errors import ArgumentError, NgraphError, UnsupportedError
 from ngraph.tools import main
-from ngraph.transformers.cpu.compared import Machine, differing
+from ngraph.transformers.cpu.compared import MachineRun, differing
 
 PROGRAM = """
 import ngraph as ng
@@ -145,14 +145,14 @@ def test_loops_are_compared_trip_by_trip(tmp_path, wrong):
 def test_bytes_beside_the_results_are_seen(monkeypatch):
     n = ng.make_axis(33, name="N")
     x = ng.placeholder([n])
-    f, right = computed(ng.exp(x), x), Machine.run
+    f, right = computed(ng.exp(x), x), MachineRun.run
 
     def beside(self, step, arrays):
         right(self, step, arrays)
         for b in step.targets:
             self.arrays[b].base.view(np.uint8).reshape(-1)[-200:-190] = 1 if self.arrays[b].base is not None else 0
 
-    monkeypatch.setattr(Machine, "run", beside)
+    monkeypatch.setattr(MachineRun, "run", beside)
     with pytest.raises(NgraphError, match="it writes 10 bytes that belong to none of its results"):
         f.compare(np.ones(33, np.float32))
 

@@ -99,7 +99,7 @@ def test_what_changed_does_not_mind_numbers_and_lines():
 
 def test_a_page_survives_any_text():
     evil = "</script><script>alert(1)</script><!-- & \u2028"
-    stage = dump.Stage(evil, evil, 1, {evil: 1}, evil)
+    stage = dump.DumpedStage(evil, evil, 1, {evil: 1}, evil)
     page = pages.page(evil, [stage], None)
     assert page.count("</script>") == 2 and stages_of(page)[0]["lines"] == [" " + evil]
     assert "&lt;/script&gt;" in page

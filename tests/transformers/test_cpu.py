@@ -13,7 +13,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, OutOfMemoryError
-from ngraph.plan.kernels import Routine
+from ngraph.plan.kernels import OpaqueOp
 from ngraph.transformers.cpu import native
 from ngraph.transformers.cpu.table import at_once
 
@@ -522,7 +522,7 @@ def test_no_step_calls_python():
         for c, arguments in ((train, (x, y)), (forward, (x,)), (f, values)):
             c(*arguments)
             bound = next(iter(c.native.bound.values()))
-            assert not any(isinstance(s, Routine) for s in bound.plan.steps)
+            assert not any(isinstance(s, OpaqueOp) for s in bound.plan.steps)
             frame = bound.take()
             assert frame.walk.host_steps == 0 and len(frame.walk.table.records) >= 1
 
@@ -532,7 +532,7 @@ def test_effects_are_host_steps(cpu, capsys):
     f = cpu.computation(ng.sequential([ng.print_values(x, text="x is"), x + 1]), x)
     assert (f(np.zeros(2, "f")) == 1).all() and "x is [0. 0.]" in capsys.readouterr().out
     bound = next(iter(f.native.bound.values()))
-    assert bound.take().walk.host_steps == 1 == sum(isinstance(s, Routine) for s in bound.plan.steps)
+    assert bound.take().walk.host_steps == 1 == sum(isinstance(s, OpaqueOp) for s in bound.plan.steps)
 
 
 def test_state_in_two_arrays_is_nobody_elses(cpu):

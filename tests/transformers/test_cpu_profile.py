@@ -10,7 +10,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import UnsupportedError
-from ngraph.runtime.profile import Row
+from ngraph.runtime.profile import KernelProfile
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_as_a_table(profiled):
 
 
 def test_lines_name_their_file_once():
-    row = Row("add", ("model.py:3", "model.py:7", "layers.py:12"), 1, 1e-3, 1.0, 1.0, 1e-3, 1e-3)
+    row = KernelProfile("add", ("model.py:3", "model.py:7", "layers.py:12"), 1, 1e-3, 1.0, 1.0, 1e-3, 1e-3)
     assert row.places == "model.py:3, 7; layers.py:12"
 
 

@@ -11,7 +11,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.control import HOST_CALLS
-from ngraph.testing.samples import Source
+from ngraph.testing.samples import SampleSource
 
 N, I, H, O = (ng.make_axis(n, name=name) for n, name in ((6, "N"), (5, "I"), (4, "H"), (3, "O")))
 
@@ -150,7 +150,7 @@ def test_helpers_come_along(tmp_path):
 
 
 def test_loops_are_functions_inside(tmp_path):
-    s = Source("float32")
+    s = SampleSource("float32")
     c, xs, k = ng.placeholder([H]).named("c"), ng.placeholder([N, H]).named("xs"), ng.placeholder([H]).named("k")
     body = s.body(lambda c, x, k: (c * k + x, c * c), [H], [H], [H])
     looped = REGISTRY["scan"].build(c, xs, k, body=body, axis=N, reverse=False, carries=1, xs=1)
@@ -178,7 +178,7 @@ def test_what_a_loop_was_given_is_not_overwritten():
     Z = ng.make_axis(name="Z")
     c, xs = ng.placeholder([H]), ng.placeholder([Z, H])
     start = c * 3
-    body = Source("float32").body(lambda c, x: (c + x,), [H], [H])
+    body = SampleSource("float32").body(lambda c, x: (c + x,), [H], [H])
     last = REGISTRY["scan"].build(start, xs, body=body, axis=Z, reverse=False, carries=1, xs=1)
     with ngt.allocate_transformer("numpy") as transformer:
         run = transformer.computation([ng.exp(start + last), last], c, xs)

@@ -14,7 +14,7 @@ from onnx import helper
 
 from ngraph import __version__
 from ngraph.export.onnx.names import PACKED, onnx_type
-from ngraph.export.onnx.writer import Node, Part, Shared
+from ngraph.export.onnx.writer import OutputGraph, OutputNode, Shared
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike
@@ -31,7 +31,7 @@ Array = np.ndarray[Any, Any]
 # ---- graphs -------------------------------------------------------------------------------------------------------------
 
 
-def needed(part: Part, outputs: Iterable[str]) -> set[str]:
+def needed(part: OutputGraph, outputs: Iterable[str]) -> set[str]:
     """Takes away the nodes that nothing needs; gives the names that the rest reads."""
     wanted = set(outputs)
     kept = []
@@ -41,25 +41,25 @@ def needed(part: Part, outputs: Iterable[str]) -> set[str]:
         kept.append(node)
         wanted.update(node.inputs)
         for a in node.attrs.values():
-            if isinstance(a, Part):
+            if isinstance(a, OutputGraph):
                 wanted |= needed(a, [r.name for r in a.outputs])
     part.nodes = kept[::-1]
     return wanted
 
 
-def rename(part: Part, new: Mapping[str, str]) -> None:
+def rename(part: OutputGraph, new: Mapping[str, str]) -> None:
     """Other names for tensors, everywhere."""
     for node in part.nodes:
         node.inputs = [new.get(n, n) for n in node.inputs]
         node.outputs = [new.get(n, n) for n in node.outputs]
         node.name = new.get(node.name, node.name)
         for a in node.attrs.values():
-            if isinstance(a, Part):
+            if isinstance(a, OutputGraph):
                 rename(a, new)
                 a.outputs = [r._replace(name=new.get(r.name, r.name)) for r in a.outputs]
 
 
-class Names:
+class AxisNames:
     """How axes are called in the file."""
 
     def __init__(self, hints: Mapping[AxisId, str]):
@@ -80,7 +80,7 @@ class Names:
         return helper.make_tensor_value_info(name, onnx_type(dtype), [self.dim(n) for n in sizes])
 
 
-def graph(part: Part, shared: Shared, names: Names) -> onnx.GraphProto:
+def graph(part: OutputGraph, shared: Shared, names: AxisNames) -> onnx.GraphProto:
     """A graph without its constants."""
     made = onnx.GraphProto(name=part.name)
     made.node.extend(node(n, shared, names) for n in part.nodes)
@@ -94,14 +94,14 @@ def graph(part: Part, shared: Shared, names: Names) -> onnx.GraphProto:
     return made
 
 
-def node(n: Node, shared: Shared, names: Names) -> onnx.NodeProto:
+def node(n: OutputNode, shared: Shared, names: AxisNames) -> onnx.NodeProto:
     made = onnx.NodeProto(op_type=n.op, name=n.name)
     made.input.extend(n.inputs)
     made.output.extend(n.outputs)
     for key in sorted(n.attrs):
         a = n.attrs[key]
         kind = onnx.AttributeProto.INTS if isinstance(a, list) and not a else None
-        made.attribute.append(helper.make_attribute(key, graph(a, shared, names) if isinstance(a, Part) else a, attr_type=kind))
+        made.attribute.append(helper.make_attribute(key, graph(a, shared, names) if isinstance(a, OutputGraph) else a, attr_type=kind))
     return made
 
 

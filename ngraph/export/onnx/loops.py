@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ngraph.export.onnx.rules import BOOL
-from ngraph.export.onnx.writer import INT64, NODES, Cannot, Ref, Writer
+from ngraph.export.onnx.writer import INT64, NODES, Cannot, GraphWriter, TensorRef
 from ngraph.program.program import AxisId, Program, Step, Value
 
 Axes = tuple[AxisId, ...]
@@ -16,13 +16,13 @@ def _real(values: Sequence[Value]) -> list[Value]:
     return [v for v in values if v.dtype.kind != "token"]
 
 
-def _given(step: Step, made: Sequence[Ref]) -> tuple[Ref, ...]:
+def _given(step: Step, made: Sequence[TensorRef]) -> tuple[TensorRef, ...]:
     """The results of a step, tokens among them."""
     rest = iter(made)
-    return tuple([Ref("", (), v.dtype) if v.dtype.kind == "token" else next(rest) for v in step.results])
+    return tuple([TensorRef("", (), v.dtype) if v.dtype.kind == "token" else next(rest) for v in step.results])
 
 
-def _filled(body: Writer, program: Program, dims: Sequence[Axes]) -> list[Ref]:
+def _filled(body: GraphWriter, program: Program, dims: Sequence[Axes]) -> list[TensorRef]:
     """The nodes of a body; its outputs with all their axes, in these orders."""
     body.run()
     outputs = _real(program.outputs)
@@ -30,7 +30,9 @@ def _filled(body: Writer, program: Program, dims: Sequence[Axes]) -> list[Ref]:
 
 
 @NODES.of("scan")
-def _scan(w: Writer, step: Step, *refs: Ref, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int) -> tuple[Ref, ...]:
+def _scan(
+    w: GraphWriter, step: Step, *refs: TensorRef, body: Program, axis: AxisId, reverse: bool, carries: int, xs: int
+) -> tuple[TensorRef, ...]:
     count = len(_real(body.inputs[:carries]))
     given = [r for r, v in zip(refs, step.inputs, strict=True) if v.dtype.kind != "token"]
     holes = _real(body.inputs)
@@ -45,12 +47,12 @@ def _scan(w: Writer, step: Step, *refs: Ref, body: Program, axis: AxisId, revers
     for v, r in zip(holes[:count], state, strict=True):
         inner.refs[v] = inner.taken(v.hint or "carry", r)
     for v, r in zip(holes[count : count + xs], sliced, strict=True):
-        inner.refs[v] = inner.taken(v.hint or "slice", Ref(r.name, tuple([a for a in r.dims if a != axis]), r.dtype))
+        inner.refs[v] = inner.taken(v.hint or "slice", TensorRef(r.name, tuple([a for a in r.dims if a != axis]), r.dtype))
     for v, r in zip(holes[count + xs :], given[count + xs :], strict=True):
         inner.refs[v] = r
     if not sliced:  # a Scan goes along something
         sliced = [w.counted(axis)]
-        inner.taken("trip", Ref("", (), INT64))
+        inner.taken("trip", TensorRef("", (), INT64))
     inner.leave(_filled(inner, body, [*axes[:count], *ys]))
     way = int(reverse)
     names = w.node(
@@ -65,11 +67,11 @@ def _scan(w: Writer, step: Step, *refs: Ref, body: Program, axis: AxisId, revers
     )
     dims = [*axes[:count], *[(axis, *a) for a in ys]]
     results = _real(step.results)
-    return _given(step, [Ref(n, d, v.dtype) for n, d, v in zip(names, dims, results, strict=True)])
+    return _given(step, [TensorRef(n, d, v.dtype) for n, d, v in zip(names, dims, results, strict=True)])
 
 
 @NODES.of("while")
-def _while(w: Writer, step: Step, *refs: Ref, cond: Program, body: Program, carries: int) -> tuple[Ref, ...]:
+def _while(w: GraphWriter, step: Step, *refs: TensorRef, cond: Program, body: Program, carries: int) -> tuple[TensorRef, ...]:
     """A Loop asks at the end of each turn whether there is another; so the first question stands before it."""
     count = len(_real(body.inputs[:carries]))
     holes = _real(body.inputs)
@@ -78,8 +80,8 @@ def _while(w: Writer, step: Step, *refs: Ref, cond: Program, body: Program, carr
     state = [w.full(r, a) for r, a in zip(given[:count], axes, strict=False)]
     first = _asked(w, cond, [*state, *given[count:]])
     inner = w.body("body", body)
-    inner.taken("turn", Ref("", (), INT64))
-    inner.taken("go", Ref("", (), BOOL))
+    inner.taken("turn", TensorRef("", (), INT64))
+    inner.taken("go", TensorRef("", (), BOOL))
     for v, r in zip(holes[:count], state, strict=True):
         inner.refs[v] = inner.taken(v.hint or "carry", r)
     for v, r in zip(holes[count:], given[count:], strict=True):
@@ -88,10 +90,10 @@ def _while(w: Writer, step: Step, *refs: Ref, cond: Program, body: Program, carr
     go = _asked(inner, cond, [*new, *given[count:]])
     inner.leave([go, *new])
     names = w.node("Loop", ["", first.name, *[r.name for r in state]], count, body=inner.part)
-    return _given(step, [Ref(n, a, r.dtype) for n, a, r in zip(names, axes, state, strict=False)])
+    return _given(step, [TensorRef(n, a, r.dtype) for n, a, r in zip(names, axes, state, strict=False)])
 
 
-def _asked(w: Writer, cond: Program, values: Sequence[Ref]) -> Ref:
+def _asked(w: GraphWriter, cond: Program, values: Sequence[TensorRef]) -> TensorRef:
     """The condition, among the nodes of a graph."""
     inner = w.beside(cond)
     for v, r in zip(_real(cond.inputs), values, strict=True):
@@ -101,7 +103,7 @@ def _asked(w: Writer, cond: Program, values: Sequence[Ref]) -> Ref:
 
 
 @NODES.of("cond")
-def _cond(w: Writer, step: Step, p: Ref, *refs: Ref, **branches: Program) -> tuple[Ref, ...]:
+def _cond(w: GraphWriter, step: Step, p: TensorRef, *refs: TensorRef, **branches: Program) -> tuple[TensorRef, ...]:
     given = [r for r, v in zip(refs, step.inputs[1:], strict=True) if v.dtype.kind != "token"]
     dims = [tuple(v.axes) for v in _real(branches["then"].outputs)]
     parts = {}
@@ -112,11 +114,11 @@ def _cond(w: Writer, step: Step, p: Ref, *refs: Ref, **branches: Program) -> tup
         inner.leave(_filled(inner, program, dims))
         parts[f"{name}_branch"] = inner.part
     names = w.node("If", [w.arranged(p, ()).name], len(dims), **parts)
-    return _given(step, [Ref(n, d, v.dtype) for n, d, v in zip(names, dims, _real(step.results), strict=True)])
+    return _given(step, [TensorRef(n, d, v.dtype) for n, d, v in zip(names, dims, _real(step.results), strict=True)])
 
 
 @NODES.of("effect")
-def _effect(w: Writer, step: Step, *refs: Ref, kind: str, text: str) -> Ref:
+def _effect(w: GraphWriter, step: Step, *refs: TensorRef, kind: str, text: str) -> TensorRef:
     if kind != "nothing":
         raise Cannot(f"{'a print' if kind == 'print' else f'the host call {kind}'}: nodes have no effects")
-    return Ref("", (), step.result.dtype)
+    return TensorRef("", (), step.result.dtype)

@@ -14,7 +14,7 @@ from ngraph.errors import ArgumentError, UnsupportedError, show_line
 from ngraph.export.onnx import file, loops, moving, products, rules
 from ngraph.export.onnx.names import onnx_type
 from ngraph.export.onnx.whole import put_together
-from ngraph.export.onnx.writer import Ref, Shared, Writer
+from ngraph.export.onnx.writer import GraphWriter, Shared, TensorRef
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.passes import dead, fold, share, simplify_rules, specialise
@@ -102,17 +102,19 @@ def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int
 # ---- the graph ----------------------------------------------------------------------------------------------------------
 
 
-def _written(program: Program, lowered: Lowered, what: Exported, opset: int) -> tuple[Writer, list[tuple[str, Ref]], dict[str, Op]]:
+def _written(
+    program: Program, lowered: Lowered, what: Exported, opset: int
+) -> tuple[GraphWriter, list[tuple[str, TensorRef]], dict[str, Op]]:
     """Nodes for a program; the outputs; the variables that are initializers. Raises UnsupportedError naming all that cannot be said."""
     shared = Shared(opset)
     for name in (*what.results, *what.inputs, *(s.name for s in program.state_in)):
         shared.taken.add(name)
-    w = Writer(program, shared, program.name)
+    w = GraphWriter(program, shared, program.name)
     for name, value in zip(what.inputs, program.inputs, strict=True):
-        w.part.inputs.append(Ref(name, tuple(value.axes), value.dtype))
+        w.part.inputs.append(TensorRef(name, tuple(value.axes), value.dtype))
         w.refs[value] = w.part.inputs[-1]
     for s in program.state_in:
-        w.refs[s.value] = Ref(s.name, tuple(s.value.axes), s.value.dtype)
+        w.refs[s.value] = TensorRef(s.name, tuple(s.value.axes), s.value.dtype)
     for ref in w.refs.values():
         shared.types[ref.name] = ref.dtype, tuple(w.shape(ref.dims)), ref.dims
     refused: dict[str, None] = {}
@@ -136,14 +138,14 @@ def _written(program: Program, lowered: Lowered, what: Exported, opset: int) -> 
     return w, outputs, lowered.states
 
 
-def _finished(w: Writer, outputs: Sequence[tuple[str, Ref]]) -> set[str]:
+def _finished(w: GraphWriter, outputs: Sequence[tuple[str, TensorRef]]) -> set[str]:
     """Outputs under their own names, and no node that nothing needs; gives the names of what is read."""
     own = {name for node in w.part.nodes for name in node.outputs}
     new, named = dict(w.shared.swapped), set()
     for name, ref in outputs:
         w.label = name
         if ref.name not in own or ref.name in named:
-            ref = Ref(w.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
+            ref = TensorRef(w.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
         named.add(ref.name)
         new.pop(new.pop(ref.name, ""), None)
         new[ref.name] = name
@@ -191,7 +193,7 @@ def build(
         error.fix = _fix(what, opset, shapes)
         raise error.at(error.line) from None
     read = _finished(w, outputs)
-    names = file.Names(program.hints)
+    names = file.AxisNames(program.hints)
     made = file.graph(w.part, w.shared, names)
     changed = {label for label, _ in program.state_out}
     arrays = {s.name: np.asarray(what.value(states[s.name])) for s in program.state_in if s.name in read or s.name in changed}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ngraph.export.onnx.lengths import beyond, indexed, numbers, same
 from ngraph.export.onnx.rules import BOOL, INT32
-from ngraph.export.onnx.writer import INT64, NODES, Cannot, Ref, Writer
+from ngraph.export.onnx.writer import INT64, NODES, Cannot, GraphWriter, TensorRef
 from ngraph.numpy_ops.reindex import affine, digit
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
@@ -23,19 +23,19 @@ LARGEST = 1 << 16  # index arrays of more elements are computed by the graph, no
 
 
 @NODES.of("broadcast")
-def _broadcast(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
-    """Who needs the repeated elements asks for them (`Writer.full`)."""
+def _broadcast(w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...]) -> TensorRef:
+    """Who needs the repeated elements asks for them (`GraphWriter.full`)."""
     return x
 
 
 @NODES.of("rename")
-def _rename(w: Writer, step: Step, x: Ref, to: tuple[tuple[AxisId, AxisId], ...]) -> Ref:
+def _rename(w: GraphWriter, step: Step, x: TensorRef, to: tuple[tuple[AxisId, AxisId], ...]) -> TensorRef:
     new = dict(to)
-    return Ref(x.name, tuple([None if a is None else new.get(a, a) for a in x.dims]), x.dtype)
+    return TensorRef(x.name, tuple([None if a is None else new.get(a, a) for a in x.dims]), x.dtype)
 
 
 @NODES.of("concat")
-def _concat(w: Writer, step: Step, *refs: Ref, parts: tuple[AxisId, ...], axis: AxisId) -> Ref:
+def _concat(w: GraphWriter, step: Step, *refs: TensorRef, parts: tuple[AxisId, ...], axis: AxisId) -> TensorRef:
     """Along a dim of the first operand that has all axes; the others follow its order."""
     every = tuple(step.result.axes)
     template = next((r for r, part in zip(refs, parts, strict=True) if len(r.axes) == len(every)), None)
@@ -52,7 +52,9 @@ def _concat(w: Writer, step: Step, *refs: Ref, parts: tuple[AxisId, ...], axis: 
 
 
 @NODES.of("reindex")
-def _reindex(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...], index: Any, guard: tuple[ExprLike, ...], fill: Any) -> Ref:
+def _reindex(
+    w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...], index: Any, guard: tuple[ExprLike, ...], fill: Any
+) -> TensorRef:
     """One group of axes after another: those whose indices have an axis of the result in common."""
     if any(w.length(a) == 0 for a in step.inputs[0].axes):
         return w.filled(fill, axes, x.dtype)
@@ -63,7 +65,7 @@ def _reindex(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...], index: Any
         x = w.full(x, (*x.dims, *missing))
     todo = {_source(a): e for a, e in reads.items() if a in x.axes}
     w.lengths.update({_source(a): w.length(a) for a in x.axes})
-    x = Ref(x.name, tuple([None if a is None else _source(a) for a in x.dims]), x.dtype)
+    x = TensorRef(x.name, tuple([None if a is None else _source(a) for a in x.dims]), x.dtype)
     read = _Read(w, fill)
     x, todo, guards = read.spread(x, todo, guards)
     for group in _groups(todo):
@@ -94,10 +96,12 @@ def _groups(reads: Mapping[AxisId, ExprLike]) -> list[list[AxisId]]:
 class _Read:
     """A read on its way, and what is read where there is nothing."""
 
-    def __init__(self, w: Writer, fill: Any):
+    def __init__(self, w: GraphWriter, fill: Any):
         self.w, self.fill = w, fill
 
-    def spread(self, x: Ref, reads: dict[AxisId, ExprLike], guards: list[ExprLike]) -> tuple[Ref, dict[AxisId, ExprLike], list[ExprLike]]:
+    def spread(
+        self, x: TensorRef, reads: dict[AxisId, ExprLike], guards: list[ExprLike]
+    ) -> tuple[TensorRef, dict[AxisId, ExprLike], list[ExprLike]]:
         """Every k-th place, by a guard on a remainder: zeros come between the elements first."""
         w = self.w
         for a, e in reads.items():
@@ -115,10 +119,10 @@ class _Read:
             reads = {**reads, a: e.a}
         return x, reads, guards
 
-    def value(self, x: Ref) -> str:
+    def value(self, x: TensorRef) -> str:
         return self.w.number(self.fill, x.dtype).name
 
-    def group(self, x: Ref, reads: Mapping[AxisId, ExprLike]) -> Ref:
+    def group(self, x: TensorRef, reads: Mapping[AxisId, ExprLike]) -> TensorRef:
         over = list(dict.fromkeys(a for e in reads.values() for a in indexed(e)))
         if len(reads) == 1:
             ((axis, e),) = reads.items()
@@ -138,29 +142,29 @@ class _Read:
                 return made
         return self.anywhere(x, reads, over)
 
-    def put(self, x: Ref, axis: AxisId, new: Sequence[AxisId]) -> tuple[AxisId | None, ...]:
+    def put(self, x: TensorRef, axis: AxisId, new: Sequence[AxisId]) -> tuple[AxisId | None, ...]:
         at = x.dims.index(axis)
         return (*x.dims[:at], *new, *x.dims[at + 1 :])
 
-    def padded(self, x: Ref, axis: AxisId, before: int, after: int) -> Ref:
+    def padded(self, x: TensorRef, axis: AxisId, before: int, after: int) -> TensorRef:
         """The fill at both ends of an axis."""
         at, rank = x.dims.index(axis), len(x.dims)
         pads = [before if k == at else after if k == at + rank else 0 for k in range(2 * rank)]
         self.w.lengths[axis] = self.w.length(axis) + (before + after)
         return self.w.op("Pad", x, self.w.ints(pads), self.value(x), dims=x.dims, dtype=x.dtype)
 
-    def at(self, x: Ref, axis: AxisId, e: ExprLike) -> Ref:
+    def at(self, x: TensorRef, axis: AxisId, e: ExprLike) -> TensorRef:
         """One place of an axis, which goes."""
         w, n = self.w, self.w.length(axis)
         if type(e) is int and type(n) is int and not 0 <= e < n:
             return w.number(self.fill, x.dtype)
         if n == 1 and e == 0:
-            return Ref(x.name, tuple([None if a == axis else a for a in x.dims]), x.dtype)
+            return TensorRef(x.name, tuple([None if a == axis else a for a in x.dims]), x.dtype)
         if beyond(e, n, w.length) != (0, 0):
             return self.anywhere(x, {axis: e}, [])
         return w.op("Gather", x, w.scalar(e), dims=self.put(x, axis, ()), dtype=x.dtype, axis=x.dims.index(axis))
 
-    def slice(self, x: Ref, axis: AxisId, new: AxisId, start: ExprLike, step: int) -> Ref | None:
+    def slice(self, x: TensorRef, axis: AxisId, new: AxisId, start: ExprLike, step: int) -> TensorRef | None:
         """Padding where the read goes beyond the ends, then a slice; None where nobody knows how far it goes."""
         w, count = self.w, self.w.length(new)
         out = beyond(start + Idx(new) * step, w.length(axis), w.length)
@@ -171,7 +175,7 @@ class _Read:
         start, n = start + out[0], w.length(axis)
         dims = self.put(x, axis, (new,))
         if step == 1 and start == 0 and same(count, n):
-            return Ref(x.name, dims, x.dtype)
+            return TensorRef(x.name, dims, x.dtype)
         stop: ExprLike = start + count * step
         if step > 0:
             stop = END if all(a >= b for a, b in numbers(stop, n) or [(0, 1)]) else stop
@@ -183,7 +187,7 @@ class _Read:
         ends = [w.vector([v]) for v in (start, stop)]
         return w.op("Slice", x, *ends, w.ints([x.dims.index(axis)]), w.ints([step]), dims=dims, dtype=x.dtype)
 
-    def flatten(self, x: Ref, reads: Mapping[AxisId, ExprLike], new: AxisId) -> Ref | None:
+    def flatten(self, x: TensorRef, reads: Mapping[AxisId, ExprLike], new: AxisId) -> TensorRef | None:
         """Axes read at the digits of one index are one axis. None where they are not that."""
         left = []
         for a, e in reads.items():
@@ -213,7 +217,7 @@ class _Read:
     def _whole(self, part: tuple[AxisId, ExprLike, ExprLike | None], last: bool) -> bool:
         return last if part[2] is None else same(part[2], self.w.lengths[part[0]])
 
-    def unflatten(self, x: Ref, axis: AxisId, e: ExprLike, over: Sequence[AxisId]) -> Ref | None:
+    def unflatten(self, x: TensorRef, axis: AxisId, e: ExprLike, over: Sequence[AxisId]) -> TensorRef | None:
         """An axis read at the flat position of several indices is taken apart. None where it is not that."""
         form = affine(e)
         if form is None or form[0] != 0 or len(form[1]) != len(over):
@@ -232,10 +236,10 @@ class _Read:
         dims = self.put(x, axis, order)
         return self.w.reshaped(x.name, self.w.shape(dims), dims, x.dtype, self.w.shape(x.dims))
 
-    def anywhere(self, x: Ref, reads: Mapping[AxisId, ExprLike], over: Sequence[AxisId]) -> Ref:
+    def anywhere(self, x: TensorRef, reads: Mapping[AxisId, ExprLike], over: Sequence[AxisId]) -> TensorRef:
         """The axes become one, which is read at numbers; where one lies outside, the fill is taken."""
         w = self.w
-        inside: Ref | None = None
+        inside: TensorRef | None = None
         flat: ExprLike = 0
         for a, e in reads.items():
             n = w.length(a)
@@ -261,14 +265,14 @@ class _Read:
         made = w.op("Gather", x, places, dims=self.put(x, joined, places.axes), dtype=x.dtype, axis=x.dims.index(joined))
         return made if inside is None else w.elementwise("Where", inside, made, w.number(self.fill, x.dtype))
 
-    def check(self, inside: Ref | None, e: ExprLike, n: ExprLike) -> Ref:
+    def check(self, inside: TensorRef | None, e: ExprLike, n: ExprLike) -> TensorRef:
         w = self.w
         at = w.placed(e)
         here = w.elementwise("LessOrEqual", w.number(0, INT64), at, dtype=BOOL)
-        here = w.elementwise("And", here, w.elementwise("Less", at, Ref(w.scalar(n), (), INT64), dtype=BOOL))
+        here = w.elementwise("And", here, w.elementwise("Less", at, TensorRef(w.scalar(n), (), INT64), dtype=BOOL))
         return here if inside is None else w.elementwise("And", inside, here)
 
-    def places(self, e: ExprLike, over: Sequence[AxisId]) -> Ref:
+    def places(self, e: ExprLike, over: Sequence[AxisId]) -> TensorRef:
         """Index numbers over axes: a constant where lengths are known."""
         w = self.w
         sizes = [w.known(a) for a in over]
@@ -282,7 +286,7 @@ class _Read:
                 return np.arange(sizes[k] or 0).reshape([-1 if j == k else 1 for j in range(len(over))])
 
             array = np.broadcast_to(np.asarray(expr.evaluate(e, leaf), np.int64), [n or 0 for n in sizes])
-            return Ref(w.constant(np.ascontiguousarray(array)), tuple(over), INT64)
+            return TensorRef(w.constant(np.ascontiguousarray(array)), tuple(over), INT64)
         return w.placed(e)
 
 
@@ -290,24 +294,24 @@ class _Read:
 
 
 @NODES.of("check_bounds")
-def _check_bounds(w: Writer, step: Step, i: Ref, axis: AxisId, negative: bool, **about: Any) -> Ref:
+def _check_bounds(w: GraphWriter, step: Step, i: TensorRef, axis: AxisId, negative: bool, **about: Any) -> TensorRef:
     """The index as it is, where all who read it check it; for others, an index of the places, which checks it and counts from the start."""
     i = w.cast(i, INT64)
     if not negative:  # one below 0 goes where nothing is
         below = w.elementwise("Less", i, w.number(0, INT64), dtype=BOOL)
-        i = w.elementwise("Where", below, Ref(w.scalar(w.length(axis)), (), INT64), i)
+        i = w.elementwise("Where", below, TensorRef(w.scalar(w.length(axis)), (), INT64), i)
     if w.uses.get(step.result) == w.indices.get(step.result):
         return i
     return w.op("Gather", w.counted(axis), i, dims=i.dims, dtype=INT64, axis=0)
 
 
-def _checked(w: Writer, v: Value) -> bool:
+def _checked(w: GraphWriter, v: Value) -> bool:
     """Whether a value is an index that a check gives."""
     maker = w.steps.get(v)
     return maker is not None and maker.op == "check_bounds"
 
 
-def _placed(w: Writer, step: Step, k: int, i: Ref, axis: AxisId, mode: str) -> tuple[Ref, Ref | None]:
+def _placed(w: GraphWriter, step: Step, k: int, i: TensorRef, axis: AxisId, mode: str) -> tuple[TensorRef, TensorRef | None]:
     """A step's index k, as int64, that lies in its axis, or is checked by the node; and where it did so by itself, for `fill`."""
     if _checked(w, step.inputs[1 + k]):
         return i, None
@@ -316,7 +320,7 @@ def _placed(w: Writer, step: Step, k: int, i: Ref, axis: AxisId, mode: str) -> t
     i = w.cast(i, INT64)
     if array is not None and isinstance(n, int) and ((array >= 0) & (array < n)).all():
         return i, None
-    size = Ref(w.scalar(n), (), INT64)
+    size = TensorRef(w.scalar(n), (), INT64)
     if mode == "wrap":
         return w.elementwise("Mod", i, size), None
     last = w.elementwise("Sub", size, w.number(1, INT64)) if not isinstance(n, int) else w.number(n - 1, INT64)
@@ -324,15 +328,15 @@ def _placed(w: Writer, step: Step, k: int, i: Ref, axis: AxisId, mode: str) -> t
     return near, w.elementwise("Equal", i, near, dtype=BOOL) if mode == "fill" else None
 
 
-def _both(w: Writer, refs: Iterable[Ref | None]) -> Ref | None:
-    found: Ref | None = None
+def _both(w: GraphWriter, refs: Iterable[TensorRef | None]) -> TensorRef | None:
+    found: TensorRef | None = None
     for r in refs:
         found = r if found is None else found if r is None else w.elementwise("And", found, r)
     return found
 
 
 @NODES.of("gather")
-def _gather(w: Writer, step: Step, x: Ref, *indices: Ref, axes: tuple[AxisId, ...], mode: str) -> Ref:
+def _gather(w: GraphWriter, step: Step, x: TensorRef, *indices: TensorRef, axes: tuple[AxisId, ...], mode: str) -> TensorRef:
     if any(w.length(a) == 0 and not _checked(w, v) for a, v in zip(axes, step.inputs[1:], strict=True)):
         return w.filled(0, tuple(step.result.axes), x.dtype)
     x = w.full(x, (*x.dims, *[a for a in axes if a not in x.dims]))
@@ -350,8 +354,13 @@ def _gather(w: Writer, step: Step, x: Ref, *indices: Ref, axes: tuple[AxisId, ..
 
 
 def _gather_several(
-    w: Writer, x: Ref, indices: Sequence[Ref], axes: tuple[AxisId, ...], over: tuple[AxisId, ...], shared: tuple[AxisId, ...]
-) -> Ref:
+    w: GraphWriter,
+    x: TensorRef,
+    indices: Sequence[TensorRef],
+    axes: tuple[AxisId, ...],
+    over: tuple[AxisId, ...],
+    shared: tuple[AxisId, ...],
+) -> TensorRef:
     """GatherND: axes that x and the indices share stand first in both."""
     rest = tuple([a for a in x.axes if a not in axes and a not in shared])
     free = tuple([a for a in over if a not in shared])
@@ -360,7 +369,7 @@ def _gather_several(
     return w.op("GatherND", x, at, dims=(*shared, *free, *rest), dtype=x.dtype, batch_dims=len(shared))
 
 
-def _stacked(w: Writer, indices: Sequence[Ref], dims: tuple[AxisId, ...]) -> Ref:
+def _stacked(w: GraphWriter, indices: Sequence[TensorRef], dims: tuple[AxisId, ...]) -> TensorRef:
     """Indices side by side along a last dim."""
     each = []
     for i in indices:
@@ -368,11 +377,11 @@ def _stacked(w: Writer, indices: Sequence[Ref], dims: tuple[AxisId, ...]) -> Ref
         array = w.array(i)
         each.append(w.constant(array[..., None]) if array is not None else w.node("Unsqueeze", [i.name, w.ints([len(dims)])])[0])
     name = each[0] if len(each) == 1 else w.node("Concat", each, axis=len(dims))[0]
-    return Ref(name, (*dims, None), INT64)
+    return TensorRef(name, (*dims, None), INT64)
 
 
 @NODES.of("lookuptable")
-def _lookup(w: Writer, step: Step, table: Ref, i: Ref, axis: AxisId, **attrs: Any) -> Ref:
+def _lookup(w: GraphWriter, step: Step, table: TensorRef, i: TensorRef, axis: AxisId, **attrs: Any) -> TensorRef:
     return _gather(w, step, table, i, axes=(axis,), mode="fill")
 
 
@@ -380,7 +389,7 @@ COMBINE = {"set": None, "add": "add", "multiply": "mul", "max": "max", "min": "m
 
 
 @NODES.of("scatter")
-def _scatter(w: Writer, step: Step, x: Ref, *others: Ref, axes: tuple[AxisId, ...], combine: str, mode: str) -> Ref:
+def _scatter(w: GraphWriter, step: Step, x: TensorRef, *others: TensorRef, axes: tuple[AxisId, ...], combine: str, mode: str) -> TensorRef:
     """ScatterND on the axes that are named, and those that x shares with the indices. What is dropped goes into a place beyond the end."""
     *indices, u = others
     reduction = COMBINE[combine]
@@ -401,7 +410,7 @@ def _scatter(w: Writer, step: Step, x: Ref, *others: Ref, axes: tuple[AxisId, ..
     inside = _both(w, [p[1] for p in placed])
     at = [p[0] for p in placed]
     if inside is not None:
-        at[0] = w.elementwise("Where", inside, at[0], Ref(w.scalar(w.length(axes[0])), (), INT64))
+        at[0] = w.elementwise("Where", inside, at[0], TensorRef(w.scalar(w.length(axes[0])), (), INT64))
         one_more = [0] * len(order) + [1] + [0] * (len(order) - 1)
         x = w.op("Pad", x, w.ints(one_more), w.number(0, x.dtype).name, dims=x.dims, dtype=x.dtype)
     places = _stacked(w, [*at, *[w.counted(a) for a in shared]], over)
@@ -413,16 +422,16 @@ def _scatter(w: Writer, step: Step, x: Ref, *others: Ref, axes: tuple[AxisId, ..
 
 
 @NODES.of("one_hot")
-def _one_hot(w: Writer, step: Step, x: Ref, axis: AxisId) -> Ref:
+def _one_hot(w: GraphWriter, step: Step, x: TensorRef, axis: AxisId) -> TensorRef:
     """Equal, for ONNX's OneHot counts numbers below 0 from the end."""
     at = w.cast(w.counted(axis), x.dtype)
     return w.cast(w.elementwise("Equal", at, w.arranged(x, (*x.axes, None)), dtype=BOOL), DTYPES["float32"])
 
 
 @NODES.of("top_k")
-def _top_k(w: Writer, step: Step, x: Ref, axis: AxisId, out: AxisId, largest: bool) -> tuple[Ref, Ref]:
+def _top_k(w: GraphWriter, step: Step, x: TensorRef, axis: AxisId, out: AxisId, largest: bool) -> tuple[TensorRef, TensorRef]:
     x = w.full(x, x.dims if axis in x.dims else (*x.dims, axis))
     at = x.dims.index(axis)
     values, places = w.node("TopK", [x.name, w.vector([w.length(out)])], 2, axis=at, largest=int(largest), sorted=1)
     dims = tuple([out if a == axis else a for a in x.dims])
-    return Ref(values, dims, x.dtype), w.cast(Ref(places, dims, INT64), INT32)
+    return TensorRef(values, dims, x.dtype), w.cast(TensorRef(places, dims, INT64), INT32)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ngraph.export.onnx.lengths import constant
 from ngraph.export.onnx.rules import CLAIMS, reduced
-from ngraph.export.onnx.writer import NODES, Cannot, Ref, Writer, takes
+from ngraph.export.onnx.writer import NODES, Cannot, GraphWriter, TensorRef, takes
 from ngraph.numpy_ops.reindex import affine
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
@@ -25,14 +25,14 @@ Axes = tuple[AxisId, ...]
 # ---- contractions -------------------------------------------------------------------------------------------------------
 
 
-def _alone(w: Writer, x: Ref, other: Ref, over: Axes) -> Ref:
+def _alone(w: GraphWriter, x: TensorRef, other: TensorRef, over: Axes) -> TensorRef:
     """x summed over the axes that only x has."""
     mine = tuple([a for a in x.axes if a in over and a not in other.axes])
     return reduced(w, "ReduceSum", x, mine, x.dtype) if mine else x
 
 
 @NODES.of("contract")
-def _contract(w: Writer, step: Step, x: Ref, y: Ref, over: Axes, accumulate: DType) -> Ref:
+def _contract(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, over: Axes, accumulate: DType) -> TensorRef:
     dtype = x.dtype
     if accumulate.bits > 32 or not dtype.is_float:  # of 16-bit floats the runtime keeps the sums in what it likes
         x, y = w.cast(x, accumulate), w.cast(y, accumulate)
@@ -47,7 +47,7 @@ def _contract(w: Writer, step: Step, x: Ref, y: Ref, over: Axes, accumulate: DTy
     return w.cast(_product(w, x, y, sums), dtype)
 
 
-def _product(w: Writer, x: Ref, y: Ref, sums: Axes) -> Ref:
+def _product(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes) -> TensorRef:
     """MatMul or Gemm where operands are matrices, or stacks of them, up to the order of their axes; Einsum elsewhere."""
     batch = tuple([a for a in x.axes if a in y.axes and a not in sums])
     rows = tuple([a for a in x.axes if a not in y.axes])
@@ -72,7 +72,7 @@ def _product(w: Writer, x: Ref, y: Ref, sums: Axes) -> Ref:
     return w.op("MatMul", w.arranged(x, left), w.arranged(y, right), dims=dims, dtype=x.dtype)
 
 
-def _gemm(w: Writer, x: Ref, y: Ref, sums: Axes, rows: Axes, columns: Axes) -> Ref | None:
+def _gemm(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes, rows: Axes, columns: Axes) -> TensorRef | None:
     """Two matrices in whatever order their axes are; MatMul where it is the one that it wants."""
     if x.dims == (*rows, *sums) and y.dims == (*sums, *columns) or not takes("Gemm", w.opset, x.dtype) or not x.dtype.is_float:
         return None
@@ -83,7 +83,7 @@ def _gemm(w: Writer, x: Ref, y: Ref, sums: Axes, rows: Axes, columns: Axes) -> R
     return w.op("Gemm", a, b, dims=(*rows, *columns), dtype=x.dtype, transA=int(turned[0]) or None, transB=int(turned[1]) or None)
 
 
-def _joined(w: Writer, x: Ref, y: Ref, sums: Axes, rows: Axes, columns: Axes) -> Ref | None:
+def _joined(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes, rows: Axes, columns: Axes) -> TensorRef | None:
     """Several axes that are summed, as one; None where they do not stand together in both operands."""
     if len(rows) > 1 or len(columns) > 1:
         return None
@@ -91,11 +91,11 @@ def _joined(w: Writer, x: Ref, y: Ref, sums: Axes, rows: Axes, columns: Axes) ->
     dims = (*(rows or (None,)), *(columns or (None,)))
     one = AxisId(f"<{'*'.join(sums)}")
     w.lengths[one] = w.size(sums)
-    left, right = Ref(a.name, (dims[0], one), x.dtype), Ref(b.name, (one, dims[1]), y.dtype)
+    left, right = TensorRef(a.name, (dims[0], one), x.dtype), TensorRef(b.name, (one, dims[1]), y.dtype)
     return w.op("MatMul", left, right, dims=dims, dtype=x.dtype)
 
 
-def _einsum(w: Writer, x: Ref, y: Ref, sums: Axes) -> Ref:
+def _einsum(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes) -> TensorRef:
     """Any sum of products, whatever the order of axes."""
     x, y = w.arranged(x, x.axes), w.arranged(y, y.axes)
     dims = tuple(dict.fromkeys(a for a in (*x.axes, *y.axes) if a not in sums))
@@ -111,7 +111,9 @@ Spatial = tuple[AxisId, AxisId, AxisId, int, int, int, int]  # in, filter, out; 
 
 
 @NODES.of("convolve")
-def _convolve(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType) -> Ref:
+def _convolve(
+    w: GraphWriter, step: Step, x: TensorRef, f: TensorRef, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType
+) -> TensorRef:
     """Conv; ConvTranspose where the input is spread out, or the filter runs backwards as in the gradient."""
     tx, tf = step.inputs
     dtype = x.dtype
@@ -123,7 +125,9 @@ def _convolve(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tuple[
         return _by_windows(w, step, x, f, over, spatial, accumulate)
     if accumulate.bits > 32:
         x, f = w.cast(x, accumulate), w.cast(f, accumulate)
-    x, f = (Ref(r.name, tuple([None if a is None else _apart(w, a, own) for a in r.dims]), r.dtype) for r, own in ((x, ins), (f, taps)))
+    x, f = (
+        TensorRef(r.name, tuple([None if a is None else _apart(w, a, own) for a in r.dims]), r.dtype) for r, own in ((x, ins), (f, taps))
+    )
     ins, taps = (tuple([_apart(w, a, own) for a in own]) for own in (ins, taps))
     x_rest, f_rest = without(x.axes, ins), without(f.axes, taps)
     lone = [tuple([a for a in mine if a in over and a not in others]) for mine, others in ((x_rest, f_rest), (f_rest, x_rest))]
@@ -140,10 +144,10 @@ def _convolve(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tuple[
     dims = [batch, [*groups, *outer], *[[a] for a in outs]]
     turned = all(s[3] == 1 for s in spatial) and (any(s[5] > 1 for s in spatial) or all(s[4] < 0 for s in spatial))
     made = (_transposed if turned else _straight)(w, data, f, whole, [groups, inner, outer], count)
-    return w.cast(w.split(Ref(made.name, (), made.dtype), dims), dtype)
+    return w.cast(w.split(TensorRef(made.name, (), made.dtype), dims), dtype)
 
 
-def _apart(w: Writer, axis: AxisId, spatial: Axes) -> AxisId:
+def _apart(w: GraphWriter, axis: AxisId, spatial: Axes) -> AxisId:
     """Another name for a spatial axis of an operand, for the other may have one of that name."""
     if axis not in spatial:
         return axis
@@ -152,7 +156,7 @@ def _apart(w: Writer, axis: AxisId, spatial: Axes) -> AxisId:
     return made
 
 
-def _flipped(w: Writer, f: Ref, taps: Sequence[AxisId]) -> Ref:
+def _flipped(w: GraphWriter, f: TensorRef, taps: Sequence[AxisId]) -> TensorRef:
     """The filter read backwards along some axes."""
     if not taps:
         return f
@@ -162,7 +166,7 @@ def _flipped(w: Writer, f: Ref, taps: Sequence[AxisId]) -> Ref:
     return w.op("Slice", f, w.ints([far] * count), w.ints([-far] * count), places, w.ints([-1] * count), dims=f.dims, dtype=f.dtype)
 
 
-def _trimmed(w: Writer, x: Ref, before: Sequence[int], after: Sequence[int]) -> Ref:
+def _trimmed(w: GraphWriter, x: TensorRef, before: Sequence[int], after: Sequence[int]) -> TensorRef:
     """Spatial dims with zeros at their ends, or, below 0, without so many elements."""
     if any(n > 0 for n in (*before, *after)):
         pads = [0, 0, *[max(n, 0) for n in before], 0, 0, *[max(n, 0) for n in after]]
@@ -195,7 +199,9 @@ def windowed(pads: Sequence[int], strides: Sequence[int], dilations: Sequence[in
     }
 
 
-def _straight(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int) -> Ref:
+def _straight(
+    w: GraphWriter, x: TensorRef, f: TensorRef, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int
+) -> TensorRef:
     groups, inner, outer = kinds
     f = _flipped(w, f, [s[1] for s in spatial if s[4] < 0])
     before, after, stride, dilation = [], [], [], []
@@ -226,7 +232,9 @@ def _straight(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequence
     )
 
 
-def _transposed(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int) -> Ref:
+def _transposed(
+    w: GraphWriter, x: TensorRef, f: TensorRef, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int
+) -> TensorRef:
     """What each element of the input adds to the result: o = i * in_dilation - r * dilation + pad."""
     groups, inner, outer = kinds
     f = _flipped(w, f, [s[1] for s in spatial if s[4] > 0])
@@ -264,7 +272,9 @@ def _transposed(w: Writer, x: Ref, f: Ref, spatial: Sequence[Any], kinds: Sequen
     return _trimmed(w, made, [max(-n, 0) for n in before], [max(-n - m, 0) for n, m in zip(after, more, strict=True)])
 
 
-def _by_windows(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType) -> Ref:
+def _by_windows(
+    w: GraphWriter, step: Step, x: TensorRef, f: TensorRef, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType
+) -> TensorRef:
     """Where no Conv fits, integers say: the windows of x, contracted with the filter."""
     tx, tf = step.inputs
     outs = {s[0]: s for s in spatial}
@@ -290,7 +300,7 @@ def _by_windows(w: Writer, step: Step, x: Ref, f: Ref, over: Axes, spatial: tupl
     attrs = {"axes": tuple(axes), "index": tuple(index), "guard": tuple(guard), "fill": 0}
     read = w.step("reindex", [tx], [x], windows, attrs)
     renamed = Value(TensorType(tuple([taps.get(a, a) for a in tf.axes]), f.dtype))
-    other = Ref(f.name, tuple([None if a is None else taps.get(a, a) for a in f.dims]), f.dtype)
+    other = TensorRef(f.name, tuple([None if a is None else taps.get(a, a) for a in f.dims]), f.dtype)
     return w.step("contract", [windows, renamed], [read, other], step.result, {"over": (*over, *taps.values()), "accumulate": accumulate})
 
 
@@ -347,11 +357,11 @@ def window_read(step: Step, inside: Axes, length: Callable[[AxisId], ExprLike]) 
 
 
 @NODES.of("max_pool", "avg_pool")
-def _pool(w: Writer, step: Step, x: Ref, windows: tuple[Any, ...]) -> Ref:
+def _pool(w: GraphWriter, step: Step, x: TensorRef, windows: tuple[Any, ...]) -> TensorRef:
     return pool(w, "MaxPool" if step.op == "max_pool" else "AveragePool", x, windows)
 
 
-def pool(w: Writer, op: str, x: Ref, windows: Sequence[Window], **attrs: Any) -> Ref:
+def pool(w: GraphWriter, op: str, x: TensorRef, windows: Sequence[Window], **attrs: Any) -> TensorRef:
     """A pooling node: what stands beside the windows is the batch and the channel."""
     ins = [s[0] for s in windows]
     x = w.full(x, (*x.dims, *[a for a in ins if a not in x.axes]))
@@ -372,14 +382,14 @@ def pool(w: Writer, op: str, x: Ref, windows: Sequence[Window], **attrs: Any) ->
         **windowed(pads, strides, dilations),
         **attrs,
     )
-    return w.split(Ref(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])
+    return w.split(TensorRef(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])
 
 
 # ---- what was put together ----------------------------------------------------------------------------------------
 
 
 @NODES.of("batch_norm")
-def _batch_norm(w: Writer, step: Step, x: Ref, *along: Ref, epsilon: float) -> Ref:
+def _batch_norm(w: GraphWriter, step: Step, x: TensorRef, *along: TensorRef, epsilon: float) -> TensorRef:
     """The axis that is normed stands second, behind all that is no space."""
     (channel,) = along[0].axes
     at = x.dims.index(channel)
@@ -388,21 +398,21 @@ def _batch_norm(w: Writer, step: Step, x: Ref, *along: Ref, epsilon: float) -> R
         x = w.arranged(x, (rest[0] if rest else None, channel, *rest[1:]))
     given = [w.arranged(r, (channel,)).name for r in along]
     (name,) = w.node("BatchNormalization", [x.name, *given], epsilon=epsilon)
-    return Ref(name, x.dims, x.dtype)
+    return TensorRef(name, x.dims, x.dtype)
 
 
 @NODES.of("layer_norm")
-def _layer_norm(w: Writer, step: Step, x: Ref, *given: Ref, axes: Axes, epsilon: float) -> Ref:
+def _layer_norm(w: GraphWriter, step: Step, x: TensorRef, *given: TensorRef, axes: Axes, epsilon: float) -> TensorRef:
     axes = tuple([a for a in x.dims if a in axes])
     if x.dims[len(x.dims) - len(axes) :] != axes:
         x = w.arranged(x, (*[a for a in x.dims if a not in axes], *axes))
     ones = [] if given else [w.full(w.number(1, x.dtype), axes)]
     names = [w.arranged(r, axes).name for r in (*given, *ones)]
     (name,) = w.node("LayerNormalization", [x.name, *names], axis=-len(axes), epsilon=epsilon)
-    return Ref(name, x.dims, x.dtype)
+    return TensorRef(name, x.dims, x.dtype)
 
 
-def _by_axis(w: Writer, x: Ref, scale: Ref, zero: Ref | None, dtype: DType) -> tuple[list[str], int | None]:
+def _by_axis(w: GraphWriter, x: TensorRef, scale: TensorRef, zero: TensorRef | None, dtype: DType) -> tuple[list[str], int | None]:
     """Scale and zero point as the node takes them: scalars, or vectors of one length along an axis."""
     axes = scale.axes or (zero.axes if zero is not None else ())
     values = [w.array(scale), np.zeros(()) if zero is None else w.array(zero)]
@@ -413,16 +423,16 @@ def _by_axis(w: Writer, x: Ref, scale: Ref, zero: Ref | None, dtype: DType) -> t
 
 
 @NODES.of("quantize")
-def _quantize(w: Writer, step: Step, x: Ref, scale: Ref, zero: Ref, dtype: DType) -> Ref:
+def _quantize(w: GraphWriter, step: Step, x: TensorRef, scale: TensorRef, zero: TensorRef, dtype: DType) -> TensorRef:
     x = w.full(x, (*x.dims, *[a for a in scale.axes if a not in x.axes]))
     names, axis = _by_axis(w, x, scale, zero, dtype)
     (name,) = w.node("QuantizeLinear", [x.name, *names], axis=axis)
-    return Ref(name, x.dims, dtype)
+    return TensorRef(name, x.dims, dtype)
 
 
 @NODES.of("dequantize")
-def _dequantize(w: Writer, step: Step, x: Ref, scale: Ref, zero: Ref | None = None) -> Ref:
+def _dequantize(w: GraphWriter, step: Step, x: TensorRef, scale: TensorRef, zero: TensorRef | None = None) -> TensorRef:
     x = w.full(x, (*x.dims, *[a for a in scale.axes if a not in x.axes]))
     names, axis = _by_axis(w, x, scale, zero, x.dtype)
     (name,) = w.node("DequantizeLinear", [x.name, *names], axis=axis)
-    return Ref(name, x.dims, step.result.dtype)
+    return TensorRef(name, x.dims, step.result.dtype)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ngraph.export.onnx.lengths import same
 from ngraph.export.onnx.names import onnx_type
-from ngraph.export.onnx.writer import INT64, NODES, Cannot, Dims, Node, Ref, Writer, schema, takes
+from ngraph.export.onnx.writer import INT64, NODES, Cannot, Dims, GraphWriter, OutputNode, TensorRef, schema, takes
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
@@ -30,7 +30,7 @@ WHOLE = ("floor", "round")  # of integers nothing
 
 
 @NODES.of("elementwise")
-def named(w: Writer, step: Step, *refs: Ref) -> Ref:
+def named(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
     if step.op in WHOLE and not refs[0].dtype.is_float:
         return refs[0]
     fused = _biased(w, step, refs) if step.op == "add" else _scaled(w, step, refs) if step.op == "multiply" else None
@@ -40,7 +40,7 @@ def named(w: Writer, step: Step, *refs: Ref) -> Ref:
 CHANNEL = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1}  # the dim of the result that a bias goes along
 
 
-def _products(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Iterator[tuple[Ref, Node, Ref]]:
+def _products(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> Iterator[tuple[TensorRef, OutputNode, TensorRef]]:
     """An operand that a Conv or a Gemm makes for this step alone, that node, and the other operand, along its channel."""
     for k, value in enumerate(step.inputs):
         x, other = refs[k], refs[1 - k]
@@ -52,13 +52,13 @@ def _products(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Iterator[tuple[Re
             yield x, maker, other
 
 
-def _biased(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
+def _biased(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRef | None:
     """A sum with what such a node gives: it adds constants and variables itself."""
     for x, maker, bias in _products(w, step, refs):
         array = w.array(bias)
         if array is not None and bias.axes == () and maker.op != "Gemm":
             count = w.known(x.dims[1]) if x.dims[1] is not None else 1
-            bias = bias if count is None else Ref(w.constant(np.full(count, array.reshape(()))), (x.dims[1],), bias.dtype)
+            bias = bias if count is None else TensorRef(w.constant(np.full(count, array.reshape(()))), (x.dims[1],), bias.dtype)
         ready = w.array(bias) is not None or (bias.dims == bias.axes and bias.name not in w.shared.makers)
         if len(maker.inputs) == 2 and bias.axes and ready:
             maker.inputs.append(w.arranged(bias, bias.axes).name)
@@ -66,7 +66,7 @@ def _biased(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
     return None
 
 
-def _scaled(w: Writer, step: Step, refs: tuple[Ref, ...]) -> Ref | None:
+def _scaled(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRef | None:
     """A product of what such a node gives with constants: they go into its weights, if those are constants too. Of a sum: the mean."""
     for x, y in (refs, refs[::-1]):
         share = w.literal(y)
@@ -112,21 +112,21 @@ CLAIMS: dict[str, Any] = {
 
 
 @NODES.of("maximum", "minimum")
-def _extremes(w: Writer, step: Step, x: Ref, y: Ref) -> Ref:
+def _extremes(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef) -> TensorRef:
     if x.dtype is BOOL:
         return w.elementwise("Or" if step.op == "maximum" else "And", x, y)
     return w.elementwise("Max" if step.op == "maximum" else "Min", x, y)
 
 
 @NODES.of("clip")
-def _clip(w: Writer, step: Step, x: Ref, low: Ref, high: Ref) -> Ref:
+def _clip(w: GraphWriter, step: Step, x: TensorRef, low: TensorRef, high: TensorRef) -> TensorRef:
     """Bounds that bound nothing are left out."""
-    bounds: list[Ref | None] = [None if w.literal(b) == edge else b for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest))]
+    bounds: list[TensorRef | None] = [None if w.literal(b) == edge else b for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest))]
     return w.op("Clip", x, *bounds, dims=x.dims, dtype=x.dtype) if any(bounds) else x
 
 
 @NODES.of("compare")
-def _compare(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
+def _compare(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, kind: str) -> TensorRef:
     if x.dtype is BOOL and kind != "eq":  # false lies below true
         return w.elementwise("And" if kind == "lt" else "Or", w.elementwise("Not", x), y)
     return w.elementwise({"eq": "Equal", "lt": "Less", "le": "LessOrEqual"}[kind], x, y, dtype=BOOL)
@@ -135,7 +135,7 @@ def _compare(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
 # ---- arithmetic of integers ---------------------------------------------------------------------------------------------
 
 
-def _other_than(w: Writer, y: Ref, *numbers: int) -> Ref:
+def _other_than(w: GraphWriter, y: TensorRef, *numbers: int) -> TensorRef:
     """Integers with a 1 in place of those that must not be divided by; a constant without such stays."""
     array = w.array(y)
     if array is not None and not np.isin(array, numbers).any():
@@ -145,7 +145,7 @@ def _other_than(w: Writer, y: Ref, *numbers: int) -> Ref:
     return y
 
 
-def _at(w: Writer, y: Ref, n: int, then: Ref, otherwise: Ref) -> Ref:
+def _at(w: GraphWriter, y: TensorRef, n: int, then: TensorRef, otherwise: TensorRef) -> TensorRef:
     """`then` where y is n."""
     array = w.array(y)
     if array is not None and not (array == n).any():
@@ -153,7 +153,7 @@ def _at(w: Writer, y: Ref, n: int, then: Ref, otherwise: Ref) -> Ref:
     return w.elementwise("Where", w.elementwise("Equal", y, w.number(n, y.dtype), dtype=BOOL), then, otherwise)
 
 
-def _wide_enough(w: Writer, refs: tuple[Ref, ...]) -> list[Ref]:
+def _wide_enough(w: GraphWriter, refs: tuple[TensorRef, ...]) -> list[TensorRef]:
     """Integers in a type in which there is no least one whose negative is not there; 64 bits stay."""
     d = refs[0].dtype
     wide = INT64 if d.kind == "int" or d.bits < 64 else d
@@ -161,7 +161,7 @@ def _wide_enough(w: Writer, refs: tuple[Ref, ...]) -> list[Ref]:
 
 
 @NODES.of("divide")
-def _divide(w: Writer, step: Step, *refs: Ref) -> Ref:
+def _divide(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
     """Of integers the floor: ONNX cuts towards 0, and leaves division by 0 open, so nothing is divided by 0, and 64 bits not by -1."""
     dtype = refs[0].dtype
     if dtype.is_float:
@@ -178,18 +178,18 @@ def _divide(w: Writer, step: Step, *refs: Ref) -> Ref:
     return w.cast(_at(w, y, 0, w.number(0, x.dtype), made), dtype)
 
 
-def _mean(w: Writer, x: Ref, y: Ref) -> Ref | None:
+def _mean(w: GraphWriter, x: TensorRef, y: TensorRef) -> TensorRef | None:
     """A sum divided by how many there are."""
     summed = w.shared.sums.get(x.name)
     size = w.shared.sizes.get(y.name, w.literal(y))
     if summed is None or size is None or not same(w.size(summed[1]), int(size) if isinstance(size, float) and size == int(size) else size):
         return None
     made = reduced(w, "ReduceMean", *summed, x.dtype)
-    return Ref(made.name, x.dims, x.dtype)
+    return TensorRef(made.name, x.dims, x.dtype)
 
 
 @NODES.of("remainder")
-def _remainder(w: Writer, step: Step, *refs: Ref) -> Ref:
+def _remainder(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
     """ONNX's Mod of integers has the divisor's sign; that of floats x's, as C has it."""
     dtype = refs[0].dtype
     if dtype.is_float:
@@ -206,13 +206,13 @@ def _remainder(w: Writer, step: Step, *refs: Ref) -> Ref:
 
 
 @NODES.of("power")
-def _power(w: Writer, step: Step, x: Ref, y: Ref) -> Ref:
+def _power(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef) -> TensorRef:
     if x.dtype.is_float:
         return w.elementwise("Pow", x, y)
     return _integer_power(w, x, y)
 
 
-def _integer_power(w: Writer, x: Ref, y: Ref) -> Ref:
+def _integer_power(w: GraphWriter, x: TensorRef, y: TensorRef) -> TensorRef:
     """By squaring, a bit of the exponent in each turn of a loop, so that results wrap as products do."""
     dtype, bits = x.dtype, x.dtype.bits
     x, y = (w.cast(r, DTYPES["int64"]) for r in (x, y)) if dtype.bits < 64 or dtype.kind == "int" else (x, y)
@@ -223,14 +223,14 @@ def _integer_power(w: Writer, x: Ref, y: Ref) -> Ref:
     base, exponent = (w.arranged(w.elementwise("Add", r, spread), dims) for r in (x, w.elementwise("Max", y, zero)))
     done = w.elementwise("Add", spread, one)
     body = w.body("power")
-    body.taken("turn", Ref("", (), INT64))
-    go = body.taken("go", Ref("", (), BOOL))
+    body.taken("turn", TensorRef("", (), INT64))
+    go = body.taken("go", TensorRef("", (), BOOL))
     last, b, e = body.taken("done", done), body.taken("base", base), body.taken("exponent", exponent)
     odd = body.elementwise("Equal", body.elementwise("Mod", e, two), one, dtype=BOOL)
     new = body.elementwise("Where", odd, body.elementwise("Mul", last, b), last)
     body.leave([go, new, body.elementwise("Mul", b, b), body.elementwise("Div", e, two)])
     names = w.node("Loop", [w.scalar(bits), w.number(True, BOOL).name, done.name, base.name, exponent.name], 3, body=body.part)
-    made = Ref(names[0], dims, d)
+    made = TensorRef(names[0], dims, d)
     if dtype.kind == "int":  # of a negative exponent the whole part of the reciprocal
         sign = w.elementwise("Where", w.elementwise("Equal", w.elementwise("Mod", y, two), zero, dtype=BOOL), one, w.number(-1, d))
         below = _at(w, x, 1, one, _at(w, x, -1, sign, zero))
@@ -239,7 +239,7 @@ def _integer_power(w: Writer, x: Ref, y: Ref) -> Ref:
 
 
 @NODES.of("bitwise")
-def _bitwise(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
+def _bitwise(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, kind: str) -> TensorRef:
     if x.dtype is BOOL:
         if kind == "xor" and w.literal(y) is True:
             return w.elementwise("Not", x)
@@ -249,7 +249,7 @@ def _bitwise(w: Writer, step: Step, x: Ref, y: Ref, kind: str) -> Ref:
     return w.elementwise({"and": "BitwiseAnd", "or": "BitwiseOr", "xor": "BitwiseXor"}[kind], x, y)
 
 
-def _shift(w: Writer, x: Ref, y: Ref, kind: str) -> Ref:
+def _shift(w: GraphWriter, x: TensorRef, y: TensorRef, kind: str) -> TensorRef:
     """ONNX shifts unsigned integers, by fewer places than they have bits. A negative number to the right: its complement, shifted."""
     dtype, bits = x.dtype, x.dtype.bits
     unsigned = DTYPES[f"uint{bits}"]
@@ -278,14 +278,14 @@ def _shift(w: Writer, x: Ref, y: Ref, kind: str) -> Ref:
 
 
 @NODES.of("expm1")
-def _expm1(w: Writer, step: Step, x: Ref) -> Ref:
+def _expm1(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
     """tanh(x / 2) * (e to the x, + 1): exact near 0."""
     half = w.elementwise("Tanh", w.elementwise("Mul", x, w.number(0.5, x.dtype)))
     return w.elementwise("Mul", half, w.elementwise("Add", w.elementwise("Exp", x), w.number(1, x.dtype)))
 
 
 @NODES.of("log1p")
-def _log1p(w: Writer, step: Step, x: Ref) -> Ref:
+def _log1p(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
     """2 atanh(x / (x + 2)) near 0, where 1 + x has lost what counts."""
     one, two, half = (w.number(n, x.dtype) for n in (1, 2, 0.5))
     near = w.elementwise("Less", w.elementwise("Abs", x), half, dtype=BOOL)
@@ -295,7 +295,7 @@ def _log1p(w: Writer, step: Step, x: Ref) -> Ref:
 
 
 @NODES.of("cast")
-def _cast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
+def _cast(w: GraphWriter, step: Step, x: TensorRef, dtype: DType) -> TensorRef:
     """Floats are held within 8 and 16 bits first; what is beyond 32 and 64 bits ONNX leaves open."""
     if x.dtype.is_float and dtype.is_integer and dtype.bits <= 16:
         maker = w.shared.makers.get(x.name)
@@ -305,7 +305,7 @@ def _cast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
 
 
 @NODES.of("bitcast")
-def _bitcast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
+def _bitcast(w: GraphWriter, step: Step, x: TensorRef, dtype: DType) -> TensorRef:
     if x.dtype is dtype:
         return x
     if x.dtype.is_integer and dtype.is_integer:  # integers wrap
@@ -316,7 +316,7 @@ def _bitcast(w: Writer, step: Step, x: Ref, dtype: DType) -> Ref:
 # ---- across axes --------------------------------------------------------------------------------------------------------
 
 
-def reduced(w: Writer, op: str, x: Ref, axes: tuple[AxisId, ...], dtype: DType) -> Ref:
+def reduced(w: GraphWriter, op: str, x: TensorRef, axes: tuple[AxisId, ...], dtype: DType) -> TensorRef:
     """A reduction; its axes are an input at some opsets, an attribute at others. Dims of length 1 stay."""
     places = [x.dims.index(a) for a in axes]
     dims: Dims = tuple([a for a in x.dims if a not in axes])
@@ -329,7 +329,7 @@ REDUCE = {"add": "ReduceSum", "multiply": "ReduceProd", "max": "ReduceMax", "min
 
 
 @NODES.of("reduce")
-def _reduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) -> Ref:
+def _reduce(w: GraphWriter, step: Step, x: TensorRef, kind: str, axes: tuple[AxisId, ...]) -> TensorRef:
     if not axes:
         return x
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
@@ -343,13 +343,13 @@ def _reduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) 
 
 
 @NODES.of("softmax", "log_softmax")
-def _softmax(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
+def _softmax(w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...]) -> TensorRef:
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
     return w.op(ONNX[step.op], x, dims=x.dims, dtype=x.dtype, axis=x.dims.index(axes[0]))
 
 
 @NODES.of("logsumexp")
-def _logsumexp(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
+def _logsumexp(w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...]) -> TensorRef:
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
     if any(w.length(a) == 0 for a in axes):
         return w.filled(-math.inf, tuple([a for a in x.dims if a not in axes]), x.dtype)
@@ -357,7 +357,7 @@ def _logsumexp(w: Writer, step: Step, x: Ref, axes: tuple[AxisId, ...]) -> Ref:
 
 
 @NODES.of("argreduce")
-def _argreduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...]) -> Ref:
+def _argreduce(w: GraphWriter, step: Step, x: TensorRef, kind: str, axes: tuple[AxisId, ...]) -> TensorRef:
     x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
     rest = tuple([a for a in x.axes if a not in axes])
     if not axes or any(w.length(a) == 0 for a in axes):
@@ -373,7 +373,7 @@ def _argreduce(w: Writer, step: Step, x: Ref, kind: str, axes: tuple[AxisId, ...
 
 
 @NODES.of("cumulate")
-def _cumulate(w: Writer, step: Step, x: Ref, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> Ref:
+def _cumulate(w: GraphWriter, step: Step, x: TensorRef, kind: str, axis: AxisId, exclusive: bool, reverse: bool) -> TensorRef:
     x = w.full(x, x.dims if axis in x.dims else (*x.dims, axis))
     op = {"add": "CumSum", "multiply": "CumProd"}.get(kind, "")
     at = x.dims.index(axis)
@@ -383,13 +383,13 @@ def _cumulate(w: Writer, step: Step, x: Ref, kind: str, axis: AxisId, exclusive:
     return _running(w, x, kind, at, exclusive, reverse)
 
 
-def _running(w: Writer, x: Ref, kind: str, at: int, exclusive: bool, reverse: bool) -> Ref:
+def _running(w: GraphWriter, x: TensorRef, kind: str, at: int, exclusive: bool, reverse: bool) -> TensorRef:
     """Running products and extremes: a Scan with one node in it."""
     rest = (*x.dims[:at], *x.dims[at + 1 :])
     start = {"multiply": 1, "max": x.dtype.lowest, "min": x.dtype.highest}[kind]
     first = w.full(w.number(start, x.dtype), rest)
     body = w.body("running")
-    carry, now = body.taken("carry", first), body.taken("now", Ref(x.name, rest, x.dtype))
+    carry, now = body.taken("carry", first), body.taken("now", TensorRef(x.name, rest, x.dtype))
     op = {"multiply": "Mul", "max": "Or" if x.dtype is BOOL else "Max", "min": "And" if x.dtype is BOOL else "Min"}[kind]
     new = body.elementwise(op, carry, now)
     body.leave([new, carry if exclusive else new])
@@ -405,11 +405,11 @@ def _running(w: Writer, x: Ref, kind: str, at: int, exclusive: bool, reverse: bo
         scan_input_directions=way,
         scan_output_directions=way,
     )
-    return Ref(names[1], x.dims, x.dtype)
+    return TensorRef(names[1], x.dims, x.dtype)
 
 
 @NODES.of("sort")
-def _sort(w: Writer, step: Step, *refs: Ref, axis: AxisId, descending: bool) -> tuple[Ref, ...]:
+def _sort(w: GraphWriter, step: Step, *refs: TensorRef, axis: AxisId, descending: bool) -> tuple[TensorRef, ...]:
     """TopK of all; what else is moved follows its indices."""
     dims = tuple(step.inputs[0].axes)
     key, *values = (w.full(r, dims) for r in refs)
@@ -418,52 +418,52 @@ def _sort(w: Writer, step: Step, *refs: Ref, axis: AxisId, descending: bool) -> 
     at = dims.index(axis)
     compared = key if takes("TopK", w.opset, key.dtype) else w.cast(key, INT64 if key.dtype.is_integer or key.dtype is BOOL else FLOAT32)
     _, found = w.node("TopK", [compared.name, w.vector([w.length(axis)])], 2, axis=at, largest=int(descending), sorted=1)
-    places = Ref(found, dims, INT64)
+    places = TensorRef(found, dims, INT64)
     return tuple([w.op("GatherElements", r, places, dims=dims, dtype=r.dtype, axis=at) for r in (key, *values)])
 
 
 @NODES.of("compact")
-def _compact(w: Writer, step: Step, c: Ref, axes: tuple[AxisId, ...], axis: AxisId) -> tuple[Ref, Ref]:
+def _compact(w: GraphWriter, step: Step, c: TensorRef, axes: tuple[AxisId, ...], axis: AxisId) -> tuple[TensorRef, TensorRef]:
     found, count = step.results
     c = w.full(c, axes)
     flat = w.reshaped(c.name, [w.size(axes)], (), c.dtype) if len(axes) != 1 else c
     places = w.node("Squeeze", [w.node("NonZero", [flat.name])[0], w.ints([0])])[0]
     total = w.node("Squeeze", [w.node("Shape", [places])[0], w.ints([0])])[0]
-    number = w.cast(Ref(total, (), INT64), count.dtype)
+    number = w.cast(TensorRef(total, (), INT64), count.dtype)
     w.refs[count] = number
     kept = w.vector([w.settle(w.program.axes[axis])])
     places = w.node("Slice", [places, w.ints([0]), kept, w.ints([0])])[0]
-    return w.cast(Ref(places, (axis,), INT64), found.dtype), number
+    return w.cast(TensorRef(places, (axis,), INT64), found.dtype), number
 
 
 # ---- from nowhere -------------------------------------------------------------------------------------------------------
 
 
 @NODES.of("constant")
-def _constant(w: Writer, step: Step, value: Any, axes: tuple[AxisId, ...], dtype: DType) -> Ref:
+def _constant(w: GraphWriter, step: Step, value: Any, axes: tuple[AxisId, ...], dtype: DType) -> TensorRef:
     if isinstance(value, ArrayRef):  # what was computed of constants beforehand is called as the first of them that has a name
         made_of = next((o.name for o in step.origin if o.name not in REGISTRY), "")
-        return Ref(w.constant(value.array, value.name or step.result.hint or made_of), tuple(axes), dtype)
+        return TensorRef(w.constant(value.array, value.name or step.result.hint or made_of), tuple(axes), dtype)
     if isinstance(value, Expr):
-        made = w.cast(Ref(w.scalar(w.settle(value)), (), INT64), dtype)
+        made = w.cast(TensorRef(w.scalar(w.settle(value)), (), INT64), dtype)
         w.shared.sizes[made.name] = w.settle(value)
         return made
     return w.number(value, dtype)
 
 
 @NODES.of("iota")
-def _iota(w: Writer, step: Step, axis: AxisId, dtype: DType) -> Ref:
+def _iota(w: GraphWriter, step: Step, axis: AxisId, dtype: DType) -> TensorRef:
     return w.cast(w.counted(axis), dtype)
 
 
 @NODES.of("uniform", "normal")
-def _random(w: Writer, step: Step, *refs: Ref, axes: tuple[AxisId, ...], dtype: DType, stream: int, **numbers: Any) -> Ref:
+def _random(w: GraphWriter, step: Step, *refs: TensorRef, axes: tuple[AxisId, ...], dtype: DType, stream: int, **numbers: Any) -> TensorRef:
     if "loc" in numbers:
         numbers["mean"] = numbers.pop("loc")
     return drawn(w, "RandomNormal" if step.op == "normal" else "RandomUniform", axes, dtype, **numbers)
 
 
-def drawn(w: Writer, op: str, axes: tuple[AxisId, ...], dtype: DType, **numbers: Any) -> Ref:
+def drawn(w: GraphWriter, op: str, axes: tuple[AxisId, ...], dtype: DType, **numbers: Any) -> TensorRef:
     """Random numbers of the runtime's own: an op with a shape; one like a tensor for a scalar, or where lengths come with the call."""
     wide = dtype if dtype.bits > 16 else FLOAT32
     sizes = w.shape(axes)
@@ -471,18 +471,20 @@ def drawn(w: Writer, op: str, axes: tuple[AxisId, ...], dtype: DType, **numbers:
         (name,) = w.node(op, [], shape=sizes, dtype=onnx_type(wide), **numbers)
     else:
         (name,) = w.node(f"{op}Like", [w.full(w.number(0, wide), axes).name], dtype=onnx_type(wide), **numbers)
-    return w.cast(Ref(name, axes, wide), dtype)
+    return w.cast(TensorRef(name, axes, wide), dtype)
 
 
 @NODES.of("randint")
-def _randint(w: Writer, step: Step, *refs: Ref, axes: tuple[AxisId, ...], dtype: DType, stream: int, low: int, high: int) -> Ref:
+def _randint(
+    w: GraphWriter, step: Step, *refs: TensorRef, axes: tuple[AxisId, ...], dtype: DType, stream: int, low: int, high: int
+) -> TensorRef:
     wide = DTYPES["float64"]
     whole = w.elementwise("Floor", drawn(w, "RandomUniform", axes, wide, low=0.0, high=float(high - low)))
     return w.cast(w.elementwise("Add", w.cast(whole, INT64), w.number(low, INT64)), dtype)
 
 
 @NODES.of("random_bits")
-def _random_bits(w: Writer, step: Step, *refs: Ref, **attrs: Any) -> Ref:
+def _random_bits(w: GraphWriter, step: Step, *refs: TensorRef, **attrs: Any) -> TensorRef:
     raise Cannot("random bits of a generator of our own; ng.uniform, ng.normal and ng.randint go out as the runtime's random numbers")
 
 
@@ -490,10 +492,10 @@ def _random_bits(w: Writer, step: Step, *refs: Ref, **attrs: Any) -> Ref:
 
 
 @NODES.of("all_reduce", "broadcast_from")
-def _same(w: Writer, step: Step, x: Ref, **attrs: Any) -> Ref:
+def _same(w: GraphWriter, step: Step, x: TensorRef, **attrs: Any) -> TensorRef:
     return x
 
 
 @NODES.of("all_gather", "reduce_scatter")
-def _all_of_it(w: Writer, step: Step, x: Ref, axis: AxisId, out: AxisId, **attrs: Any) -> Ref:
-    return Ref(x.name, tuple([out if a == axis else a for a in x.dims]), x.dtype)
+def _all_of_it(w: GraphWriter, step: Step, x: TensorRef, axis: AxisId, out: AxisId, **attrs: Any) -> TensorRef:
+    return TensorRef(x.name, tuple([out if a == axis else a for a in x.dims]), x.dtype)

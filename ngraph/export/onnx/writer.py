@@ -1,4 +1,4 @@
-"""A program on its way into ONNX nodes. Here an axis gets a position: a `Ref` is a tensor of the graph, and which dim is which axis.
+"""A program on its way into ONNX nodes. Here an axis gets a position: a `TensorRef` is a tensor of the graph, and which dim is which axis.
 
 Rules (the column `onnx_nodes`, one for each op) take refs and give refs. They may leave out axes along which a value only repeats, as
 NumPy's broadcasting allows, and may keep dims of length 1 that are no axis (`None`), such as a batch of one, which the next convolution
@@ -35,7 +35,7 @@ class Cannot(Exception):
     """Something that ONNX, at this opset, has no node for."""
 
 
-class Ref(NamedTuple):
+class TensorRef(NamedTuple):
     """A tensor of the graph: its name, the axis of each dim (None: of length 1, and no axis), its element type."""
 
     name: str
@@ -47,23 +47,23 @@ class Ref(NamedTuple):
         return tuple([a for a in self.dims if a is not None])
 
 
-class Node:
-    """A node of the graph that is made; attributes that are graphs are `Part`s."""
+class OutputNode:
+    """A node of the graph that is made; attributes that are graphs are `OutputGraph`s."""
 
     __slots__ = ("op", "inputs", "outputs", "attrs", "name", "part")
 
-    def __init__(self, op: str, inputs: list[str], outputs: list[str], attrs: dict[str, Any], name: str, part: Part):
+    def __init__(self, op: str, inputs: list[str], outputs: list[str], attrs: dict[str, Any], name: str, part: OutputGraph):
         self.op, self.inputs, self.outputs, self.attrs, self.name, self.part = op, inputs, outputs, attrs, name, part
 
 
-class Part:
+class OutputGraph:
     """A graph: nodes, and what comes in and goes out, as (name, element type, shape)."""
 
     def __init__(self, name: str):
         self.name = name
-        self.nodes: list[Node] = []
-        self.inputs: list[Ref] = []
-        self.outputs: list[Ref] = []
+        self.nodes: list[OutputNode] = []
+        self.inputs: list[TensorRef] = []
+        self.outputs: list[TensorRef] = []
 
 
 # ---- what ONNX has ------------------------------------------------------------------------------------------------------
@@ -151,11 +151,11 @@ class Shared:
         self.tried: dict[str, int] = {}
         self.arrays: dict[str, Array] = {}  # constants, by name
         self.known: dict[Any, str] = {}  # small constants, by value
-        self.made_of: dict[str, tuple[Ref, Dims]] = {}  # what a tensor only rearranges, and into which dims
-        self.makers: dict[str, Node] = {}
+        self.made_of: dict[str, tuple[TensorRef, Dims]] = {}  # what a tensor only rearranges, and into which dims
+        self.makers: dict[str, OutputNode] = {}
         self.variants: dict[str, str] = {}  # constants and those that they are made of
         self.swapped: dict[str, str] = {}  # names that are exchanged in the end
-        self.sums: dict[str, tuple[Ref, tuple[AxisId, ...]]] = {}  # of what, and along which axes
+        self.sums: dict[str, tuple[TensorRef, tuple[AxisId, ...]]] = {}  # of what, and along which axes
         self.sizes: dict[str, ExprLike] = {}  # scalars that are lengths
         self.types: dict[str, tuple[DType, tuple[ExprLike, ...], Dims]] = {}
 
@@ -170,14 +170,14 @@ class Shared:
         return name
 
 
-class Writer:
+class GraphWriter:
     """One graph in the making: the model's, or the body of a loop or a branch, which sees the names of those around it."""
 
-    def __init__(self, program: Program, shared: Shared, name: str, parent: Writer | None = None):
+    def __init__(self, program: Program, shared: Shared, name: str, parent: GraphWriter | None = None):
         self.program, self.shared, self.parent = program, shared, parent
         self.opset = shared.opset
-        self.part = Part(name)
-        self.refs: dict[Value, Ref] = {}
+        self.part = OutputGraph(name)
+        self.refs: dict[Value, TensorRef] = {}
         self.cache: dict[Any, Any] = {}
         self.lengths: dict[AxisId, ExprLike] = {}
         self.label = ""
@@ -215,39 +215,39 @@ class Writer:
         return False
 
     # ---- graphs within it
-    def body(self, name: str, program: Program | None = None) -> Writer:
+    def body(self, name: str, program: Program | None = None) -> GraphWriter:
         """The graph of a loop or a branch; without a program of its own its nodes are made by a rule."""
-        return Writer(program or self.program, self.shared, self.shared.fresh(f"{self.label or name}_{name}"), self)
+        return GraphWriter(program or self.program, self.shared, self.shared.fresh(f"{self.label or name}_{name}"), self)
 
-    def beside(self, program: Program) -> Writer:
+    def beside(self, program: Program) -> GraphWriter:
         """A writer of another program into this same graph."""
-        made = Writer(program, self.shared, self.part.name, self)
+        made = GraphWriter(program, self.shared, self.part.name, self)
         made.part, made.label = self.part, self.label
         return made
 
-    def taken(self, name: str, ref: Ref) -> Ref:
+    def taken(self, name: str, ref: TensorRef) -> TensorRef:
         """An input of this graph, of the type of a tensor."""
-        made = Ref(self.shared.fresh(name or "taken"), ref.dims, ref.dtype)
+        made = TensorRef(self.shared.fresh(name or "taken"), ref.dims, ref.dtype)
         self.part.inputs.append(made)
         self.shared.types[made.name] = made.dtype, tuple(self.shape(made.dims)), made.dims
         return made
 
-    def leave(self, refs: Sequence[Ref]) -> None:
+    def leave(self, refs: Sequence[TensorRef]) -> None:
         """What this graph gives: each a name that a node of it makes, and none twice."""
         own = {name for node in self.part.nodes for name in node.outputs}
         for ref in refs:
             if ref.name not in own:
-                ref = Ref(self.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
+                ref = TensorRef(self.node("Identity", [ref.name])[0], ref.dims, ref.dtype)
             own.discard(ref.name)
             self.part.outputs.append(ref)
 
     @property
-    def root(self) -> Writer:
+    def root(self) -> GraphWriter:
         return self if self.parent is None else self.parent.root
 
     def remembered(self, key: Any) -> Any:
         """What was made for this before, here or around."""
-        w: Writer | None = self
+        w: GraphWriter | None = self
         while w is not None:
             if key in w.cache:
                 return w.cache[key]
@@ -258,13 +258,13 @@ class Writer:
     def node(self, op: str, inputs: Sequence[str], count: int = 1, **attrs: Any) -> list[str]:
         """A node as it is; gives the names of its results."""
         names = [self.shared.fresh(self.label or op.lower()) for _ in range(count)]
-        made = Node(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, names[0], self.part)
+        made = OutputNode(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, names[0], self.part)
         self.part.nodes.append(made)
         for name in names:
             self.shared.makers[name] = made
         return names
 
-    def op(self, op: str, *inputs: Ref | str | None, dims: Dims, dtype: DType, exact: bool = False, **attrs: Any) -> Ref:
+    def op(self, op: str, *inputs: TensorRef | str | None, dims: Dims, dtype: DType, exact: bool = False, **attrs: Any) -> TensorRef:
         """A node on inputs whose element types it is made to take; the result is cast to `dtype` where the node gives another.
 
         Inputs that are names, not refs, are of the type that is asked for. exact: an attribute says what type it gives.
@@ -276,7 +276,7 @@ class Writer:
         formals = [found.inputs[min(k, len(found.inputs) - 1)].type_str for k in range(len(inputs))]
         chosen: dict[str, DType] = {}
         for formal, ref in zip(formals, inputs, strict=True):
-            if isinstance(ref, Ref) and formal not in chosen and formal in allowed:
+            if isinstance(ref, TensorRef) and formal not in chosen and formal in allowed:
                 wanted = ref.dtype if op in MOVING else DTYPES[COMPUTED.get(ref.dtype.name, ref.dtype.name)]
                 if onnx_name(wanted) not in allowed[formal]:
                     wanted = ref.dtype
@@ -287,7 +287,7 @@ class Writer:
         concrete = {onnx_name(d): d for d in DTYPES.values() if d.np is not None}
         names = []
         for formal, ref in zip(formals, inputs, strict=True):
-            if isinstance(ref, Ref):
+            if isinstance(ref, TensorRef):
                 names.append(self.cast(ref, chosen.get(formal) or concrete[formal]).name)
             else:
                 names.append(ref or "")
@@ -296,11 +296,11 @@ class Writer:
         gives = found.outputs[0].type_str
         given = dtype if exact else chosen.get(gives) or concrete.get(gives) or dtype
         (name,) = self.node(op, names, **attrs)
-        return self.cast(Ref(name, dims, given), dtype)
+        return self.cast(TensorRef(name, dims, given), dtype)
 
-    def step(self, op: str, inputs: Sequence[Value], refs: Sequence[Ref], result: Value, attrs: dict[str, Any]) -> Ref:
+    def step(self, op: str, inputs: Sequence[Value], refs: Sequence[TensorRef], result: Value, attrs: dict[str, Any]) -> TensorRef:
         """A rule applied to a step that the program has not."""
-        made: Ref = rule_of(op)(self, Step((result,), op, tuple(inputs), attrs), *refs, **attrs)
+        made: TensorRef = rule_of(op)(self, Step((result,), op, tuple(inputs), attrs), *refs, **attrs)
         return made
 
     # ---- constants
@@ -327,31 +327,31 @@ class Writer:
     def ints(self, numbers: Iterable[int]) -> str:
         return self.constant(np.array(list(numbers), np.int64))
 
-    def number(self, value: Any, dtype: DType) -> Ref:
+    def number(self, value: Any, dtype: DType) -> TensorRef:
         with np.errstate(all="ignore"):
-            return Ref(self.constant(np.array(value).astype(dtype.np)), (), dtype)
+            return TensorRef(self.constant(np.array(value).astype(dtype.np)), (), dtype)
 
-    def array(self, ref: Ref) -> Array | None:
+    def array(self, ref: TensorRef) -> Array | None:
         """The values of a constant."""
         return self.shared.arrays.get(ref.name)
 
-    def literal(self, ref: Ref) -> Any:
+    def literal(self, ref: TensorRef) -> Any:
         """The number of a constant that is one."""
         array = self.array(ref)
         return None if array is None or array.size != 1 else array.reshape(())[()].item()
 
-    def filled(self, value: Any, dims: Dims, dtype: DType) -> Ref:
+    def filled(self, value: Any, dims: Dims, dtype: DType) -> TensorRef:
         """A number over dims."""
         return self.full(self.number(value, dtype), tuple([a for a in dims if a is not None]))
 
     # ---- element types
-    def cast(self, ref: Ref, dtype: DType) -> Ref:
+    def cast(self, ref: TensorRef, dtype: DType) -> TensorRef:
         if ref.dtype is dtype:
             return ref
         array = self.array(ref)
         if array is not None and dtype.form is None and ref.dtype.form is None and not (ref.dtype.is_float and not dtype.is_float):
             with np.errstate(all="ignore"):
-                return Ref(self.variant(array.astype(dtype.np), ref.name), ref.dims, dtype)
+                return TensorRef(self.variant(array.astype(dtype.np), ref.name), ref.dims, dtype)
         key = ("cast", ref.name, dtype)
         found = self.remembered(key)
         if found is None:
@@ -359,11 +359,11 @@ class Writer:
                 if onnx_name(d) not in constraints("Cast", self.opset)[formal]:
                     raise Cannot(f"elements of type {d} at opset {self.opset}")
             (name,) = self.node("Cast", [ref.name], to=onnx_type(dtype))
-            found = self.cache[key] = Ref(name, ref.dims, dtype)
-        return Ref(found.name, ref.dims, dtype)
+            found = self.cache[key] = TensorRef(name, ref.dims, dtype)
+        return TensorRef(found.name, ref.dims, dtype)
 
     # ---- order of dims
-    def arranged(self, ref: Ref, dims: Dims) -> Ref:
+    def arranged(self, ref: TensorRef, dims: Dims) -> TensorRef:
         """The same tensor with just these dims: its own axes in this order, and None where one of length 1 is wanted."""
         if ref.dims == dims:
             return ref
@@ -373,11 +373,11 @@ class Writer:
             axes = ref.axes
             moved = moved.transpose([axes.index(a) for a in dims if a is not None])
             ones = [k for k, a in enumerate(dims) if a is None]
-            return Ref(self.variant(np.expand_dims(moved, ones), ref.name), dims, ref.dtype)
+            return TensorRef(self.variant(np.expand_dims(moved, ones), ref.name), dims, ref.dtype)
         source = self.shared.made_of.get(ref.name)
         if source is not None:  # that one is rearranged, with the names that its axes have here
             again = {old: new for old, new in zip(source[1], ref.dims, strict=True) if old is not None}
-            below = Ref(source[0].name, tuple([None if a is None else again.get(a) for a in source[0].dims]), ref.dtype)
+            below = TensorRef(source[0].name, tuple([None if a is None else again.get(a) for a in source[0].dims]), ref.dtype)
             if len(below.axes) == len(ref.axes):
                 return self.arranged(below, dims)
         key = ("arranged", ref.name, tuple([None if a is None else ref.dims.index(a) for a in dims]))
@@ -386,9 +386,9 @@ class Writer:
             found = self.cache[key] = self._rearrange(ref, dims)
             if found != ref.name:
                 self.shared.made_of[found] = (ref, dims)
-        return Ref(found, dims, ref.dtype)
+        return TensorRef(found, dims, ref.dtype)
 
-    def _rearrange(self, ref: Ref, dims: Dims) -> str:
+    def _rearrange(self, ref: TensorRef, dims: Dims) -> str:
         now = ref
         wanted = tuple([a for a in dims if a is not None])
         if now.axes != wanted:
@@ -409,10 +409,10 @@ class Writer:
             now = self.op("Unsqueeze", now, self.ints(k for k, a in enumerate(dims) if a is None), dims=dims, dtype=ref.dtype)
         return now.name
 
-    def _without_ones(self, ref: Ref) -> Ref:
+    def _without_ones(self, ref: TensorRef) -> TensorRef:
         return self.op("Squeeze", ref, self.ints(k for k, a in enumerate(ref.dims) if a is None), dims=ref.axes, dtype=ref.dtype)
 
-    def aligned(self, ref: Ref, dims: Dims) -> Ref:
+    def aligned(self, ref: TensorRef, dims: Dims) -> TensorRef:
         """The tensor so that it broadcasts to `dims`: length 1 where it has no such axis, and leading ones left out."""
         if len(ref.dims) <= len(dims) and all(a is None or a == b for a, b in zip(ref.dims[::-1], dims[::-1], strict=False)):
             return ref
@@ -420,7 +420,7 @@ class Writer:
         first = next((k for k, a in enumerate(dims) if a in own), len(dims))
         return self.arranged(ref, tuple([a if a in own else None for a in dims[first:]]))
 
-    def full(self, ref: Ref, dims: Dims) -> Ref:
+    def full(self, ref: TensorRef, dims: Dims) -> TensorRef:
         """The tensor with all of these dims, in this order."""
         if set(ref.axes) == set(dims) - {None}:
             return self.arranged(ref, dims)
@@ -429,25 +429,25 @@ class Writer:
             ref = self.aligned(ref, tuple([None if a in ones else a for a in dims]))
             ref = self.arranged(ref, tuple([a if a in ref.axes else None for a in dims if a in ref.axes or a in ones]))
             left = iter([a for a in dims if a in ref.axes or a in ones])
-            return self.full(Ref(ref.name, tuple([next(left) for _ in ref.dims]), ref.dtype), dims)
+            return self.full(TensorRef(ref.name, tuple([next(left) for _ in ref.dims]), ref.dtype), dims)
         array = self.array(ref)
         lengths = self.shape(dims)
         known = [n for n in lengths if isinstance(n, int)]
         if array is not None and array.size == 1 and len(known) == len(lengths) and math.prod(known) <= 4096:
-            return Ref(self.constant(np.full(known, array.reshape(()))), dims, ref.dtype)
+            return TensorRef(self.constant(np.full(known, array.reshape(()))), dims, ref.dtype)
         key = ("full", ref, dims)
         found = self.remembered(key)
         if found is None:
             found = self.op("Expand", self.aligned(ref, dims), self.vector(lengths), dims=dims, dtype=ref.dtype)
             self.cache[key] = found
-        made: Ref = found
+        made: TensorRef = found
         return made
 
-    def reshaped(self, name: str, sizes: Sequence[ExprLike], dims: Dims, dtype: DType, old: Sequence[ExprLike] = ()) -> Ref:
+    def reshaped(self, name: str, sizes: Sequence[ExprLike], dims: Dims, dtype: DType, old: Sequence[ExprLike] = ()) -> TensorRef:
         """A tensor's elements in another shape; `old`: the shape that it has, for dims that stay."""
         array = self.shared.arrays.get(name)
         if array is not None and all(isinstance(n, int) for n in sizes):
-            return Ref(self.variant(array.reshape([int(n) for n in sizes if isinstance(n, int)]), name), dims, dtype)
+            return TensorRef(self.variant(array.reshape([int(n) for n in sizes if isinstance(n, int)]), name), dims, dtype)
         key = ("reshaped", name, tuple(sizes))
         found = self.remembered(key)
         if found is None:
@@ -461,11 +461,11 @@ class Writer:
                 if len(left) == 1:
                     target[left[0]] = -1
             allow = 1 if zeros and self.opset >= 14 else None
-            found = self.op("Reshape", Ref(name, (), dtype), self.vector(target), dims=dims, dtype=dtype, allowzero=allow).name
+            found = self.op("Reshape", TensorRef(name, (), dtype), self.vector(target), dims=dims, dtype=dtype, allowzero=allow).name
             self.cache[key] = found
-        return Ref(found, dims, dtype)
+        return TensorRef(found, dims, dtype)
 
-    def merged(self, ref: Ref, groups: Sequence[Sequence[AxisId]]) -> Ref:
+    def merged(self, ref: TensorRef, groups: Sequence[Sequence[AxisId]]) -> TensorRef:
         """The tensor with one dim for each group of axes, in this order, of length 1 for a group without any."""
         if all(len(g) <= 1 for g in groups):
             return self.arranged(ref, tuple([g[0] if g else None for g in groups]))
@@ -473,12 +473,12 @@ class Writer:
         ref = self.arranged(ref, flat)
         made = self.reshaped(ref.name, [self.size(g) for g in groups], (), ref.dtype, self.shape(flat))
         dims = tuple([g[0] if len(g) == 1 else None for g in groups])
-        return Ref(made.name, dims, ref.dtype)
+        return TensorRef(made.name, dims, ref.dtype)
 
-    def split(self, ref: Ref, groups: Sequence[Sequence[AxisId]]) -> Ref:
+    def split(self, ref: TensorRef, groups: Sequence[Sequence[AxisId]]) -> TensorRef:
         """`merged` undone: a tensor whose dims stand for groups of axes, with a dim for each axis."""
         if all(len(g) <= 1 for g in groups):
-            return Ref(ref.name, tuple([g[0] if g else None for g in groups]), ref.dtype)
+            return TensorRef(ref.name, tuple([g[0] if g else None for g in groups]), ref.dtype)
         flat = tuple([a for g in groups for a in g])
         return self.reshaped(ref.name, self.shape(flat), flat, ref.dtype, [self.size(g) for g in groups])
 
@@ -556,7 +556,7 @@ class Writer:
         ref = self.cast(self.refs[e.of] if e.of in self.refs else self._around(e.of), INT64)
         return self.node("Reshape", [ref.name, self.ints([1])])[0]
 
-    def _around(self, value: Value) -> Ref:
+    def _around(self, value: Value) -> TensorRef:
         w = self.parent
         while w is not None and value not in w.refs:
             w = w.parent
@@ -586,25 +586,25 @@ class Writer:
             found = self.cache[key] = self.node("Squeeze", [self.computed(e), self.ints([0])])[0]
         return str(found)
 
-    def counted(self, axis: AxisId) -> Ref:
+    def counted(self, axis: AxisId) -> TensorRef:
         """0, 1, 2 … along an axis, as int64."""
         n = self.length(axis)
         if isinstance(n, int) and n <= 1 << 16:
-            return Ref(self.constant(np.arange(n)), (axis,), INT64)
+            return TensorRef(self.constant(np.arange(n)), (axis,), INT64)
         key = ("counted", axis)
         found = self.remembered(key)
         if found is None:
             zero, one = (self.constant(np.array(k, np.int64)) for k in (0, 1))
             found = self.cache[key] = self.op("Range", zero, self.scalar(n), one, dims=(axis,), dtype=INT64, exact=True)
-        return Ref(found.name, (axis,), INT64)
+        return TensorRef(found.name, (axis,), INT64)
 
-    def placed(self, e: ExprLike) -> Ref:
+    def placed(self, e: ExprLike) -> TensorRef:
         """The values of an index expression, as int64, over the axes that it names."""
         if isinstance(e, Idx):
             return self.counted(e.of)
         axes = [leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)]
         if not axes:
-            return Ref(self.scalar(self.settle(e)), (), INT64)
+            return TensorRef(self.scalar(self.settle(e)), (), INT64)
         assert isinstance(e, Bin)
         a, b = self.placed(e.a), self.placed(e.b)
         if e.op == "//" and not positive(e.a):
@@ -612,7 +612,7 @@ class Writer:
         return self.elementwise(ARITHMETIC[e.op], a, b)
 
     # ---- element by element
-    def elementwise(self, op: str, *refs: Ref, dtype: DType | None = None, **attrs: Any) -> Ref:
+    def elementwise(self, op: str, *refs: TensorRef, dtype: DType | None = None, **attrs: Any) -> TensorRef:
         """A node on operands that are lined up: in the order of the largest, what others have besides behind."""
         dims = self.common(refs)
         if op in ("Add", "Sub", "Mul") and len(dims) == 2 and all(len(r.axes) == 1 for r in refs):
@@ -622,12 +622,12 @@ class Writer:
         rank = max(len(r.dims) for r in given)
         return self.op(op, *given, dims=dims[len(dims) - rank :], dtype=dtype or refs[-1].dtype, **attrs)
 
-    def common(self, refs: Sequence[Ref]) -> Dims:
+    def common(self, refs: Sequence[TensorRef]) -> Dims:
         """The dims of what operands give that meet."""
         largest = max(refs, key=lambda r: (len(r.axes), len(r.dims)))
         return largest.dims + tuple(dict.fromkeys(a for r in refs for a in r.axes if a not in largest.dims))
 
-    def output(self, ref: Ref, axes: Sequence[AxisId]) -> Ref:
+    def output(self, ref: TensorRef, axes: Sequence[AxisId]) -> TensorRef:
         """A ref that leaves the graph: with all its axes, in their order."""
         return self.full(ref, tuple(axes))
 
@@ -641,7 +641,7 @@ class Writer:
                 made = self._written(step)
             except Cannot as reason:
                 self.refused(step, str(reason))
-                made = tuple([Ref("?", tuple(v.axes), v.dtype) for v in step.results])
+                made = tuple([TensorRef("?", tuple(v.axes), v.dtype) for v in step.results])
             for value, ref in zip(step.results, made, strict=True):
                 self.refs[value] = ref
                 self._called(ref.name, first)
@@ -654,7 +654,7 @@ class Writer:
         if name in mine[1:] and mine[0] not in self.shared.swapped and name.startswith(mine[0]):
             self.shared.swapped.update({name: mine[0], mine[0]: name})
 
-    def _written(self, step: Step) -> tuple[Ref, ...]:
+    def _written(self, step: Step) -> tuple[TensorRef, ...]:
         found = rule_of(step.op)
         if found is None:
             raise Cannot(step.op)
@@ -663,9 +663,9 @@ class Writer:
             return empty
         refs = [self.refs.get(v, TOKEN) for v in step.inputs]
         made = found(self, step, *refs, **step.attrs)
-        return made if type(made) is tuple else (made,)  # a Ref is a tuple too, of another type
+        return made if type(made) is tuple else (made,)  # a TensorRef is a tuple too, of another type
 
-    def _empty(self, step: Step) -> tuple[Ref, ...] | None:
+    def _empty(self, step: Step) -> tuple[TensorRef, ...] | None:
         """Results without elements, which no node has to compute."""
         sizes = [[self.length(a) for a in v.axes] for v in step.results]
         if not all(0 in s and all(isinstance(n, int) for n in s) for s in sizes) or not sizes:
@@ -673,7 +673,7 @@ class Writer:
         made = []
         for v, s in zip(step.results, sizes, strict=True):
             name = self.constant(np.zeros([int(n) for n in s if isinstance(n, int)], v.dtype.np))
-            made.append(Ref(name, tuple(v.axes), v.dtype))
+            made.append(TensorRef(name, tuple(v.axes), v.dtype))
         return tuple(made)
 
 
@@ -694,7 +694,7 @@ def label(step: Step) -> str:
     return f"{origin.scope}/{origin.name}" if origin.scope else origin.name
 
 
-TOKEN = Ref("", (), DTYPES["token"])
+TOKEN = TensorRef("", (), DTYPES["token"])
 
 
 def _never(step: Step, reason: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError, UnknownName, nearest
-from ngraph.op_graph.arguments import AXES, FUNCTION, MAPPING, NUMBER, TENSOR, TEXT, TRUTH, Kind, explained, told
+from ngraph.op_graph.arguments import AXES, FUNCTION, MAPPING, NUMBER, TENSOR, TEXT, TRUTH, ArgumentKind, explained, told
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.op import Op
 
@@ -70,45 +70,45 @@ def _shape(x: Any) -> bool:
     return all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0 for n in numbers)
 
 
-ACTIVATION = Kind("no activation", lambda x: x is None or _object(x), "pass an object, such as Rectlin(), or a function of an op")
-FIRST = Kind("no first value", _first, "pass a number, an array, or an object such as GlorotInit()")
-LAYERS = Kind("no list of layers", lambda x: isinstance(x, (list, tuple)), "pass a list: [Affine(...), Affine(...)]")
-PART = Kind("no layer", _object, "pass a layer, or a function of an op")
-NORM = Kind("no True, False or BatchNorm()", lambda x: isinstance(x, (bool, np.bool_)) or _object(x), "pass True, or a layer")
-MAKER = Kind("no class of a layer", lambda x: isinstance(x, type) or callable(x), "pass the class, as in norm=LayerNorm")
-WORD = Kind("no name", lambda x: x is None or isinstance(x, str), "pass a string")
-PATH = Kind("no path", _is_path, "pass a string")
-OPERAND = Kind("no op", _ops, "pass a placeholder: ng.placeholder([...]), or what another layer gave")
-ONE_OP = Kind(
+ACTIVATION = ArgumentKind("no activation", lambda x: x is None or _object(x), "pass an object, such as Rectlin(), or a function of an op")
+FIRST = ArgumentKind("no first value", _first, "pass a number, an array, or an object such as GlorotInit()")
+LAYERS = ArgumentKind("no list of layers", lambda x: isinstance(x, (list, tuple)), "pass a list: [Affine(...), Affine(...)]")
+PART = ArgumentKind("no layer", _object, "pass a layer, or a function of an op")
+NORM = ArgumentKind("no True, False or BatchNorm()", lambda x: isinstance(x, (bool, np.bool_)) or _object(x), "pass True, or a layer")
+MAKER = ArgumentKind("no class of a layer", lambda x: isinstance(x, type) or callable(x), "pass the class, as in norm=LayerNorm")
+WORD = ArgumentKind("no name", lambda x: x is None or isinstance(x, str), "pass a string")
+PATH = ArgumentKind("no path", _is_path, "pass a string")
+OPERAND = ArgumentKind("no op", _ops, "pass a placeholder: ng.placeholder([...]), or what another layer gave")
+ONE_OP = ArgumentKind(
     "no op",
     lambda x: isinstance(x, Op),
     "pass one op, such as a placeholder; where a Trainer passes a dict, name an entry: inputs='x'",
 )
 ALONE = """Affine BatchNorm Bias Convolution Deconvolution Dropout Embedding GRU GlobalPooling GroupNorm InstanceNorm LSTM LayerNorm Linear
 LookupTable MultiHeadAttention Pooling RMSNorm Recurrent TiedLinear TransformerBlock""".split()  # layers that take one op
-SIZES = Kind("no numbers by side", _sides, "pass a number, a tuple with one for each side, or a dict such as {'H': 2, 'W': 1}")
-SHAPE = Kind("no shape", _shape, "pass whole numbers above 0, such as (3, 3, 16), or a dict such as {'H': 3, 'W': 3, 'K': 16}")
-SPLITS = Kind(
+SIZES = ArgumentKind("no numbers by side", _sides, "pass a number, a tuple with one for each side, or a dict such as {'H': 2, 'W': 1}")
+SHAPE = ArgumentKind("no shape", _shape, "pass whole numbers above 0, such as (3, 3, 16), or a dict such as {'H': 3, 'W': 3, 'K': 16}")
+SPLITS = ArgumentKind(
     "no two shares",
     lambda x: isinstance(x, (list, tuple)) and len(x) == 2 and all(isinstance(s, (int, float)) and 0 <= s < 1 for s in x) and sum(x) < 1,
     "pass those of valid and test, such as (0.05, 0.05)",
 )
-SCHEDULE = Kind("no schedule", lambda x: x is None or hasattr(x, "of"), "pass one, such as Schedule([100, 200], 0.1)")
-METRICS = Kind("no list of metrics", lambda x: isinstance(x, (list, tuple)), "pass a list: [Accuracy()]")
-CALLBACKS = Kind("no list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStop(patience=3)]")
-NAMED = Kind("no axes", lambda x: x is None or isinstance(x, (str, Axis, list, tuple, Mapping)), "pass their names: ('H', 'W')")
+SCHEDULE = ArgumentKind("no schedule", lambda x: x is None or hasattr(x, "of"), "pass one, such as Schedule([100, 200], 0.1)")
+METRICS = ArgumentKind("no list of metrics", lambda x: isinstance(x, (list, tuple)), "pass a list: [Accuracy()]")
+CALLBACKS = ArgumentKind("no list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStop(patience=3)]")
+NAMED = ArgumentKind("no axes", lambda x: x is None or isinstance(x, (str, Axis, list, tuple, Mapping)), "pass their names: ('H', 'W')")
 
-BATCHES = Kind(
+BATCHES = ArgumentKind(
     "no iterator over batches",
     lambda x: hasattr(x, "batch") and hasattr(x, "once"),
     "pass ArrayIterator({'image': images}, batch_size=128)",
 )
-SOURCE = Kind(
+SOURCE = ArgumentKind(
     "no iterable, and no function that gives one",
     lambda x: callable(x) or hasattr(x, "__iter__") or hasattr(x, "__getitem__"),
     "pass a list of dicts, a loader, or a function that gives one",
 )
-BATCH_SIZE = Kind(
+BATCH_SIZE = ArgumentKind(
     "no number",
     NUMBER.fits,
     "pass arrays as a dict, then a number: ArrayIterator({'image': images, 'label': labels}, 128)",
@@ -152,7 +152,7 @@ ELSEWHERE = {  # where a name means something else, and None where anything may 
     **{(c, "in_obj"): ONE_OP for c in ALONE},
     ("ArrayIterator", "batch_size"): BATCH_SIZE,
     ("SequentialArrayIterator", "batch_size"): NUMBER,
-    ("BiRNN", "cell"): Kind("no class of a recurrent layer", lambda x: hasattr(x, "cell_type"), "pass the class, as in cell=LSTM"),
+    ("BiRNN", "cell"): ArgumentKind("no class of a recurrent layer", lambda x: hasattr(x, "cell_type"), "pass the class, as in cell=LSTM"),
     ("Prefetch", "source"): BATCHES,
     ("loop_train", "callbacks"): None,
     ("UniformInit", "init"): None,
@@ -228,7 +228,7 @@ def no_name(name: str, there: Iterable[str]) -> UnknownName:
     return UnknownName(f"neon has no {name!r}", fix=f"write {meant}" if meant else "dir(ngraph.frontends.neon) lists what there is")
 
 
-def kind_of(name: str, parameter: str) -> Kind | None:
+def kind_of(name: str, parameter: str) -> ArgumentKind | None:
     """What the argument of a class or function of neon may be, where that is known."""
     return ELSEWHERE[name, parameter] if (name, parameter) in ELSEWHERE else KINDS.get(parameter)
 

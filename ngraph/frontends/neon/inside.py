@@ -14,7 +14,7 @@ from ngraph.codegen.pool import threads
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.numpy_ops.lines import Lines
 from ngraph.numpy_ops.translate import translate
-from ngraph.numpy_ops.walk import Walk
+from ngraph.numpy_ops.walk import LineRunner
 from ngraph.passes.orders import orders
 from ngraph.program.program import AxisId, Program, Step
 from ngraph.runtime.measure import measured
@@ -110,7 +110,7 @@ def profile(computation: Any, *arrays: Any, repeats: int = 5) -> dict[str, float
                     found[scope] = found.get(scope, 0.0) + row.seconds * operations.get(scope, 1.0) / total
             return found
     lines: Lines = translate(program, orders).lines
-    walk = Walk(lines)
+    walk = LineRunner(lines)
     states = [computation.state.get(v) for v in computation.variables]
     scopes = [call.origin[0].scope if call.origin else "" for call in lines.calls]
     best: dict[str, float] | None = None

@@ -12,7 +12,7 @@ import onnx
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Sizes, Tensor, Text, Value
+from ngraph.frontends.onnx.values import ConstantArray, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -81,7 +81,7 @@ def _shift(n: Any, x: Op, y: Op) -> Op:
 
 @translates("Equal")
 def equal(n: Any, a: Value, b: Value) -> Value:
-    if isinstance(a, Text) or isinstance(b, Text) or np.dtype(a.np) == object:
+    if isinstance(a, StringInput) or isinstance(b, StringInput) or np.dtype(a.np) == object:
         return n.g.host("Equal", lambda x, y: np.equal(x, y), [a, b], [np.bool_])[0]
     (x, y), dims = n.g.align(a, _old_broadcast(n, a, b))
     return n.g.made(e.equal(x, y), dims)
@@ -125,7 +125,7 @@ WHOLE_POWERS: dict[float, Callable[[Op], Op]] = {
 def power(n: Any, a: Value, b: Value) -> Tensor:
     """The exponent may be of another dtype; small whole ones are products."""
     (x, y), dims = n.g.align(a, _old_broadcast(n, a, b))
-    if isinstance(b, Known) and b.array.size == 1 and x.dtype.is_float and float(b.array.ravel()[0]) in WHOLE_POWERS:
+    if isinstance(b, ConstantArray) and b.array.size == 1 and x.dtype.is_float and float(b.array.ravel()[0]) in WHOLE_POWERS:
         k = float(b.array.ravel()[0])
         return n.g.made(WHOLE_POWERS[k](x), dims)
     meet = x.dtype
@@ -281,8 +281,8 @@ def casted(n: Any, x: Value, target: Any) -> Value:
     if source == target and not isinstance(x, Sizes):
         return x
     if target.hasobject or (source.hasobject and not isinstance(x, Sizes)):
-        if isinstance(x, Known):
-            return Known(_cast_text(x.array, target))
+        if isinstance(x, ConstantArray):
+            return ConstantArray(_cast_text(x.array, target))
         return n.g.host("Cast", lambda a: _cast_text(a, target), [x], [target])[0]
     t = n.g.tensor(x)
     return Tensor(cast_op(t.op, as_dtype(target)), t.dims)

@@ -18,7 +18,7 @@ from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import joined, sliced
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.trace import Inside
-from ngraph.frontends.onnx.values import NOTHING, Known, Nothing, Sizes, Tensor, Value, settled
+from ngraph.frontends.onnx.values import NOTHING, ConstantArray, Nothing, Sizes, Tensor, Value, settled
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
@@ -43,7 +43,7 @@ def body(g: Any) -> Iterator[None]:
 
 def fitted(g: Any, v: Value, like: Tensor) -> Op:
     """A value as an op with the axes and dtype of another tensor. Raises Inside where it has another shape."""
-    if not isinstance(v, (Tensor, Known, Sizes)):
+    if not isinstance(v, (Tensor, ConstantArray, Sizes)):
         raise Inside
     t = g.tensor(v)
     if t.rank != like.rank or t.dtype is not like.dtype or not all(g.same(a, b) for a, b in zip(t.shape, like.shape, strict=True)):
@@ -75,7 +75,7 @@ def choice(n: Any, condition: Tensor, branches: tuple[Any, Any]) -> tuple[Value,
 
     def then() -> tuple[Op, ...]:
         for v in n.graph(branches[0], []):
-            if not isinstance(v, (Tensor, Known, Sizes)):
+            if not isinstance(v, (Tensor, ConstantArray, Sizes)):
                 raise Inside
             wanted.append(g.full(g.tensor(v)))
         return tuple(broadcast(t.op, t.dims) for t in wanted)
@@ -94,9 +94,9 @@ def choice(n: Any, condition: Tensor, branches: tuple[Any, Any]) -> tuple[Value,
 @translates("Loop")
 def loop(n: Any, most: Value, condition: Value, *carry: Value) -> tuple[Value, ...]:
     """A loop of ours where what it carries keeps its shape, else unrolled."""
-    trips = None if most is None else n.g.sizes(most)[0] if isinstance(most, (Known, Sizes)) else most
+    trips = None if most is None else n.g.sizes(most)[0] if isinstance(most, (ConstantArray, Sizes)) else most
     short = isinstance(trips, int) and trips <= FEW_TRIPS
-    if not short and all(isinstance(v, (Tensor, Known, Sizes)) for v in carry):
+    if not short and all(isinstance(v, (Tensor, ConstantArray, Sizes)) for v in carry):
         try:
             with body(n.g):
                 return rolled(n, trips, condition, carry)
@@ -109,7 +109,7 @@ def rolled(n: Any, trips: Any, condition: Value, carry: Sequence[Value]) -> tupl
     g, graph = n.g, n.attr("body")
     start = [g.full(g.tensor(v)) for v in carry]
     ops = tuple(broadcast(t.op, t.dims) for t in start)
-    always = condition is None or (isinstance(condition, Known) and bool(condition.array.ravel()[0]))
+    always = condition is None or (isinstance(condition, ConstantArray) and bool(condition.array.ravel()[0]))
     outs = len(graph.output) - 1 - len(carry)
 
     def turn(trip: Op, holds: Value, state: Sequence[Op]) -> list[Value]:
@@ -120,8 +120,8 @@ def rolled(n: Any, trips: Any, condition: Value, carry: Sequence[Value]) -> tupl
         shapes: list[Tensor] = []
 
         def step(state: Any, xs: Any) -> tuple[Any, Any]:
-            on, *given = turn(e.cast(xs[0], dtypes.int64), Known(np.array(True)), state)
-            if not isinstance(on, Known) or not on.array.all():
+            on, *given = turn(e.cast(xs[0], dtypes.int64), ConstantArray(np.array(True)), state)
+            if not isinstance(on, ConstantArray) or not on.array.all():
                 raise Inside  # it may end before
             shapes[:] = [g.full(g.tensor(v)) for v in given[len(start) :]]
             return tuple(fitted(g, v, t) for v, t in zip(given, start, strict=False)), tuple(t.op for t in shapes)
@@ -163,7 +163,7 @@ def unrolled(n: Any, most: Value, condition: Value, *carry: Value) -> tuple[Valu
         outside.update({f"stack {k} {j}": v for k, stack in enumerate(stacks) for j, v in enumerate(stack)})
         g.scopes.append(outside)
         try:
-            given = n.graph(graph, [Known(np.array(trip, np.int64)), Known(np.array(holds)), *state])
+            given = n.graph(graph, [ConstantArray(np.array(trip, np.int64)), ConstantArray(np.array(holds)), *state])
             outside.update({f"given {k}": v for k, v in enumerate(given)})
             if trips is None or trip + 1 < trips:
                 holds = bool(g.known(given[0]).ravel()[0])
@@ -180,15 +180,15 @@ def unrolled(n: Any, most: Value, condition: Value, *carry: Value) -> tuple[Valu
     return (*state, *results)
 
 
-def empty(info: Any) -> Known:
+def empty(info: Any) -> ConstantArray:
     t = info.type.tensor_type
-    return Known(np.zeros((0, *[d.dim_value for d in t.shape.dim]), numpy_type(t.elem_type or 1)))
+    return ConstantArray(np.zeros((0, *[d.dim_value for d in t.shape.dim]), numpy_type(t.elem_type or 1)))
 
 
 def stacked(g: Any, values: list[Value], k: int = 0) -> Value:
     """Values of one shape along a new dim k."""
-    if all(isinstance(v, Known) for v in values):
-        return Known(np.stack([v.array for v in values], k))
+    if all(isinstance(v, ConstantArray) for v in values):
+        return ConstantArray(np.stack([v.array for v in values], k))
     ts = [g.tensor(v) for v in values]
     return joined(g, [Tensor(t.op, [*t.dims[:k], None, *t.dims[k:]]) for t in ts], k)
 
@@ -304,7 +304,7 @@ def sequence_empty(n: Any) -> Value:
 
 @translates("SequenceLength")
 def sequence_length(n: Any, s: Value) -> Value:
-    return Known(np.array(len(s), np.int64))
+    return ConstantArray(np.array(len(s), np.int64))
 
 
 def _place(n: Any, s: list[Value], position: Value, more: int = 0) -> int:
@@ -376,7 +376,7 @@ def optional(n: Any, v: Value = None) -> Value:
 
 @translates("OptionalHasElement")
 def has_element(n: Any, v: Value = None) -> Value:
-    return Known(np.array(v is not None and not isinstance(v, Nothing)))
+    return ConstantArray(np.array(v is not None and not isinstance(v, Nothing)))
 
 
 @translates("OptionalGetElement")

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from ngraph.frontends.onnx.proto import numpy_type
-from ngraph.frontends.onnx.values import Known, Sizes, Text, Value, settled
+from ngraph.frontends.onnx.values import ConstantArray, Sizes, StringInput, Value, settled
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr
 
@@ -65,7 +65,7 @@ def result_size(n: Any, arrays: Sequence[Any]) -> float:
 def packed(result: Any, inputs: Sequence[Value], open_: bool) -> Any:
     result = np.asarray(result)
     if result.dtype != object:
-        return Known(result)
+        return ConstantArray(result)
     dtype = next((i.np for i in inputs if isinstance(i, Sizes)), np.dtype(np.int64))
     return settled(result, dtype)
 
@@ -302,7 +302,7 @@ TEXTUAL = frozenset("Concat Expand Gather Identity Reshape Slice Split Squeeze T
 
 
 def is_text(v: Value) -> bool:
-    return isinstance(v, Text) or (isinstance(v, Known) and v.array.dtype == object)
+    return isinstance(v, StringInput) or (isinstance(v, ConstantArray) and v.array.dtype == object)
 
 
 def of_text(n: Any, inputs: Sequence[Value]) -> Any:
@@ -311,9 +311,9 @@ def of_text(n: Any, inputs: Sequence[Value]) -> Any:
     def run(*arrays: Any) -> Any:
         return FOLD[n.op](n, *arrays)
 
-    if all(isinstance(i, Known) for i in inputs if i is not None):
+    if all(isinstance(i, ConstantArray) for i in inputs if i is not None):
         found = run(*[None if i is None else i.array for i in inputs])
-        return tuple(map(Known, found)) if isinstance(found, tuple) else Known(found)
+        return tuple(map(ConstantArray, found)) if isinstance(found, tuple) else ConstantArray(found)
     given = [i for i in inputs if i is not None]
     at = [k for k, i in enumerate(inputs) if i is not None]
 

@@ -11,9 +11,9 @@ import onnx
 
 from ngraph.errors import BoundsError, GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.onnx import folding, proto, table
-from ngraph.frontends.onnx.trace import Fixed, Inside, Trace
-from ngraph.frontends.onnx.values import Known, Sizes, Value
-from ngraph.op_graph.op import Place, made_for
+from ngraph.frontends.onnx.trace import Fixed, Inside, ModelTrace
+from ngraph.frontends.onnx.values import ConstantArray, Sizes, Value
+from ngraph.op_graph.op import SourceLocation, made_for
 
 Attrs = dict[str, Any]
 SMALLER = "is the file damaged? Else call functions less often, or make loops of what repeats"
@@ -25,7 +25,7 @@ class Library:
     def __init__(self, model: onnx.ModelProto, home: proto.Home):
         self.home, self.opsets = home, proto.opsets(model)
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
-        self.constants: dict[int, Known] = {}
+        self.constants: dict[int, ConstantArray] = {}
         self.attributes: dict[int, Any] = {}
         self.last: dict[int, dict[str, int]] = {}
         self.kept: list[Any] = []  # function bodies made on the way, so that ids stay theirs
@@ -63,12 +63,12 @@ class Library:
             raise ParseError(f"the graph stands for {found:,} nodes with those of its functions; at most {most:,} are read", fix=SMALLER)
         return most
 
-    def constant(self, tensor: Any) -> Known:
+    def constant(self, tensor: Any) -> ConstantArray:
         found = self.constants.get(id(tensor))
         if found is None:
             sparse = isinstance(tensor, onnx.SparseTensorProto)
             values = proto.dense(tensor, self.home) if sparse else proto.array(tensor, self.home)
-            found = self.constants[id(tensor)] = Known(values, tensor.values.name if sparse else tensor.name)
+            found = self.constants[id(tensor)] = ConstantArray(values, tensor.values.name if sparse else tensor.name)
             self.kept.append(tensor)  # else its id might be another's later
         return found
 
@@ -98,17 +98,17 @@ def used(node: onnx.NodeProto) -> Iterator[str]:
             yield from (o.name for o in graph.output)
 
 
-class Frame:
+class GraphNames:
     """The names of one graph while it is walked, those around it, and what attributes of a function are bound to."""
 
-    def __init__(self, library: Library, opsets: dict[str, int], outer: Frame | None = None, bound: Attrs | None = None):
+    def __init__(self, library: Library, opsets: dict[str, int], outer: GraphNames | None = None, bound: Attrs | None = None):
         self.library, self.opsets, self.outer = library, opsets, outer
         self.names: dict[str, Value] = {}
         self.bound: Attrs = bound if bound is not None else (outer.bound if outer else {})
         self.depth: int = outer.depth + 1 if outer else 0
 
     def find(self, name: str) -> Value:
-        frame: Frame | None = self
+        frame: GraphNames | None = self
         while frame is not None:
             if name in frame.names:
                 return frame.names[name]
@@ -116,12 +116,12 @@ class Frame:
         raise GraphError(f"nothing is called {name!r} where it is used", fix="export the model again: a node in front of it has to give it")
 
 
-class Node:
+class ModelNode:
     """A node as its translator sees it."""
 
     __slots__ = ("g", "frame", "proto", "op", "domain", "version", "given")
 
-    def __init__(self, g: Trace, frame: Frame, node: onnx.NodeProto):
+    def __init__(self, g: ModelTrace, frame: GraphNames, node: onnx.NodeProto):
         self.g, self.frame, self.proto, self.op = g, frame, node, node.op_type
         self.domain = proto.domain_of(node)
         self.version = frame.opsets.get(self.domain, 1)
@@ -148,10 +148,10 @@ class Node:
         return self.frame.library.attribute(a)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> SourceLocation:
         """Where its ops come from: the node's op and name, within what the name says is around it."""
         name = self.proto.name or next((str(o) for o in self.proto.output if o), "")
-        return Place((f"{self.op} {name!r}", 0), "/".join(filter(None, name.split("/")[:-1])))
+        return SourceLocation((f"{self.op} {name!r}", 0), "/".join(filter(None, name.split("/")[:-1])))
 
     @property
     def label(self) -> str:
@@ -178,13 +178,13 @@ class Node:
         return walk_graph(self.g, self.frame, graph, inputs)
 
 
-def walk_graph(g: Trace, outer: Frame, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
-    frame = Frame(outer.library, outer.opsets, outer)
+def walk_graph(g: ModelTrace, outer: GraphNames, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
+    frame = GraphNames(outer.library, outer.opsets, outer)
     frame.names.update({i.name: v for i, v in zip(graph.input, inputs, strict=True)})
     return walk_body(g, frame, graph)
 
 
-def walk_body(g: Trace, frame: Frame, graph: onnx.GraphProto) -> list[Value]:
+def walk_body(g: ModelTrace, frame: GraphNames, graph: onnx.GraphProto) -> list[Value]:
     """The outputs of a graph whose inputs are in the frame."""
     library = frame.library
     for t in (*graph.initializer, *graph.sparse_initializer):
@@ -194,7 +194,7 @@ def walk_body(g: Trace, frame: Frame, graph: onnx.GraphProto) -> list[Value]:
     return walk(g, frame, graph.node, [o.name for o in graph.output])
 
 
-def walk(g: Trace, frame: Frame, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[Value]:
+def walk(g: ModelTrace, frame: GraphNames, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[Value]:
     """Nodes in their order; what nothing later uses is forgotten."""
     if frame.depth > proto.DEEPEST:
         raise ParseError(f"graphs stand more than {proto.DEEPEST} deep within each other", fix="is the file damaged?")
@@ -211,9 +211,9 @@ def walk(g: Trace, frame: Frame, nodes: Sequence[onnx.NodeProto], outputs: Seque
         g.scopes.pop()
 
 
-def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
+def apply(g: ModelTrace, frame: GraphNames, proto_node: onnx.NodeProto) -> None:
     """One node: its results into the frame."""
-    node = Node(g, frame, proto_node)
+    node = ModelNode(g, frame, proto_node)
     inputs: list[Value] = []
     try:
         node.count()
@@ -241,9 +241,9 @@ def apply(g: Trace, frame: Frame, proto_node: onnx.NodeProto) -> None:
         raise GraphError(f"{node.label}: it has no result {', '.join(missing)}", fix="is the file damaged?")
 
 
-def translated(node: Node, inputs: list[Value]) -> Any:
+def translated(node: ModelNode, inputs: list[Value]) -> Any:
     """What a node gives: folded if all is known, by its translator, as a record of ours, or as the function that it is."""
-    if node.domain == "" and node.op in folding.FOLD and all(i is None or isinstance(i, (Known, Sizes)) for i in inputs):
+    if node.domain == "" and node.op in folding.FOLD and all(i is None or isinstance(i, (ConstantArray, Sizes)) for i in inputs):
         folded = folding.fold(node, inputs)
         if folded is not NotImplemented:
             return folded
@@ -268,7 +268,7 @@ def translated(node: Node, inputs: list[Value]) -> Any:
 # ---- functions --------------------------------------------------------------------------------------------------------
 
 
-def local_function(node: Node) -> onnx.FunctionProto | None:
+def local_function(node: ModelNode) -> onnx.FunctionProto | None:
     """The model's own function of this name."""
     return node.frame.library.functions.get((node.proto.domain, node.op, getattr(node.proto, "overload", "")))
 
@@ -280,7 +280,7 @@ def schema(domain: str, op: str, version: int) -> Any:
         return None
 
 
-def standard_function(node: Node, inputs: Sequence[Value]) -> onnx.FunctionProto | None:
+def standard_function(node: ModelNode, inputs: Sequence[Value]) -> onnx.FunctionProto | None:
     """The function that the standard says the op is."""
     found = schema(node.domain, node.op, node.version)
     if found is None:
@@ -303,7 +303,7 @@ def standard_function(node: Node, inputs: Sequence[Value]) -> onnx.FunctionProto
     return kept(node, function) if function.node else None
 
 
-def kept(node: Node, function: onnx.FunctionProto) -> onnx.FunctionProto:
+def kept(node: ModelNode, function: onnx.FunctionProto) -> onnx.FunctionProto:
     node.frame.library.kept.append(function)
     return function
 
@@ -315,7 +315,7 @@ def type_proto(v: Value) -> onnx.TypeProto:
     return onnx.helper.make_tensor_type_proto(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(v.np)), shape)
 
 
-def call_function(node: Node, function: onnx.FunctionProto, inputs: Sequence[Value]) -> tuple[Value, ...]:
+def call_function(node: ModelNode, function: onnx.FunctionProto, inputs: Sequence[Value]) -> tuple[Value, ...]:
     """A function's body in place of the call, with its attributes bound."""
     bound: Attrs = {a.name: node.frame.library.attribute(a) for a in function.attribute_proto}
     standard = schema(node.domain, node.op, node.version) if local_function(node) is None else None
@@ -324,7 +324,7 @@ def call_function(node: Node, function: onnx.FunctionProto, inputs: Sequence[Val
             {name: node.frame.library.attribute(a.default_value) for name, a in standard.attributes.items() if a.default_value.type}
         )
     bound.update({a: node.attr(a) for a in node.given})
-    frame = Frame(node.frame.library, node.frame.opsets | proto.imported(function), None, bound)
+    frame = GraphNames(node.frame.library, node.frame.opsets | proto.imported(function), None, bound)
     frame.depth = node.frame.depth + 1
     given = [*inputs, *[None] * (len(function.input) - len(inputs))]
     frame.names.update(dict(zip(function.input, given, strict=False)))

@@ -29,7 +29,7 @@ SEARCHED = 1 << 12  # bytes of an array from which on it is looked for in the fi
 STORED = 32 << 20  # bytes of arrays that an entry holds at most
 
 
-class Way(NamedTuple):
+class DirectCall(NamedTuple):
     """A straight way: a callable, the slots that it takes, and which of what it gives is which output."""
 
     call: Callable[..., Any]
@@ -37,14 +37,14 @@ class Way(NamedTuple):
     order: tuple[int, ...]
 
 
-class Place(NamedTuple):
+class ArrayLocation(NamedTuple):
     """Where an array lies: in which file, from which byte on; -1: in the entry."""
 
     file: int
     start: int
 
 
-class Index:
+class ModelIndex:
     """The entries of one model file for one transformer."""
 
     def __init__(self, path: str, file: MappedFile, package: bytes, facts: Any, indices: str = "raise"):
@@ -53,14 +53,14 @@ class Index:
         self.asked = False
 
     @staticmethod
-    def of(source: Any, transformer: Any, indices: str = "raise") -> Index | None:
+    def of(source: Any, transformer: Any, indices: str = "raise") -> ModelIndex | None:
         """That of a path; None where nothing is kept. Raises FileError where the file cannot be read."""
         if not isinstance(source, (str, os.PathLike)) or cache().folder is None:
             return None
         facts, package = transformer.facts(), installed()
         with told(source, "read"):
             file = MappedFile.of(source)
-        return Index(os.fspath(source), file, package, facts, indices) if facts and package and isinstance(file, MappedFile) else None
+        return ModelIndex(os.fspath(source), file, package, facts, indices) if facts and package and isinstance(file, MappedFile) else None
 
     # ---- what is there
     def about(self) -> About | None:
@@ -72,17 +72,17 @@ class Index:
         self.files |= found[0]
         return found[1]
 
-    def find(self, slots: Mapping[int, Any], transformer: Any) -> Way | None:
+    def find(self, slots: Mapping[int, Any], transformer: Any) -> DirectCall | None:
         """What was compiled for such inputs."""
         self.asked = True
         if transformer.facts() != self.facts:
             return None
 
-        def way(entry: Any, stored: memoryview) -> Way | None:
+        def way(entry: Any, stored: memoryview) -> DirectCall | None:
             contents = [stored, *self.files.values()]
             arrays = [placed(contents[p[0] + 1], p[1], name, shape) for p, name, shape in entry["arrays"]]
             call = transformer.recall(entry["kept"], arrays)
-            return None if call is None else Way(call, tuple(entry["takes"]), tuple(entry["order"]))
+            return None if call is None else DirectCall(call, tuple(entry["takes"]), tuple(entry["order"]))
 
         return self._read(self._key(slots), way)
 
@@ -102,7 +102,7 @@ class Index:
             return None
 
     # ---- what is added
-    def keep(self, about: About, external: Iterable[str], slots: Mapping[int, Any], way: Way, transformer: Any) -> None:
+    def keep(self, about: About, external: Iterable[str], slots: Mapping[int, Any], way: DirectCall, transformer: Any) -> None:
         """Adds what a call of these inputs was compiled to, if a later process can do with it."""
         plain = all(type(a) is np.ndarray and not a.dtype.hasobject for a in slots.values())
         files = beside(self.folder, dict.fromkeys(external))
@@ -117,7 +117,7 @@ class Index:
             a = ref.array
             place = finder.place(a)
             if place is None:
-                place = Place(-1, len(blob))
+                place = ArrayLocation(-1, len(blob))
                 blob += a.tobytes()
             arrays.append((place, as_dtype(a.dtype).name, a.shape))
         if len(blob) > STORED:
@@ -200,13 +200,13 @@ class Finder:
         self.starts = [np.frombuffer(f, np.uint8, 1).ctypes.data for f in files]
         self.at = 0  # where the last one ended: they come in the order of the file, mostly
 
-    def place(self, array: np.ndarray) -> Place | None:
+    def place(self, array: np.ndarray) -> ArrayLocation | None:
         if not array.flags.c_contiguous:
             return None
         held = content_of(array)
         if isinstance(held, MappedFile):
             k = next((k for k, f in enumerate(self.files) if f is held), None)
-            return None if k is None else Place(k, array.ctypes.data - self.starts[k])
+            return None if k is None else ArrayLocation(k, array.ctypes.data - self.starts[k])
         if held is None or array.nbytes < SEARCHED:
             return None
         content, file = array.tobytes(), self.files[0]
@@ -214,5 +214,5 @@ class Finder:
             found = file.find(content, start)
             if found >= 0:
                 self.at = found + len(content)
-                return Place(0, found)
+                return ArrayLocation(0, found)
         return None

@@ -12,7 +12,7 @@ from ngraph.frontends.onnx.products import Window, outs_of, windows
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import index_along, known_array, padded
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
+from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -86,7 +86,7 @@ def counted(g: Any, out: Axis, w: Window, size: ExprLike, padding: bool, dtype: 
         many = ((at >= first) & (at < last)).sum(1)
         if (many == many[:1]).all():
             return e.filled(int(many[0]) if len(many) else 1, (), dtype)
-        t = g.renamed(g.tensor(Known(many.astype(np.int64))), [out])
+        t = g.renamed(g.tensor(ConstantArray(many.astype(np.int64))), [out])
         return e.cast(t.op, dtype)
     r = g.fresh(w.size)
     at_ = iota(out, dtypes.int64) * w.stride + iota(r, dtypes.int64) * w.dilation

@@ -17,7 +17,7 @@ from ngraph.frontends.onnx.products import conv, gemm, matmul, turned
 from ngraph.frontends.onnx.quantised import FUSED, dequantized, integers_to_float
 from ngraph.frontends.onnx.shapes import dim_of
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value
+from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
@@ -121,12 +121,12 @@ def matmul_bits(n: Any, a: Value, b: Value, scales: Value, zeros: Value = None, 
     s = g.tensor(scales)
     s = g.reshape(s, [wide, blocks, 1])
     if zeros is None:
-        zero: Value = Known(np.array(1 << bits - 1, np.uint8))
+        zero: Value = ConstantArray(np.array(1 << bits - 1, np.uint8))
     elif np.dtype(zeros.np) == np.uint8:
-        zero = Known(unpacked(g.known(zeros).reshape(wide, -1), bits, blocks).reshape(wide, blocks, 1))
+        zero = ConstantArray(unpacked(g.known(zeros).reshape(wide, -1), bits, blocks).reshape(wide, blocks, 1))
     else:
         zero = g.reshape(g.tensor(zeros), [wide, blocks, 1])
-    w = each(g, lambda q, z, by: (e.cast(q, by.dtype) - e.cast(z, by.dtype)) * by, Known(codes), zero, s)
+    w = each(g, lambda q, z, by: (e.cast(q, by.dtype) - e.cast(z, by.dtype)) * by, ConstantArray(codes), zero, s)
     w = part(g, g.reshape(w, [wide, blocks * block]), 1, 0, deep)
     y = matmul(g, g.tensor(a), Tensor(e.cast(w.op, kind), turned(w).dims))
     return y if bias is None else each(g, e.add, y, bias)

@@ -14,7 +14,7 @@ from ngraph.frontends.onnx.scores import FAMILY, binary, chosen, column, post
 from ngraph.frontends.onnx.shapes import dim_of, index_along, joined, known_array
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.text import in_python
-from ngraph.frontends.onnx.values import Known, Tensor, Text, Value
+from ngraph.frontends.onnx.values import ConstantArray, StringInput, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
@@ -34,7 +34,7 @@ def floats(n: Any, x: Value) -> Tensor:
 
 
 def vector(n: Any, values: Sequence[Any], dtype: Any = dtypes.float32) -> Tensor:
-    return n.g.tensor(Known(np.asarray(values, dtype.np)))
+    return n.g.tensor(ConstantArray(np.asarray(values, dtype.np)))
 
 
 # ---- scaling ------------------------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def feature_vectorizer(n: Any, *parts: Value) -> Tensor:
 def feature_extractor(n: Any, x: Value, index: Value) -> Value:
     """Some columns of the last dim."""
     g = n.g
-    if isinstance(x, Text) or np.dtype(x.np) == object:
+    if isinstance(x, StringInput) or np.dtype(x.np) == object:
         return in_python(n, lambda a, k: np.take(a, k.ravel(), axis=-1).reshape(*a.shape[:-1], k.size), [x, index], [object])[0]
     t = g.tensor(x)
     t = Tensor(t.op, [None, *t.dims]) if t.rank == 1 else t
@@ -228,7 +228,7 @@ def linear(n: Any, x: Value, classes: int) -> Tensor:
     t = floats(n, x)
     t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
     coefficients = np.asarray(n.attr("coefficients"), np.float32).reshape(classes, -1)
-    y = matmul(n.g, t, n.g.tensor(Known(coefficients.T.copy())))
+    y = matmul(n.g, t, n.g.tensor(ConstantArray(coefficients.T.copy())))
     intercepts = n.attr("intercepts")
     return each(n.g, e.add, y, vector(n, intercepts)) if intercepts else y
 
@@ -259,7 +259,7 @@ def kernel(n: Any, t: Tensor, vectors: Array) -> Tensor:
     """How near rows are to the support vectors [rows, vectors]."""
     gamma, coef0, degree = (n.attr("kernel_params") or [0.0, 0.0, 3.0])[:3]
     g, kind = n.g, n.attr("kernel_type", "LINEAR")
-    products = matmul(g, t, g.tensor(Known(vectors.T.copy())))
+    products = matmul(g, t, g.tensor(ConstantArray(vectors.T.copy())))
     if kind == "LINEAR":
         return products
     if kind == "RBF":
@@ -282,9 +282,9 @@ def svm_regressor(n: Any, x: Value) -> Tensor:
     rho = float((n.attr("rho") or [0.0])[0])
     if many:
         vectors = np.asarray(n.attr("support_vectors"), np.float32).reshape(many, -1)
-        y = matmul(n.g, kernel(n, t, vectors), n.g.tensor(Known(np.asarray(n.attr("coefficients"), np.float32).reshape(-1, 1))))
+        y = matmul(n.g, kernel(n, t, vectors), n.g.tensor(ConstantArray(np.asarray(n.attr("coefficients"), np.float32).reshape(-1, 1))))
     else:
-        y = matmul(n.g, t, n.g.tensor(Known(np.asarray(n.attr("coefficients"), np.float32).reshape(-1, 1))))
+        y = matmul(n.g, t, n.g.tensor(ConstantArray(np.asarray(n.attr("coefficients"), np.float32).reshape(-1, 1))))
     op = y.op + rho
     if n.attr("one_class", 0):
         op = e.where(e.less(0.0, op), 1.0, -1.0)
@@ -303,7 +303,7 @@ def svm_classifier(n: Any, x: Value) -> tuple[Value, ...]:
     transform = n.attr("post_transform", "NONE")
     if not each_class:  # one plane for each class
         planes = coefficients.reshape(len(labels), -1)
-        y = matmul(g, kernel(n, t, planes), g.tensor(Known(np.eye(len(planes), dtype=np.float32))))
+        y = matmul(g, kernel(n, t, planes), g.tensor(ConstantArray(np.eye(len(planes), dtype=np.float32))))
         y = Tensor(y.op + float(n.attr("rho")[0]), y.dims)
         return chosen(n, y, labels), post(g, y, transform)
     classes, many = len(each_class), sum(each_class)
@@ -315,11 +315,11 @@ def svm_classifier(n: Any, x: Value) -> tuple[Value, ...]:
     for k, (i, j) in enumerate(pairs):
         weights[starts[i] : starts[i + 1], k] = coefficients[j - 1, starts[i] : starts[i + 1]]
         weights[starts[j] : starts[j + 1], k] = coefficients[i, starts[j] : starts[j + 1]]
-    decisions = each(g, e.add, matmul(g, kernel(n, t, vectors), g.tensor(Known(weights))), vector(n, n.attr("rho")))
+    decisions = each(g, e.add, matmul(g, kernel(n, t, vectors), g.tensor(ConstantArray(weights))), vector(n, n.attr("rho")))
     left, right = (np.array([[float(p[side] == c) for c in range(classes)] for p in pairs], np.float32) for side in (0, 1))
     positive = Tensor(e.cast(e.less(0.0, decisions.op), dtypes.float32), decisions.dims)
     negative = Tensor(1.0 - positive.op, decisions.dims)
-    votes = each(g, e.add, matmul(g, positive, g.tensor(Known(left))), matmul(g, negative, g.tensor(Known(right))))
+    votes = each(g, e.add, matmul(g, positive, g.tensor(ConstantArray(left))), matmul(g, negative, g.tensor(ConstantArray(right))))
     if n.attr("prob_a"):
         scores = probabilities(n, decisions, pairs, classes)
     elif classes == 2:

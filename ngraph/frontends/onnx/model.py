@@ -14,14 +14,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ngraph.errors import ArgumentError, ParseError
-from ngraph.frontends.onnx.index import Index, Way
+from ngraph.frontends.onnx.index import DirectCall, ModelIndex
 from ngraph.frontends.onnx.ports import About, Port
 from ngraph.op_graph.arguments import checked
 from ngraph.transformers import make_transformer
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
-    from ngraph.frontends.onnx.reading import Graph, Reader
+    from ngraph.frontends.onnx.reading import ImportedGraph, Reader
 
 __all__ = ["Model", "Port", "load"]
 
@@ -43,8 +43,8 @@ class Model:
         self._source, self._trainable, self._indices = source, list(trainable), indices
         self._reader: Reader | None = None
         self._lock = threading.RLock()
-        self._straight: dict[Hashable, Way] = {}
-        self._index = None if self._trainable else Index.of(source, self.transformer, indices)
+        self._straight: dict[Hashable, DirectCall] = {}
+        self._index = None if self._trainable else ModelIndex.of(source, self.transformer, indices)
         about = None if self._index is None else self._index.about()
         self.about: About = self.reader.about if about is None else about
         self.name, self.inputs, self.defaults, self.outputs = self.about
@@ -81,7 +81,7 @@ class Model:
     def host_steps(self) -> dict[str, int]:
         return {} if self._reader is None else self._reader.host_steps
 
-    def graph(self, shapes: Mapping[str, Any]) -> Graph:
+    def graph(self, shapes: Mapping[str, Any]) -> ImportedGraph:
         """The model as op-graph, to be built on: for a loss, its derivatives, an optimizer.
 
         shapes: of each input, or an array of that shape; open lengths stay open. Compute what is made of it on `model.transformer`, and
@@ -157,7 +157,7 @@ class Model:
                 index.keep(self.about, self.reader.external(), slots, way, self.transformer)
         return results
 
-    def _found(self, index: Index, shapes: Hashable, slots: Mapping[int, Any]) -> Way | None:
+    def _found(self, index: ModelIndex, shapes: Hashable, slots: Mapping[int, Any]) -> DirectCall | None:
         """What an earlier process compiled for the first call; later ones with other lengths read the graph, which serves all."""
         with self._lock:
             found = self._straight.get(shapes)

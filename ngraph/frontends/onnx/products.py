@@ -9,7 +9,7 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.sampling import between
 from ngraph.frontends.onnx.shapes import padded
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value
+from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import DType, accumulator
@@ -182,7 +182,7 @@ def grouped(g: Any, v: Value, groups: int, dim: int) -> Tensor:
     if isinstance(shape[dim], int) and shape[dim] % groups:
         raise GraphError(f"{groups} groups do not divide dim {dim} of {list(shape)}")
     new = [*shape[:dim], groups, shape[dim] // groups, *shape[dim + 1 :]]
-    return g.tensor(Known(v.array.reshape(new))) if isinstance(v, Known) else g.reshape(g.tensor(v), new)
+    return g.tensor(ConstantArray(v.array.reshape(new))) if isinstance(v, ConstantArray) else g.reshape(g.tensor(v), new)
 
 
 def convolved(

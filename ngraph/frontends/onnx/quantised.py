@@ -19,7 +19,7 @@ from ngraph.frontends.onnx.products import convolution, matmul, with_bias
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import joined
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value
+from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Idx
@@ -96,7 +96,7 @@ def spread(n: Any, v: Value, x: Tensor, axis: int, block: int = 0) -> Tensor:
 
 def is_zero(v: Value) -> bool:
     """Whether a zero point is left out, or known to be 0."""
-    return v is None or (isinstance(v, Known) and not v.array.astype(np.float32).any())
+    return v is None or (isinstance(v, ConstantArray) and not v.array.astype(np.float32).any())
 
 
 def limits(target: DType) -> tuple[float, float]:

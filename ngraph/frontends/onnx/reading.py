@@ -12,11 +12,11 @@ import onnx
 
 from ngraph.errors import ArgumentError, GraphError, NgraphError, OutOfMemoryError, UnsupportedError
 from ngraph.frontends.onnx import graph, proto, translate
-from ngraph.frontends.onnx.index import Way
+from ngraph.frontends.onnx.index import DirectCall
 from ngraph.frontends.onnx.ports import About, Port
-from ngraph.frontends.onnx.stages import Ask, Compute, Done, Run, Stage
-from ngraph.frontends.onnx.trace import Fixed, Trace
-from ngraph.frontends.onnx.values import NOTHING, Known, Sizes, Tensor, Text, Value
+from ngraph.frontends.onnx.stages import Ask, CallStage, Compute, Done, StageRun
+from ngraph.frontends.onnx.trace import Fixed, ModelTrace
+from ngraph.frontends.onnx.values import NOTHING, ConstantArray, Sizes, StringInput, Tensor, Value
 from ngraph.frontends.onnx.wire import OWN
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -24,7 +24,7 @@ from ngraph.op_graph.op import Op
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.state import variable
 
-__all__ = ["Graph", "Reader", "port", "refused", "translate"]
+__all__ = ["ImportedGraph", "Reader", "port", "refused", "translate"]
 
 
 def port(info: onnx.ValueInfoProto) -> Port:
@@ -47,7 +47,7 @@ def port(info: onnx.ValueInfoProto) -> Port:
     return Port(info.name, wrap.format(f"tensor({name})"), shape, proto.numpy_type(tensor.elem_type) if tensor.elem_type else None, kind)
 
 
-class Graph(NamedTuple):
+class ImportedGraph(NamedTuple):
     """A model as op-graph: placeholders, results and variables by their names in the file."""
 
     inputs: dict[str, Op]
@@ -93,7 +93,7 @@ class Reader:
         self.fixed: frozenset[str] = frozenset()
         self.readings = 0
         self.host_steps: dict[str, int] = {}
-        self.root: Stage = Ask(self._signature, True)
+        self.root: CallStage = Ask(self._signature, True)
         self._lock = threading.RLock()
 
     def external(self) -> list[str]:
@@ -120,7 +120,7 @@ class Reader:
         axes = [make_axis(n, name=f"{t.name}.{k}") for k, n in enumerate(array.shape)]
         return variable(axes, dtype=as_dtype(array.dtype), initial_value=array).named(t.name)
 
-    def graph(self, shapes: Mapping[str, Any]) -> Graph:
+    def graph(self, shapes: Mapping[str, Any]) -> ImportedGraph:
         """See `Model.graph`."""
         ports = {p.name: p for p in self.about.inputs}
         feeds = {}
@@ -131,7 +131,7 @@ class Reader:
         fixed = self.fixed
         while True:
             run = self._run(self.about.bound(feeds))
-            g = Trace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
+            g = ModelTrace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
             g.indices = self.indices
             g.unseen = frozenset(-1 - k for k, p in enumerate(self.about.inputs) if isinstance(shapes.get(p.name), (tuple, list)))
             try:
@@ -141,14 +141,14 @@ class Reader:
                 continue
             whole = [g.full(g.tensor(v)) for v in values]
             holes = {slot: o for o, (slot, _) in g.slots.items() if o.is_placeholder}
-            return Graph(
+            return ImportedGraph(
                 {p.name: holes[-1 - k] for k, p in enumerate(self.about.inputs)},
                 {p.name: broadcast(t.op, t.dims) for p, t in zip(self.about.outputs, whole, strict=True)},
                 self.variables,
             )
 
     # ---- calling
-    def call(self, slots: Mapping[int, Any]) -> tuple[list[Any], Way | None]:
+    def call(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:
         """The results for these inputs, and the straight way to them, if shapes alone lead there."""
         run = self._run(slots)
         found = self._walk(run)
@@ -158,15 +158,15 @@ class Reader:
                 found = self._walk(run) or self._read(slots)
         return found
 
-    def _run(self, slots: Mapping[int, Any]) -> Run:
-        run = Run(dict(slots), {})
+    def _run(self, slots: Mapping[int, Any]) -> StageRun:
+        run = StageRun(dict(slots), {})
         self._measure(run)
         return run
 
-    def _walk(self, run: Run) -> tuple[list[Any], Way | None] | None:
+    def _walk(self, run: StageRun) -> tuple[list[Any], DirectCall | None] | None:
         """The stages of an earlier reading; None where it went elsewhere."""
-        stage: Stage = self.root
-        way: list[Stage] = []
+        stage: CallStage = self.root
+        way: list[CallStage] = []
         while type(stage) is not Done:
             way.append(stage)
             follow = stage.next.get(stage.step(run))
@@ -175,7 +175,7 @@ class Reader:
             stage = follow
         return [result(run) for result in stage.results], straight(way, stage)
 
-    def _measure(self, run: Run) -> None:
+    def _measure(self, run: StageRun) -> None:
         """Lengths of open axes of the inputs, by name: those of dim_params, and `x.0` for dims without a name."""
         for k, p in enumerate(self.about.every):
             array = run.slots.get(-1 - k)
@@ -186,7 +186,7 @@ class Reader:
                     if isinstance(name, str):
                         run.lengths.setdefault(name, n)
 
-    def _signature(self, run: Run) -> Hashable:
+    def _signature(self, run: StageRun) -> Hashable:
         """What tells readings apart before the first node: ranks, lists, which dims of one name agree, and lengths that are fixed."""
         key: list[Hashable] = []
         for k, p in enumerate(self.about.every):
@@ -203,7 +203,7 @@ class Reader:
                 key.append(tuple((np.asarray(a).dtype.str, np.asarray(a).shape) for a in array))
         return (*key, *(run.lengths.get(name) for name in sorted(self.fixed)))
 
-    def _read(self, slots: Mapping[int, Any]) -> tuple[list[Any], Way | None]:
+    def _read(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:
         """The results, with the graph read (again) on the way."""
         while True:
             try:
@@ -214,7 +214,7 @@ class Reader:
                 self.fixed |= found.names
                 self.root = Ask(self._signature, True)
 
-    def _walked(self, run: Run) -> tuple[list[Any], Way | None]:
+    def _walked(self, run: StageRun) -> tuple[list[Any], DirectCall | None]:
         """Raises errors of ours alone: a damaged file may say anything, and what it says shows as it is read, compiled or run first."""
         try:
             return self._read_once(run)
@@ -240,12 +240,12 @@ class Reader:
         free = [str(p) for p in self.about.every if any(not isinstance(d, int) for d in p.shape or (None,))]
         return f"check the lengths that are open: {', '.join(free)}" if free else "export the model again: the file fixes all lengths"
 
-    def _read_once(self, run: Run) -> tuple[list[Any], Way | None]:
+    def _read_once(self, run: StageRun) -> tuple[list[Any], DirectCall | None]:
         self.readings += 1
-        g = Trace(self.root, run, self.fixed, self._compute, self.variables)
+        g = ModelTrace(self.root, run, self.fixed, self._compute, self.variables)
         g.indices = self.indices
         values = self._values(g)
-        found = Results(g)
+        found = OutputGetters(g)
         tensors = [t for v in values for t in found.tensors(v)]
         todo = list({id(t): t for t in tensors if g.slot_of(t) is None}.values())
         found.slots = {id(t): s for t, s in zip(todo, g.compute_stage(todo) if todo else [], strict=True)}
@@ -260,16 +260,16 @@ class Reader:
         """What a call with these inputs computes, in order, each with its arguments."""
         self.call(slots)
         run, found = self._run(slots), []
-        stage: Stage = self.root
+        stage: CallStage = self.root
         while type(stage) is not Done:
             if type(stage) is Compute:
                 found.append((stage.computation, [run.slots[k] for k in stage.takes]))
             stage = stage.next[stage.step(run)]
         return found
 
-    def _way(self, run: Run, done: Done) -> Iterator[Stage]:
+    def _way(self, run: StageRun, done: Done) -> Iterator[CallStage]:
         """The stages that were read, as far as questions about shapes lead; then what comes next."""
-        stage: Stage = self.root
+        stage: CallStage = self.root
         while stage is not done:
             yield stage
             plain = type(stage) is Compute or type(stage) is Ask and stage.shapes
@@ -278,15 +278,15 @@ class Reader:
                 return
             stage = follow
 
-    def _values(self, g: Trace) -> list[Value]:
+    def _values(self, g: ModelTrace) -> list[Value]:
         """The outputs, with the graph walked."""
-        frame = graph.Frame(self.library, self.library.opsets)
+        frame = graph.GraphNames(self.library, self.library.opsets)
         for k, p in enumerate(self.about.every):
             if -1 - k in g.run.slots:
                 frame.names[p.name] = self._input(g, p, -1 - k)
         return graph.walk_body(g, frame, self.proto.graph)
 
-    def _input(self, g: Trace, p: Port, slot: int) -> Value:
+    def _input(self, g: ModelTrace, p: Port, slot: int) -> Value:
         given = g.run.slots[slot]
         if p.kind == "tensor":
             return self._tensor(g, p, slot, given)
@@ -298,12 +298,12 @@ class Reader:
         for k, item in enumerate(given):
             made, array = g.slot(), np.asarray(item)
             g.follow(lambda made=made, k=k: Ask(lambda run: run.put(made, np.asarray(run.slots[slot][k]))))  # type: ignore[misc]
-            items.append(Text(made, array) if array.dtype.kind in "OSU" else g.hole(made, as_dtype(array.dtype), array.ndim))
+            items.append(StringInput(made, array) if array.dtype.kind in "OSU" else g.hole(made, as_dtype(array.dtype), array.ndim))
         return items
 
-    def _tensor(self, g: Trace, p: Port, slot: int, array: Any) -> Value:
+    def _tensor(self, g: ModelTrace, p: Port, slot: int, array: Any) -> Value:
         if array.dtype == object:
-            return Text(slot, array)
+            return StringInput(slot, array)
         axes = []
         for d, n in enumerate(array.shape):
             said = p.shape[d] if p.shape is not None else None
@@ -320,14 +320,14 @@ class Reader:
         return self.transformer.computation(list(ops), *holes, name=None)
 
 
-def straight(way: Sequence[Stage], done: Done) -> Way | None:
+def straight(way: Sequence[CallStage], done: Done) -> DirectCall | None:
     """The way to results of one computation, where questions about shapes are all that stands before it."""
     *asks, last = way
     plain = all(type(s) is Ask and s.shapes for s in asks) and type(last) is Compute and all(k < 0 for k in last.takes)
     slots = [getattr(result, "slot", None) for result in done.results]
     if not plain or not isinstance(last, Compute) or len(set(slots)) < len(slots) or any(s not in last.gives for s in slots):
         return None
-    return Way(last.computation, last.takes, tuple([last.gives.index(s) for s in slots if s is not None]))
+    return DirectCall(last.computation, last.takes, tuple([last.gives.index(s) for s in slots if s is not None]))
 
 
 def _values_decide(ops: Sequence[Op], holes: Sequence[Op]) -> Any:
@@ -342,14 +342,14 @@ class Slot:
     def __init__(self, slot: int):
         self.slot = slot
 
-    def __call__(self, run: Run) -> Any:
+    def __call__(self, run: StageRun) -> Any:
         return run.slots[self.slot]
 
 
-class Results:
+class OutputGetters:
     """How values go out: each as a function of the call."""
 
-    def __init__(self, g: Trace):
+    def __init__(self, g: ModelTrace):
         self.g = g
         self.slots: dict[int, int] = {}
 
@@ -358,16 +358,16 @@ class Results:
             return [v]
         return [t for item in v for t in self.tensors(item)] if isinstance(v, list) else []
 
-    def result(self, v: Value) -> Callable[[Run], Any]:
+    def result(self, v: Value) -> Callable[[StageRun], Any]:
         if isinstance(v, Tensor):
             slot = self.slots[id(v)] if id(v) in self.slots else self.g.slot_of(v)
             assert slot is not None
             return Slot(slot) if slot >= 0 else (lambda run: run.slots[slot].copy())
-        if isinstance(v, Known):
+        if isinstance(v, ConstantArray):
             return lambda run: v.array.copy()
         if isinstance(v, Sizes):
             return lambda run: np.array([run.number(e) for e in v.array.ravel()], v.np).reshape(v.array.shape)
-        if isinstance(v, Text):
+        if isinstance(v, StringInput):
             return lambda run: run.slots[v.slot]
         if isinstance(v, list):
             each = [self.result(item) for item in v]

@@ -9,7 +9,7 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.control import stacked
 from ngraph.frontends.onnx.products import multiplied
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value
+from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import Idx
@@ -58,8 +58,8 @@ def activations(n: Any, directions: int) -> list[list[Activation]]:
 
 def part_of(g: Any, v: Value, direction: int, shape: list[int]) -> Tensor:
     """One direction of a parameter, in this shape with all axes."""
-    if isinstance(v, Known):
-        return g.full(g.tensor(Known(v.array[direction].reshape(shape))))
+    if isinstance(v, ConstantArray):
+        return g.full(g.tensor(ConstantArray(v.array[direction].reshape(shape))))
     t = g.full(g.tensor(v), [0])
     one = g.read(t, [None, *t.dims[1:]], {t.dims[0]: direction})
     return g.full(g.reshape(Tensor(one.op, one.dims[1:]), shape))

@@ -13,7 +13,7 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.arithmetic import total
 from ngraph.frontends.onnx.shapes import dim_of, index_along, known_array
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
+from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
@@ -126,7 +126,7 @@ def resize(n: Any, x: Value, *more: Value) -> Tensor:
     shape = t.shape
     by: list[float] = []
     counts: list[ExprLike] = []
-    if sizes is not None and (not isinstance(sizes, Known) or sizes.array.size):
+    if sizes is not None and (not isinstance(sizes, ConstantArray) or sizes.array.size):
         wanted = g.sizes(sizes)
         policy = n.attr("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
@@ -198,7 +198,7 @@ def resized(n: Any, t: Tensor, k: int, count: ExprLike, scale: float, region: tu
         w = w / w.sum(1, keepdims=True)
     y = mixed(g, t, k, near.clip(0, length - 1), w)
     if mode == "tf_crop_and_resize":
-        outside = g.tensor(Known((at < 0) | (at > length - 1)))
+        outside = g.tensor(ConstantArray((at < 0) | (at > length - 1)))
         o = g.renamed(g.full(outside), [y.dims[k]]).op if y.dims[k] is not None else outside.op
         y = g.made(e.where(o, e.filled(n.attr("extrapolation_value", 0.0), (), y.op.dtype), y.op), y.dims)
     return y

@@ -12,7 +12,7 @@ from ngraph.errors import BoundsError, GraphError
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.trace import factors
-from ngraph.frontends.onnx.values import Known, Sizes, Tensor, Value, check_room, settled
+from ngraph.frontends.onnx.values import ConstantArray, Sizes, Tensor, Value, check_room, settled
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -37,16 +37,16 @@ FAR = 1 << 31  # what exporters write for "to the end"
 def constant(n: Any) -> Value:
     for name, dtype in (("value_int", np.int64), ("value_ints", np.int64), ("value_float", np.float32), ("value_floats", np.float32)):
         if n.has(name):
-            return Known(np.array(n.attr(name), dtype))
+            return ConstantArray(np.array(n.attr(name), dtype))
     for name in ("value_string", "value_strings"):
         if n.has(name):
-            return Known(np.array(n.attr(name), object))
+            return ConstantArray(np.array(n.attr(name), object))
     if n.has("sparse_value"):
         return n.frame.library.constant(n.attr("sparse_value"))
     a = n.given.get("value")
     if a is not None and not a.ref_attr_name:
         return n.frame.library.constant(a.t)
-    return None if n.attr("value") is None else Known(n.attr("value"))  # None: of a function whose caller leaves it out
+    return None if n.attr("value") is None else ConstantArray(n.attr("value"))  # None: of a function whose caller leaves it out
 
 
 @translates("Identity")
@@ -204,7 +204,7 @@ def constant_of_shape(n: Any, wanted: Value) -> Tensor:
 @translates("Range")
 def range_(n: Any, start: Value, limit: Value, delta: Value) -> Value:
     values = start, limit, delta
-    if all(isinstance(v, (Known, Sizes)) for v in values) and any(isinstance(v, Sizes) for v in values):
+    if all(isinstance(v, (ConstantArray, Sizes)) for v in values) and any(isinstance(v, Sizes) for v in values):
         first, last = (n.g.sizes(v)[0] for v in (start, limit))
         step = n.g.number(n.g.sizes(delta)[0])
         span = last - first if step > 0 else first - last
@@ -218,12 +218,12 @@ def range_(n: Any, start: Value, limit: Value, delta: Value) -> Value:
         count = max(0, math.ceil((float(last) - float(first)) / float(step)))
         if count <= 4096:
             made = np.arange(count, dtype=first.dtype) * step + first
-            return Known(made.astype(first.dtype))
+            return ConstantArray(made.astype(first.dtype))
         axis = n.g.fresh(count)
         d = as_dtype(first.dtype)
         return Tensor(iota(axis, d) * step.item() + first.item(), [axis])
     check_room(max(0, math.ceil((float(last) - float(first)) / float(step))))
-    return Known(np.arange(float(first), float(last), float(step)).astype(first.dtype))
+    return ConstantArray(np.arange(float(first), float(last), float(step)).astype(first.dtype))
 
 
 @translates("EyeLike")
@@ -447,7 +447,7 @@ def dim_of(n: Any, k: int, given: int = 0) -> str:
 
 def known_array(v: Value) -> Any:
     """The array of a value that is known; None of others."""
-    return v.array if isinstance(v, Known) else None
+    return v.array if isinstance(v, ConstantArray) else None
 
 
 @translates("Gather")
@@ -455,7 +455,7 @@ def gather(n: Any, x: Value, indices: Value) -> Tensor:
     g, t = n.g, n.g.tensor(x)
     k = n.attr("axis", 0) % t.rank
     one = None
-    if isinstance(indices, (Known, Sizes)) and indices.array.size == 1:
+    if isinstance(indices, (ConstantArray, Sizes)) and indices.array.size == 1:
         one = indices.array.ravel()[0]
         one = counted_from_start(n, one if isinstance(one, Expr) else int(one), t, k)
     if one is not None:
@@ -674,8 +674,8 @@ def compress(n: Any, x: Value, condition: Value) -> Tensor:
         t, at = g.reshape(t, [product(t.shape)]), 0
     at %= t.rank
     t = g.full(t, [at])
-    if isinstance(condition, Known):
-        index: Value = Known(np.flatnonzero(condition.array))
+    if isinstance(condition, ConstantArray):
+        index: Value = ConstantArray(np.flatnonzero(condition.array))
     else:
         (place,), axis = positions(g, g.tensor(condition))
         index = Tensor(e.cast(place, dtypes.int64), [axis])

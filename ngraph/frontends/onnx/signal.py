@@ -15,7 +15,7 @@ from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.sampling import number
 from ngraph.frontends.onnx.shapes import dim_of, index_along, padded, sliced
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Tensor, Value, check_room
+from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -174,7 +174,7 @@ def stft(n: Any, signal: Value, step: Value, window: Value = None, length: Value
 
 
 @translates("MelWeightMatrix")
-def mel_weights(n: Any, bins: Value, length: Value, rate: Value, low: Value, high: Value) -> Known:
+def mel_weights(n: Any, bins: Value, length: Value, rate: Value, low: Value, high: Value) -> ConstantArray:
     """Triangles, evenly apart on the mel scale, over the bins of a spectrum."""
     g = n.g
     count, size, sampled = g.ints(bins)[0], g.ints(length)[0], g.ints(rate)[0]
@@ -191,7 +191,7 @@ def mel_weights(n: Any, bins: Value, length: Value, rate: Value, low: Value, hig
             made[first : middle + 1, k] = np.arange(middle - first + 1) / (middle - first)
         if last != middle:
             made[middle:last, k] = (last - np.arange(middle, last)) / (last - middle)
-    return Known(made.astype(numpy_type(n.attr("output_datatype", 1))))
+    return ConstantArray(made.astype(numpy_type(n.attr("output_datatype", 1))))
 
 
 # ---- random numbers -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """What a model does in a call, found once while its graph is read and then only followed: a tree of stages.
 
-    Ask      a question about this call, such as whether a length is 1; each answer seen so far has its own way on
-    Compute  a computation from slots into slots       Host  a Python function of arrays, for what has no machine code
-    Done     the results
+    Ask        a question about this call, such as whether a length is 1; each answer seen so far has its own way on
+    Compute    a computation from slots into slots
+    HostStage  a Python function of arrays, for what has no machine code
+    Done       the results
 
 Most models are one Ask, one Compute, one Done. Where a value decides what is computed next (a length that a step finds, a branch
 with results of its own shapes), several stages follow one another.
@@ -17,7 +18,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf
 
 
-class Run:
+class StageRun:
     """One call: arrays by slot, the lengths of open axes by name."""
 
     __slots__ = ("slots", "lengths")
@@ -38,32 +39,32 @@ class Run:
         return int(expr.evaluate(e, self.length))
 
 
-class Stage:
+class CallStage:
     """A step of a call: does something and says which of its children comes next."""
 
     __slots__ = ("next",)
 
     def __init__(self) -> None:
-        self.next: dict[Hashable, Stage] = {}
+        self.next: dict[Hashable, CallStage] = {}
 
-    def step(self, run: Run) -> Hashable:
+    def step(self, run: StageRun) -> Hashable:
         raise NotImplementedError
 
 
-class Ask(Stage):
+class Ask(CallStage):
     """A question whose answer decides the way on. `shapes`: it follows from the shapes of the inputs alone."""
 
     __slots__ = ("question", "shapes")
 
-    def __init__(self, question: Callable[[Run], Hashable], shapes: bool = False):
+    def __init__(self, question: Callable[[StageRun], Hashable], shapes: bool = False):
         super().__init__()
         self.question, self.shapes = question, shapes
 
-    def step(self, run: Run) -> Hashable:
+    def step(self, run: StageRun) -> Hashable:
         return self.question(run)
 
 
-class Compute(Stage):
+class Compute(CallStage):
     """A computation, made by a transformer."""
 
     __slots__ = ("computation", "takes", "gives")
@@ -72,13 +73,13 @@ class Compute(Stage):
         super().__init__()
         self.computation, self.takes, self.gives = computation, tuple(takes), tuple(gives)
 
-    def step(self, run: Run) -> None:
+    def step(self, run: StageRun) -> None:
         slots = run.slots
         for slot, array in zip(self.gives, self.computation(*[slots[s] for s in self.takes]), strict=True):
             run.put(slot, array)
 
 
-class Host(Stage):
+class HostStage(CallStage):
     """A step in Python, such as one on strings; `name` is what it is counted under. It takes slots, and arrays that are known."""
 
     __slots__ = ("name", "function", "takes", "gives")
@@ -87,29 +88,29 @@ class Host(Stage):
         super().__init__()
         self.name, self.function, self.takes, self.gives = name, function, tuple(takes), tuple(gives)
 
-    def step(self, run: Run) -> None:
+    def step(self, run: StageRun) -> None:
         arrays = [run.slots[t] if isinstance(t, int) else t for t in self.takes]
         for slot, array in zip(self.gives, self.function(*arrays), strict=True):
             run.put(slot, array)
 
 
-class Done(Stage):
+class Done(CallStage):
     """The results: each a function of the call."""
 
     __slots__ = ("results",)
 
-    def __init__(self, results: Sequence[Callable[[Run], Any]]):
+    def __init__(self, results: Sequence[Callable[[StageRun], Any]]):
         super().__init__()
         self.results = tuple(results)
 
-    def step(self, run: Run) -> None:
+    def step(self, run: StageRun) -> None:
         pass
 
 
-def bytes_of(slot: int) -> Callable[[Run], Hashable]:
+def bytes_of(slot: int) -> Callable[[StageRun], Hashable]:
     """The question what value stands in a slot."""
 
-    def question(run: Run) -> Hashable:
+    def question(run: StageRun) -> Hashable:
         a = run.slots[slot]
         return a.shape, tuple(a.ravel()) if a.dtype == object else a.tobytes()
 

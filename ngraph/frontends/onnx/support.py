@@ -14,7 +14,7 @@ MARKS = ("<!-- the ops, printed by `ngraph ops --docs docs` -->", "<!-- the end 
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
 
-class Row(NamedTuple):
+class SupportedOp(NamedTuple):
     """One op: its domain, its name, the versions in which it was changed, and how it is read; "" where it is not."""
 
     domain: str
@@ -23,7 +23,7 @@ class Row(NamedTuple):
     how: str
 
 
-def rows() -> list[Row]:
+def rows() -> list[SupportedOp]:
     """Every op of the standard, and those of other domains that have a translator."""
     found: dict[tuple[str, str], list[int]] = {}
     for s in onnx.defs.get_all_schemas_with_history():
@@ -31,7 +31,7 @@ def rows() -> list[Row]:
             found.setdefault((s.domain, s.name), []).append(s.since_version)
     for key, entries in table.TABLE.items():
         found.setdefault(key, [since for since, _ in entries])
-    return [Row(d, op, sorted(v), how(d, op, max(v))) for (d, op), v in sorted(found.items())]
+    return [SupportedOp(d, op, sorted(v), how(d, op, max(v))) for (d, op), v in sorted(found.items())]
 
 
 def how(domain: str, op: str, version: int) -> str:

@@ -12,17 +12,17 @@ import numpy as np
 
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Known, Value
+from ngraph.frontends.onnx.values import ConstantArray, Value
 
 Array = np.ndarray[Any, Any]
 
 
 def in_python(n: Any, function: Callable[..., Any], values: Sequence[Value], dtypes: Sequence[Any]) -> tuple[Value, ...]:
     """A function of arrays: computed now where all are known, else in a step in Python."""
-    if all(isinstance(v, Known) for v in values):
+    if all(isinstance(v, ConstantArray) for v in values):
         found = function(*[v.array for v in values])
         found = found if isinstance(found, tuple) else (found,)
-        return tuple(Known(np.asarray(f).astype(d)) for f, d in zip(found, dtypes, strict=True))
+        return tuple(ConstantArray(np.asarray(f).astype(d)) for f, d in zip(found, dtypes, strict=True))
     return tuple(n.g.host(n.op, function, values, dtypes))
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.onnx.stages import Ask, Compute, Host, Run, Stage, bytes_of
-from ngraph.frontends.onnx.values import Held, Known, Sizes, Tensor, Text, Value
+from ngraph.frontends.onnx.stages import Ask, CallStage, Compute, HostStage, StageRun, bytes_of
+from ngraph.frontends.onnx.values import ConstantArray, Held, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -43,7 +43,7 @@ class Inside(Exception):
     """Within a loop or a branch that was to become one op, something is needed that only a stage of its own can give."""
 
 
-class Trace:
+class ModelTrace:
     """One reading of a model's graph, for one call.
 
     run      the call: arrays and lengths, filled as stages run        fixed  names of axes whose length is taken as it is
@@ -51,13 +51,13 @@ class Trace:
     """
 
     def __init__(
-        self, root: Stage, run: Run, fixed: frozenset[str], compute: Callable[..., Any], variables: Mapping[str, Op] | None = None
+        self, root: CallStage, run: StageRun, fixed: frozenset[str], compute: Callable[..., Any], variables: Mapping[str, Op] | None = None
     ):
         self.stage, self.key = root, root.step(run)
         self.run, self.fixed, self.compute, self.variables = run, fixed, compute, variables or {}
         self.slots: dict[Op, tuple[int, Any]] = {}  # what stands in slots: where, and as which dims
         self.answers: dict[Any, Hashable] = {}
-        self.constants: dict[Known, Tensor] = {}
+        self.constants: dict[ConstantArray, Tensor] = {}
         self.scopes: list[dict[str, Value]] = []
         self.count = 0
         self.next_slot = 0
@@ -69,7 +69,7 @@ class Trace:
         self.bodies = 0  # how many bodies of loops and branches are being read as ops
 
     # ---- stages
-    def follow(self, make: Callable[[], Stage]) -> Stage:
+    def follow(self, make: Callable[[], CallStage]) -> CallStage:
         """The next stage: the one found by an earlier reading that came this way, else a new one."""
         stage = self.stage.next.get(self.key)
         if stage is None:
@@ -78,7 +78,7 @@ class Trace:
         self.key = stage.step(self.run)
         return stage
 
-    def ask(self, about: Hashable, question: Callable[[Run], Hashable], shapes: bool = False) -> Hashable:
+    def ask(self, about: Hashable, question: Callable[[StageRun], Hashable], shapes: bool = False) -> Hashable:
         """What this call answers; asked once."""
         if about not in self.answers:
             self.follow(lambda: Ask(question, shapes))
@@ -148,7 +148,7 @@ class Trace:
         """The value as an op."""
         if isinstance(v, Tensor):
             t = v
-        elif isinstance(v, Known):
+        elif isinstance(v, ConstantArray):
             if v not in self.constants:
                 self.constants[v] = self.constant(v.array, v.name)
             t = self.constants[v]
@@ -158,7 +158,7 @@ class Trace:
             raise GraphError(f"a tensor of numbers is wanted, not {type(v).__name__.lower()}")
         return t if dtype is None else Tensor(cast(t.op, dtype), t.dims)
 
-    def parameter(self, name: str, value: Known) -> Value:
+    def parameter(self, name: str, value: ConstantArray) -> Value:
         """An initializer: a constant, or the variable that it became."""
         variable = self.variables.get(name)
         return value if variable is None else self.ones(Tensor(variable, variable.axes))
@@ -185,11 +185,11 @@ class Trace:
 
     def known(self, v: Value) -> np.ndarray[Any, Any]:
         """The value as an array that is known now; a computed one is computed, and the way on is for this value only."""
-        if isinstance(v, Known):
+        if isinstance(v, ConstantArray):
             return v.array
         if isinstance(v, Sizes):
             return np.array(self.numbers(v.array.ravel()), v.np).reshape(v.array.shape)
-        if isinstance(v, Text):
+        if isinstance(v, StringInput):
             self.ask(("value", v.slot), bytes_of(v.slot))
             return v.array
         (slot,) = self.computed([v])
@@ -485,12 +485,12 @@ class Trace:
             given = given if isinstance(given, (tuple, list)) else [given]
             return [np.asarray(g).astype(d) for g, d in zip(given, dtypes, strict=True)]
 
-        self.follow(lambda: Host(name, run, takes, gives))
+        self.follow(lambda: HostStage(name, run, takes, gives))
         self.hosts.append(name)
         slots = self.run.slots
         ranks = self.ask(("ranks", *gives), lambda run: tuple(run.slots[s].ndim for s in gives))
         return [
-            Text(s, slots[s]) if np.dtype(d) == object else self.hole(s, as_dtype(d), rank)
+            StringInput(s, slots[s]) if np.dtype(d) == object else self.hole(s, as_dtype(d), rank)
             for s, d, rank in zip(gives, dtypes, ranks, strict=True)  # type: ignore[call-overload]
         ]
 
@@ -498,7 +498,7 @@ class Trace:
         """What a step in Python takes: slots, and arrays that are known."""
         tensors = [v for v in values if isinstance(v, Tensor)]
         found = iter(self.computed(tensors) if tensors else [])
-        return [next(found) if isinstance(v, Tensor) else v.slot if isinstance(v, Text) else self.known(v) for v in values]
+        return [next(found) if isinstance(v, Tensor) else v.slot if isinstance(v, StringInput) else self.known(v) for v in values]
 
 
 def unlike(a: Axis, b: Axis) -> bool:

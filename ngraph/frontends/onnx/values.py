@@ -1,10 +1,11 @@
 """What a name in an ONNX graph stands for while the graph is read.
 
-Tensor   an op, and which of its axes is which dim; a dim of length 1 needs no axis
-Known    an array that is known now: constants, and what is computed of them
-Sizes    whole numbers, some of them expressions of lengths that come later: what Shape gives
-Text     strings that come with the call, in a slot
-list     a sequence      Nothing   an optional without a value
+Tensor         an op, and which of its axes is which dim; a dim of length 1 needs no axis
+ConstantArray  an array that is known now: constants, and what is computed of them
+Sizes          whole numbers, some of them expressions of lengths that come later: what Shape gives
+StringInput    strings that come with the call, in a slot
+list           a sequence
+Nothing        an optional without a value
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Held:
         return f"{type(self).__name__}({self.array!r})"
 
 
-class Known(Held):
+class ConstantArray(Held):
     """An array that is known while the graph is read."""
 
     __slots__ = ("name",)
@@ -92,7 +93,7 @@ class Sizes(Held):
         self.array, self.np = np.asarray(array, object), np.dtype(dtype)
 
 
-class Text(Held):
+class StringInput(Held):
     """Strings that come with the call: the slot they come in, their dims, and those of this call."""
 
     __slots__ = ("slot",)
@@ -108,14 +109,14 @@ class Nothing:
 
 NOTHING = Nothing()
 
-Value = Any  # Tensor | Known | Sizes | Text | list | Nothing
+Value = Any  # Tensor | ConstantArray | Sizes | StringInput | list | Nothing
 
 
-def settled(array: Any, dtype: Any = np.int64) -> Known | Sizes:
-    """`Known` where every number is known, else `Sizes`."""
+def settled(array: Any, dtype: Any = np.int64) -> ConstantArray | Sizes:
+    """`ConstantArray` where every number is known, else `Sizes`."""
     array = np.asarray(array, object)
     if all(isinstance(e, (int, np.integer)) for e in array.ravel()):
-        return Known(array.astype(dtype))
+        return ConstantArray(array.astype(dtype))
     return Sizes(array, dtype)
 
 

@@ -24,10 +24,10 @@ from ngraph.targets import missing
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
-    from ngraph.runtime.known import Found, Graph
+    from ngraph.runtime.known import CachedGraph, CacheHit
 
 
-class Host(Device):
+class HostDevice(Device):
     """The host, for code that packs what it reads in every call."""
 
     maps = True
@@ -39,11 +39,11 @@ class CpuTransformer(Transformer):
     name = "cpu"
 
     def make_device(self) -> Device:
-        return Host()
+        return HostDevice()
 
     def compile(self, program: Program) -> Executable:
         program.check_lengths()
-        made: Executable = importlib.import_module("ngraph.transformers.cpu.native").Native(program).executable()
+        made: Executable = importlib.import_module("ngraph.transformers.cpu.native").NativeExecutable(program).executable()
         return made
 
     def facts(self) -> tuple[Any, ...] | None:
@@ -52,15 +52,15 @@ class CpuTransformer(Transformer):
         settings: tuple[Any, ...] = importlib.import_module("ngraph.transformers.cpu.native").settings()
         return settings
 
-    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> Graph | None:
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> CachedGraph | None:
         facts = self.facts()
         if facts is None:
             return None
-        made: Graph | None = importlib.import_module("ngraph.runtime.known").Graph.of(results, parameters, facts)
+        made: CachedGraph | None = importlib.import_module("ngraph.runtime.known").CachedGraph.of(results, parameters, facts)
         return made
 
-    def found(self, found: Found, whole: Callable[[], Program]) -> Executable:
-        made: Executable = importlib.import_module("ngraph.transformers.cpu.native").Native(found, whole).executable()
+    def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
+        made: Executable = importlib.import_module("ngraph.transformers.cpu.native").NativeExecutable(found, whole).executable()
         return made
 
     def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ngraph.codegen.called import KernelCode
-from ngraph.codegen.loader import Code as Loaded
+from ngraph.codegen.loader import LoadedObjects as Loaded
 from ngraph.codegen.pool import Pool, pool
 from ngraph.op_graph.op import Origin
-from ngraph.plan.kernels import Buffer, Plan, PlanStep, Routine
+from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, PlanStep
 from ngraph.runtime.cache import cache, digest
 from ngraph.targets import Target
 
@@ -24,7 +24,7 @@ class Entry:
         self.code, self.address = code, code.address("kernel", which)
 
 
-class Native(NamedTuple):
+class NativeStep(NamedTuple):
     """A step, or a part of one, that is a kernel."""
 
     step: PlanStep
@@ -36,36 +36,36 @@ class Native(NamedTuple):
 class Control(NamedTuple):
     """A loop or a branch, which the table runs."""
 
-    step: Routine
+    step: OpaqueOp
 
 
-class Host(NamedTuple):
+class HostCallback(NamedTuple):
     """A step that Python runs."""
 
-    step: Routine
+    step: OpaqueOp
 
 
-Step = Native | Control | Host
+Step = NativeStep | Control | HostCallback
 _entries: weakref.WeakValueDictionary[bytes, Entry] = weakref.WeakValueDictionary()
 
 
-class Part(NamedTuple):
+class CompiledKernel(NamedTuple):
     """A kernel as it is kept from run to run: how it is called, and the key of its object."""
 
     code: KernelCode  # without its text
     key: bytes
 
 
-class Recipe(NamedTuple):
+class CompiledPlan(NamedTuple):
     """A plan with the kernels of each step, in order, and the same of the plans inside its routines."""
 
     plan: Plan
-    parts: tuple[tuple[Part, ...], ...]
-    bodies: tuple[Recipe, ...]
+    parts: tuple[tuple[CompiledKernel, ...], ...]
+    bodies: tuple[CompiledPlan, ...]
     tuned: bool = False
 
 
-class Bare(NamedTuple):
+class StrippedKernel(NamedTuple):
     """A kernel by what a call needs of it."""
 
     sources: tuple[Buffer, ...]
@@ -106,21 +106,21 @@ def entry(text: str, target: Target) -> Entry:
     return entries([key], lambda: cache().object(text, target))[key]
 
 
-class Code:
+class LoadedPlan:
     """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines, `copy` copies bytes."""
 
-    def __init__(self, made: Recipe, target: Target, again: Callable[[], Any] = lambda: None):
+    def __init__(self, made: CompiledPlan, target: Target, again: Callable[[], Any] = lambda: None):
         """`again` compiles what is kept no more; LookupError where it does not."""
         self.plan, self.target, self.tuned = plan, target, _ = made.plan, target, made.tuned
-        self.bodies = {id(b.plan): Code(b, target, again) for b in made.bodies}
+        self.bodies = {id(b.plan): LoadedPlan(b, target, again) for b in made.bodies}
         loaded = entries([part.key for parts in made.parts for part in parts], again)
         steps: list[tuple[Step, ...]] = []
         for s, parts in zip(plan.every, made.parts, strict=True):
             if not parts:
-                assert type(s) is Routine
-                steps.append((Control(s) if bodies(s) else Host(s),))
+                assert type(s) is OpaqueOp
+                steps.append((Control(s) if bodies(s) else HostCallback(s),))
             else:
-                steps.append(tuple([Native(s, p.code, loaded[p.key], seconds(s) / len(parts)) for p in parts]))
+                steps.append(tuple([NativeStep(s, p.code, loaded[p.key], seconds(s) / len(parts)) for p in parts]))
         flat = [step for part in steps for step in part]
         first, second = (sum(map(len, steps[:n])) for n in (len(plan.once), len(plan.once) + len(plan.start)))
         self.once, self.start, self.steps = flat[:first], flat[first:second], flat[second:]
@@ -129,14 +129,14 @@ class Code:
     def every(self) -> list[Step]:
         return [*self.once, *self.start, *self.steps]
 
-    def kernels(self) -> list[Native]:
+    def kernels(self) -> list[NativeStep]:
         """All kernels, those of bodies too."""
-        own = [s for s in self.every if type(s) is Native]
+        own = [s for s in self.every if type(s) is NativeStep]
         return own + [k for body in self.bodies.values() for k in body.kernels()]
 
-    def host_steps(self) -> list[Routine]:
+    def host_steps(self) -> list[OpaqueOp]:
         """The steps that Python runs, those of bodies too."""
-        own = [s.step for s in self.every if type(s) is Host]
+        own = [s.step for s in self.every if type(s) is HostCallback]
         return own + [s for body in self.bodies.values() for s in body.host_steps()]
 
     def threads(self) -> Pool:
@@ -145,7 +145,7 @@ class Code:
 
 def bodies(step: PlanStep) -> list[Plan]:
     """The plans inside a routine."""
-    return [a for a in step.attrs.values() if type(a) is Plan] if type(step) is Routine else []
+    return [a for a in step.attrs.values() if type(a) is Plan] if type(step) is OpaqueOp else []
 
 
 def seconds(step: PlanStep) -> float:

@@ -18,10 +18,10 @@ from ngraph.errors import NgraphError, show_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.plan.interpret import GARBAGE, PlanRun
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Routine
+from ngraph.plan.kernels import Buffer, Kernel, Local, OpaqueOp, Plan, PlanStep
 from ngraph.plan.text import step_text
 from ngraph.program.program import AxisId
-from ngraph.transformers.cpu.code import Code, Native, origin
+from ngraph.transformers.cpu.code import LoadedPlan, NativeStep, origin
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 ALIGN, FENCE = 64, 256  # bytes; a store beside a result goes no farther than some vectors
@@ -63,16 +63,16 @@ class Difference(NamedTuple):
         return [*said, "its loops:", *[f"  {line}" for line in step_text(self.plan, self.step)], *(["made by:", *shown] if shown else [])]
 
 
-class _Found(Exception):
+class _FirstDifference(Exception):
     """Ends a run at its first difference."""
 
 
-def compared(code: Code, lengths: Mapping[AxisId, int], inputs: Sequence[Any], state: Mapping[str, Any]) -> int:
+def compared(code: LoadedPlan, lengths: Mapping[AxisId, int], inputs: Sequence[Any], state: Mapping[str, Any]) -> int:
     """How many kernels were run. Raises NgraphError for the first that differs."""
     count = itertools.count(1)
     try:
         Both(code, dict(lengths), count).call(inputs, state)
-    except _Found as found:
+    except _FirstDifference as found:
         d: Difference = found.args[0]
         what = f"kernel {d.number} of {code.plan.name} ({', '.join(d.ops) or 'of no op'}) does not do what its plan says"
         fix = "this is a mistake in ngraph: please report it with this text; NGRAPH_TRANSFORMER=numpy does without kernels"
@@ -80,14 +80,14 @@ def compared(code: Code, lengths: Mapping[AxisId, int], inputs: Sequence[Any], s
     return next(count) - 1
 
 
-class Machine(PlanRun):
+class MachineRun(PlanRun):
     """The arrays that machine code makes."""
 
-    def __init__(self, code: Code, lengths: dict[AxisId, int]):
+    def __init__(self, code: LoadedPlan, lengths: dict[AxisId, int]):
         super().__init__(code.plan, lengths)
-        self.native: dict[int, list[Native]] = {}
+        self.native: dict[int, list[NativeStep]] = {}
         for s in code.every:
-            if type(s) is Native:
+            if type(s) is NativeStep:
                 self.native.setdefault(id(s.step), []).append(s)
 
     def take(self, b: Buffer, array: Any) -> None:
@@ -130,9 +130,9 @@ class Both(PlanRun):
     such as a maximum and what is compared to it.
     """
 
-    def __init__(self, code: Code, lengths: dict[AxisId, int], count: Iterator[int]):
+    def __init__(self, code: LoadedPlan, lengths: dict[AxisId, int], count: Iterator[int]):
         super().__init__(code.plan, lengths)
-        self.code, self.count, self.machine = code, count, Machine(code, self.lengths)
+        self.code, self.count, self.machine = code, count, MachineRun(code, self.lengths)
 
     def take(self, b: Buffer, array: Any) -> None:
         super().take(b, np.array(array, order="C"))
@@ -154,7 +154,7 @@ class Both(PlanRun):
         self.machine.turns(kernel)
         got, beside = own.targets_now(), own.beside()
         if beside:
-            raise _Found(Difference(kernel, number, self.plan, None, (), beside, 0))
+            raise _FirstDifference(Difference(kernel, number, self.plan, None, (), beside, 0))
         if any(differing(got[b], wanted[b]).any() for b in targets):
             before.restore()
             sways = self.sways(kernel, wanted)
@@ -178,7 +178,7 @@ class Both(PlanRun):
             moved = {b: np.abs(self.arrays[b].astype(np.float64) - w.astype(np.float64)) for b, w in wanted.items() if b.dtype.is_float}
         return {b: float(a[np.isfinite(a)].max(initial=0.0)) for b, a in moved.items()}
 
-    def routine(self, step: Routine) -> None:
+    def routine(self, step: OpaqueOp) -> None:
         """By its record, and by its machine code on the same arguments where it has some; both go on with what the record gives."""
         natives = self.machine.native.get(id(step), [])
         given = {b: np.array(self.arrays[b], order="C") for b in step.inputs if self.arrays[b] is not None}
@@ -208,7 +208,7 @@ class Both(PlanRun):
             names = [a + (f" // {div}" if div > 1 else "") + (f" % {mod}" if mod is not None else "") for a, div, mod in b.dims]
             places = [tuple(map(int, at)) for at in np.argwhere(wrong)[:SHOWN]]
             shown = [(", ".join([f"{n}: {k}" for n, k in zip(names, at, strict=True)]), got[at], wanted[at]) for at in places]
-            raise _Found(Difference(step, number, self.plan, b, shown, int(wrong.sum()), wrong.size))
+            raise _FirstDifference(Difference(step, number, self.plan, b, shown, int(wrong.sum()), wrong.size))
 
 
 def differing(got: np.ndarray, wanted: np.ndarray, room: float = 0.0) -> np.ndarray:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ngraph.codegen import entry
-from ngraph.codegen.entry import Call, Spot
+from ngraph.codegen.entry import NativeFunction, Spot
 from ngraph.codegen.pool import FIELDS
 from ngraph.plan.kernels import Buffer
 from ngraph.transformers.cpu.code import load_text
-from ngraph.transformers.cpu.frame import RELEASE, Bound, Frame, root
+from ngraph.transformers.cpu.frame import RELEASE, ActivationRecord, InstantiatedPlan, root
 
 ALONE = 5e-3  # seconds for which a call may keep other Python threads waiting: as long as they wait for each other
 QUIET = FIELDS["frame"]["quiet"] // 8
@@ -21,13 +21,13 @@ LARGE = 1 << 26  # bytes of results from which on memory is asked for with more 
 class Fast:
     """A call over a frame of its own. `point` tells it where state lies."""
 
-    def __init__(self, bound: Bound, frame: Frame, order: Any, slow: Callable[..., Any]):
+    def __init__(self, bound: InstantiatedPlan, frame: ActivationRecord, order: Any, slow: Callable[..., Any]):
         self.bound, self.frame = bound, frame
         plan = bound.plan
         given = [self.spot(b) for b in plan.inputs]
         made = [self.spot(b) for b in plan.outputs]
         walk = frame.walk
-        self.call = Call(entry.code(load_text), walk.at, walk.pool, given, made, order, slow)
+        self.call = NativeFunction(entry.code(load_text), walk.at, walk.pool, given, made, order, slow)
         self.function = self.call.function
         self.moved, self.kept, self.seen = -1, None, None  # type: int, Any, Any
 
@@ -64,7 +64,7 @@ class Fast:
         self.call.set(busy=0)
 
 
-def fast(bound: Bound, order: Any, slow: Callable[..., Any], took: float | None = None) -> Fast | None:
+def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: float | None = None) -> Fast | None:
     """The fast way; None where Python has to do something: steps of its own, copies of results, state that changes places.
 
     took    the seconds of a call; predicted ones where they are not known

@@ -1,8 +1,9 @@
 """A compiled plan with its lengths settled, and the memory and table of one call of it.
 
-`Bound` is what all calls with equal lengths share: sizes, constants, what runs once, where bodies lie in the arena. `Scope` knows where the
-buffers of a plan or of a body are in one frame, `Walk` is a table in memory. `Frame` is one call's arena and table; a call takes one that
-is free, or has one made, so that calls on several threads never meet.
+`InstantiatedPlan` is what all calls with equal lengths share: sizes, constants, what runs once, where bodies lie in the arena.
+`BufferAddresses` knows where the buffers of a plan or of a body are during one call, `BytecodeRunner` is a table in memory.
+`ActivationRecord` is one call's arena and table; a call takes one that is free, or has one made, so that calls on several threads never
+meet.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from ngraph.numpy_ops import check_bounds
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
-from ngraph.plan.kernels import Buffer, Plan, Routine, bounds, loads, places
+from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, bounds, loads, places
 from ngraph.program.program import AxisId
-from ngraph.transformers.cpu.code import Code, Control, Native, Step
+from ngraph.transformers.cpu.code import Control, LoadedPlan, NativeStep, Step
 from ngraph.transformers.cpu.host import run_routine
 from ngraph.transformers.cpu.table import CONTROL, SHARE, Place, Table, Word, real
 
@@ -66,10 +67,10 @@ def available(size: int) -> None:
         raise OutOfMemoryError(f"{size:,} bytes are needed, and the machine has {have:,}", fix="take a smaller batch")
 
 
-class Bound:
+class InstantiatedPlan:
     """A compiled plan for given lengths of its symbols."""
 
-    def __init__(self, code: Code, lengths: Mapping[AxisId, int]):
+    def __init__(self, code: LoadedPlan, lengths: Mapping[AxisId, int]):
         self.code, self.plan, self.lengths = code, code.plan, dict(lengths)
         self.arena, self.lasting = self.plan.arena, self.plan.kept  # bytes
         self.offsets: dict[Buffer, int] = {}
@@ -83,12 +84,12 @@ class Bound:
         self.version = -1
         self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
         self.preparing = threading.Lock()
-        self.free: list[Frame] = []
+        self.free: list[ActivationRecord] = []
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.spare: dict[Buffer, np.ndarray] = {}  # arrays that state had before
         self.threads = pools.threads()
         self.total = self.arena
-        self.inner: dict[Routine, Inner] = {}
+        self.inner: dict[OpaqueOp, Inner] = {}
         self.used: set[Buffer] | None = None
         for s in code.every:
             if type(s) is Control:
@@ -105,7 +106,7 @@ class Bound:
         """All buffers, those between the parts of a routine too."""
         found = dict.fromkeys(self.plan.buffers)
         for s in self.code.every:
-            if type(s) is Native:
+            if type(s) is NativeStep:
                 found.update(dict.fromkeys(s.code.buffers))
         return list(found)
 
@@ -169,7 +170,7 @@ class Bound:
                 return tuple([self.length(a, run) for a in b.axes])
         return known
 
-    def _inner(self, step: Routine) -> None:
+    def _inner(self, step: OpaqueOp) -> None:
         """Puts the bodies of a loop or branch behind the arena, if all lengths are known: they lie where those of other steps lie too."""
         try:
             inner = Inner.of(self, step, self.arena, self.length)
@@ -200,11 +201,11 @@ class Bound:
             return empty(self.shape(b), b.dtype.np)
         return spare
 
-    def take(self) -> Frame:
+    def take(self) -> ActivationRecord:
         try:
             return self.free.pop()
         except IndexError:
-            return Frame(self)
+            return ActivationRecord(self)
 
     def prepare(self, version: int, states: Sequence[np.ndarray]) -> None:
         """Runs the steps that run once, if state has changed since."""
@@ -212,7 +213,7 @@ class Bound:
             return
         with self.preparing:
             if self.version != version:
-                frame = Frame(self, ())
+                frame = ActivationRecord(self, ())
                 arrays = dict(zip(self.befores, states, strict=True))
                 frame.point_all(arrays)
                 for steps, files in self._portions({**self.constants, **arrays}):
@@ -294,20 +295,20 @@ class Bound:
 class Inner(NamedTuple):
     """A loop or branch in its surroundings' arena: where its bodies, by name, and its own memory lie, how often it runs."""
 
-    bodies: dict[str, tuple[Bound, int]]
+    bodies: dict[str, tuple[InstantiatedPlan, int]]
     spare: dict[int, int]  # the second place of a carry
     flag: int
     trips: int
     end: int
 
     @staticmethod
-    def of(outer: Bound, step: Routine, at: int, length: Callable[[AxisId], int]) -> Inner:
+    def of(outer: InstantiatedPlan, step: OpaqueOp, at: int, length: Callable[[AxisId], int]) -> Inner:
         """Raises LookupError where lengths are not known."""
-        found: dict[str, tuple[Bound, int]] = {}
+        found: dict[str, tuple[InstantiatedPlan, int]] = {}
         for name, body in step.attrs.items():
             if type(body) is Plan:
                 known = {a: length(a) for a, n in body.axes.items() if n == Len(a) and a in outer.plan.axes}
-                made = Bound(outer.code.bodies[id(body)], known)
+                made = InstantiatedPlan(outer.code.bodies[id(body)], known)
                 if any(real(b) and made.sizes[b] is None for b in (*body.inputs, *body.outputs)):
                     raise LookupError(f"the body of a {step.op} has values of unknown size")
                 at = -(-at // ALIGN) * ALIGN
@@ -322,21 +323,27 @@ class Inner(NamedTuple):
             at += body.sizes[body.plan.inputs[k]] or 0
         return Inner(found, spare, at, trips, at + 1)
 
-    def scope(self, name: str, outer: Scope, table: Table) -> tuple[Bound, Scope]:
+    def scope(self, name: str, outer: BufferAddresses, table: Table) -> tuple[InstantiatedPlan, BufferAddresses]:
         """A body, and where its buffers are: the caller names its arguments."""
         bound, at = self.bodies[name]
         at += outer.base
-        return bound, Scope(bound, at, at + bound.apart, outer.arrays, table, outer.point)
+        return bound, BufferAddresses(bound, at, at + bound.apart, outer.arrays, table, outer.point)
 
 
-class Scope:
+class BufferAddresses:
     """Where the buffers of a plan are: in an arena that starts at `base`, in arrays that calls come with, or where `name` put them.
 
     What runs once lies from `kept` on.
     """
 
     def __init__(
-        self, bound: Bound, base: int, kept: int, arrays: dict[Buffer, Any], table: Table, point: Callable[[Buffer, np.ndarray], None]
+        self,
+        bound: InstantiatedPlan,
+        base: int,
+        kept: int,
+        arrays: dict[Buffer, Any],
+        table: Table,
+        point: Callable[[Buffer, np.ndarray], None],
     ):
         self.bound, self.plan, self.base, self.kept = bound, bound.plan, base, kept
         self.arrays, self.table, self.point = arrays, table, point
@@ -400,12 +407,12 @@ class Scope:
 
     # ---- what Python does
 
-    def refuse(self, step: Routine) -> None:
+    def refuse(self, step: OpaqueOp) -> None:
         """Raises the error that a check has found."""
         axis, *about = step.attrs.values()
         check_bounds(self.array(step.inputs[0]), self.length(axis), *about)
 
-    def routine(self, step: Routine) -> None:
+    def routine(self, step: OpaqueOp) -> None:
         run_routine(self, step)
 
     def late(self, step: Control) -> None:
@@ -414,7 +421,7 @@ class Scope:
         inner = Inner.of(self.bound, r, 0, self.length)
         memory, at = aligned(max(inner.end, 1))
         tables = Table(), Table()
-        scopes = [Scope(self.bound, at, self.kept, self.arrays, t, self.point) for t in tables]
+        scopes = [BufferAddresses(self.bound, at, self.kept, self.arrays, t, self.point) for t in tables]
         for b in filter(real, (*r.inputs, *r.results)):
             array = self.place(b) if b in r.results else self.array(b)
             for s in scopes:
@@ -422,11 +429,11 @@ class Scope:
         starting(tables[0], scopes[0], [inner])
         CONTROL[r.op](tables[1], scopes[1], r, inner)
         for table in tables:
-            Walk(table, self.bound.threads, self.bound.code.threads()).run()
+            BytecodeRunner(table, self.bound.threads, self.bound.code.threads()).run()
         del memory
 
 
-def starting(table: Table, scope: Scope, inside: Iterable[Inner]) -> None:
+def starting(table: Table, scope: BufferAddresses, inside: Iterable[Inner]) -> None:
     """Adds what fills the borders of bodies, and of those in them."""
     todo = [(scope, inner) for inner in inside]
     while todo:
@@ -437,7 +444,7 @@ def starting(table: Table, scope: Scope, inside: Iterable[Inner]) -> None:
             todo += [(within, i) for i in bound.inner.values()]
 
 
-class Walk:
+class BytecodeRunner:
     """A table in memory, and what runs it."""
 
     def __init__(self, table: Table, threads: int, pool: pools.Pool):
@@ -498,10 +505,10 @@ class Arrays(dict[Buffer, Any]):
         return super().__contains__(b) or b in self.index
 
 
-class Frame:
+class ActivationRecord:
     """One call's memory: arena, arguments of kernels, the table that threads walk."""
 
-    def __init__(self, bound: Bound, steps: Sequence[Step] | None = None):
+    def __init__(self, bound: InstantiatedPlan, steps: Sequence[Step] | None = None):
         self.bound, self.plan = bound, bound.plan
         size = max(bound.total, 1)
         self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
@@ -515,12 +522,12 @@ class Frame:
         """Makes the table of these steps; what others left in memory is still there."""
         self.scope = self._scope(table := Table())
         table.add(self.scope, steps)
-        self.walk = Walk(table, self.bound.threads, self.bound.code.threads())
+        self.walk = BytecodeRunner(table, self.bound.threads, self.bound.code.threads())
         for b, array in self.arrays.items():
             self.walk.point(b, array)
 
-    def _scope(self, table: Table) -> Scope:
-        return Scope(self.bound, self.arena.ctypes.data, self.bound.kept_at, self.arrays, table, self.point)
+    def _scope(self, table: Table) -> BufferAddresses:
+        return BufferAddresses(self.bound, self.arena.ctypes.data, self.bound.kept_at, self.arrays, table, self.point)
 
     def _start(self) -> None:
         """Runs what fills borders, those of bodies too."""
@@ -529,7 +536,7 @@ class Frame:
         table.add(scope, self.bound.code.start)
         starting(table, scope, self.bound.inner.values())
         if table.records:
-            Walk(table, 1, self.walk.pool).run()
+            BytecodeRunner(table, 1, self.walk.pool).run()
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""

@@ -11,11 +11,11 @@ from ngraph.numpy_ops import evaluate
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, Len, Run
 from ngraph.passes.orders import orders
-from ngraph.plan.kernels import Buffer, Load, Routine
+from ngraph.plan.kernels import Buffer, Load, OpaqueOp
 from ngraph.program.program import Program, Step, Value
 
 
-def run_routine(scope: Any, step: Routine) -> None:
+def run_routine(scope: Any, step: OpaqueOp) -> None:
     """Runs a routine over the arrays of a scope, and puts its results where the plan says."""
     got = _through_numpy(scope, step, [None if b.dtype.np is None else scope.array(b) for b in step.inputs])
     settled = [(b, a) for b, a in zip(step.results, got, strict=True) if b.dtype.np is not None]
@@ -24,7 +24,7 @@ def run_routine(scope: Any, step: Routine) -> None:
         target[...] = array[tuple([slice(n) for n in target.shape])]
 
 
-def _through_numpy(scope: Any, step: Routine, arrays: Sequence[Any]) -> list[Any]:
+def _through_numpy(scope: Any, step: OpaqueOp, arrays: Sequence[Any]) -> list[Any]:
     """One core op by its entry in the table of NumPy calls, as a program of one step."""
     values = {b: Value(b.type, b.name) for b in (*step.inputs, *step.results)}
     own = set(step.results)

@@ -11,14 +11,14 @@ import numpy as np
 from ngraph.errors import ArgumentError
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.program.program import AxisId
-from ngraph.runtime.cache import Names, cache
+from ngraph.runtime.cache import ProgramNames, cache
 from ngraph.targets import Target, chosen
-from ngraph.transformers.cpu.code import Code, Recipe
+from ngraph.transformers.cpu.code import CompiledPlan, LoadedPlan
 from ngraph.transformers.cpu.fast import Fast, fast
-from ngraph.transformers.cpu.frame import Bound
+from ngraph.transformers.cpu.frame import InstantiatedPlan
 
 
-class Kept(NamedTuple):
+class CachedProgram(NamedTuple):
     """What stands for a compiled program: the key of its plan, how many axes it had, and the lengths of those that were open, by number."""
 
     plan: str
@@ -32,23 +32,23 @@ class Restored(partial[Any]):
     fast: Fast | None
 
 
-def code_of(made: Any, target: Target) -> Code | None:
+def code_of(made: Any, target: Target) -> LoadedPlan | None:
     """A bare recipe as loaded kernels; None where some are kept no more."""
     try:
-        return Code(made, target) if type(made) is Recipe else None
+        return LoadedPlan(made, target) if type(made) is CompiledPlan else None
     except LookupError:
         return None
 
 
 def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray]) -> Restored | None:
     """What was kept, with these large arrays; None where its plan is there no more."""
-    plan, count, lengths = Kept(*kept)
+    plan, count, lengths = CachedProgram(*kept)
     axes = [f"axis {k}" for k in range(count)]  # no plan gives an axis of its own a name with a space
-    recipe = cache().planned(bytes.fromhex(plan), Names(axes, [ArrayRef(a) for a in arrays]))
+    recipe = cache().planned(bytes.fromhex(plan), ProgramNames(axes, [ArrayRef(a) for a in arrays]))
     code = code_of(recipe, chosen())
     if code is None:
         return None
-    bound = Bound(code, {AxisId(axes[k]): n for k, n in lengths})
+    bound = InstantiatedPlan(code, {AxisId(axes[k]): n for k, n in lengths})
     bound.prepare(0, ())
     way = fast(bound, range(len(bound.plan.outputs)), called(bound))
     made = Restored(called(bound) if way is None else way.function)
@@ -56,7 +56,7 @@ def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray]) -> Restored | No
     return made
 
 
-def called(bound: Bound) -> Callable[..., tuple[Any, ...]]:
+def called(bound: InstantiatedPlan) -> Callable[..., tuple[Any, ...]]:
     """The way for arguments that do not fit as they are. Raises ArgumentError for those of other lengths."""
     wanted = [(b.dtype.np, bound.shape(b)) for b in bound.plan.inputs]
 

@@ -24,18 +24,18 @@ from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr, ExprLike, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.plan import text
-from ngraph.plan.kernels import Routine
+from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, meant, start_compiler
 from ngraph.runtime.computation import Executable
-from ngraph.runtime.known import Found
+from ngraph.runtime.known import CacheHit
 from ngraph.runtime.measure import machine
 from ngraph.runtime.profile import Profile
 from ngraph.targets import chosen
-from ngraph.transformers.cpu.code import Code, Recipe, bare_key, origin
+from ngraph.transformers.cpu.code import CompiledPlan, LoadedPlan, bare_key, origin
 from ngraph.transformers.cpu.fast import Fast, fast
-from ngraph.transformers.cpu.frame import Bound
-from ngraph.transformers.cpu.kept import Kept, code_of
+from ngraph.transformers.cpu.frame import InstantiatedPlan
+from ngraph.transformers.cpu.kept import CachedProgram, code_of
 from ngraph.transformers.cpu.profile import profile
 from ngraph.warn import warn
 
@@ -51,19 +51,19 @@ def settings() -> tuple[Any, ...]:
     return target, machine(target), config.exact, config.winograd, config.tune
 
 
-class Native:
+class NativeExecutable:
     """A program, and what it was compiled to.
 
     One that was found lacks its steps and the user's names until somebody looks at it, or lengths come that it has no code for.
     """
 
-    def __init__(self, program: Program | Found, whole: Callable[[], Program] | None = None):
-        self.found = program if isinstance(program, Found) else None
-        self.program = program.program if isinstance(program, Found) else program
+    def __init__(self, program: Program | CacheHit, whole: Callable[[], Program] | None = None):
+        self.found = program if isinstance(program, CacheHit) else None
+        self.program = program.program if isinstance(program, CacheHit) else program
         self.whole, self.symbols = whole, symbols(self.program)
-        self.codes: dict[Key, Code] = {}
+        self.codes: dict[Key, LoadedPlan] = {}
         self.settings: dict[Key, tuple[Any, ...]] = {}
-        self.bound: OrderedDict[Key, Bound] = OrderedDict()
+        self.bound: OrderedDict[Key, InstantiatedPlan] = OrderedDict()
         self.first: Key | None = None
         self.earned = 0  # versions for lengths that kept coming
         self.compiling = threading.RLock()
@@ -75,7 +75,7 @@ class Native:
     def executable(self) -> Executable:
         return Executable(self.call, source=self.source, memory=self.memory, in_place=True, native=self)
 
-    def code(self, key: Key) -> Code:
+    def code(self, key: Key) -> LoadedPlan:
         """The compiled program for these lengths; None stands for any."""
         with self.compiling:
             if key not in self.codes:
@@ -84,14 +84,14 @@ class Native:
                     self.codes[key] = self._restored(key) or self._made(key)
             return self.codes[key]
 
-    def _restored(self, key: Key) -> Code | None:
+    def _restored(self, key: Key) -> LoadedPlan | None:
         """The compiled program of somebody who wrote the same one; None where it is not there."""
         if self.found is None:
             return None
         made = cache().planned(bare_key(self.found.meaning, (key, *self.settings[key])), self.found.names)
         return None if made is None else code_of(made, self.settings[key][0])
 
-    def _made(self, key: Key) -> Code:
+    def _made(self, key: Key) -> LoadedPlan:
         self.named()
         start = time.perf_counter()
         target, own, _, winograd, _ = facts = self.settings[key]
@@ -99,7 +99,7 @@ class Native:
 
         writing = _writing()
 
-        def make() -> Recipe:
+        def make() -> CompiledPlan:
             nonlocal planned
             start_compiler()
             here = own._replace(scalar_ops=writing.MACHINE_CODE.names)
@@ -112,7 +112,7 @@ class Native:
         short = bare_key(meaning, (key, *facts))
         if planned > start or cache().find(short, "plans", counted=False) is None:
             cache().keep_plan(short, writing.bare(made), names)
-        code = Code(made, target, lambda: writing.recipe(made.plan, target, made.tuned))
+        code = LoadedPlan(made, target, lambda: writing.recipe(made.plan, target, made.tuned))
         for step in code.host_steps():
             if step.op not in PYTHON:
                 fix = f"say what its machine code is: OPS.fill({step.op!r}, machine_code=...)"
@@ -120,7 +120,7 @@ class Native:
         self._report(code, planned - start, time.perf_counter() - planned)
         return code
 
-    def named(self) -> Native:
+    def named(self) -> NativeExecutable:
         """Itself, with the whole program and the user's names. Raises GraphError where its graph gives another program by now."""
         with self.compiling:
             if self.found is not None and self.whole is not None:
@@ -132,7 +132,7 @@ class Native:
                 self.codes.update({key: self._made(key) for key in self.codes})
         return self
 
-    def kept(self, arguments: Sequence[Any]) -> tuple[Kept, Sequence[ArrayRef]] | None:
+    def kept(self, arguments: Sequence[Any]) -> tuple[CachedProgram, Sequence[ArrayRef]] | None:
         """What stands for its first version, if these arguments are for that one, and the large arrays that it needs; None with state."""
         if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
             return None
@@ -140,9 +140,9 @@ class Native:
         key = bare_key(meaning, (self.first, *settings()))
         places = {a: k for k, a in enumerate(names.axes)}
         lengths = tuple([(places[a], n) for a, n in zip(self.symbols, self.first, strict=True) if n is not None])
-        return Kept(key.hex(), len(names.axes), lengths), names.arrays
+        return CachedProgram(key.hex(), len(names.axes), lengths), names.arrays
 
-    def at(self, key: tuple[int, ...]) -> Bound:
+    def at(self, key: tuple[int, ...]) -> InstantiatedPlan:
         """What calls with these lengths run on."""
         found = self.bound.get(key)
         if found is not None:
@@ -153,7 +153,7 @@ class Native:
             if self.first is None:
                 self.first = key
             version = key if key in self.codes or key == self.first else self._open(key)
-            self.bound[key] = made = Bound(self.code(version), dict(zip(self.symbols, key, strict=True)))
+            self.bound[key] = made = InstantiatedPlan(self.code(version), dict(zip(self.symbols, key, strict=True)))
             made.open = None in version
             while len(self.bound) > VERSIONS:
                 self.bound.popitem(last=False)
@@ -166,7 +166,7 @@ class Native:
         new = tuple([n if n == m else None for n, m in zip(key, self.first, strict=True)])
         return min(there, key=lambda k: sum(n is None for n in k), default=new)
 
-    def _counted(self, key: tuple[int, ...], bound: Bound) -> Bound:
+    def _counted(self, key: tuple[int, ...], bound: InstantiatedPlan) -> InstantiatedPlan:
         """What calls with these lengths run on, after one more: code of their own where they have come often enough."""
         bound.calls += 1
         if bound.calls <= OFTEN << self.earned:
@@ -233,7 +233,7 @@ class Native:
     # ---- to look at
 
     @property
-    def chosen(self) -> Code:
+    def chosen(self) -> LoadedPlan:
         """The version that was made first; with lengths open where there is none yet."""
         if not self.codes:
             return self.code((None,) * len(self.symbols))
@@ -259,7 +259,7 @@ class Native:
         m = self.chosen.plan.memory
         return {"arena": m.arena, "constants": m.constants, "packed": self.chosen.plan.kept, "state": m.state, "outputs": m.outputs}
 
-    def _report(self, code: Code, planning: float, compiling: float) -> None:
+    def _report(self, code: LoadedPlan, planning: float, compiling: float) -> None:
         if config.debug < 2:
             return
         texts = _writing().texts(code)
@@ -275,7 +275,7 @@ class Native:
             print(self.asm(), file=sys.stderr)
 
 
-def where(step: Routine) -> Line | None:
+def where(step: OpaqueOp) -> Line | None:
     """The user's line of a step."""
     return next(((o.file, o.line) for o in step.origin if o.file), None)
 

@@ -14,17 +14,17 @@ from ngraph.codegen.pool import TIMES as WORDS
 from ngraph.errors import show_line
 from ngraph.plan.kernels import PRODUCTS, Buffer, Kernel
 from ngraph.runtime.measure import machine, measured
-from ngraph.runtime.profile import Profile, Row
+from ngraph.runtime.profile import KernelProfile, Profile
 from ngraph.targets import Target
-from ngraph.transformers.cpu.code import Native, origin
-from ngraph.transformers.cpu.frame import THREADS, Bound
+from ngraph.transformers.cpu.code import NativeStep, origin
+from ngraph.transformers.cpu.frame import THREADS, InstantiatedPlan
 
 TIMES = FIELDS["frame"]["times"] // 8
 OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "guard", "pair", "quad"), 0)  # of a line, where not one
 OPERATIONS |= {op: 2 * n - 1 for op, n in PRODUCTS.items()}
 
 
-def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title: Callable[[Any], str]) -> Profile:
+def profile(name: str, bound: InstantiatedPlan, call: Callable[[], Any], calls: int, title: Callable[[Any], str]) -> Profile:
     """Calls it so often, and says where the time of the fastest call went."""
     frame = bound.take()
     walk, table = frame.walk, frame.walk.table
@@ -45,7 +45,7 @@ def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title:
     homes = {id(s): b for b in within(bound) for s in b.code.every}
     rows = []
     for step, (spent, often, first, last) in zip(table.steps, counted, strict=False):
-        if type(step) is not Native:
+        if type(step) is not NativeStep:
             continue
         flops, moved = work(step, homes[id(step)])
         least = max(flops / peak / together(step), moved / memory)
@@ -54,15 +54,15 @@ def profile(name: str, bound: Bound, call: Callable[[], Any], calls: int, title:
         ops = title(step.step).split(" (")[0]
         scopes = tuple(dict.fromkeys([o.scope for o in origins]))
         spans = flops, moved, step.seconds, least, (first - began) * 1e-9, (last - began) * 1e-9
-        rows.append(Row(ops, lines, often, spent * 1e-9, *spans, largest(step, homes[id(step)]), names(step), scopes))
+        rows.append(KernelProfile(ops, lines, often, spent * 1e-9, *spans, largest(step, homes[id(step)]), names(step), scopes))
     known = measured(bound.code.target) is not None
-    most = max([together(step) for step in table.steps if type(step) is Native], default=1)
+    most = max([together(step) for step in table.steps if type(step) is NativeStep], default=1)
     by_python = [s for s in bound.code.host_steps() if s.op != "check_bounds"]  # which runs where it fails
     host = tuple(dict.fromkeys([f"{s.op} ({show_line((o.file, o.line))})" for s in by_python for o in s.origin[:1] if o.file]))
     return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known, host, most)
 
 
-def largest(step: Native, bound: Bound) -> str:
+def largest(step: NativeStep, bound: InstantiatedPlan) -> str:
     """The type of the largest result of a kernel, its axes with their lengths."""
     results: Sequence[Any] = [b for b in step.step.targets if type(b) is Buffer]
     if not results:
@@ -71,12 +71,12 @@ def largest(step: Native, bound: Bound) -> str:
     return f"{b.dtype.name}[{', '.join([f'{a}={_length(bound, a)}' for a in b.axes])}]"
 
 
-def names(step: Native) -> tuple[str, ...]:
+def names(step: NativeStep) -> tuple[str, ...]:
     """What a kernel reads of the user's: state, arguments and constants, by name."""
     return tuple(dict.fromkeys([b.name for b in step.step.sources if b.home in ("state", "input", "constant", "once") and b.name]))
 
 
-def within(bound: Bound) -> list[Bound]:
+def within(bound: InstantiatedPlan) -> list[InstantiatedPlan]:
     """A plan and the bodies of its loops and branches, those inside these too."""
     found = [bound]
     for b in found:
@@ -93,7 +93,7 @@ def limits(target: Target) -> tuple[float, float]:
     return usual.memory, 4 * usual.speed * usual.cores
 
 
-def work(step: Native, bound: Bound) -> tuple[float, float]:
+def work(step: NativeStep, bound: InstantiatedPlan) -> tuple[float, float]:
     """Operations, and bytes of what comes in and goes out, of one run of a kernel."""
     buffers: Sequence[Any] = dict.fromkeys((*step.step.sources, *step.step.targets))  # type: ignore[assignment]
     moved = sum(bound.sizes.get(b) or 0 for b in buffers)
@@ -110,13 +110,13 @@ def work(step: Native, bound: Bound) -> tuple[float, float]:
     return total, moved
 
 
-def together(step: Native) -> int:
+def together(step: NativeStep) -> int:
     """How many products of a kernel are taken at a time: the machine's limit is as many times as high."""
     lines = [line.op for s in step.step.stages for line in s.before] if type(step.step) is Kernel else []
     return max([PRODUCTS.get(op, 1) for op in lines], default=1)
 
 
-def _length(bound: Bound, axis: Any) -> int:
+def _length(bound: InstantiatedPlan, axis: Any) -> int:
     try:
         return bound.length(axis)
     except LookupError:

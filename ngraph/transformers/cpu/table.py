@@ -16,17 +16,17 @@ import numpy as np
 from ngraph.codegen.pool import COPIED, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WHOLE, WORDS
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Len, maximum
-from ngraph.plan.kernels import Buffer, Load, Routine, bounds
-from ngraph.transformers.cpu.code import Control, Host, Native, Step
+from ngraph.plan.kernels import Buffer, Load, OpaqueOp, bounds
+from ngraph.transformers.cpu.code import Control, HostCallback, NativeStep, Step
 
 if TYPE_CHECKING:
-    from ngraph.transformers.cpu.frame import Inner, Scope
+    from ngraph.transformers.cpu.frame import BufferAddresses, Inner
 
 SHARE, PIECE = 2.5e-6, 5e-5  # seconds: what a thread is worth being given; what is long enough to be handed out piece by piece
 PIECES = 8  # ranges for each thread of a long kernel
 
 
-class Ref(NamedTuple):
+class WordAddress(NamedTuple):
     """The address of a word."""
 
     word: int
@@ -38,7 +38,7 @@ class Word(NamedTuple):
     word: int
 
 
-class Field(NamedTuple):
+class InstructionField(NamedTuple):
     """The address of a word of a record."""
 
     record: int
@@ -57,7 +57,7 @@ class Table:
         self.steps: list[Any] = []  # what each record is, for those who look
         self.hosts: dict[int, Callable[[], None]] = {}  # what Python does at a record
         self.checks = 0  # how many of these only say what is wrong, where something is
-        self.words: list[int | Ref | Field] = []
+        self.words: list[int | WordAddress | InstructionField] = []
         self.places: dict[Buffer, list[int]] = {}  # words that hold the address of a buffer that calls come with
         self.followers: dict[int, list[int]] = {}  # words that follow one that moves
         self.constants: dict[int, int] = {}
@@ -71,10 +71,10 @@ class Table:
         self.table = np.zeros((len(self.records) + 1, WORDS), np.int64)
         at, here = self.array.ctypes.data, self.table.ctypes.data
 
-        def number(x: int | Ref | Field) -> int:
-            if isinstance(x, Field):
+        def number(x: int | WordAddress | InstructionField) -> int:
+            if isinstance(x, InstructionField):
                 return here + 8 * WORDS * x.record + FIELDS["rec"][x.name]
-            return at + 8 * x.word if isinstance(x, Ref) else x
+            return at + 8 * x.word if isinstance(x, WordAddress) else x
 
         self.array[: len(self.words)] = [number(x) for x in self.words]
         for k, r in enumerate(self.records):
@@ -82,7 +82,7 @@ class Table:
 
     # ---- words and records
 
-    def word(self, value: int | Ref = 0) -> int:
+    def word(self, value: int | WordAddress = 0) -> int:
         self.words.append(value)
         return len(self.words) - 1
 
@@ -113,19 +113,19 @@ class Table:
     def host(self, does: Callable[[], None], step: Any = None) -> None:
         self.hosts[self.record(HOST, step=step)] = does
 
-    def check(self, scope: Scope, s: Host) -> None:
+    def check(self, scope: BufferAddresses, s: HostCallback) -> None:
         """Where the last input is true, Python takes over, to say what is wrong with the others."""
         unless = self.record()
         self.host(partial(scope.refuse, s.step), s)
         self.checks += 1
-        self.records[unless] = [UNLESS, Ref(self.source(scope.resolve(s.step.inputs[-1]))), len(self.records)]
+        self.records[unless] = [UNLESS, WordAddress(self.source(scope.resolve(s.step.inputs[-1]))), len(self.records)]
 
     def move(self, record: int, triples: Sequence[Triple]) -> None:
         """Makes a record move words, one triple after another."""
         start = len(self.words)
         for to, source, more in triples:
-            self.words += [Ref(to) if isinstance(to, int) else to, Ref(source) if isinstance(source, int) else source, more]
-        self.records[record] = [MOVES, Ref(start), len(triples)]
+            self.words += [WordAddress(to) if isinstance(to, int) else to, WordAddress(source) if isinstance(source, int) else source, more]
+        self.records[record] = [MOVES, WordAddress(start), len(triples)]
 
     def following(self, cells: Sequence[int]) -> list[Triple]:
         """What has to be moved when these words have changed."""
@@ -133,9 +133,9 @@ class Table:
 
     # ---- steps
 
-    def add(self, scope: Scope, steps: Sequence[Step]) -> None:
+    def add(self, scope: BufferAddresses, steps: Sequence[Step]) -> None:
         for s in steps:
-            if type(s) is Native:
+            if type(s) is NativeStep:
                 self.native(scope, s)
             elif type(s) is Control:
                 inner = scope.bound.inner.get(s.step)
@@ -143,13 +143,13 @@ class Table:
                     self.host(partial(scope.late, s), s)
                 else:
                     CONTROL[s.step.op](self, scope, s.step, inner)
-            elif type(s) is Host and s.step.op == "check_bounds":
+            elif type(s) is HostCallback and s.step.op == "check_bounds":
                 self.check(scope, s)
-            elif type(s) is Host:
+            elif type(s) is HostCallback:
                 self.host(partial(scope.routine, s.step), s)
                 self.seconds += 1.0  # who knows
 
-    def native(self, scope: Scope, s: Native) -> None:
+    def native(self, scope: BufferAddresses, s: NativeStep) -> None:
         places = [scope.resolve(b) for b in s.code.buffers]
         known = all(not isinstance(p, Buffer) or scope.sized(b) for p, b in zip(places, s.code.buffers, strict=True))
         at = len(self.words)
@@ -167,11 +167,11 @@ class Table:
             self.measured(scope, s, at)
         else:
             self.host(partial(self.settle, scope, s, at, len(self.records) + 1))
-            self.record(KERNEL, s.entry.address, Ref(at), 0, 1, 1, 0, step=s)
+            self.record(KERNEL, s.entry.address, WordAddress(at), 0, 1, 1, 0, step=s)
         self.seconds += s.seconds * self.times
         self.longest = max(self.longest, s.seconds)
 
-    def kernel(self, scope: Scope, s: Native, at: int) -> list[Any]:
+    def kernel(self, scope: BufferAddresses, s: NativeStep, at: int) -> list[Any]:
         """A kernel's record: how many turns, on how many threads, how many at a time."""
         turns, threads = number(s.code.turns, scope.length), scope.bound.threads
         self.scratch = max(self.scratch, number(s.code.scratch, scope.length))
@@ -179,9 +179,9 @@ class Table:
         pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
         about = self.times > 1 and self.large(scope, s)
         pieces = max(pieces, PIECES * ways) if about else pieces
-        return [KERNEL, s.entry.address, Ref(at), turns, at_once(turns, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
+        return [KERNEL, s.entry.address, WordAddress(at), turns, at_once(turns, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
 
-    def large(self, scope: Scope, s: Native) -> bool:
+    def large(self, scope: BufferAddresses, s: NativeStep) -> bool:
         """Whether a kernel of a loop reads so much again in each trip that the second cache holds a part of it.
 
         Every other trip then takes the turns from the last to the first: what one trip has read last, the next one finds.
@@ -189,7 +189,7 @@ class Table:
         steady = [b for b in s.step.sources if b.parameters]
         return sum([scope.bound.sizes[b] or 0 for b in steady]) > scope.bound.code.target.l2 // 2
 
-    def room(self, scope: Scope, s: Native) -> int | None:
+    def room(self, scope: BufferAddresses, s: NativeStep) -> int | None:
         """The scratch that a kernel never exceeds, if there is such a limit and all its lengths can be computed by the table."""
         exprs = [scope.bound.settled(e) for e in (s.code.scratch, s.code.turns, *map(Len, s.code.lengths))]
         leaves = [x for e in exprs for x in expr.leaves(e)]
@@ -198,39 +198,42 @@ class Table:
         _, most = bounds(expr.substitute(exprs[0], lambda x: maximum(x, 0)), lambda _: None)  # no length is negative
         return int(most) if most < math.inf else None
 
-    def measured(self, scope: Scope, s: Native, at: int) -> None:
+    def measured(self, scope: BufferAddresses, s: NativeStep, at: int) -> None:
         """A kernel whose lengths the table computes, from what lies in memory then."""
         bound = scope.bound
         self.scratch = max(self.scratch, self.room(scope, s) or 0)
         for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
-            self.compute(scope, bound.settled(Len(a)), Ref(k))
+            self.compute(scope, bound.settled(Len(a)), WordAddress(k))
         turns = bound.settled(s.code.turns)
         ways = max(1, min(bound.threads, int(s.seconds / SHARE)))
-        self.compute(scope, turns, Ref(total := self.word()))
+        self.compute(scope, turns, WordAddress(total := self.word()))
         grain = self.compute(scope, maximum((turns + (ways - 1)) // ways, 1), None)
         triples = len(self.records)
         self.record()
-        kernel = self.record(KERNEL, s.entry.address, Ref(at), 0, 1, ways, int(s.seconds > PIECE), step=s)
-        self.move(triples, [(Field(kernel, "turns"), Ref(total), 0), (Field(kernel, "grain"), Ref(grain), 0)])
+        kernel = self.record(KERNEL, s.entry.address, WordAddress(at), 0, 1, ways, int(s.seconds > PIECE), step=s)
+        self.move(
+            triples,
+            [(InstructionField(kernel, "turns"), WordAddress(total), 0), (InstructionField(kernel, "grain"), WordAddress(grain), 0)],
+        )
 
-    def compute(self, scope: Scope, e: ExprLike, to: Ref | None) -> int:
+    def compute(self, scope: BufferAddresses, e: ExprLike, to: WordAddress | None) -> int:
         """Records that compute a whole number; the word that holds it."""
         if isinstance(e, int):
             if to is None:
                 return self.source(e)
-            self.move(self.record(), [(to, Ref(self.source(e)), 0)])
+            self.move(self.record(), [(to, WordAddress(self.source(e)), 0)])
             return to.word
         k = self.word() if to is None else to.word
         if type(e) is Load:
             at = self.source(scope.resolve(e.of))
-            self.record(WHOLE, Ref(k), Ref(at), Ref(at), OPERATIONS.index(e.of.dtype.name))
+            self.record(WHOLE, WordAddress(k), WordAddress(at), WordAddress(at), OPERATIONS.index(e.of.dtype.name))
         else:
             assert type(e) is Bin
             a, b = self.compute(scope, e.a, None), self.compute(scope, e.b, None)
-            self.record(WHOLE, Ref(k), Ref(a), Ref(b), OPERATIONS.index(e.op))
+            self.record(WHOLE, WordAddress(k), WordAddress(a), WordAddress(b), OPERATIONS.index(e.op))
         return k
 
-    def settle(self, scope: Scope, s: Native, at: int, record: int) -> None:
+    def settle(self, scope: BufferAddresses, s: NativeStep, at: int, record: int) -> None:
         """A kernel whose lengths have become known gets its arguments."""
         for k, b in enumerate(s.code.buffers, at):
             if isinstance(scope.resolve(b), Buffer):
@@ -241,13 +244,13 @@ class Table:
         kind, fn, _, *rest = self.kernel(scope, s, at)
         self.table[record] = [kind, fn, self.table[record, 2], *rest]
 
-    def copy(self, scope: Scope, to: Place, source: Place, size: int) -> None:
+    def copy(self, scope: BufferAddresses, to: Place, source: Place, size: int) -> None:
         """Bytes from one place to another."""
         at = len(self.words)
         self.held(to)
         self.held(source)
         self.word(size)
-        self.record(KERNEL, scope.bound.code.threads().copy, Ref(at), -(-size // COPIED), 1, 1, 0)
+        self.record(KERNEL, scope.bound.code.threads().copy, WordAddress(at), -(-size // COPIED), 1, 1, 0)
 
 
 def at_once(turns: int, pieces: int, ways: int) -> int:
@@ -270,10 +273,10 @@ def real(b: Buffer) -> bool:
     return b.dtype.np is not None
 
 
-class _Loop:
+class _LoopInstructions:
     """What happens to words before the first trip, and after each."""
 
-    def __init__(self, table: Table, scope: Scope, inner: Inner):
+    def __init__(self, table: Table, scope: BufferAddresses, inner: Inner):
         self.table, self.scope, self.inner = table, scope, inner
         self.enter: list[Triple] = []
         self.turn: list[Triple] = []  # carries change places
@@ -310,7 +313,7 @@ class _Loop:
             self.table.move(again, self.turn + self.advance + follow)
 
 
-def _scan(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
+def _scan(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     carries, xs, reverse, n = r.attrs["carries"], r.attrs["xs"], r.attrs["reverse"], inner.trips
     body, child = inner.scope("body", scope, table)
     plan, sizes = body.plan, body.sizes
@@ -319,7 +322,7 @@ def _scan(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
             if real(b):
                 table.copy(scope, scope.resolve(last), scope.resolve(first), sizes[b] or 0)
         return
-    loop = _Loop(table, scope, inner)
+    loop = _LoopInstructions(table, scope, inner)
     for k, (outer, b) in enumerate(zip(r.inputs, plan.inputs, strict=True)):
         if real(b) and k >= carries:
             place = scope.resolve(outer)
@@ -353,17 +356,17 @@ def _scan(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
     table.times = before
     again = table.record()
     if n > 1:
-        table.record(LOOP, Ref(counter), n, top)
+        table.record(LOOP, WordAddress(counter), n, top)
     for end, place, size in stacked:
         table.copy(scope, end, place, size)
     loop.fill(begin, again)
 
 
-def _while(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
+def _while(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     carries = r.attrs["carries"]
     body, child = inner.scope("body", scope, table)
     test, asked = inner.scope("cond", scope, table)
-    loop = _Loop(table, scope, inner)
+    loop = _LoopInstructions(table, scope, inner)
     ends: list[tuple[Place, Place, int]] = []
     for k, (b, again) in enumerate(zip(body.plan.inputs, test.plan.inputs, strict=True)):
         if not real(b):
@@ -386,13 +389,13 @@ def _while(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
     table.add(child, body.code.steps)
     turn = table.record()
     table.record(JUMP, top)
-    table.records[leave] = [UNLESS, Ref(table.source(flag)), len(table.records)]
+    table.records[leave] = [UNLESS, WordAddress(table.source(flag)), len(table.records)]
     for end, place, size in ends:
         table.copy(scope, end, place, size)
     loop.fill(begin, turn)
 
 
-def _cond(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
+def _cond(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     choose = table.record()
     ends: list[int] = []
     for name in ("then", "else"):
@@ -403,9 +406,9 @@ def _cond(table: Table, scope: Scope, r: Routine, inner: Inner) -> None:
         table.add(child, [*body.code.once, *body.code.steps])
         if name == "then":
             ends.append(table.record())
-            table.records[choose] = [UNLESS, Ref(table.source(scope.resolve(r.inputs[0]))), len(table.records)]
+            table.records[choose] = [UNLESS, WordAddress(table.source(scope.resolve(r.inputs[0]))), len(table.records)]
     for k in ends:
         table.records[k] = [JUMP, len(table.records)]
 
 
-CONTROL: dict[str, Callable[[Table, Scope, Routine, Inner], None]] = {"scan": _scan, "while": _while, "cond": _cond}
+CONTROL: dict[str, Callable[[Table, BufferAddresses, OpaqueOp, Inner], None]] = {"scan": _scan, "while": _while, "cond": _cond}

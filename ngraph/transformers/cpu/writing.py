@@ -14,23 +14,23 @@ from ngraph.codegen.math import MACHINE_CODE
 from ngraph.codegen.routines import emit_routine
 from ngraph.errors import UnsupportedError
 from ngraph.plan.alike import Shape, shape
-from ngraph.plan.kernels import Kernel, Plan, PlanStep, Routine
+from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
 from ngraph.runtime.tune import picks, tune
 from ngraph.targets import Target
-from ngraph.transformers.cpu.code import Bare, Code, Native, Part, Recipe, bodies
+from ngraph.transformers.cpu.code import CompiledKernel, CompiledPlan, LoadedPlan, NativeStep, StrippedKernel, bodies
 
 __all__ = ["MACHINE_CODE", "assembly", "bare", "plan", "recipe", "texts"]
 
 
-def recipe(plan: Plan, target: Target, tuned: bool = False) -> Recipe:
+def recipe(plan: Plan, target: Target, tuned: bool = False) -> CompiledPlan:
     """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile. `tuned`: with schedules that were measured."""
     own = cache()
     if tuned:
         tune(every(plan), target)
-    made: dict[Plan, list[tuple[Part, ...]]] = {}
-    known: dict[bytes, tuple[Part, Shape]] = {}
+    made: dict[Plan, list[tuple[CompiledKernel, ...]]] = {}
+    known: dict[bytes, tuple[CompiledKernel, Shape]] = {}
 
     def texts(p: Plan) -> Iterator[str]:
         made[p] = []
@@ -38,10 +38,10 @@ def recipe(plan: Plan, target: Target, tuned: bool = False) -> Recipe:
             this = shape(p, s) if type(s) is Kernel else None
             if this is not None and this.key in known:
                 part, other = known[this.key]
-                made[p].append((Part(moved(part.code, other, this), part.key),))
+                made[p].append((CompiledKernel(moved(part.code, other, this), part.key),))
                 continue
             codes = emitted(p, s, target, tuned)
-            parts = tuple([Part(replace(c, text=""), own.key(c.text, target)) for c in codes])
+            parts = tuple([CompiledKernel(replace(c, text=""), own.key(c.text, target)) for c in codes])
             made[p].append(parts)
             if this is not None:
                 known[this.key] = parts[0], this
@@ -49,32 +49,32 @@ def recipe(plan: Plan, target: Target, tuned: bool = False) -> Recipe:
             for body in bodies(s):
                 yield from texts(body)
 
-    def together(p: Plan) -> Recipe:
-        return Recipe(p, tuple(made[p]), tuple([together(b) for s in p.every for b in bodies(s)]), tuned)
+    def together(p: Plan) -> CompiledPlan:
+        return CompiledPlan(p, tuple(made[p]), tuple([together(b) for s in p.every for b in bodies(s)]), tuned)
 
     own.objects(texts(plan), target)
     return together(plan)
 
 
-def bare(made: Recipe) -> Recipe:
+def bare(made: CompiledPlan) -> CompiledPlan:
     """A recipe to call and not to look at: a tenth as long, for it says of no kernel what that does."""
     bodies = [bare(b) for b in made.bodies]
     of = {id(b.plan): c.plan for b, c in zip(made.bodies, bodies, strict=True)}
 
     def step(s: PlanStep) -> Any:
         if isinstance(s, Kernel):
-            return Bare(s.sources, s.targets, s.seconds)
+            return StrippedKernel(s.sources, s.targets, s.seconds)
         return replace(s, attrs={k: of.get(id(a), a) for k, a in s.attrs.items()}, origin=())
 
     steps: dict[str, Any] = {part: tuple(map(step, getattr(made.plan, part))) for part in ("once", "start", "steps")}
-    parts = tuple([tuple([Part(replace(p.code, notes={}), p.key) for p in s]) for s in made.parts])
-    return Recipe(replace(made.plan, **steps), parts, tuple(bodies), made.tuned)
+    parts = tuple([tuple([CompiledKernel(replace(p.code, notes={}), p.key) for p in s]) for s in made.parts])
+    return CompiledPlan(replace(made.plan, **steps), parts, tuple(bodies), made.tuned)
 
 
-def texts(code: Code) -> dict[str, list[Native]]:
+def texts(code: LoadedPlan) -> dict[str, list[NativeStep]]:
     """The different kernels of a plan, written again, each with the steps that it runs."""
-    found: dict[str, list[Native]] = {}
-    natives = iter([s for s in code.every if type(s) is Native])
+    found: dict[str, list[NativeStep]] = {}
+    natives = iter([s for s in code.every if type(s) is NativeStep])
     for s in code.plan.every:
         for c in emitted(code.plan, s, code.target, code.tuned):
             found.setdefault(c.text, []).append(next(natives))
@@ -96,7 +96,7 @@ def emitted(plan: Plan, step: PlanStep, target: Target, tuned: bool = False) -> 
     """The code of a step; none for what Python runs."""
     if type(step) is Kernel:
         return (emit(plan, step, target, picks(plan, step, target) if tuned else None),)
-    assert type(step) is Routine
+    assert type(step) is OpaqueOp
     try:
         return emit_routine(plan, step, target)
     except UnsupportedError:

