@@ -24,7 +24,7 @@ from ngraph.op_graph import expr
 from ngraph.passes import default_passes, run
 from ngraph.plan import plan
 from ngraph.plan.kernels import Buffer, Kernel
-from ngraph.plan.memory import lay_out
+from ngraph.plan.memory import allocate
 from ngraph.program.lower import lower
 from ngraph.targets import host
 
@@ -54,7 +54,7 @@ class Case:
                     change(b)
         for r in [r for k in made.kernels for stage in k.stages for r in stage.reads() if r.source.border]:
             r.guard = ()  # the border holds what lies outside
-        lay_out(made)
+        allocate(made)
         self.plan = made
         draw = np.random.default_rng(0)
         self.arrays: dict[Buffer, np.ndarray] = {}
@@ -370,7 +370,7 @@ def main() -> None:
             print("    spills", [spills(x) for x in c.codes])
         if chosen.schedules:
             for x in c.codes:
-                print("   ", x.turns, "turns,", x.scratch, "bytes;", *x.notes.get("schedules", ()), sep=" ")
+                print("   ", x.turns, "turns,", x.scratch, "bytes;", *x.debug_info.get("schedules", ()), sep=" ")
 
 
 try:

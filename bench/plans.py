@@ -78,7 +78,7 @@ def bytes_of(buffers):
 
 def least(made):
     """Everything that comes in, is kept or goes out, once."""
-    used = dict.fromkeys(b for s in made.steps for b in (*s.sources, *s.targets) if b.home not in ("arena", "run"))
+    used = dict.fromkeys(b for s in made.steps for b in (*s.sources, *s.targets) if b.storage not in ("arena", "run"))
     return bytes_of(used)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ngraph.numpy_ops import evaluate
 from ngraph.op_graph.expr import Idx, Len, Run, text
-from ngraph.passes.orders import orders
+from ngraph.passes.dim_orders import orders
 from ngraph.program.lower import unique
 from ngraph.program.program import Program, run_values
 from ngraph.runtime.computation import Executable

@@ -29,7 +29,7 @@ import plans  # noqa: E402 - the tests' runner of compiled plans
 import static  # noqa: E402 - and of those for a processor in an emulator
 from machines import machines  # noqa: E402
 
-from ngraph.codegen.routines import emit_routine  # noqa: E402
+from ngraph.codegen.routines import emit_opaque_op  # noqa: E402
 from ngraph.op_graph import dtypes  # noqa: E402
 from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
 from ngraph.op_graph.expr import Idx, combine  # noqa: E402
@@ -406,7 +406,7 @@ class Guarded(plans.Compiled):
             return super().routine(step)
         for b in step.results:
             self.place(b)
-        for code in emit_routine(self.plan, step, self.target):
+        for code in emit_opaque_op(self.plan, step, self.target):
             for b in code.buffers:
                 if b not in self.arrays:  # between the parts of a routine
                     self.arrays[b] = self.memory_of((b.bytes,), np.dtype(np.uint8), 64)

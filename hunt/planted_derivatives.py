@@ -76,7 +76,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "the error of a sequential goes to its first step": gradient("sequential", lambda op, dy, *inputs: (dy, *(None for _ in inputs[1:]))),
     "what a variable's value is read for has no derivative": gradient("value_of", lambda op, dy, x: None),
     "carries are saved along the axis that they have": edited(f"{CONTROL}:_relabelled", "if old in x.axes", "if False"),
-    "a loop keeps for another what has its axis": edited("ngraph.passes.saved:_repeated", ' and first.attrs["axis"] not in v.axes', ""),
+    "a loop keeps for another what has its axis": edited("ngraph.passes.loop_cse:_repeated", ' and first.attrs["axis"] not in v.axes', ""),
     "a stopped gradient flows": gradient("stop_gradient", lambda op, dy, x: dy),
     "a constant that is renamed is not transposed": edited("ngraph.passes.fold:_in_place", "return ", "return True or "),
 }

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from ngraph.op_graph import meaning
+from ngraph.op_graph import fingerprint
 from ngraph.ops import state as state_ops
 from ngraph.runtime import arguments, state, weights
 from ngraph.transformers.cpu import frame, native, table
@@ -88,7 +88,7 @@ def arguments_are_cut_to_integers():
 
 
 def attributes_are_in_no_key():
-    @instead(meaning._Encoder, "rows")
+    @instead(fingerprint._Encoder, "rows")
     def _(was):
         def rows(self, roots):
             for name, inputs, said, type_ in was(self, roots):
@@ -98,15 +98,15 @@ def attributes_are_in_no_key():
 
 
 def numbers_are_in_no_key():
-    @instead(meaning._Encoder, "encode")
+    @instead(fingerprint._Encoder, "encode")
     def _(was):
         return lambda self, x: 0.0 if type(x) is float else was(self, x)
 
-    meaning.SIMPLE = meaning.SIMPLE - {float}
+    fingerprint.SIMPLE = fingerprint.SIMPLE - {float}
 
 
 def contents_of_constants_are_in_no_key():
-    @instead(meaning._Encoder, "array")
+    @instead(fingerprint._Encoder, "array")
     def _(was):
         return lambda self, a, name="": [str(a.dtype), list(a.shape)]
 

@@ -295,7 +295,7 @@ out:
 def text(target: Target, layout: ArrayObjectLayout) -> str:
     """The module: `entry`."""
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
-    words |= {"DONE": pools.DONE, "HOST_STEP": pools.HOST_STEP, "INTERRUPTED": pools.INTERRUPTED}
+    words |= {"DONE": pools.DONE, "HOST_STEP": pools.HOST_CALLBACK, "INTERRUPTED": pools.INTERRUPTED}
     words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "READY": READY}
     return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY), target)
 

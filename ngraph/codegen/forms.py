@@ -154,7 +154,7 @@ class Forms:
             self.known[e] = self._of(e)
         return self.known[e]
 
-    def foresee(self, exprs: Iterable[ExprLike]) -> None:
+    def prepare(self, exprs: Iterable[ExprLike]) -> None:
         """Make the registers that forms of expressions and of their parts hold, here, where they come before every use."""
         todo = list(exprs)
         while todo:

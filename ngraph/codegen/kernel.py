@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ngraph.codegen.called import KernelCode
 from ngraph.codegen.forms import Dim, LinearForm, Whole, apply, plus, register, times
 from ngraph.codegen.nest import Nest
+from ngraph.codegen.signature import KernelCode
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import ExprLike, Len
@@ -26,7 +26,7 @@ from ngraph.targets import Target
 STACK = 32 << 10  # bytes of Locals that lie on the stack; more lie in the thread's scratch
 ALIGN = 64
 TWICE = 2  # axes whose last block is shorter, for which there is code of its own
-MAJOR = 2  # blocks along an axis up to which the last one matters
+HOT_ITERATIONS = 2  # blocks along an axis up to which the last one matters
 MANY = 16  # turns from which on the next one is fetched ahead
 
 
@@ -51,19 +51,19 @@ class KernelText:
         self.block = dict(kernel.loops)
         self.counters: dict[AxisId, Dim] = {}  # one for each loop: its index is the number of the block
         self.at: dict[Dim, Whole] = {}  # where the turn stands
-        self.minor = False  # whether what is being written runs seldom, and should be short
+        self.cold = False  # whether what is being written runs seldom, and should be short
         self.cut: dict[AxisId, int] = {}  # the size of the block that is being written
         self.scratch: ExprLike = 0
         self.many = False  # turns
         self.touched: set[Buffer] = set()
-        self.notes: list[str] = []
+        self.debug_info: list[str] = []
 
     def code(self) -> KernelCode:
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), self.body)
         turns: ExprLike = 1
         for a, b in self.kernel.loops:
             turns = turns * ((self.open(a) + (b - 1)) // b)
-        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, self.scratch, {"schedules": tuple(self.notes)})
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, self.scratch, {"schedules": tuple(self.debug_info)})
 
     def body(self, args: str, first: str, last: str, scratch: str) -> None:
         self.args = args
@@ -107,9 +107,9 @@ class KernelText:
         for test, size in (("slt", self.block[a]), ("eq", short)):
             here = w.op(f"icmp {test}", register(self.at[counter]), last, dtype=dtypes.bool_)
             self.cut[a] = size
-            before, self.minor = self.minor, self.minor or (test == "eq" and counter.size > MAJOR)
+            before, self.cold = self.cold, self.cold or (test == "eq" and counter.size > HOT_ITERATIONS)
             w.when(here, [], lambda: self.by_size(t, others), rare=False)
-            self.minor = before
+            self.cold = before
         del self.cut[a]
         return []
 

@@ -219,8 +219,8 @@ def bitcast(x: Number, dtype: DType) -> Number:
 MACHINE_CODE.of("add")(lambda x, y: x + y)
 MACHINE_CODE.of("subtract")(lambda x, y: x - y)
 MACHINE_CODE.of("multiply")(lambda x, y: x * y)
-MACHINE_CODE.of("multiply_pairs")(lambda x, y: Number(x.w, x.w.fma_pairs(x.v, y.v, constant(0, dtypes.float32, x.v.lanes))))
-MACHINE_CODE.of("multiply_quads")(lambda x, y: Number(x.w, x.w.fma_quads(x.v, y.v, constant(0, dtypes.int32, x.v.lanes))))
+MACHINE_CODE.of("multiply_pairs")(lambda x, y: Number(x.w, x.w.dot2_accumulate(x.v, y.v, constant(0, dtypes.float32, x.v.lanes))))
+MACHINE_CODE.of("multiply_quads")(lambda x, y: Number(x.w, x.w.dot4_accumulate(x.v, y.v, constant(0, dtypes.int32, x.v.lanes))))
 MACHINE_CODE.of("fma")(lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
 
 

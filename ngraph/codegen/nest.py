@@ -129,9 +129,9 @@ class Nest:
         self.reads: dict[int, Access] = {}
         self.known = ScopedTable()
         self.opened: dict[Dim, Open] = {}
-        self.awaited: list[tuple[Access, int, list[str]]] = []
+        self.prefetched: list[tuple[Access, int, list[str]]] = []
         self.reducing = bool(stage.combine or stage.reduced)
-        self.minor = kernel.minor
+        self.cold = kernel.cold
         self._look()
         self.plan = self._schedule()
         self.streamed = {a for a in self.reads.values() if a.ahead and a.deps >= self.dims}
@@ -163,8 +163,8 @@ class Nest:
                 self.reads[n] = self._access(line.read.source, line.read.index, line.read.guard, line.read.fill)
         self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
         self._merge()
-        self.woven = self._runs()
-        self.forms.foresee(self._inside())
+        self.interleaved = self._runs()
+        self.forms.prepare(self._inside())
         for n, line in enumerate(stage.before):
             self._line(n, line)
         for n, c in enumerate(stage.combine, self.border):
@@ -173,10 +173,10 @@ class Nest:
             self._line(n, line)
         for a in self.stores:
             a.deps = self._moving([*a.guard, *[e for _, e in a.rest]]).union(a.coef)
-        late = [a for n, a in self.reads.items() if n >= self.border]
-        late += [a for s, a in zip(stage.to, self.stores, strict=True) if s.line >= self.border]
-        self.late = set(late) if self.reducing else set()  # their pointers are made when they are needed
-        self.eager = [a for a in (*self.reads.values(), *self.stores) if a not in self.late]
+        epilogue = [a for n, a in self.reads.items() if n >= self.border]
+        epilogue += [a for s, a in zip(stage.to, self.stores, strict=True) if s.line >= self.border]
+        self.epilogue = set(epilogue) if self.reducing else set()  # their pointers are made when they are needed
+        self.hoisted = [a for a in (*self.reads.values(), *self.stores) if a not in self.epilogue]
 
     def _line(self, n: int, line: Line) -> None:
         inside = line.exprs
@@ -287,7 +287,7 @@ class Nest:
         target, stage = self.kernel.target, self.stage
         walks = [self._walk(a) for a in self.reads.values()]
         stores = enumerate(zip(self.stores, stage.to, strict=True))
-        walks += [self._walk(a, True, s.combine != "set", len(self.woven[k])) for k, (a, s) in stores]
+        walks += [self._walk(a, True, s.combine != "set", len(self.interleaved[k])) for k, (a, s) in stores]
         moving = [a for a in (*self.reads.values(), *self.stores) if a.deps]  # what stays fills no vector
         bits = [a.dtype.bits for a in moving] + [c.dtype.bits for c in stage.combine]
         lanes = target.lanes(max([32 if b == 16 else b for b in bits], default=32))
@@ -305,8 +305,8 @@ class Nest:
             return frozenset([number[d] for d in dims])
 
         seen = [
-            AccessDescriptor(tuple([_step(a.coef.get(d, 0)) for d in loops]), numbers(a.deps), numbers(loose), a.dtype.bits // 8, *how)
-            for a, loose, how in walks
+            AccessDescriptor(tuple([_step(a.coef.get(d, 0)) for d in loops]), numbers(a.deps), numbers(non_affine), a.dtype.bits // 8, *how)
+            for a, non_affine, how in walks
         ]
         view = View(
             tuple(free),
@@ -318,10 +318,10 @@ class Nest:
             numbers(bound),
         )
         machine = CoreModel(lanes, target.vector_registers, target.l1, target.l2)
-        if not self.minor:
+        if not self.cold:
             self.kernel.views[view] = machine
         made = self.kernel.picks.get(view) or schedule(view, machine)
-        self.kernel.notes.append(f"{' '.join([f'{k}:{d.most}' for k, d in enumerate(loops)])} {made}")
+        self.kernel.debug_info.append(f"{' '.join([f'{k}:{d.most}' for k, d in enumerate(loops)])} {made}")
         vector, tile, second = [None if k is None else loops[k] for k in (made.vector, made.tile, made.second)]
         across = second if second is not None else vector
         return Tile(made.lanes, vector, tile, across, made.rows, made.columns, tuple([loops[k] for k in made.order]))
@@ -331,7 +331,7 @@ class Nest:
         return any(in_order(c.kind, c.dtype) for c in self.stage.combine)
 
     def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Dim], Any]:
-        return a, self._moving([e for _, e in a.rest]), (store, a in self.late, combines, run)
+        return a, self._moving([e for _, e in a.rest]), (store, a in self.epilogue, combines, run)
 
     def _paged(self) -> set[Access]:
         """What comes from memory line by line while others are computed with: a page ahead it is asked for, beyond that memory is busy."""
@@ -342,7 +342,7 @@ class Nest:
 
         reads = [a for a in self.reads.values() if moves(a)]
         lines = len(reads) + 2 * sum(map(moves, self.stores))  # what is stored is read before
-        if v is None or self.work < PACE * lines or self.minor:
+        if v is None or self.work < PACE * lines or self.cold:
             return set()
         return {a for a in reads if a.coef.get(v) == 1 and not (a.ahead or a.rest or a.guard)}
 
@@ -350,8 +350,8 @@ class Nest:
 
     def write(self) -> Sequence[IRValue]:
         """The whole stage."""
-        late = self.border if self.reducing else len(self.lines) + self.border
-        roots = [s.line for s in self.stage.to if s.line < late] + [c.line for c in self.stage.combine]
+        epilogue = self.border if self.reducing else len(self.lines) + self.border
+        roots = [s.line for s in self.stage.to if s.line < epilogue] + [c.line for c in self.stage.combine]
         self._hoist(roots, (*self.plan.order, *self.reduced))
         self._walk_free(0, roots)
         return []
@@ -382,7 +382,7 @@ class Nest:
                 base, offset = (i, 0) if i.name[0] == "%" else (None, int(i.name))
                 rest = meet(w, "sub", last, i) if cut else left
                 with self._scope(
-                    {d: Open(base, offset, units, rest)}, {a: times(w, i, a.coef[d]) for a in self.eager if base and d in a.coef}
+                    {d: Open(base, offset, units, rest)}, {a: times(w, i, a.coef[d]) for a in self.hoisted if base and d in a.coef}
                 ):
                     return body(*carried)
 
@@ -398,9 +398,9 @@ class Nest:
             total = d.total
             segment(0, total // d.unit, 1)
             d.lower.cover(total % d.unit)
-            before, self.minor = self.minor, self.minor or total // d.unit > 1
+            before, self.cold = self.cold, self.cold or total // d.unit > 1
             segment(total // d.unit, n, 1)
-            self.minor = before
+            self.cold = before
             d.lower.cover(d.unit)
         else:
             first = 0
@@ -431,7 +431,7 @@ class Nest:
         found: str | None = self.known.get(a)
         if found is None:
             found = a.pointer
-            if a in self.late:
+            if a in self.epilogue:
                 for d, o in self.opened.items():
                     if o.base is not None and d in a.coef:
                         found = self.w.at(found, times(self.w, o.base, a.coef[d]), a.dtype)
@@ -491,13 +491,13 @@ class Nest:
         order, inner = self._one_loop() if not early and not self._in_order() else (list(self.reduced), [])
         if inner:
             self._foresee(inner[-1])
-        self.awaited = self._await() if inner and not order else []
+        self.prefetched = self._prefetches() if inner and not order else []
 
         def leaf(*carried: IRValue) -> Sequence[IRValue]:
             made = []
             for t, ((k, i, j), v) in enumerate(zip(tracks, carried, strict=True)):
                 if t % ABREAST == 0:
-                    self._abreast(summed, [place for _, *place in tracks[t : t + ABREAST]])
+                    self._interleaved_rows(summed, [place for _, *place in tracks[t : t + ABREAST]])
                 made.append(self._fold(k, i, j, v))
             self._put(early)
             return made
@@ -521,7 +521,7 @@ class Nest:
                 values = [fold(w, kind, a, b) for a, b in zip(values[::2], values[1::2], strict=False)] + values[len(values) // 2 * 2 :]
             self.known[self.border + k, i, j] = self._as_one(kind, values[0]) if flat else values[0]
 
-    def _await(self) -> list[tuple[Access, int, list[str]]]:
+    def _prefetches(self) -> list[tuple[Access, int, list[str]]]:
         """What meets the sums when they are done, and comes from memory: elements from row to row, where the first row's lines are."""
         t, v, rows, columns = self.tile, self.vec, self._units(self.tile), self._units(self.across)
         if t is None or v is None or rows < 2 or math.prod([certain(d.size) for d in self.reduced]) < WAIT:
@@ -530,7 +530,13 @@ class Nest:
         for a in (*self.reads.values(), *self.stores):
             place = a.source.shares or a.source, a.const, frozenset(a.coef.items())
             step, beside = a.coef.get(t), a.coef.get(v) == 1 and not a.rest and not a.guard
-            if a in self.late and beside and isinstance(step, int) and (a.source.bytes or 0) > self.kernel.target.l2 and place not in seen:
+            if (
+                a in self.epilogue
+                and beside
+                and isinstance(step, int)
+                and (a.source.bytes or 0) > self.kernel.target.l2
+                and place not in seen
+            ):
                 seen.add(place)
                 line = self.kernel.target.line * 8 // (self.lanes * a.dtype.bits) if self.across is v else 1
                 with self._scope({}):
@@ -539,7 +545,7 @@ class Nest:
 
     def _ask(self, i: IRValue, turns: int) -> None:
         """Asks for what is awaited, a share of the rows in each of some of the last turns of the loop that makes the sums."""
-        if not self.awaited:
+        if not self.prefetched:
             return
         w, rows = self.w, self._units(self.tile)
         each = -(-rows // max(turns, 1))
@@ -549,7 +555,7 @@ class Nest:
         def rows_of(turn: Whole) -> list[IRValue]:
             for k in range(each):
                 row = apply(w, "min", plus(w, times(w, turn, each), k), rows - 1)
-                for a, step, lines in self.awaited:
+                for a, step, lines in self.prefetched:
                     for line in lines:
                         w.prefetch(w.at(line, times(w, row, step), a.dtype))
             return []
@@ -566,7 +572,7 @@ class Nest:
         """Which lines of an operand's next panel each row of tiles asks for: all that use a panel share those of the next one."""
         unroll, t = self._unroll(d, certain(d.size)), self.tile
         rows = -(-t.size // self.plan.rows) if t is not None and isinstance(t.size, int) else 1
-        panels = {a: self._panel(a) for a in self.eager if d in a.coef} if unroll > 1 and rows > 1 else {}
+        panels = {a: self._panel(a) for a in self.hoisted if d in a.coef} if unroll > 1 and rows > 1 else {}
         if t is None or not any(panels.values()):
             return
         w, o, share = self.w, self.opened[t], -(-unroll // rows)
@@ -586,7 +592,7 @@ class Nest:
 
     def _one_loop(self) -> tuple[list[Dim], list[Dim]]:
         """The reduced loops, outermost first: those that remain loops, and those that become one whose offsets are known beforehand."""
-        early = [a for a in self.eager if not a.deps.isdisjoint(self.reduced)]
+        early = [a for a in self.hoisted if not a.deps.isdisjoint(self.reduced)]
         fixed = all(isinstance(d.size, int) and d.size > 0 and not d.uneven for d in self.reduced)
         fixed = fixed and self.vec not in self.reduced and self.across not in self.reduced
         plain = all(isinstance(c, int) for a in early for c in a.coef.values())
@@ -608,7 +614,7 @@ class Nest:
         w, sizes = self.w, [certain(d.size) for d in order]
         inner, n = order[-1], sizes[-1]
         unroll = self._unroll(inner, n)
-        moving = [a for a in self.eager if any(d in a.coef for d in order)]
+        moving = [a for a in self.hoisted if any(d in a.coef for d in order)]
         turns = list(product(*[range(k) for k in sizes[:-1]], range(0, n - n % unroll, unroll))) if len(order) > 1 else []
         steps = {a: [certain(a.coef.get(d, 0)) for d in order] for a in moving}
         offsets = {a: [sum([c * t for c, t in zip(steps[a], turn, strict=True)]) for turn in turns] for a in moving}
@@ -644,10 +650,10 @@ class Nest:
     def _unroll(self, d: Dim, n: int) -> int:
         """How many steps of a reduced loop are written out: no two of them may read the same element, or it would stay in a register."""
         tail = any(o.left is not None and x.most is not None and x.most > self.lanes for x, o in self.opened.items())
-        if tail or self.minor:
+        if tail or self.cold:
             return 1
         most = UNROLL
-        for a in self.eager:
+        for a in self.hoisted:
             step, row = a.coef.get(d, 0), a.coef.get(self.tile, 0) if self.tile is not None else 0
             if step and row:
                 shared = [u for u in range(1, most) if u * step % row == 0 and 0 < u * step // row < self.plan.rows]  # type: ignore[operator]
@@ -679,7 +685,7 @@ class Nest:
             return None
         if op == "multiply":
             return w.fma if c.dtype.is_float and c.dtype.bits > 16 else None
-        return {"multiply_pairs": w.fma_pairs, "multiply_quads": w.fma_quads}.get(op)
+        return {"multiply_pairs": w.dot2_accumulate, "multiply_quads": w.dot4_accumulate}.get(op)
 
     def _as_one(self, kind: str, x: IRValue) -> IRValue:
         """The lanes of a vector as one: halves meet halves."""
@@ -714,7 +720,7 @@ class Nest:
             self.known[key] = found = whole or self._compute(n, i, j)
         return found  # type: ignore[return-value]
 
-    def _abreast(self, roots: Iterable[int], places: Sequence[Sequence[int]]) -> None:
+    def _interleaved_rows(self, roots: Iterable[int], places: Sequence[Sequence[int]]) -> None:
         """Computes what several places of the tile need line by line, where a line takes long: their chains then run beside each other."""
         needed, todo = set[int](), list(roots)
         while todo:
@@ -914,7 +920,7 @@ class Nest:
         lanes, mask = (self._width(j), self._mask(j)) if self.vec in first.deps else (1, None)
         return w.load(place, line.dtype, lanes, align=first.dtype.bits // 8, mask=mask)
 
-    def _turned(self, a: Access, i: int, j: int) -> IRValue | None:
+    def _is_transposed(self, a: Access, i: int, j: int) -> IRValue | None:
         """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, turned over."""
         w, n, top = self.w, self.lanes, i - i % self.lanes
         step, rows = self._apart(a), min(self._units(self.tile) - top, n)
@@ -924,7 +930,7 @@ class Nest:
         if not isinstance(left, int):
             return None
         at = w.at(self._pointer(a), self._offset(a, top, j), a.dtype)
-        return self._narrow(memo(self.known, turned, w, at, a.dtype, n, left, rows, step)[i - top], j)
+        return self._narrow(memo(self.known, transposed_rows, w, at, a.dtype, n, left, rows, step)[i - top], j)
 
     def _mirrored(self, a: Access, i: int, j: int) -> IRValue | None:
         """Elements that lie side by side in the opposite order: a vector that ends where the first lane reads, turned about."""
@@ -969,7 +975,7 @@ class Nest:
 
     def _read(self, a: Access, i: int, j: int) -> IRValue:
         w, vector = self.w, self.vec in a.deps
-        whole = (self._strided(a, i, j) or self._turned(a, i, j) or self._mirrored(a, i, j)) if vector else None
+        whole = (self._strided(a, i, j) or self._is_transposed(a, i, j) or self._mirrored(a, i, j)) if vector else None
         if whole is not None:
             return whole
         one, each = self._holds(a.guard, i, j)
@@ -1002,18 +1008,18 @@ class Nest:
         places = list(self._places(frozenset().union(*moves)))
         for k, (i, j) in enumerate(places):
             if k % ABREAST == 0:
-                self._abreast([self.stage.to[t].line for t in which], places[k : k + ABREAST])
+                self._interleaved_rows([self.stage.to[t].line for t in which], places[k : k + ABREAST])
             here = [k for k, m in zip(which, moves, strict=True) if (not i or self.tile in m) and (not j or self.across in m)]
             values = {k: self._value(self.stage.to[k].line, i, j) for k in here}
             while values:
                 k = next(iter(values))
-                run = self.woven[k]
+                run = self.interleaved[k]
                 if 1 < len(run) == self._apart(self.stores[k]) and values.keys() >= set(run):
-                    self._weave([self.stores[n] for n in run], [values.pop(n) for n in run], i, j)
+                    self._interleaved_store([self.stores[n] for n in run], [values.pop(n) for n in run], i, j)
                 else:
                     self._store(self.stage.to[k].combine, self.stores[k], values.pop(k), i, j)
 
-    def _weave(self, stores: Sequence[Access], values: Sequence[IRValue], i: int, j: int) -> None:
+    def _interleaved_store(self, stores: Sequence[Access], values: Sequence[IRValue], i: int, j: int) -> None:
         """Stores vectors whose lanes lie between each other, from the first one's place on: by shuffles, as whole vectors."""
         w, n, k, left = self.w, self._width(j), len(values), self._left(j)
         at, _ = self._address(stores[0], i, j)
@@ -1023,8 +1029,8 @@ class Nest:
             rest = plus(w, times(w, left, k), -q * n)
             if not isinstance(rest, int) or rest > 0:
                 mask = leading(rest, n) if isinstance(rest, int) else w.tail(rest, n)
-                mask = meet_all(w, mask, None if every is None else woven(w, every, q))
-                w.store(woven(w, [w.splat(x, n) for x in values], q), w.at(at, q * n, stores[0].dtype), mask=mask)
+                mask = meet_all(w, mask, None if every is None else interleaved(w, every, q))
+                w.store(interleaved(w, [w.splat(x, n) for x in values], q), w.at(at, q * n, stores[0].dtype), mask=mask)
 
     def _store(self, how: str, a: Access, x: IRValue, i: int, j: int) -> None:
         w, vector = self.w, self.vec in a.deps
@@ -1067,14 +1073,14 @@ def load(w: IRWriter, at: str, dtype: DType, lanes: int, mask: IRValue | None) -
     return w.load(at, dtype, lanes, mask=mask)
 
 
-def turned(w: IRWriter, at: str, dtype: DType, lanes: int, left: int, rows: int, step: Whole) -> Sequence[IRValue]:
+def transposed_rows(w: IRWriter, at: str, dtype: DType, lanes: int, left: int, rows: int, step: Whole) -> Sequence[IRValue]:
     """The transpose of `left` rows, `step` elements apart, of `rows` elements each: the k-th vector has the k-th element of every row."""
     lines = [w.at(at, times(w, lane, step), dtype) for lane in range(left)]
     loaded = [w.load(x, dtype, lanes, mask=leading(rows, lanes)) for x in lines]
     return transposed(w, loaded + loaded[-1:] * (lanes - left))
 
 
-def woven(w: IRWriter, rows: Sequence[IRValue], q: int) -> IRValue:
+def interleaved(w: IRWriter, rows: Sequence[IRValue], q: int) -> IRValue:
     """The q-th of as many vectors, in which the lanes of these lie between each other."""
     n, k = rows[0].lanes, len(rows)
     places = [divmod(q * n + lane, k) for lane in range(n)]  # lane, of which

@@ -27,7 +27,7 @@ from ngraph.targets import Target, host
 MOST = 256  # threads
 END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP, WHOLE = range(8)  # kinds of records; what each does stands in `WALK`
 OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max")  # what `WHOLE` computes; the first two read memory
-DONE, HOST_STEP, INTERRUPTED = range(3)  # what `run` says
+DONE, HOST_CALLBACK, INTERRUPTED = range(3)  # what `run` says
 WORDS = 8  # in a record
 TIMES = 4  # words for each record where it is timed: nanoseconds, how often it ran, start and end of the last time
 

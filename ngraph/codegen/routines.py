@@ -1,6 +1,6 @@
 """Routines of a plan as code of the kernels' interface: running values, sorting, where something holds, copies.
 
-`emit_routine` gives one or several kernels, which run one after another; "temp" buffers among theirs lie wherever the caller has room.
+`emit_opaque_op` gives one or several kernels, which run one after another; "temp" buffers among theirs lie wherever the caller has room.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ngraph.codegen.called import KernelCode
 from ngraph.codegen.forms import Whole, apply, plus, register, times
 from ngraph.codegen.kernel import KernelText
 from ngraph.codegen.math import emit
+from ngraph.codegen.signature import KernelCode
 from ngraph.codegen.sorting import first_few, room, sort_row
 from ngraph.codegen.text import IRValue, constant
 from ngraph.errors import UnsupportedError
@@ -32,7 +32,7 @@ COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minim
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 
-def emit_routine(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
+def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
     """The kernels of a routine. Raises UnsupportedError for what is no routine of generated code: effects, and control flow."""
     write = KERNELS[routine.op]
     if write is None:

@@ -272,10 +272,10 @@ class IRWriter:
             return self.intrinsic("fma", x.dtype, x.lanes, x, y, z)
         return self.op("fadd", self.op("fmul", x, y), z)
 
-    def fma_pairs(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
+    def dot2_accumulate(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
         """The products of bfloat16 in the high and in the low halves of x and y, added to z; by one instruction for all widths, if any."""
         if self.target.pairs:
-            if (made := self._as_group(self.fma_pairs, x, y, z)) is not None:
+            if (made := self._as_group(self.dot2_accumulate, x, y, z)) is not None:
                 return made
             halves = f"<{2 * z.lanes} x bfloat>"
             each = [f"{halves} {self.pure(f'bitcast {v} to {halves}')}" for v in (x, y)]
@@ -285,10 +285,10 @@ class IRWriter:
             z = self.fma(a, b, z)
         return z
 
-    def fma_quads(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
+    def dot4_accumulate(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
         """The products of the bytes of x, each 0 to 255, with those of y, each -128 to 127, added to z, which wraps around."""
         if self.target.quads:
-            if (made := self._as_group(self.fma_quads, x, y, z)) is not None:
+            if (made := self._as_group(self.dot4_accumulate, x, y, z)) is not None:
                 return made
             if self.target.triple.startswith("x86"):
                 return self.intrinsic(f"x86.avx512.vpdpbusd.{z.lanes * 32}", z.dtype, z.lanes, z, x, y, types=())

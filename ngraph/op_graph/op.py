@@ -340,6 +340,8 @@ class Op:
     if not TYPE_CHECKING:  # which sees by itself what is not there
 
         def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(type(self), name):
+                object.__getattribute__(self, name)  # a property that failed: its own error, or a slot that is empty
             raise AttributeError(name) if name.startswith("_") else no_attribute_of_op(self.label, name, dir(type(self)))
 
     def __reduce__(self) -> NoReturn:

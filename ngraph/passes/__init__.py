@@ -2,22 +2,22 @@
 
 `simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
 `dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop · `joined` sums of pieces ·
-`lookups` products with rows of a table · `saved` what the way back of a loop need not work out again ·
-`sunk` what a loop had better make itself.
+`gather_products` products with rows of a table · `saved` what the way back of a loop need not work out again ·
+`sink` what a loop had better make itself.
 `ngraph.rewrite.runner` runs them in a row and checks the law.
 """
 
+from ngraph.passes.concat_gradients import joined
 from ngraph.passes.dead import dead
 from ngraph.passes.fold import fold
+from ngraph.passes.gather_products import gather_products
 from ngraph.passes.hoist import hoist
-from ngraph.passes.joined import joined
-from ngraph.passes.lookups import lookups
+from ngraph.passes.loop_cse import saved
 from ngraph.passes.rules import simplify_rules
-from ngraph.passes.saved import saved
 from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify
+from ngraph.passes.sink import sink
 from ngraph.passes.specialise import specialise
-from ngraph.passes.sunk import sunk
 from ngraph.rewrite.runner import pass_, passes, register, run
 
 default_passes = (

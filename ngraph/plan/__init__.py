@@ -8,16 +8,16 @@ of it in a row · `text`, `verify`, `interpret` to look at plans.
 
 Every core op is stages, or a routine (sort, compact, cumulate, control flow over sub-plans, effects). A turn of a kernel's loops computes
 for itself what is small (once in a thread, its stages have a depth of 0), and a part of what takes in the loops: the parts lie along an
-axis `chunk` and are put together by a reduction that merges like any other. How many there are follows from kernel and machine alone.
+axis `split_k` and are put together by a reduction that merges like any other. How many there are follows from kernel and machine alone.
 """
 
 import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from ngraph.plan.cost import MachineModel
 from ngraph.plan.interpret import interpret
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Memory, OpaqueOp, Plan, Read, Stage, Store
-from ngraph.plan.price import MachineModel
 from ngraph.plan.text import arrays, parse, text
 from ngraph.plan.verify import verify
 

@@ -121,7 +121,7 @@ def lifted(plan: Plan, still: set[Buffer]) -> None:
 
 
 def _lifted(plan: Plan, step: OpaqueOp, body: Plan, still: set[Buffer]) -> OpaqueOp:
-    outside = {b: out for b, out in zip(body.inputs, step.inputs, strict=True) if b.steady and out in still}
+    outside = {b: out for b, out in zip(body.inputs, step.inputs, strict=True) if b.loop_invariant and out in still}
     taken: list[Buffer] = []
     left: list[PlanStep] = []
     for k in body.once:
@@ -139,9 +139,9 @@ def _lifted(plan: Plan, step: OpaqueOp, body: Plan, still: set[Buffer]) -> Opaqu
         plan.once += (_over(k, outside),)
         plan.buffers += tuple([outside[b] for b in k.targets])
     for b in taken:
-        b.home, b.offset, b.steady = "input", None, True
+        b.storage, b.offset, b.loop_invariant = "input", None, True
     body.once, body.inputs = tuple(left), (*body.inputs, *taken)
-    body.kept = max([(b.offset or 0) + (b.bytes or 0) for b in body.buffers if b.home == "once"], default=0)
+    body.kept = max([(b.offset or 0) + (b.bytes or 0) for b in body.buffers if b.storage == "once"], default=0)
     return replace(step, inputs=(*step.inputs, *[outside[b] for b in taken])) if taken else step
 
 

@@ -11,9 +11,9 @@ import math
 from bisect import bisect_left
 from typing import Any
 
+from ngraph.plan.cost import NUMBER, CostTable, FusionGroup, Lengths, MachineModel
 from ngraph.plan.kernels import Read
 from ngraph.plan.nodes import Node, NodeGraph
-from ngraph.plan.price import NUMBER, CostTable, FusionGroup, Lengths, MachineModel
 
 WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
 NEAR = 32  # readers of one value that are tried together
@@ -28,14 +28,14 @@ def fuse(graph: NodeGraph, machine: MachineModel) -> list[FusionGroup]:
     merge = _Merge(graph, machine)
     merge.chains()
     merge.best_first(merge.connect())
-    new = merge.finishing()
+    new = merge.cut_reductions()
     merge.connect()
     merge.best_first(new)
-    return [merge.once_each(g) for g in merge.connect()]
+    return [merge.run_once_apart(g) for g in merge.connect()]
 
 
 class _Merge:
-    """The groups so far, by node; walls are routines with their results, which nothing joins."""
+    """The groups so far, by node; fusion barriers are routines with their results, which nothing joins."""
 
     def __init__(self, graph: NodeGraph, machine: MachineModel):
         self.graph, self.machine = graph, machine
@@ -48,7 +48,7 @@ class _Merge:
         self.place: dict[FusionGroup, int] = {}  # an order in which they can run
         self.rank: dict[FusionGroup, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
-        self.walls: set[FusionGroup] = set()
+        self.fusion_barriers: set[FusionGroup] = set()
         self.parted: set[FusionGroup] = set()  # whose turns have parts of sums
         self.readers: dict[object, list[Node]] = {}  # of what comes from outside
         for n in graph.nodes:
@@ -86,7 +86,7 @@ class _Merge:
                 call = n if n.kind == "routine" else n.reads[0].source
                 if call not in self.of:
                     g = FusionGroup([call, *call.users], self.lengths)  # its parts are all that reads it
-                    self.walls.add(g)
+                    self.fusion_barriers.add(g)
                     self.add(g)
             else:
                 seen.add(id(chain[n]))
@@ -117,7 +117,7 @@ class _Merge:
                 heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
 
         for g in groups:
-            if g not in self.walls:
+            if g not in self.fusion_barriers:
                 push(g)
         while heap:
             _, _, number, sure, a, b = heapq.heappop(heap)
@@ -130,16 +130,16 @@ class _Merge:
             if made is not None:
                 push(made)
 
-    def finishing(self) -> list[FusionGroup]:
+    def cut_reductions(self) -> list[FusionGroup]:
         """Behind each reduction of which turns have parts, what puts them together: groups that may merge on. Those with parts may not."""
         new = []
         self.prices.cut_no_more()
         for g in list(self.rank):
             for n in g.cuts:
                 many = math.prod([-(-g.length(a) // b) for a, b in g.loops if a in n.reduced])
-                f = self.graph.chunked(n, many)
-                assert n.chunk is not None
-                self.lengths.known[n.chunk] = many
+                f = self.graph.split_reduction(n, many)
+                assert n.split_k is not None
+                self.lengths.known[n.split_k] = many
                 self.prices.signs.clear()
                 for h in (g, *dict.fromkeys([self.of[u] for u in f.users])):
                     h.link()
@@ -164,7 +164,7 @@ class _Merge:
             return self.prices.group([*a.nodes, *b.nodes])
         made = FusionGroup([*a.nodes, *b.nodes], self.lengths)
         held, other = (a, b) if a in self.parted else (b, a)
-        if other in self.parted or not made.riders.issuperset(other.nodes) or not made.keeps(held):
+        if other in self.parted or not made.recomputed.issuperset(other.nodes) or not made.keeps(held):
             return None
         made.loops, made.cuts, made.seconds = held.loops, held.cuts, held.seconds
         return made
@@ -174,7 +174,7 @@ class _Merge:
         few, many = sorted((len(a.nodes), len(b.nodes)))
         if few + many > (LARGEST if few <= FEW else LARGE) or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
             return False
-        if any(not self.awaited(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
+        if any(not self.length_producers(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
             return False  # one makes a length of the other
         if a.seconds < 3 * self.machine.launch and b.seconds < 3 * self.machine.launch:
             return True
@@ -192,7 +192,7 @@ class _Merge:
             else:
                 near.update([self.of[u] for u in self.around(self.readers[r.source], n)])
         near.discard(g)
-        return sorted(near - self.walls, key=lambda h: self.rank[h])
+        return sorted(near - self.fusion_barriers, key=lambda h: self.rank[h])
 
     def around(self, readers: list[Node], n: Node) -> list[Node]:
         """Those next to a node, where many read the same."""
@@ -201,7 +201,7 @@ class _Merge:
         k = bisect_left(readers, n.number, key=lambda m: m.number)
         return readers[max(k - NEAR // 2, 0) : k + NEAR // 2]
 
-    def once_each(self, g: FusionGroup) -> FusionGroup:
+    def run_once_apart(self, g: FusionGroup) -> FusionGroup:
         """A group in which what was to be computed again in several kernels, and now is in this one, is one value."""
         known: dict[Any, Node] = {}
         twins: dict[Node, Node] = {}
@@ -226,14 +226,14 @@ class _Merge:
         return made
 
     # order
-    def awaited(self, g: FusionGroup) -> frozenset[Node]:
+    def length_producers(self, g: FusionGroup) -> frozenset[Node]:
         """What has to have run before the lengths of a group's axes are known."""
         axes = {a for n in g.nodes for a in n.space} if self.graph.runs else ()
-        return frozenset().union(*map(self.graph.awaited, axes))
+        return frozenset().union(*map(self.graph.length_producers, axes))
 
     def needed(self, g: FusionGroup) -> list[Node]:
         """What others make that a group reads, or whose lengths it takes."""
-        lengths = sorted([n for n in self.awaited(g) if self.of[n] is not g], key=NUMBER)
+        lengths = sorted([n for n in self.length_producers(g) if self.of[n] is not g], key=NUMBER)
         return [r.source for _, r in g.outer if isinstance(r.source, Node)] + lengths
 
     def connect(self) -> list[FusionGroup]:

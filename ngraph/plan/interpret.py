@@ -43,7 +43,7 @@ class PlanRun:
 
     def __init__(self, plan: Plan, lengths: dict[AxisId, int]):
         self.plan, self.lengths = plan, lengths
-        self.memory = {home: np.full(size, GARBAGE, np.uint8) for home, size in (("arena", plan.arena), ("once", plan.kept))}
+        self.memory = {storage: np.full(size, GARBAGE, np.uint8) for storage, size in (("arena", plan.arena), ("once", plan.kept))}
         self.arrays: dict[Buffer, Any] = {}
         for b in plan.buffers:
             if b.value is not None:
@@ -87,7 +87,7 @@ class PlanRun:
             shape = self.shape(b)
             full = (*shape[:-1], *[max(n, b.row) for n in shape[-1:]])
             n = int(np.prod(full, dtype=np.int64)) * b.dtype.np.itemsize
-            flat = self.memory[b.home][b.offset : b.offset + n].view(b.dtype.np)
+            flat = self.memory[b.storage][b.offset : b.offset + n].view(b.dtype.np)
             self.arrays[b] = flat.reshape(full)[(..., *[slice(n) for n in shape])]
         else:
             self.arrays[b] = np.full(self.shape(b), GARBAGE, np.uint8).astype(b.dtype.np)
@@ -145,12 +145,12 @@ class PlanRun:
                 for r in stage.reads():
                     if r.source in targets and r.source not in stored:
                         raise ProgramError(f"stage {k} reads {r.source.name}, which no stage before it stores")
-                _Turn(self, kernel, turn).stage(stage)
+                _WorkItem(self, kernel, turn).stage(stage)
                 stored.update([s.target for s in stage.to])
             before = turn
 
 
-class _Turn:
+class _WorkItem:
     """One stage in one turn: where it starts along each axis, and how far it goes."""
 
     def __init__(self, run: PlanRun, kernel: Kernel, turn: tuple[int, ...]):

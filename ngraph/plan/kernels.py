@@ -47,11 +47,11 @@ class Buffer:
     """
 
     __slots__ = (
-        *("name", "dims", "dtype", "home", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "row", "steady"),
+        *("name", "dims", "dtype", "storage", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "row", "loop_invariant"),
     )
 
-    def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, home: str, value: ArrayRef | None = None):
-        self.name, self.dims, self.dtype, self.home, self.value = name, dims, dtype, home, value
+    def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, storage: str, value: ArrayRef | None = None):
+        self.name, self.dims, self.dtype, self.storage, self.value = name, dims, dtype, storage, value
         self.offset: int | None = None
         self.strides: tuple[int, ...] | None = None
         self.first = 0
@@ -60,12 +60,12 @@ class Buffer:
         self.border: dict[AxisId, tuple[int, int]] = {}
         self.fill: Any = 0
         self.row = 0
-        self.steady = False
+        self.loop_invariant = False
 
     @property
     def parameters(self) -> bool:
         """Whether many calls, or trips, find the same in it, or next to it."""
-        return self.home in ("state", "constant", "once") or self.steady
+        return self.storage in ("state", "constant", "once") or self.loop_invariant
 
     @property
     def axes(self) -> tuple[AxisId, ...]:
@@ -95,35 +95,35 @@ PRODUCTS = {"multiply": 1, "multiply_pairs": 2, "multiply_quads": 4}
 class Read:
     """One element of a source at each index; `fill` where a guard is negative."""
 
-    __slots__ = ("source", "index", "guard", "fill", "_axes", "_straight", "walk")
+    __slots__ = ("source", "index", "guard", "fill", "_axes", "_identity_indexed", "walk")
 
     def __init__(self, source: Any, index: dict[AxisId, ExprLike], guard: tuple[ExprLike, ...] = (), fill: Any = 0):
         self.source, self.index, self.guard, self.fill = source, index, guard, fill
         self._axes: frozenset[AxisId] | None = None
-        self._straight: frozenset[AxisId] | None = None
+        self._identity_indexed: frozenset[AxisId] | None = None
         self.walk: Any = None  # what `price` found out about it
 
     @property
     def axes(self) -> frozenset[AxisId]:
         """The axes that it moves along."""
         if self._axes is None:
-            self._axes = frozenset(a for e in (*self.index.values(), *self.guard) for a in moving(e))
+            self._axes = frozenset(a for e in (*self.index.values(), *self.guard) for a in loop_variant_axes(e))
         return self._axes
 
     @property
     def straight(self) -> frozenset[AxisId]:
         """The axes of the source that are read at the reader's own index of that name."""
-        if self._straight is None:
-            self._straight = frozenset(a for a, e in self.index.items() if type(e) is Idx and e.of == a)
-        return self._straight
+        if self._identity_indexed is None:
+            self._identity_indexed = frozenset(a for a, e in self.index.items() if type(e) is Idx and e.of == a)
+        return self._identity_indexed
 
     def at(self, index: Mapping[AxisId, ExprLike]) -> Read:
         """The same read where each `Idx` of an axis in `index` is that expression."""
-        moved = {a: placed(e, index) for a, e in self.index.items()}
-        return Read(self.source, moved, tuple([placed(g, index) for g in self.guard]), self.fill)
+        moved = {a: substitute_index(e, index) for a, e in self.index.items()}
+        return Read(self.source, moved, tuple([substitute_index(g, index) for g in self.guard]), self.fill)
 
 
-def moving(e: ExprLike) -> Iterable[AxisId]:
+def loop_variant_axes(e: ExprLike) -> Iterable[AxisId]:
     """The axes along which an expression moves, those of reads inside it too."""
     for leaf in expr.leaves(e):
         if type(leaf) is Idx:
@@ -142,7 +142,7 @@ def used(*exprs: ExprLike) -> list[int]:
     return [of for of in loads(*exprs) if type(of) is int]
 
 
-def placed(e: ExprLike, index: Mapping[AxisId, ExprLike]) -> ExprLike:
+def substitute_index(e: ExprLike, index: Mapping[AxisId, ExprLike]) -> ExprLike:
     """An expression at another index."""
 
     def leaf(x: Leaf) -> ExprLike:
@@ -262,7 +262,7 @@ class OpaqueOp:
         return self.results
 
 
-def stirred(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> list[frozenset[AxisId]]:
+def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> list[frozenset[AxisId]]:
     """For each stage of a kernel, the loops with which what it computes changes.
 
     Stages that fill one Local together run together: what one of them adds to, another one has to begin anew.
@@ -286,7 +286,7 @@ def stirred(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> lis
 def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
     """The loops along which a stage itself moves."""
     exprs = [e for s in stage.to for e in (*s.index.values(), *s.guard)] + [e for _, line in stage.lines() for e in line.exprs]
-    return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in moving(e)]))
+    return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in loop_variant_axes(e)]))
 
 
 PlanStep = Kernel | OpaqueOp
@@ -327,9 +327,9 @@ class Plan:
     kept: int = 0  # bytes that outlast the call
 
     @property
-    def steady(self) -> tuple[Buffer, ...]:
+    def loop_invariant(self) -> tuple[Buffer, ...]:
         """The inputs that are the same in all trips of the loop whose body it is."""
-        return tuple([b for b in self.inputs if b.steady])
+        return tuple([b for b in self.inputs if b.loop_invariant])
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -348,7 +348,7 @@ class Plan:
             return sum(b.bytes or 0 for b in dict.fromkeys(buffers) if b.shares is None)
 
         state = total(b for _, before, after in self.state for b in (before, after))
-        return Memory(self.arena, total(b for b in self.buffers if b.home == "constant"), state, total(self.outputs), self.kept)
+        return Memory(self.arena, total(b for b in self.buffers if b.storage == "constant"), state, total(self.outputs), self.kept)
 
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Any], int] | None = None) -> int:
         """The number of elements of an axis, given those of the symbols and what buffers hold; LookupError if that is not enough."""

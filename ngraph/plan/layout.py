@@ -1,7 +1,7 @@
 """Where values lie: what is computed once for many calls, in which order dims stand, what has a border, what is copied to panels.
 
-Before the merge, `settle` marks the nodes that no call changes, and orders the axes of what the plan owns by its readers. After it,
-`lay` gives buffers dims, borders and padding, and puts copies in front of reductions that read an operand again and again.
+Before the merge, `assign_layouts` marks the nodes that no call changes, and orders the axes of what the plan owns by its readers. After it,
+`insert_packing` gives buffers dims, borders and padding, and puts copies in front of reductions that read an operand again and again.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.borders import Padding
 from ngraph.plan.control import lifted
+from ngraph.plan.cost import EXPENSIVE, REREAD, SMALL, MachineModel
 from ngraph.plan.kernels import PRODUCTS, Buffer, Plan, Read, affine, loads, straight
 from ngraph.plan.nodes import Arg, Constant, Node, NodeGraph
-from ngraph.plan.panels import LONG, SETS, OperandAxes, Packer, plain, product_of, vector_of
-from ngraph.plan.price import DEAR, REREAD, SMALL, MachineModel
+from ngraph.plan.packing import LONG, SETS, OperandAxes, Packer, product_of, vector_of, windowless
+from ngraph.plan.padding import Padding
 from ngraph.program.program import AxisId
 
 CHEAP = 16  # vector instructions that a value may take that is made again, each value that it reads being one
@@ -27,21 +27,21 @@ WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 WASTE = 1.25  # times the memory that whole vectors may take
 
 
-def settle(graph: NodeGraph, machine: MachineModel) -> None:
+def assign_layouts(graph: NodeGraph, machine: MachineModel) -> None:
     """What is decided about nodes before they are merged."""
-    _mark_once(graph)
+    _mark_prepacked(graph)
     _recompute(graph, machine)
-    _turned(graph, machine)
+    _transpose_results(graph, machine)
     _order(graph, machine)
 
 
 # ---- what no call changes -------------------------------------------------------------------------------------------------
 
 
-def _mark_once(graph: NodeGraph) -> None:
+def _mark_prepacked(graph: NodeGraph) -> None:
     """Nodes that depend on constants and on state that is only read, where keeping their value is worth more than computing it again."""
     written = {old for _, old, _ in graph.state}
-    still = ({s.value for s in graph.program.state_in} - written) | graph.steady
+    still = ({s.value for s in graph.program.state_in} - written) | graph.loop_invariant
     cost: dict[Node, float] = {}
     bytewise: set[Any] = set()  # what is made of integers of 8 bits
     for n in graph.nodes:
@@ -50,10 +50,10 @@ def _mark_once(graph: NodeGraph) -> None:
             bytewise.add(n)
         n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
         n.once = n.once and all(s.once if type(s) is Node else type(s) is Constant or s in still for s in sources)
-        cost[n] = 2 * DEAR if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
+        cost[n] = 2 * EXPENSIVE if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
-            n.once = cost[n] > DEAR or (cost[n] >= 2 and n.size <= SMALL) or (n in bytewise and n.bytes <= WIDENED)
+            n.once = cost[n] > EXPENSIVE or (cost[n] >= 2 and n.size <= SMALL) or (n in bytewise and n.bytes <= WIDENED)
 
 
 # ---- what is computed again -----------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _recompute(graph: NodeGraph, machine: MachineModel) -> None:
 # ---- results that lie otherwise than they are made ------------------------------------------------------------------------
 
 
-def _turned(graph: NodeGraph, machine: MachineModel) -> None:
+def _transpose_results(graph: NodeGraph, machine: MachineModel) -> None:
     """Results of short sums of products whose vectors lie along another axis than the last are made first, and then turned over.
 
     A vector whose elements lie apart is stored one by one, which takes as long as the products of a sum of so many terms.
@@ -124,7 +124,7 @@ def _turned(graph: NodeGraph, machine: MachineModel) -> None:
     length, parameters, line = graph.guesses().__getitem__, graph.parameters(), list[Node]()
     for n in graph.nodes:
         line.append(n)
-        end = _end(n) if n.kind == "reduce" and n.chunk is None and math.prod(map(length, n.reduced)) < LONG else None
+        end = _end(n) if n.kind == "reduce" and n.split_k is None and math.prod(map(length, n.reduced)) < LONG else None
         if end is None or end.state or not end.axes or end.bytes < machine.l1:
             continue
         found = contraction(n, length, parameters, machine, end.axes[-1])
@@ -140,7 +140,7 @@ def _turned(graph: NodeGraph, machine: MachineModel) -> None:
 
 # ---- the order of dims ----------------------------------------------------------------------------------------------------
 
-Votes = dict[AxisId, float]
+Preferences = dict[AxisId, float]
 
 
 def _order(graph: NodeGraph, machine: MachineModel) -> None:
@@ -151,18 +151,18 @@ def _order(graph: NodeGraph, machine: MachineModel) -> None:
     """
     length = graph.guesses()
     family = _families(graph)
-    votes: dict[Node, Votes] = {}
+    preferences: dict[Node, Preferences] = {}
     fixed: set[Node] = set()
 
-    def vote(s: object, a: AxisId | None, weight: float) -> None:
+    def prefer(s: object, a: AxisId | None, weight: float) -> None:
         if type(s) is Node and a is not None and a in s.axes:
-            mine = votes.setdefault(family[s], {})
+            mine = preferences.setdefault(family[s], {})
             mine[a] = mine.get(a, 0.0) + weight * min(1.0, length[a] / machine.lanes)
 
     parameters = graph.parameters()
     for n in graph.nodes:
         if n.result or n.kind in ("routine", "part"):
-            vote(n, n.axes[-1] if n.axes else None, n.size)
+            prefer(n, n.axes[-1] if n.axes else None, n.size)
             fixed.add(n)
         for r in n.reads:
             if n.kind in ("routine", "part"):
@@ -170,45 +170,45 @@ def _order(graph: NodeGraph, machine: MachineModel) -> None:
             elif not isinstance(r.source, Node) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
                 if type(e) is Idx and length[e.of] >= machine.lanes // SHORT:  # a shorter one is worth nobody's while
-                    vote(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
+                    prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
             for s in (n, *[u for u in n.users if u.kind == "join"]):
-                vote(s, found.vector, n.size)
+                prefer(s, found.vector, n.size)
             for r in found.reads:
                 if found.vector not in r.axes and type(r.source) is Node and r.source.kind == "join":
                     continue  # it does as what it is made of
                 along = found.vector if found.vector in r.axes else found.inner(r)
-                vote(r.source, next((a for a, e in r.index.items() if along is not None and _steps(e, along)), None), n.size)
-    for s, a, weight in graph.wishes:
-        vote(s, a, weight)
-    _spread(graph, family, votes, vote)
+                prefer(r.source, next((a for a, e in r.index.items() if along is not None and _steps(e, along)), None), n.size)
+    for s, a, weight in graph.preferences:
+        prefer(s, a, weight)
+    _propagate_orders(graph, family, preferences, prefer)
     for n in graph.nodes:
-        last = _wish(n, votes.get(family[n]))
+        last = _wish(n, preferences.get(family[n]))
         if n not in fixed and last in n.axes and len(n.axes) > 1:
             n.axes = (*[a for a in n.axes if a != last], last)
 
 
-def _wish(n: Node, mine: Votes | None) -> AxisId | None:
+def _wish(n: Node, mine: Preferences | None) -> AxisId | None:
     """The axis that has most votes."""
     return max(mine, key=lambda a: (mine[a], -n.axes.index(a) if a in n.axes else -99)) if mine else None
 
 
-def _spread(
-    graph: NodeGraph, family: dict[Node, Node], votes: dict[Node, Votes], vote: Callable[[object, AxisId | None, float], None]
+def _propagate_orders(
+    graph: NodeGraph, family: dict[Node, Node], preferences: dict[Node, Preferences], prefer: Callable[[object, AxisId | None, float], None]
 ) -> None:
     """Those of whom nobody wants anything do as their readers do, else as what they read."""
-    free = {family[n] for n in graph.nodes}.difference(votes)
+    free = {family[n] for n in graph.nodes}.difference(preferences)
     for n in reversed(graph.nodes):
-        last = _wish(n, votes.get(family[n]))
+        last = _wish(n, preferences.get(family[n]))
         for r in n.reads if last is not None else ():
             if type(r.source) is Node and family[r.source] in free:
-                vote(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == last), None), n.size)
+                prefer(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == last), None), n.size)
     for n in graph.nodes:
-        for r in n.reads if family[n] not in votes else ():
-            last = _wish(r.source, votes.get(family[r.source])) if type(r.source) is Node else None
+        for r in n.reads if family[n] not in preferences else ():
+            last = _wish(r.source, preferences.get(family[r.source])) if type(r.source) is Node else None
             e = r.index.get(last) if last is not None else None
-            vote(n, e.of if type(e) is Idx else None, n.size)
+            prefer(n, e.of if type(e) is Idx else None, n.size)
 
 
 def _families(graph: NodeGraph) -> dict[Node, Node]:
@@ -241,8 +241,8 @@ class Contraction(NamedTuple):
 
     def inner(self, r: Read) -> AxisId | None:
         """What an operand without the vector axis should be contiguous along: the longest axis that is summed, else any."""
-        own = [a for a in self.reduced if a in r.axes and self.length(a) > 1 and plain(r, a, self.length)]
-        own = own or [a for a in sorted(r.axes) if self.length(a) > 1 and plain(r, a, self.length)]
+        own = [a for a in self.reduced if a in r.axes and self.length(a) > 1 and windowless(r, a, self.length)]
+        own = own or [a for a in sorted(r.axes) if self.length(a) > 1 and windowless(r, a, self.length)]
         return max(own, key=lambda a: self.length(a)) if own else None
 
 
@@ -263,7 +263,7 @@ def contraction(
     sources = [_source(o) for o in operands]
     space = (*n.axes, *n.reduced)
     factors = [
-        OperandAxes(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if plain(o, a, length)]), fixed(s))
+        OperandAxes(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if windowless(o, a, length)]), fixed(s))
         for o, s in zip(operands, sources, strict=True)
     ]
     last = n.axes[-1] if n.result and n.axes else last
@@ -304,7 +304,7 @@ def _end(n: Node) -> Node | None:
 # ---- plans ----------------------------------------------------------------------------------------------------------------
 
 
-def lay(plan: Plan, machine: MachineModel) -> Plan:
+def insert_packing(plan: Plan, machine: MachineModel) -> Plan:
     """Puts copies in panels before sums of products, and gives the buffers that the plan owns borders and rows."""
     lengths: dict[AxisId, int | None] = {}
 
@@ -330,15 +330,15 @@ def _passing(plan: Plan) -> None:
     """What no step of a call reads is not kept: it lies in the arena while the steps run that run once."""
     read = {b for step in plan.steps for b in step.sources}.union(plan.outputs, loads(*plan.axes.values()))
     for b in plan.buffers:
-        if b.home == "once" and b not in read and not b.border:
-            b.home = "arena"
+        if b.storage == "once" and b not in read and not b.border:
+            b.storage = "arena"
 
 
 def unchanged(plan: Plan) -> set[Buffer]:
     """The buffers that no call changes."""
     moved = {b for _, before, after in plan.state if before is not after for b in (before, after)}
-    found = {b for b in plan.buffers if b.home in ("constant", "state") and b not in moved}
-    found.update(plan.steady, [b for step in plan.once for b in step.targets])
+    found = {b for b in plan.buffers if b.storage in ("constant", "state") and b not in moved}
+    found.update(plan.loop_invariant, [b for step in plan.once for b in step.targets])
     return found.difference([b for step in plan.steps for b in step.targets])
 
 
@@ -348,7 +348,7 @@ def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None]
         for stage in kernel.stages:
             if any(product_of(kernel, stage, c, length, machine) is not None for c in stage.combine):
                 for b in (*[r.source for r in stage.reads()], *[s.target for s in stage.to]):
-                    if type(b) is Buffer and b.home in ("arena", "once") and b not in rigid and len(b.dims) > 1:
+                    if type(b) is Buffer and b.storage in ("arena", "once") and b not in rigid and len(b.dims) > 1:
                         set_row(b, length, machine)
 
 

@@ -19,19 +19,19 @@ T = TypeVar("T")
 
 def memo(table: MutableMapping[Any, Any], make: Callable[..., T], *args: Any) -> T:
     """`make(*args)`, made once for equal arguments as long as the table keeps it."""
-    key = (make, *map(known_by, args))
+    key = (make, *map(memo_key, args))
     if key not in table:
         table[key] = make(*args)
     found: T = table[key]
     return found
 
 
-def known_by(x: Any) -> Any:
+def memo_key(x: Any) -> Any:
     """What tells an argument apart from others: reads and lines by what is in them, numbers by their kind and the sign of zero, too."""
     if type(x) is Read:
-        return Read, x.source, tuple(x.index.items()), x.guard, known_by(x.fill)
+        return Read, x.source, tuple(x.index.items()), x.guard, memo_key(x.fill)
     if type(x) is Line:
-        return Line, x.op, x.args, x.dtype, repr(sorted(x.attrs.items())), known_by(x.read)
+        return Line, x.op, x.args, x.dtype, repr(sorted(x.attrs.items())), memo_key(x.read)
     if isinstance(x, tuple):
-        return type(x), *map(known_by, x)
+        return type(x), *map(memo_key, x)
     return (type(x), repr(x)) if isinstance(x, numbers.Number | np.generic) else x

@@ -16,7 +16,7 @@ PAGE = 4096  # bytes after which lines compete for one place in the cache
 LARGE, APART = 1 << 16, 9 * ALIGN  # bytes of values that loops walk side by side; how far apart in their pages they begin
 
 
-def lay_out(plan: Plan) -> Plan:
+def allocate(plan: Plan) -> Plan:
     """Gives every buffer its size, strides and, in the arena, its offset."""
     for b in plan.buffers:
         _size(plan, b)
@@ -28,7 +28,7 @@ def _size(plan: Plan, b: Buffer) -> None:
     try:
         shape = [places(b, d, plan.length(d[0])) for d in b.dims]
     except LookupError:
-        b.home = "run" if b.home == "arena" else b.home
+        b.storage = "run" if b.storage == "arena" else b.storage
         return
     shape[-1:] = [max(n, b.row) for n in shape[-1:]]
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
@@ -46,7 +46,7 @@ def last_uses(plan: Plan) -> dict[Buffer, int]:
     end = len(plan.every)
     last.update(dict.fromkeys(loads(*plan.axes.values()), end))  # what lengths need lives to the end
     for b in plan.buffers:
-        if b.home == "once":
+        if b.storage == "once":
             last[b] = end
     return last
 
@@ -61,7 +61,7 @@ def around(b: Buffer) -> Any:
     return tuple([b.border.get(a) for a, _, _ in b.dims]), b.dtype, repr(b.fill)
 
 
-def in_turn(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]) -> dict[Buffer, Buffer]:
+def reused_places(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]) -> dict[Buffer, Buffer]:
     """For each buffer the first one in whose place it can lie: of the same form, and no longer wanted when it is filled."""
     lives: dict[Buffer, tuple[int, int]] = {}
     for k, step in enumerate(plan.steps):
@@ -82,26 +82,26 @@ def in_turn(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]
 def _place(plan: Plan) -> None:
     """Linear scan: the lowest gap that is large enough. A result may take the place of a value that ends here and is read as it is."""
     last = last_uses(plan)
-    top = {home: max([_end(b) for b in plan.buffers if b.home == home], default=0) for home in ("arena", "once")}
+    top = {storage: max([_end(b) for b in plan.buffers if b.storage == storage], default=0) for storage in ("arena", "once")}
     live: list[tuple[int, int, Buffer]] = []
-    pinned = in_turn(plan, lasting(plan), lambda b: (b.strides, b.bytes, b.row, around(b)))
+    pinned = reused_places(plan, lasting(plan), lambda b: (b.strides, b.bytes, b.row, around(b)))
     held: list[tuple[int, int, Buffer]] = []
 
     def put(b: Buffer, at: int) -> None:
         b.offset = at
-        top[b.home] = max(top[b.home], _end(b))
+        top[b.storage] = max(top[b.storage], _end(b))
 
     for b in plan.buffers:  # these have their places for themselves
-        if b.offset is None and b.bytes is not None and (b.home == "once" or pinned.get(b) is b):
-            put(b, top[b.home])
-            if b.home == "arena":
+        if b.offset is None and b.bytes is not None and (b.storage == "once" or pinned.get(b) is b):
+            put(b, top[b.storage])
+            if b.storage == "arena":
                 held.append((_end(b) - _size_of(b), _size_of(b), b))
     for b, first in pinned.items():
         b.offset = first.offset
     for k, step in enumerate(plan.every):
         live = [x for x in live if last.get(x[2], -1) >= k]
         for b in step.targets:
-            if b.home != "arena" or b.bytes is None or b.offset is not None:
+            if b.storage != "arena" or b.bytes is None or b.offset is not None:
                 continue
             size = _size_of(b)
             heir = next((x for x in live if last[x[2]] == k and x[1] >= size and type(step) is Kernel and may_replace(step, x[2], b)), None)
@@ -115,7 +115,7 @@ def _place(plan: Plan) -> None:
 
 def _size_of(b: Buffer) -> int:
     n = b.bytes or 0
-    return -(-n // PAGE) * PAGE + APART if n >= LARGE and b.home == "arena" else -(-n // ALIGN) * ALIGN
+    return -(-n // PAGE) * PAGE + APART if n >= LARGE and b.storage == "arena" else -(-n // ALIGN) * ALIGN
 
 
 def _end(b: Buffer) -> int:

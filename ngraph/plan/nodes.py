@@ -24,7 +24,7 @@ from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, ELEMENTWISE, OPS, REGISTRY
 from ngraph.parts.registry import Column
 from ngraph.plan.control import arranged
-from ngraph.plan.kernels import Load, Read, bounds, in_order, loads, placed, straight
+from ngraph.plan.kernels import Load, Read, bounds, in_order, loads, straight, substitute_index
 from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId, Program, Step, Value
 
@@ -52,7 +52,7 @@ class IndexValue(NamedTuple):
     dtype: DType
 
     def at(self, index: Any) -> IndexValue:
-        return IndexValue(placed(self.value, index), self.dtype)
+        return IndexValue(substitute_index(self.value, index), self.dtype)
 
 
 Arg = Read | ScalarConstant | IndexValue
@@ -73,7 +73,7 @@ class Node:
 
     __slots__ = (
         "number kind op args axes reduced dtype attrs parts origin users result state space loopable "
-        "size bytes weight reads hint once chunk turned"
+        "size bytes weight reads hint once split_k turned"
     ).split()
 
     number: int
@@ -99,7 +99,7 @@ class Node:
         self.state = ""  # the state that it becomes
         self.hint = ""
         self.once = False  # no call changes it
-        self.chunk: AxisId | None = None  # along which its parts lie, where turns have parts of its sum
+        self.split_k: AxisId | None = None  # along which its parts lie, where turns have parts of its sum
         self.turned = False  # made of a sum whose vectors lie along another axis than its own last one: that is stored first
         self._settle()
         self.weight = COST[op] if kind == "elem" else 1
@@ -191,8 +191,8 @@ class NodeGraph:
         self.laid: dict[Any, Read] = {}  # what routines take
         self.runs: list[Value] = []  # numbers that lengths need
         self.waits: dict[AxisId, frozenset[Node]] = {}
-        self.steady: set[Value] = set()  # inputs of a body that are the same in all trips
-        self.wishes: list[tuple[Any, AxisId, float]] = []  # along which axis a source is walked, and how much depends on that
+        self.loop_invariant: set[Value] = set()  # inputs of a body that are the same in all trips
+        self.preferences: list[tuple[Any, AxisId, float]] = []  # along which axis a source is walked, and how much depends on that
         for v in self.sources:
             self.at[v] = Read(v, straight(v.axes))
         for step in program.steps:
@@ -214,14 +214,14 @@ class NodeGraph:
         n = self.known(a)
         return Len(a) if n is None else n
 
-    def awaited(self, a: AxisId) -> frozenset[Node]:
+    def length_producers(self, a: AxisId) -> frozenset[Node]:
         """What has to have run before the length of an axis is known."""
         if a not in self.waits:
             length = self.made[a] if a in self.made else self.program.axes[a]
             found: set[Node] = set()
             for leaf in expr.leaves(length) if isinstance(length, Expr) and self.known(a) is None else ():
                 if type(leaf) is Len and leaf.of != a:
-                    found |= self.awaited(leaf.of)
+                    found |= self.length_producers(leaf.of)
                 elif type(leaf) is Run and isinstance(r := self.at[leaf.of], Read) and isinstance(r.source, Node):
                     found.add(r.source)
             self.waits[a] = frozenset(found)
@@ -233,7 +233,7 @@ class NodeGraph:
 
     def parameters(self) -> Callable[[Read], bool]:
         """Whether what a read finds is made of constants and state alone: many calls, or trips, find the same there, or next to it."""
-        state = {s.value for s in self.program.state_in} | self.steady
+        state = {s.value for s in self.program.state_in} | self.loop_invariant
         return lambda r: r.source.once if type(r.source) is Node else type(r.source) is Constant or r.source in state
 
     # making nodes
@@ -433,12 +433,12 @@ class NodeGraph:
                     r.source.users.append(n)
 
     # reductions in parts
-    def chunked(self, n: Node, parts: int) -> Node:
+    def split_reduction(self, n: Node, parts: int) -> Node:
         """Gives a reduction an axis of so many parts, and puts the reduction over it, which is new, behind it."""
-        chunk = self.axis("chunk", parts)
-        f = Node("reduce", n.op, [Read(n, straight((chunk, *n.axes)))], n.axes, n.dtype, reduced=(chunk,))
+        split_k = self.axis("chunk", parts)
+        f = Node("reduce", n.op, [Read(n, straight((split_k, *n.axes)))], n.axes, n.dtype, reduced=(split_k,))
         self.behind(n, f)
-        n.chunk, n.axes, n.bytes = chunk, (chunk, *n.axes), n.bytes * parts
+        n.split_k, n.axes, n.bytes = split_k, (split_k, *n.axes), n.bytes * parts
         return f
 
     def behind(self, n: Node, f: Node) -> None:

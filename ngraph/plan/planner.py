@@ -7,24 +7,24 @@ from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Run
+from ngraph.passes.concat_gradients import joined
+from ngraph.passes.gather_products import gather_products
 from ngraph.passes.hoist import hoist
-from ngraph.passes.joined import joined
-from ngraph.passes.lookups import lookups
-from ngraph.passes.saved import saved
+from ngraph.passes.loop_cse import saved
+from ngraph.passes.sink import sink
 from ngraph.passes.specialise import specialise
-from ngraph.passes.sunk import sunk
-from ngraph.plan.alike import read_numbers
-from ngraph.plan.exact import in_floats
+from ngraph.plan.bf16_dot import use_bf16_dots
+from ngraph.plan.cost import FusionGroup, MachineModel
+from ngraph.plan.deduplication import read_numbers
+from ngraph.plan.float_dot import use_float_dots
 from ngraph.plan.fuse import fuse
+from ngraph.plan.int8_dot import use_int8_dots
 from ngraph.plan.kernels import Buffer, Kernel, Load, OpaqueOp, Plan, PlanStep, Read, bounds, dims_of
-from ngraph.plan.layout import lay, settle
-from ngraph.plan.memory import kept_in_place, lay_out, may_replace
+from ngraph.plan.layout import assign_layouts, insert_packing
+from ngraph.plan.memory import allocate, kept_in_place, may_replace
 from ngraph.plan.nodes import Constant, Node, NodeGraph
-from ngraph.plan.pairs import paired
-from ngraph.plan.price import FusionGroup, MachineModel
-from ngraph.plan.quads import quartered
-from ngraph.plan.split import split
 from ngraph.plan.stages import kernel_of
+from ngraph.plan.strided_reductions import split
 from ngraph.plan.winograd import winograd
 from ngraph.program.program import AxisId, Program, Value, map_attr
 
@@ -37,36 +37,36 @@ def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Ma
     Without `winograd` all sums of products over windows are made of the products that they are written as.
     """
     program = specialise(program, lengths) if lengths else program
-    return _Planner(sunk(lookups(saved(hoist(joined(program))))), machine or MachineModel(), winograd).plan()
+    return _Planner(sink(gather_products(saved(hoist(joined(program))))), machine or MachineModel(), winograd).plan()
 
 
 class _Planner:
-    def __init__(self, program: Program, machine: MachineModel, winograd: bool, steady: slice = slice(0)):
-        self.program, self.machine, self.winograd, self.steady = program, machine, winograd, steady
+    def __init__(self, program: Program, machine: MachineModel, winograd: bool, loop_invariant: slice = slice(0)):
+        self.program, self.machine, self.winograd, self.loop_invariant = program, machine, winograd, loop_invariant
         self.graph = NodeGraph(program, machine.scalar_ops)
-        self.graph.steady.update(program.inputs[steady])
+        self.graph.loop_invariant.update(program.inputs[loop_invariant])
         self.buffers: dict[Any, Buffer] = {}
         self.every: list[Buffer] = []
 
-    def buffer(self, key: Any, name: str, axes: Iterable[AxisId], dtype: Any, home: str, **fields: Any) -> Buffer:
-        made = self.buffers[key] = Buffer(name, dims_of(axes), dtype, home, **fields)
+    def buffer(self, key: Any, name: str, axes: Iterable[AxisId], dtype: Any, storage: str, **fields: Any) -> Buffer:
+        made = self.buffers[key] = Buffer(name, dims_of(axes), dtype, storage, **fields)
         self.every.append(made)
         return made
 
     def plan(self) -> Plan:
         p, g = self.program, self.graph
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
-        for b in inputs[self.steady]:
-            b.steady = True
+        for b in inputs[self.loop_invariant]:
+            b.loop_invariant = True
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
         split(g)
-        quartered(g, self.machine)
+        use_int8_dots(g, self.machine)
         if self.winograd:
             winograd(g, self.machine)
-        in_floats(g)
-        paired(g, self.machine)
-        settle(g, self.machine)
+        use_float_dots(g)
+        use_bf16_dots(g, self.machine)
+        assign_layouts(g, self.machine)
         groups = fuse(g, self.machine)
         for group in groups:
             self.results(group)
@@ -78,10 +78,10 @@ class _Planner:
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
         made.once = once
         made.token_out = None if g.token is None else self.buffers[g.token]
-        lay(made, self.machine)
+        insert_packing(made, self.machine)
         _in_place(made)
         read_numbers(made)
-        return lay_out(made)
+        return allocate(made)
 
     def length(self, e: ExprLike) -> ExprLike:
         if not isinstance(e, Expr):
@@ -93,10 +93,10 @@ class _Planner:
         for n in group.nodes if group.nodes[0].kind == "routine" else group.results:
             if n.kind == "routine":
                 continue
-            home = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
+            storage = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
             if n.once and any(not u.once for u in n.users):
-                home = "once"
-            self.buffer(n, n.hint, n.axes, n.dtype, home)
+                storage = "once"
+            self.buffer(n, n.hint, n.axes, n.dtype, storage)
         for _, r in group.outer:
             if type(r.source) is Constant and r.source not in self.buffers:
                 c = r.source
@@ -127,12 +127,12 @@ class _Planner:
 
     def body(self, call: Node) -> Callable[[Program], Plan]:
         """What plans the bodies of a routine: all inputs of a loop but carries and slices are the same in all trips."""
-        moving = call.attrs.get("carries", len(call.args)) + call.attrs.get("xs", 0)
+        loop_variant_axes = call.attrs.get("carries", len(call.args)) + call.attrs.get("xs", 0)
 
         def planned(body: Program) -> Plan:
             known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
             open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
-            return _Planner(specialise(body, open_) if open_ else body, self.machine, self.winograd, slice(moving, None)).plan()
+            return _Planner(specialise(body, open_) if open_ else body, self.machine, self.winograd, slice(loop_variant_axes, None)).plan()
 
         return planned
 

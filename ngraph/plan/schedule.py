@@ -29,10 +29,10 @@ class AccessDescriptor(NamedTuple):
 
     steps: tuple[int | None, ...]
     deps: frozenset[D]  # all loops that it depends on
-    loose: frozenset[D]  # those through an index that is no sum of steps
+    non_affine: frozenset[D]  # those through an index that is no sum of steps
     bytes: int  # of one element
     store: bool = False
-    late: bool = False  # after the reduction
+    epilogue: bool = False  # after the reduction
     combines: bool = False  # folds into what is there, so no two lanes may meet
     run: int = 1  # stores that go to places next to each other
 
@@ -122,9 +122,9 @@ def size(view: View, d: D) -> int:
 
 def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
-    rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.late and not w.store)]
+    rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.epilogue and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
-    rows.sort(key=lambda d: max([abs(w.steps[d] or 0) for w in view.walks if not w.late and not w.store], default=0))  # near ones first
+    rows.sort(key=lambda d: max([abs(w.steps[d] or 0) for w in view.walks if not w.epilogue and not w.store], default=0))  # near ones first
     for v in (None, *view.free, *view.reduced):
         if v is not None and (m.lanes == 1 or not _may_lie(view, v)):
             continue
@@ -149,32 +149,32 @@ def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
                     continue
                 yield LoopSchedule(lanes, v, None, s, 1, columns)
                 for t in view.free if columns == 1 and not view.sums else ():
-                    if any(_turned(view, w, v, t) for w in view.walks):
+                    if any(_is_transposed(view, w, v, t) for w in view.walks):
                         n = size(view, t)
                         yield LoopSchedule(lanes, v, t, None, -(-n // -(-n // lanes)), 1)
                 for t in rows:
                     if t is v or t is s or not view.sums or s in view.reduced:
                         continue
                     room = (m.registers - SPARE // 2 - max(columns, SPARE if m.registers < 32 else 1)) // (columns * len(view.sums))
-                    room = min(room, _abreast(view, m, v, t, s))
+                    room = min(room, _independent_rows(view, m, v, t, s))
                     if room > 1:
                         n = size(view, t)
                         yield LoopSchedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
 
 
-def _turned(view: View, w: AccessDescriptor, v: D | None, t: D | None) -> bool:
+def _is_transposed(view: View, w: AccessDescriptor, v: D | None, t: D | None) -> bool:
     """Whether a read has the elements of a vector apart, and those of the rows side by side: vectors of rows are then turned over."""
-    if v is None or t is None or v is t or view.sums or w.store or w.loose or t in view.bound or w.steps[t] != 1:
+    if v is None or t is None or v is t or view.sums or w.store or w.non_affine or t in view.bound or w.steps[t] != 1:
         return False
     return abs(w.steps[v] or 0) > PICKED
 
 
-def _abreast(view: View, m: CoreModel, v: D | None, t: D, s: D | None) -> int:
+def _independent_rows(view: View, m: CoreModel, v: D | None, t: D, s: D | None) -> int:
     """How many rows a tile may have of which each reads lines of its own; one where nothing of them would be used again.
 
     Where vectors lie along a sum and no second loop shares them, few such streams are there in time.
     """
-    own = [w for w in view.walks if not w.late and not w.store and v in w.deps and t in w.deps]
+    own = [w for w in view.walks if not w.epilogue and not w.store and v in w.deps and t in w.deps]
     if any(abs(w.steps[t] or 0) * w.bytes > m.l1 and footprint(view, w) > m.l2 for w in own):
         return 1
     apart = [w for w in own if abs(w.steps[t] or 0) > m.lanes]
@@ -187,7 +187,7 @@ def _may_lie(view: View, d: D) -> bool:
     """Whether vectors may lie along a loop: lanes that fold into memory must not meet."""
     if view.sizes[d] == 1 or d in view.bound:
         return False
-    return all(not w.combines or (w.steps[d] and d not in w.loose) for w in view.walks)
+    return all(not w.combines or (w.steps[d] and d not in w.non_affine) for w in view.walks)
 
 
 def _cost(view: View, m: CoreModel, s: LoopSchedule) -> float:
@@ -205,25 +205,25 @@ def _cost(view: View, m: CoreModel, s: LoopSchedule) -> float:
 
     def access(w: AccessDescriptor) -> float:
         step = w.steps[v] if v is not None else 1
-        easy = v is None or (v not in w.loose and (step == 1 or v not in w.deps))
+        easy = v is None or (v not in w.non_affine and (step == 1 or v not in w.deps))
         if easy:
             return times(w.deps) * (1.0 if v in w.deps else BROADCAST)
-        if _turned(view, w, v, s.tile):
+        if _is_transposed(view, w, v, s.tile):
             return s.lanes * (1 + math.log2(s.lanes))
-        if step and (2 <= step <= PICKED or step == -1) and v not in w.loose and not w.store:
+        if step and (2 <= step <= PICKED or step == -1) and v not in w.non_affine and not w.store:
             return times(w.deps) * (2.0 * step - 1 if step > 0 else 2.0)
         if step and w.store and 2 <= step == w.run <= PICKED:
             return times(w.deps) * float(step)
-        return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1 if w.late or not view.sums else 1 / LOAD)
+        return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD)
 
-    early = [w for w in view.walks if not w.late]
-    late = [w for w in view.walks if w.late]
+    early = [w for w in view.walks if not w.epilogue]
+    epilogue = [w for w in view.walks if w.epilogue]
     flat = view.reduced if v in view.reduced or columns in view.reduced else ()
     sums = sum([times(deps.union(flat)) for deps in view.sums])
     work = sum([k * times(deps) for k, deps in view.work]) + sums * max(1.0, BUSY / max(sums, 1))
     total = work + (LOAD if view.sums else 1.0) * sum([access(w) for w in early]) + 2.0
     steps = math.prod([size(view, d) for d in view.reduced])
-    ends = sum([access(w) for w in late])
+    ends = sum([access(w) for w in epilogue])
     if v in view.reduced:
         steps = max(1, steps // s.lanes)
         ends += sums * 2 * math.log2(s.lanes)
@@ -234,7 +234,7 @@ def _order(view: View, m: CoreModel, s: LoopSchedule) -> tuple[D, ...]:
     """Outer loops, vectors, rows; what vectors read, if it is too large for the cache, is walked by the outermost loops."""
     inner = [d for d in (s.vector, s.second, s.tile) if d is not None and d in view.free]
     outer = [d for d in view.free if d not in inner]
-    reads = [w for w in view.walks if not w.late and not w.store and s.vector in w.deps]
+    reads = [w for w in view.walks if not w.epilogue and not w.store and s.vector in w.deps]
     if view.sums and reads and not view.bound:
         heavy = max(reads, key=lambda w: footprint(view, w))
         if footprint(view, heavy) > m.l2 // 2:

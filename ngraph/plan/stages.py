@@ -10,9 +10,9 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, stirred, straight
+from ngraph.plan.cost import EXPENSIVE, FusionGroup, stored_by
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, straight, variant_loops
 from ngraph.plan.nodes import Arg, IndexValue, Node, PiecewisePart, ScalarConstant
-from ngraph.plan.price import DEAR, FusionGroup, stored_by
 from ngraph.program.program import AxisId
 
 Key = tuple[Any, ...]
@@ -50,7 +50,7 @@ class _Stages:
     def __init__(self, g: FusionGroup, buffers: Mapping[Any, Buffer]):
         self.g, self.buffers = g, buffers
         self.fixed = {a for a, b in g.loops if b == 1}
-        self.home: dict[Node, Buffer] = {}  # what stages so far have stored
+        self.stored_in: dict[Node, Buffer] = {}  # what stages so far have stored
         self.drafts: list[_Draft] = []
         self.locals = 0
 
@@ -59,17 +59,17 @@ class _Stages:
 
     def free(self, n: Node) -> tuple[AxisId, ...]:
         """The axes along which a stage makes a node: not that of the parts of a sum, of which each turn has one."""
-        return self.inner([a for a in n.axes if a != n.chunk])
+        return self.inner([a for a in n.axes if a != n.split_k])
 
     def kernel(self) -> Kernel:
         g = self.g
         self.draft()
-        for n in self.dear():
+        for n in self.expensive():
             self.store(n)
         self.drafts.sort(key=lambda d: (d.level, d.number))
         stages = [_Lines(self, d).stage() for d in self.drafts]
         names = [a for a, _ in g.loops]
-        depths = [max([k + 1 for k, a in enumerate(names) if a in moves], default=0) for moves in stirred(g.loops, stages)]
+        depths = [max([k + 1 for k, a in enumerate(names) if a in moves], default=0) for moves in variant_loops(g.loops, stages)]
         stages = [replace(s, depth=depth) for s, depth in zip(stages, depths, strict=True)]
         return Kernel(g.loops, tuple(stages), origin_of(g.nodes), g.seconds)
 
@@ -83,7 +83,7 @@ class _Stages:
                 key = g.stage_of[n]
                 if key not in by_key:
                     by_key[key] = _Draft(g.level[n], n.number, self.free(n), self.inner(n.reduced))
-                    by_key[key].alone = n in g.riders
+                    by_key[key].alone = n in g.recomputed
                     self.drafts.append(by_key[key])
                 by_key[key].reduces.append(n)
             elif n.kind == "join":
@@ -111,7 +111,7 @@ class _Stages:
     def store(self, n: Node) -> None:
         """Puts an elementwise value into a stage over its space, at its time; a new one where there is none."""
         level, space = self.g.level[n], frozenset(self.free(n))
-        alone = n in self.g.riders  # what several turns store alike keeps to itself
+        alone = n in self.g.recomputed  # what several turns store alike keeps to itself
         for d in self.drafts:
             if not d.closed and d.level in (level, level + 1) and d.space == space and d.alone == alone:
                 if n not in d.stores:
@@ -122,7 +122,7 @@ class _Stages:
         d.stores.append(n)
         self.drafts.append(d)
 
-    def dear(self) -> list[Node]:
+    def expensive(self) -> list[Node]:
         """Values that several stages need and that are dear to compute: they are stored by the first."""
         g, stored = self.g, {n for d in self.drafts for n in d.stores}
         uses: dict[Node, set[int]] = {}
@@ -147,7 +147,7 @@ class _Stages:
             if n.kind != "elem" or g.level[n] % 2:
                 continue
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
-            if n in stored or (n not in g.riders and cost[n] > DEAR and len(uses.get(n, ())) > 1):
+            if n in stored or (n not in g.recomputed and cost[n] > EXPENSIVE and len(uses.get(n, ())) > 1):
                 cost[n] = 1
                 if n not in stored:
                     found.append(n)
@@ -198,18 +198,18 @@ class _Lines:
             stores.append(self.put(n, self.node_line(n), written))
         for n, part in d.ends:
             stores.append(self.put_part(n, part, written))
-        owner.home.update(written)
+        owner.stored_in.update(written)
         return Stage(d.free, d.reduced, before, combine, tuple(self.lines), tuple(stores), len(owner.g.loops))
 
     def put(self, n: Node, line: int, written: dict[Node, Buffer]) -> Store:
         written[n] = target = self.owner.target(n)
         index = straight(target.axes)
-        if n.chunk is not None:
-            index[n.chunk] = self.owner.part_of(n)
+        if n.split_k is not None:
+            index[n.split_k] = self.owner.part_of(n)
         return Store(line, target, index)
 
     def put_part(self, n: Node, part: PiecewisePart, written: dict[Node, Buffer]) -> Store:
-        target = written.get(n) or self.owner.home.get(n) or self.owner.target(n)
+        target = written.get(n) or self.owner.stored_in.get(n) or self.owner.target(n)
         written[n] = target
         value = self.line(part.arg)
         index = {a: self.resolved(part.place[a], ()) for a in target.axes}
@@ -240,7 +240,7 @@ class _Lines:
         assert type(arg) is Read
         source = arg.source
         at = tuple([arg.index[a] for a in source.axes])
-        if type(source) is Node and source in self.owner.g.set and source not in self.owner.home and not arg.guard:
+        if type(source) is Node and source in self.owner.g.set and source not in self.owner.stored_in and not arg.guard:
             return self.node_at(source, at, guard)
         return ("read", source, at, arg.guard, repr(arg.fill), guard, arg.fill)
 
@@ -297,7 +297,7 @@ class _Lines:
         self, source: Any, at: tuple[ExprLike, ...], mine: tuple[ExprLike, ...], _: str, guard: tuple[ExprLike, ...], fill: Any
     ) -> tuple[list[Key], Callable[[list[int]], int]]:
         every = tuple(dict.fromkeys((*mine, *guard)))
-        here = self.owner.home.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
+        here = self.owner.stored_in.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
         if here is None:  # computed on the spot, where the guards hold
             wanted: list[Key] = [
                 ("guard", mine, every),

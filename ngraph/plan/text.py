@@ -30,11 +30,11 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.op_graph.text import FORMAT
 from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Load, Local, OpaqueOp, Plan, PlanStep, Read, Stage, Store
-from ngraph.plan.memory import lay_out
+from ngraph.plan.memory import allocate
 from ngraph.program.program import AxisId
 from ngraph.program.text import _END, _Parser, _Printer
 
-HOMES = ("input", "state", "output", "constant", "arena", "once", "run")
+STORAGE_CLASSES = ("input", "state", "output", "constant", "arena", "once", "run")
 WHEN = {"once": "once", "start": "start", "call": "steps"}
 
 
@@ -73,7 +73,7 @@ class _PlanPrinter(_Printer):
             out += [when] if getattr(p, of) and (p.once or p.start) else []
             for step in getattr(p, of):
                 out += self.kernel(step) if type(step) is Kernel else [self.routine(step)]
-        lists = (("inputs", p.inputs), ("steady", p.steady), ("outputs", p.outputs))
+        lists = (("inputs", p.inputs), ("steady", p.loop_invariant), ("outputs", p.outputs))
         out += [f"{what} {self.names_of(which)}" for what, which in lists if which]
         out += [f"state {json.dumps(name)} {self.buffers[a]} becomes {self.buffers[b]}" for name, a, b in p.state]
         tokens = (("token_in", p.token_in), ("token_out", p.token_out))
@@ -101,7 +101,7 @@ class _PlanPrinter(_Printer):
         return self.axis(axis) + (f" // {div}" if div != 1 else "") + (f" % {mod}" if mod is not None else "")
 
     def buffer(self, b: Buffer) -> str:
-        line = f"buffer {self.buffers[b]} {self.word(b.name) + ' ' if b.name else ''}: {self.type_of(b)} {b.home}"
+        line = f"buffer {self.buffers[b]} {self.word(b.name) + ' ' if b.name else ''}: {self.type_of(b)} {b.storage}"
         line += "" if b.value is None else f" = {self.array(b.value)}"
         line += "" if b.shares is None else f" shares {self.buffers[b.shares]}"
         line += f" fill {self.attr(b.fill, _NOWHERE)}" if b.border else ""
@@ -204,7 +204,7 @@ class _PlanParser(_Parser):
                 steps = when[token]
             elif token == "steady":
                 for b in self.some():
-                    b.steady = True
+                    b.loop_invariant = True
             elif token in ("inputs", "outputs"):
                 setattr(p, token, tuple(self.some()))
             elif token in ("token_in", "token_out"):
@@ -222,7 +222,7 @@ class _PlanParser(_Parser):
             p.axes[a] = self.expr(bare=False)
         self.k, self.buffers = here, outer
         p.buffers, p.once, p.start, p.steps = tuple(buffers), *[tuple(s) for s in when.values()]
-        return lay_out(p)
+        return allocate(p)
 
     def length(self, p: Plan, late: list[tuple[AxisId, int]]) -> None:
         """A length may load from a buffer, which stands below: it is read at the end."""
@@ -271,10 +271,10 @@ class _PlanParser(_Parser):
         self.k += 1
         name = "" if self.tokens[self.k] == ":" else self.word("a name or :")
         dtype, dims, border = self.dims()
-        home = self.word("where the buffer lies")
-        if home not in HOMES:
-            self.fail(f"a buffer lies in one of {', '.join(HOMES)}, not in {home}", self.k - 1)
-        made = self.buffers[token] = Buffer(name, dims, dtype, home)
+        storage = self.word("where the buffer lies")
+        if storage not in STORAGE_CLASSES:
+            self.fail(f"a buffer lies in one of {', '.join(STORAGE_CLASSES)}, not in {storage}", self.k - 1)
+        made = self.buffers[token] = Buffer(name, dims, dtype, storage)
         if self.accept("="):
             made.value = self.array()
         if self.accept("shares"):

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, loads, stirred, used
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, loads, used, variant_loops
 from ngraph.plan.memory import ALIGN, around, last_uses, lasting
 from ngraph.program.program import AxisId
 
 
 def verify(plan: Plan) -> Plan:
     """The plan itself, if it is lawful. Raises ProgramError that names the step and the rule."""
-    filled = {*plan.inputs, *[before for _, before, _ in plan.state], *[b for b in plan.buffers if b.home == "constant"]}
+    filled = {*plan.inputs, *[before for _, before, _ in plan.state], *[b for b in plan.buffers if b.storage == "constant"]}
     if plan.token_in is not None:
         filled.add(plan.token_in)
     steps = [("once ", k, s) for k, s in enumerate(plan.once)] + [("", k, s) for k, s in enumerate(plan.steps)]
@@ -26,7 +26,7 @@ def verify(plan: Plan) -> Plan:
     for when, k, step in steps:
         complaint = next(_kernel(plan, step, filled) if type(step) is Kernel else _missing(step.sources, filled), None)
         if when and complaint is None:
-            complaint = next(_changing(step, [b for b in plan.inputs if b not in plan.steady], written), None)
+            complaint = next(_changing(step, [b for b in plan.inputs if b not in plan.loop_invariant], written), None)
         if complaint is not None:
             raise ProgramError(f"plan {plan.name}, {when}step {k}: {complaint}")
         made = step.targets
@@ -54,7 +54,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
         yield from (f"the length of {a} is in {b!r}, which nothing has filled" for b in _numbers(plan, a) if b not in filled)
     stored: set[Buffer] = set()
     own = {s.target for stage in kernel.stages for s in stage.to}
-    moves = stirred(kernel.loops, kernel.stages)
+    moves = variant_loops(kernel.loops, kernel.stages)
     changing: dict[Buffer, frozenset[AxisId]] = {}  # the loops with which a value changes that a stage stores
     for k, stage in enumerate(kernel.stages):
         space = {*stage.free, *stage.reduced}
@@ -71,7 +71,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
             yield f"stage {k} has the axis {a}, which is a loop"
         yield from (f"stage {k}: {c}" for c in _lines(stage, fixed, {a for a, _ in kernel.loops}))
         for s in stage.to:
-            if s.target.home in ("input", "constant"):
+            if s.target.storage in ("input", "constant"):
                 yield f"stage {k} stores into {s.target!r}"
             changes = _changes(stage, s, changing).intersection([a for a, _ in kernel.loops])
             changing[s.target] = changing.get(s.target, frozenset()) | changes
@@ -119,7 +119,7 @@ def _changing(step: PlanStep, inputs: Iterable[Buffer], written: set[Buffer]) ->
     """What a step that runs once may not read or fill."""
     given = {*inputs, *written}
     yield from (f"{b!r} changes from call to call" for b in step.sources if b in given)
-    yield from (f"it fills {b!r}" for b in step.targets if b.home not in ("arena", "once", "run"))
+    yield from (f"it fills {b!r}" for b in step.targets if b.storage not in ("arena", "once", "run"))
 
 
 def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str]:
@@ -161,13 +161,19 @@ def _overlap(plan: Plan) -> str | None:
         for b in step.targets if step not in plan.start else ():
             if b.offset is None or b.bytes is None or any(b is x for _, x in live):
                 continue
-            size = plan.kept if b.home == "once" else plan.arena
+            size = plan.kept if b.storage == "once" else plan.arena
             if b.offset % ALIGN or b.offset + b.bytes > size:
                 return f"{b!r} lies at {b.offset} of an arena of {size} bytes"
             for end, other in [*live, *[(len(plan.every), x) for x in lasts if b not in lasts or around(x) != around(b)]]:
                 assert other.offset is not None and other.bytes is not None
                 apart = other.offset + other.bytes <= b.offset or b.offset + b.bytes <= other.offset
-                if not apart and b.home == other.home and b.bytes and other.bytes and (b in lasts or end != k or other.offset != b.offset):
+                if (
+                    not apart
+                    and b.storage == other.storage
+                    and b.bytes
+                    and other.bytes
+                    and (b in lasts or end != k or other.offset != b.offset)
+                ):
                     return f"{b!r} and {other!r} lie on each other in step {k}"
             live.append((last.get(b, k), b))
     return None

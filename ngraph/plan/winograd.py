@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Read, affine, bounds, moving, straight
+from ngraph.plan.cost import PRODUCT, MachineModel
+from ngraph.plan.kernels import Read, affine, bounds, loop_variant_axes, straight
 from ngraph.plan.nodes import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
-from ngraph.plan.price import PRODUCT, MachineModel
-from ngraph.plan.whole import whole
+from ngraph.plan.value_range import whole
 from ngraph.program.program import AxisId
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
@@ -132,9 +132,14 @@ def _ways(graph: NodeGraph, n: Node, x: Read, y: Read) -> Iterable[tuple[Along, 
         out, tap = sorted(form[0], key=lambda a: a in n.reduced)
         if out in n.reduced or tap in n.axes or form[0][out] != 1 or abs(form[0][tap]) != 1:
             continue
-        if out in y.axes or any(out in set(moving(g)) or tap in set(moving(g)) for a, g in x.index.items() if a != at):
+        if out in y.axes or any(
+            out in set(loop_variant_axes(g)) or tap in set(loop_variant_axes(g)) for a, g in x.index.items() if a != at
+        ):
             continue
-        if sum(type(g) is Idx and g.of == tap for g in y.index.values()) != 1 or sum(tap in set(moving(g)) for g in y.index.values()) != 1:
+        if (
+            sum(type(g) is Idx and g.of == tap for g in y.index.values()) != 1
+            or sum(tap in set(loop_variant_axes(g)) for g in y.index.values()) != 1
+        ):
             continue
         some = list(_cuts(graph, at, out, tap, form[0][tap], len(found)))
         if some and len(found) < 2:
@@ -417,6 +422,6 @@ def _transformed(graph: NodeGraph, s: Sum, end: Node) -> None:
     """Puts the sum, and what stands behind it up to `end`, in its new form."""
     maker = _Maker(graph, s)
     for r in (s.x, s.y):
-        graph.wishes += [(r.source, a, s.node.size) for a, e in r.index.items() if type(e) is Idx and e.of == maker.own(r)[-1]]
+        graph.preferences += [(r.source, a, s.node.size) for a, e in r.index.items() if type(e) is Idx and e.of == maker.own(r)[-1]]
     made = maker.back(maker.products(maker.windows(), maker.terms()), end)
     graph.replaced(end, made.source)

@@ -248,7 +248,7 @@ class _Dump(pickle.Pickler):
             return _plan, (), {**vars(x), "state": state}
         if kind is Buffer or kind is Local:
             slots = {f: getattr(x, f) for f in Buffer.__slots__}
-            known = (self.values, self.state, self.arrays) if x.home == "input" else (self.state, self.arrays, self.values)
+            known = (self.values, self.state, self.arrays) if x.storage == "input" else (self.state, self.arrays, self.values)
             slots["name"] = next((names[x.name] for names in known if x.name in names), x.name)
             return _buffer, (kind is Local,), (None, slots)
         if kind is ArrayRef:

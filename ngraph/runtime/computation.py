@@ -38,7 +38,7 @@ from ngraph.runtime.profile import Profile
 from ngraph.runtime.state import Alone, Lent, StateArrays
 
 if TYPE_CHECKING:  # loaded by transformers that keep what they compile
-    from ngraph.runtime.known import CachedGraph, CacheHit
+    from ngraph.runtime.graph_cache import CachedGraph, CacheHit
 
 
 TIMED = 3  # calls whose time may show that a program is a short one
@@ -597,6 +597,8 @@ class Computation(Alone, partial[Any]):
     if not TYPE_CHECKING:  # which sees by itself what is not there
 
         def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(type(self), name):
+                object.__getattribute__(self, name)  # a property that failed: its own error
             if name.startswith("_"):
                 raise AttributeError(name)
             raise no_attribute("a computation", name, OF_COMPUTATIONS, dir(type(self)), "f")

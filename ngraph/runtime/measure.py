@@ -20,7 +20,7 @@ from ngraph.codegen import pool as pools
 from ngraph.codegen.loader import LoadedObjects
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
-from ngraph.plan.price import MachineModel
+from ngraph.plan.cost import MachineModel
 from ngraph.runtime.cache import Cache, cache, digest
 from ngraph.targets import Target
 

@@ -18,7 +18,7 @@ from ngraph.numpy_ops.lines import CallLine, Lines, Variable, used
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import LineRunner
 from ngraph.op_graph.op import Op
-from ngraph.passes.orders import orders
+from ngraph.passes.dim_orders import orders
 from ngraph.runtime.arguments import Binder
 
 if TYPE_CHECKING:

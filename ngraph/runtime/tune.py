@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ngraph.codegen.called import KernelCode
 from ngraph.codegen.kernel import KernelText
 from ngraph.codegen.loader import LoadedObjects
 from ngraph.codegen.pool import aligned
+from ngraph.codegen.signature import KernelCode
 from ngraph.config import config
-from ngraph.plan.alike import shape
+from ngraph.plan.deduplication import shape
 from ngraph.plan.kernels import Kernel, Local, Plan
 from ngraph.plan.schedule import CoreModel, LoopSchedule, View, alternatives
 from ngraph.runtime.cache import cache, digest, makers

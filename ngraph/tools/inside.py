@@ -41,12 +41,12 @@ def profile(arguments: Any) -> Answer:
     for path, text in ((arguments.trace, Profile.json), (arguments.html, Profile.html)):
         if path:
             write(path, text(found))
-    hosts = sum(model.host_steps.values())
-    lines = [str(found), *([f"{hosts} steps run in Python: {', '.join(model.host_steps)}"] if hosts else [])]
+    hosts = sum(model.host_callbacks.values())
+    lines = [str(found), *([f"{hosts} steps run in Python: {', '.join(model.host_callbacks)}"] if hosts else [])]
     fields = [f.name for f in dataclasses.fields(KernelProfile)]
     rows = [{name: getattr(r, name) for name in fields} | {"share of limit": r.share} for r in found.ranked]
     data = {"name": found.name, "seconds": found.seconds, "calls": found.calls, "threads": found.threads, "kernels": rows}
-    return Answer("\n".join(lines), data | {"host_steps": model.host_steps})
+    return Answer("\n".join(lines), data | {"host_steps": model.host_callbacks})
 
 
 def joined(name: str, parts: Sequence[Profile]) -> Profile:

@@ -35,7 +35,7 @@ from ngraph.runtime.state import Alone, Device, StateArrays
 from ngraph.warn import warn
 
 if TYPE_CHECKING:
-    from ngraph.runtime.known import CachedGraph, CacheHit
+    from ngraph.runtime.graph_cache import CachedGraph, CacheHit
 
 TRANSFORMERS: dict[str, type[Transformer]] = {}
 PREFERRED = ("cpu", "numpy", "direct")
@@ -72,6 +72,8 @@ class Transformer(Alone):
     if not TYPE_CHECKING:  # which sees by itself what is not there
 
         def __getattr__(self, name: str) -> NoReturn:
+            if hasattr(type(self), name):
+                object.__getattribute__(self, name)  # a property that failed: its own error
             if name.startswith("_"):
                 raise AttributeError(name)
             raise no_attribute("a transformer", name, OF_TRANSFORMERS, dir(type(self)), "transformer")

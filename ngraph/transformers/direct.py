@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ngraph.numpy_ops import translate, walk
-from ngraph.passes.orders import orders
+from ngraph.passes.dim_orders import orders
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Executable
 from ngraph.transformers.base import Transformer

@@ -35,7 +35,7 @@ class Compiled(PlanRun):
     def launch(self, code):
         """Runs the turns of a kernel in pieces."""
         for b in code.buffers:
-            if b.home in ("input", "state", "constant") and not self.arrays[b].flags.c_contiguous:
+            if b.storage in ("input", "state", "constant") and not self.arrays[b].flags.c_contiguous:
                 self.arrays[b] = np.array(self.arrays[b], order="C")
         numbers = [self.arrays[b].ctypes.data for b in code.buffers] + [self.length(a) for a in code.lengths]
         args = np.array(numbers, np.int64)

@@ -16,7 +16,7 @@ import pytest
 from ngraph.codegen.jit import compile_object
 from ngraph.codegen.kernel import emit
 from ngraph.codegen.loader import AARCH64, PAGE, ObjectLayout
-from ngraph.codegen.routines import emit_routine
+from ngraph.codegen.routines import emit_opaque_op
 from ngraph.targets import TARGETS
 
 TARGET = TARGETS["aarch64"]
@@ -94,7 +94,7 @@ class Emulated(plans.Compiled):
             return super().routine(step)
         for b in step.results:
             self.place(b)
-        for code in emit_routine(self.plan, step, self.target):
+        for code in emit_opaque_op(self.plan, step, self.target):
             self.launch(code)
 
     def launch(self, code):

@@ -12,11 +12,11 @@ from plan_programs import agree, axis, hole, program
 from test_kernels import network
 
 import ngraph as ng
-from ngraph.codegen.alike import moved
+from ngraph.codegen.deduplication import moved
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx, Len, minimum
 from ngraph.plan import Kernel, plan, verify
-from ngraph.plan.alike import shape
+from ngraph.plan.deduplication import shape
 from ngraph.plan.kernels import Buffer
 from ngraph.program.lower import lower
 from ngraph.targets import host
@@ -160,7 +160,7 @@ def test_kernels_that_differ_in_numbers_alone_read_them():
     values = [line.attrs["value"] for s in made.kernels for stage in s.stages for _, line in stage.lines() if line.op == "number"]
     assert len(made.kernels) == 8 and len(keys) == 2  # exponents stay: a square is another code than a cube
     assert 0.5 in values and not any(v < 0 or 0.29 < v < 0.36 for v in values)
-    assert sum([b.home == "constant" and not b.dims for b in made.buffers]) == 16
+    assert sum([b.storage == "constant" and not b.dims for b in made.buffers]) == 16
     agree(p, verify(made))
 
 
@@ -168,4 +168,4 @@ def test_a_few_kernels_keep_their_numbers():
     n = axis(60, "N")
     x = hole(n)
     made = plan(program([ng.exp(x * (2 + i)) for i in range(3)], x))
-    assert not any(b.home == "constant" for b in made.buffers)
+    assert not any(b.storage == "constant" for b in made.buffers)

@@ -27,7 +27,7 @@ def both(results, holes, arrays, calls=2, hosts=0):
             computation = t.computation(list(results), *holes)
             given[name] = [[np.array(a) for a in computation(*arrays)] for _ in range(calls)]
             if name == "cpu":
-                assert host_steps(computation) == hosts
+                assert host_callbacks(computation) == hosts
     for one, other in zip(given["numpy"], given["cpu"], strict=True):
         for a, b in zip(one, other, strict=True):
             assert a.dtype == b.dtype and a.shape == b.shape
@@ -35,9 +35,9 @@ def both(results, holes, arrays, calls=2, hosts=0):
     return given["cpu"][0]
 
 
-def host_steps(computation):
+def host_callbacks(computation):
     (bound,) = computation.executable.native.bound.values()
-    return bound.take().walk.host_steps
+    return bound.take().walk.host_callbacks
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -15,7 +15,7 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.codegen.loader import undefined_symbols
 from ngraph.plan import Kernel, plan, text
-from ngraph.plan.price import MachineModel
+from ngraph.plan.cost import MachineModel
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text

@@ -13,8 +13,8 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, plan, price, winograd
-from ngraph.plan.panels import panel_width
+from ngraph.plan import Kernel, cost, plan, winograd
+from ngraph.plan.packing import panel_width
 from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.targets import TARGETS, host
 
@@ -239,7 +239,7 @@ def test_what_an_update_meets_is_asked_for_once():
     moved = mean * 0.9 + ng.sum(x * y, reduction_axes=[n])
     code = codes([ng.sequential([ng.assign(mean, moved), ng.assign(weights, weights - 0.01 * moved)])], [x, y])[-1]
     asked = re.findall(r"call void @llvm.prefetch\S*\(ptr \S+, i32 \d, i32 3", code.text)
-    columns = int(re.search(r"columns=(\d+)", code.notes["schedules"][0])[1])
+    columns = int(re.search(r"columns=(\d+)", code.debug_info["schedules"][0])[1])
     assert len(asked) == 2 * columns * 2  # tiles of two heights
     assert not spills(code, V4)
 
@@ -255,7 +255,7 @@ def test_values_that_were_asked_for(m, n, k):
 
 
 def test_panels_fit_the_cache():
-    m = price.MachineModel()
+    m = cost.MachineModel()
     assert panel_width(512, 7, m) == 64 and panel_width(512, 7, m, deep=4608 * 4) == 32
 
 

@@ -14,7 +14,7 @@ from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
 from ngraph.plan import Kernel, plan, text
-from ngraph.plan.price import MachineModel
+from ngraph.plan.cost import MachineModel
 from ngraph.targets import TARGETS
 
 SHORT = ml_dtypes.bfloat16

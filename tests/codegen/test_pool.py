@@ -149,10 +149,10 @@ def test_records_of_control(count):
         (KERNEL, count.address("kernel"), start.ctypes.data, 5, 5, 1, 0),
     ]
     program = Program(records)
-    assert program.run() == pool.HOST_STEP and program.pc == 6 and (rows == 1).all()
+    assert program.run() == pool.HOST_CALLBACK and program.pc == 6 and (rows == 1).all()
     assert program.run(7) == pool.DONE and (rows == 1).all()
     flag[0] = 1
-    assert program.run() == pool.HOST_STEP and (rows == 3).all()
+    assert program.run() == pool.HOST_CALLBACK and (rows == 3).all()
 
 
 def test_threads_of_python_share_one_pool(count):

@@ -12,7 +12,7 @@ from kernels import RUNNABLE
 import ngraph as ng
 from ngraph.codegen import jit
 from ngraph.codegen.loader import undefined_symbols
-from ngraph.codegen.routines import KERNELS, PIECE, emit_routine
+from ngraph.codegen.routines import KERNELS, PIECE, emit_opaque_op
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.opdef import REGISTRY
@@ -48,7 +48,7 @@ def call(run, codes, target, cut):
     for c in codes:
         code = jit.load(c.text, target)
         for b in c.buffers:
-            if b.home == "temp":
+            if b.storage == "temp":
                 temporary.setdefault(b, aligned(b.bytes))
         where = [(temporary.get(b) if b in temporary else run.arrays[b]).ctypes.data for b in c.buffers]
         args = np.array([*where, *map(run.length, c.lengths), 0], np.int64)
@@ -76,7 +76,7 @@ def native(monkeypatch):
                 self.arrays[b] = places[b]
             else:
                 self.place(b)
-        call(self, emit_routine(self.plan, step, self.target), self.target, cut)
+        call(self, emit_opaque_op(self.plan, step, self.target), self.target, cut)
         for b, room in places.items():
             self.arrays[b] = room[: self.length(b.axes[0])]
         ran.append(step.op)
@@ -187,7 +187,7 @@ def test_the_first_places_of_a_row_are_found_without_sorting_it(native, dtype, n
             for g, w in zip(got, want, strict=True):
                 same(g, w)
         for target in TARGETS.values():
-            (code,) = emit_routine(made, routine, target)
+            (code,) = emit_opaque_op(made, routine, target)
             assert undefined_symbols(jit.compile_object(code.text, target)) <= {"_GLOBAL_OFFSET_TABLE_"}
 
 
@@ -238,7 +238,7 @@ def test_two_passes_are_taken_where_a_row_has_many_threads():
     s = Steps(B=1 << 20)
     p = plan(s.program(s("cumulate", s.input("B"), kind="add", axis="B", exclusive=False, reverse=False)))
     (routine,) = [k for k in p.steps if type(k) is OpaqueOp]
-    assert [len(emit_routine(p, routine, replace(HOST, cores=cores))) for cores in (1, 16)] == [1, 2]
+    assert [len(emit_opaque_op(p, routine, replace(HOST, cores=cores))) for cores in (1, 16)] == [1, 2]
 
 
 @pytest.mark.parametrize("order", ["ABC", "BCA", "CAB"])
@@ -282,7 +282,7 @@ def test_objects_want_nothing_from_elsewhere(op, target):
     p = plan(s.program(*(made if isinstance(made, tuple) else (made,))))
     for routine in p.steps:
         if type(routine) is OpaqueOp:
-            for code in emit_routine(p, routine, target):
+            for code in emit_opaque_op(p, routine, target):
                 assert undefined_symbols(jit.compile_object(code.text, target)) <= {"_GLOBAL_OFFSET_TABLE_"}
 
 
@@ -290,4 +290,4 @@ def test_what_is_no_routine_of_generated_code_says_so():
     s = Steps(B=3)
     p = plan(s.program(s("cumulate", s.input("B"), kind="add", axis="B", exclusive=False, reverse=False)))
     with pytest.raises(UnsupportedError, match="effect is no routine"):
-        emit_routine(p, OpaqueOp("effect", (), (), {}), HOST)
+        emit_opaque_op(p, OpaqueOp("effect", (), (), {}), HOST)

@@ -71,7 +71,7 @@ def test_what_stands_behind_it_is_made_with_its_results(always):
     b, z = hole(k), hole(n, k, h, w)
     made = verify(agree(program([ng.relu(y + b) + z], x, f, b, z), rtol=1e-3, atol=1e-3))
     assert points(made) == 1
-    (last,) = [s for s in made.steps if any(t.home == "output" for t in s.targets)]
+    (last,) = [s for s in made.steps if any(t.storage == "output" for t in s.targets)]
     assert not any(r.source in last.targets for stage in last.stages for r in stage.reads())
 
 

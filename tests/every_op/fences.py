@@ -75,7 +75,7 @@ class Fences:
             return own[b].ctypes.data
         if b not in scope.bound.offsets:
             return b
-        place = b, scope.kept if b.home == "once" else scope.base
+        place = b, scope.kept if b.storage == "once" else scope.base
         if place not in own:
             own[place] = self.bytes(scope.bound.sizes[b], 64)
         return own[place].ctypes.data

@@ -10,7 +10,7 @@ import pytest
 from networks import model
 from runs import another_machine, expected, on_cpu
 
-from ngraph.plan import MachineModel, plan, price, verify
+from ngraph.plan import MachineModel, cost, plan, verify
 from ngraph.program.lower import lower
 
 FIRST, LAST = map(int, os.environ.get("SEEDS", "0-16").split("-"))
@@ -44,6 +44,6 @@ def test_a_random_model(seed, dtype, other, monkeypatch):
 @pytest.mark.parametrize("seed", [*range(8), 30])
 def test_plans_are_whole_where_every_sum_is_cut_that_can_be(seed, monkeypatch):
     """Also those that could be cut only once the parts of others are put together."""
-    monkeypatch.setattr(price, "GAIN", 1000)
+    monkeypatch.setattr(cost, "GAIN", 1000)
     _, holes, _, results, updates = model(seed)
     verify(plan(lower([*results, *updates], holes).program, machine=MachineModel(cores=8, l2=8 << 10, l3=1 << 20, launch=1e-9, memory=1e9)))

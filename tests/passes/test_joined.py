@@ -5,7 +5,7 @@ import pytest
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx, Len
-from ngraph.passes.joined import joined
+from ngraph.passes.concat_gradients import joined
 from ngraph.program.interpret import interpret
 from ngraph.program.program import AxisId
 from ngraph.program.verify import verify

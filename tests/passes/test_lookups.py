@@ -6,7 +6,7 @@ import pytest
 import ngraph as ng
 from ngraph.op_graph import dtypes
 from ngraph.passes import default_passes, run
-from ngraph.passes.lookups import lookups
+from ngraph.passes.gather_products import gather_products
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.program.verify import verify
@@ -54,7 +54,7 @@ def same(p, q, inputs):
 @pytest.mark.parametrize("mode", ["fill", "clip", "wrap"])
 def test_products_forward_and_back_are_made_by_the_row(mode):
     p = program(*embedded(mode))
-    q = lookups(p)
+    q = gather_products(p)
     assert len(places(p)) == 3 and not places(q)
     assert sum(s.op == "contract" for s in q.steps) == 3
     assert sum(s.op == "scatter" and s.attrs["combine"] == "add" for s in q.steps) == 1  # both gradients take the same sums
@@ -65,9 +65,9 @@ def test_a_row_that_no_index_names_does_not_count():
     p = program(*embedded())
     inputs = arrays(p, 0, 5)
     inputs[0][5] = np.nan
-    y, _, dw = interpret(lookups(p), inputs, {})[0]
+    y, _, dw = interpret(gather_products(p), inputs, {})[0]
     assert np.isfinite(y).all() and np.isfinite(dw).all()
-    same(p, lookups(p), inputs)
+    same(p, gather_products(p), inputs)
 
 
 def test_several_indices_and_sums_along_other_axes_too():
@@ -77,7 +77,7 @@ def test_several_indices_and_sums_along_other_axes_too():
     y = ng.contract(rows, w, over=[E])
     g = hole(T, N, H)
     p = program([y, ng.contract(rows, g, over=[T, N]), ng.contract(rows, g, over=[T, N, H])], [table, w, one, two, g])
-    q = lookups(p)
+    q = gather_products(p)
     assert len(places(p)) == 3 and not places(q)
     same(p, q, arrays(p, -1, 4))
 
@@ -85,7 +85,7 @@ def test_several_indices_and_sums_along_other_axes_too():
 def test_what_a_table_had_before_stays():
     table, g, w, ids = hole(V, E), hole(T, N, H), hole(E, H), hole(T, N, dtype=dtypes.int32)
     p = program([ng.scatter(table, ids, ng.contract(g, w, over=[H]), axes=(V,), combine="add", mode="fill")], [table, g, w, ids])
-    q = lookups(p)
+    q = gather_products(p)
     assert not places(q)
     same(p, q, arrays(p))
 
@@ -94,7 +94,7 @@ def test_what_a_table_had_before_stays():
 def test_others_stay(how):
     length = {"few places": ng.make_axis(2, name="T"), "open length": ng.make_axis(name="T")}.get(how, T)
     p = program(*embedded(dtype=dtypes.float16 if how == "narrow" else None, length=length))
-    q = lookups(p)
+    q = gather_products(p)
     forward = how == "narrow"  # the same numbers, rounded once: only sums of sums are more exact in one piece
     assert len(places(q)) == len(places(p)) - forward
     assert q is p or forward

@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 from ngraph.passes import default_passes, hoist, run
-from ngraph.passes.saved import expensive, saved
+from ngraph.passes.loop_cse import expensive, saved
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.program.verify import verify

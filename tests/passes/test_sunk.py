@@ -6,7 +6,7 @@ import pytest
 import ngraph as ng
 from ngraph.op_graph import dtypes
 from ngraph.passes import default_passes, hoist, run
-from ngraph.passes.sunk import sunk
+from ngraph.passes.sink import sink
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.program.verify import verify
@@ -47,7 +47,7 @@ def same(p, q):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_rows_are_looked_up_in_the_loop(reverse):
     p = recurrent(reverse=reverse)
-    q = sunk(p)
+    q = sink(p)
     assert [s.op for s in scan(q).attrs["body"].steps][:2] == ["gather", "add"] and "gather" not in [s.op for s in q.steps]
     assert [v.dtype.name for v in scan(q).inputs[1:2]] == ["int32"] and scan(q).attrs["xs"] == 1  # the places alone are slices
     same(p, q)
@@ -57,4 +57,4 @@ def test_rows_are_looked_up_in_the_loop(reverse):
 def test_otherwise_they_stay_outside(why):
     large, open_ = ng.make_axis(100, name="V"), ng.make_axis(name="T")
     p = recurrent(why == "asked for twice", open_ if why == "open length" else T, large if why == "large table" else V)
-    assert sunk(p) is p
+    assert sink(p) is p

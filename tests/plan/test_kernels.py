@@ -17,7 +17,7 @@ import ngraph as ng
 import ngraph.frontends.neon as neon
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.plan import Kernel, MachineModel, OpaqueOp, plan, text, verify
-from ngraph.plan import price as prices
+from ngraph.plan import cost as prices
 from ngraph.plan import schedule as schedules
 from ngraph.plan.schedule import AccessDescriptor, View, schedule
 from ngraph.program.lower import lower

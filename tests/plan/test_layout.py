@@ -10,7 +10,7 @@ from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, Local, MachineModel, OpaqueOp, arrays, interpret, parse, plan, text, verify, winograd
 from ngraph.plan.kernels import Buffer, affine, dims_of
 from ngraph.plan.layout import set_row
-from ngraph.plan.panels import OperandAxes, panel_width, vector_of
+from ngraph.plan.packing import OperandAxes, panel_width, vector_of
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 
@@ -75,10 +75,10 @@ def test_convolutions_read_borders_and_panels(layer):
     y = ng.relu(conv(x, axis(32, "K"), padding=1))
     made = planned([conv(y, axis(24, "L"), **LAYERS[layer])], x)
     assert not guards(made)
-    inner = [b for b in made.buffers if b.home == "arena" and b.border]
+    inner = [b for b in made.buffers if b.storage == "arena" and b.border]
     copies = [b for b in inner if "C" in b.axes]  # of the input, in its own order; between two layers channels are last
     assert inner and all(b.axes == ("N", "C", "H", "W") if b in copies else b.dims[-1][0] == "K" for b in inner)
-    packed = [b for b in made.buffers if b.home == "once"]
+    packed = [b for b in made.buffers if b.storage == "once"]
     assert {b.dims[-1][0] for b in packed} == {"K", "L"} and len(made.once) == 2
     assert made.kept >= sum(b.bytes for b in packed)
 
@@ -86,7 +86,7 @@ def test_convolutions_read_borders_and_panels(layer):
 def test_channels_are_last_in_between():
     x = hole(N, C, H, W)
     made = planned([conv(ng.relu(conv(x, axis(32, "K"), padding=1)), axis(24, "L"), padding=1)], x)
-    (between,) = [b for b in made.buffers if b.home == "arena" and "K" in b.axes]
+    (between,) = [b for b in made.buffers if b.storage == "arena" and "K" in b.axes]
     assert between.dims[-1][0] == "K" and set(between.border) == {a for a in between.axes if a[0] in "HW"}
     assert [b.axes for b in made.outputs] == [("N", "L", "H", "W")]  # as the caller asked
 
@@ -130,7 +130,7 @@ def test_one_buffer_has_one_fill():
     y = conv(x, axis(32, "K"), padding=1)
     pooled = ng.max_pool(y, dict.fromkeys(y.axes[2:], 3), stride=2, padding=1)
     made = planned([conv(y, axis(64, "L"), padding=1), pooled], x)
-    (between,) = [b for b in made.buffers if b.home == "arena" and b.axes[-1] == "K"]
+    (between,) = [b for b in made.buffers if b.storage == "arena" and b.axes[-1] == "K"]
     assert between.fill == 0 and {r.fill for r in guards(made)} == {-np.inf}
 
 
@@ -151,7 +151,7 @@ def test_borders_last_from_call_to_call():
     inner = [b for b in made.buffers if b.border]
     assert len(inner) == 4 and len(made.start) == 4
     assert len({b.offset for b in inner if "C" not in b.axes}) == 2  # those of one form take turns; the input's copy is of another
-    taken = sorted((b.offset, b.offset + b.bytes) for b in made.buffers if b.home == "arena")
+    taken = sorted((b.offset, b.offset + b.bytes) for b in made.buffers if b.storage == "arena")
     for b in inner:  # nobody else lies on it, at any time
         assert {(low, high) for low, high in taken if low < b.offset + b.bytes and b.offset < high} == {(b.offset, b.offset + b.bytes)}
 
@@ -203,9 +203,9 @@ def test_what_was_only_on_the_way_to_a_copy_is_not_kept(monkeypatch):
     k, o = axis(272, "K"), axis(272, "L")
     made = planned([conv(x, k, padding=1), conv(x * 2, o, padding=1)], x, rtol=1e-3, atol=1e-3)
     filled = [b for step in made.once for b in step.targets]
-    passing, kept = ([b for b in filled if (b.home == "once") is here] for here in (False, True))
+    passing, kept = ([b for b in filled if (b.storage == "once") is here] for here in (False, True))
     assert len(passing) == len(kept) == 2 and {r.source for r in reads(made.steps)}.issuperset(kept)
-    assert all(b.home == "arena" for b in passing) and passing[0].offset == passing[1].offset
+    assert all(b.storage == "arena" for b in passing) and passing[0].offset == passing[1].offset
     assert made.kept == sum(b.bytes for b in kept)
     assert [b in passing for b in filled] == [True, False] * 2
 
@@ -240,7 +240,7 @@ def test_weights_of_loops_are_packed_once_for_all_calls_or_before_the_first_trip
         assert len(made.once) == 1 and made.kept == made.once[0].targets[0].bytes > 0
         inside = bodies(made, depth)
         assert all(not b.once and b.kept == 0 for b in inside)
-        assert any(r.source.steady and len(r.source.dims) == 3 for k in inside[-1].kernels for s in k.stages for r in s.reads())
+        assert any(r.source.loop_invariant and len(r.source.dims) == 3 for k in inside[-1].kernels for s in k.stages for r in s.reads())
         made = planned([y, ng.assign(w, w * 0.5)], x, rtol=1e-3, atol=1e-3)
         assert not made.once and bodies(made, depth)[0].once
 
@@ -249,14 +249,14 @@ def test_weights_are_packed_once_and_by_a_kernel_where_they_change():
     k, o, n = axis(300, "K"), axis(700, "O"), axis(140, "N")
     x, w = hole(n, k), weights(k, o)
     made = planned([ng.dot(x, w)], x, rtol=1e-4, atol=1e-4)
-    (packed,) = [b for b in made.buffers if b.home == "once"]
+    (packed,) = [b for b in made.buffers if b.storage == "once"]
     width = packed.dims[-1][2]
     assert packed.dims == (("O", width, None), ("K", 1, None), ("O", 1, width)) and width % 16 == 0
     assert len(made.steps) == 1
     again = planned([ng.dot(x, w), ng.assign(w, w * 0.5)], x, rtol=1e-4, atol=1e-4)
     assert not again.once and again.kept == 0
     stores = [t.target for s in again.steps for stage in s.stages for t in stage.to]
-    assert any(b.home in ("arena", "local") and set(b.axes) == {"K", "O"} and b.dims[-1][0] == "O" for b in stores)
+    assert any(b.storage in ("arena", "local") and set(b.axes) == {"K", "O"} and b.dims[-1][0] == "O" for b in stores)
 
 
 def test_attention_packs_in_its_turns():
@@ -282,7 +282,7 @@ def test_rows_start_at_vectors():
     c, o = axis(64, "C"), axis(60, "O")
     x = hole(N, c)
     made = planned([ng.dot(x, weights(o, c))], x)
-    (packed,) = [b for b in made.buffers if b.home == "once"]
+    (packed,) = [b for b in made.buffers if b.storage == "once"]
     assert packed.axes == ("C", "O") and packed.strides == (64, 1)
 
 
@@ -320,7 +320,7 @@ def test_a_copy_of_an_input_is_made_once_and_keeps_its_order():
         dy = hole(*y.axes)
         made = planned([ng.deriv(y, x, dy), ng.deriv(y, f, dy)], x, f, dy, rtol=1e-3, atol=1e-3)
         for given in (made.inputs[0], made.inputs[2]):
-            copies = [b for b in made.buffers if b.home == "arena" and b.border and set(b.axes) == set(given.axes)]
+            copies = [b for b in made.buffers if b.storage == "arena" and b.border and set(b.axes) == set(given.axes)]
             assert [b.axes for b in copies] == [given.axes]
 
 
@@ -328,13 +328,15 @@ def test_rows_of_an_input_that_fall_onto_each_other_are_spread():
     k, o, n = axis(1024, "K"), axis(64, "O"), axis(32, "N")
     x = hole(n, k)
     made = planned([ng.dot(x, weights(k, o))], x, rtol=1e-3, atol=1e-3)
-    assert [b.row for b in made.buffers if b.home == "arena" and b.axes == ("N", "K")] == [1040]
+    assert [b.row for b in made.buffers if b.storage == "arena" and b.axes == ("N", "K")] == [1040]
     made = planned([ng.dot(x, weights(k, axis(8, "O")))], x, rtol=1e-3, atol=1e-3)  # read too seldom for a copy
-    assert not [b for b in made.buffers if b.home == "arena" and b.axes == ("N", "K")]
+    assert not [b for b in made.buffers if b.storage == "arena" and b.axes == ("N", "K")]
 
 
 def copies_of(made):
-    return [s.target for k in made.kernels for stage in k.stages for s in stage.to if type(s.target) is Local or s.target.home == "arena"]
+    return [
+        s.target for k in made.kernels for stage in k.stages for s in stage.to if type(s.target) is Local or s.target.storage == "arena"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -384,9 +386,9 @@ def test_a_matrix_that_is_multiplied_from_both_sides_has_no_copies():
     m, n = axis(300, "M"), axis(400, "P")
     x, a = hole(n), weights(m, n)
     made = planned([ng.dot(ng.tanh(ng.dot(a, x)), a)], x, rtol=1e-3, atol=1e-3)
-    assert not [b for b in made.buffers if b.home == "once"]
+    assert not [b for b in made.buffers if b.storage == "once"]
     made = planned([ng.dot(a, x)], x, rtol=1e-3, atol=1e-3)
-    assert [b for b in made.buffers if b.home == "once"]
+    assert [b for b in made.buffers if b.storage == "once"]
 
 
 def test_a_factor_is_put_in_the_order_of_the_other_where_that_is_larger():

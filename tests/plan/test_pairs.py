@@ -7,7 +7,7 @@ from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
 from ngraph.plan import parse, plan, text, verify
-from ngraph.plan.price import MachineModel
+from ngraph.plan.cost import MachineModel
 
 SHORT, PAIRS = ml_dtypes.bfloat16, MachineModel(pairs=True)
 
@@ -73,4 +73,4 @@ def test_parameters_are_packed_before_any_call():
     x, w = hole(m, k, dtype=SHORT), ng.variable([k, n], dtype=SHORT, initial_value=0)
     made = plan(program([ng.dot(x, w)], x), machine=PAIRS)
     assert any(line.op == "pair" for step in made.once for s in step.stages for line in s.before)
-    assert any(b.home == "once" and b.dtype.name == "uint32" for b in made.buffers)
+    assert any(b.storage == "once" and b.dtype.name == "uint32" for b in made.buffers)

@@ -7,7 +7,7 @@ from plan_programs import agree, arrays_for, axis, hole, program
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.plan import interpret, parse, plan, text, verify
-from ngraph.plan.price import MachineModel
+from ngraph.plan.cost import MachineModel
 from ngraph.program.interpret import interpret as oracle
 
 QUADS = MachineModel(quads=True)

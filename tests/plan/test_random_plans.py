@@ -8,7 +8,7 @@ from test_random_programs import programs, results
 
 import ngraph as ng
 from ngraph.plan import arrays, interpret, parse, plan, text, verify
-from ngraph.plan.price import MachineModel
+from ngraph.plan.cost import MachineModel
 from ngraph.program.lower import lower
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text

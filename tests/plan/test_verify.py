@@ -59,7 +59,7 @@ def test_buffers_that_live_together_lie_apart():
     x, w, v = hole(n, k), hole(k, h), hole(h, k)
     first = ng.tanh(ng.dot(x, w))
     made = plan(program([ng.dot(ng.dot(first, v), w) + first], x, w, v))
-    inside = [b for b in made.buffers if b.home == "arena"]
+    inside = [b for b in made.buffers if b.storage == "arena"]
     assert len(inside) >= 2
     verify(made)
     for b in inside:

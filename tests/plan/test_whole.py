@@ -6,9 +6,9 @@ from plan_programs import axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import plan, text, whole
+from ngraph.plan import plan, text, value_range
+from ngraph.plan.cost import MachineModel
 from ngraph.plan.nodes import NodeGraph
-from ngraph.plan.price import MachineModel
 
 FLOAT = np.float32
 
@@ -19,7 +19,7 @@ def seen(make, dtype=np.uint8):
     x = hole(n, dtype=dtype)
     graph = NodeGraph(program([ng.sum(make(x), out_axes=())], x))
     (total,) = [node for node in graph.nodes if node.kind == "reduce"]
-    return whole.whole(total.args[0])
+    return value_range.value_range(total.args[0])
 
 
 @pytest.mark.parametrize(

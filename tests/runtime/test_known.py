@@ -11,11 +11,11 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import GraphError
-from ngraph.op_graph.meaning import LARGE, meaning
+from ngraph.op_graph.fingerprint import LARGE, meaning
 from ngraph.op_graph.opdef import REGISTRY, op
 from ngraph.passes import simplify_rules
 from ngraph.program import lower as lowering
-from ngraph.runtime import known
+from ngraph.runtime import graph_cache
 from ngraph.runtime.cache import HEAD, Cache
 
 H = 4
@@ -47,7 +47,7 @@ def forgetful(folder):
     """Forgets what this process holds, as if another one began."""
 
     def forget():
-        known.cache().here.clear()
+        graph_cache.cache().here.clear()
 
     return forget
 
@@ -327,8 +327,8 @@ def test_an_entry_that_says_something_else_is_made_again(folder, lowered, forget
     first, _ = run()
     results, parameters, _ = model()
     graph = ngt.make_transformer_factory("cpu")().graph(results, parameters)
-    nameless = known.ProgramNames((), ())
-    for nonsense in (b"", b"nonsense", known.dumped((1, 2), nameless), known.dumped(os.getcwd, nameless)):
+    nameless = graph_cache.ProgramNames((), ())
+    for nonsense in (b"", b"nonsense", graph_cache.dumped((1, 2), nameless), graph_cache.dumped(os.getcwd, nameless)):
         Cache(folder).folder.put("graphs", {graph.key: nonsense})
         forgetful()
         before = len(lowered)
@@ -348,7 +348,7 @@ def test_what_is_lost_is_made_again(folder, lowered, forgetful, lost):
 def test_another_version_finds_nothing(folder, lowered, forgetful, monkeypatch):
     run()
     forgetful()
-    monkeypatch.setattr("ngraph.runtime.known.makers", lambda: b"another version")
+    monkeypatch.setattr("ngraph.runtime.graph_cache.makers", lambda: b"another version")
     run()
     assert len(lowered) == 2
 

@@ -7,7 +7,7 @@ import pytest
 
 import ngraph as ng
 from ngraph.codegen import jit
-from ngraph.plan.price import MachineModel
+from ngraph.plan.cost import MachineModel
 from ngraph.runtime import measure
 from ngraph.targets import TARGETS, host, runnable
 

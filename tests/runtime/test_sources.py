@@ -15,7 +15,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.codegen import worker
 from ngraph.runtime import cache as room
-from ngraph.runtime import known, sources, tune
+from ngraph.runtime import graph_cache, sources, tune
 from ngraph.targets import host
 
 ELSE = {  # files of the package that are no modules, and why what was compiled depends on none of them
@@ -129,7 +129,7 @@ def test_every_key_of_what_is_made_of_a_graph_holds_its_makers(monkeypatch):
         return {graph.key, room.Cache("").plan_key(b"meaning", "facts"), tune._key(plan, plan.steps[0], host())}
 
     first = keys()
-    for where in (room, known, tune):
+    for where in (room, graph_cache, tune):
         monkeypatch.setattr(where, "makers", lambda: b"another version")
     assert len(first | keys()) == 6
 

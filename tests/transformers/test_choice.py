@@ -9,7 +9,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import StateError, UnsupportedError
 from ngraph.numpy_ops import translate, walk
-from ngraph.passes.orders import orders
+from ngraph.passes.dim_orders import orders
 from ngraph.runtime.computation import Executable
 from ngraph.transformers import base
 

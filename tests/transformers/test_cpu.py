@@ -524,7 +524,7 @@ def test_no_step_calls_python():
             bound = next(iter(c.native.bound.values()))
             assert not any(isinstance(s, OpaqueOp) for s in bound.plan.steps)
             frame = bound.take()
-            assert frame.walk.host_steps == 0 and len(frame.walk.table.records) >= 1
+            assert frame.walk.host_callbacks == 0 and len(frame.walk.table.records) >= 1
 
 
 def test_effects_are_host_steps(cpu, capsys):
@@ -532,7 +532,7 @@ def test_effects_are_host_steps(cpu, capsys):
     f = cpu.computation(ng.sequential([ng.print_values(x, text="x is"), x + 1]), x)
     assert (f(np.zeros(2, "f")) == 1).all() and "x is [0. 0.]" in capsys.readouterr().out
     bound = next(iter(f.native.bound.values()))
-    assert bound.take().walk.host_steps == 1 == sum(isinstance(s, OpaqueOp) for s in bound.plan.steps)
+    assert bound.take().walk.host_callbacks == 1 == sum(isinstance(s, OpaqueOp) for s in bound.plan.steps)
 
 
 def test_state_in_two_arrays_is_nobody_elses(cpu):

@@ -7,7 +7,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.passes.orders import orders
+from ngraph.passes.dim_orders import orders
 
 A, B, D, E = (ng.make_axis(n, name=name) for n, name in ((2, "A"), (3, "B"), (4, "D"), (5, "E")))
 

@@ -15,7 +15,7 @@ from ngraph.errors import GraphError, UnsupportedError
 from ngraph.numpy_ops.lines import Lines
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import LineRunner
-from ngraph.passes.orders import orders
+from ngraph.passes.dim_orders import orders
 from ngraph.program.program import AxisId, Program, Step
 from ngraph.runtime.measure import measured
 from ngraph.targets import chosen

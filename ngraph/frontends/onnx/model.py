@@ -78,8 +78,8 @@ class Model:
         return 0 if self._reader is None else self._reader.readings
 
     @property
-    def host_steps(self) -> dict[str, int]:
-        return {} if self._reader is None else self._reader.host_steps
+    def host_callbacks(self) -> dict[str, int]:
+        return {} if self._reader is None else self._reader.host_callbacks
 
     def graph(self, shapes: Mapping[str, Any]) -> ImportedGraph:
         """The model as op-graph, to be built on: for a loss, its derivatives, an optimizer.

@@ -92,7 +92,7 @@ class Reader:
         self.transformer, self.indices = transformer, indices
         self.fixed: frozenset[str] = frozenset()
         self.readings = 0
-        self.host_steps: dict[str, int] = {}
+        self.host_callbacks: dict[str, int] = {}
         self.root: CallStage = Ask(self._signature, True)
         self._lock = threading.RLock()
 
@@ -252,7 +252,7 @@ class Reader:
         made = [found.result(v) for v in values]
         done = g.follow(lambda: Done(made))
         for name in g.hosts:
-            self.host_steps[name] = self.host_steps.get(name, 0) + 1
+            self.host_callbacks[name] = self.host_callbacks.get(name, 0) + 1
         assert isinstance(done, Done)
         return [result(run) for result in done.results], straight(list(self._way(run, done)), done)
 

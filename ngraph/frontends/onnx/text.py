@@ -1,4 +1,4 @@
-"""Translators of ops on strings, n-grams and encoded images: steps in Python, counted in `Model.host_steps`."""
+"""Translators of ops on strings, n-grams and encoded images: steps in Python, counted in `Model.host_callbacks`."""
 
 from __future__ import annotations
 

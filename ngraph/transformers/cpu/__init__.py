@@ -24,7 +24,7 @@ from ngraph.targets import missing
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
-    from ngraph.runtime.known import CachedGraph, CacheHit
+    from ngraph.runtime.graph_cache import CachedGraph, CacheHit
 
 
 class HostDevice(Device):
@@ -56,7 +56,7 @@ class CpuTransformer(Transformer):
         facts = self.facts()
         if facts is None:
             return None
-        made: CachedGraph | None = importlib.import_module("ngraph.runtime.known").CachedGraph.of(results, parameters, facts)
+        made: CachedGraph | None = importlib.import_module("ngraph.runtime.graph_cache").CachedGraph.of(results, parameters, facts)
         return made
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
@@ -68,7 +68,7 @@ class CpuTransformer(Transformer):
         return found
 
     def recall(self, kept: Any, arrays: Sequence[np.ndarray]) -> Callable[..., Any] | None:
-        room = importlib.import_module("ngraph.transformers.cpu.kept")
+        room = importlib.import_module("ngraph.transformers.cpu.cached")
         made: Callable[..., Any] | None = room.restored(kept, arrays)
         return made
 

@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ngraph.codegen.called import KernelCode
 from ngraph.codegen.loader import LoadedObjects as Loaded
 from ngraph.codegen.pool import Pool, pool
+from ngraph.codegen.signature import KernelCode
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, PlanStep
 from ngraph.runtime.cache import cache, digest
@@ -74,7 +74,7 @@ class StrippedKernel(NamedTuple):
     origin: tuple[Origin, ...] = ()
 
 
-def bare_key(meaning: bytes, facts: Any) -> bytes:
+def stripped_key(meaning: bytes, facts: Any) -> bytes:
     """Under which the cache has the bare recipe of a program of this meaning."""
     return digest(b"bare", cache().plan_key(meaning, facts))
 

@@ -111,7 +111,7 @@ class MachineRun(PlanRun):
         for native in self.native[id(step)]:
             code = native.code
             for b in code.buffers:
-                if b.home == "constant" and not arrays[b].flags.c_contiguous:
+                if b.storage == "constant" and not arrays[b].flags.c_contiguous:
                     arrays[b] = np.array(arrays[b], order="C")
             args = np.array([*[arrays[b].ctypes.data for b in code.buffers], *map(self.length, code.lengths)], np.int64)
             scratch = np.full(self.number(code.scratch) + ALIGN, GARBAGE, np.uint8)

@@ -71,7 +71,7 @@ def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: fl
     """
     plan = bound.plan
     sizes = [bound.sizes[b] for b in plan.outputs]
-    if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.home != "output" for b in plan.outputs):
+    if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.storage != "output" for b in plan.outputs):
         return None
     if None in sizes or sum(n or 0 for n in sizes) >= LARGE or any(root(after) is not before for _, before, after in plan.state):
         return None
@@ -82,7 +82,7 @@ def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: fl
         return None
     frame = bound.take()
     walk = frame.walk
-    if walk.host_steps or plan.state and (walk.table.seconds if took is None else took) > ALONE:
+    if walk.host_callbacks or plan.state and (walk.table.seconds if took is None else took) > ALONE:
         bound.free.append(frame)
         return None
     if plan.state:  # nobody comes between, and no Ctrl-C

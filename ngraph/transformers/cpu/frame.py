@@ -27,7 +27,7 @@ from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, bounds, loads, places
 from ngraph.program.program import AxisId
 from ngraph.transformers.cpu.code import Control, LoadedPlan, NativeStep, Step
-from ngraph.transformers.cpu.host import run_routine
+from ngraph.transformers.cpu.host import run_opaque_op
 from ngraph.transformers.cpu.table import CONTROL, SHARE, Place, Table, Word, real
 
 ALIGN, HUGE = 64, 1 << 21
@@ -94,7 +94,7 @@ class InstantiatedPlan:
         for s in code.every:
             if type(s) is Control:
                 self._inner(s.step)
-        self.results = [b for k, b in enumerate(self.plan.outputs) if b.home == "output" and b not in self.plan.outputs[:k]]
+        self.results = [b for k, b in enumerate(self.plan.outputs) if b.storage == "output" and b not in self.plan.outputs[:k]]
         self.beside: tuple[Any, Any] = None, None  # a reference to a caller's array, and the state's arrays that it shares no memory with
 
     def _constants(self) -> dict[Buffer, np.ndarray]:
@@ -122,10 +122,10 @@ class InstantiatedPlan:
                 size = self._most(b)
             if size is None:
                 return None
-        if b.offset is None and b.home in ("arena", "run", "temp"):
+        if b.offset is None and b.storage in ("arena", "run", "temp"):
             self.offsets[b] = self.arena
             self.arena += -(-size // ALIGN) * ALIGN
-        elif b.offset is None and b.home == "once":
+        elif b.offset is None and b.storage == "once":
             self.offsets[b] = self.lasting = -(-self.lasting // ALIGN) * ALIGN
             self.lasting += size
         elif b.offset is not None:
@@ -272,7 +272,7 @@ class InstantiatedPlan:
         frame = self.take()
         given: dict[Buffer, Any] = dict(zip(plan.inputs, inputs, strict=True))
         for k, b in enumerate(plan.outputs):
-            if b.home == "output" and b not in given:
+            if b.storage == "output" and b not in given:
                 given[b] = outs[k] if outs is not None and self.fits(outs[k], b, given.values(), states) else None
         return frame.call(given, states)
 
@@ -361,7 +361,7 @@ class BufferAddresses:
         at = self.bound.offsets.get(b)
         if at is None:
             return b
-        return at + (self.kept if b.home == "once" else self.base)
+        return at + (self.kept if b.storage == "once" else self.base)
 
     def sized(self, b: Buffer) -> bool:
         """Whether the size of a buffer is known before anything runs."""
@@ -413,7 +413,7 @@ class BufferAddresses:
         check_bounds(self.array(step.inputs[0]), self.length(axis), *about)
 
     def routine(self, step: OpaqueOp) -> None:
-        run_routine(self, step)
+        run_opaque_op(self, step)
 
     def late(self, step: Control) -> None:
         """A loop or branch whose lengths have become known: a table of its own, for this time."""
@@ -458,7 +458,7 @@ class BytecodeRunner:
         self.room = 0
         self._scratch()
         self.at = self.words.ctypes.data
-        self.host_steps = sum(r[0] == HOST for r in table.records) - table.checks  # that every call takes
+        self.host_callbacks = sum(r[0] == HOST for r in table.records) - table.checks  # that every call takes
 
     def _scratch(self) -> None:
         self.room = self.table.scratch
@@ -562,16 +562,16 @@ class ActivationRecord:
         taken = {*given, *befores} if self.moving else set()
         for k, _, after in self.moving:
             place = root(after)
-            if place not in taken and place.home == "state":
+            if place not in taken and place.storage == "state":
                 taken.add(place)
                 self.point(place, bound.room(place, states[k]))
         self.run()
         seen: set[int] = set()
-        outputs = [self._given(b, b.home == "output", seen) for b in plan.outputs]
+        outputs = [self._given(b, b.storage == "output", seen) for b in plan.outputs]
         written: dict[str, Any] = {}
         for k, name, after in self.moving:
             place = root(after)
-            moved = place.home == "state" and place not in self.arrays.index
+            moved = place.storage == "state" and place not in self.arrays.index
             written[name] = self._given(after, place is befores[k] or moved, seen)
             if moved:
                 bound.spare[place] = states[k]  # two arrays change places from call to call

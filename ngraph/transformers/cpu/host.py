@@ -10,12 +10,12 @@ import numpy as np
 from ngraph.numpy_ops import evaluate
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, Len, Run
-from ngraph.passes.orders import orders
+from ngraph.passes.dim_orders import orders
 from ngraph.plan.kernels import Buffer, Load, OpaqueOp
 from ngraph.program.program import Program, Step, Value
 
 
-def run_routine(scope: Any, step: OpaqueOp) -> None:
+def run_opaque_op(scope: Any, step: OpaqueOp) -> None:
     """Runs a routine over the arrays of a scope, and puts its results where the plan says."""
     got = _through_numpy(scope, step, [None if b.dtype.np is None else scope.array(b) for b in step.inputs])
     settled = [(b, a) for b, a in zip(step.results, got, strict=True) if b.dtype.np is not None]

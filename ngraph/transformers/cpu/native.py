@@ -28,14 +28,14 @@ from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, meant, start_compiler
 from ngraph.runtime.computation import Executable
-from ngraph.runtime.known import CacheHit
+from ngraph.runtime.graph_cache import CacheHit
 from ngraph.runtime.measure import machine
 from ngraph.runtime.profile import Profile
 from ngraph.targets import chosen
-from ngraph.transformers.cpu.code import CompiledPlan, LoadedPlan, bare_key, origin
+from ngraph.transformers.cpu.cached import CachedProgram, code_of
+from ngraph.transformers.cpu.code import CompiledPlan, LoadedPlan, origin, stripped_key
 from ngraph.transformers.cpu.fast import Fast, fast
 from ngraph.transformers.cpu.frame import InstantiatedPlan
-from ngraph.transformers.cpu.kept import CachedProgram, code_of
 from ngraph.transformers.cpu.profile import profile
 from ngraph.warn import warn
 
@@ -88,7 +88,7 @@ class NativeExecutable:
         """The compiled program of somebody who wrote the same one; None where it is not there."""
         if self.found is None:
             return None
-        made = cache().planned(bare_key(self.found.meaning, (key, *self.settings[key])), self.found.names)
+        made = cache().planned(stripped_key(self.found.meaning, (key, *self.settings[key])), self.found.names)
         return None if made is None else code_of(made, self.settings[key][0])
 
     def _made(self, key: Key) -> LoadedPlan:
@@ -105,14 +105,14 @@ class NativeExecutable:
             here = own._replace(scalar_ops=writing.MACHINE_CODE.names)
             made = writing.plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, here, winograd)
             planned = time.perf_counter()
-            return writing.recipe(made, target, config.tune)
+            return writing.compile_plan(made, target, config.tune)
 
         made = cache().plan(self.program, (key, *facts), make)
         meaning, names = meant(self.program)
-        short = bare_key(meaning, (key, *facts))
+        short = stripped_key(meaning, (key, *facts))
         if planned > start or cache().find(short, "plans", counted=False) is None:
-            cache().keep_plan(short, writing.bare(made), names)
-        code = LoadedPlan(made, target, lambda: writing.recipe(made.plan, target, made.tuned))
+            cache().keep_plan(short, writing.stripped(made), names)
+        code = LoadedPlan(made, target, lambda: writing.compile_plan(made.plan, target, made.tuned))
         for step in code.host_steps():
             if step.op not in PYTHON:
                 fix = f"say what its machine code is: OPS.fill({step.op!r}, machine_code=...)"
@@ -137,7 +137,7 @@ class NativeExecutable:
         if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
             return None
         meaning, names = meant(self.program) if self.found is None else (self.found.meaning, self.found.names)
-        key = bare_key(meaning, (self.first, *settings()))
+        key = stripped_key(meaning, (self.first, *settings()))
         places = {a: k for k, a in enumerate(names.axes)}
         lengths = tuple([(places[a], n) for a, n in zip(self.symbols, self.first, strict=True) if n is not None])
         return CachedProgram(key.hex(), len(names.axes), lengths), names.arrays
@@ -303,12 +303,12 @@ def names(kernels: Sequence[Any]) -> str:
 
 def called(kernel: Any) -> str:
     """What a kernel takes, in the order of its arguments, and in how many turns it runs."""
-    arguments = ", ".join([*[b.name or b.home for b in kernel.code.buffers], *map(str, kernel.code.lengths)])
+    arguments = ", ".join([*[b.name or b.storage for b in kernel.code.buffers], *map(str, kernel.code.lengths)])
     loops = ", ".join([f"{a} by {block}" for a, block in getattr(kernel.step, "loops", ())])
-    return f"arguments: {arguments}; turns: {show_turns(kernel.code.turns)}{f', along {loops}' if loops else ''}"
+    return f"arguments: {arguments}; turns: {show_work_items(kernel.code.turns)}{f', along {loops}' if loops else ''}"
 
 
-def show_turns(turns: ExprLike) -> str:
+def show_work_items(turns: ExprLike) -> str:
     return expr.text(turns) if isinstance(turns, Expr) else str(turns)
 
 

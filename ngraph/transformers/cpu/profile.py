@@ -73,7 +73,7 @@ def largest(step: NativeStep, bound: InstantiatedPlan) -> str:
 
 def names(step: NativeStep) -> tuple[str, ...]:
     """What a kernel reads of the user's: state, arguments and constants, by name."""
-    return tuple(dict.fromkeys([b.name for b in step.step.sources if b.home in ("state", "input", "constant", "once") and b.name]))
+    return tuple(dict.fromkeys([b.name for b in step.step.sources if b.storage in ("state", "input", "constant", "once") and b.name]))
 
 
 def within(bound: InstantiatedPlan) -> list[InstantiatedPlan]:

@@ -186,8 +186,8 @@ class Table:
 
         Every other trip then takes the turns from the last to the first: what one trip has read last, the next one finds.
         """
-        steady = [b for b in s.step.sources if b.parameters]
-        return sum([scope.bound.sizes[b] or 0 for b in steady]) > scope.bound.code.target.l2 // 2
+        loop_invariant = [b for b in s.step.sources if b.parameters]
+        return sum([scope.bound.sizes[b] or 0 for b in loop_invariant]) > scope.bound.code.target.l2 // 2
 
     def room(self, scope: BufferAddresses, s: NativeStep) -> int | None:
         """The scratch that a kernel never exceeds, if there is such a limit and all its lengths can be computed by the table."""

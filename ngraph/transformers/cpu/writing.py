@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.codegen import jit
-from ngraph.codegen.alike import moved
-from ngraph.codegen.called import KernelCode
+from ngraph.codegen.deduplication import moved
 from ngraph.codegen.kernel import emit
 from ngraph.codegen.math import MACHINE_CODE
-from ngraph.codegen.routines import emit_routine
+from ngraph.codegen.routines import emit_opaque_op
+from ngraph.codegen.signature import KernelCode
 from ngraph.errors import UnsupportedError
-from ngraph.plan.alike import Shape, shape
+from ngraph.plan.deduplication import Shape, shape
 from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
@@ -21,10 +21,10 @@ from ngraph.runtime.tune import picks, tune
 from ngraph.targets import Target
 from ngraph.transformers.cpu.code import CompiledKernel, CompiledPlan, LoadedPlan, NativeStep, StrippedKernel, bodies
 
-__all__ = ["MACHINE_CODE", "assembly", "bare", "plan", "recipe", "texts"]
+__all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "texts"]
 
 
-def recipe(plan: Plan, target: Target, tuned: bool = False) -> CompiledPlan:
+def compile_plan(plan: Plan, target: Target, tuned: bool = False) -> CompiledPlan:
     """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile. `tuned`: with schedules that were measured."""
     own = cache()
     if tuned:
@@ -56,9 +56,9 @@ def recipe(plan: Plan, target: Target, tuned: bool = False) -> CompiledPlan:
     return together(plan)
 
 
-def bare(made: CompiledPlan) -> CompiledPlan:
+def stripped(made: CompiledPlan) -> CompiledPlan:
     """A recipe to call and not to look at: a tenth as long, for it says of no kernel what that does."""
-    bodies = [bare(b) for b in made.bodies]
+    bodies = [stripped(b) for b in made.bodies]
     of = {id(b.plan): c.plan for b, c in zip(made.bodies, bodies, strict=True)}
 
     def step(s: PlanStep) -> Any:
@@ -67,7 +67,7 @@ def bare(made: CompiledPlan) -> CompiledPlan:
         return replace(s, attrs={k: of.get(id(a), a) for k, a in s.attrs.items()}, origin=())
 
     steps: dict[str, Any] = {part: tuple(map(step, getattr(made.plan, part))) for part in ("once", "start", "steps")}
-    parts = tuple([tuple([CompiledKernel(replace(p.code, notes={}), p.key) for p in s]) for s in made.parts])
+    parts = tuple([tuple([CompiledKernel(replace(p.code, debug_info={}), p.key) for p in s]) for s in made.parts])
     return CompiledPlan(replace(made.plan, **steps), parts, tuple(bodies), made.tuned)
 
 
@@ -98,7 +98,7 @@ def emitted(plan: Plan, step: PlanStep, target: Target, tuned: bool = False) -> 
         return (emit(plan, step, target, picks(plan, step, target) if tuned else None),)
     assert type(step) is OpaqueOp
     try:
-        return emit_routine(plan, step, target)
+        return emit_opaque_op(plan, step, target)
     except UnsupportedError:
         return ()
 

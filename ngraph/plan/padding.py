@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.plan.cost import MachineModel
 from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds
-from ngraph.plan.memory import around, in_turn
-from ngraph.plan.panels import copy_of
-from ngraph.plan.price import MachineModel
+from ngraph.plan.memory import around, reused_places
+from ngraph.plan.packing import copy_of
 from ngraph.program.program import AxisId
 
 WIDEST = 4  # places that a border may have at one end
@@ -41,15 +41,15 @@ class Padding:
 
     def draw(self) -> None:
         self.copy()
-        wishes: dict[Buffer, dict[str, _PaddingRequest]] = {}
+        preferences: dict[Buffer, dict[str, _PaddingRequest]] = {}
         for kernel in [s for s in self.plan.steps if type(s) is Kernel]:  # what runs once is not worth a border
             own = set(kernel.targets)
             for stage in kernel.stages:
                 for r in stage.reads():
-                    if type(r.source) is Buffer and r.source.home == "arena" and r.source not in own and r.source not in self.rigid:
-                        self.wish(wishes, kernel, stage, r)
+                    if type(r.source) is Buffer and r.source.storage == "arena" and r.source not in own and r.source not in self.rigid:
+                        self.wish(preferences, kernel, stage, r)
         made: list[Buffer] = []
-        for b, some in wishes.items():
+        for b, some in preferences.items():
             best = max(some.values(), key=lambda w: w.weight)
             b.border, b.fill = best.border, best.fill
             for r, dropped in best.reads:
@@ -57,10 +57,10 @@ class Padding:
             made.append(b)
         self.fill(made)
 
-    def wish(self, wishes: dict[Buffer, dict[str, _PaddingRequest]], kernel: Kernel, stage: Stage, r: Read) -> None:
+    def wish(self, preferences: dict[Buffer, dict[str, _PaddingRequest]], kernel: Kernel, stage: Stage, r: Read) -> None:
         border, dropped = self.covered(r)
         if dropped:
-            w = wishes.setdefault(r.source, {}).setdefault(repr(r.fill), _PaddingRequest(r.fill))
+            w = preferences.setdefault(r.source, {}).setdefault(repr(r.fill), _PaddingRequest(r.fill))
             w.weight += self.work(kernel, stage)
             w.reads.append((r, dropped))
             for a, (low, high) in border.items():
@@ -101,7 +101,7 @@ class Padding:
             for stage in step.stages if type(step) is Kernel else ():
                 for r in stage.reads():
                     b = r.source
-                    mine = b.home == "input" or (b in self.still and b.home != "once")
+                    mine = b.storage == "input" or (b in self.still and b.storage != "once")
                     if not mine or type(step) is not Kernel or not self.covered(r)[1]:
                         continue
                     if self.work(step, stage) < AGAIN * math.prod([self.length(a) or 1 for a in b.axes]):
@@ -118,7 +118,7 @@ class Padding:
     def fill(self, buffers: list[Buffer]) -> None:
         """Borders of little memory are filled when an arena is made; others before each use, so that they can share their places."""
         shapes = {b: tuple([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) for b in buffers}
-        leader = in_turn(self.plan, buffers, lambda b: (shapes[b], around(b)))
+        leader = reused_places(self.plan, buffers, lambda b: (shapes[b], around(b)))
         room, lasts = self.machine.l3 // LITTLE, set[Buffer]()
         for b in sorted(dict.fromkeys(leader.values()), key=lambda b: math.prod(shapes[b])):
             room -= math.prod(shapes[b]) * b.dtype.bits // 8

@@ -42,7 +42,7 @@ class MachineModel(NamedTuple):
 
 
 LANES = 16  # elements below which an axis is too short for a vector
-DEAR = 5  # vector instructions above which a value is kept, not computed again
+EXPENSIVE = 5  # vector instructions above which a value is kept, not computed again
 REREAD = 8  # times that a value must be asked for again to be kept, however cheap
 SMALL = 4096  # bytes or elements that are not worth a thought
 GUARDED = 6  # times the work of a guarded read of what the same kernel computes
@@ -86,7 +86,7 @@ class FusionGroup:
     """Nodes that may become one kernel. All lists are in the order of the nodes."""
 
     __slots__ = (
-        "nodes set inner outer results riders bound shared cut cuts level stage_of kept seconds loops length open widest work "
+        "nodes set inner outer results recomputed bound shared cut cuts level stage_of kept seconds loops length open widest work "
         "loads stores slack products parameters"
     ).split()
 
@@ -95,8 +95,8 @@ class FusionGroup:
         self.set = set(self.nodes)
         self.length, self.open, self.parameters = lengths.known.__getitem__, lengths.open, lengths.parameters
         self.link()
-        self.riders = self._riders()
-        self.bound = [n for n in self.nodes if n not in self.riders] if self.riders else self.nodes
+        self.recomputed = self._recomputed()
+        self.bound = [n for n in self.nodes if n not in self.recomputed] if self.recomputed else self.nodes
         self.widest = max(self.bound, key=lambda n: (n.size, -n.number))
         self.shared, self.cut = self._shared()
         known = lengths.work
@@ -117,7 +117,7 @@ class FusionGroup:
                     self.outer.append((n, r))
         self.results = [n for n in self.nodes if n.result or not inside.issuperset(n.users)]
 
-    def _riders(self) -> set[Node]:
+    def _recomputed(self) -> set[Node]:
         """Small values that every turn may compute for itself, so that they bind no loop; several turns may store one alike."""
         most = max([n.size for n in self.nodes])
         small = min(most // REREAD, SMALL) if most > 0 else -1
@@ -147,15 +147,15 @@ class FusionGroup:
         Apart: those that a reduction takes in whose value nobody in here reads; a turn has only a part of it.
         """
         shared, reduced = set(self.bound[0].loopable), set[AxisId]()
-        riders = self.riders
-        for n in riders:
+        recomputed = self.recomputed
+        for n in recomputed:
             shared.difference_update(n.reduced)
-        shared.intersection_update(*[n.loopable for n in self.bound], *[r.straight for p, _, r in self.inner if p not in riders])
+        shared.intersection_update(*[n.loopable for n in self.bound], *[r.straight for p, _, r in self.inner if p not in recomputed])
         cost: dict[Node, float] = {}
-        for n in [n for n in self.nodes if n in riders]:
+        for n in [n for n in self.nodes if n in recomputed]:
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
         for p, _, r in self.inner:
-            if p in riders and cost[p] > DEAR:  # it may be kept: then a turn has only its own part of it
+            if p in recomputed and cost[p] > EXPENSIVE:  # it may be kept: then a turn has only its own part of it
                 shared.difference_update(p.space - r.straight)
         reduced.update(*[n.reduced for n in self.bound])
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
@@ -182,7 +182,7 @@ class FusionGroup:
         stage_of: dict[Node, tuple[object, ...]] = {}
         kept: set[Node] = set()
         cost: dict[Node, float] = {}
-        shared, spread = frozenset(self.shared), self._spread()
+        shared, spread = frozenset(self.shared), self._broadcast_consumers()
         for n in self.nodes:
             mine, ends, total = 0, [], float(n.weight)
             for r in n.reads:
@@ -202,9 +202,9 @@ class FusionGroup:
                     at += 2
                 else:
                     again = n.size >= REREAD * p.size and p.weight > 0 and (n.kind == "reduce" or any(u.kind == "reduce" for u in n.users))
-                    dear = cost[p] > DEAR and (not same or (p, n) in spread)
-                    rides = p in self.riders
-                    if (again and dear) if rides else (again or dear):
+                    expensive = cost[p] > EXPENSIVE and (not same or (p, n) in spread)
+                    rides = p in self.recomputed
+                    if (again and expensive) if rides else (again or expensive):
                         kept.add(p)
                         at += 2
                         total += 1
@@ -214,7 +214,7 @@ class FusionGroup:
                     mine = at
             if n.kind == "reduce":
                 mine += 2 if mine % 2 else 1
-                apart = n.number if self._rereads(n, shared) else -2 if n in self.riders else -1
+                apart = n.number if self._rereads(n, shared) else -2 if n in self.recomputed else -1
                 stage_of[n] = (mine, frozenset(n.axes), frozenset(n.reduced), apart)
             elif mine % 2:
                 homes = {stage_of[p] for at, p in ends if at == mine}
@@ -229,16 +229,16 @@ class FusionGroup:
                     continue
                 if stage_of.get(n) != stage_of[p] or n.kind == "reduce":
                     kept.add(p)
-            elif cost[p] > DEAR and level[n] - level[p] > 1 and p not in self.riders:
+            elif cost[p] > EXPENSIVE and level[n] - level[p] > 1 and p not in self.recomputed:
                 kept.add(p)
         self.level, self.stage_of, self.kept = level, stage_of, kept
 
-    def _spread(self) -> set[tuple[Node, Node]]:
+    def _broadcast_consumers(self) -> set[tuple[Node, Node]]:
         """Where values spread along an axis on their way to one that is read elsewhere: the smaller one is kept if little is left to do."""
         found: set[tuple[Node, Node]] = set()
         for m in dict.fromkeys([p for p, _, r in self.inner if p.kind == "elem" and len(r.straight) < len(r.index)]):
             todo, seen, edges, left = [m], {m}, [], 0.0
-            while todo and left <= DEAR:
+            while todo and left <= EXPENSIVE:
                 n = todo.pop()
                 left += n.weight
                 for r in n.reads:
@@ -251,13 +251,13 @@ class FusionGroup:
                     elif p not in seen:
                         seen.add(p)
                         todo.append(p)
-            if left <= DEAR:
+            if left <= EXPENSIVE:
                 found.update(edges)
         return found
 
     def _again(self, n: Node, ends: list[Node]) -> bool:
         """Whether a cheap value of stored accumulators is only reduced: each reduction computes it again, and it is not stored."""
-        if n.weight > DEAR or n.result or not all(u.kind == "reduce" and u in self.set for u in n.users):
+        if n.weight > EXPENSIVE or n.result or not all(u.kind == "reduce" and u in self.set for u in n.users):
             return False
         return all(p.result or not self.set.issuperset(p.users) for p in ends)
 
@@ -591,16 +591,16 @@ class _Choice:
 def price(g: FusionGroup, m: MachineModel, cutting: bool = True) -> FusionGroup:
     """Fills in the loops and the seconds that the group takes as one kernel, its reductions cut into parts if that pays."""
     g.levels()
-    _price(g, m, ())
+    _cost_of(g, m, ())
     if g.cut and cutting:
         before = g.seconds, g.loops, g.cuts
-        _price(g, m, g.cut)
+        _cost_of(g, m, g.cut)
         if not g.cuts or g.seconds >= GAIN * before[0]:
             g.seconds, g.loops, g.cuts = before
     return g
 
 
-def _price(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
+def _cost_of(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
     choice = _Choice(g, m, cut)
     choice.choose()
     fixed, turns, local = choice.loops, choice.turns, choice.locals()
@@ -616,18 +616,18 @@ def _price(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
         passes = len({g.level[n] // 2 for n, _ in reads})
         traffic += _moving(m, size)
         again += size * (passes - 1) / (_rate(m, size) if foot > m.l2 else m.cache)
-        once_each = parts[s] * turns
-        if once_each > size > m.l1:
-            anew += (once_each - size) / (m.memory if size > m.l3 else m.cache)
+        run_once_apart = parts[s] * turns
+        if run_once_apart > size > m.l1:
+            anew += (run_once_apart - size) / (m.memory if size > m.l3 else m.cache)
     cuts = tuple([n for n in g.nodes if any(a in fixed for a in n.reduced)]) if cut else ()
     for n in g.results:
         size = n.bytes * choice.chunks if n in cuts else n.bytes
         traffic += 2 * _moving(m, size)
     if local > m.l2:
         traffic += 3 * local * turns / m.memory
-    guarded = {n for p, n, r in g.inner if r.guard and p not in g.riders}
+    guarded = {n for p, n, r in g.inner if r.guard and p not in g.recomputed}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
-    work += (turns - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.riders])
+    work += (turns - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
     pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # turns, the last ones as far as they go
     ways = min(m.cores * turns / (turns + m.cores - 1), pieces)
     if turns < m.cores:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
-from ngraph.op_graph.meaning import Fingerprint, meaning
+from ngraph.op_graph.fingerprint import Fingerprint, meaning
 from ngraph.op_graph.memory import no_collection
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import as_sealed

@@ -44,8 +44,8 @@ def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray]) -> Restored | No
     """What was kept, with these large arrays; None where its plan is there no more."""
     plan, count, lengths = CachedProgram(*kept)
     axes = [f"axis {k}" for k in range(count)]  # no plan gives an axis of its own a name with a space
-    recipe = cache().planned(bytes.fromhex(plan), ProgramNames(axes, [ArrayRef(a) for a in arrays]))
-    code = code_of(recipe, chosen())
+    compile_plan = cache().planned(bytes.fromhex(plan), ProgramNames(axes, [ArrayRef(a) for a in arrays]))
+    code = code_of(compile_plan, chosen())
     if code is None:
         return None
     bound = InstantiatedPlan(code, {AxisId(axes[k]): n for k, n in lengths})

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
+from ngraph.plan.cost import GRAIN, TILE, MachineModel
 from ngraph.plan.kernels import (
     PRODUCTS,
     Buffer,
@@ -30,12 +31,11 @@ from ngraph.plan.kernels import (
     Store,
     affine,
     dims_of,
-    moving,
+    loop_variant_axes,
     straight,
     used,
 )
 from ngraph.plan.memo import memo
-from ngraph.plan.price import GRAIN, TILE, MachineModel
 from ngraph.plan.schedule import vectors_of
 from ngraph.program.program import AxisId
 
@@ -112,14 +112,16 @@ def panel_width(n: int, rows: int, machine: MachineModel, block: int = 0, deep: 
     return min([w for w in near if block % (w * lanes) == 0] or [2], key=waste) * lanes
 
 
-def plain(r: Read, a: AxisId, length: Length) -> bool:
+def windowless(r: Read, a: AxisId, length: Length) -> bool:
     """Whether a read comes to each place along an axis once, without a guard: no window. An index may join axes as digits of one number."""
-    if any(a in set(moving(g)) for g in r.guard):
+    if any(a in set(loop_variant_axes(g)) for g in r.guard):
         return False
     for e in r.index.values():
         form = affine(e)
         if form is None:
-            if a in set(moving(e)) and not (type(e) is expr.Bin and e.op in ("//", "%") and type(e.a) is Idx and type(e.b) is int):
+            if a in set(loop_variant_axes(e)) and not (
+                type(e) is expr.Bin and e.op in ("//", "%") and type(e.a) is Idx and type(e.b) is int
+            ):
                 return False
         elif a in form[0]:
             k, n = abs(form[0][a]), length(a) or 0
@@ -143,9 +145,9 @@ class Operand:
         made = [stage.before[n] for n in self.lines]
         exprs = [e for x in made for e in _exprs(x)]
         self.reads = [x.read for x in made if x.read is not None]
-        along = {a for e in exprs for a in moving(e)}
+        along = {a for e in exprs for a in loop_variant_axes(e)}
         self.axes = tuple([a for a in space if a in along])
-        self.straight = frozenset([a for a in self.axes if all(plain(r, a, length) for r in self.reads)])
+        self.straight = frozenset([a for a in self.axes if all(windowless(r, a, length) for r in self.reads)])
         self.movable = bool(self.reads) and not any(type(x) is Load for e in exprs for x in expr.leaves(e))
         number = {n: k for k, n in enumerate(self.lines)}
         self.copy = tuple([replace(x, args=tuple([number[a] for a in x.args])) for x in made])
@@ -195,7 +197,7 @@ def stride(r: Read, a: AxisId, length: Length) -> float:
     for axis, div, mod in reversed(r.source.dims):
         form = affine(r.index[axis])
         if form is None:
-            total += math.inf if a in set(moving(r.index[axis])) else 0
+            total += math.inf if a in set(loop_variant_axes(r.index[axis])) else 0
         elif a in form[0]:
             total += form[0][a] * step if div == 1 else 0
         step *= _places(length(axis) or 0, div, mod)
@@ -245,7 +247,9 @@ class Packer:
                     continue
                 for p in [p for c in stage.combine if (p := product_of(kernel, stage, c, self.length, self.machine))]:
                     for r in [r for o in p.operands for r in o.reads]:
-                        self.ways.setdefault(r.source, set()).update([a for a, e in r.index.items() if p.vector in set(moving(e))])
+                        self.ways.setdefault(r.source, set()).update(
+                            [a for a, e in r.index.items() if p.vector in set(loop_variant_axes(e))]
+                        )
         steps: list[PlanStep] = []
         for step in self.plan.steps:
             steps += self.kernel(step) if type(step) is Kernel else [step]
@@ -265,10 +269,10 @@ class Packer:
                         continue
                     if self.wants(kernel, p, p.operands[side]):
                         stage = self.copied(kernel, stage, p, p.operands[side], own, before, stages)
-                    elif self.crooked(kernel, p, p.operands[side], own):
-                        stage = self.straightened(kernel, stage, p, p.operands[side], before)
+                    elif self.is_non_affine(kernel, p, p.operands[side], own):
+                        stage = self.gathered_into_buffer(kernel, stage, p, p.operands[side], before)
                     else:
-                        before += self.spread(kernel, p, p.operands[side])
+                        before += self.copy_spread_rows(kernel, p, p.operands[side])
             stages.append(stage)
         return [*before, replace(kernel, stages=tuple(stages))]
 
@@ -362,7 +366,7 @@ class Packer:
                 self.still.add(target)
         return _reading(stage, o.line, target, at)
 
-    def crooked(self, kernel: Kernel, p: Product, o: Operand, own: set[Buffer]) -> bool:
+    def is_non_affine(self, kernel: Kernel, p: Product, o: Operand, own: set[Buffer]) -> bool:
         """Whether an operand is read again and again in no order: at an index that is no sum of steps, as at the mirrored ends of a signal,
         or in long steps along what the other factor has side by side.
         """
@@ -370,7 +374,7 @@ class Packer:
             return False
         if any(r.source in own for r in o.reads) or self.size(o.axes) > GROWN * max([self.size(r.source.axes) for r in o.reads]):
             return False
-        if any(affine(e) is None and not set(p.reduced).isdisjoint(moving(e)) for r in o.reads for e in r.index.values()):
+        if any(affine(e) is None and not set(p.reduced).isdisjoint(loop_variant_axes(e)) for r in o.reads for e in r.index.values()):
             return True
         (other,) = [x for x in p.operands if x is not o]
         long = [a for a in p.reduced if (self.length(a) or 0) >= self.machine.lanes]
@@ -378,7 +382,7 @@ class Packer:
         apart = any(stride(r, a, self.length) > 1 for a in near for r in o.reads)
         return apart and not self.wants(kernel, p, other)
 
-    def straightened(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
+    def gathered_into_buffer(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
         """The stage, with such an operand read from a copy in the order of the sum."""
         rows = self.order(p, o)
         axes = (*[a for a in o.axes if a not in rows], *rows)
@@ -389,12 +393,12 @@ class Packer:
         before.append(Kernel(loops, (made,), kernel.origin))
         return _reading(stage, o.line, target, straight(axes))
 
-    def spread(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
+    def copy_spread_rows(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
         """A copy of what others own, where the rows that a tile reads together fall onto each other in the cache."""
         if p.vector in o.axes or len(o.reads) != 1 or self.again(p, o) < AGAIN:
             return []
         (r,), b = o.reads, o.reads[0].source
-        mine = b.home == "input" or (b in self.still and b.home in ("state", "constant"))
+        mine = b.storage == "input" or (b in self.still and b.storage in ("state", "constant"))
         flat = any(stride(r, a, self.length) == 1 for a in p.reduced)
         if not (mine and flat and self.meets(p, o)) or len(b.axes) != len(b.dims):
             return []
@@ -450,11 +454,11 @@ def copy_of(b: Buffer, length: Length, origin: tuple[Origin, ...]) -> tuple[Buff
 
 
 def _copied(
-    lines: tuple[Line, ...], free: tuple[AxisId, ...], dims: tuple[Dim, ...], loops: tuple[tuple[AxisId, int], ...], home: str
+    lines: tuple[Line, ...], free: tuple[AxisId, ...], dims: tuple[Dim, ...], loops: tuple[tuple[AxisId, int], ...], storage: str
 ) -> tuple[Buffer, Kernel]:
     """A buffer of these dims that holds the value of the last of these lines, and what fills it."""
     name = next(x.read.source.name for x in lines if x.read is not None)
-    made = Buffer(name, dims, lines[-1].dtype, home)
+    made = Buffer(name, dims, lines[-1].dtype, storage)
     return made, Kernel(loops, (Stage(free, (), lines, (), (), (Store(len(lines) - 1, made, straight(free)),), len(loops)),), ())
 
 

@@ -20,4 +20,4 @@ class KernelCode:
     lengths: tuple[AxisId, ...]
     turns: ExprLike
     scratch: ExprLike
-    notes: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    debug_info: Mapping[str, Any] = field(default_factory=dict, compare=False)

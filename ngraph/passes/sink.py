@@ -8,7 +8,7 @@ from typing import Any
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.passes.dead import dead
-from ngraph.passes.saved import expensive
+from ngraph.passes.loop_cse import expensive
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.runner import pass_
 
@@ -22,7 +22,7 @@ def cheap(op: str) -> bool:
 
 
 @pass_(gives=("sunk",))
-def sunk(program: Program) -> Program:
+def sink(program: Program) -> Program:
     """`program` whose loops take less from outside, and make of it in each trip what they need."""
     if not any(s.op == "scan" for s in program.steps):
         return program

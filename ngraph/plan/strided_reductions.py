@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, in_order, placed, straight
+from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, in_order, straight, substitute_index
 from ngraph.plan.nodes import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
 from ngraph.program.program import AxisId
 
 MOST = 16  # classes of one reduction
 FEW = 9  # terms that are written out
-CLASSES = 4  # along one axis: of more, elements lie too far apart
+MAX_RESIDUE_CLASSES = 4  # along one axis: of more, elements lie too far apart
 PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
 
@@ -52,7 +52,7 @@ def split(graph: NodeGraph) -> None:
     _instead(
         graph,
         lambda n: _cuts(graph, n) if n.kind == "reduce" and not in_order(n.op, n.dtype) else [],
-        lambda n, cuts: _in_classes(graph, n, cuts),
+        lambda n, cuts: _by_residue(graph, n, cuts),
     )
     _instead(graph, lambda n: n.kind == "reduce" and _few(graph, n), lambda n, _: _terms(graph, n))
     _part(graph)
@@ -153,7 +153,7 @@ def _class(graph: NodeGraph, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, l
     return Idx(o) * c.by + first, [own - 1 - Idx(o)] if own < (graph.known(o) or 0) else []
 
 
-def _in_classes(graph: NodeGraph, n: Node, cuts: list[Cut]) -> None:
+def _by_residue(graph: NodeGraph, n: Node, cuts: list[Cut]) -> None:
     parts, together = [], _few(graph, n)
     for ways in itertools.product(*[list(_ways(graph, c)) for c in cuts]):
         index: dict[AxisId, ExprLike] = {}
@@ -338,8 +338,8 @@ def _along(a: Read, at: dict[AxisId, int]) -> bool:
 def _at(graph: NodeGraph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
     if type(a) is not Read or a.source not in known or not _along(a, at):  # it may be read at other places, too
         return _moved(graph, a, dict(at))
-    index = {x: exact(placed(e, dict(at))) for x, e in a.index.items() if x not in at}
-    return Read(known[a.source], index, tuple([exact(placed(g, dict(at))) for g in a.guard]), a.fill)
+    index = {x: exact(substitute_index(e, dict(at))) for x, e in a.index.items() if x not in at}
+    return Read(known[a.source], index, tuple([exact(substitute_index(g, dict(at))) for g in a.guard]), a.fill)
 
 
 # ---- k elements of one place --------------------------------------------------------------------------------------------
@@ -363,7 +363,7 @@ def _quotients(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -
         here = list(cuts[s].values()) if type(s) is Node and s in cuts and _on_the_way(s, r, n) else []
         made = type(s) is Node and s.kind == "elem" and not s.result
         for e in r.index.values():
-            if type(e) is Bin and e.op in ("//", "%") and type(e.b) is int and 2 <= e.b <= CLASSES:
+            if type(e) is Bin and e.op in ("//", "%") and type(e.b) is int and 2 <= e.b <= MAX_RESIDUE_CLASSES:
                 cut = _cut(n, e.a, e.b)
                 if cut is None or (e.op == "%" and not made) or graph.known(cut.o) is None:  # digits of what lies in memory: a copy
                     return {}

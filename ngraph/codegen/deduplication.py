@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ngraph.codegen.called import KernelCode
+from ngraph.codegen.signature import KernelCode
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
-from ngraph.plan.alike import Shape
+from ngraph.plan.deduplication import Shape
 
 
 def moved(code: KernelCode, old: Shape, new: Shape) -> KernelCode:

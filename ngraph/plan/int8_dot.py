@@ -17,11 +17,11 @@ from typing import NamedTuple, cast
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
+from ngraph.plan.bf16_dot import DotOperand, Packed, is_call_invariant, pays, regrouped, shorter, terms
+from ngraph.plan.cost import MachineModel
 from ngraph.plan.kernels import Read, straight
 from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, summed
-from ngraph.plan.pairs import DotOperand, Packed, pays, regrouped, shorter, terms, unchanging
-from ngraph.plan.price import MachineModel
-from ngraph.plan.whole import Range, whole
+from ngraph.plan.value_range import Range, whole
 from ngraph.program.program import AxisId
 
 FITS = 1 << 31
@@ -38,7 +38,7 @@ class Side(NamedTuple):
     moved: Arg | None = None
 
 
-def quartered(graph: NodeGraph, machine: MachineModel) -> None:
+def use_int8_dots(graph: NodeGraph, machine: MachineModel) -> None:
     """Puts sums over groups of four in the place of those that then take less time."""
     if not machine.quads:
         return
@@ -92,7 +92,7 @@ def _inner(a: Read, n: Node, still: Callable[[Read], bool]) -> tuple[Read, list[
         found, scales = whole(x), [s.at(a.index) for s in by]
         if type(x) is not Read or found is None or (x.guard and a.guard):
             continue
-        apart = all(unchanging(s, still) and (type(s) is not Read or not s.axes.intersection(n.reduced)) for s in scales)
+        apart = all(is_call_invariant(s, still) and (type(s) is not Read or not s.axes.intersection(n.reduced)) for s in scales)
         if (n.dtype is dtypes.float32 and apart) if scales else found == whole(Read(node, straight(node.axes))):
             inner = x.at(a.index)
             return Read(inner.source, inner.index, inner.guard or a.guard, inner.fill if inner.guard else a.fill), scales
@@ -114,7 +114,7 @@ def _best(n: Node, factors: Sequence[DotOperand], still: Callable[[Read], bool])
 
     def cost(sides: tuple[Side, Side]) -> tuple[int, int]:
         needed = [other for s, other in (sides, sides[::-1]) if s.offset or s.moved is not None]
-        return sum([not unchanging(s.factor.read, still) for s in needed]), len(needed)
+        return sum([not is_call_invariant(s.factor.read, still) for s in needed]), len(needed)
 
     found = [(u, s) for a, b in (factors, factors[::-1]) for u in _sides(a, UNSIGNED, n.reduced) for s in _sides(b, SIGNED, n.reduced)]
     return min(found, key=cost) if found else None
@@ -137,8 +137,15 @@ def _sides(f: DotOperand, limits: Range, reduced: Sequence[AxisId]) -> Iterator[
     for sign, x, q in args:
         part = whole(x)
         apart = q if type(q) is not Read else q.at(f.read.index)
-        steady = type(apart) is not Read or not apart.axes.intersection(reduced)
-        if type(x) is Read and part is not None and part[1] - part[0] <= 255 and whole(q) is not None and steady and not f.read.guard:
+        loop_invariant = type(apart) is not Read or not apart.axes.intersection(reduced)
+        if (
+            type(x) is Read
+            and part is not None
+            and part[1] - part[0] <= 255
+            and whole(q) is not None
+            and loop_invariant
+            and not f.read.guard
+        ):
             offset = _offset(part, limits)
             yield Side(f, Packed(_as_bytes(x), _dtype(limits), offset), offset, sign, apart)
 

@@ -38,7 +38,7 @@ class Lookup(NamedTuple):
 
 
 @pass_(gives=("lookups",))
-def lookups(program: Program) -> Program:
+def gather_products(program: Program) -> Program:
     """`program` with its products of looked up rows made by the row, where there are far fewer rows than places."""
     if not any(s.op in ("gather", "scatter") for s in program.steps):
         return program

@@ -12,17 +12,17 @@ from typing import Any
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
+from ngraph.plan.bf16_dot import LEAST, regrouped
 from ngraph.plan.kernels import Read, straight
 from ngraph.plan.memo import memo
 from ngraph.plan.nodes import Arg, Node, NodeGraph, summed
-from ngraph.plan.pairs import LEAST, regrouped
-from ngraph.plan.whole import whole
+from ngraph.plan.value_range import whole
 
 EXACT = 1 << 24
 TERMS = 64  # of a part, below which the sums of parts take too long
 
 
-def in_floats(graph: NodeGraph) -> None:
+def use_float_dots(graph: NodeGraph) -> None:
     """Puts sums in float32 in the place of those in int32 that they are exact for."""
     known: dict[Any, Read] = {}
 

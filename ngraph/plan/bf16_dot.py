@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.kernels import Read, moving, straight
+from ngraph.plan.cost import PRODUCT, MachineModel
+from ngraph.plan.kernels import Read, loop_variant_axes, straight
 from ngraph.plan.memo import memo
 from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
-from ngraph.plan.price import PRODUCT, MachineModel
-from ngraph.plan.whole import EXACT, whole
+from ngraph.plan.value_range import EXACT, whole
 from ngraph.program.program import AxisId
 
 PACK = 3.0  # vector instructions for a value that is put into a group, written and read again
@@ -43,7 +43,7 @@ class Packed(NamedTuple):
     fill: int = 0
 
 
-def paired(graph: NodeGraph, machine: MachineModel) -> None:
+def use_bf16_dots(graph: NodeGraph, machine: MachineModel) -> None:
     """Puts sums over pairs in the place of those that then take less time."""
     if not machine.pairs:
         return
@@ -106,7 +106,7 @@ def terms(graph: NodeGraph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None
     most, reads = 1, [r for r in args if type(r) is Read]
     for a in n.reduced:
         factors = [DotOperand(r, k) for r in reads for k, e in r.index.items() if type(e) is Idx and e.of == a]
-        ways = [sum([a in moving(e) for e in (*r.index.values(), *r.guard)]) for r in reads]
+        ways = [sum([a in loop_variant_axes(e) for e in (*r.index.values(), *r.guard)]) for r in reads]
         if (graph.known(a) or 0) > most and len(factors) == 2 and ways == [1, 1]:
             most, best = graph.known(a) or 0, (a, tuple(factors))
     return best
@@ -114,16 +114,16 @@ def terms(graph: NodeGraph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None
 
 def pays(graph: NodeGraph, n: Node, factors: Iterable[DotOperand], count: int, still: Callable[[Read], bool]) -> bool:
     """Whether the products that groups of so many terms save are worth the packing of what changes."""
-    changing = [f.read.source for f in factors if not unchanging(f.read, still)]
+    changing = [f.read.source for f in factors if not is_call_invariant(f.read, still)]
     packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
     return n.size >= LEAST and PACK * packed < (WORTH - 1 / count) * PRODUCT * n.size
 
 
-def unchanging(a: Arg, known: Callable[[Read], bool]) -> bool:
+def is_call_invariant(a: Arg, known: Callable[[Read], bool]) -> bool:
     """Whether it is made of parameters alone."""
     if type(a) is not Read or known(a):
         return True
-    return type(a.source) is Node and a.source.kind == "elem" and all(unchanging(b, known) for b in a.source.args)
+    return type(a.source) is Node and a.source.kind == "elem" and all(is_call_invariant(b, known) for b in a.source.args)
 
 
 def shorter(
