@@ -9,7 +9,7 @@ import numpy as np
 
 from ngraph.numpy_ops import evaluate
 from ngraph.op_graph.expr import Idx, Len, Run, text
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 from ngraph.program.lower import unique
 from ngraph.program.program import Program, run_values
 from ngraph.runtime.computation import Executable
@@ -92,7 +92,7 @@ class ToyTransformer(Transformer):
         def numpy_step(k, n, *given):  # the step as a program of its own, its lengths known
             step = program.steps[k]
             axes, token = {**program.axes, **n}, next((v for v in step.inputs if v.dtype.np is None), None)
-            return evaluate(Program(axes, {}, arrays(step.inputs), (), (step,), arrays(step.results), token_in=token), orders, given)
+            return evaluate(Program(axes, {}, arrays(step.inputs), (), (step,), arrays(step.results), token_in=token), dim_orders, given)
 
         source, space = Printer(program).source, {**SPACE, "numpy_step": numpy_step}
         exec(compile(source, f"<ngraph {program.name}>", "exec"), space)

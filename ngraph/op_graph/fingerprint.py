@@ -35,7 +35,7 @@ class Fingerprint(NamedTuple):
     records: list[OpDef]
 
 
-def meaning(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint | None:
+def fingerprint(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint | None:
     """That of the graph which computes results from parameters; None where something in it has no bytes, such as a function of a user's."""
     e = _Encoder()
     roots = [*results, *parameters]

@@ -1,18 +1,26 @@
 """Program → program: one function each, in any order that their needs allow.
 
-`simplify` local equivalences (its table: `rules`) · `share` equal steps become one · `fold` what constants alone decide ·
-`dead` what nobody needs · `specialise` lengths that became known · `hoist` what need not be in a loop · `joined` sums of pieces ·
-`gather_products` products with rows of a table · `saved` what the way back of a loop need not work out again ·
-`sink` what a loop had better make itself.
-`ngraph.rewrite.runner` runs them in a row and checks the law.
+`simplify`          local equivalences; `rules` is its table
+`share`             common-subexpression elimination
+`fold`              constant folding
+`dead`              dead-code elimination
+`specialise`        lengths that became known
+`hoist`             loop-invariant code motion, products of all iterations at once
+`concat_gradients`  sums of pieces that lie beside each other as one concatenation
+`gather_products`   products with rows of a table that are gathered
+`loop_cse`          common-subexpression elimination across loops: the backward scan reads what the forward scan computed
+`sink`              cheap slices computed in the loop that reads them
+`dim_orders`        the order of the dims of each value in a NumPy array
+
+`ngraph.rewrite.runner` runs them in a row and checks the program after each.
 """
 
-from ngraph.passes.concat_gradients import joined
+from ngraph.passes.concat_gradients import concat_gradients
 from ngraph.passes.dead import dead
 from ngraph.passes.fold import fold
 from ngraph.passes.gather_products import gather_products
 from ngraph.passes.hoist import hoist
-from ngraph.passes.loop_cse import saved
+from ngraph.passes.loop_cse import loop_cse
 from ngraph.passes.rules import simplify_rules
 from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify

@@ -31,7 +31,7 @@ class Piece(NamedTuple):
 
 
 @pass_(gives=("joined",))
-def joined(program: Program) -> Program:
+def concat_gradients(program: Program) -> Program:
     """`program` with its sums of pieces joined, in bodies too."""
     made = _joined(program, {})
     return program if made is program else dead(made)

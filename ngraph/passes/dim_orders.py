@@ -19,7 +19,7 @@ DIMS: Column[Any] = OPS.column(
 )
 
 
-def orders(program: Program) -> dict[Value, Dims]:
+def dim_orders(program: Program) -> dict[Value, Dims]:
     """{value: its axes in the order of dims}. Elementwise results have all axes of their operands; table entries may do otherwise."""
     wanted = _wanted(program)
     chosen: dict[Value, Dims] = {v: tuple(v.axes) for v in program.sources()}

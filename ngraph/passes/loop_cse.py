@@ -28,7 +28,7 @@ def expensive(op: str) -> bool:
 
 
 @pass_(gives=("saved",))
-def saved(program: Program) -> Program:
+def loop_cse(program: Program) -> Program:
     """`program` whose later loops read what earlier ones have worked out already."""
     loops = [k for k, s in enumerate(program.steps) if s.op == "scan" and program.axes[s.attrs["axis"]] != 1]  # one trip: a checkpoint
     best = program

@@ -1,14 +1,21 @@
-"""Program → plan: kernels over buffers, found by one merge that knows no op by name.
+"""Program → plan: kernels over buffers, found by one fusion pass that knows no op by name.
 
-`kernels` the nouns · `nodes` a program as scalar operations over spaces · `split` reductions in classes and in terms · `winograd` sums
-over windows by fewer products · `pairs`, `quads`, `exact` sums of products of short numbers several at a time, or in floats, by what
-`whole` knows of them · `fuse` the merge · `price` what it is judged by, and loops · `stages` a group as the stages of a kernel ·
-`layout`, `panels`, `borders` where values lie · `memory` the arena · `schedule` vectors and tiles · `alike` equal kernels · `planner` all
-of it in a row · `text`, `verify`, `interpret` to look at plans.
+`kernels`              the data structures: plans, kernels, stages, buffers, reads and stores
+`nodes`                a program as scalar operations over index spaces
+`strided_reductions`   reductions of strided windows as one dense reduction for each residue class
+`winograd`             convolutions by fewer products
+`int8_dot`, `bf16_dot`, `float_dot`   sums of products by dot-product instructions, or of integers in floats, where `value_range` allows
+`fuse`, `cost`         which nodes become one kernel, and the cost that decides it
+`stages`               a fused group as the stages of a kernel
+`layout`, `packing`, `padding`, `memory`   orders of dims, packed operands, padded copies, the arena
+`schedule`             vectors, tiles and loop order
+`deduplication`        kernels of equal structure, which are compiled once
+`planner`              all of it in a row
+`text`, `verify`, `interpret`   plans printed and parsed, checked, and run in NumPy
 
-Every core op is stages, or a routine (sort, compact, cumulate, control flow over sub-plans, effects). A turn of a kernel's loops computes
-for itself what is small (once in a thread, its stages have a depth of 0), and a part of what takes in the loops: the parts lie along an
-axis `split_k` and are put together by a reduction that merges like any other. How many there are follows from kernel and machine alone.
+Every core op becomes stages, or an opaque op (sort, compact, cumulate, control flow over sub-plans, effects). Each work item recomputes
+small values for itself. A reduction over parallel loops runs in two stages (split-K): partial results lie along an axis `split_k`, and
+a second reduction, which is fused like any other, adds them up. How many there are follows from kernel and machine alone.
 """
 
 import importlib as _importlib

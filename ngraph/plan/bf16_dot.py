@@ -16,10 +16,10 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.cost import PRODUCT, MachineModel
-from ngraph.plan.kernels import Read, loop_variant_axes, straight
+from ngraph.plan.kernels import Read, identity_index, loop_variant_axes
 from ngraph.plan.memo import memo
 from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
-from ngraph.plan.value_range import EXACT, whole
+from ngraph.plan.value_range import EXACT, integer_range
 from ngraph.program.program import AxisId
 
 PACK = 3.0  # vector instructions for a value that is put into a group, written and read again
@@ -57,7 +57,7 @@ def use_bf16_dots(graph: NodeGraph, machine: MachineModel) -> None:
         over, factors = terms(graph, n, product.args)
         if over is None or not pays(graph, n, factors, 2, still):
             return None
-        values = [Packed(_cast(f.read) or Read(f.read.source, straight(f.read.source.axes)), dtypes.bfloat16) for f in factors]
+        values = [Packed(_cast(f.read) or Read(f.read.source, identity_index(f.read.source.axes)), dtypes.bfloat16) for f in factors]
         made: Node = shorter(graph, n, product, over, [*zip(factors, values, strict=True)], "pair", known).source
         return made
 
@@ -68,7 +68,7 @@ def _short(a: Arg) -> bool:
     """Whether it is a value that bfloat16 can hold: one that was cast from it, or a whole number."""
     if type(a) is not Read or (a.guard and a.fill != 0):
         return False
-    found = whole(a)
+    found = integer_range(a)
     return _cast(a) is not None or (found is not None and max(map(abs, found)) <= EXACT)
 
 

@@ -130,7 +130,7 @@ class FusionGroup:
                         kept.add(n)
         if not found:
             return found
-        lost = {p for p, _, r in self.inner if p in found and p in kept and len(r.straight) < len(r.index)}
+        lost = {p for p, _, r in self.inner if p in found and p in kept and len(r.identity_indexed) < len(r.index)}
         if lost:
             for n in self.nodes:
                 if n in found and (n in lost or any(r.source in self.set and r.source not in found for r in n.reads)):
@@ -150,13 +150,15 @@ class FusionGroup:
         recomputed = self.recomputed
         for n in recomputed:
             shared.difference_update(n.reduced)
-        shared.intersection_update(*[n.loopable for n in self.bound], *[r.straight for p, _, r in self.inner if p not in recomputed])
+        shared.intersection_update(
+            *[n.loopable for n in self.bound], *[r.identity_indexed for p, _, r in self.inner if p not in recomputed]
+        )
         cost: dict[Node, float] = {}
         for n in [n for n in self.nodes if n in recomputed]:
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
         for p, _, r in self.inner:
             if p in recomputed and cost[p] > EXPENSIVE:  # it may be kept: then a turn has only its own part of it
-                shared.difference_update(p.space - r.straight)
+                shared.difference_update(p.space - r.identity_indexed)
         reduced.update(*[n.reduced for n in self.bound])
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
         return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
@@ -191,7 +193,7 @@ class FusionGroup:
                     total += 1
                     continue
                 at = level[p]
-                same = len(r.straight) == len(r.index)
+                same = len(r.identity_indexed) == len(r.index)
                 if at % 2:
                     total += 1
                     if n.kind == "elem" and same and len(n.space) == len(p.axes) and not n.turned:
@@ -236,14 +238,14 @@ class FusionGroup:
     def _broadcast_consumers(self) -> set[tuple[Node, Node]]:
         """Where values spread along an axis on their way to one that is read elsewhere: the smaller one is kept if little is left to do."""
         found: set[tuple[Node, Node]] = set()
-        for m in dict.fromkeys([p for p, _, r in self.inner if p.kind == "elem" and len(r.straight) < len(r.index)]):
+        for m in dict.fromkeys([p for p, _, r in self.inner if p.kind == "elem" and len(r.identity_indexed) < len(r.index)]):
             todo, seen, edges, left = [m], {m}, [], 0.0
             while todo and left <= EXPENSIVE:
                 n = todo.pop()
                 left += n.weight
                 for r in n.reads:
                     p = r.source
-                    if p not in self.set or p.kind != "elem" or len(r.straight) < len(r.index):
+                    if p not in self.set or p.kind != "elem" or len(r.identity_indexed) < len(r.index):
                         left += 1
                     elif n.size >= 2 * p.size:
                         edges.append((p, n))
@@ -340,7 +342,7 @@ def vector_axis(g: FusionGroup) -> AxisId | None:
 
 def stored_by(n: Node, p: Node, r: Read) -> bool:
     """Whether a stage that makes p can store it as a part of the array n right away: it is all that becomes of it."""
-    if n.kind != "join" or "apart" not in n.attrs or len(p.users) > 1 or p.result or r.guard or len(r.straight) < len(r.index):
+    if n.kind != "join" or "apart" not in n.attrs or len(p.users) > 1 or p.result or r.guard or len(r.identity_indexed) < len(r.index):
         return False
     return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.guard for part in n.parts)
 

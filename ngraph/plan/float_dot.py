@@ -13,10 +13,10 @@ from typing import Any
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.bf16_dot import LEAST, regrouped
-from ngraph.plan.kernels import Read, straight
+from ngraph.plan.kernels import Read, identity_index
 from ngraph.plan.memo import memo
 from ngraph.plan.nodes import Arg, Node, NodeGraph, summed
-from ngraph.plan.value_range import whole
+from ngraph.plan.value_range import integer_range
 
 EXACT = 1 << 24
 TERMS = 64  # of a part, below which the sums of parts take too long
@@ -34,12 +34,12 @@ def use_float_dots(graph: NodeGraph) -> None:
 
 
 def _cast(graph: NodeGraph, source: Any) -> Read:
-    return graph.elem("cast", Read(source, straight(source.axes)), axes=source.axes, dtype=dtypes.float32)
+    return graph.elem("cast", Read(source, identity_index(source.axes)), axes=source.axes, dtype=dtypes.float32)
 
 
 def _floats(graph: NodeGraph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:
     product = summed(n) if n.dtype is dtypes.int32 and n.size >= LEAST else None
-    factors = [] if product is None else [(a, r) for a in product.args if type(a) is Read and (r := whole(a)) is not None]
+    factors = [] if product is None else [(a, r) for a in product.args if type(a) is Read and (r := integer_range(a)) is not None]
     lengths = {a: graph.known(a) for a in n.reduced}
     if product is None or len(factors) < 2 or None in lengths.values():
         return None
@@ -63,6 +63,6 @@ def _floats(graph: NodeGraph, n: Node, as_float: Callable[[Read], Read]) -> Node
     total = graph.node("reduce", "add", [p], free, dtypes.float32, reduced=reduced)
     made = graph.elem("cast", total, axes=free, dtype=dtypes.int32)
     if parts > 1:
-        made = graph.node("reduce", "add", [Read(made.source, straight(free))], n.axes, dtypes.int32, reduced=(part,))
+        made = graph.node("reduce", "add", [Read(made.source, identity_index(free))], n.axes, dtypes.int32, reduced=(part,))
     result: Node = made.source
     return result

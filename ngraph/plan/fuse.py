@@ -317,5 +317,5 @@ def _same(n: Node, u: Node) -> bool:
         space = all(frozenset(p.axes) == n.space for p in u.parts)
     else:
         space = u.kind in ("elem", "reduce") and u.space == n.space
-    same = all(len(r.straight) == len(r.index) and not r.guard for r in u.reads if r.source is n)
+    same = all(len(r.identity_indexed) == len(r.index) and not r.guard for r in u.reads if r.source is n)
     return n.kind == "elem" and space and same and u.once == n.once

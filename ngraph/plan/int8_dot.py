@@ -19,9 +19,9 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.plan.bf16_dot import DotOperand, Packed, is_call_invariant, pays, regrouped, shorter, terms
 from ngraph.plan.cost import MachineModel
-from ngraph.plan.kernels import Read, straight
+from ngraph.plan.kernels import Read, identity_index
 from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, summed
-from ngraph.plan.value_range import Range, whole
+from ngraph.plan.value_range import Range, integer_range
 from ngraph.program.program import AxisId
 
 FITS = 1 << 31
@@ -89,11 +89,11 @@ def _inner(a: Read, n: Node, still: Callable[[Read], bool]) -> tuple[Read, list[
     if type(node) is not Node or node.kind != "elem" or node.op not in ("cast", "multiply") or (a.guard and a.fill != 0):
         return None
     for x, *by in (node.args, node.args[::-1])[: len(node.args)]:
-        found, scales = whole(x), [s.at(a.index) for s in by]
+        found, scales = integer_range(x), [s.at(a.index) for s in by]
         if type(x) is not Read or found is None or (x.guard and a.guard):
             continue
         apart = all(is_call_invariant(s, still) and (type(s) is not Read or not s.axes.intersection(n.reduced)) for s in scales)
-        if (n.dtype is dtypes.float32 and apart) if scales else found == whole(Read(node, straight(node.axes))):
+        if (n.dtype is dtypes.float32 and apart) if scales else found == integer_range(Read(node, identity_index(node.axes))):
             inner = x.at(a.index)
             return Read(inner.source, inner.index, inner.guard or a.guard, inner.fill if inner.guard else a.fill), scales
     return None
@@ -101,7 +101,7 @@ def _inner(a: Read, n: Node, still: Callable[[Read], bool]) -> tuple[Read, list[
 
 def _small(graph: NodeGraph, n: Node, factors: Sequence[Arg]) -> bool:
     """Whether a sum of whole numbers fits into int32 for certain."""
-    ranges = [whole(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in factors]
+    ranges = [integer_range(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in factors]
     if len(ranges) != 2 or None in ranges:
         return False
     lengths = [graph.known(a) for a in n.reduced]
@@ -123,7 +123,7 @@ def _best(n: Node, factors: Sequence[DotOperand], still: Callable[[Read], bool])
 def _sides(f: DotOperand, limits: Range, reduced: Sequence[AxisId]) -> Iterator[Side]:
     """How a factor is bytes between these limits: as it is, or what it is taken from."""
     source = f.read.source
-    found = whole(f.read)
+    found = integer_range(f.read)
     args: list[tuple[int, Arg, Arg]] = []
     if type(source) is Node and source.kind == "elem" and source.op in ("subtract", "add"):
         x, y = source.args
@@ -131,18 +131,18 @@ def _sides(f: DotOperand, limits: Range, reduced: Sequence[AxisId]) -> Iterator[
     if found is not None and found[1] - found[0] <= 255:
         offset = _offset(found, limits)
         inner = [(x, sign * int(q.value)) for sign, x, q in args if type(q) is ScalarConstant and type(x) is Read]
-        value, by = inner[0] if inner else (Read(source, straight(source.axes)), 0)
+        value, by = inner[0] if inner else (Read(source, identity_index(source.axes)), 0)
         yield Side(f, Packed(_as_bytes(value), _dtype(limits), offset - by, -offset), offset)
         return
     for sign, x, q in args:
-        part = whole(x)
+        part = integer_range(x)
         apart = q if type(q) is not Read else q.at(f.read.index)
         loop_invariant = type(apart) is not Read or not apart.axes.intersection(reduced)
         if (
             type(x) is Read
             and part is not None
             and part[1] - part[0] <= 255
-            and whole(q) is not None
+            and integer_range(q) is not None
             and loop_invariant
             and not f.read.guard
         ):
@@ -165,7 +165,7 @@ def _as_bytes(r: Read) -> Read:
     inner = s.args[0] if type(s) is Node and s.kind == "elem" and s.op == "cast" else None
     if type(inner) is not Read or inner.source.dtype not in (dtypes.uint8, dtypes.int8) or r.guard:
         return r
-    return inner.at(r.index) if whole(inner) == whole(r) else r
+    return inner.at(r.index) if integer_range(inner) == integer_range(r) else r
 
 
 def _corrected(graph: NodeGraph, n: Node, total: Read, sides: tuple[Side, Side]) -> Arg:

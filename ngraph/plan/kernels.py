@@ -37,18 +37,16 @@ class Load(Leaf):
 class Buffer:
     """Memory that kernels share: what comes in, goes out, is kept, or lies in the arena.
 
-    home      "input", "state", "output", "constant", "arena" (at `offset`), "once" (at `offset` of memory that outlasts the call),
-              "run" (its size is known at run time only)
-    dims      which digits of which axes, outermost first; strides in elements; `first`: the place of index 0 of every axis
-    border    {axis: (places before index 0, places behind the last)}: they hold `fill`; a step of its own sees to that
-    row       places from one row of the last dim to the next, where that is more than it has
-    shares    the buffer whose memory this one takes over: a state's new value in the place of the old
-    steady    an input of a loop's body that is the same in all trips
+    storage         "input", "state", "output", "constant", "arena" (at `offset`), "once" (at `offset` of memory that outlasts the call),
+                    "run" (its size is known at run time only)
+    dims            which digits of which axes, outermost first; strides in elements; `first`: the place of index 0 of every axis
+    border          {axis: (places before index 0, places behind the last)}: they hold `fill`; a step of its own sees to that
+    row             places from one row of the last dim to the next, where that is more than it has
+    shares          the buffer whose memory this one takes over: a state's new value in the place of the old
+    loop_invariant  an input of a loop's body that is the same in all iterations
     """
 
-    __slots__ = (
-        *("name", "dims", "dtype", "storage", "offset", "strides", "first", "bytes", "value", "shares", "border", "fill", "row", "loop_invariant"),
-    )
+    __slots__ = tuple("name dims dtype storage offset strides first bytes value shares border fill row loop_invariant".split())
 
     def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, storage: str, value: ArrayRef | None = None):
         self.name, self.dims, self.dtype, self.storage, self.value = name, dims, dtype, storage, value
@@ -111,7 +109,7 @@ class Read:
         return self._axes
 
     @property
-    def straight(self) -> frozenset[AxisId]:
+    def identity_indexed(self) -> frozenset[AxisId]:
         """The axes of the source that are read at the reader's own index of that name."""
         if self._identity_indexed is None:
             self._identity_indexed = frozenset(a for a, e in self.index.items() if type(e) is Idx and e.of == a)
@@ -386,7 +384,7 @@ def places(b: Buffer, dim: Dim, length: int) -> int:
     return extent(dim, length) + sum(b.border.get(dim[0], ()))
 
 
-def straight(axes: Iterable[AxisId]) -> dict[AxisId, ExprLike]:
+def identity_index(axes: Iterable[AxisId]) -> dict[AxisId, ExprLike]:
     """Every axis at its own index."""
     return {a: Idx(a) for a in axes}
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.plan.control import lifted
 from ngraph.plan.cost import EXPENSIVE, REREAD, SMALL, MachineModel
-from ngraph.plan.kernels import PRODUCTS, Buffer, Plan, Read, affine, loads, straight
+from ngraph.plan.kernels import PRODUCTS, Buffer, Plan, Read, affine, identity_index, loads
 from ngraph.plan.nodes import Arg, Constant, Node, NodeGraph
 from ngraph.plan.packing import LONG, SETS, OperandAxes, Packer, product_of, vector_of, windowless
 from ngraph.plan.padding import Padding
@@ -131,7 +131,7 @@ def _transpose_results(graph: NodeGraph, machine: MachineModel) -> None:
         if found is None or found.vector == end.axes[-1]:
             continue
         if end is n:
-            end = Node("elem", "copy", [Read(n, straight(n.axes))], n.axes, n.dtype)
+            end = Node("elem", "copy", [Read(n, identity_index(n.axes))], n.axes, n.dtype)
             graph.behind(n, end)
             line.append(end)
         end.turned = True
@@ -225,7 +225,7 @@ def _families(graph: NodeGraph) -> dict[Node, Node]:
         parent[n] = n
         for r in n.reads:
             s = r.source
-            if type(s) is Node and n.kind == "elem" and len(r.straight) == len(s.axes) == len(n.axes) and s.axes:
+            if type(s) is Node and n.kind == "elem" and len(r.identity_indexed) == len(s.axes) == len(n.axes) and s.axes:
                 a, b = sorted((root(s), root(n)), key=lambda x: x.number)
                 parent[b] = a
     return {n: root(n) for n in graph.nodes}

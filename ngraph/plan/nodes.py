@@ -24,7 +24,7 @@ from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, ELEMENTWISE, OPS, REGISTRY
 from ngraph.parts.registry import Column
 from ngraph.plan.control import arranged
-from ngraph.plan.kernels import Load, Read, bounds, in_order, loads, straight, substitute_index
+from ngraph.plan.kernels import Load, Read, bounds, identity_index, in_order, loads, substitute_index
 from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId, Program, Step, Value
 
@@ -194,7 +194,7 @@ class NodeGraph:
         self.loop_invariant: set[Value] = set()  # inputs of a body that are the same in all trips
         self.preferences: list[tuple[Any, AxisId, float]] = []  # along which axis a source is walked, and how much depends on that
         for v in self.sources:
-            self.at[v] = Read(v, straight(v.axes))
+            self.at[v] = Read(v, identity_index(v.axes))
         for step in program.steps:
             self.origin = step.origin
             (NODES[step.op] or (_element if step.op in scalar_ops else _routine))(self, step)
@@ -242,7 +242,7 @@ class NodeGraph:
         n = Node(kind, op, args, axes, dtype, **fields)
         n.number, n.origin = len(self.nodes), self.origin
         self.nodes.append(n)
-        return Read(n, straight(axes))
+        return Read(n, identity_index(axes))
 
     def elem(self, op: str, *args: Arg, axes: tuple[AxisId, ...], dtype: DType, **attrs: Any) -> Read:
         return self.node("elem", op, args, axes, dtype, attrs=attrs)
@@ -257,7 +257,7 @@ class NodeGraph:
 
     def whole(self, x: Arg, axes: tuple[AxisId, ...]) -> Read:
         """A read of a value that lies somewhere, whole, in this order of axes."""
-        if type(x) is Read and not x.guard and x.source.axes == axes and x.straight.issuperset(axes):
+        if type(x) is Read and not x.guard and x.source.axes == axes and x.identity_indexed.issuperset(axes):
             return x
         return self.elem("copy", x, axes=axes, dtype=dtype_of(x))
 
@@ -351,7 +351,7 @@ class NodeGraph:
 
     def _own_product(self, n: Node, r: Arg, other: Arg) -> Node | None:
         """The product that one argument is, if nothing but this argument asks for it."""
-        m = r.source if type(r) is Read and not r.guard and r.straight == n.space else None
+        m = r.source if type(r) is Read and not r.guard and r.identity_indexed == n.space else None
         own = type(m) is Node and m.kind == "elem" and m.op == "multiply" and m.space == n.space and m.users == [n] and not m.result
         return m if own and not (type(other) is Read and other.source is m) else None
 
@@ -419,7 +419,7 @@ class NodeGraph:
     def _free(self, n: Node, a: AxisId, b: AxisId) -> bool:
         """Whether nothing that n is made of is held at a by other readers; a product that is summed is never made where its factors are."""
         factors = n.kind == "elem" and n.op == "multiply" and len(n.users) == 1 and n.users[0].kind == "reduce"
-        return factors or not any(isinstance(r.source, Node) and len(r.source.users) > 1 and a in r.straight for r in n.reads)
+        return factors or not any(isinstance(r.source, Node) and len(r.source.users) > 1 and a in r.identity_indexed for r in n.reads)
 
     def _link(self) -> None:
         """Numbers, sizes, and who reads what."""
@@ -436,7 +436,7 @@ class NodeGraph:
     def split_reduction(self, n: Node, parts: int) -> Node:
         """Gives a reduction an axis of so many parts, and puts the reduction over it, which is new, behind it."""
         split_k = self.axis("chunk", parts)
-        f = Node("reduce", n.op, [Read(n, straight((split_k, *n.axes)))], n.axes, n.dtype, reduced=(split_k,))
+        f = Node("reduce", n.op, [Read(n, identity_index((split_k, *n.axes)))], n.axes, n.dtype, reduced=(split_k,))
         self.behind(n, f)
         n.split_k, n.axes, n.bytes = split_k, (split_k, *n.axes), n.bytes * parts
         return f
@@ -459,7 +459,7 @@ class NodeGraph:
         self.waits.clear()
         for v in self.runs:
             x = self.at[v]
-            self.at[v] = Read(f, straight(f.axes)) if type(x) is Read and x.source is n else x
+            self.at[v] = Read(f, identity_index(f.axes)) if type(x) is Read and x.source is n else x
 
     def axis(self, stem: str, length: ExprLike) -> AxisId:
         """An axis of this length that no program has."""
@@ -472,7 +472,7 @@ class NodeGraph:
 def summed(n: Node) -> Node | None:
     """The product that a sum takes in place by place, if nobody else asks for it."""
     arg = n.args[0] if n.kind == "reduce" and n.op == "add" else None
-    p = arg.source if type(arg) is Read and not arg.guard and len(arg.straight) == len(arg.index) else None
+    p = arg.source if type(arg) is Read and not arg.guard and len(arg.identity_indexed) == len(arg.index) else None
     return p if type(p) is Node and p.kind == "elem" and p.op == "multiply" and len(p.users) == 1 and not p.result else None
 
 
@@ -514,7 +514,7 @@ def _element(g: NodeGraph, s: Step) -> None:
 def _constant(g: NodeGraph, s: Step) -> None:
     value, axes, dtype = s.attrs["value"], s.attrs["axes"], s.attrs["dtype"]
     if type(value) is ArrayRef:
-        g.at[s.result] = Read(Constant(value, axes, dtype), straight(axes))
+        g.at[s.result] = Read(Constant(value, axes, dtype), identity_index(axes))
     elif isinstance(value, Expr):
         g.at[s.result] = g.cast(IndexValue(g.settled(value), dtypes.int64), (), dtype)
     else:
@@ -618,7 +618,7 @@ def _check_bounds(g: NodeGraph, s: Step) -> None:
 @NODES.of("gather")
 def _gather(g: NodeGraph, s: Step) -> None:
     x, *indices = s.inputs
-    index = straight(x.axes)
+    index = identity_index(x.axes)
     guards: list[ExprLike] = []
     for a, i in zip(s.attrs["axes"], indices, strict=True):
         index[a], more = _place(g, i, a, s.attrs["mode"])
@@ -629,7 +629,7 @@ def _gather(g: NodeGraph, s: Step) -> None:
 @NODES.of("scatter")
 def _scatter(g: NodeGraph, s: Step) -> None:
     x, *indices, u = s.inputs
-    index = straight(x.axes)
+    index = identity_index(x.axes)
     guards: list[ExprLike] = []
     for a, i in zip(s.attrs["axes"], indices, strict=True):
         index[a], more = _place(g, i, a, s.attrs["mode"])
@@ -637,7 +637,7 @@ def _scatter(g: NodeGraph, s: Step) -> None:
     how = s.attrs["combine"]
     wide = accumulator(x.dtype) if how in ("add", "multiply") else x.dtype
     first, update = g.cast(g.at[x], x.axes, wide), g.cast(g.at[u], u.axes, wide)
-    parts = (PiecewisePart(x.axes, first, straight(x.axes)), PiecewisePart(u.axes, update, index, tuple(guards), how))
+    parts = (PiecewisePart(x.axes, first, identity_index(x.axes)), PiecewisePart(u.axes, update, index, tuple(guards), how))
     g.at[s.result] = g.cast(g.node("join", "scatter", [], x.axes, wide, parts=parts), x.axes, x.dtype)
 
 
@@ -728,7 +728,7 @@ def _convolve(g: NodeGraph, s: Step) -> None:
 def _lies(g: NodeGraph, v: Value) -> tuple[AxisId, ...] | None:
     """The order in which a value that comes from outside or from a routine lies."""
     x = g.at[v]
-    if type(x) is not Read or x.guard or not x.straight.issuperset(v.axes) or set(x.source.axes) != set(v.axes):
+    if type(x) is not Read or x.guard or not x.identity_indexed.issuperset(v.axes) or set(x.source.axes) != set(v.axes):
         return None
     given = type(x.source) is Value or (type(x.source) is Node and x.source.kind == "part")
     return tuple(x.source.axes) if given else None

@@ -31,8 +31,8 @@ from ngraph.plan.kernels import (
     Store,
     affine,
     dims_of,
+    identity_index,
     loop_variant_axes,
-    straight,
     used,
 )
 from ngraph.plan.memo import memo
@@ -56,7 +56,7 @@ class OperandAxes(NamedTuple):
     """One side of a product: the axes along which it moves, those along which it has no window; whether it is parameters."""
 
     axes: tuple[AxisId, ...]
-    straight: frozenset[AxisId]
+    identity_indexed: frozenset[AxisId]
     parameters: bool
 
 
@@ -82,7 +82,7 @@ def vector_of(
         n = length(a)
         having = [f for f in factors if a in f.axes]
         own = sum([sizes[f] for f in having])
-        windows = sum([a not in f.straight for f in having])
+        windows = sum([a not in f.identity_indexed for f in having])
         slight = (last is None or terms >= LONG) and n > lanes and own * SLIGHT <= sum(sizes.values())
         features = any(f.parameters for f in having) if still else slight
         here = min(n, blocks.get(a, n))
@@ -147,14 +147,14 @@ class Operand:
         self.reads = [x.read for x in made if x.read is not None]
         along = {a for e in exprs for a in loop_variant_axes(e)}
         self.axes = tuple([a for a in space if a in along])
-        self.straight = frozenset([a for a in self.axes if all(windowless(r, a, length) for r in self.reads)])
+        self.identity_indexed = frozenset([a for a in self.axes if all(windowless(r, a, length) for r in self.reads)])
         self.movable = bool(self.reads) and not any(type(x) is Load for e in exprs for x in expr.leaves(e))
         number = {n: k for k, n in enumerate(self.lines)}
         self.copy = tuple([replace(x, args=tuple([number[a] for a in x.args])) for x in made])
 
     @property
     def factor(self) -> OperandAxes:
-        return OperandAxes(self.axes, self.straight, any(r.source.parameters for r in self.reads))
+        return OperandAxes(self.axes, self.identity_indexed, any(r.source.parameters for r in self.reads))
 
 
 def _exprs(line: Line) -> Iterable[ExprLike]:
@@ -349,7 +349,7 @@ class Packer:
         free = (*outer, *rows, v)
         dims: tuple[Dim, ...] = tuple([(a, 1, None) for a in (*outer, *rows)])
         dims = (*dims, (v, 1, None)) if n <= w else (*dims[: len(outer)], (v, w, None), *dims[len(outer) :], (v, 1, w))
-        at = straight(free)
+        at = identity_index(free)
         if inside:
             local = Local(f"p{len(stages)}", dims, o.dtype)
             depth = max([k for k, (a, _) in enumerate(kernel.loops, 1) if a in o.axes], default=0)
@@ -389,9 +389,9 @@ class Packer:
         target = Buffer(o.reads[0].source.name, dims_of(axes), o.dtype, "arena")
         self.made.append(target)
         loops = self.turns(axes, axes[-1], self.machine.lanes)
-        made = Stage(axes, (), o.copy, (), (), (Store(len(o.copy) - 1, target, straight(axes)),), len(loops))
+        made = Stage(axes, (), o.copy, (), (), (Store(len(o.copy) - 1, target, identity_index(axes)),), len(loops))
         before.append(Kernel(loops, (made,), kernel.origin))
-        return _reading(stage, o.line, target, straight(axes))
+        return _reading(stage, o.line, target, identity_index(axes))
 
     def copy_spread_rows(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
         """A copy of what others own, where the rows that a tile reads together fall onto each other in the cache."""
@@ -447,9 +447,9 @@ def copy_of(b: Buffer, length: Length, origin: tuple[Origin, ...]) -> tuple[Buff
     made = Buffer(b.name, dims_of(axes), b.dtype, "arena")
     turned = next((k for k, a in enumerate(axes[:-1]) if (length(a) or 0) > 1), None)
     loops = () if turned is None else ((axes[turned], 1),)
-    line = Line("read", (), b.dtype, {}, Read(b, straight(axes)))
+    line = Line("read", (), b.dtype, {}, Read(b, identity_index(axes)))
     free = tuple([a for k, a in enumerate(axes) if k != turned])
-    stage = Stage(free, (), (line,), (), (), (Store(0, made, straight(axes)),), len(loops))
+    stage = Stage(free, (), (line,), (), (), (Store(0, made, identity_index(axes)),), len(loops))
     return made, Kernel(loops, (stage,), origin)
 
 
@@ -459,7 +459,7 @@ def _copied(
     """A buffer of these dims that holds the value of the last of these lines, and what fills it."""
     name = next(x.read.source.name for x in lines if x.read is not None)
     made = Buffer(name, dims, lines[-1].dtype, storage)
-    return made, Kernel(loops, (Stage(free, (), lines, (), (), (Store(len(lines) - 1, made, straight(free)),), len(loops)),), ())
+    return made, Kernel(loops, (Stage(free, (), lines, (), (), (Store(len(lines) - 1, made, identity_index(free)),), len(loops)),), ())
 
 
 def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]) -> Stage:

@@ -7,10 +7,10 @@ from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Run
-from ngraph.passes.concat_gradients import joined
+from ngraph.passes.concat_gradients import concat_gradients
 from ngraph.passes.gather_products import gather_products
 from ngraph.passes.hoist import hoist
-from ngraph.passes.loop_cse import saved
+from ngraph.passes.loop_cse import loop_cse
 from ngraph.passes.sink import sink
 from ngraph.passes.specialise import specialise
 from ngraph.plan.bf16_dot import use_bf16_dots
@@ -24,7 +24,7 @@ from ngraph.plan.layout import assign_layouts, insert_packing
 from ngraph.plan.memory import allocate, kept_in_place, may_replace
 from ngraph.plan.nodes import Constant, Node, NodeGraph
 from ngraph.plan.stages import kernel_of
-from ngraph.plan.strided_reductions import split
+from ngraph.plan.strided_reductions import split_strided_reductions
 from ngraph.plan.winograd import winograd
 from ngraph.program.program import AxisId, Program, Value, map_attr
 
@@ -37,7 +37,7 @@ def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: Ma
     Without `winograd` all sums of products over windows are made of the products that they are written as.
     """
     program = specialise(program, lengths) if lengths else program
-    return _Planner(sink(gather_products(saved(hoist(joined(program))))), machine or MachineModel(), winograd).plan()
+    return _Planner(sink(gather_products(loop_cse(hoist(concat_gradients(program))))), machine or MachineModel(), winograd).plan()
 
 
 class _Planner:
@@ -60,7 +60,7 @@ class _Planner:
             b.loop_invariant = True
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
-        split(g)
+        split_strided_reductions(g)
         use_int8_dots(g, self.machine)
         if self.winograd:
             winograd(g, self.machine)

@@ -11,7 +11,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
 from ngraph.plan.cost import EXPENSIVE, FusionGroup, stored_by
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, straight, variant_loops
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, identity_index, variant_loops
 from ngraph.plan.nodes import Arg, IndexValue, Node, PiecewisePart, ScalarConstant
 from ngraph.program.program import AxisId
 
@@ -203,7 +203,7 @@ class _Lines:
 
     def put(self, n: Node, line: int, written: dict[Node, Buffer]) -> Store:
         written[n] = target = self.owner.target(n)
-        index = straight(target.axes)
+        index = identity_index(target.axes)
         if n.split_k is not None:
             index[n.split_k] = self.owner.part_of(n)
         return Store(line, target, index)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, in_order, straight, substitute_index
+from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, identity_index, in_order, substitute_index
 from ngraph.plan.nodes import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
 from ngraph.program.program import AxisId
 
@@ -47,7 +47,7 @@ class ResidueClass(NamedTuple):
     r_count: int
 
 
-def split(graph: NodeGraph) -> None:
+def split_strided_reductions(graph: NodeGraph) -> None:
     """Reductions whose guards are remainders become classes, those of few terms are written out, quotients become classes."""
     _instead(
         graph,
@@ -78,7 +78,15 @@ def _cone(n: Node) -> list[Read]:
     own = [a for a in n.args if type(a) is Read]
     r = own[0] if own else None
     m = r.source if r is not None else None
-    if r is None or type(m) is not Node or m.kind != "elem" or len(m.users) > 1 or m.result or r.guard or len(r.straight) < len(r.index):
+    if (
+        r is None
+        or type(m) is not Node
+        or m.kind != "elem"
+        or len(m.users) > 1
+        or m.result
+        or r.guard
+        or len(r.identity_indexed) < len(r.index)
+    ):
         return own
     return [*own, *[a for a in m.args if type(a) is Read]]
 
@@ -330,7 +338,7 @@ def _along(a: Read, at: dict[AxisId, int]) -> bool:
         and n.kind == "elem"
         and not n.result
         and n.op != "random_bits"
-        and a.straight.issuperset(at)
+        and a.identity_indexed.issuperset(at)
         and n.space.issuperset(at)
     )
 
@@ -377,14 +385,14 @@ def _quotients(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -
 def _on_the_way(s: Node, r: Read, n: Node) -> bool:
     """Whether an elementwise value is one step further at the same index."""
     simple = s.kind == "elem" and s.op != "random_bits" and not s.result and not r.guard
-    return simple and s.space == n.space and len(r.straight) == len(r.index)
+    return simple and s.space == n.space and len(r.identity_indexed) == len(r.index)
 
 
 def _stands(n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> bool:
     """Whether a value lies in memory anyway: a result, or an operand, or read elsewhere than at its index."""
     for u in n.users:
         for r in u.reads:
-            if r.source is n and len(r.straight) == len(r.index) and (u in cuts or u.kind != "elem" or u.space == n.space):
+            if r.source is n and len(r.identity_indexed) == len(r.index) and (u in cuts or u.kind != "elem" or u.space == n.space):
                 return False
     return True
 
@@ -438,6 +446,6 @@ def _moved_with(
 def _placed(graph: NodeGraph, a: Arg) -> Arg:
     """An argument; if it is a computed value at one place along some axes, then computed for that place."""
     at = {x: e for x, e in a.index.items() if type(e) is int} if type(a) is Read else {}
-    if type(a) is not Read or type(a.source) is not Node or not at or a.guard or len(at) + len(a.straight) < len(a.index):
+    if type(a) is not Read or type(a.source) is not Node or not at or a.guard or len(at) + len(a.identity_indexed) < len(a.index):
         return a
-    return _fixed(graph, Read(a.source, straight(a.source.axes)), at, {})
+    return _fixed(graph, Read(a.source, identity_index(a.source.axes)), at, {})

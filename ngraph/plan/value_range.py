@@ -25,7 +25,7 @@ MADE: dict[str, Callable[..., Range]] = {  # elementwise ops of two whole number
 }
 
 
-def whole(a: Arg, steps: int = STEPS) -> Range | None:
+def integer_range(a: Arg, steps: int = STEPS) -> Range | None:
     """The least and the greatest that an argument may be, if it is a whole number for certain: seen in so many steps."""
     if type(a) is ScalarConstant:
         return (float(a.value),) * 2 if float(a.value).is_integer() else None
@@ -41,12 +41,12 @@ def _of(source: Any, steps: int) -> Range | None:
     """The same of what is read."""
     if type(source) is Node and source.kind == "elem":
         if source.op in ("cast", "copy"):
-            cast = whole(source.args[0], steps)
+            cast = integer_range(source.args[0], steps)
             if source.dtype.is_float:
                 return cast if cast is None or source.dtype.bits > 16 or max(map(abs, cast)) <= EXACT else None
             return _within(source.dtype, cast)
         if source.op in (*MADE, "fma"):
-            made = _made(source, [whole(b, steps) for b in source.args])
+            made = _made(source, [integer_range(b, steps) for b in source.args])
             return made if source.dtype.is_float else _within(source.dtype, made)
     if source.dtype.kind in ("int", "uint", "bool"):
         return _within(source.dtype, None)

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.cost import PRODUCT, MachineModel
-from ngraph.plan.kernels import Read, affine, bounds, loop_variant_axes, straight
+from ngraph.plan.kernels import Read, affine, bounds, identity_index, loop_variant_axes
 from ngraph.plan.nodes import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
-from ngraph.plan.value_range import whole
+from ngraph.plan.value_range import integer_range
 from ngraph.program.program import AxisId
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
@@ -95,7 +95,7 @@ def _chain(n: Node) -> list[Node]:
         (u,) = n.users
         if u.kind != "elem" or u.space != n.space or u.op == "random_bits":
             break
-        if any(len(r.straight) < len(r.index) or r.guard for r in u.reads if r.source is n):
+        if any(len(r.identity_indexed) < len(r.index) or r.guard for r in u.reads if r.source is n):
             break
         if any(type(e) is not Idx for r in u.reads for e in (*r.index.values(), *r.guard)):
             break
@@ -113,7 +113,7 @@ def _best(graph: NodeGraph, n: Node, machine: MachineModel) -> Sum | None:
     if p is None or not n.dtype.is_float or n.dtype.bits < 32:
         return None
     reads = [a for a in p.args if type(a) is Read and a.source.dtype is n.dtype]
-    if len(reads) == 2 and all(whole(r) is not None for r in reads):
+    if len(reads) == 2 and all(integer_range(r) is not None for r in reads):
         return None  # sums of whole numbers are to be exact
     if len(reads) != 2 or any(graph.known(a) is None for a in n.space) or any(r.guard and r.fill != 0 for r in reads):
         return None
@@ -323,7 +323,7 @@ class _Maker:
     def joined(self, w: Along, axes: tuple[AxisId, ...], parts: Sequence[Arg]) -> Read:
         """Parts side by side along the axis of the points."""
         point = self.point[w.k]
-        made = tuple([PiecewisePart(axes, x, {**straight(axes), point: k}) for k, x in enumerate(parts)])
+        made = tuple([PiecewisePart(axes, x, {**identity_index(axes), point: k}) for k, x in enumerate(parts)])
         return self.join((point, *axes), made, w is self.s.along[-1], self.dtype)
 
     def join(self, axes: tuple[AxisId, ...], parts: tuple[PiecewisePart, ...], last: bool, dtype: DType) -> Read:
@@ -331,11 +331,11 @@ class _Maker:
         attrs = {"apart": True} if last else {"apart": True, "near": True}
         return self.graph.node("join", "join", [], axes, dtype, parts=parts, attrs=attrs)
 
-    def read(self, r: Read, index: dict[AxisId, ExprLike], whole: Iterable[AxisId]) -> Read:
-        """A factor at another place, 0 where it lies outside along the axes `whole` of its source."""
+    def read(self, r: Read, index: dict[AxisId, ExprLike], integer_range: Iterable[AxisId]) -> Read:
+        """A factor at another place, 0 where it lies outside along the axes `integer_range` of its source."""
         moved = r.at(index)
         guards = list(moved.guard)
-        for a in whole:
+        for a in integer_range:
             e = moved.index[a]
             guards += [e, self.graph.length(a) - 1 - e]
         needed = [g for g in dict.fromkeys(guards) if not bounds(g, self.graph.known)[0] >= 0]
@@ -369,9 +369,9 @@ class _Maker:
         for w in self.s.along:
             tile = [] if w.results else [self.tile[w.k]]
             axes = (*tile, *[a for a in axes if a != w.tap])
-            whole = [a for a, e in made.index.items() if type(e) is Idx and e.of == w.tap]
+            integer_range = [a for a, e in made.index.items() if type(e) is Idx and e.of == w.tap]
             base: ExprLike = 0 if w.results else Idx(self.tile[w.k]) * w.taps
-            parts = [self.read(made, {w.tap: base + (j if w.sign > 0 else w.taps - 1 - j)}, whole) for j in range(w.taps)]
+            parts = [self.read(made, {w.tap: base + (j if w.sign > 0 else w.taps - 1 - j)}, integer_range) for j in range(w.taps)]
             made = self.joined(w, axes, _combined(self.graph, self.matrices[w.k][1], parts, axes, self.dtype))
             axes = made.source.axes
         return made
@@ -397,7 +397,7 @@ class _Maker:
             for i, row in enumerate(rows):
                 at: ExprLike = Idx(self.tile[w.k]) * w.m + i if w.results else i
                 guard = self.graph.length(w.out) - 1 - at
-                place = {**straight([a for a in axes if a in to]), w.out: at}
+                place = {**identity_index([a for a in axes if a in to]), w.out: at}
                 if w is last:
                     row = self.behind(row, axes, {a: e for a, e in place.items() if a in end.axes}, end)
                 joined.append(PiecewisePart(axes, row, place, () if bounds(guard, self.graph.known)[0] >= 0 else (guard,)))

@@ -187,7 +187,7 @@ class ProgramNames(NamedTuple):
     origins: Sequence[tuple[Origin, ...]] = ()
 
 
-def meant(program: Program) -> tuple[bytes, ProgramNames]:
+def program_fingerprint(program: Program) -> tuple[bytes, ProgramNames]:
     """What a program means, as a digest, and the names that it has for what is in it."""
     found = _meant.get(program)
     if found is None:
@@ -559,17 +559,17 @@ class Cache:
         It is that of an earlier program of the same meaning, whatever its names, origins and large arrays were: those are then this
         program's. `facts` is what else decides, by its `repr`: lengths, target, machine, settings.
         """
-        meaning, names = meant(program)
-        key = self.plan_key(meaning, facts)
+        fingerprint, names = program_fingerprint(program)
+        key = self.plan_key(fingerprint, facts)
         made = self.planned(key, names)
         if made is None:
             made = make()
             self.keep_plan(key, made, names)
         return made
 
-    def plan_key(self, meaning: bytes, facts: Any) -> bytes:
+    def plan_key(self, fingerprint: bytes, facts: Any) -> bytes:
         """The key under which `plan` keeps what it gives for a program of this meaning."""
-        return digest(makers(), meaning, repr(facts).encode())
+        return digest(makers(), fingerprint, repr(facts).encode())
 
     def keep_plan(self, key: bytes, made: Any, names: ProgramNames) -> None:
         """Adds what `planned` finds; not where it cannot be written down."""

@@ -19,14 +19,14 @@ import numpy as np
 
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
-from ngraph.op_graph.fingerprint import Fingerprint, meaning
+from ngraph.op_graph.fingerprint import Fingerprint, fingerprint
 from ngraph.op_graph.memory import no_collection
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import as_sealed
 from ngraph.passes.rules import as_written, simplify_rules
 from ngraph.program.lower import Lowered, state_names
 from ngraph.program.program import AxisId, Program, State, run_values
-from ngraph.runtime.cache import ProgramNames, cache, digest, dumped, loaded, makers, meant
+from ngraph.runtime.cache import ProgramNames, cache, digest, dumped, loaded, makers, program_fingerprint
 
 KIND = "graphs"
 STORED = 1 << 20  # bytes of arrays that passes made, and an entry holds
@@ -37,7 +37,7 @@ class CacheHit(NamedTuple):
 
     lowered: Lowered
     program: Program
-    meaning: bytes
+    fingerprint: bytes
     names: ProgramNames
 
 
@@ -46,7 +46,7 @@ class CacheEntry(NamedTuple):
 
     lowered: Program
     program: Program
-    meaning: bytes
+    fingerprint: bytes
     axes: tuple[AxisId, ...]
     arrays: tuple[Any, ...]
     states: tuple[int, ...]
@@ -56,10 +56,10 @@ class CacheEntry(NamedTuple):
 class CachedGraph:
     """An op-graph, and the key of its entry."""
 
-    def __init__(self, meant: Fingerprint, parameters: Sequence[Op], facts: Any):
-        self.numbers, self.arrays, self.parameters = meant.numbers, meant.arrays, tuple(parameters)
+    def __init__(self, found: Fingerprint, parameters: Sequence[Op], facts: Any):
+        self.numbers, self.arrays, self.parameters = found.numbers, found.arrays, tuple(parameters)
         self.facts = facts
-        self.key = digest(makers(), repr(facts).encode(), meant.data)
+        self.key = digest(makers(), repr(facts).encode(), found.data)
 
     @staticmethod
     def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any) -> CachedGraph | None:
@@ -67,10 +67,10 @@ class CachedGraph:
         if not all(isinstance(o, Op) for o in (*results, *parameters)) or [*simplify_rules] != as_written:
             return None
         with no_collection():
-            meant = meaning(results, parameters)
-        if meant is None or not as_sealed(meant.records):
+            found = fingerprint(results, parameters)
+        if found is None or not as_sealed(found.records):
             return None
-        return CachedGraph(meant, parameters, facts)
+        return CachedGraph(found, parameters, facts)
 
     def find(self, name: str) -> CacheHit | None:
         """What was kept, if anything; the program is called `name`."""
@@ -102,11 +102,11 @@ class CachedGraph:
         program = called(kept.program)
         arrays = [self.arrays[a] if type(a) is int else _made(*a) for a in kept.arrays]
         names = ProgramNames(kept.axes, arrays, [s.name for s in program.state_in])
-        return CacheHit(Lowered(called(kept.lowered), self.parameters, states, kept.nonempty), program, kept.meaning, names)
+        return CacheHit(Lowered(called(kept.lowered), self.parameters, states, kept.nonempty), program, kept.fingerprint, names)
 
     def keep(self, lowered: Lowered, program: Program) -> None:
         """Adds an entry: the program that passes made of this one."""
-        means, names = meant(program)
+        means, names = program_fingerprint(program)
         own = {id(ref): k for k, ref in enumerate(self.arrays)}
         arrays = [own[id(r)] if id(r) in own else (r.dtype.name, r.array.shape, r.array.tobytes()) for r in names.arrays]
         states = [self.numbers[v] for v in lowered.states.values() if v in self.numbers]

@@ -18,7 +18,7 @@ from ngraph.numpy_ops.lines import CallLine, Lines, Variable, used
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import LineRunner
 from ngraph.op_graph.op import Op
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 from ngraph.runtime.arguments import Binder
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def explain(computation: Computation, arguments: Sequence[Any], state: Mapping[O
     program = computation.lowered
     given = Binder(program, computation.parameters).fit(tuple(arguments))
     by_name = computation.states
-    replay = Replay(translate(program, orders).lines)
+    replay = Replay(translate(program, dim_orders).lines)
     with np.errstate(all="ignore"):
         replay(*given, *[state[by_name[s.name]] for s in program.state_in])
     return replay.found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ngraph.numpy_ops import translate, walk
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Executable
 from ngraph.transformers.base import Transformer
@@ -15,5 +15,5 @@ class DirectTransformer(Transformer):
     name = "direct"
 
     def compile(self, program: Program) -> Executable:
-        made = translate(program, orders)
+        made = translate(program, dim_orders)
         return Executable(walk(made.lines), memory=made.memory)

@@ -23,7 +23,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Executable, inside
 from ngraph.transformers.base import Transformer
@@ -42,7 +42,7 @@ class NumPyTransformer(Transformer):
     name = "numpy"
 
     def compile(self, program: Program) -> Executable:
-        printed = Printed(translate(program, orders))
+        printed = Printed(translate(program, dim_orders))
         return Executable(printed.compiled(), printed.module, printed.made.memory, printed.in_place)
 
 

@@ -9,7 +9,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import StateError, UnsupportedError
 from ngraph.numpy_ops import translate, walk
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 from ngraph.runtime.computation import Executable
 from ngraph.transformers import base
 
@@ -29,7 +29,7 @@ class Toy(ngt.Transformer):
     """Has no name, so is not registered."""
 
     def compile(self, program):
-        return Executable(walk(translate(program, orders).lines))
+        return Executable(walk(translate(program, dim_orders).lines))
 
 
 def test_choices():

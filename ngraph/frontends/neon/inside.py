@@ -15,7 +15,7 @@ from ngraph.errors import GraphError, UnsupportedError
 from ngraph.numpy_ops.lines import Lines
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import LineRunner
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 from ngraph.program.program import AxisId, Program, Step
 from ngraph.runtime.measure import measured
 from ngraph.targets import chosen
@@ -109,7 +109,7 @@ def profile(computation: Any, *arrays: Any, repeats: int = 5) -> dict[str, float
                 for scope in row.scopes:
                     found[scope] = found.get(scope, 0.0) + row.seconds * operations.get(scope, 1.0) / total
             return found
-    lines: Lines = translate(program, orders).lines
+    lines: Lines = translate(program, dim_orders).lines
     walk = LineRunner(lines)
     states = [computation.state.get(v) for v in computation.variables]
     scopes = [call.origin[0].scope if call.origin else "" for call in lines.calls]

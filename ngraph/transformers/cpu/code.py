@@ -74,9 +74,9 @@ class StrippedKernel(NamedTuple):
     origin: tuple[Origin, ...] = ()
 
 
-def stripped_key(meaning: bytes, facts: Any) -> bytes:
+def stripped_key(fingerprint: bytes, facts: Any) -> bytes:
     """Under which the cache has the bare recipe of a program of this meaning."""
-    return digest(b"bare", cache().plan_key(meaning, facts))
+    return digest(b"bare", cache().plan_key(fingerprint, facts))
 
 
 def load_text(text: str, target: Target) -> Loaded:

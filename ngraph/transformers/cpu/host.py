@@ -10,7 +10,7 @@ import numpy as np
 from ngraph.numpy_ops import evaluate
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, Len, Run
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 from ngraph.plan.kernels import Buffer, Load, OpaqueOp
 from ngraph.program.program import Program, Step, Value
 
@@ -58,5 +58,5 @@ def _through_numpy(scope: Any, step: OpaqueOp, arrays: Sequence[Any]) -> list[An
         token_out=next((values[b] for b in step.results if b.dtype.np is None), None),
     )
     given = [np.array(a) for a in arrays if a is not None]  # a host call may keep them
-    got: dict[Buffer, Any] = dict(zip(real, evaluate(program, orders, given), strict=True))
+    got: dict[Buffer, Any] = dict(zip(real, evaluate(program, dim_orders, given), strict=True))
     return [got.get(b) for b in step.results]

@@ -26,7 +26,7 @@ from ngraph.op_graph.memory import no_collection
 from ngraph.plan import text
 from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.program import AxisId, Program
-from ngraph.runtime.cache import cache, meant, start_compiler
+from ngraph.runtime.cache import cache, program_fingerprint, start_compiler
 from ngraph.runtime.computation import Executable
 from ngraph.runtime.graph_cache import CacheHit
 from ngraph.runtime.measure import machine
@@ -88,7 +88,7 @@ class NativeExecutable:
         """The compiled program of somebody who wrote the same one; None where it is not there."""
         if self.found is None:
             return None
-        made = cache().planned(stripped_key(self.found.meaning, (key, *self.settings[key])), self.found.names)
+        made = cache().planned(stripped_key(self.found.fingerprint, (key, *self.settings[key])), self.found.names)
         return None if made is None else code_of(made, self.settings[key][0])
 
     def _made(self, key: Key) -> LoadedPlan:
@@ -108,8 +108,8 @@ class NativeExecutable:
             return writing.compile_plan(made, target, config.tune)
 
         made = cache().plan(self.program, (key, *facts), make)
-        meaning, names = meant(self.program)
-        short = stripped_key(meaning, (key, *facts))
+        fingerprint, names = program_fingerprint(self.program)
+        short = stripped_key(fingerprint, (key, *facts))
         if planned > start or cache().find(short, "plans", counted=False) is None:
             cache().keep_plan(short, writing.stripped(made), names)
         code = LoadedPlan(made, target, lambda: writing.compile_plan(made.plan, target, made.tuned))
@@ -125,7 +125,7 @@ class NativeExecutable:
         with self.compiling:
             if self.found is not None and self.whole is not None:
                 program = self.whole()
-                if meant(program)[0] != self.found.meaning:
+                if program_fingerprint(program)[0] != self.found.fingerprint:
                     what = f"the graph of {self.program.name} has changed since this computation was made"
                     raise GraphError(what, fix="give axes their lengths before")
                 self.program, self.symbols, self.found, self.whole = program, symbols(program), None, None
@@ -136,8 +136,8 @@ class NativeExecutable:
         """What stands for its first version, if these arguments are for that one, and the large arrays that it needs; None with state."""
         if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
             return None
-        meaning, names = meant(self.program) if self.found is None else (self.found.meaning, self.found.names)
-        key = stripped_key(meaning, (self.first, *settings()))
+        fingerprint, names = program_fingerprint(self.program) if self.found is None else (self.found.fingerprint, self.found.names)
+        key = stripped_key(fingerprint, (self.first, *settings()))
         places = {a: k for k, a in enumerate(names.axes)}
         lengths = tuple([(places[a], n) for a, n in zip(self.symbols, self.first, strict=True) if n is not None])
         return CachedProgram(key.hex(), len(names.axes), lengths), names.arrays

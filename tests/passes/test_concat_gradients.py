@@ -5,7 +5,7 @@ import pytest
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx, Len
-from ngraph.passes.concat_gradients import joined
+from ngraph.passes.concat_gradients import concat_gradients
 from ngraph.program.interpret import interpret
 from ngraph.program.program import AxisId
 from ngraph.program.verify import verify
@@ -30,7 +30,7 @@ def ops(program):
 
 def same(program, count=0):
     """The program after the pass; it gives the same bits."""
-    made = verify(joined(program))
+    made = verify(concat_gradients(program))
     draw = np.random.default_rng(count)
     shapes, arrays = {A: 4, H: 3, K: 2}, []
     for v in program.inputs:
@@ -71,7 +71,7 @@ def test_pieces_on_each_other_stay():
     s = Steps(A=4, H=3, K=2)
     y = s.input("K", "H")
     program = s.program(s("add", some(s, y, 0), some(s, y, 1)))
-    assert joined(program) is program
+    assert concat_gradients(program) is program
 
 
 def test_what_others_need_stays():
@@ -84,7 +84,7 @@ def test_what_others_need_stays():
 def test_lengths_that_come_with_the_call_stay():
     s = Steps(A=None, H=3)
     program = s.program(s("add", one(s, s.input("H"), 0), one(s, s.input("H"), 1)))
-    assert program.axes[A] == Len(A) and joined(program) is program
+    assert program.axes[A] == Len(A) and concat_gradients(program) is program
 
 
 def test_sums_in_loops():
@@ -93,6 +93,6 @@ def test_sums_in_loops():
     c, x = b.input("A", "H"), b.input("H")
     body = b.program(b("add", one(b, x, 0), one(b, b("multiply", x, x), 2)))
     body = body.with_(inputs=(c, x))
-    made = joined(s.program(s("scan", s.input("A", "H"), s.input("A", "H"), body=body, axis=A, reverse=False, carries=1, xs=1)))
+    made = concat_gradients(s.program(s("scan", s.input("A", "H"), s.input("A", "H"), body=body, axis=A, reverse=False, carries=1, xs=1)))
     (loop,) = made.steps
     assert "concat" in ops(loop.attrs["body"])

@@ -5,7 +5,7 @@ import pytest
 
 import ngraph as ng
 from ngraph.passes import default_passes, hoist, run
-from ngraph.passes.loop_cse import expensive, saved
+from ngraph.passes.loop_cse import expensive, loop_cse
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.program.verify import verify
@@ -52,7 +52,7 @@ def lstm(length=T, reverse=False):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gates_take_the_place_of_what_they_are_made_of(reverse):
     p = program(*lstm(reverse=reverse))
-    q = saved(p)
+    q = loop_cse(p)
     assert [len(long(s)) for s in scans(p)] == [8, 8] and [len(long(s)) for s in scans(q)] == [8, 0]
     assert scans(q)[1].attrs["xs"] < scans(p)[1].attrs["xs"] + 5  # what they were made of is not read
     same(p, q)
@@ -68,7 +68,7 @@ def test_a_value_that_leaves_the_loop_anyway_costs_nothing():
     _, y = ng.scan(step, ng.constant(0.0, [N, H]), x, T)
     loss = ng.sum(y * y, out_axes=())
     p = program([loss, ng.deriv(loss, w)], [x, w])
-    q = saved(p)
+    q = loop_cse(p)
     assert [long(s) for s in scans(q)] == [["tanh"], []]
     assert len(scans(q)[0].results) <= len(scans(p)[0].results)
     same(p, q)
@@ -84,9 +84,9 @@ def test_what_would_move_more_is_worked_out_again():
     _, y = ng.scan(step, ng.constant(1.0, [N]), x, T)
     loss = ng.sum(y * y, out_axes=())
     p = program([loss, ng.deriv(loss, x)], [x, w])
-    assert saved(p) is p and "exp" in long(scans(p)[1])
+    assert loop_cse(p) is p and "exp" in long(scans(p)[1])
 
 
 def test_one_trip_is_a_checkpoint():
     p = program(*lstm(ng.make_axis(1, name="T")))
-    assert saved(p) is p
+    assert loop_cse(p) is p

@@ -7,7 +7,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.passes.dim_orders import orders
+from ngraph.passes.dim_orders import dim_orders
 
 A, B, D, E = (ng.make_axis(n, name=name) for n, name in ((2, "A"), (3, "B"), (4, "D"), (5, "E")))
 
@@ -19,7 +19,7 @@ def program_of(results, *parameters):
 def test_what_comes_in_keeps_its_order():
     x, w = ng.placeholder([A, B]), ng.variable([B, A])
     program = program_of([x + 1, ng.assign(w, w * 2)], x)
-    chosen = orders(program)
+    chosen = dim_orders(program)
     assert chosen[program.inputs[0]] == ("A", "B") and chosen[program.state_in[0].value] == ("B", "A")
 
 

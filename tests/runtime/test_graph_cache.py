@@ -11,7 +11,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import GraphError
-from ngraph.op_graph.fingerprint import LARGE, meaning
+from ngraph.op_graph.fingerprint import LARGE, fingerprint
 from ngraph.op_graph.opdef import REGISTRY, op
 from ngraph.passes import simplify_rules
 from ngraph.program import lower as lowering
@@ -81,7 +81,7 @@ def test_the_second_is_found_and_not_lowered(folder, lowered, forgetful):
     forgetful()
     again, f = run()
     assert again == first and len(lowered) == 1
-    assert "multiply" in f.plan and "test_known.py" in f.plan and len(lowered) == 2  # looked at, it is there with its lines
+    assert "multiply" in f.plan and "test_graph_cache.py" in f.plan and len(lowered) == 2  # looked at, it is there with its lines
     assert run()[0] == first and "float32[N" in str(f.program.inputs[0].type)
 
 
@@ -262,7 +262,7 @@ def test_a_graph_whose_lengths_came_later_is_not_taken_for_it(folder, lowered, f
     with pytest.raises(GraphError, match="has changed since this computation was made"):
         f.plan  # noqa: B018  planned here
     assert f(np.ones(4)).tolist() == [2] * 4
-    assert not np.array_equal(*[meaning([y], [x]).data for x, y in _lengths()])
+    assert not np.array_equal(*[fingerprint([y], [x]).data for x, y in _lengths()])
 
 
 def _lengths():
@@ -280,7 +280,7 @@ def test_profile_and_texts_after_a_second_start(folder, lowered, forgetful):
     f(x)
     assert len(lowered) == 1
     rows = f.profile(x).rows
-    assert rows and all("test_known.py" in line for r in rows for line in r.lines)
+    assert rows and all("test_graph_cache.py" in line for r in rows for line in r.lines)
     assert (f.plan, f.llvm, f.asm, f.memory) == texts
     assert f.lowered.steps and f.history() and f(x)[0].tolist() is not None
 
@@ -357,12 +357,12 @@ def test_a_function_of_ones_own_or_much_data_has_no_key(folder):
     N = ng.make_axis(3, name="N")
     x = ng.placeholder([N])
     y = x + 1
-    assert meaning([y], [x]) is not None
+    assert fingerprint([y], [x]) is not None
     y.attrs["mine"] = lambda: 1
-    assert meaning([y], [x]) is None
+    assert fingerprint([y], [x]) is None
     M = ng.make_axis(LARGE // 4 + 1, name="M")
     z = ng.placeholder([M])
-    assert meaning([z + ng.constant(np.zeros(len(M), np.float32), [M])], [z]) is None
+    assert fingerprint([z + ng.constant(np.zeros(len(M), np.float32), [M])], [z]) is None
 
 
 SCRIPT = """
