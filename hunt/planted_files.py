@@ -55,7 +55,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     ),
     # what is written
     "an order of dims is written as its inverse": edited(
-        f"{WRITE}.writer:Writer._rearrange",
+        f"{WRITE}.writer:GraphWriter._rearrange",
         "order, target = [now.dims.index(a) for a in wanted], wanted",
         "order, target = [wanted.index(a) for a in now.dims], wanted",
     ),

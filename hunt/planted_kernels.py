@@ -13,13 +13,15 @@ MISTAKES = {
     ),
     "the mask of the neighbour: one lane too many": edited(f"{NEST}:leading", "str(k < count)", "str(k <= count)"),
     "the last vector is not masked": edited(f"{NEST}:Nest._mask", "return leading", "return None and leading"),
-    "a mask of a computed length is one lane short": edited(f"{CODE}.text:Writer.tail", "icmp sgt", "icmp sge"),
+    "a mask of a computed length is one lane short": edited(f"{CODE}.text:IRWriter.tail", "icmp sgt", "icmp sge"),
     "an index at 0 counts as outside": edited(f"{NEST}:Nest._holds", "icmp sge", "icmp sgt"),
     "only the last guard counts": edited(f"{NEST}:Nest._holds", "one = meet_all(self.w, one, holds)", "one = holds"),
     "what is outside is 0 whatever the fill": edited(f"{NEST}:Nest._filled", "if holds is None or a.zero:", "if True:"),
     "a mirrored vector ends one element early": edited(f"{NEST}:Nest._mirrored", "1 - n)", "-n)"),
     "a mirrored vector is not turned about": edited(f"{NEST}:Nest._mirrored", "each), w.shuffle(x, range(n)[::-1])", "each), x"),
-    "transposed rows are one element too far": edited(f"{NEST}:turned", "times(w, lane, step)", "plus(w, times(w, lane, step), 1)"),
+    "transposed rows are one element too far": edited(
+        f"{NEST}:transposed_rows", "times(w, lane, step)", "plus(w, times(w, lane, step), 1)"
+    ),
     "a strided vector picks from one element before": edited(f"{NEST}:Nest._strided", "picks = [phase + lane * k", "picks = [lane * k"),
     "lanes beyond the end are summed": edited(f"{NEST}:Nest._fold", "if mask is not None:", "if False:"),
     "the halves of a sum meet themselves": edited(
@@ -29,28 +31,32 @@ MISTAKES = {
     "the first step of a loop is not unrolled": edited(
         f"{NEST}:Nest._together", "constant(n // unroll, dtypes.int64)", "constant(0, dtypes.int64)"
     ),
-    "known values outlast their loop": edited(f"{NEST}:Known.scope", "for key, old in reversed(self.undo.pop()):", "for key, old in []:"),
+    "known values outlast their loop": edited(
+        f"{NEST}:ScopedTable.scope", "for key, old in reversed(self.undo.pop()):", "for key, old in []:"
+    ),
     "interleaved stores are in the wrong order": edited(
-        f"{NEST}:Nest._weave", "woven(w, [w.splat(x, n) for x in values], q)", "woven(w, [w.splat(x, n) for x in values[::-1]], q)"
+        f"{NEST}:Nest._interleaved_store",
+        "interleaved(w, [w.splat(x, n) for x in values], q)",
+        "interleaved(w, [w.splat(x, n) for x in values[::-1]], q)",
     ),
     "a running value forgets what is before its vector": edited(f"{CODE}.routines:_Along.run", "value = self.both(carry, value)", "pass"),
     "the least value of an index is never negative": edited(
         f"{PLAN}.kernels:bounds", "low, high = low + min(0, far), high + max(0, far)", "low, high = low, high + max(0, far)"
     ),
     "elements between dilated ones count as nothing": edited(
-        f"{PLAN}.split:_adds_nothing", "if len(cone) == 1:", "if True:\n        return True\n    if len(cone) == 1:"
+        f"{PLAN}.strided_reductions:_adds_nothing", "if len(cone) == 1:", "if True:\n        return True\n    if len(cone) == 1:"
     ),
-    "what an index reads is not guarded in classes": edited(f"{PLAN}.split:_inside", "if type(e) is int:", "if True:"),
+    "what an index reads is not guarded in classes": edited(f"{PLAN}.strided_reductions:_inside", "if type(e) is int:", "if True:"),
     "state is replaced where other places of it are still to be read": edited(
         f"{PLAN}.memory:may_replace", "(k > at or read.guard or not _own(read.index))", "(k > at or read.guard)"
     ),
     "a sum by fours forgets what was taken from the bytes": edited(
-        f"{PLAN}.quads:_corrected", 'result = made("add", result, made("multiply", c, whole_sum(s)))', "pass"
+        f"{PLAN}.int8_dot:_corrected", 'result = made("add", result, made("multiply", c, whole_sum(s)))', "pass"
     ),
     "a guard of one read is dropped for another of the same value": edited(
-        f"{PLAN}.split:_moved_with", "made[a.source] if a in ways", "made[a.source] if type(a) is Read and a.source in made"
+        f"{PLAN}.strided_reductions:_moved_with", "made[a.source] if a in ways", "made[a.source] if type(a) is Read and a.source in made"
     ),
-    "multiples of a divisor lose their rest": edited(f"{PLAN}.split:exact", "form[1] // b)", "0)"),
+    "multiples of a divisor lose their rest": edited(f"{PLAN}.strided_reductions:exact", "form[1] // b)", "0)"),
     "an exclusive running value begins anew with each vector": edited(
         f"{CODE}.routines:_Along.run", "self.shifted(carry, value, 1)", "self.shifted(self.first(lanes), value, 1)"
     ),
@@ -73,15 +79,17 @@ MISTAKES = {
     "a NaN in the first operand of a maximum is lost": edited(f"{CODE}.math:_extreme", "x.is_nan().select(x, taken)", "taken"),
     "floats that no integer holds become 0": edited(f"{CODE}.math:_whole", "(low >= top).select(dtype.highest, whole)", "whole"),
     "the sign of bfloat16 is lost": edited(f"{CODE}.math:widen", "<< 16).floating()\n    if", "<< 17 >> 1).floating()\n    if"),
-    "a border begins one element early": edited(f"{PLAN}.borders:Borders.edges", "(high, n))", "(high, n - 1))"),
+    "a border begins one element early": edited(f"{PLAN}.padding:Padding.edges", "(high, n))", "(high, n - 1))"),
     "a border that is asked for twice is the last one": edited(
-        f"{PLAN}.borders:Borders.wish", "(max(old[0], low), max(old[1], high))", "(low, high)"
+        f"{PLAN}.padding:Padding.wish", "(max(old[0], low), max(old[1], high))", "(low, high)"
     ),
     "a guard stays where it was when its read is moved": edited(
-        f"{PLAN}.kernels:Read.at", "tuple([placed(g, index) for g in self.guard])", "self.guard"
+        f"{PLAN}.kernels:Read.at", "tuple([substitute_index(g, index) for g in self.guard])", "self.guard"
     ),
     "the guard of a value is in no key of a stage": edited(f"{PLAN}.stages:_Lines.node_at", 'guard if n.kind == "elem" else ()', "()"),
     "a stage runs once for all turns": edited(f"{PLAN}.stages:_Stages.kernel", "depth=depth)", "depth=0)"),
     "parts of a sum take one place": edited(f"{PLAN}.stages:_Stages.part_of", "(Idx(a) if b == 1 else Idx(a) // b)", "0"),
-    "the classes of a remainder are all as long as the first": edited(f"{PLAN}.split:_class", "own < (graph.known(o) or 0)", "False"),
+    "the classes of a remainder are all as long as the first": edited(
+        f"{PLAN}.strided_reductions:_class", "own < (graph.known(o) or 0)", "False"
+    ),
 }

@@ -19,7 +19,7 @@ def seen(make, dtype=np.uint8):
     x = hole(n, dtype=dtype)
     graph = NodeGraph(program([ng.sum(make(x), out_axes=())], x))
     (total,) = [node for node in graph.nodes if node.kind == "reduce"]
-    return value_range.value_range(total.args[0])
+    return value_range.integer_range(total.args[0])
 
 
 @pytest.mark.parametrize(
