@@ -1,6 +1,7 @@
 """What all tests share: goldens, which are expected texts kept as files. `make goldens` rewrites them; then read the diff."""
 
 import os
+import signal
 
 import pytest
 
@@ -17,6 +18,10 @@ MAY_BE_SKIPPED = {  # the reason of a skip, and why a machine on which everythin
     "this processor has no lower level": "the processor: those of one level have nothing to go down to",
     "NumPy has no extended precision here; the tests with mpmath run": "the processor: AArch64 has no such numbers",
 }
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a shell's background job, whose children ignore Ctrl-C, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
