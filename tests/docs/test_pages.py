@@ -100,3 +100,8 @@ def test_the_error_reference_is_what_the_command_prints(golden):
 def test_every_error_says_how_to_mend_it():
     for c in errors.classes():
         assert c.__doc__ and len(c.__doc__) > 60, c
+
+
+def test_the_glossary_has_at_most_fifty_words_in_order():
+    words = re.findall(r"^\| (\w[^|]*) \|", read("docs/glossary.md"), re.M)[1:]
+    assert 20 < len(words) <= 50 and words == sorted(words, key=str.lower)
