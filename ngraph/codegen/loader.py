@@ -17,7 +17,7 @@ from ngraph.errors import ParseError, UnsupportedError
 
 X86_64, AARCH64 = 62, 183
 PAGE = 1 << 16  # the largest that a kernel for aarch64 may have
-MOST = 1 << 30  # bytes of all objects together; branches and offsets reach 2 GB
+MAX_CODE_BYTES = 1 << 30  # bytes of all objects together; branches and offsets reach 2 GB
 PROGBITS, SYMTAB, RELA, NOBITS, REL = 1, 2, 4, 8, 9
 WRITE, ALLOC, EXECUTE, THREAD_LOCAL = 1, 2, 4, 0x400
 GLOBAL, WEAK = 1, 2
@@ -103,7 +103,7 @@ class Object:
         known = kind in (PROGBITS, NOBITS) and not flags & THREAD_LOCAL and flags & (WRITE | EXECUTE) != WRITE | EXECUTE
         if not known or align & (align - 1) or align > PAGE:
             raise UnsupportedError(f"the loader does not know the section {named!r}: kind {kind}, flags {flags:#x}, alignment {align}")
-        if size > MOST:
+        if size > MAX_CODE_BYTES:
             raise ParseError(f"the section {named!r} claims {size} bytes")
         return Section(b"" if kind == NOBITS else self._bytes(header), size, align, flags)
 
@@ -215,8 +215,8 @@ class ObjectLayout:
                         end = at + s.size
             if flags == EXECUTE:
                 end = self._place_stubs(-(-end // STUB) * STUB)
-            if end > MOST:
-                raise UnsupportedError(f"these objects take {end} bytes; the loader takes at most {MOST}")
+            if end > MAX_CODE_BYTES:
+                raise UnsupportedError(f"these objects take {end} bytes; the loader takes at most {MAX_CODE_BYTES}")
             if end > start:
                 self.parts.append((start, end - start, flags))
             end = -(-end // PAGE) * PAGE

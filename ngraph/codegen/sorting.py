@@ -14,7 +14,7 @@ from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 
-FEW = 40  # elements up to which insertion is faster
+MAX_INSERTION_SORT = 40  # elements up to which insertion is faster
 DIGIT = 8
 BINS = 1 << DIGIT
 WORD = 8  # bytes
@@ -211,11 +211,11 @@ def sort_row(
         return [row.distribute()]
 
     if type(n) is int:
-        (sorted_,) = few() if n <= FEW else many()
+        (sorted_,) = few() if n <= MAX_INSERTION_SORT else many()
     else:
-        less = w.op("icmp sle", register(n), constant(FEW, dtypes.int64), dtype=dtypes.bool_)
+        less = w.op("icmp sle", register(n), constant(MAX_INSERTION_SORT, dtypes.int64), dtype=dtypes.bool_)
         (first,) = w.when(less, [row.here], few, rare=False)
-        more = w.op("icmp sgt", register(n), constant(FEW, dtypes.int64), dtype=dtypes.bool_)
+        more = w.op("icmp sgt", register(n), constant(MAX_INSERTION_SORT, dtypes.int64), dtype=dtypes.bool_)
         (sorted_,) = w.when(more, [first], many, rare=False)
 
     def out(k: IRValue) -> list[IRValue]:

@@ -15,8 +15,8 @@ from functools import cache
 from typing import Any
 
 REQUEST, ANSWER = "<4I", "<BI"
-PATIENCE = 600.0  # seconds without a request after which it ends, should nobody have ended it
-LOOK = 0.5  # seconds after which it looks whether who started it is still there
+IDLE_SECONDS = 600.0  # seconds without a request after which it ends, should nobody have ended it
+PARENT_POLL_SECONDS = 0.5  # seconds after which it looks whether who started it is still there
 
 
 @cache
@@ -56,10 +56,10 @@ def main(folder: str) -> None:
     def read(size: int) -> bytes:
         parts = []
         while size:
-            end = time.monotonic() + PATIENCE
-            while not select.select([0], [], [], LOOK)[0]:
+            end = time.monotonic() + IDLE_SECONDS
+            while not select.select([0], [], [], PARENT_POLL_SECONDS)[0]:
                 if waiting or busy.is_set():
-                    end = time.monotonic() + PATIENCE
+                    end = time.monotonic() + IDLE_SECONDS
                 if os.getppid() != parent or time.monotonic() > end:
                     os._exit(0)
             part = os.read(0, min(size, 1 << 20))

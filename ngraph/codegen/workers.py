@@ -21,8 +21,8 @@ from ngraph.targets import Target, host
 
 MUCH = 400_000  # characters of IR that one process compiles in 0.1 to 0.5 seconds; to load LLVM takes one 0.2
 AHEAD = 2  # requests that a process holds at most, so that it never waits for the next
-IDLE = 5.0  # seconds after which processes that have nothing to do are ended
-MOST = 16  # processes; each takes 80 MB
+IDLE_SECONDS = 5.0  # seconds after which processes that have nothing to do are ended
+MAX_PROCESSES = 16  # processes; each takes 80 MB
 
 
 def llvm_folder() -> str:
@@ -128,7 +128,7 @@ class Workers:
         """They end when nothing has come for a while."""
         if self.rest is not None:
             self.rest.cancel()
-        self.rest = threading.Timer(IDLE, self._idle)
+        self.rest = threading.Timer(IDLE_SECONDS, self._idle)
         self.rest.daemon = True
         self.rest.start()
 
@@ -163,7 +163,7 @@ class _Batch:
 
     def pass_on(self, patience: float | None) -> None:
         """Gives what waits, starts another process where that is much, takes what is done."""
-        most = min(host().cores, MOST) if sum(len(text) for _, text in self.waiting) > MUCH * len(self.processes) else 1
+        most = min(host().cores, MAX_PROCESSES) if sum(len(text) for _, text in self.waiting) > MUCH * len(self.processes) else 1
         if len(self.processes) < most:
             self.processes.append(_Process())
         for p in list(self.processes):

@@ -93,7 +93,7 @@ class Run(Leaf):
 
 
 DEEPEST = 256  # operators within each other: what fits where such expressions are walked by recursion
-LARGEST = 4096  # operators in all, repeated ones counted as often as they stand
+MAX_OPERATORS = 4096  # operators in all, repeated ones counted as often as they stand
 
 
 class Bin(Expr):
@@ -105,10 +105,10 @@ class Bin(Expr):
         self.op, self.a, self.b = op, a, b
         self.depth = 1 + max(getattr(a, "depth", 0), getattr(b, "depth", 0))
         self.size = 1 + getattr(a, "size", 0) + getattr(b, "size", 0)
-        if self.depth > DEEPEST or self.size > LARGEST:
+        if self.depth > DEEPEST or self.size > MAX_OPERATORS:
             raise GraphError(
                 f"a length or an index is an expression of {self.size} operators, {self.depth} within each other,"
-                f" and there may be {LARGEST} and {DEEPEST}",
+                f" and there may be {MAX_OPERATORS} and {DEEPEST}",
                 fix="give an axis that it is made of a known length",
             )
         self._hash = hash((op, a, b))

@@ -21,7 +21,7 @@ from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import OpDef
 from ngraph.op_graph.text import PLAIN, SIMPLE, Encoder, inside, numbered
 
-LARGE = 1 << 24  # bytes of arrays up to which they are looked at
+MAX_HASHED_BYTES = 1 << 24  # bytes of arrays up to which they are looked at
 VERSION = 2  # of marshal: later ones write the same value in several ways
 UNNAMED = re.compile(r"Axis_\d+")
 
@@ -107,7 +107,7 @@ class _Encoder(Encoder):
 
     def array(self, a: np.ndarray, name: str = "") -> list[Any]:
         self.looked += a.nbytes if a.nbytes > SMALL else 0
-        if self.looked > LARGE:
+        if self.looked > MAX_HASHED_BYTES:
             raise ValueError("there is too much to look at")
         a = settled(a)
         if a.nbytes <= SMALL:

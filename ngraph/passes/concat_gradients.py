@@ -18,7 +18,7 @@ from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
 from ngraph.rewrite.runner import pass_
 
-LONGEST = 4096  # places along an axis that are looked at one by one
+MAX_CHECKED_PLACES = 4096  # places along an axis that are looked at one by one
 
 
 class Piece(NamedTuple):
@@ -83,7 +83,7 @@ class _Sums:
                     todo.append(m)
                 else:
                     terms.append(v)
-        if len(terms) > LONGEST:
+        if len(terms) > MAX_CHECKED_PLACES:
             return None
         pieces, rest = self.side_by_side(terms, step)
         if len(pieces) < 2:
@@ -130,7 +130,7 @@ class _Sums:
                 return None
             (axis,) = moves
         length = self.axes.get(axis) if axis is not None else None
-        if axis is None or not isinstance(length, int) or not 1 < length <= LONGEST:
+        if axis is None or not isinstance(length, int) or not 1 < length <= MAX_CHECKED_PLACES:
             return None
         holds = self.holds(s, axis, length)
         if holds is None or not holds.any() or holds.all():

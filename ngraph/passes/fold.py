@@ -17,8 +17,8 @@ from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
 from ngraph.rewrite.runner import pass_
 
-SMALL = 64 * 1024  # bytes: a folded constant above this must not be larger than what it was made of
-LOOK = 1 << 20  # elements: a broadcast number is not spread further than this to compute with it
+MAX_GROWN_CONSTANT_BYTES = 64 * 1024  # bytes: a folded constant above this must not be larger than what it was made of
+MAX_BROADCAST_ELEMENTS = 1 << 20  # elements: a broadcast number is not spread further than this to compute with it
 
 Evaluate = Callable[[Program, Sequence[np.ndarray]], Sequence[np.ndarray]]  # a program of one step, and its inputs
 
@@ -106,7 +106,8 @@ class _Folding:
             known[result], held[result] = np.broadcast_to(moved, shapes[0]), held[x]  # type: ignore[arg-type]
             return [step]
         sizes = [int(np.prod(s)) * v.dtype.np.itemsize for s, v in zip(shapes, step.results, strict=True) if s is not None]
-        if any(size > max(SMALL, taken) for size in sizes) or any(known[v].size > LOOK and held[v] < known[v].nbytes for v in step.inputs):
+        grown = any(size > max(MAX_GROWN_CONSTANT_BYTES, taken) for size in sizes)
+        if grown or any(known[v].size > MAX_BROADCAST_ELEMENTS and held[v] < known[v].nbytes for v in step.inputs):
             return [step]
         if step.op == "cast" and sizes[0] > BY_VALUE:
             (x,) = step.inputs

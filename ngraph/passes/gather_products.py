@@ -23,8 +23,8 @@ from ngraph.rewrite.driver import finish, with_inputs
 from ngraph.rewrite.pattern import number
 from ngraph.rewrite.runner import pass_
 
-FEWER = 4  # times as many places as rows, from which on
-LONG = 16  # products of a place from which on it is cheaper to add up what they are taken with
+MIN_ROW_REUSE = 4  # times as many places as rows, from which on
+MIN_PRODUCTS_PER_PLACE = 16  # products of a place from which on it is cheaper to add up what they are taken with
 
 
 class Lookup(NamedTuple):
@@ -87,7 +87,7 @@ class _GatherProducts:
         """What a gather or scatter of few rows does, if table and indices share no axis."""
         rows, over = tuple(s.attrs["axes"]), frozenset([a for i in indices for a in i.axes])
         few, many = self.size(rows), self.size(over)
-        if not over.isdisjoint(table.axes) or few is None or many is None or many < FEWER * few:
+        if not over.isdisjoint(table.axes) or few is None or many is None or many < MIN_ROW_REUSE * few:
             return None
         return Lookup(table, indices, rows, over, s.attrs["mode"])
 
@@ -106,7 +106,9 @@ class _GatherProducts:
         """E times (G added up at i), over the rows; those that no index names do not count, whatever stands in them."""
         over = [a for a in step.attrs["over"] if a not in x.places]
         long = self.size([a for a in x.table.axes if a not in x.rows])
-        if not x.places <= {*step.attrs["over"]} & {*g.axes} or long is None or long < LONG or step.attrs["accumulate"] is not g.dtype:
+        if long is None or long < MIN_PRODUCTS_PER_PLACE or step.attrs["accumulate"] is not g.dtype:
+            return None
+        if not x.places <= {*step.attrs["over"]} & {*g.axes}:
             return None
         total = self.total(x, g, step.origin)
         one = self.constant(1.0, tuple(dict.fromkeys([a for i in x.indices for a in i.axes])), x.table.dtype, step.origin)

@@ -12,13 +12,13 @@ from ngraph.passes.loop_cse import expensive
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.runner import pass_
 
-CHEAP = {"gather", "broadcast", "constant"}  # beside elementwise ops of few instructions
-SMALLER = 4  # times smaller is what it is made of
+CHEAP_OPS = {"gather", "broadcast", "constant"}  # beside elementwise ops of few instructions
+MIN_SIZE_RATIO = 4  # times smaller is what it is made of
 
 
 def cheap(op: str) -> bool:
     """Whether each iteration may compute it for itself."""
-    return op in CHEAP or (ELEMENTWISE[op] and not expensive(op))
+    return op in CHEAP_OPS or (ELEMENTWISE[op] and not expensive(op))
 
 
 @pass_(gives=("sunk",))
@@ -42,7 +42,7 @@ def _fed(program: Program, loop: Step, maker: dict[Value, Step], uses: dict[Valu
     for inner, outer in list(slices.items()):
         cone = _cone(axis, outer, maker, uses)
         leaves = dict.fromkeys([v for s in cone for v in s.inputs if all(v not in c.results for c in cone)])
-        if not cone or SMALLER * sum(_bits(program, v) for v in leaves) > _bits(program, outer) or not _agree(program, body, cone):
+        if not cone or MIN_SIZE_RATIO * sum(_bits(program, v) for v in leaves) > _bits(program, outer) or not _agree(program, body, cone):
             continue
         del slices[inner]
         here: dict[Value, Value] = {}

@@ -22,9 +22,9 @@ from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, dtype_of, su
 from ngraph.plan.value_range import EXACT, integer_range
 from ngraph.program.program import AxisId
 
-PACK = 3.0  # vector instructions for a value that is put into a group, written and read again
-WORTH = 0.9  # of the time of all products, below which it is taken
-LEAST = 1 << 16  # products that are worth another form
+PACKING_COST = 3.0  # vector instructions for a value that is put into a group, written and read again
+MAX_RELATIVE_TIME = 0.9  # of the time of all products, below which it is taken
+MIN_PRODUCTS = 1 << 16  # products that are worth another form
 
 
 class DotOperand(NamedTuple):
@@ -116,7 +116,7 @@ def pays(graph: NodeGraph, n: Node, factors: Iterable[DotOperand], count: int, s
     """Whether the products that groups of so many terms save are worth the packing of what changes."""
     changing = [f.read.source for f in factors if not is_call_invariant(f.read, still)]
     packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
-    return n.size >= LEAST and PACK * packed < (WORTH - 1 / count) * PRODUCT * n.size
+    return n.size >= MIN_PRODUCTS and PACKING_COST * packed < (MAX_RELATIVE_TIME - 1 / count) * PRODUCT * n.size
 
 
 def is_call_invariant(a: Arg, known: Callable[[Read], bool]) -> bool:

@@ -25,7 +25,7 @@ from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Rea
 from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId
 
-MANY = 4  # kernels that differ in numbers, from which on these are read
+MIN_KERNELS_TO_SHARE = 4  # kernels that differ in numbers, from which on these are read
 PLAIN = frozenset("add subtract multiply fma maximum minimum compare where".split())  # whose code is the same for any number
 
 
@@ -107,7 +107,7 @@ def read_numbers(plan: Plan) -> None:
             outlines.setdefault(outline, []).append((step, numbers))
     groups: dict[bytes, list[tuple[Kernel, dict[Place, Line]]]] = {}
     for some in outlines.values():
-        if len({tuple([line.attrs["value"] for line in numbers.values()]) for _, numbers in some}) >= MANY:
+        if len({tuple([line.attrs["value"] for line in numbers.values()]) for _, numbers in some}) >= MIN_KERNELS_TO_SHARE:
             for step, numbers in some:
                 if (this := shape(plan, step, False)) is not None:
                     groups.setdefault(this.key, []).append((step, numbers))
@@ -116,7 +116,7 @@ def read_numbers(plan: Plan) -> None:
     for group in groups.values():
         places = [p for p in group[0][1] if len({lines[p].attrs["value"] for _, lines in group if p in lines}) > 1]
         kinds = {tuple([lines[p].attrs["value"] for p in places if p in lines]) for _, lines in group}
-        if len(kinds) >= MANY and all(p in lines for p in places for _, lines in group):
+        if len(kinds) >= MIN_KERNELS_TO_SHARE and all(p in lines for p in places for _, lines in group):
             changed |= {kernel: _reading(kernel, {p: lines[p] for p in places}, made) for kernel, lines in group}
     if changed:
         plan.once, plan.start, plan.steps = (tuple([changed.get(s, s) for s in some]) for some in (plan.once, plan.start, plan.steps))

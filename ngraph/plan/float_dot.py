@@ -12,7 +12,7 @@ from typing import Any
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.bf16_dot import LEAST, regrouped
+from ngraph.plan.bf16_dot import MIN_PRODUCTS, regrouped
 from ngraph.plan.kernels import Read, identity_index
 from ngraph.plan.memo import memo
 from ngraph.plan.nodes import Arg, Node, NodeGraph, summed
@@ -38,7 +38,7 @@ def _cast(graph: NodeGraph, source: Any) -> Read:
 
 
 def _floats(graph: NodeGraph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:
-    product = summed(n) if n.dtype is dtypes.int32 and n.size >= LEAST else None
+    product = summed(n) if n.dtype is dtypes.int32 and n.size >= MIN_PRODUCTS else None
     factors = [] if product is None else [(a, r) for a in product.args if type(a) is Read and (r := integer_range(a)) is not None]
     lengths = {a: graph.known(a) for a in n.reduced}
     if product is None or len(factors) < 2 or None in lengths.values():

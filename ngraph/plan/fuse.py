@@ -15,12 +15,13 @@ from ngraph.plan.cost import NUMBER, CostTable, FusionGroup, Lengths, MachineMod
 from ngraph.plan.kernels import Read
 from ngraph.plan.nodes import Node, NodeGraph
 
-WORTH = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
-NEAR = 32  # readers of one value that are tried together
-FAR = 1024  # groups between two that are looked at: beyond that a way is taken for granted
-LARGEST = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
-LARGE, FEW = 128, 2  # nodes of a kernel beyond which only so many join it: each merge asks for the prices of all that may come next
-PRODUCTS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
+MIN_RELATIVE_GAIN = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
+MAX_READERS_TRIED = 32  # readers of one value that are tried together
+MAX_GROUPS_BETWEEN = 1024  # groups between two that are looked at: beyond that a way is taken for granted
+MAX_KERNEL_NODES = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
+# nodes of a kernel beyond which only so many join it: each merge asks for the costs of all that may come next
+NODES_WITH_FEW_PARTNERS, MAX_PARTNERS_OF_LARGE = 128, 2
+MAX_CONTRACTIONS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
 
 def fuse(graph: NodeGraph, machine: MachineModel) -> list[FusionGroup]:
@@ -75,7 +76,7 @@ class _Merge:
             if n.result or not all(_same(n, u) for u in n.users):
                 continue
             theirs = chain[n.users[0]] if n.users else mine
-            if theirs is not mine and all(chain[u] is theirs for u in n.users) and len(theirs) < LARGEST:
+            if theirs is not mine and all(chain[u] is theirs for u in n.users) and len(theirs) < MAX_KERNEL_NODES:
                 theirs.append(n)
                 chain[n] = theirs
         seen: set[int] = set()
@@ -113,7 +114,7 @@ class _Merge:
 
         def wait(gain: float, number: int, sure: bool, a: FusionGroup, b: FusionGroup) -> None:
             bound = not a.loops or a.loops != b.loops  # what runs in the same turns already binds nothing more
-            if gain > (WORTH * min(a.seconds, b.seconds) if bound else 0):
+            if gain > (MIN_RELATIVE_GAIN * min(a.seconds, b.seconds) if bound else 0):
                 heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
 
         for g in groups:
@@ -172,7 +173,8 @@ class _Merge:
     def promising(self, a: FusionGroup, b: FusionGroup) -> bool:
         """Whether two groups could run in the same turns, or are too small for turns."""
         few, many = sorted((len(a.nodes), len(b.nodes)))
-        if few + many > (LARGEST if few <= FEW else LARGE) or a.nodes[0].once != b.nodes[0].once or a.products + b.products > PRODUCTS:
+        most = MAX_KERNEL_NODES if few <= MAX_PARTNERS_OF_LARGE else NODES_WITH_FEW_PARTNERS
+        if few + many > most or a.nodes[0].once != b.nodes[0].once or a.products + b.products > MAX_CONTRACTIONS:
             return False
         if any(not self.length_producers(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):
             return False  # one makes a length of the other
@@ -196,10 +198,10 @@ class _Merge:
 
     def around(self, readers: list[Node], n: Node) -> list[Node]:
         """Those next to a node, where many read the same."""
-        if len(readers) <= NEAR:
+        if len(readers) <= MAX_READERS_TRIED:
             return readers
         k = bisect_left(readers, n.number, key=lambda m: m.number)
-        return readers[max(k - NEAR // 2, 0) : k + NEAR // 2]
+        return readers[max(k - MAX_READERS_TRIED // 2, 0) : k + MAX_READERS_TRIED // 2]
 
     def run_once_apart(self, g: FusionGroup) -> FusionGroup:
         """A group in which what was to be computed again in several kernels, and now is in this one, is one value."""
@@ -294,7 +296,7 @@ class _Merge:
         todo = list(found)
         while todo:
             for y in near[todo.pop()]:
-                if y is b or len(found) > FAR:
+                if y is b or len(found) > MAX_GROUPS_BETWEEN:
                     return None
                 if y not in found and low < self.place[y] < high:
                     found[y] = None

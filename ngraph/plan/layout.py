@@ -19,10 +19,10 @@ from ngraph.plan.packing import LONG, SETS, OperandAxes, Packer, product_of, vec
 from ngraph.plan.padding import Padding
 from ngraph.program.program import AxisId
 
-CHEAP = 16  # vector instructions that a value may take that is made again, each value that it reads being one
-FEW = 8  # times as large a value may be that counts as small
-LONGEST = 6  # elementwise steps from a sum to a result
-SHORT = 4  # the part of a vector that an axis has to fill for somebody to want it last
+MAX_RECOMPUTED_INSTRUCTIONS = 16  # vector instructions that a value may take that is made again, each value that it reads being one
+SMALL_RESULT_RATIO = 8  # times as large a value may be that counts as small
+MAX_EPILOGUE_STEPS = 6  # elementwise steps from a sum to a result
+MIN_VECTOR_DIVISOR = 4  # the part of a vector that an axis has to fill for somebody to want it last
 WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 WASTE = 1.25  # times the memory that whole vectors may take
 
@@ -84,8 +84,8 @@ def _recompute(graph: NodeGraph, machine: MachineModel) -> None:
         for r in n.reads:
             more, of = price.get(r.source, (1, {r.source})) if type(r.source) is Node else (1, {r.source})
             cost += more
-            large |= {s for s in of if math.prod([length(a) for a in s.axes]) * FEW >= n.size}
-        if cost <= CHEAP and len(large) <= 2:
+            large |= {s for s in of if math.prod([length(a) for a in s.axes]) * SMALL_RESULT_RATIO >= n.size}
+        if cost <= MAX_RECOMPUTED_INSTRUCTIONS and len(large) <= 2:
             price[n] = (cost, large)
     again: dict[tuple[Node, Node], Node] = {}
     line: list[Node] = []
@@ -169,7 +169,7 @@ def _order(graph: NodeGraph, machine: MachineModel) -> None:
                 fixed.add(r.source)
             elif not isinstance(r.source, Node) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
-                if type(e) is Idx and length[e.of] >= machine.lanes // SHORT:  # a shorter one is worth nobody's while
+                if type(e) is Idx and length[e.of] >= machine.lanes // MIN_VECTOR_DIVISOR:  # a shorter one is worth nobody's while
                     prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
@@ -291,7 +291,7 @@ def _source(r: Read) -> Read:
 
 def _end(n: Node) -> Node | None:
     """What a value ends in, where the order of that is not the plan's to choose."""
-    for _ in range(LONGEST):
+    for _ in range(MAX_EPILOGUE_STEPS):
         if n.result:
             return n
         after = [u for u in n.users if u.kind == "elem" and u.space == frozenset(n.axes)]

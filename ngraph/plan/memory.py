@@ -13,7 +13,8 @@ from ngraph.program.program import AxisId
 
 ALIGN = 64  # bytes: a line of the cache
 PAGE = 4096  # bytes after which lines compete for one place in the cache
-LARGE, APART = 1 << 16, 9 * ALIGN  # bytes of values that loops walk side by side; how far apart in their pages they begin
+MIN_STAGGERED_BYTES = 1 << 16  # of values that loops walk side by side
+STAGGER_BYTES = 9 * ALIGN  # how far apart in their pages these begin
 
 
 def allocate(plan: Plan) -> Plan:
@@ -115,7 +116,7 @@ def _place(plan: Plan) -> None:
 
 def _size_of(b: Buffer) -> int:
     n = b.bytes or 0
-    return -(-n // PAGE) * PAGE + APART if n >= LARGE and b.storage == "arena" else -(-n // ALIGN) * ALIGN
+    return -(-n // PAGE) * PAGE + STAGGER_BYTES if n >= MIN_STAGGERED_BYTES and b.storage == "arena" else -(-n // ALIGN) * ALIGN
 
 
 def _end(b: Buffer) -> int:

@@ -28,7 +28,8 @@ from ngraph.plan.strided_reductions import split_strided_reductions
 from ngraph.plan.winograd import winograd
 from ngraph.program.program import AxisId, Program, Value, map_attr
 
-MANY, FEW = 4, 64  # the part of a sorted row, and the places of it, up to which it is not sorted but its first places are found
+TOP_K_DIVISOR = 4  # a row is not sorted, but its first places are found, where these are up to a quarter of it
+MAX_TOP_K = 64  # places up to which that is done
 
 
 def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: MachineModel | None = None, winograd: bool = True) -> Plan:
@@ -118,7 +119,7 @@ class _Planner:
         axis, known = call.attrs["axis"], self.graph.known
         reads = [r for p in parts for u in p.users for r in u.reads if r.source is p]
         n, most = known(axis), max([bounds(r.index[axis], known)[1] + 1 for r in reads], default=0)
-        if n is None or any(p.result for p in parts) or not 0 < most <= min(n // MANY, FEW):
+        if n is None or any(p.result for p in parts) or not 0 < most <= min(n // TOP_K_DIVISOR, MAX_TOP_K):
             return None
         return int(most)
 

@@ -21,7 +21,7 @@ BUSY = 8  # sums in flight that hide the time of one
 SPARE = 4  # registers that a tile leaves free, half of them beside those of its columns
 COLUMNS = 4  # at most, but where there are no rows
 STREAMS = 8  # lines that are read abreast, so that the next ones of each are there in time
-SHORT = 12  # instructions below which a loop is mostly overhead
+MIN_LOOP_BODY = 12  # instructions below which a loop is mostly overhead
 
 
 class AccessDescriptor(NamedTuple):
@@ -145,7 +145,7 @@ def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
                 else m.registers // 2
             )
             for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28) if k <= min(most, wide)]:
-                if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= SHORT else (1, 2)):
+                if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= MIN_LOOP_BODY else (1, 2)):
                     continue
                 yield LoopSchedule(lanes, v, None, s, 1, columns)
                 for t in view.free if columns == 1 and not view.sums else ():
@@ -247,7 +247,7 @@ def _order(view: View, m: CoreModel, s: LoopSchedule) -> tuple[D, ...]:
         if apart:  # lanes in lines of their own: the next step uses the same lines
             outer.sort(key=lambda d: -abs(apart[0].steps[d] or 0))
         total = sum([k for k, _ in view.work])  # what of it does not change with a loop is done once for all its places, if that is inside
-        again = [d for d in outer if 2 * sum([k for k, deps in view.work if d not in deps]) > total + SHORT]
+        again = [d for d in outer if 2 * sum([k for k, deps in view.work if d not in deps]) > total + MIN_LOOP_BODY]
         outer, inner = [d for d in outer if d not in again], [*inner, *again]
     return (*outer, *inner)
 

@@ -21,8 +21,8 @@ from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, identity_i
 from ngraph.plan.nodes import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
 from ngraph.program.program import AxisId
 
-MOST = 16  # classes of one reduction
-FEW = 9  # terms that are written out
+MAX_RESIDUE_CLASSES_IN_ALL = 16  # classes of one reduction
+MAX_UNROLLED_TERMS = 9  # terms that are written out
 MAX_RESIDUE_CLASSES = 4  # along one axis: of more, elements lie too far apart
 PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -111,7 +111,7 @@ def _cuts(graph: NodeGraph, n: Node) -> list[Cut]:
     several = 1
     for c in cuts:
         several *= c.by
-    return cuts if known and several <= MOST and len(set(windows)) == len(windows) else []
+    return cuts if known and several <= MAX_RESIDUE_CLASSES_IN_ALL and len(set(windows)) == len(windows) else []
 
 
 def _adds_nothing(n: Node, cone: list[Read], r: Read) -> bool:
@@ -266,7 +266,7 @@ def _few(graph: NodeGraph, n: Node) -> bool:
     terms = math.prod([k or 0 for k in lengths])
     m = n.args[0].source if type(n.args[0]) is Read else None
     product = type(m) is Node and m.op in PRODUCTS and m.kind == "elem"
-    return 0 < terms <= FEW and n.dtype.kind != "bool" and not product and n.axes != ()
+    return 0 < terms <= MAX_UNROLLED_TERMS and n.dtype.kind != "bool" and not product and n.axes != ()
 
 
 def _terms(graph: NodeGraph, n: Node) -> None:
@@ -358,7 +358,7 @@ def _part(graph: NodeGraph) -> None:
     cuts: dict[Node, dict[AxisId, Cut]] = {}
     for n in graph.nodes:
         found = _quotients(graph, n, cuts) if n.kind == "elem" else {}
-        if found and math.prod([c.by for c in found.values()]) <= MOST:
+        if found and math.prod([c.by for c in found.values()]) <= MAX_RESIDUE_CLASSES_IN_ALL:
             cuts[n] = found
     _instead(graph, lambda n: n in cuts and _stands(n, cuts), lambda n, _: _parted(graph, n, cuts))
 

@@ -24,12 +24,13 @@ from ngraph.plan.value_range import integer_range
 from ngraph.program.program import AxisId
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
-SHORT = 5  # places along a window
-LEAST = 6  # places that an axis must have to be cut into tiles
+MAX_WINDOW = 5  # places along a window
+MIN_TILED_LENGTH = 6  # places that an axis must have to be cut into tiles
 TRANSFORM = 6.0  # of a value that is transformed along two axes, written and read again
-TURNED = 22.0  # of an element whose window runs on in the user's own order: tiles want the other axes there, sums take it as it lies
-WORTH = 0.8  # of the time of all products, below which it is taken
-LONGEST = 6  # elementwise steps behind a sum that are made with its results
+# of an element whose window runs on in the user's own order: tiles want the other axes there, sums take it as it lies
+TRANSPOSE_COST = 22.0
+MAX_RELATIVE_TIME = 0.8  # of the time of all products, below which it is taken
+MAX_EPILOGUE_STEPS = 6  # elementwise steps behind a sum that are made with its results
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 
@@ -91,7 +92,7 @@ def winograd(graph: NodeGraph, machine: MachineModel) -> None:
 def _chain(n: Node) -> list[Node]:
     """A sum, and the elementwise steps behind it that nothing else needs to be known for."""
     found = [n]
-    while len(found) <= LONGEST and not n.result and len(n.users) == 1:
+    while len(found) <= MAX_EPILOGUE_STEPS and not n.result and len(n.users) == 1:
         (u,) = n.users
         if u.kind != "elem" or u.space != n.space or u.op == "random_bits":
             break
@@ -119,7 +120,7 @@ def _best(graph: NodeGraph, n: Node, machine: MachineModel) -> Sum | None:
         return None
     every = [Sum(n, x, y, along) for x, y in (reads, reads[::-1]) for along in _ways(graph, n, x, y)]
     best = min(every, key=lambda s: _cost(graph, s, machine), default=None)
-    return best if best is not None and _cost(graph, best, machine) < WORTH * PRODUCT * n.size else None
+    return best if best is not None and _cost(graph, best, machine) < MAX_RELATIVE_TIME * PRODUCT * n.size else None
 
 
 def _ways(graph: NodeGraph, n: Node, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
@@ -163,10 +164,10 @@ def _product(found: list[list[Along]]) -> Iterable[tuple[Along, ...]]:
 def _cuts(graph: NodeGraph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int) -> Iterable[Along]:
     results, terms = graph.known(out) or 0, graph.known(tap) or 0
     for points in (6, 4):
-        if 2 <= terms <= SHORT and results >= LEAST and points - terms + 1 >= 2:
+        if 2 <= terms <= MAX_WINDOW and results >= MIN_TILED_LENGTH and points - terms + 1 >= 2:
             m = points - terms + 1
             yield Along(at, out, tap, sign, m, terms, -(-results // m), True, k)
-        elif 2 <= results <= SHORT and terms >= LEAST and sign == 1 and points - results + 1 >= 2:
+        elif 2 <= results <= MAX_WINDOW and terms >= MIN_TILED_LENGTH and sign == 1 and points - results + 1 >= 2:
             taps = points - results + 1
             yield Along(at, out, tap, sign, results, taps, -(-terms // taps), False, k)
 
@@ -191,7 +192,7 @@ def _cost(graph: NodeGraph, s: Sum, machine: MachineModel) -> float:
     moved = untiled * s.node.dtype.bits // 8
     rate = machine.memory if moved > machine.l3 // 4 else machine.cache
     far = (1 if known else 3) * moved / rate * machine.speed * machine.cores
-    turned = TURNED * sum([size(axes) for axes in _turned(s)])
+    turned = TRANSPOSE_COST * sum([size(axes) for axes in _turned(s)])
     return max(PRODUCT * products, far) + TRANSFORM * len(s.along) / 2 * (x + z + (0 if known else y)) + turned
 
 

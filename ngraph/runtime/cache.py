@@ -56,9 +56,9 @@ HASH = 32  # bytes of a digest
 HEAD = struct.Struct("<8s32s32sQ")  # format, key, checksum of the content, its length
 KINDS = ("objects", "plans", "graphs", "machines", "tunings", "models", "sources")
 NEW = ".new"  # a file that is being written
-LIMIT = 1 << 30  # bytes in the folder
+MAX_FOLDER_BYTES = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes kept in this process
-PATIENCE = 2.0  # seconds to wait for another process's lock; what cannot be written is not
+LOCK_TIMEOUT_SECONDS = 2.0  # seconds to wait for another process's lock; what cannot be written is not
 _ENTRY = re.compile(rf"[0-9a-f]{{64}}(?:{re.escape(NEW)})?")
 
 
@@ -335,7 +335,7 @@ def loaded(data: bytes, names: ProgramNames) -> Any:
 class Folder:
     """Entries on disk. Whatever goes wrong with it, there is just less in it: no method raises OSError."""
 
-    def __init__(self, path: str, limit: int = LIMIT):
+    def __init__(self, path: str, limit: int = MAX_FOLDER_BYTES):
         self.path, self.limit = path, limit
         self.room: int | None = None  # bytes that this process may still add before it has to look again
         self.counts, self.owner = [0, 0], os.getpid()  # entries found and not found, since they were last told
@@ -462,7 +462,7 @@ class Folder:
         """Alone among threads and processes. Raises OSError where that takes too long or cannot be."""
         os.makedirs(self.path, 0o700, exist_ok=True)
         with open(os.path.join(self.path, "lock"), "a", opener=_private) as file:
-            end = time.monotonic() + PATIENCE
+            end = time.monotonic() + LOCK_TIMEOUT_SECONDS
             while True:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -488,7 +488,7 @@ def _private(path: str, flags: int) -> int:
 class Cache:
     """Objects and plans, in this process and, where `folder` is not empty, on disk."""
 
-    def __init__(self, folder: str, limit: int = LIMIT):
+    def __init__(self, folder: str, limit: int = MAX_FOLDER_BYTES):
         self.folder = Folder(folder, limit) if folder and fcntl is not None else None
         self.here: dict[bytes, bytes] = {}  # what this process has met
         self.size = 0

@@ -12,8 +12,8 @@ from typing import Any
 from ngraph.errors import StateError
 from ngraph.runtime.interrupts import interrupts
 
-PATIENCE = 0.01  # seconds for which a writer at most lets in those who wait
-LOOK = 0.05  # seconds after which one who waits to write looks whether Ctrl-C was pressed
+WRITER_YIELD_SECONDS = 0.01  # seconds for which a writer at most lets in those who wait
+SIGNAL_POLL_SECONDS = 0.05  # seconds after which one who waits to write looks whether Ctrl-C was pressed
 
 
 class ReadersWriter:
@@ -85,7 +85,7 @@ class ReadersWriter:
         me = threading.get_ident()
         self._waiting.add(me)
         try:
-            while not lock.acquire(timeout=LOOK if held else -1):
+            while not lock.acquire(timeout=SIGNAL_POLL_SECONDS if held else -1):
                 interrupts.deliver()
         except BaseException:
             self._release(taken)
@@ -95,7 +95,7 @@ class ReadersWriter:
 
     def _give_way(self) -> None:
         """Locks go to whoever asks first, which is always the thread that has just given them back: it lets others in, for a while."""
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + WRITER_YIELD_SECONDS
         while self._waiting and time.monotonic() < end:
             time.sleep(5e-5)
         self._waiting.clear()

@@ -29,9 +29,9 @@ from ngraph.runtime.measure import processor
 from ngraph.targets import Target
 
 Picks = dict[View, LoopSchedule]
-FEW = 3  # schedules tried beside the first, for each of the heaviest
+TRIED_SCHEDULES = 3  # schedules tried beside the first, for each of the heaviest
 HEAVY = 2  # stages of a kernel that are tuned
-WORTH = 0.97  # of the first one's time, below which another takes its place
+MAX_RELATIVE_TIME = 0.97  # of the first one's time, below which another takes its place
 SECONDS, RUNS = 0.02, 9  # of one kernel's runs, and how many at most
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
@@ -70,7 +70,7 @@ def picks(plan: Plan, kernel: Kernel, target: Target) -> Picks:
         return {}
     text.code()
     views = _heavy(text)
-    return {view: alternatives(view, m, FEW)[rank] for number, rank in chosen for view, m in [views[number]]}
+    return {view: alternatives(view, m, TRIED_SCHEDULES)[rank] for number, rank in chosen for view, m in [views[number]]}
 
 
 def _key(plan: Plan, kernel: Kernel, target: Target) -> bytes | None:
@@ -93,7 +93,7 @@ def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Target) -> _Trial:
     codes, changes = [text.code()], list[tuple[int, int]]()
     if isinstance(codes[0].turns, int) and isinstance(codes[0].scratch, int):
         for number, (view, machine) in enumerate(_heavy(text)):
-            for rank, other in enumerate(alternatives(view, machine, FEW)[1:], 1):
+            for rank, other in enumerate(alternatives(view, machine, TRIED_SCHEDULES)[1:], 1):
                 made = KernelText(plan, kernel, target, {view: other}).code()
                 if all(made.text != c.text for c in codes):
                     codes.append(made)
@@ -128,7 +128,7 @@ def _winners(trial: _Trial, seconds: Sequence[float]) -> list[tuple[int, int]]:
     found = []
     for number in dict.fromkeys([number for number, _ in trial.changes]):
         best, rank = min([(s, rank) for s, (of, rank) in zip(seconds[1:], trial.changes, strict=True) if of == number])
-        if best < WORTH * seconds[0]:
+        if best < MAX_RELATIVE_TIME * seconds[0]:
             found.append((number, rank))
     if config.debug >= 2 and len(seconds) > 1:
         first, least = seconds[0] * 1e6, min(seconds) * 1e6

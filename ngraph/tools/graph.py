@@ -45,7 +45,7 @@ FILLS = {
 }
 EFFECTS = ("assign", "doall", "sequential", "effect")
 ENDINGS = (".svg", ".html", ".dot")
-FAR = 3  # rows that an arrow may pass in the SVG
+MAX_ROWS_PASSED = 3  # rows that an arrow may pass in the SVG
 
 
 @dataclass
@@ -145,7 +145,7 @@ def _with_references(whole: Picture) -> Picture:
     """The picture with every far arrow cut, and a box at its end that names where it comes from."""
     row = layout.rows_of(len(whole.boxes), whole.edges)
     leaf = {b for b, box in enumerate(whole.boxes) if box.kind in ("placeholder", "variable", "constant")}
-    far = {(a, b) for a, b in whole.edges if row[b] - row[a] > (1 if a in leaf else FAR)}
+    far = {(a, b) for a, b in whole.edges if row[b] - row[a] > (1 if a in leaf else MAX_ROWS_PASSED)}
     if not far:
         return whole
     drawn = Picture()

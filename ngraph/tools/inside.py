@@ -18,7 +18,7 @@ from ngraph.tools.files import check_output, number_from, write
 from ngraph.tools.models import feeds_of, frontend, inputs_of, loaded, model_of
 from ngraph.verbs import Answer, UsageError, verb
 
-MOST = 6  # numbers of an attribute, values of a node, that a box shows
+MAX_SHOWN = 6  # numbers of an attribute, values of a node, that a box shows
 
 # ---- profile ------------------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class Drawing:
             within = "/".join(filter(None, [scope, *path[:-1]]))
             graphs = [(a.name, h) for a in node.attribute for h in (*([a.g] if a.HasField("g") else []), *a.graphs)]
             about = [f"{a.name} = {self.value(a)}" for a in node.attribute if not a.HasField("g") and not a.graphs]
-            held = [f"{k}: {names[name]}" for k, name in enumerate(node.input) if isinstance(names.get(name), str)][:MOST]
+            held = [f"{k}: {names[name]}" for k, name in enumerate(node.input) if isinstance(names.get(name), str)][:MAX_SHOWN]
             note = "\n".join([node.op_type + (f" of {node.domain}" if node.domain else ""), *about, *held])
             inner = [b for name, h in graphs for b in self.graph(h, names, "/".join(filter(None, [within, f"{path[-1]} {name}"])))]
             lines = [path[-1], ".".join(filter(None, [frontend("proto").domain_of(node), node.op_type])), *held[:2]]

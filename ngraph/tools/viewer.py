@@ -20,7 +20,8 @@ from ngraph.tools.pages import embedded, filled
 if TYPE_CHECKING:
     from ngraph.tools.graph import Picture
 
-MANY, STRETCH, PARTS = 150, 60, 25  # so many boxes without a scope are too many; then so many, or such a part of all, make a group
+# so many boxes without a scope are too many; then so many, or such a part of all, make a group
+MAX_UNSCOPED_BOXES, STRETCH, PARTS = 150, 60, 25
 Edge = tuple[int, int]
 
 
@@ -91,7 +92,7 @@ def grouped(scopes: Sequence[str], edges: Sequence[Edge]) -> tuple[list[Group], 
 def with_stretches(scopes: Sequence[str], names: Sequence[str], edges: Sequence[Edge]) -> list[str]:
     """The scopes; where very many boxes have none, these stand in stretches of rows instead, called after the first named box."""
     bare = [b for b, scope in enumerate(scopes) if not scope]
-    if len(bare) <= MANY:
+    if len(bare) <= MAX_UNSCOPED_BOXES:
         return list(scopes)
     rows = layout.rows_of(len(scopes), edges)
     bare.sort(key=rows.__getitem__)

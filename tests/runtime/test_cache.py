@@ -470,7 +470,7 @@ def test_a_process_that_had_waited_for_long_is_replaced(monkeypatch, tmp_path):
 
 
 def test_processes_that_have_nothing_to_do_are_ended(monkeypatch):
-    monkeypatch.setattr("ngraph.codegen.workers.IDLE", 0.05)
+    monkeypatch.setattr("ngraph.codegen.workers.IDLE_SECONDS", 0.05)
     w = Workers()
     assert value(w.compile([ir(1)], HOST)[0]) == 1
     (pid,) = [p.popen.pid for p in w.processes]

@@ -11,7 +11,7 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import GraphError
-from ngraph.op_graph.fingerprint import LARGE, fingerprint
+from ngraph.op_graph.fingerprint import MAX_HASHED_BYTES, fingerprint
 from ngraph.op_graph.opdef import REGISTRY, op
 from ngraph.passes import simplify_rules
 from ngraph.program import lower as lowering
@@ -360,7 +360,7 @@ def test_a_function_of_ones_own_or_much_data_has_no_key(folder):
     assert fingerprint([y], [x]) is not None
     y.attrs["mine"] = lambda: 1
     assert fingerprint([y], [x]) is None
-    M = ng.make_axis(LARGE // 4 + 1, name="M")
+    M = ng.make_axis(MAX_HASHED_BYTES // 4 + 1, name="M")
     z = ng.placeholder([M])
     assert fingerprint([z + ng.constant(np.zeros(len(M), np.float32), [M])], [z]) is None
 

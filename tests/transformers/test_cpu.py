@@ -297,7 +297,7 @@ def test_fifty_lengths_are_two_compilations(cpu):
 
 
 def test_lengths_that_keep_coming_get_a_version_of_their_own(cpu, monkeypatch):
-    monkeypatch.setattr(native, "OFTEN", 3)
+    monkeypatch.setattr(native, "CALLS_BEFORE_SPECIALISING", 3)
     n = ng.make_axis(name="N")
     x = ng.placeholder([n])
     f = cpu.computation(x + 1, x)
@@ -307,7 +307,7 @@ def test_lengths_that_keep_coming_get_a_version_of_their_own(cpu, monkeypatch):
 
 
 def test_lengths_of_what_writes_state_stay_open(cpu, monkeypatch):
-    monkeypatch.setattr(native, "OFTEN", 3)
+    monkeypatch.setattr(native, "CALLS_BEFORE_SPECIALISING", 3)
     n, v = ng.make_axis(name="N"), ng.variable([], initial_value=0.0)
     x = ng.placeholder([n])
     f = cpu.computation(ng.assign(v, v + ng.sum(x, out_axes=[])), x)

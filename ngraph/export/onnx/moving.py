@@ -17,7 +17,7 @@ from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.program.program import AxisId, Step, Value
 
 END = 1 << 62  # beyond the end of any axis
-LARGEST = 1 << 16  # index arrays of more elements are computed by the graph, not held in it
+MAX_INDEX_ELEMENTS = 1 << 16  # index arrays of more elements are computed by the graph, not held in it
 
 # ---- names, order, repetition -------------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class _Read:
         total = 1
         for n in sizes:
             total *= -1 if n is None else n
-        if 0 <= total <= LARGEST and all(isinstance(leaf, Idx) for leaf in expr.leaves(e)):
+        if 0 <= total <= MAX_INDEX_ELEMENTS and all(isinstance(leaf, Idx) for leaf in expr.leaves(e)):
 
             def leaf(leaf: Any) -> Any:
                 k = over.index(leaf.of)

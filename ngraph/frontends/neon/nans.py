@@ -20,7 +20,7 @@ from ngraph.runtime.nans import explain, finite
 
 SHARE = 1 / 200  # of the time of a training: what copies of its state may take
 ROOM = 1 / 4  # of the memory that is free: what a copy may take
-SMALL = 1 << 26  # bytes of a copy that is made in any case
+FREE_COPY_BYTES = 1 << 26  # bytes of a copy that is made in any case
 HALVINGS = 16  # steps without a finite loss that a dynamic loss scale may take: from 2**15 to 1, and one more
 
 RunStep = Callable[[Mapping[str, Any], int], float]
@@ -58,7 +58,7 @@ class NanWatch:
         if start < self.due or self.bad:
             return
         size = sum((v.axes.size or 0) * v.dtype.bits // 8 for v in self.variables)
-        found = {v: self.transformer.get(v) for v in self.variables} if size < max(ROOM * _free(), SMALL) else None
+        found = {v: self.transformer.get(v) for v in self.variables} if size < max(ROOM * _free(), FREE_COPY_BYTES) else None
         if found is not None and self.copy is not None and not self._sound(found):
             return  # the loss of this step, or the end of the interval, will tell
         self.copy, self.first = found, number

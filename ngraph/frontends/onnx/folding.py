@@ -17,12 +17,12 @@ from ngraph.frontends.onnx.values import ConstantArray, Sizes, StringInput, Valu
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr
 
-LARGEST = 4096  # elements
+MAX_FOLDED_ELEMENTS = 4096  # elements
 
 
 def fold(n: Any, inputs: Sequence[Value]) -> Any:
     """The node's result, or NotImplemented."""
-    if any(i is not None and i.array.size > LARGEST for i in inputs):
+    if any(i is not None and i.array.size > MAX_FOLDED_ELEMENTS for i in inputs):
         return NotImplemented
     open_ = any(isinstance(i, Sizes) for i in inputs)
     kinds = [i.np.kind for i in inputs if i is not None]
@@ -31,7 +31,7 @@ def fold(n: Any, inputs: Sequence[Value]) -> Any:
     if open_ and not all(k in "iub" for k in kinds):
         return NotImplemented
     arrays = [None if i is None else i.array for i in inputs]
-    if result_size(n, arrays) > LARGEST:
+    if result_size(n, arrays) > MAX_FOLDED_ELEMENTS:
         return NotImplemented
     with np.errstate(all="ignore"):
         result = FOLD[n.op](n, *arrays)
@@ -203,7 +203,7 @@ def _reshape(n: Any, a: Any, shape: Any = None) -> Any:
 def _range(n: Any, start: Any, limit: Any, delta: Any) -> Any:
     if any(a.dtype == object for a in (start, limit, delta)) or not delta:
         return NotImplemented
-    if abs((limit - start) / delta) > LARGEST:
+    if abs((limit - start) / delta) > MAX_FOLDED_ELEMENTS:
         return NotImplemented
     return np.asarray(np.arange(start.item(), limit.item(), delta.item()), start.dtype)
 

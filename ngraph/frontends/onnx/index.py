@@ -24,7 +24,7 @@ from ngraph.op_graph.files import told
 from ngraph.runtime.cache import cache, digest, makers
 
 KIND = "models"
-LARGE = 64 << 20  # bytes of a file from which on its content is not looked at, but when it was written
+MAX_HASHED_BYTES = 64 << 20  # bytes of a file from which on its content is not looked at, but when it was written
 SEARCHED = 1 << 12  # bytes of an array from which on it is looked for in the file, where the parser has copied it
 STORED = 32 << 20  # bytes of arrays that an entry holds at most
 
@@ -174,7 +174,7 @@ def installed() -> bytes:
 def identity(file: MappedFile) -> bytes:
     """What tells a file from others: its content; of large files where they are, how long, and when they were written."""
     file.check()
-    return hashlib.sha256(file).digest() if len(file) <= LARGE else repr(file.was).encode()
+    return hashlib.sha256(file).digest() if len(file) <= MAX_HASHED_BYTES else repr(file.was).encode()
 
 
 def beside(folder: str, names: Mapping[str, str | None]) -> dict[str, MappedFile] | None:

@@ -27,7 +27,7 @@ from ngraph.ops.selection import nonzero as nonzero_op
 from ngraph.ops.selection import top_k_record
 from ngraph.ops.state import parts
 
-FAR = 1 << 31  # what exporters write for "to the end"
+TO_THE_END = 1 << 31  # what exporters write for "to the end"
 
 
 # ---- constants and shapes -----------------------------------------------------------------------------------------------
@@ -263,9 +263,9 @@ def one_hot(n: Any, indices: Value, depth: Value, values: Value) -> Tensor:
 
 def bound(g: Any, value: ExprLike, size: ExprLike, low: ExprLike, high: ExprLike) -> ExprLike:
     """A slice's bound, counted from the end where it is negative, and kept from `low` to `high`."""
-    if isinstance(value, int) and value >= FAR - 1:
+    if isinstance(value, int) and value >= TO_THE_END - 1:
         return high
-    if isinstance(value, int) and value <= 1 - FAR:
+    if isinstance(value, int) and value <= 1 - TO_THE_END:
         return low
     if value == size:
         return high if not g.truth("lt", high, size) else size if not g.truth("lt", high, value) else high

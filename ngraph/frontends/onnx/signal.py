@@ -31,7 +31,7 @@ from ngraph.ops.sorting import argreduce
 
 # ---- Fourier ------------------------------------------------------------------------------------------------------------
 
-LARGEST = 128  # a transform of this length or less, or of a prime length, is one product with a matrix
+MAX_MATRIX_DFT = 128  # a transform of this length or less, or of a prime length, is one product with a matrix
 
 Pair = tuple[Tensor, Tensor | None]  # real and imaginary part; None: all 0
 
@@ -58,8 +58,8 @@ def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
     if x[1] is not None:
         met, _ = g.meet([x[0], x[1]])
         x = met[0], met[1]
-    p = next((p for p in range(LARGEST, 1, -1) if length % p == 0), 1)
-    if length <= LARGEST or p == 1:
+    p = next((p for p in range(MAX_MATRIX_DFT, 1, -1) if length % p == 0), 1)
+    if length <= MAX_MATRIX_DFT or p == 1:
         check_room(length, length)
         out = g.fresh(length)
         at = np.outer(np.arange(length), np.arange(length)) % max(length, 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 OWN = "\0"  # the location of data in the model's own file, which is no file's name
-LARGE = 1 << 12  # bytes
+MIN_LAZY_BYTES = 1 << 12  # bytes
 GRAPH, INITIALIZER, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 7, 5, 9, 13, 14  # of a model, its graph, and a tensor
 LENGTHS = {1: 8, 5: 4}  # bytes of the fixed kinds
 VARINT, DELIMITED = 0, 2
@@ -28,7 +28,7 @@ class Field(NamedTuple):
 
 def skeleton(content: Any) -> bytes:
     """The model in these bytes without the data of its large initializers; all of it where it is not what it should be."""
-    if len(content) < LARGE:
+    if len(content) < MIN_LAZY_BYTES:
         return bytes(content)
     with memoryview(content) as view:
         try:
@@ -42,7 +42,7 @@ def skeleton(content: Any) -> bytes:
 def _graph(view: memoryview, graph: Field) -> bytes:
     parts = []
     for f in fields(view, graph.value, graph.end):
-        large = (f.number, f.kind) == (INITIALIZER, DELIMITED) and f.end - f.value >= LARGE
+        large = (f.number, f.kind) == (INITIALIZER, DELIMITED) and f.end - f.value >= MIN_LAZY_BYTES
         parts.append(_tensor(view, f) if large else view[f.start : f.end])
     return message(GRAPH, b"".join(parts))
 
@@ -51,7 +51,7 @@ def _tensor(view: memoryview, tensor: Field) -> bytes | memoryview:
     """The tensor, its data kept outside, in the file itself; as it is where the data is not one large run of bytes."""
     inside = list(fields(view, tensor.value, tensor.end))
     data = [f for f in inside if f.number == RAW_DATA and f.kind == DELIMITED]
-    if len(data) != 1 or data[0].end - data[0].value < LARGE or any(f.number in (EXTERNAL_DATA, DATA_LOCATION) for f in inside):
+    if len(data) != 1 or data[0].end - data[0].value < MIN_LAZY_BYTES or any(f.number in (EXTERNAL_DATA, DATA_LOCATION) for f in inside):
         return view[tensor.start : tensor.end]
     about = {"location": OWN, "offset": str(data[0].value), "length": str(data[0].end - data[0].value)}
     entries = [message(EXTERNAL_DATA, message(1, key.encode()) + message(2, value.encode())) for key, value in about.items()]

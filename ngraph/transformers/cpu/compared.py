@@ -27,7 +27,8 @@ CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, c
 ALIGN, FENCE = 64, 256  # bytes; a store beside a result goes no farther than some vectors
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}  # from 1 to the next number
 SHOWN = 8  # elements, of those that differ
-NEAR = {16: 2.0**-6, 32: 1e-4, 64: 1e-11}  # by bits: of the largest value, how far functions and sums in another form may be apart
+# by bits: how far functions, and sums in another form, may be apart, relative to the largest value
+RELATIVE_TOLERANCE = {16: 2.0**-6, 32: 1e-4, 64: 1e-11}
 SWAY = 64  # times what changes of arguments in their last bits do to results is what roundings on the way may do
 
 
@@ -218,7 +219,7 @@ def differing(got: np.ndarray, wanted: np.ndarray, room: float = 0.0) -> np.ndar
         return np.asarray(~same)
     with np.errstate(all="ignore"):
         a, b = got.astype(np.float64), wanted.astype(np.float64)
-        near = NEAR.get(wanted.itemsize * 8, 0.0) * np.abs(b[np.isfinite(b)]).max(initial=0.0) + room
+        near = RELATIVE_TOLERANCE.get(wanted.itemsize * 8, 0.0) * np.abs(b[np.isfinite(b)]).max(initial=0.0) + room
         close = np.where(np.isfinite(a) & np.isfinite(b), np.abs(a - b) <= near, (a == b) | (np.isnan(a) & np.isnan(b)))
     return np.asarray(~(same | close))
 

@@ -15,7 +15,7 @@ from ngraph.transformers.cpu.frame import RELEASE, ActivationRecord, Instantiate
 
 ALONE = 5e-3  # seconds for which a call may keep other Python threads waiting: as long as they wait for each other
 QUIET = FIELDS["frame"]["quiet"] // 8
-LARGE = 1 << 26  # bytes of results from which on memory is asked for with more care than NumPy takes
+MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is asked for with more care than NumPy takes
 
 
 class Fast:
@@ -73,7 +73,8 @@ def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: fl
     sizes = [bound.sizes[b] for b in plan.outputs]
     if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.storage != "output" for b in plan.outputs):
         return None
-    if None in sizes or sum(n or 0 for n in sizes) >= LARGE or any(root(after) is not before for _, before, after in plan.state):
+    moves_state = any(root(after) is not before for _, before, after in plan.state)
+    if None in sizes or sum(n or 0 for n in sizes) >= MIN_HUGE_PAGE_BYTES or moves_state:
         return None
     try:
         for b in plan.outputs:

@@ -41,7 +41,7 @@ from ngraph.warn import warn
 
 VERSIONS = 16  # lengths for which memory is kept
 PYTHON = ("effect", "check_bounds")  # ops whose steps Python runs: what prints or saves, and what says which index is outside
-OFTEN = 64  # calls on open lengths after which these get a version of their own; twice as many for each further one
+CALLS_BEFORE_SPECIALISING = 64  # calls on open lengths after which these get a version of their own; twice as many for each further one
 Key = tuple[int | None, ...]
 
 
@@ -169,7 +169,7 @@ class NativeExecutable:
     def _counted(self, key: tuple[int, ...], bound: InstantiatedPlan) -> InstantiatedPlan:
         """What calls with these lengths run on, after one more: code of their own where they have come often enough."""
         bound.calls += 1
-        if bound.calls <= OFTEN << self.earned:
+        if bound.calls <= CALLS_BEFORE_SPECIALISING << self.earned:
             return bound
         with self.compiling:
             if key not in self.codes:

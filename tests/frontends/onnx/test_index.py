@@ -170,7 +170,7 @@ def test_external_data_that_changes_is_seen(folder, tmp_path):
 
 
 def test_large_files_are_told_by_their_time(folder, path, monkeypatch):
-    monkeypatch.setattr(room, "LARGE", 1000)
+    monkeypatch.setattr(room, "MAX_HASHED_BYTES", 1000)
     assert [start(folder, path) for _ in range(2)] == [1, 0]
     os.utime(path, ns=(0, 12345))
     assert start(folder, path) == 1
