@@ -46,7 +46,7 @@ def profile(arguments: Any) -> Answer:
     fields = [f.name for f in dataclasses.fields(KernelProfile)]
     rows = [{name: getattr(r, name) for name in fields} | {"share of limit": r.share} for r in found.ranked]
     data = {"name": found.name, "seconds": found.seconds, "calls": found.calls, "threads": found.threads, "kernels": rows}
-    return Answer("\n".join(lines), data | {"host_steps": model.host_callbacks})
+    return Answer("\n".join(lines), data | {"host_callbacks": model.host_callbacks})
 
 
 def joined(name: str, parts: Sequence[Profile]) -> Profile:

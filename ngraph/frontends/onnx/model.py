@@ -35,7 +35,7 @@ class Model:
     variables         those initializers that are variables, by name
     fixed             names of dims whose length is taken as it comes, with a version for each; the others stay open
     readings          how often the graph was read: never, where all that was called was found compiled
-    host_steps        what Python runs, by op, with their number
+    host_callbacks    what Python runs, by op, with their number
     """
 
     def __init__(self, source: Any, transformer: Any = None, trainable: Sequence[str] = (), indices: str = "raise"):

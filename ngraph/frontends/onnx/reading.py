@@ -64,7 +64,7 @@ class Reader:
     """A model's graph, read as calls need it.
 
     fixed       names of dims whose length is taken as it comes, with a version for each; the others stay open
-    readings    how often the graph was walked          host_steps  what Python runs, by op, with their number
+    readings    how often the graph was walked      host_callbacks  what Python runs, by op, with their number
     """
 
     def __init__(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str = "raise"):

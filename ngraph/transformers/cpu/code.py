@@ -134,10 +134,10 @@ class LoadedPlan:
         own = [s for s in self.every if type(s) is NativeStep]
         return own + [k for body in self.bodies.values() for k in body.kernels()]
 
-    def host_steps(self) -> list[OpaqueOp]:
+    def host_callbacks(self) -> list[OpaqueOp]:
         """The steps that Python runs, those of bodies too."""
         own = [s.step for s in self.every if type(s) is HostCallback]
-        return own + [s for body in self.bodies.values() for s in body.host_steps()]
+        return own + [s for body in self.bodies.values() for s in body.host_callbacks()]
 
     def threads(self) -> Pool:
         return pool(load_text)

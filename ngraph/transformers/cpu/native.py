@@ -113,7 +113,7 @@ class NativeExecutable:
         if planned > start or cache().find(short, "plans", counted=False) is None:
             cache().keep_plan(short, writing.stripped(made), names)
         code = LoadedPlan(made, target, lambda: writing.compile_plan(made.plan, target, made.tuned))
-        for step in code.host_steps():
+        for step in code.host_callbacks():
             if step.op not in PYTHON:
                 fix = f"say what its machine code is: OPS.fill({step.op!r}, machine_code=...)"
                 warn(f"there is no machine code for {step.op}: NumPy runs it", fix=fix, line=where(step))

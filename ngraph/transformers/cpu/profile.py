@@ -57,7 +57,7 @@ def profile(name: str, bound: InstantiatedPlan, call: Callable[[], Any], calls: 
         rows.append(KernelProfile(ops, lines, often, spent * 1e-9, *spans, largest(step, homes[id(step)]), names(step), scopes))
     known = measured(bound.code.target) is not None
     most = max([together(step) for step in table.steps if type(step) is NativeStep], default=1)
-    by_python = [s for s in bound.code.host_steps() if s.op != "check_bounds"]  # which runs where it fails
+    by_python = [s for s in bound.code.host_callbacks() if s.op != "check_bounds"]  # which runs where it fails
     host = tuple(dict.fromkeys([f"{s.op} ({show_line((o.file, o.line))})" for s in by_python for o in s.origin[:1] if o.file]))
     return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known, host, most)
 

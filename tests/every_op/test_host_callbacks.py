@@ -27,4 +27,4 @@ def test_only_effects_are_python_s(record):
         computation = t.computation(list(c.roots), *c.holes)
         computation(*c.values)
         (bound,) = computation.executable.native.bound.values()
-        assert bound.take().walk.host_steps == effects(computation.program)
+        assert bound.take().walk.host_callbacks == effects(computation.program)
