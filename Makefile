@@ -47,7 +47,7 @@ fuzz: .venv-test/installed  ## COUNT=10000 ONNX files changed at random: each ru
 	NGRAPH_CACHE=out/cache .venv-test/bin/python tests/frontends/onnx/mutations.py $(COUNT) 0
 
 hunt: .venv-test/installed  ## MINUTES=10 of random programs, kernels, derivatives, layers, files, from seed FIRST; prints seeds and finds
-	NGRAPH_CACHE=out/cache .venv-test/bin/python -m hunt --minutes $(MINUTES) --jobs $(JOBS) $(if $(FIRST),--first $(FIRST)) $(KINDS)
+	NGRAPH_CACHE=out/cache .venv-test/bin/python -m hunt --minutes $(MINUTES) --jobs $(JOBS) $(if $(FIRST),--first $(FIRST)) $(if $(MOST),--most $(MOST)) $(KINDS)
 
 planted: .venv-test/installed  ## SECONDS=120 for each planted mistake: what of them the hunt finds; WHICH=names or kinds
 	NGRAPH_CACHE=off .venv-test/bin/python -m hunt.planted --seconds $(SECONDS) --jobs $(JOBS) $(WHICH)

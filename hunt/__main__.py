@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.util import find_spec
 
@@ -24,10 +25,10 @@ def one(kind: str, seed: int) -> int:
     return int(differs is not None)
 
 
-def stretch(kind: str, first: int, step: int, seconds: float, folder: str) -> tuple[int, int, list[str]]:
-    """How many seeds were tried from `first` on, by `step`, and how many were finds, whose programs are written to `folder`."""
+def stretch(kind: str, seeds: Iterator[int], seconds: float, folder: str) -> tuple[int, int, list[str]]:
+    """How many of the seeds were tried, and how many were finds, whose programs are written to `folder`."""
     tried, found, shown = 0, 0, []
-    for seed, find in runner.hunt(kind, itertools.count(first, step), time.monotonic() + seconds):
+    for seed, find in runner.hunt(kind, seeds, time.monotonic() + seconds):
         tried += 1
         if find is not None:
             found += 1
@@ -43,6 +44,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=2.0, help="for all kinds together; 2")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time; one for each core")
     parser.add_argument("--first", type=int, help="the first seed; a random one")
+    parser.add_argument("--most", type=int, help="how many seeds of each kind are tried at most; as many as there is time for")
     parser.add_argument("--seed", type=int, help="show this seed of the one kind that is named")
     parser.add_argument("--out", default=os.path.join("out", "hunt"), help="the folder for finds; out/hunt")
     asked = parser.parse_args()
@@ -62,7 +64,9 @@ def main() -> int:
     print(f"seeds from {first}, {share:.0f} seconds for each of {', '.join(asked.kinds)}", flush=True)
     with ThreadPoolExecutor(asked.jobs) as pool:
         made = [
-            (kind, pool.submit(stretch, kind, first + j, asked.jobs, share, asked.out)) for kind in asked.kinds for j in range(asked.jobs)
+            (kind, pool.submit(stretch, kind, itertools.islice(itertools.count(first), j, asked.most, asked.jobs), share, asked.out))
+            for kind in asked.kinds
+            for j in range(asked.jobs)
         ]
         try:
             wait([future for _, future in made])

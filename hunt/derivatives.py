@@ -23,6 +23,7 @@ from hunt import edges
 from hunt.differentiable import HELPERS, MOST, ROWS, Draw, Value, lined, text
 from ngraph.op_graph.opdef import REGISTRY
 
+EPSILON = 2.0**-52  # of float64
 STEP = 3e-4  # of a difference: the fourth-order error of two of them, h^4, and rounding, eps / h, are both below 1e-11 here
 SURE = 1e-5  # by how much of it two differences of a slope may differ: beyond that, 1 case in 100, values bend within a step
 LARGEST = 30.0  # a value of a case: differences of larger ones round too much
@@ -402,11 +403,13 @@ def _check(case: Any) -> str | None:
     inexact = 2e-7 if numbers & {*case["by"], *case["second"]} else 0.0  # half a unit of float32, twice
     # rounding of about 50 operations on terms as large as the largest derivative there is, times the largest value
     size *= max(1.0, *(float(np.abs(g).max(initial=0)) for g in (*theirs[0], *theirs[1])))
-    for what, mine, oracle in (
-        *((f"first[{k}], {case['way']}, v{v}", first[k], theirs[0][k]) for k, v in enumerate(shaped)),
-        *((f"second[{k}], v{v}", second[k], theirs[1][k]) for k, v in enumerate(case["second"])),
+    # a function that multiplies errors of its input by its slope also multiplies those of its second derivative by it
+    steepest, bent = (max([0.0, *(float(np.abs(g).max(initial=0)) for g in part)]) for part in theirs[:2])
+    for what, mine, oracle, more in (
+        *((f"first[{k}], {case['way']}, v{v}", first[k], theirs[0][k], 0.0) for k, v in enumerate(shaped)),
+        *((f"second[{k}], v{v}", second[k], theirs[1][k], 50 * EPSILON * steepest * bent) for k, v in enumerate(case["second"])),
     ):
-        found = far(what, mine, oracle, (1e-11 + inexact) * size, "PyTorch")
+        found = far(what, mine, oracle, (1e-11 + inexact) * size + more, "PyTorch")
         if found:
             return found
     answers = differences.answers()

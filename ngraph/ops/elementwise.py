@@ -465,7 +465,8 @@ def _quotient(x: Op, y: Op) -> Op:
     q = floor(x / y)  # right where y is 0; where y is infinite, but for a quotient below 0, which is rounded to -0
     q = where(logical_or(logical_and(less(x, 0.0), less(0.0, y)), logical_and(less(0.0, x), less(y, 0.0))), minimum(q, -1.0), q)
     plain = logical_and(less(0.0, absolute(y)), less(absolute(y), math.inf))
-    return where(plain, rounded((x - remainder(x, y)) / y), q)
+    times = rounded((x - remainder(x, y)) / y)
+    return where(plain, where(equal(times, 0.0), stop_gradient(x / y * 0.0), times), q)  # 0 has the sign of the quotient, as in NumPy
 
 
 add: OpDef = elementwise(

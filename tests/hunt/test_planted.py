@@ -124,7 +124,7 @@ def test_a_find_is_reduced(tmp_path):
 
 def test_continuous_integration_hunts():
     with open(os.path.join(os.path.dirname(os.path.dirname(runner.__file__)), ".ci", "run"), encoding="utf-8") as file:
-        assert "\nmake hunt MINUTES=2 FIRST=1 </dev/null\n" in file.read()
+        assert "\nmake hunt MINUTES=2 FIRST=1 MOST=480 </dev/null\n" in file.read()
 
 
 def test_all_ends_when_somebody_wants_that():
