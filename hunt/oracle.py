@@ -893,8 +893,19 @@ def _divide(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
 
 @means("floordivide")
 def _floordivide(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
+    """NumPy's floor_divide, exact where whole numbers are exact in the dtype that computes; beyond that off by its two roundings."""
     xs = arithmetic(a)
-    return whole_function("floor", binary("divide", xs)) if is_float(xs[0].d) else binary("floordivide", xs)
+    d = xs[0].d
+    if not is_float(d):
+        return binary("floordivide", xs)
+    about = whole_function("floor", binary("divide", xs))
+    wide = np.longdouble if d == "float64" else np.float64
+    with np.errstate(all="ignore"):
+        dims, (x, y), (ex, ey), shape = lined(xs)
+        r = np.broadcast_to(np.floor_divide(x.astype(wide), y.astype(wide)), shape)
+        size, step = np.abs(r).astype(float), unit(accumulator(d))
+        off = np.where(np.isfinite(size) & (size * step > 0.125), 4 * step * size, 0.0)
+        return finish(r, np.where(ex + ey == 0, 0.0, about.e) + off, d, z=about.z, dims=dims)
 
 
 @means("negative")

@@ -460,6 +460,7 @@ def _power_gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
     return dy * y * power(base, y - 1.0), dy * op * log(where(flat, 1.0, x))
 
 
+@rounding_once
 def _quotient(x: Op, y: Op) -> Op:
     """The whole number of times that y goes into x, at or below: exact where x / y is rounded up to a whole number (1 // 0.1 is 9)."""
     q = floor(x / y)  # right where y is 0; where y is infinite, but for a quotient below 0, which is rounded to -0

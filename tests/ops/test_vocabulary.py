@@ -227,6 +227,21 @@ def test_division_of_integers_is_pythons(name):
     np.testing.assert_array_equal(compute(function(I, J))[0], BINARY[name](i_, j_))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_quotient_of_16_bit_floats_is_rounded_once(dtype):
+    """Where whole numbers are no longer dense (beyond 256 in bfloat16), the exact one is rounded: -1.4609375 // 0.00830078125 is -176."""
+    d = getattr(ng, dtype).np
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal(4099) * 10.0 ** rng.uniform(-3, 3, 4099) for _ in "xy")
+    x, y = np.append(x, [-1.4609375, 0.0, -0.0, 1.0]).astype(d), np.append(y, [0.00830078125, -3.0, 3.0, 0.1]).astype(d)
+    n = ng.make_axis(len(x), name="Q")
+    got = compute(ng.floordivide(ng.constant(x, [n], dtype=dtype), ng.constant(y, [n], dtype=dtype)))[0].astype(float)
+    with np.errstate(over="ignore"):
+        expected = np.floor_divide(x.astype(float), y.astype(float)).astype(d).astype(float)
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
+
+
 OPERATORS = {
     "x + y": lambda x, y: x + y,
     "x - y": lambda x, y: x - y,
