@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn
 
 from ngraph.errors import NoTensor, UnknownName, nearest
 
@@ -102,6 +103,21 @@ def no_attribute(what: str, name: str, elsewhere: Mapping[str, str], there: Iter
     return UnknownName(f"{what} has no attribute {name!r}", fix=fix)
 
 
+def missing_attribute(error: Callable[[Any, str], UnknownName]) -> Callable[[Any, str], NoReturn]:
+    """A `__getattr__` for a class, which raises `error(instance, name)` for public names that the class has not.
+
+    A property that fails, or a slot that is empty, raises its own error; names that begin with "_" raise a plain AttributeError, for
+    Python asks for those by itself. A class assigns it under `if not TYPE_CHECKING:`, since type checkers find such names by themselves.
+    """
+
+    def __getattr__(self: Any, name: str) -> NoReturn:
+        if hasattr(type(self), name):
+            object.__getattribute__(self, name)
+        raise AttributeError(name) if name.startswith("_") else error(self, name)
+
+    return __getattr__
+
+
 def no_attribute_of_op(label: str, name: str, there: Iterable[str]) -> UnknownName:
     """The error for a name that an op has not: it may be that of a function of the package."""
     return no_attribute(label, name, _functions_for(name) | OF_OPS, there, "x")
@@ -115,6 +131,6 @@ def no_function_for(label: str, name: str) -> NoTensor:
 
 
 def _functions_for(name: str) -> dict[str, str]:
-    """What functions of the package to write for names that others have, and for this one where the package has it."""
+    """The functions of the package by the names that other libraries have for them, and `name` where the package has it."""
     there = getattr(sys.modules.get("ngraph"), "__all__", ())
     return OF_NGRAPH | ({name: f"ng.{name}(x)"} if name in there else {})

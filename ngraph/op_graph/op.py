@@ -13,7 +13,7 @@ from ngraph.op_graph import names
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.html import shortened, table
-from ngraph.op_graph.misspelt import no_attribute_of_op, no_function_for
+from ngraph.op_graph.misspelt import missing_attribute, no_attribute_of_op, no_function_for
 
 if TYPE_CHECKING:
     from ngraph.op_graph.opdef import OpDef
@@ -337,12 +337,8 @@ class Op:
     def __len__(self) -> int:
         raise GraphError(f"{self.label} has no length", fix="that of an axis is x.axes[0].length; x.axes.size is the number of elements")
 
-    if not TYPE_CHECKING:  # which sees by itself what is not there
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if hasattr(type(self), name):
-                object.__getattribute__(self, name)  # a property that failed: its own error, or a slot that is empty
-            raise AttributeError(name) if name.startswith("_") else no_attribute_of_op(self.label, name, dir(type(self)))
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute(lambda self, name: no_attribute_of_op(self.label, name, dir(type(self))))
 
     def __reduce__(self) -> NoReturn:
         raise StateError(

@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.expr import Len, leaves
 from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
-from ngraph.op_graph.misspelt import OF_COMPUTATIONS, no_attribute
+from ngraph.op_graph.misspelt import OF_COMPUTATIONS, missing_attribute, no_attribute
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
@@ -594,14 +594,8 @@ class Computation(Alone, partial[Any]):
 
         return writing if written else reading
 
-    if not TYPE_CHECKING:  # which sees by itself what is not there
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if hasattr(type(self), name):
-                object.__getattribute__(self, name)  # a property that failed: its own error
-            if name.startswith("_"):
-                raise AttributeError(name)
-            raise no_attribute("a computation", name, OF_COMPUTATIONS, dir(type(self)), "f")
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute(lambda self, name: no_attribute("a computation", name, OF_COMPUTATIONS, dir(type(self)), "f"))
 
     def __repr__(self) -> str:
         given = some([f"{p.label}{show_axes(p.axes)}" for p in self.parameters])

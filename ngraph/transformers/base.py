@@ -12,7 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ngraph.errors import ArgumentError, ArgumentTypeError, StateError, Unsuppor
 from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.html import some, table
-from ngraph.op_graph.misspelt import OF_TRANSFORMERS, no_attribute
+from ngraph.op_graph.misspelt import OF_TRANSFORMERS, missing_attribute, no_attribute
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.computation import ComputationOp, check_parameters
@@ -69,14 +69,10 @@ class Transformer(Alone):
         self.finalized = False
         self._seed: int | None = None
 
-    if not TYPE_CHECKING:  # which sees by itself what is not there
-
-        def __getattr__(self, name: str) -> NoReturn:
-            if hasattr(type(self), name):
-                object.__getattribute__(self, name)  # a property that failed: its own error
-            if name.startswith("_"):
-                raise AttributeError(name)
-            raise no_attribute("a transformer", name, OF_TRANSFORMERS, dir(type(self)), "transformer")
+    if not TYPE_CHECKING:
+        __getattr__ = missing_attribute(
+            lambda self, name: no_attribute("a transformer", name, OF_TRANSFORMERS, dir(type(self)), "transformer")
+        )
 
     # what a transformer of its own kind writes
     def compile(self, program: Program) -> Executable:
