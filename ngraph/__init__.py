@@ -22,8 +22,8 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     numpy_functions  what NumPy lacks
     numpy_ops        core op -> NumPy call
     passes           program -> program: simplify, share, fold, dead, specialise
+    targets          what a machine is: registers, caches, features; every tuned number
     plan             program -> kernels over buffers: one merge, one price, memory
-    targets          what a machine is: registers, caches, features
     codegen          kernels -> machine code, one generator for every target
     runtime          computations, state, saving
     transformers     what runs a program: direct walks it, numpy prints Python

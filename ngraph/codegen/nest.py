@@ -25,21 +25,24 @@ from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, St
 from ngraph.plan.memo import memo
 from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import (
+    INTERLEAVED_PLACES,
+    MAX_LISTED_OFFSETS,
+    MAX_SHUFFLED_STEP,
+    MAX_UNROLLED_STEPS,
+    MIN_INSTRUCTIONS_PER_LINE,
+    MIN_INTERLEAVED_COST,
+    MIN_PARTIAL_LANES,
+    MIN_STEPS_TO_PREFETCH,
+    PAGE_BYTES,
+    PREFETCH_ROUNDS,
+    SPILLED_UNROLL,
+)
 
 if TYPE_CHECKING:
     from ngraph.codegen.kernel import KernelText
 
-SMALL = 1 << 31
-UNROLL = 4  # steps of a sum
-ABREAST, LONG = 4, 5  # places of a tile that are computed beside each other; instructions from which on a line takes long
-PAGE = 4096  # bytes, behind which processors no longer ask ahead by themselves
-PACE = 12  # instructions for each line that moves from which on arithmetic and not memory is what takes the time
-WAIT = 32  # steps of a sum from which on there is time to ask for what it meets
-AHEAD = 4  # times as long as rows are asked for, that is begun before the end of a sum
-PART = 4  # lanes of the shortest part of a vector
-PAIR = 2  # steps with which LLVM keeps the sums of a large tile in memory
-TABLE = 1 << 14  # steps whose offsets may be listed
-STRIDES = 4  # steps up to which elements are picked from whole vectors
+INT32_END = 1 << 31
 TOGETHER = ("pair", "quad")  # of short elements in 32 bits
 FREE = ("read", "number", "index", "guard", "copy")
 FOLD = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
@@ -342,7 +345,7 @@ class Nest:
 
         reads = [a for a in self.reads.values() if moves(a)]
         lines = len(reads) + 2 * sum(map(moves, self.stores))  # what is stored is read before
-        if v is None or self.work < PACE * lines or self.cold:
+        if v is None or self.work < MIN_INSTRUCTIONS_PER_LINE * lines or self.cold:
             return set()
         return {a for a in reads if a.coef.get(v) == 1 and not (a.ahead or a.rest or a.guard)}
 
@@ -496,8 +499,8 @@ class Nest:
         def leaf(*carried: IRValue) -> Sequence[IRValue]:
             made = []
             for t, ((k, i, j), v) in enumerate(zip(tracks, carried, strict=True)):
-                if t % ABREAST == 0:
-                    self._interleaved_rows(summed, [place for _, *place in tracks[t : t + ABREAST]])
+                if t % INTERLEAVED_PLACES == 0:
+                    self._interleaved_rows(summed, [place for _, *place in tracks[t : t + INTERLEAVED_PLACES]])
                 made.append(self._fold(k, i, j, v))
             self._put(early)
             return made
@@ -524,7 +527,7 @@ class Nest:
     def _prefetches(self) -> list[tuple[Access, int, list[str]]]:
         """What meets the sums when they are done, and comes from memory: elements from row to row, where the first row's lines are."""
         t, v, rows, columns = self.tile, self.vec, self._units(self.tile), self._units(self.across)
-        if t is None or v is None or rows < 2 or math.prod([certain(d.size) for d in self.reduced]) < WAIT:
+        if t is None or v is None or rows < 2 or math.prod([certain(d.size) for d in self.reduced]) < MIN_STEPS_TO_PREFETCH:
             return []
         found, seen = [], set[Any]()
         for a in (*self.reads.values(), *self.stores):
@@ -550,7 +553,7 @@ class Nest:
         w, rows = self.w, self._units(self.tile)
         each = -(-rows // max(turns, 1))
         span = -(-rows // each)
-        first = max(0, turns - AHEAD * span)  # what is asked for too early is gone again, and so is what is asked for all the time
+        first = max(0, turns - PREFETCH_ROUNDS * span)  # earlier, it would be evicted before it is read
 
         def rows_of(turn: Whole) -> list[IRValue]:
             for k in range(each):
@@ -604,7 +607,7 @@ class Nest:
         main = [a for a in early if self.vec in a.coef] or early
         order = sorted(self.reduced, key=lambda d: -max([abs(a.coef.get(d, 0)) for a in main], default=0))  # type: ignore[arg-type]
         k, steps = len(order), 1
-        while k and steps * certain(order[k - 1].size) <= TABLE:
+        while k and steps * certain(order[k - 1].size) <= MAX_LISTED_OFFSETS:
             k -= 1
             steps *= certain(order[k].size)
         return (order[:k], order[k:]) if k < len(order) else (order[:-1], order[-1:])
@@ -626,7 +629,7 @@ class Nest:
                 if len(order) > 1:
                     step = far[1] if len(far) > 1 else 0
                 if any(x != k * step for k, x in enumerate(far)):
-                    kind = dtypes.int32 if max(map(abs, far)) < SMALL else dtypes.int64
+                    kind = dtypes.int32 if max(map(abs, far)) < INT32_END else dtypes.int64
                     entry = w.load(w.at(w.table(far, kind), i, kind), kind) if i.name[0] == "%" else None
                     found[a] = far[int(i.name)] if entry is None else w.convert("sext", entry, dtypes.int64)
                 else:
@@ -652,7 +655,7 @@ class Nest:
         tail = any(o.left is not None and x.most is not None and x.most > self.lanes for x, o in self.opened.items())
         if tail or self.cold:
             return 1
-        most = UNROLL
+        most = MAX_UNROLLED_STEPS
         for a in self.hoisted:
             step, row = a.coef.get(d, 0), a.coef.get(self.tile, 0) if self.tile is not None else 0
             if step and row:
@@ -660,7 +663,7 @@ class Nest:
                 most = min([most, *shared])
         alone = len(self.reduced) == 1
         full = self.plan.rows * self.plan.columns * len(self.stage.combine) > self.kernel.target.vector_registers // 2
-        good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == PAIR and full)]
+        good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == SPILLED_UNROLL and full)]
         return good[0] if good else most if alone and n >= most else 1
 
     def _fold(self, k: int, i: int, j: int, old: IRValue) -> IRValue:
@@ -728,7 +731,7 @@ class Nest:
             if n not in needed and any(self._key(n, i, j) not in self.known for i, j in places):
                 needed.add(n)
                 todo += self.uses[n]
-        if len(places) > 1 and any(COST[self.lines[n].op] >= LONG for n in needed):
+        if len(places) > 1 and any(COST[self.lines[n].op] >= MIN_INTERLEAVED_COST for n in needed):
             for n in sorted(needed):
                 for i, j in places:
                     self._value(n, i, j)
@@ -789,7 +792,7 @@ class Nest:
     def _small(self, e: ExprLike) -> bool:
         """Whether an expression surely lies in 0 … 2**31 - 1."""
         low, high = bounds(e, self._known_length)
-        return low >= 0 and high < SMALL
+        return low >= 0 and high < INT32_END
 
     def _known_length(self, a: AxisId) -> int | None:
         n = self.kernel.length(a)
@@ -839,7 +842,7 @@ class Nest:
     def _width(self, j: int) -> int:
         """The lanes of a step: those of a vector, or of the shortest part of one that has all that are inside."""
         left = self._left(j) if self.vec in self.free else self.lanes
-        return min(self.lanes, max(PART, 1 << (left - 1).bit_length())) if isinstance(left, int) else self.lanes
+        return min(self.lanes, max(MIN_PARTIAL_LANES, 1 << (left - 1).bit_length())) if isinstance(left, int) else self.lanes
 
     def _left(self, j: int) -> Whole:
         """How many lanes of a step are inside."""
@@ -856,7 +859,7 @@ class Nest:
         """Each k-th element, k from 2 to 4, by loads of whole vectors and shuffles; None where that is not so."""
         w, n = self.w, self.lanes
         k = self._apart(a)
-        if not isinstance(k, int) or not 2 <= k <= STRIDES or a.rest:
+        if not isinstance(k, int) or not 2 <= k <= MAX_SHUFFLED_STEP or a.rest:
             return None
         offset, left = a.const, self._left(j)
         for d, c in a.coef.items():
@@ -991,7 +994,7 @@ class Nest:
             apart = constant(0, dtypes.int64, n)  # one element, for some lanes
         x = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
         if a in self.paged and mask is None:
-            w.prefetch(w.at(at, PAGE * 8 // a.dtype.bits, a.dtype))
+            w.prefetch(w.at(at, PAGE_BYTES * 8 // a.dtype.bits, a.dtype))
         elif a.ahead and apart is None and a in self.streamed:
             w.prefetch(w.at(at, a.ahead, a.dtype))
         elif ("next", a) in self.known:
@@ -1007,8 +1010,8 @@ class Nest:
         moves = [self.stores[k].deps | self.deps[self.stage.to[k].line] for k in which]
         places = list(self._places(frozenset().union(*moves)))
         for k, (i, j) in enumerate(places):
-            if k % ABREAST == 0:
-                self._interleaved_rows([self.stage.to[t].line for t in which], places[k : k + ABREAST])
+            if k % INTERLEAVED_PLACES == 0:
+                self._interleaved_rows([self.stage.to[t].line for t in which], places[k : k + INTERLEAVED_PLACES])
             here = [k for k, m in zip(which, moves, strict=True) if (not i or self.tile in m) and (not j or self.across in m)]
             values = {k: self._value(self.stage.to[k].line, i, j) for k in here}
             while values:

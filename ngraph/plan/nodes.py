@@ -27,12 +27,12 @@ from ngraph.plan.control import arranged
 from ngraph.plan.kernels import Load, Read, bounds, identity_index, in_order, loads, substitute_index
 from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId, Program, Step, Value
+from ngraph.targets.tuning import ASSUMED_LENGTH
 
 NODES: Column[Any] = OPS.column("plan_nodes", Callable, None, "(graph, step): adds the nodes of a step that is no elementwise operation")
 for _op, _cost in {"fma": 2, "copy": 0, "pair": 4, "quad": 10}.items():  # operations that only plans have
     OPS.fill(_op, cost=_cost)
 GATHERED = 2  # what a read at an index that is itself read costs: it is kept rather than repeated
-GUESS = 64  # elements along an axis whose length nobody knows
 
 
 class ScalarConstant(NamedTuple):
@@ -229,7 +229,7 @@ class NodeGraph:
 
     def guesses(self) -> dict[AxisId, int]:
         """The length of each axis, of those too that nobody knows."""
-        return {a: GUESS if (n := self.known(a)) is None else n for a in (*self.program.axes, *self.made)}
+        return {a: ASSUMED_LENGTH if (n := self.known(a)) is None else n for a in (*self.program.axes, *self.made)}
 
     def parameters(self) -> Callable[[Read], bool]:
         """Whether what a read finds is made of constants and state alone: many calls, or trips, find the same there, or next to it."""

@@ -11,17 +11,20 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from ngraph.targets.tuning import (
+    ASSUMED_LENGTH,
+    BROADCAST_RELATIVE_COST,
+    LOAD_COST,
+    MAX_COLUMNS,
+    MAX_READ_STREAMS,
+    MAX_SHUFFLED_STEP,
+    MIN_LOOP_BODY,
+    SCATTERED_LANE_COST,
+    SPARE_REGISTERS,
+    SUMS_IN_FLIGHT,
+)
+
 D = int  # a loop of a stage, by number
-UNKNOWN = 64  # places along a loop whose length nobody knows
-SCATTERED = 1.0  # what one lane costs that lies apart from its neighbours, in vector instructions
-LOAD = 0.35  # what a load costs beside arithmetic that goes on at the same time
-BROADCAST = 0.5  # of that, where one element goes to all lanes
-PICKED = 4  # steps up to which elements are picked from whole vectors
-BUSY = 8  # sums in flight that hide the time of one
-SPARE = 4  # registers that a tile leaves free, half of them beside those of its columns
-COLUMNS = 4  # at most, but where there are no rows
-STREAMS = 8  # lines that are read abreast, so that the next ones of each are there in time
-MIN_LOOP_BODY = 12  # instructions below which a loop is mostly overhead
 
 
 class AccessDescriptor(NamedTuple):
@@ -117,7 +120,7 @@ def vectors_of(n: int, lanes: int) -> float:
 def size(view: View, d: D) -> int:
     """The places along a loop, at least one."""
     n = view.sizes[d]
-    return UNKNOWN if n is None else max(n, 1)
+    return ASSUMED_LENGTH if n is None else max(n, 1)
 
 
 def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
@@ -138,10 +141,10 @@ def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
         for s in seconds:
             most = vectors if s is None else size(view, s)
             wide = (
-                COLUMNS
+                MAX_COLUMNS
                 if not view.sums or s is not None or v in view.reduced
-                else m.registers - SPARE
-                if m.registers > COLUMNS * SPARE
+                else m.registers - SPARE_REGISTERS
+                if m.registers > MAX_COLUMNS * SPARE_REGISTERS
                 else m.registers // 2
             )
             for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28) if k <= min(most, wide)]:
@@ -155,7 +158,8 @@ def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
                 for t in rows:
                     if t is v or t is s or not view.sums or s in view.reduced:
                         continue
-                    room = (m.registers - SPARE // 2 - max(columns, SPARE if m.registers < 32 else 1)) // (columns * len(view.sums))
+                    spare = SPARE_REGISTERS // 2 + max(columns, SPARE_REGISTERS if m.registers < 32 else 1)
+                    room = (m.registers - spare) // (columns * len(view.sums))
                     room = min(room, _independent_rows(view, m, v, t, s))
                     if room > 1:
                         n = size(view, t)
@@ -166,7 +170,7 @@ def _is_transposed(view: View, w: AccessDescriptor, v: D | None, t: D | None) ->
     """Whether a read has the elements of a vector apart, and those of the rows side by side: vectors of rows are then turned over."""
     if v is None or t is None or v is t or view.sums or w.store or w.non_affine or t in view.bound or w.steps[t] != 1:
         return False
-    return abs(w.steps[v] or 0) > PICKED
+    return abs(w.steps[v] or 0) > MAX_SHUFFLED_STEP
 
 
 def _independent_rows(view: View, m: CoreModel, v: D | None, t: D, s: D | None) -> int:
@@ -180,7 +184,7 @@ def _independent_rows(view: View, m: CoreModel, v: D | None, t: D, s: D | None) 
     apart = [w for w in own if abs(w.steps[t] or 0) > m.lanes]
     if v not in view.reduced or s in view.free or not apart:
         return m.registers
-    return STREAMS // 2 if max([footprint(view, w) for w in apart]) >= m.l2 // 2 else STREAMS
+    return MAX_READ_STREAMS // 2 if max([footprint(view, w) for w in apart]) >= m.l2 // 2 else MAX_READ_STREAMS
 
 
 def _may_lie(view: View, d: D) -> bool:
@@ -207,21 +211,21 @@ def _cost(view: View, m: CoreModel, s: LoopSchedule) -> float:
         step = w.steps[v] if v is not None else 1
         easy = v is None or (v not in w.non_affine and (step == 1 or v not in w.deps))
         if easy:
-            return times(w.deps) * (1.0 if v in w.deps else BROADCAST)
+            return times(w.deps) * (1.0 if v in w.deps else BROADCAST_RELATIVE_COST)
         if _is_transposed(view, w, v, s.tile):
             return s.lanes * (1 + math.log2(s.lanes))
-        if step and (2 <= step <= PICKED or step == -1) and v not in w.non_affine and not w.store:
+        if step and (2 <= step <= MAX_SHUFFLED_STEP or step == -1) and v not in w.non_affine and not w.store:
             return times(w.deps) * (2.0 * step - 1 if step > 0 else 2.0)
-        if step and w.store and 2 <= step == w.run <= PICKED:
+        if step and w.store and 2 <= step == w.run <= MAX_SHUFFLED_STEP:
             return times(w.deps) * float(step)
-        return times(w.deps) * SCATTERED * s.lanes * (2 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD)
+        return times(w.deps) * SCATTERED_LANE_COST * s.lanes * (2 if w.store else 1 if w.epilogue or not view.sums else 1 / LOAD_COST)
 
     early = [w for w in view.walks if not w.epilogue]
     epilogue = [w for w in view.walks if w.epilogue]
     flat = view.reduced if v in view.reduced or columns in view.reduced else ()
     sums = sum([times(deps.union(flat)) for deps in view.sums])
-    work = sum([k * times(deps) for k, deps in view.work]) + sums * max(1.0, BUSY / max(sums, 1))
-    total = work + (LOAD if view.sums else 1.0) * sum([access(w) for w in early]) + 2.0
+    work = sum([k * times(deps) for k, deps in view.work]) + sums * max(1.0, SUMS_IN_FLIGHT / max(sums, 1))
+    total = work + (LOAD_COST if view.sums else 1.0) * sum([access(w) for w in early]) + 2.0
     steps = math.prod([size(view, d) for d in view.reduced])
     ends = sum([access(w) for w in epilogue])
     if v in view.reduced:
@@ -243,7 +247,7 @@ def _order(view: View, m: CoreModel, s: LoopSchedule) -> tuple[D, ...]:
                 inner.remove(s.second)
                 inner.insert(0, s.second)
     if not view.sums and not view.bound:
-        apart = [w for w in view.walks if not w.store and s.vector is not None and (w.steps[s.vector] or 0) > PICKED]
+        apart = [w for w in view.walks if not w.store and s.vector is not None and (w.steps[s.vector] or 0) > MAX_SHUFFLED_STEP]
         if apart:  # lanes in lines of their own: the next step uses the same lines
             outer.sort(key=lambda d: -abs(apart[0].steps[d] or 0))
         total = sum([k for k, _ in view.work])  # what of it does not change with a loop is done once for all its places, if that is inside

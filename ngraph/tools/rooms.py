@@ -19,7 +19,7 @@ HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 # from the bottom of the house to the top: a room may import those named before it
 ORDER = (
-    "parts errors config warn verbs data op_graph ops autodiff api program rewrite numpy_functions numpy_ops passes plan targets codegen "
+    "parts errors config warn verbs data op_graph ops autodiff api program rewrite numpy_functions numpy_ops passes targets plan codegen "
     "runtime transformers export frontends serve capi tools util types testing onnx_backend"
 ).split()
 
