@@ -132,10 +132,13 @@ def finish(v: np.ndarray, e: Any, d: str, ulps: float = 0.0, z: bool = True, dim
         v = np.asarray(v)
         r = rounded(v, d)
         e = _known(e, r)
-        away = np.abs(np.asarray(v - np.where(np.isfinite(r), r, 0), np.float64))
+        distance = np.abs(v - np.where(np.isfinite(r), r, 0))
+        away = np.asarray(distance, np.float64)
         step = spacing(np.abs(r) + np.where(np.isfinite(e), e, 0), d)
-        if d == "float64":  # rounded twice, which beside the middle of two numbers may give the other one
-            away = np.where(away > step * (0.5 - 2.0**-9), step, away)
+        if (
+            d == "float64"
+        ):  # rounded twice, which beside the middle of two numbers may give the other one; half the least step is no float64
+            away = np.where(distance > step.astype(np.longdouble) * (0.5 - 2.0**-9), step, away)
         off = np.where((e == 0) & (ulps == 0), away, e + away + step * (1 if ulps == 0 else ulps + 1))
         off = np.where(np.isfinite(r), off, e)
         top = largest(d)
@@ -619,16 +622,15 @@ def _product(v: np.ndarray, e: np.ndarray, d: str, dims: Any) -> V:
         share = np.where(v == 0, np.where(e > 0, INF, 0), e / np.abs(v)).sum(-1) + (n + 2) * u
         logs = np.log2(np.abs(np.where((v == 0) | ~np.isfinite(v), 1.0, v)))
         high, low = FLOATS[accumulator(d)][2], FLOATS[accumulator(d)][1]
-        wild = (np.maximum(logs, 0).sum(-1) >= high) | (np.minimum(logs, 0).sum(-1) <= low)
+        over = np.maximum(logs, 0).sum(-1) >= high
+        wild = over | (np.minimum(logs, 0).sum(-1) <= low)
         special = (~np.isfinite(v)).any(-1)
         ones = (np.abs(v) == 1).all(-1)
         off = np.abs(r).astype(float) * np.where(share < 0.1, share * 1.1, INF)
         off = np.where((r == 0) & np.isfinite(share), 0.0, off)
         off = np.where(ones | (n < 2), e.max(-1, initial=0), off)
         tiny = spacing(np.zeros(r.shape), accumulator(d)) * n
-        off = np.where(
-            wild & ~special & ~(v == 0).any(-1), INF, np.where(wild & special, INF, off + np.where((r != 0) & (n > 1) & ~ones, tiny, 0))
-        )
+        off = np.where((wild & (special | ~(v == 0).any(-1))) | over, INF, off + np.where((r != 0) & (n > 1) & ~ones, tiny, 0))
         off = np.where(np.isnan(v).any(-1) & ~np.isinf(e).any(-1), 0.0, off)
     return finish(r, off, d, z=False, dims=dims)
 
@@ -913,7 +915,7 @@ def _negative(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
     (x,) = arithmetic(a)
     if x.d.startswith("uint"):
         raise Refused("negative of unsigned")
-    return like(x, np.negative(x.v), x.e)
+    return like(x, np.negative(x.v), x.e, z=x.z)
 
 
 @means("absolute")
@@ -2043,4 +2045,4 @@ def assign(r: Run, it: dict[str, Any], start: dict[str, V]) -> V:
     v, e = np.array(old.v), np.array(old.e)
     index = tuple(k if isinstance(k, int) else slice(*k) for k in it["items"])
     v[index], e[index] = new.v, new.e
-    return like(old, v, e)
+    return like(old, v, e, z=old.z and new.z)

@@ -1492,7 +1492,7 @@ def _made_by(i: str) -> str:
 
 
 def pruned(case: dict[str, Any]) -> dict[str, Any]:
-    """The case without what its results do not need."""
+    """The case without what its results do not need. What assigns is a result: an op that only takes its axes, as a count, runs nothing."""
     case = copy.deepcopy(case)
     needed = {_made_by(o) for o in case["outputs"]}
     for it in case["assigns"]:
@@ -1511,6 +1511,7 @@ def pruned(case: dict[str, Any]) -> dict[str, Any]:
         return left[::-1]
 
     case["ops"] = keep(case["ops"])
+    case["outputs"] += [op["id"] for op in case["ops"] if op["op"] == "sequential" and op["id"] not in case["outputs"]]
     case["sources"] = [s for s in case["sources"] if s["id"] in needed]
     return case
 
@@ -1735,6 +1736,8 @@ def smaller(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield from _cut(case, new)
     for k, s in enumerate(case["sources"]):
         for change in ({"kind": "placeholder"}, {"how": "whole"}, {"dtype": "float32"}):
+            if "kind" in change and s["id"] in case.get("written", ()):
+                continue  # assigns need a variable
             if any(s[key] != v for key, v in change.items()) and not s["how"].startswith("index"):
                 sources = copy.deepcopy(case["sources"])
                 sources[k].update(change)

@@ -21,6 +21,7 @@ SECONDS = 60.0  # that one case may take before it counts as one that never ends
 REDUCTIONS = 400  # the most cases that one find is reduced by: enough for some forty parts, each tried ten times
 LOOK = 0.2  # seconds after which a wait looks whether all is to end
 PAUSE = 120.0  # the most seconds that one find is reduced for
+RAISES = "raises"  # how a difference begins that is an exception
 
 
 stopping = threading.Event()  # somebody wants all of this to end: no case is asked any more, and no answer counts
@@ -57,7 +58,7 @@ def check(kind: str, case: Any) -> str | None:
     try:
         return module(kind).check(case)
     except Exception:
-        return "raises\n" + traceback.format_exc(limit=-6)
+        return f"{RAISES}\n" + traceback.format_exc(limit=-6)
 
 
 def _planted(plant: str) -> str | None:
@@ -149,7 +150,10 @@ class Worker:
 
 
 def reduced(worker: Worker, kind: str, case: Any, differs: str) -> tuple[Any, str]:
-    """The simplest case found by following `smaller` as long as a case still differs, and what differs there."""
+    """The simplest case found by following `smaller` as long as a case still differs, and what differs there.
+
+    A wrong value is not exchanged for an exception, which another mistake may raise, nor the other way round.
+    """
     tried, until, again = 0, time.monotonic() + PAUSE, True
     while again:
         again = False
@@ -160,7 +164,7 @@ def reduced(worker: Worker, kind: str, case: Any, differs: str) -> tuple[Any, st
             found = worker.ask(kind, None, simpler)[1]
             if stopping.is_set():
                 return case, differs
-            if found is not None:
+            if found is not None and found.startswith(RAISES) == differs.startswith(RAISES):
                 case, differs, again = simpler, found, True
                 break
     return case, differs
