@@ -28,7 +28,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     runtime          computations, state, saving
     transformers     what runs a program: direct walks it, numpy prints Python
     export           programs as files for others to run: ONNX
-    frontends        other ways of writing models
+    frontends        other ways of writing models: neon's layers; positional, which all formats of files share, and onnx on top of it
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import

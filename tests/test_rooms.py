@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -42,6 +43,14 @@ def test_public_names_are_listed():
     assert sorted(ngraph.__all__, key=lambda n: (n.lower(), n)) == ngraph.__all__
     assert set(ngraph.__all__) == public | {"testing", "transformers", "types"}
     assert [n for n in ngraph.__all__ if callable(getattr(ngraph, n)) and not (getattr(ngraph, n).__doc__ or "").strip()] == []
+
+
+def test_what_formats_share_knows_none_of_them():
+    """`frontends/positional` imports no frontend, and no package that reads a format."""
+    home = os.path.join(rooms.HOME, "frontends", "positional", "")
+    names = {i.name for i in rooms.imports() if i.file.startswith(home)}
+    assert {n for n in names if n.startswith("ngraph.frontends.") and not n.startswith("ngraph.frontends.positional.")} == set()
+    assert {n.split(".")[0] for n in names} <= {"ngraph", "numpy", "__future__"} | sys.stdlib_module_names
 
 
 def test_functions_import_only_optional_packages():

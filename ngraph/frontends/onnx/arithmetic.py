@@ -12,7 +12,7 @@ import onnx
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Sizes, StringInput, Tensor, Value
+from ngraph.frontends.positional.values import ConstantArray, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import as_dtype

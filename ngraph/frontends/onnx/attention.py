@@ -18,7 +18,7 @@ from ngraph.frontends.onnx.products import matmul, turned
 from ngraph.frontends.onnx.quantised import FUSED, integers_to_float
 from ngraph.frontends.onnx.shapes import dim_of, joined
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import Tensor, Value
+from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.ops import elementwise as e

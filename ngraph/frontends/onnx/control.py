@@ -17,8 +17,8 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import joined, sliced
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.trace import Inside
-from ngraph.frontends.onnx.values import NOTHING, ConstantArray, Nothing, Sizes, Tensor, Value, settled
+from ngraph.frontends.positional.trace import Inside
+from ngraph.frontends.positional.values import NOTHING, ConstantArray, Nothing, Sizes, Tensor, Value, settled
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
@@ -338,7 +338,7 @@ def split_to_sequence(n: Any, x: Value, sizes: Value = None) -> Value:
     length = g.number(t.shape[k])
     keep = True
     if sizes is None:
-        n.count(length)
+        n.g.count(length)
         each, keep = [1] * length, bool(n.attr("keepdims", 1))
     else:
         given = g.known(sizes)
@@ -348,7 +348,7 @@ def split_to_sequence(n: Any, x: Value, sizes: Value = None) -> Value:
             step = int(given)
             if step <= 0:
                 raise GraphError(f"a sequence of parts of length {step}")
-            n.count(-(-length // step))
+            n.g.count(-(-length // step))
             each = [min(step, length - at) for at in range(0, length, step)]
     found, start = [], 0
     for s in each:

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 
 from ngraph.frontends.onnx.proto import numpy_type
-from ngraph.frontends.onnx.values import ConstantArray, Sizes, StringInput, Value, settled
+from ngraph.frontends.positional.values import ConstantArray, Sizes, StringInput, Value, settled
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr
 

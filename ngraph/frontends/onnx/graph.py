@@ -1,4 +1,4 @@
-"""Walks an ONNX graph: each node's translator takes values and gives values; functions, branches and loops are graphs within it."""
+"""ONNX graphs as they are walked: a node's attributes, functions, and the table that says what translates it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ngraph.errors import BoundsError, GraphError, NgraphError, ParseError, UnsupportedError
+from ngraph.errors import GraphError, ParseError, UnsupportedError
 from ngraph.frontends.onnx import folding, proto, table
-from ngraph.frontends.onnx.trace import Fixed, Inside, ModelTrace
-from ngraph.frontends.onnx.values import ConstantArray, Sizes, Value
-from ngraph.op_graph.op import SourceLocation, made_for
+from ngraph.frontends.positional.trace import MOST_NODES, SMALLER, ModelTrace
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Value
+from ngraph.frontends.positional.walk import DEEPEST, Frame, GraphNode, last_uses, walk
+from ngraph.op_graph.op import SourceLocation
 
 Attrs = dict[str, Any]
-SMALLER = "is the file damaged? Else call functions less often, or make loops of what repeats"
 
 
 class Library:
@@ -34,12 +34,12 @@ class Library:
     def _most(self, model: onnx.ModelProto) -> int:
         """How many nodes may be read of this model. Raises ParseError for functions that stand for more, or call themselves."""
         bodies = [model.graph.node, *(f.node for f in model.functions)]
-        most = max(proto.MOST_NODES, proto.EXPANSION * sum(1 for body in bodies for _ in proto.nodes_in(body)))
+        most = max(MOST_NODES, proto.EXPANSION * sum(1 for body in bodies for _ in proto.nodes_in(body)))
         stands: dict[int, int] = {}  # for how many nodes each function's body stands; 0 while it is being counted
 
         def count(nodes: Sequence[onnx.NodeProto], depth: int) -> int:
-            if depth > proto.DEEPEST:
-                raise ParseError(f"functions call each other more than {proto.DEEPEST} deep", fix="is the file damaged?")
+            if depth > DEEPEST:
+                raise ParseError(f"functions call each other more than {DEEPEST} deep", fix="is the file damaged?")
             total = 0
             for node in proto.nodes_in(nodes):
                 called = self.functions.get((node.domain, node.op_type, getattr(node, "overload", "")))
@@ -81,11 +81,7 @@ class Library:
     def last_uses(self, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> dict[str, int]:
         """The last node that uses each name."""
         if id(nodes) not in self.last:
-            last: dict[str, int] = {}
-            for k, node in enumerate(nodes):
-                last.update(dict.fromkeys(used(node), k))
-            last.update(dict.fromkeys(outputs, len(nodes)))
-            self.last[id(nodes)] = last
+            self.last[id(nodes)] = last_uses(map(used, nodes), outputs)
             self.kept.append(nodes)
         return self.last[id(nodes)]
 
@@ -98,31 +94,24 @@ def used(node: onnx.NodeProto) -> Iterator[str]:
             yield from (o.name for o in graph.output)
 
 
-class GraphNames:
-    """The names of one graph while it is walked, those around it, and what attributes of a function are bound to."""
+class GraphNames(Frame):
+    """The names of an ONNX graph while it is walked, and what attributes of a function are bound to."""
 
     def __init__(self, library: Library, opsets: dict[str, int], outer: GraphNames | None = None, bound: Attrs | None = None):
-        self.library, self.opsets, self.outer = library, opsets, outer
-        self.names: dict[str, Value] = {}
+        super().__init__(outer)
+        self.library, self.opsets = library, opsets
         self.bound: Attrs = bound if bound is not None else (outer.bound if outer else {})
-        self.depth: int = outer.depth + 1 if outer else 0
-
-    def find(self, name: str) -> Value:
-        frame: GraphNames | None = self
-        while frame is not None:
-            if name in frame.names:
-                return frame.names[name]
-            frame = frame.outer
-        raise GraphError(f"nothing is called {name!r} where it is used", fix="export the model again: a node in front of it has to give it")
 
 
-class ModelNode:
+class ModelNode(GraphNode):
     """A node as its translator sees it."""
 
-    __slots__ = ("g", "frame", "proto", "op", "domain", "version", "given")
+    __slots__ = ("proto", "domain", "version", "given")
+    frame: GraphNames
 
     def __init__(self, g: ModelTrace, frame: GraphNames, node: onnx.NodeProto):
-        self.g, self.frame, self.proto, self.op = g, frame, node, node.op_type
+        super().__init__(g, frame, node.op_type, node.input, node.output)
+        self.proto = node
         self.domain = proto.domain_of(node)
         self.version = frame.opsets.get(self.domain, 1)
         self.given = {a.name: a for a in node.attribute}
@@ -159,86 +148,33 @@ class ModelNode:
         outputs = ", ".join(str(o) for o in self.proto.output if o)
         return f"node {name}({self.domain or 'ai.onnx'}.{self.op}, version {self.version}, gives {outputs or 'nothing'})"
 
-    def taken(self, inputs: Sequence[Value]) -> tuple[str, ...]:
-        """Its inputs as the file has them, each with the lengths that it has in this call."""
-        return tuple([f"{name}: {self.g.described(v)}" for name, v in zip(self.proto.input, inputs, strict=False) if name])
-
-    def count(self, more: int = 1) -> None:
-        """Counts what is read: nodes, and turns of what is unrolled. Raises ParseError where that is too much."""
-        self.g.nodes += more
-        most = self.frame.library.most
-        if self.g.nodes > most:
-            raise ParseError(f"with the turns of loops more than {most:,} nodes would be read", fix=SMALLER)
+    def translate(self, inputs: list[Value]) -> Any:
+        """See `GraphNode.translate`."""
+        return translated(self, inputs)
 
     def graph(self, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
         """A graph in an attribute, walked with these values for its inputs."""
-        self.count()
+        self.g.count()
         if len(inputs) != len(graph.input):
             raise GraphError(f"the graph {graph.name!r} takes {len(graph.input)} values, and gets {len(inputs)}")
-        return walk_graph(self.g, self.frame, graph, inputs)
+        frame = GraphNames(self.frame.library, self.frame.opsets, self.frame)
+        frame.names.update({i.name: v for i, v in zip(graph.input, inputs, strict=True)})
+        return walk_graph(self.g, frame, graph)
 
 
-def walk_graph(g: ModelTrace, outer: GraphNames, graph: onnx.GraphProto, inputs: Sequence[Value]) -> list[Value]:
-    frame = GraphNames(outer.library, outer.opsets, outer)
-    frame.names.update({i.name: v for i, v in zip(graph.input, inputs, strict=True)})
-    return walk_body(g, frame, graph)
-
-
-def walk_body(g: ModelTrace, frame: GraphNames, graph: onnx.GraphProto) -> list[Value]:
+def walk_graph(g: ModelTrace, frame: GraphNames, graph: onnx.GraphProto) -> list[Value]:
     """The outputs of a graph whose inputs are in the frame."""
     library = frame.library
     for t in (*graph.initializer, *graph.sparse_initializer):
         name = t.name if isinstance(t, onnx.TensorProto) else t.values.name
         constant = library.constant(t)
         frame.names.setdefault(name, g.parameter(name, constant) if frame.outer is None else constant)
-    return walk(g, frame, graph.node, [o.name for o in graph.output])
+    return walk_nodes(g, frame, graph.node, [o.name for o in graph.output])
 
 
-def walk(g: ModelTrace, frame: GraphNames, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[Value]:
-    """Nodes in their order; what nothing later uses is forgotten."""
-    if frame.depth > proto.DEEPEST:
-        raise ParseError(f"graphs stand more than {proto.DEEPEST} deep within each other", fix="is the file damaged?")
-    last = frame.library.last_uses(nodes, outputs)
-    g.scopes.append(frame.names)
-    try:
-        for k, node in enumerate(nodes):
-            apply(g, frame, node)
-            for name in (*node.input, *node.output):
-                if last.get(name, -1) <= k:
-                    frame.names.pop(name, None)
-        return [frame.find(name) for name in outputs]
-    finally:
-        g.scopes.pop()
-
-
-def apply(g: ModelTrace, frame: GraphNames, proto_node: onnx.NodeProto) -> None:
-    """One node: its results into the frame."""
-    node = ModelNode(g, frame, proto_node)
-    inputs: list[Value] = []
-    try:
-        node.count()
-        inputs = [frame.find(name) if name else None for name in proto_node.input]
-        with made_for(node.place):
-            results = translated(node, inputs)
-    except (Fixed, Inside):
-        raise
-    except Exception as error:  # of a damaged file anything may be missing; what went wrong goes along as the cause
-        if error is g.blamed:
-            raise
-        text, details, fix = str(error), node.taken(inputs), ""
-        if isinstance(error, NgraphError):
-            text, details, fix = error.message, (*error.details, *details), error.fix
-        kind = type(error) if isinstance(error, (UnsupportedError, ParseError, BoundsError)) else GraphError
-        g.blamed = kind(f"{node.label}: {text or type(error).__name__}", details=details, fix=fix)
-        raise g.blamed from error
-    if not isinstance(results, tuple):
-        results = (results,)
-    for name, value in zip(proto_node.output, results, strict=False):
-        if name:
-            frame.names[name] = value
-    missing = [name for name in proto_node.output[len(results) :] if name]
-    if missing:
-        raise GraphError(f"{node.label}: it has no result {', '.join(missing)}", fix="is the file damaged?")
+def walk_nodes(g: ModelTrace, frame: GraphNames, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[Value]:
+    """Nodes in the order of the file."""
+    return walk(g, frame, (ModelNode(g, frame, node) for node in nodes), outputs, frame.library.last_uses(nodes, outputs))
 
 
 def translated(node: ModelNode, inputs: list[Value]) -> Any:
@@ -329,7 +265,7 @@ def call_function(node: ModelNode, function: onnx.FunctionProto, inputs: Sequenc
     given = [*inputs, *[None] * (len(function.input) - len(inputs))]
     frame.names.update(dict(zip(function.input, given, strict=False)))
     wanted = [name for k, name in enumerate(function.output) if node.wants(k)]
-    found = dict(zip(wanted, walk(node.g, frame, function.node, wanted), strict=True))
+    found = dict(zip(wanted, walk_nodes(node.g, frame, function.node, wanted), strict=True))
     return tuple(found.get(name) for name in function.output)
 
 

@@ -12,7 +12,7 @@ from ngraph.frontends.onnx.products import Window, outs_of, windows
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import index_along, known_array, padded
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value, check_room
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import as_dtype

@@ -17,7 +17,7 @@ from ngraph.frontends.onnx.products import conv, gemm, matmul, turned
 from ngraph.frontends.onnx.quantised import FUSED, dequantized, integers_to_float
 from ngraph.frontends.onnx.shapes import dim_of
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op

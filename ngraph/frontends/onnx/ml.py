@@ -14,7 +14,7 @@ from ngraph.frontends.onnx.scores import FAMILY, binary, chosen, column, post
 from ngraph.frontends.onnx.shapes import dim_of, index_along, joined, known_array
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.text import in_python
-from ngraph.frontends.onnx.values import ConstantArray, StringInput, Tensor, Value
+from ngraph.frontends.positional.values import ConstantArray, StringInput, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e

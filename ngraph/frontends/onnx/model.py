@@ -1,174 +1,37 @@
-"""A model read from an ONNX file: named inputs and outputs, and calls that any number of threads may make.
-
-What an earlier process compiled for a file and for inputs of these shapes is found by the `index`. Else the graph is read when it is first
-called, and again only for calls whose lengths decide otherwise (`reading`). Parameters live in one transformer, which all computations of
-a model share.
-"""
+"""ONNX models: `load` reads a file, and gives a `Model` to be called. The package onnx is imported when the graph is read."""
 
 from __future__ import annotations
 
 import importlib
 import os
-import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ngraph.errors import ArgumentError, ParseError
-from ngraph.frontends.onnx.index import DirectCall, ModelIndex
-from ngraph.frontends.onnx.ports import About, Port
+from ngraph.errors import ArgumentError
+from ngraph.frontends.positional.formats import Format
+from ngraph.frontends.positional.model import Model, Port
 from ngraph.op_graph.arguments import checked
-from ngraph.transformers import make_transformer
 from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
-    from ngraph.frontends.onnx.reading import ImportedGraph, Reader
+    from ngraph.frontends.positional.reader import Reader
 
 __all__ = ["Model", "Port", "load"]
 
-STRAIGHT = 256  # shapes of inputs for which the way to the computation is remembered
+
+class Onnx(Format):
+    """The format ONNX."""
+
+    name, package = "ONNX", "onnx"
+
+    def read(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str) -> Reader:
+        """See `Format.read`."""
+        room = importlib.import_module("ngraph.frontends.onnx.reading")  # this needs the package onnx
+        made: Reader = room.OnnxReader(source, transformer, trainable, indices)
+        return made
 
 
-class Model:
-    """An imported model. Call it with arrays in the order of `inputs`, or by name; `run({"name": array})` gives a dict.
-
-    inputs, outputs   what it takes and gives, each a `Port`
-    variables         those initializers that are variables, by name
-    fixed             names of dims whose length is taken as it comes, with a version for each; the others stay open
-    readings          how often the graph was read: never, where all that was called was found compiled
-    host_callbacks    what Python runs, by op, with their number
-    """
-
-    def __init__(self, source: Any, transformer: Any = None, trainable: Sequence[str] = (), indices: str = "raise"):
-        self.transformer = transformer if transformer is not None else make_transformer()
-        self._source, self._trainable, self._indices = source, list(trainable), indices
-        self._reader: Reader | None = None
-        self._lock = threading.RLock()
-        self._straight: dict[Hashable, DirectCall] = {}
-        self._index = None if self._trainable else ModelIndex.of(source, self.transformer, indices)
-        about = None if self._index is None else self._index.about()
-        self.about: About = self.reader.about if about is None else about
-        self.name, self.inputs, self.defaults, self.outputs = self.about
-
-    @property
-    def reader(self) -> Reader:
-        """What reads the graph; made when it is first needed. Raises UnsupportedError, ParseError."""
-        with self._lock:
-            if self._reader is None:
-                room = importlib.import_module("ngraph.frontends.onnx.reading")  # this needs the package onnx
-                self._reader = made = room.Reader(self._source, self.transformer, self._trainable, self._indices)
-                if getattr(self, "about", made.about) != made.about:
-                    raise ParseError(f"{self._source} has changed since it was loaded", fix="load it again")
-            return self._reader
-
-    @property
-    def proto(self) -> Any:
-        """The file as the package onnx has it, without the data of its large tensors."""
-        return self.reader.proto
-
-    @property
-    def variables(self) -> dict[str, Any]:
-        return self.reader.variables
-
-    @property
-    def fixed(self) -> frozenset[str]:
-        return frozenset() if self._reader is None else self._reader.fixed
-
-    @property
-    def readings(self) -> int:
-        return 0 if self._reader is None else self._reader.readings
-
-    @property
-    def host_callbacks(self) -> dict[str, int]:
-        return {} if self._reader is None else self._reader.host_callbacks
-
-    def graph(self, shapes: Mapping[str, Any]) -> ImportedGraph:
-        """The model as op-graph, to be built on: for a loss, its derivatives, an optimizer.
-
-        shapes: of each input, or an array of that shape; open lengths stay open. Compute what is made of it on `model.transformer`, and
-        the model sees what training does to its variables. Raises UnsupportedError where values decide what comes next.
-        """
-        return self.reader.graph(shapes)
-
-    # ---- calling
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
-        """The outputs for these inputs: one array, or a tuple. Raises ArgumentError for inputs that do not fit."""
-        if len(arrays) > len(self.inputs):
-            count = len(self.inputs)
-            raise ArgumentError(
-                f"{self.name} takes {count} input{'s' * (count != 1)}, and got {len(arrays)}",
-                details=tuple(map(str, self.inputs)),
-                fix="give it these alone",
-            )
-        given = {p.name: a for p, a in zip(self.inputs, arrays, strict=False)}
-        twice = given.keys() & named.keys()
-        if twice:
-            raise ArgumentError(
-                f"{self.name} got {', '.join(sorted(twice))} twice, by place and by name",
-                details=tuple(map(str, self.inputs)),
-                fix="give each input once",
-            )
-        feeds = {**given, **named}
-        results = self._results(feeds)
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def run(self, outputs: Any, feeds: Mapping[str, Any] | None = None, options: Any = None) -> Any:
-        """`run({"x": x})` gives {name: array}. `run(names, {"x": x})`, names or None for all, gives a list, as ONNX Runtime does."""
-        given = outputs if feeds is None else feeds
-        if not isinstance(given, Mapping):
-            fix = f"model.run({{{self.inputs[0].name!r}: array}})" if self.inputs else "model.run({})"
-            raise ArgumentError(f"{self.name} is run on arrays by name, not on {type(given).__name__}", fix=fix)
-        if isinstance(outputs, str):
-            raise ArgumentError(f"the names of outputs are a list, not {outputs!r}", fix=f"[{outputs!r}]")
-        if feeds is None:
-            return dict(zip([p.name for p in self.outputs], self._results(outputs), strict=True))
-        found = self._results(feeds)
-        if outputs is None:
-            return found
-        by_name = dict(zip([p.name for p in self.outputs], found, strict=True))
-        unknown = [n for n in outputs if n not in by_name]
-        if unknown:
-            raise ArgumentError(f"{self.name} has no output {', '.join(map(str, unknown))}", fix=f"it has {', '.join(by_name)}")
-        return [by_name[n] for n in outputs]
-
-    def get_inputs(self) -> list[Port]:
-        return list(self.inputs)
-
-    def get_outputs(self) -> list[Port]:
-        return list(self.outputs)
-
-    def _results(self, feeds: Mapping[str, Any]) -> list[Any]:
-        slots = self.about.bound(feeds)
-        try:
-            shapes = tuple([(k, a.shape) for k, a in slots.items()])
-        except AttributeError:
-            shapes = None  # lists and optionals
-        way = self._straight.get(shapes)
-        if way is None and self._index is not None and shapes is not None:
-            way = self._found(self._index, shapes, slots)
-        if way is not None:
-            call, takes, order = way
-            given = call(*[slots[k] for k in takes])
-            return [given[k] for k in order]
-        results, way = self.reader.call(slots)
-        index, self._index = self._index, None
-        if way is not None and shapes is not None and len(self._straight) < STRAIGHT:
-            self._straight[shapes] = way
-            if index is not None:
-                index.keep(self.about, self.reader.external(), slots, way, self.transformer)
-        return results
-
-    def _found(self, index: ModelIndex, shapes: Hashable, slots: Mapping[int, Any]) -> DirectCall | None:
-        """What an earlier process compiled for the first call; later ones with other lengths read the graph, which serves all."""
-        with self._lock:
-            found = self._straight.get(shapes)
-            if found is None and not index.asked:
-                found = index.find(slots, self.transformer)
-                if found is not None:
-                    self._straight[shapes], self._index = found, None
-            return found
-
-    def __repr__(self) -> str:
-        return f"<model {self.name}: {', '.join(map(str, self.inputs))} -> {', '.join(map(str, self.outputs))}>"
+ONNX = Onnx()
 
 
 @checked
@@ -191,4 +54,4 @@ def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = 
         raise ArgumentError(f"trainable= takes a pattern of names or several, not {trainable!r}", fix='trainable="*"')
     if indices not in ("raise", "clip"):
         raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
-    return Model(source, transformer, patterns, indices)
+    return Model(source, ONNX, transformer, patterns, indices)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ngraph.frontends.onnx.shapes import index_along
-from ngraph.frontends.onnx.values import Tensor, Value
+from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op

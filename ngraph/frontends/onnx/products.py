@@ -9,7 +9,7 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.sampling import between
 from ngraph.frontends.onnx.shapes import padded
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import DType, accumulator

@@ -17,16 +17,16 @@ from google.protobuf.message import DecodeError
 
 from ngraph.errors import ParseError, UnsupportedError
 from ngraph.export.onnx.names import PACKED
-from ngraph.frontends.onnx.values import check_room
 from ngraph.frontends.onnx.wire import OWN, skeleton
+from ngraph.frontends.positional.values import check_room
 from ngraph.op_graph.arrays import MappedFile
 from ngraph.op_graph.files import told
 
 IR = range(1, 15)
 OPSETS = range(1, 29)
-DEEPEST = 64  # graphs within each other
-MOST_NODES = 1 << 14  # nodes that calls of functions and turns of loops stand for: a few seconds of reading; or, if that is more, …
-EXPANSION = 16  # times as many as the file has: a deep network whose layers are calls of one function
+EXPANSION = (
+    16  # nodes read for each that the file has, where that is more than MOST_NODES: a deep network whose layers are calls of one function
+)
 
 
 class Home(NamedTuple):

@@ -19,7 +19,7 @@ from ngraph.frontends.onnx.products import convolution, matmul, with_bias
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.shapes import joined
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Idx

@@ -1,30 +1,22 @@
-"""Reading a model's graph: stages for calls, found by those that come the same way, made by the others (`trace`)."""
+"""Reading ONNX files: what a model takes and gives, the arrays that are variables, and its graph, walked for each reading."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import onnx
 
-from ngraph.errors import ArgumentError, GraphError, NgraphError, OutOfMemoryError, UnsupportedError
+from ngraph.errors import UnsupportedError
 from ngraph.frontends.onnx import graph, proto, translate
-from ngraph.frontends.onnx.index import DirectCall
-from ngraph.frontends.onnx.ports import About, Port
-from ngraph.frontends.onnx.stages import Ask, CallStage, Compute, Done, StageRun
-from ngraph.frontends.onnx.trace import Fixed, ModelTrace
-from ngraph.frontends.onnx.values import NOTHING, ConstantArray, Sizes, StringInput, Tensor, Value
 from ngraph.frontends.onnx.wire import OWN
-from ngraph.op_graph.axes import make_axis
+from ngraph.frontends.positional.ports import About, Port
+from ngraph.frontends.positional.reader import Reader, parameter, trainable
+from ngraph.frontends.positional.trace import ModelTrace
+from ngraph.frontends.positional.values import Value
 from ngraph.op_graph.dtypes import as_dtype
-from ngraph.op_graph.op import Op
-from ngraph.ops.rearrange import broadcast
-from ngraph.ops.state import variable
 
-__all__ = ["ImportedGraph", "Reader", "port", "refused", "translate"]
+__all__ = ["OnnxReader", "port", "refused", "translate"]
 
 
 def port(info: onnx.ValueInfoProto) -> Port:
@@ -47,27 +39,15 @@ def port(info: onnx.ValueInfoProto) -> Port:
     return Port(info.name, wrap.format(f"tensor({name})"), shape, proto.numpy_type(tensor.elem_type) if tensor.elem_type else None, kind)
 
 
-class ImportedGraph(NamedTuple):
-    """A model as op-graph: placeholders, results and variables by their names in the file."""
-
-    inputs: dict[str, Op]
-    outputs: dict[str, Op]
-    variables: dict[str, Op]
-
-
 def refused(model: onnx.ModelProto, home: proto.Home) -> list[str]:
     """Every node that has no translation, with the reason and the nearest that has one."""
     return graph.unsupported(model, graph.Library(model, home))
 
 
-class Reader:
-    """A model's graph, read as calls need it.
+class OnnxReader(Reader):
+    """The reader of an ONNX file."""
 
-    fixed       names of dims whose length is taken as it comes, with a version for each; the others stay open
-    readings    how often the graph was walked      host_callbacks  what Python runs, by op, with their number
-    """
-
-    def __init__(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str = "raise"):
+    def __init__(self, source: Any, transformer: Any, patterns: Sequence[str] = (), indices: str = "raise"):
         self.proto, home = proto.read(source)
         main = self.proto.graph
         self.library = graph.Library(self.proto, home)
@@ -80,21 +60,10 @@ class Reader:
             )
         own = {t.name for t in main.initializer} | {t.values.name for t in main.sparse_initializer}
         inputs, defaults = ([port(i) for i in main.input if (i.name in own) == known] for known in (False, True))
-        self.about = About(main.name or "model", tuple(inputs), tuple(defaults), tuple([port(o) for o in main.output]))
-        self.variables = {t.name: self._variable(t) for t in main.initializer if any(fnmatchcase(t.name, p) for p in trainable)}
-        self.variables = {name: v for name, v in self.variables.items() if v.dtype.is_float}
-        lost = [p for p in trainable if not any(fnmatchcase(name, p) for name in self.variables)]
-        if lost:
-            there = [t.name for t in main.initializer if proto.numpy_type(t.data_type).kind == "f"]
-            shown = ", ".join(there[:8]) + (", …" if len(there) > 8 else "")
-            fix = 'trainable="*"' if there else "leave trainable out: only initializers can be trained"
-            raise ArgumentError(f"no float initializer is called {lost[0]!r}", details=(f"there are {shown or 'none'}",), fix=fix)
-        self.transformer, self.indices = transformer, indices
-        self.fixed: frozenset[str] = frozenset()
-        self.readings = 0
-        self.host_callbacks: dict[str, int] = {}
-        self.root: CallStage = Ask(self._signature, True)
-        self._lock = threading.RLock()
+        about = About(main.name or "model", tuple(inputs), tuple(defaults), tuple([port(o) for o in main.output]))
+        floats = {t.name: t for t in main.initializer if patterns and is_float(t)}
+        variables = {name: parameter(name, self.library.constant(floats[name]).array) for name in trainable(patterns, list(floats))}
+        super().__init__(about, transformer, variables, indices)
 
     def external(self) -> list[str]:
         """The files beside the model that have data of its tensors."""
@@ -115,261 +84,15 @@ class Reader:
                 found.update({e.value: None for e in t.external_data if e.key == "location"})
         return [name for name in found if name != OWN]
 
-    def _variable(self, t: onnx.TensorProto) -> Op:
-        array = self.library.constant(t).array
-        axes = [make_axis(n, name=f"{t.name}.{k}") for k, n in enumerate(array.shape)]
-        return variable(axes, dtype=as_dtype(array.dtype), initial_value=array).named(t.name)
-
-    def graph(self, shapes: Mapping[str, Any]) -> ImportedGraph:
-        """See `Model.graph`."""
-        ports = {p.name: p for p in self.about.inputs}
-        feeds = {}
-        for name, shape in shapes.items():
-            port = ports.get(name)
-            dtype = np.float32 if port is None or port.dtype is None else port.dtype
-            feeds[name] = np.zeros(shape, dtype) if isinstance(shape, (tuple, list)) else np.asarray(shape)
-        fixed = self.fixed
-        while True:
-            run = self._run(self.about.bound(feeds))
-            g = ModelTrace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
-            g.indices = self.indices
-            g.unseen = frozenset(-1 - k for k, p in enumerate(self.about.inputs) if isinstance(shapes.get(p.name), (tuple, list)))
-            try:
-                values = self._values(g)
-            except Fixed as found:
-                fixed |= found.names
-                continue
-            whole = [g.full(g.tensor(v)) for v in values]
-            holes = {slot: o for o, (slot, _) in g.slots.items() if o.is_placeholder}
-            return ImportedGraph(
-                {p.name: holes[-1 - k] for k, p in enumerate(self.about.inputs)},
-                {p.name: broadcast(t.op, t.dims) for p, t in zip(self.about.outputs, whole, strict=True)},
-                self.variables,
-            )
-
-    # ---- calling
-    def call(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:
-        """The results for these inputs, and the straight way to them, if shapes alone lead there."""
-        run = self._run(slots)
-        found = self._walk(run)
-        if found is None:
-            with self._lock:  # whoever waited for another's reading goes its way
-                run = self._run(slots)
-                found = self._walk(run) or self._read(slots)
-        return found
-
-    def _run(self, slots: Mapping[int, Any]) -> StageRun:
-        run = StageRun(dict(slots), {})
-        self._measure(run)
-        return run
-
-    def _walk(self, run: StageRun) -> tuple[list[Any], DirectCall | None] | None:
-        """The stages of an earlier reading; None where it went elsewhere."""
-        stage: CallStage = self.root
-        way: list[CallStage] = []
-        while type(stage) is not Done:
-            way.append(stage)
-            follow = stage.next.get(stage.step(run))
-            if follow is None:
-                return None
-            stage = follow
-        return [result(run) for result in stage.results], straight(way, stage)
-
-    def _measure(self, run: StageRun) -> None:
-        """Lengths of open axes of the inputs, by name: those of dim_params, and `x.0` for dims without a name."""
-        for k, p in enumerate(self.about.every):
-            array = run.slots.get(-1 - k)
-            if isinstance(array, np.ndarray):
-                for d, n in enumerate(array.shape):
-                    run.lengths[f"{p.name}.{d}"] = n
-                    name = p.shape[d] if p.shape is not None else None
-                    if isinstance(name, str):
-                        run.lengths.setdefault(name, n)
-
-    def _signature(self, run: StageRun) -> Hashable:
-        """What tells readings apart before the first node: ranks, lists, which dims of one name agree, and lengths that are fixed."""
-        key: list[Hashable] = []
-        for k, p in enumerate(self.about.every):
-            array = run.slots.get(-1 - k)
-            if isinstance(array, np.ndarray):
-                key.append(array.ndim)
-                for d, n in enumerate(array.shape):
-                    name = p.shape[d] if p.shape is not None else None
-                    if isinstance(name, str):
-                        key.append(run.lengths[name] == n)
-            elif array is None:
-                key.append(None)
-            else:
-                key.append(tuple((np.asarray(a).dtype.str, np.asarray(a).shape) for a in array))
-        return (*key, *(run.lengths.get(name) for name in sorted(self.fixed)))
-
-    def _read(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:
-        """The results, with the graph read (again) on the way."""
-        while True:
-            try:
-                return self._walked(self._run(slots))
-            except Fixed as found:
-                if found.names <= self.fixed:
-                    raise GraphError(f"the lengths {sorted(found.names)} are needed, and cannot be known") from None
-                self.fixed |= found.names
-                self.root = Ask(self._signature, True)
-
-    def _walked(self, run: StageRun) -> tuple[list[Any], DirectCall | None]:
-        """Raises errors of ours alone: a damaged file may say anything, and what it says shows as it is read, compiled or run first."""
-        try:
-            return self._read_once(run)
-        except GraphError as error:
-            error.fix = error.fix or self._advice()
-            error.at(error.line)
-            raise
-        except (NgraphError, Fixed):
-            raise
-        except MemoryError as error:
-            raise OutOfMemoryError(f"there is no room for {self.about.name}: {error}", fix="take smaller inputs") from error
-        except Exception as error:
-            shapes = ", ".join(
-                f"{p.name} {list(np.shape(run.slots[-1 - k]))}" for k, p in enumerate(self.about.every) if -1 - k in run.slots
-            )
-            small = "negative dimensions" in str(error)
-            why = "a length comes out negative" if small else f"{type(error).__name__}: {error}"
-            fix = "give larger inputs (random ones have length 1 where --shape says no other)" if small else "do the shapes fit?"
-            raise GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix=fix) from error
-
-    def _advice(self) -> str:
-        """What may help where lengths do not fit each other."""
-        free = [str(p) for p in self.about.every if any(not isinstance(d, int) for d in p.shape or (None,))]
-        return f"check the lengths that are open: {', '.join(free)}" if free else "export the model again: the file fixes all lengths"
-
-    def _read_once(self, run: StageRun) -> tuple[list[Any], DirectCall | None]:
-        self.readings += 1
-        g = ModelTrace(self.root, run, self.fixed, self._compute, self.variables)
-        g.indices = self.indices
-        values = self._values(g)
-        found = OutputGetters(g)
-        tensors = [t for v in values for t in found.tensors(v)]
-        todo = list({id(t): t for t in tensors if g.slot_of(t) is None}.values())
-        found.slots = {id(t): s for t, s in zip(todo, g.compute_stage(todo) if todo else [], strict=True)}
-        made = [found.result(v) for v in values]
-        done = g.follow(lambda: Done(made))
-        for name in g.hosts:
-            self.host_callbacks[name] = self.host_callbacks.get(name, 0) + 1
-        assert isinstance(done, Done)
-        return [result(run) for result in done.results], straight(list(self._way(run, done)), done)
-
-    def computations(self, slots: Mapping[int, Any]) -> list[tuple[Any, list[Any]]]:
-        """What a call with these inputs computes, in order, each with its arguments."""
-        self.call(slots)
-        run, found = self._run(slots), []
-        stage: CallStage = self.root
-        while type(stage) is not Done:
-            if type(stage) is Compute:
-                found.append((stage.computation, [run.slots[k] for k in stage.takes]))
-            stage = stage.next[stage.step(run)]
-        return found
-
-    def _way(self, run: StageRun, done: Done) -> Iterator[CallStage]:
-        """The stages that were read, as far as questions about shapes lead; then what comes next."""
-        stage: CallStage = self.root
-        while stage is not done:
-            yield stage
-            plain = type(stage) is Compute or type(stage) is Ask and stage.shapes
-            follow = stage.next.get(stage.step(run) if type(stage) is Ask and stage.shapes else None) if plain else None
-            if follow is None:
-                return
-            stage = follow
-
-    def _values(self, g: ModelTrace) -> list[Value]:
-        """The outputs, with the graph walked."""
+    def values(self, g: ModelTrace, inputs: Mapping[str, Value]) -> list[Value]:
+        """See `Reader.values`."""
+        g.most = self.library.most
         frame = graph.GraphNames(self.library, self.library.opsets)
-        for k, p in enumerate(self.about.every):
-            if -1 - k in g.run.slots:
-                frame.names[p.name] = self._input(g, p, -1 - k)
-        return graph.walk_body(g, frame, self.proto.graph)
-
-    def _input(self, g: ModelTrace, p: Port, slot: int) -> Value:
-        given = g.run.slots[slot]
-        if p.kind == "tensor":
-            return self._tensor(g, p, slot, given)
-        if given is None:
-            return NOTHING
-        if isinstance(given, np.ndarray):
-            return self._tensor(g, p, slot, given)
-        items: list[Value] = []
-        for k, item in enumerate(given):
-            made, array = g.slot(), np.asarray(item)
-            g.follow(lambda made=made, k=k: Ask(lambda run: run.put(made, np.asarray(run.slots[slot][k]))))  # type: ignore[misc]
-            items.append(StringInput(made, array) if array.dtype.kind in "OSU" else g.hole(made, as_dtype(array.dtype), array.ndim))
-        return items
-
-    def _tensor(self, g: ModelTrace, p: Port, slot: int, array: Any) -> Value:
-        if array.dtype == object:
-            return StringInput(slot, array)
-        axes = []
-        for d, n in enumerate(array.shape):
-            said = p.shape[d] if p.shape is not None else None
-            if isinstance(said, int):
-                axes.append(make_axis(said, name=f"{p.name}.{d}"))
-                continue
-            name = said if isinstance(said, str) and g.run.lengths[said] == n else f"{p.name}.{d}"
-            if any(a.name == name for a in axes):
-                name = f"{p.name}.{d}"
-            axes.append(g.open_axis(name, slot, d))
-        return g.input(slot, as_dtype(array.dtype), axes, p.name)
-
-    def _compute(self, ops: Sequence[Op], holes: Sequence[Op]) -> Callable[..., Any]:
-        return self.transformer.computation(list(ops), *holes, name=None)
+        frame.names.update(inputs)
+        return graph.walk_graph(g, frame, self.proto.graph)
 
 
-def straight(way: Sequence[CallStage], done: Done) -> DirectCall | None:
-    """The way to results of one computation, where questions about shapes are all that stands before it."""
-    *asks, last = way
-    plain = all(type(s) is Ask and s.shapes for s in asks) and type(last) is Compute and all(k < 0 for k in last.takes)
-    slots = [getattr(result, "slot", None) for result in done.results]
-    if not plain or not isinstance(last, Compute) or len(set(slots)) < len(slots) or any(s not in last.gives for s in slots):
-        return None
-    return DirectCall(last.computation, last.takes, tuple([last.gives.index(s) for s in slots if s is not None]))
-
-
-def _values_decide(ops: Sequence[Op], holes: Sequence[Op]) -> Any:
-    raise UnsupportedError("what this model computes depends on values, so it is not one op-graph", fix="call it instead")
-
-
-class Slot:
-    """The result that stands in a slot."""
-
-    __slots__ = ("slot",)
-
-    def __init__(self, slot: int):
-        self.slot = slot
-
-    def __call__(self, run: StageRun) -> Any:
-        return run.slots[self.slot]
-
-
-class OutputGetters:
-    """How values go out: each as a function of the call."""
-
-    def __init__(self, g: ModelTrace):
-        self.g = g
-        self.slots: dict[int, int] = {}
-
-    def tensors(self, v: Value) -> list[Tensor]:
-        if isinstance(v, Tensor):
-            return [v]
-        return [t for item in v for t in self.tensors(item)] if isinstance(v, list) else []
-
-    def result(self, v: Value) -> Callable[[StageRun], Any]:
-        if isinstance(v, Tensor):
-            slot = self.slots[id(v)] if id(v) in self.slots else self.g.slot_of(v)
-            assert slot is not None
-            return Slot(slot) if slot >= 0 else (lambda run: run.slots[slot].copy())
-        if isinstance(v, ConstantArray):
-            return lambda run: v.array.copy()
-        if isinstance(v, Sizes):
-            return lambda run: np.array([run.number(e) for e in v.array.ravel()], v.np).reshape(v.array.shape)
-        if isinstance(v, StringInput):
-            return lambda run: run.slots[v.slot]
-        if isinstance(v, list):
-            each = [self.result(item) for item in v]
-            return lambda run: [item(run) for item in each]
-        return lambda run: None
+def is_float(t: onnx.TensorProto) -> bool:
+    """Whether an array of a file holds floats."""
+    dtype = proto.numpy_type(t.data_type)
+    return not dtype.hasobject and dtype.kind != "c" and as_dtype(dtype).is_float

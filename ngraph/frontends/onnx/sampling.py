@@ -13,7 +13,7 @@ from ngraph.errors import GraphError
 from ngraph.frontends.onnx.arithmetic import total
 from ngraph.frontends.onnx.shapes import dim_of, index_along, known_array
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value, check_room
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.expr import Expr, ExprLike, Idx

@@ -10,7 +10,7 @@ import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.shapes import joined
-from ngraph.frontends.onnx.values import Tensor, Value
+from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e

@@ -11,8 +11,8 @@ import numpy as np
 from ngraph.errors import BoundsError, GraphError
 from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.trace import factors
-from ngraph.frontends.onnx.values import ConstantArray, Sizes, Tensor, Value, check_room, settled
+from ngraph.frontends.positional.trace import factors
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, check_room, settled
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis
 from ngraph.op_graph.dtypes import as_dtype

@@ -15,7 +15,7 @@ from ngraph.frontends.onnx.proto import numpy_type
 from ngraph.frontends.onnx.sampling import number
 from ngraph.frontends.onnx.shapes import dim_of, index_along, padded, sliced
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Tensor, Value, check_room
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, check_room
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import as_dtype

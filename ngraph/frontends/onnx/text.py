@@ -12,7 +12,7 @@ import numpy as np
 
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.onnx.table import translates
-from ngraph.frontends.onnx.values import ConstantArray, Value
+from ngraph.frontends.positional.values import ConstantArray, Value
 
 Array = np.ndarray[Any, Any]
 

@@ -15,9 +15,9 @@ from onnx import helper as h  # noqa: E402  all this needs what is looked for ab
 
 import ngraph as ng  # noqa: E402
 import ngraph.transformers as ngt  # noqa: E402
-from ngraph.frontends.onnx import index as room  # noqa: E402
 from ngraph.frontends.onnx import reading  # noqa: E402
-from ngraph.frontends.onnx.ports import About, Port  # noqa: E402
+from ngraph.frontends.positional import index as room  # noqa: E402
+from ngraph.frontends.positional.ports import About, Port  # noqa: E402
 from ngraph.runtime import cache as caches  # noqa: E402
 from tests.frontends.onnx.made import B, F, I, model  # noqa: E402
 
@@ -199,7 +199,7 @@ def test_settings_that_change_between_load_and_call_are_seen(folder, path):
 
 def test_what_reads_graphs_is_in_the_key(folder, path, monkeypatch):
     assert start(folder, path) == 1
-    for name, other in (("installed", lambda: b"another package"), ("makers", lambda: b"another version")):
+    for name, other in (("installed", lambda package: b"another package"), ("makers", lambda: b"another version")):
         with monkeypatch.context() as m:
             m.setattr(room, name, other)
             assert start(folder, path) == 1

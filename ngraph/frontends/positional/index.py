@@ -1,8 +1,9 @@
-"""Which compiled program answers a call of a model file, found before the file's graph is read, or even the package onnx imported.
+"""Which compiled program answers a call of a model file, found before the file's graph is read, or what reads it imported.
 
-An entry of the cache says for a file's content, the inputs of a call, and all else that decides (sources, compiler, package onnx, target,
-machine, settings), which plan that was, and where the large arrays lie that it wants: in the model's own files, of which nothing is
-stored twice, or in the entry, if reading has made them. What leads to one program by shapes alone has an entry; other models are read.
+An entry of the cache says for a file's content, the inputs of a call, and all else that decides (sources, compiler, the package that reads
+the format, target, machine, settings), which plan that was, and where the large arrays lie that it wants: in the model's own files, of
+which nothing is stored twice, or in the entry, if reading has made them. What leads to one program by shapes alone has an entry; other
+models are read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.frontends.onnx.ports import About, Port
+from ngraph.frontends.positional.ports import About, Port
 from ngraph.op_graph.arrays import MappedFile, content_of
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.files import told
@@ -53,14 +54,14 @@ class ModelIndex:
         self.asked = False
 
     @staticmethod
-    def of(source: Any, transformer: Any, indices: str = "raise") -> ModelIndex | None:
-        """That of a path; None where nothing is kept. Raises FileError where the file cannot be read."""
+    def of(source: Any, transformer: Any, package: str, indices: str = "raise") -> ModelIndex | None:
+        """That of a path, which a package reads; None where nothing is kept. Raises FileError where the file cannot be read."""
         if not isinstance(source, (str, os.PathLike)) or cache().folder is None:
             return None
-        facts, package = transformer.facts(), installed()
+        facts, version = transformer.facts(), installed(package) if package else b""
         with told(source, "read"):
             file = MappedFile.of(source)
-        return ModelIndex(os.fspath(source), file, package, facts, indices) if facts and package and isinstance(file, MappedFile) else None
+        return ModelIndex(os.fspath(source), file, version, facts, indices) if facts and version and isinstance(file, MappedFile) else None
 
     # ---- what is there
     def about(self) -> About | None:
@@ -161,13 +162,13 @@ def placed(content: Any, start: int, dtype: str, shape: Sequence[int]) -> np.nda
 
 
 @once
-def installed() -> bytes:
-    """Which package onnx there is; b"" where there is none. It is not imported."""
-    found = PathFinder.find_spec("onnx")
+def installed(package: str) -> bytes:
+    """Which version of a package there is, by the names and sizes of its files; b"" where there is none. It is not imported."""
+    found = PathFinder.find_spec(package)
     if found is None or found.origin is None:
         return b""
     home = os.path.dirname(found.origin)
-    names = [f.name for f in os.scandir(os.path.dirname(home)) if f.name.startswith("onnx-")]
+    names = [f.name for f in os.scandir(os.path.dirname(home)) if f.name.startswith(f"{package}-")]
     return repr((sorted(names), sorted((f.name, f.stat().st_size) for f in os.scandir(home) if f.is_file()))).encode()
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError
-from ngraph.frontends.onnx.stages import Ask, CallStage, Compute, HostStage, StageRun, bytes_of
-from ngraph.frontends.onnx.values import ConstantArray, Held, Sizes, StringInput, Tensor, Value
+from ngraph.errors import GraphError, ParseError
+from ngraph.frontends.positional.stages import Ask, CallStage, Compute, HostStage, StageRun, bytes_of
+from ngraph.frontends.positional.values import ConstantArray, Held, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph import expr
 from ngraph.op_graph.axes import Axes, Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
@@ -24,6 +24,9 @@ from ngraph.op_graph.op import Op, ordered
 from ngraph.ops.elementwise import cast, constant, constant_record, filled
 from ngraph.ops.rearrange import broadcast, digits, product, radix, reindex, rename_record, stack
 from ngraph.ops.state import placeholder
+
+MOST_NODES = 1 << 14  # nodes that calls of functions and turns of loops stand for: a few seconds of reading
+SMALLER = "is the file damaged? Else call functions less often, or make loops of what repeats"
 
 ASK = {
     "eq": lambda a, b: a == b,
@@ -59,14 +62,21 @@ class ModelTrace:
         self.answers: dict[Any, Hashable] = {}
         self.constants: dict[ConstantArray, Tensor] = {}
         self.scopes: list[dict[str, Value]] = []
-        self.count = 0
+        self.numbered = 0  # axes that were named by their number
         self.next_slot = 0
         self.hosts: list[str] = []
         self.blamed: Exception | None = None  # what the innermost node that failed has raised
         self.indices = "raise"  # or "clip": what becomes of one that is out of bounds
         self.unseen: frozenset[int] | None = None  # where one graph for all values is wanted: inputs of which only the shape is given
         self.nodes = 0  # how many nodes have been read, those of functions and of loops' turns as often as they came
+        self.most = MOST_NODES  # how many are
         self.bodies = 0  # how many bodies of loops and branches are being read as ops
+
+    def count(self, more: int = 1) -> None:
+        """Counts what is read: nodes, and turns of what is unrolled. Raises ParseError where that is too much."""
+        self.nodes += more
+        if self.nodes > self.most:
+            raise ParseError(f"with the turns of loops more than {self.most:,} nodes would be read", fix=SMALLER)
 
     # ---- stages
     def follow(self, make: Callable[[], CallStage]) -> CallStage:
@@ -94,8 +104,8 @@ class ModelTrace:
         """A new axis of this length. Raises GraphError for one below 0."""
         if isinstance(size, int) and size < 0:
             raise GraphError(f"a dim would have the length {size}")
-        self.count += 1
-        axis = make_axis(None, name=name or f"D{self.count}", batch=False, recurrent=False, channel=False)
+        self.numbered += 1
+        axis = make_axis(None, name=name or f"D{self.numbered}", batch=False, recurrent=False, channel=False)
         axis.family.length = size
         return axis
 

@@ -1,0 +1,114 @@
+"""Walks a graph of named values: each node takes values and gives values; functions, branches and loops are graphs within it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ngraph.errors import BoundsError, GraphError, NgraphError, ParseError, UnsupportedError
+from ngraph.frontends.positional.trace import Fixed, Inside, ModelTrace
+from ngraph.frontends.positional.values import Value
+from ngraph.op_graph.op import SourceLocation, made_for
+
+DEEPEST = 64  # graphs within each other
+
+
+class Frame:
+    """The names of one graph while it is walked, and those around it."""
+
+    def __init__(self, outer: Frame | None = None):
+        self.outer = outer
+        self.names: dict[str, Value] = {}
+        self.depth: int = outer.depth + 1 if outer else 0
+
+    def find(self, name: str) -> Value:
+        """What a name stands for. Raises GraphError where it stands for nothing."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.names:
+                return frame.names[name]
+            frame = frame.outer
+        raise GraphError(f"nothing is called {name!r} where it is used", fix="export the model again: a node in front of it has to give it")
+
+
+class GraphNode:
+    """A node as its translator sees it, made for one walk.
+
+    op           what it does, in the words of the format
+    takes, gives the names of its inputs and outputs; "" where one is left out
+    """
+
+    __slots__ = ("g", "frame", "op", "takes", "gives")
+
+    def __init__(self, g: ModelTrace, frame: Frame, op: str, takes: Sequence[str], gives: Sequence[str]):
+        self.g, self.frame, self.op, self.takes, self.gives = g, frame, op, takes, gives
+
+    @property
+    def place(self) -> SourceLocation:
+        """Where its ops come from."""
+        return SourceLocation((f"{self.op} {next(filter(None, self.gives), '')!r}", 0), "")
+
+    @property
+    def label(self) -> str:
+        """The node in an error's words."""
+        return f"node {self.op} that gives {', '.join(filter(None, self.gives)) or 'nothing'}"
+
+    def translate(self, inputs: list[Value]) -> Any:
+        """Its result, or a tuple of results, for these inputs; None stands for an input that is left out."""
+        raise NotImplementedError
+
+
+def last_uses(used: Iterable[Iterable[str]], outputs: Sequence[str]) -> dict[str, int]:
+    """The last node that uses each name, of what each node uses, and a number beyond all for outputs."""
+    last: dict[str, int] = {}
+    k = -1
+    for k, names in enumerate(used):
+        last.update(dict.fromkeys(names, k))
+    last.update(dict.fromkeys(outputs, k + 1))
+    return last
+
+
+def walk(g: ModelTrace, frame: Frame, nodes: Iterable[GraphNode], outputs: Sequence[str], last: Mapping[str, int]) -> list[Value]:
+    """The outputs, with nodes taken in their order; what nothing later uses is forgotten."""
+    if frame.depth > DEEPEST:
+        raise ParseError(f"graphs stand more than {DEEPEST} deep within each other", fix="is the file damaged?")
+    g.scopes.append(frame.names)
+    try:
+        for k, node in enumerate(nodes):
+            apply(g, frame, node)
+            for name in (*node.takes, *node.gives):
+                if last.get(name, -1) <= k:
+                    frame.names.pop(name, None)
+        return [frame.find(name) for name in outputs]
+    finally:
+        g.scopes.pop()
+
+
+def apply(g: ModelTrace, frame: Frame, node: GraphNode) -> None:
+    """One node: its results into the frame."""
+    inputs: list[Value] = []
+    try:
+        g.count()
+        inputs = [frame.find(name) if name else None for name in node.takes]
+        with made_for(node.place):
+            results = node.translate(inputs)
+    except (Fixed, Inside):
+        raise
+    except Exception as error:  # of a damaged file anything may be missing; what went wrong goes along as the cause
+        if error is g.blamed:
+            raise
+        details = tuple([f"{name}: {g.described(v)}" for name, v in zip(node.takes, inputs, strict=False) if name])
+        text, fix = str(error), ""
+        if isinstance(error, NgraphError):
+            text, details, fix = error.message, (*error.details, *details), error.fix
+        kind = type(error) if isinstance(error, (UnsupportedError, ParseError, BoundsError)) else GraphError
+        g.blamed = kind(f"{node.label}: {text or type(error).__name__}", details=details, fix=fix)
+        raise g.blamed from error
+    if not isinstance(results, tuple):
+        results = (results,)
+    for name, value in zip(node.gives, results, strict=False):
+        if name:
+            frame.names[name] = value
+    missing = [name for name in node.gives[len(results) :] if name]
+    if missing:
+        raise GraphError(f"{node.label}: it has no result {', '.join(missing)}", fix="is the file damaged?")
