@@ -1,7 +1,7 @@
-"""What the arguments of public functions may be, by their names; and errors for those that are none of that.
+"""The kinds that arguments of public functions may have, by argument name, and the errors for arguments of another kind.
 
-A call that is right pays nothing for it: only where something fails inside are the arguments looked at, and the first that is not of its
-kind is named. An error that the arguments do not explain, or that comes from a function of the user's, passes as it is.
+A correct call costs nothing extra: the arguments are checked only after something inside has failed, and the first one of a wrong kind
+is named. An error that the arguments do not explain, or that comes out of a function of the user's, passes unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Unsaid:
-    """The default of an attribute of a record: what it then is, or that it may not be left away, the record itself decides."""
+    """The default of a record's attribute. The record itself decides its value, or that it must be given."""
 
     def __repr__(self) -> str:
         return "…"
@@ -33,7 +33,7 @@ UNSAID = Unsaid()
 
 
 class ArgumentKind(NamedTuple):
-    """What an argument may be: in words, the test of it, and what to write."""
+    """A kind of argument: its description in errors, its test, and the fix to suggest."""
 
     says: str
     fits: Callable[[Any], bool]
@@ -41,7 +41,7 @@ class ArgumentKind(NamedTuple):
 
 
 def _is_array(x: Any) -> bool:
-    """Whether NumPy, or what an object says of itself, makes numbers of it."""
+    """Whether `x` is numbers to NumPy, or offers itself as an array (`__array__`, `__dlpack__`)."""
     if isinstance(x, (list, tuple)) and any(isinstance(part, (Op, Axis)) for part in x):
         return False
     if not isinstance(x, (list, tuple, np.ndarray, np.generic)):
@@ -80,7 +80,7 @@ def _is_axes(x: Any) -> bool:
 
 
 def _several(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether it is one of these, or a list, tuple, set or dict of them."""
+    """Returns a test whether `x` fits `one`, or is a list, tuple, set or dict of values that do."""
 
     def fits(x: Any) -> bool:
         if isinstance(x, Mapping):
@@ -91,7 +91,7 @@ def _several(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _by_axis(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Whether it is one of these, or a dict of them by axis."""
+    """Returns a test whether `x` fits `one`, or is a dict from axes to values that do."""
     return lambda x: all(_is_axis(a) and one(v) for a, v in x.items()) if isinstance(x, Mapping) else one(x)
 
 
@@ -100,7 +100,7 @@ def _is_padding(x: Any) -> bool:
 
 
 def _is_value(x: Any) -> bool:
-    """Whether state can start with it."""
+    """Whether `x` can be an initial value of state: a tensor or a function."""
     return _is_tensor(x) or callable(x)
 
 
@@ -180,7 +180,7 @@ _NAMES = (  # kinds by the names of arguments, the same in every function but fo
     (ROLES, "roles"),
 )
 KINDS = {name: kind for kind, names in _NAMES for name in names.split()}
-ELSEWHERE = {  # where a name means something else
+ELSEWHERE = {  # entries whose argument name means something else in that function
     **{("placeholder", n): NEW_AXES for n in ("axes",)},
     **{(f, "axes"): NEW_AXES for f in ("variable", "persistent_tensor", "temporary", "constant", "make_axes", "cast_role", "Axes")},
     **{(f, "inputs"): OPS for f in ("jvp", "vjp")},
@@ -219,10 +219,10 @@ ELSEWHERE = {  # where a name means something else
     ("cumsum", "axis"): AXIS,
 }
 
-# kinds that are looked at before each call, for a value of another kind may do something, if nothing that is meant
+# kinds that are checked before each call, since a value of another kind might be accepted and give an unintended result
 EAGER = (WHOLE, NUMBER, EXTENT, PADDING, TRUTH, TEXT, NAME, ROLES, MAPPING, FUNCTION, LIST, TENSORS, VALUE, ACCUMULATE, AXIS_OR_WHOLE)
 
-# other libraries' names of arguments: of what there is, the first that a function has
+# argument names of other libraries, and ours for them: the first that the function has is suggested
 SYNONYMS = {
     **dict.fromkeys(("axis", "dim", "dims"), ("reduction_axes", "axes", "normalization_axes", "spatial", "over")),
     **dict.fromkeys(("keepdims", "keepdim"), ("out_axes",)),
@@ -235,11 +235,11 @@ SYNONYMS = {
     **dict.fromkeys(("strides",), ("stride",)),
 }
 
-INSTEAD = {"make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name"}  # of functions called with what they lack
+INSTEAD = {"make_transformer": "ngt.make_transformer_factory('numpy')() makes one by name"}  # fixes by function name
 
 
 def shown(x: Any) -> str:
-    """An argument as an error shows it."""
+    """Returns an argument as errors print it."""
     if isinstance(x, Op):
         return f"the op {x.label}" if x.type is not None else f"{x.label}, which has no value,"
     if isinstance(x, Axis):
@@ -251,7 +251,7 @@ def shown(x: Any) -> str:
 
 
 def _users(trace: TracebackType | None) -> bool:
-    """Whether an error came out of a function of the user's that one of ours called."""
+    """Whether an error came out of a function of the user's that a function of this package called."""
     users = False
     while trace is not None:
         whose = by_user(trace.tb_frame.f_code.co_filename)
@@ -261,7 +261,7 @@ def _users(trace: TracebackType | None) -> bool:
 
 
 def _signature(name: str, parameters: Iterable[inspect.Parameter]) -> str:
-    """The call as its definition has it, without the types."""
+    """Returns the call as the definition writes it, without types."""
     bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
     return f"{name}{inspect.Signature(bare)}"
 
@@ -273,7 +273,7 @@ def _unbound(
     why: str,
     synonyms: Mapping[str, tuple[str, ...]] = SYNONYMS,
 ) -> NgraphError:
-    """The error for arguments that a function does not have, or lacks."""
+    """Returns the error for arguments that a function does not have, or lacks."""
     details = (_signature(name, parameters.values()),)
     strangers = [n for n in named if n not in parameters]
     if not strangers:
@@ -290,7 +290,7 @@ def _unbound(
 
 
 def kind_of(name: str, parameter: str) -> ArgumentKind | None:
-    """What the argument of a function may be, where that is known."""
+    """Returns the kind of a function's argument; None where none is declared."""
     return ELSEWHERE.get((name, parameter)) or KINDS.get(parameter)
 
 
@@ -300,7 +300,7 @@ def explained(
     given: Mapping[str, Any],
     kind_of: Callable[[str, str], ArgumentKind | None] = kind_of,
 ) -> NgraphError | None:
-    """The error for the first argument that is not of its kind; None where all are."""
+    """Returns the error for the first argument of a wrong kind; None where all fit."""
     wrong = []
     for p, value in given.items():
         kind, rule = kind_of(name, p), parameters.get(p)
@@ -334,7 +334,7 @@ def told(
     kind_of: Callable[[str, str], ArgumentKind | None] = kind_of,
     synonyms: Mapping[str, tuple[str, ...]] = SYNONYMS,
 ) -> NgraphError | None:
-    """What a failed call is told, where its arguments explain the failure. kind_of, synonyms: of the room whose call it is."""
+    """Returns the error for a failed call whose arguments explain the failure, else None. kind_of, synonyms: those of the calling room."""
     if isinstance(error, NgraphError) and not isinstance(error, NoTensor) or _users(error.__traceback__):
         return None
     try:
@@ -358,9 +358,9 @@ def one_of(name: str, what: str, value: Any, choices: Iterable[str]) -> None:
 
 
 def checked(function: F) -> F:
-    """The function, whose failures over arguments of a wrong kind are NgraphErrors with the user's line.
+    """Returns the function with errors for arguments of a wrong kind: NgraphErrors that name the user's line.
 
-    Arguments of the kinds of `EAGER` are looked at before the call.
+    Arguments of the kinds in `EAGER` are checked before the call.
     """
     name, code = function.__name__, function.__code__
     order = code.co_varnames[: code.co_argcount]
@@ -385,7 +385,7 @@ def checked(function: F) -> F:
             raise said from None
 
     def refuse(args: Any, named: Any) -> None:
-        """Raises the error for the first argument that is not of its kind, unless it is what the function has by default."""
+        """Raises the error for the first argument of a wrong kind; a default value passes."""
         said = told(name, inspect.signature(function).parameters, args, named, TypeError())
         if said is not None:
             raise said

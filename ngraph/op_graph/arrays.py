@@ -1,6 +1,6 @@
-"""Arrays by reference: how graphs and programs hold constants without copying or comparing large ones.
+"""Arrays by reference: graphs and programs hold constants without copying or comparing large ones.
 
-Those of a file are mapped: they take pages of it, which the system has anyway and may drop, and no memory of their own.
+Arrays in files are memory-mapped: they use the system's page cache, which it may drop, and no memory of their own.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import numpy as np
 from ngraph.errors import ParseError
 from ngraph.op_graph.dtypes import DType, as_dtype
 
-SMALL = 64  # bytes: an array up to this size stands in a program by value
-LINE = 64  # bytes: where vectors read well
+SMALL = 64  # bytes: an array up to this size is stored in a program by value
+LINE = 64  # bytes: alignment for vector loads, one cache line
 
 
 class MappedFile(mmap.mmap):
-    """A file's bytes. Whoever reads them `check`s before: a file that became shorter has no bytes to give, and ends the process."""
+    """A memory-mapped file. Readers call `check` first: reading past the end of a file that was truncated ends the process (SIGBUS)."""
 
     path: str
     was: tuple[int, ...]
 
     @staticmethod
     def of(path: str | os.PathLike[str]) -> MappedFile | bytes:
-        """The file at `path`, mapped once however often it is asked for; an empty one cannot be. Raises OSError."""
+        """Returns the file at `path`, mapped once for all callers; an empty file, which cannot be mapped, gives b"". Raises OSError."""
         with open(path, "rb") as file:
             was = _state(os.fstat(file.fileno()))
             if not was[-1]:
@@ -41,23 +41,23 @@ class MappedFile(mmap.mmap):
             return found
 
     def check(self) -> None:
-        """Raises ParseError where the file was written since; a new one in its place does no harm."""
+        """Raises ParseError where the file was written since it was mapped; a new file at the same path does no harm."""
         now = _now(self.path)
         if now[:2] == self.was[:2] and now != self.was:
             raise ParseError(f"{self.path} has changed since it was read", fix="read it again; write new files beside, and move them there")
 
     def let_go(self) -> None:
-        """Its pages are not wanted for now."""
+        """Tells the system that the pages are not needed for now."""
         _let_go(self)
 
 
 class Pages(NamedTuple):
-    """A file's bytes that NumPy has mapped for reading: `np.memmap(…, mode="r")`, `np.load(…, mmap_mode="r")`."""
+    """A file that NumPy has mapped for reading: `np.memmap(…, mode="r")`, `np.load(…, mmap_mode="r")`."""
 
     held: mmap.mmap
     path: str
-    end: int  # bytes that the file has at least
-    was: tuple[int, ...]  # what the file at this path was when its pages were first met here
+    end: int  # bytes that the file must have at least
+    was: tuple[int, ...]  # the state of the file at this path when this mapping was first seen
 
     @staticmethod
     def of(held: mmap.mmap, path: str, end: int) -> Pages:
@@ -67,9 +67,9 @@ class Pages(NamedTuple):
         return Pages(held, path, end, was)
 
     def check(self) -> None:
-        """Raises ParseError where the file became shorter: it then has no bytes to give, and who asks for them ends the process.
+        """Raises ParseError where the file was truncated, since reading past its end ends the process (SIGBUS).
 
-        So it does where the file was written: what was read of it before would not agree with what is read now.
+        It raises, too, where the file was written: values read earlier would not agree with values read now.
         """
         fix = "give a copy of the array, or write new files beside and move them there"
         if self.held.size() < self.end:
@@ -79,7 +79,7 @@ class Pages(NamedTuple):
             raise ParseError(f"{self.path} was mapped, and was written since", fix=fix)
 
     def let_go(self) -> None:
-        """Its pages are not wanted for now."""
+        """Tells the system that the pages are not needed for now."""
         _let_go(self.held)
 
 
@@ -97,7 +97,7 @@ def _state(s: os.stat_result) -> tuple[int, ...]:
 
 
 def _now(path: str) -> tuple[int, ...]:
-    """What the file at a path is; nothing where there is none."""
+    """Returns the state of the file at a path: device, inode, modification time and size; () where there is no file."""
     try:
         return _state(os.stat(path))
     except OSError:
@@ -105,9 +105,9 @@ def _now(path: str) -> tuple[int, ...]:
 
 
 def content_of(array: np.ndarray) -> MappedFile | Pages | bytes | None:
-    """The file or the bytes in which an array lies, that nobody changes through it or through any other array; None for other arrays.
+    """Returns the file or bytes that hold an array which nobody can change, through it or through any other array; None for other arrays.
 
-    An array that is read-only by its flag alone is no such: its owner can lift the flag, and views that were made before can be written.
+    A read-only flag alone is not enough: its owner can lift the flag, and views made earlier may be writable.
     """
     x: Any = array
     last: Any = None
@@ -121,14 +121,15 @@ def content_of(array: np.ndarray) -> MappedFile | Pages | bytes | None:
 
 
 def immutable(array: np.ndarray) -> np.ndarray:
-    """The array itself where nobody can write what is in it, else a dense copy of which that is true. Arrays of objects stay."""
+    """Returns the array itself where nobody can write its memory, else a dense copy that nobody can write. Object arrays are returned as
+    is."""
     if array.dtype.hasobject or content_of(array) is not None:
         return array
     return np.ndarray(array.shape, array.dtype, array.tobytes())
 
 
 def as_array(x: Any) -> np.ndarray:
-    """An array of anything that is one, or gives one by `__array__` or `__dlpack__`; it may share memory with that."""
+    """Returns `x` as an array, by `__array__` or `__dlpack__` where it is none; the result may share memory with `x`."""
     if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)
     if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
@@ -137,14 +138,14 @@ def as_array(x: Any) -> np.ndarray:
 
 
 def file_of(array: np.ndarray) -> MappedFile | Pages | None:
-    """The file in which an array lies, if it does."""
+    """Returns the file in which an array lies; None where it lies in memory."""
     held = content_of(array)
     return None if isinstance(held, bytes) else held
 
 
 @contextmanager
 def reading(array: np.ndarray) -> Iterator[None]:
-    """Around what reads all of an array: its file, where it lies in one, is looked at before, and its pages are let go afterwards."""
+    """Surrounds a read of a whole array: checks its file, where it lies in one, before the read, and releases the pages afterwards."""
     held = file_of(array)
     if held is not None:
         held.check()
@@ -154,7 +155,7 @@ def reading(array: np.ndarray) -> Iterator[None]:
 
 
 def settled(array: np.ndarray) -> np.ndarray:
-    """The array in memory and order that many reads bear well: dense, no longer in a file, from there to a line of the cache."""
+    """Returns the array prepared for many reads: dense, in memory rather than in a file, aligned to a cache line."""
     if content_of(array) is None and array.flags.c_contiguous and array.flags.aligned:
         return array
     room = np.empty(array.nbytes + LINE, np.uint8)
@@ -166,9 +167,9 @@ def settled(array: np.ndarray) -> np.ndarray:
 
 
 class ArrayRef:
-    """An array by reference. Small ones compare by value, large ones by identity; never written to.
+    """An array by reference, never written to. Small arrays compare by value, large ones by identity.
 
-    It is a copy where somebody else might write it: where it is not `ours` alone, nor bytes or a mapped file.
+    The array is copied where somebody else might write it: unless it is `ours` alone, bytes, or a mapped file.
     """
 
     __slots__ = ("array", "name", "_key")

@@ -1,4 +1,4 @@
-"""Axes: names, dual levels and lengths that may come later. No positions: an axis has one only where a buffer has one.
+"""Axes: names, dual levels and lengths that may come later. An axis has no position; only a buffer gives it one.
 
     >>> C = make_axis(4, name="C")
     >>> C, C - 1, (C - 1) + 1 == C
@@ -25,7 +25,7 @@ _fresh = itertools.count()
 
 
 class Family:
-    """What an axis shares with its duals: name, length, flags, and the line that made it."""
+    """The properties that an axis shares with its duals: name, length, flags, and the line that made it."""
 
     __slots__ = ("name", "length", "flags", "roles", "parts", "line", "members", "doc", "met")
 
@@ -34,10 +34,10 @@ class Family:
         self.parts: tuple[Axis, ...] | None = None  # the axes that `flatten` joined into this one
         self.line: Line | None = user_line()
         self.members: dict[int, Axis] = {}
-        self.met: list[Family] = []  # those of the same name that stood at one index with this, one of the two without a length
+        self.met: list[Family] = []  # those of the same name unified with this at an index, one of the two without a length
 
     def found_length(self) -> ExprLike | None:
-        """The length; where it has none, the one known length among all that it met, directly or not."""
+        """Returns the length; where it has none, the one known length among all families in `met`, directly or indirectly."""
         if self.length is not None or not self.met:
             return self.length
         seen, todo = {self}, [self]
@@ -70,13 +70,13 @@ def _rests_on(length: ExprLike, families: set[Family]) -> bool:
 
 
 class AxisRole(str):
-    """A mark on axes, such as "height": a name, with what it is for. Make one with `make_axis_role`."""
+    """A mark on axes, such as "height": a name with a description. Make one with `make_axis_role`."""
 
     docstring: str | None = None
 
 
 def make_axis_role(name: str | None = None, docstring: str | None = None) -> AxisRole:
-    """A role for `make_axis(roles=[...])`; roles are their names, so "height" and a role called that are the same."""
+    """Returns a role for `make_axis(roles=[...])`. A role equals its name: "height" and a role of that name are the same."""
     role = AxisRole(f"role_{next(_fresh)}" if name is None else name)
     role.docstring = docstring
     return role
@@ -111,12 +111,12 @@ class Axis:
 
     @property
     def docstring(self) -> str | None:
-        """What its maker said that it is for."""
+        """The description that was given when the axis was made."""
         return self.family.doc
 
     @property
     def short_name(self) -> str:
-        """The last component: `N` of `ax.N`; of a joined axis, that of each part."""
+        """The last component: `N` of `ax.N`; of a joined axis, the last components of its parts."""
         return "*".join([part.rsplit(".", 1)[-1] for part in self.family.name.split("*")])
 
     def named(self, name: str) -> Axis:
@@ -127,7 +127,7 @@ class Axis:
     # length
     @property
     def length(self) -> int | None:
-        """The number of elements, or None while it is unknown."""
+        """The number of elements, or None while unknown."""
         length = self.family.length
         if length is None or isinstance(length, int):
             return length
@@ -150,7 +150,7 @@ class Axis:
         return Len(self.primary) if own is None else own
 
     def resized(self, length: ExprLike) -> Axis:
-        """An axis of the same name and flags with another length (slice, pad, concat, convolution, pooling)."""
+        """Returns an axis of the same name and flags with another length (slice, pad, concat, convolution, pooling)."""
         f = self.family
         if length == self.size:
             return self
@@ -181,7 +181,7 @@ class Axis:
     def __and__(self, other: Any) -> Axes:
         return Axes([self]) & other
 
-    # flags: by argument, else by the last component of the name; a dual has none
+    # flags: by argument, else by the last component of the name; a dual has no flags
     def _flag(self, flag: str, name: str) -> bool:
         if self.dual:
             return False
@@ -209,7 +209,7 @@ class Axis:
         return frozenset() if self.dual else self.family.roles
 
     def has_role(self, role: str) -> bool:
-        """Whether it was made with this role, or is called so."""
+        """Whether the axis was made with this role, or its name is the role's."""
         return role in self.roles or (not self.dual and role == self.short_name)
 
     def add_role(self, role: str) -> None:
@@ -235,7 +235,7 @@ class Axis:
 
     @property
     def mark(self) -> str:
-        """What follows the name of a dual: `'` for each level below 0, `+1` above."""
+        """The suffix of a dual's name: `'` for each level below 0, `+1` above."""
         return "'" * -self.dual if self.dual < 0 else f"+{self.dual}" if self.dual else ""
 
     def __repr__(self) -> str:
@@ -281,13 +281,14 @@ def make_axis(
     docstring: str | None = None,
     match_on_length: bool = False,
 ) -> Axis:
-    """A new axis.
+    """Returns a new axis.
 
-    length: elements along it; may come later (`axis.length = 5`, or from the first array that has it).
-    name: its identity; without one it gets a fresh name, so equals no other axis.
-    batch, recurrent, channel: flags; None leaves them to the name (`N`, `REC`, `C`). Reductions keep the batch axis.
-    roles: further marks that frontends read. docstring: what it is for. match_on_length: axes of any name that had this length were
-    equal once; here names alone decide, so it is refused. Raises AxisError for it, and for a negative length.
+    length: number of elements; may be set later (`axis.length = 5`, or by the first array that has the axis).
+    name: its identity; without one it gets a fresh name, so it equals no other axis.
+    batch, recurrent, channel: flags; None derives them from the name (`N`, `REC`, `C`). Reductions keep the batch axis by default.
+    roles: further marks that frontends read. docstring: a description. match_on_length: accepted only as False. Axes are equal by name,
+    never
+    by length; True raises AxisError, as does a negative length.
     """
     if match_on_length:
         raise AxisError(
@@ -304,7 +305,7 @@ def make_axis(
 
 
 class Clash(Exception):
-    """Axes that met at one index with unlike lengths or flags; `pairs` are the two of each. Ops turn it into an AxisError."""
+    """Axes that were unified at one index with different lengths or flags; `pairs` lists both of each. Ops turn it into an AxisError."""
 
     def __init__(self, pairs: list[tuple[Axis, Axis]]):
         self.pairs = pairs
@@ -316,7 +317,7 @@ def _unlike(a: Axis, b: Axis) -> bool:
 
 
 def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
-    """The union of axes, first seen first, checking that equal ones agree. Also takes the ids of a program, which always do.
+    """Returns the union of axes in order of first appearance; equal axes must agree. Also takes axis ids of a program, which always agree.
 
     Raises Clash with every pair of axes that disagrees.
     """
@@ -340,7 +341,7 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def joined_axis(parts: Iterable[Axis]) -> Axis:
-    """The axis that flattening `parts` gives: the same parts give equal axes. It is no batch axis, and remembers its parts."""
+    """Returns the axis that flattening `parts` gives; equal parts give equal axes. It is no batch axis, and keeps its parts."""
     parts = (parts,) if isinstance(parts, Axis) else tuple(parts)
     flags: dict[str, bool | None] = dict.fromkeys(("batch", "recurrent", "channel"), False)
     size: ExprLike = 1
@@ -355,7 +356,7 @@ FlattenedAxis = joined_axis
 
 
 def _no_axis(x: Any) -> AxisError:
-    """The error for what stands where axes do: a name or a length is half of what makes one."""
+    """Returns the error for a value that stands in place of an axis: a name alone, or a length alone."""
     name, or_names = (repr(x), f", or give names with lengths: {{{x!r}: 3}}") if isinstance(x, str) else ("...", "")
     return AxisError(
         f"{x!r} is no axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) and x >= 0 else 'length'}, name={name}){or_names}"
@@ -446,7 +447,7 @@ class Axes(tuple[Axis, ...]):
         return total
 
     def is_sub_set(self, other: Any) -> bool:
-        """Whether every axis of this is in `other`."""
+        """Whether `other` has every axis of these."""
         return set(self) <= set(Axes(other))
 
     def is_super_set(self, other: Any) -> bool:
@@ -494,7 +495,7 @@ class Axes(tuple[Axis, ...]):
         return Axes(a for a in self if name in (a.name, a.short_name))
 
     def get_by_names(self, *names: str) -> Any:
-        """The axis of that name, or a tuple of them. Raises KeyError."""
+        """Returns the axis of that name, or for several names a tuple. Raises KeyError."""
         found = []
         for name in names:
             match = self.find_by_name(name)
@@ -504,17 +505,17 @@ class Axes(tuple[Axis, ...]):
         return found[0] if len(found) == 1 else tuple(found)
 
     def set_shape(self, shape: Iterable[int]) -> None:
-        """Gives each axis its length."""
+        """Sets each axis' length."""
         for axis, length in zip(self, shape, strict=True):
             axis.length = length
 
     def find_axis(self, axis: Axis | str) -> Axis | None:
-        """The axis of this that equals, or is called, `axis`; None where there is none."""
+        """Returns the axis of these that equals, or is named, `axis`; None where there is none."""
         return next((a for a in self if a == axis or axis in (a.label, a.name, a.short_name)), None)
 
     @staticmethod
     def find(subaxes: Any, axes: Any) -> int:
-        """Where `subaxes` stand one after another in `axes`; -1 where they do not."""
+        """Returns the position at which `subaxes` stand consecutively in `axes`; -1 where they do not."""
         part, whole = Axes(subaxes), Axes(axes)
         return next((k for k in range(len(whole) - len(part) + 1) if whole[k : k + len(part)] == part), -1)
 
@@ -522,47 +523,47 @@ class Axes(tuple[Axis, ...]):
         return {a: a.length for a in self}
 
     def append(self, axis: Axis) -> Axes:
-        """These and one more; axes never change themselves."""
+        """Returns these axes and one more. Axes are immutable."""
         return self + axis
 
     def insert(self, index: int, axis: Axis) -> Axes:
-        """These and one more that stands at `index`."""
+        """Returns these axes with one more at position `index`."""
         return Axes([*self[:index], axis, *self[index:]])
 
     @staticmethod
     def linear_map_axes(in_axes: Any, out_axes: Any) -> Axes:
-        """The axes of weights that `dot(W, x)` takes from `in_axes` to `out_axes`: out, and the duals of in."""
+        """Returns the axes of weights with which `dot(W, x)` maps `in_axes` to `out_axes`: out_axes, and the duals of in_axes."""
         return Axes(out_axes) + (Axes(in_axes) - 1)
 
     # flattening
     @property
     def full_lengths(self) -> tuple[Any, ...]:
-        """The lengths, with a tuple of them for each joined axis."""
+        """The lengths, with a tuple of lengths for each joined axis."""
         return tuple(Axes(a.family.parts).full_lengths if a.family.parts else a.length for a in self)
 
     @staticmethod
     def as_nested_list(axes: Any) -> list[Any]:
-        """The axes, with a list of its parts for each joined one."""
+        """Returns the axes, with a list of its parts in place of each joined one."""
         return [Axes.as_nested_list(a.family.parts) if a.family.parts else a for a in Axes(axes)]
 
     @staticmethod
     def as_flattened_list(axes: Any) -> list[Axis]:
-        """The axes, with its parts in place of each joined one."""
+        """Returns the axes, with its parts in place of each joined one."""
         return [part for a in Axes(axes) for part in (Axes.as_flattened_list(a.family.parts) if a.family.parts else [a])]
 
     def flatten(self, force: bool = False) -> Axis:
-        """One axis in place of these: a single one as it is, unless `force` is set."""
+        """Returns one axis in place of these; a single one is returned as it is, unless `force` is set."""
         return self[0] if len(self) == 1 and not force else joined_axis(self)
 
     @staticmethod
     def check_broadcast(axes: Any, new_axes: Any) -> bool:
-        """Whether a tensor of `axes` can be broadcast to `new_axes`, which have all of them, as long, in any order."""
+        """Whether a tensor of `axes` can be broadcast to `new_axes`: they contain every axis of it at equal length, in any order."""
         new = {a: a.length for a in Axes(new_axes)}
         return all(a in new and (a.length is None or new[a] is None or a.length == new[a]) for a in Axes(axes))
 
     @staticmethod
     def is_valid_flatten_or_unflatten(src_axes: Any, dst_axes: Any) -> bool:
-        """Whether both are the same axes in the same order, once joined ones are taken apart."""
+        """Whether both are the same axes in the same order once joined axes are replaced by their parts."""
         return Axes.as_flattened_list(src_axes) == Axes.as_flattened_list(dst_axes)
 
     check_flatten = check_unflatten = is_valid_flatten_or_unflatten
@@ -574,12 +575,12 @@ class Axes(tuple[Axis, ...]):
 
     @staticmethod
     def assert_valid_flatten(unflattened_axes: Any, flattened_axes: Any) -> None:
-        """Raises IncompatibleAxesError unless the second are the first, some of them joined."""
+        """Raises IncompatibleAxesError unless `flattened_axes` are `unflattened_axes` with some of them joined."""
         _incompatible(Axes.check_flatten, "flattened", unflattened_axes, flattened_axes)
 
     @staticmethod
     def assert_valid_unflatten(flattened_axes: Any, unflattened_axes: Any) -> None:
-        """Raises IncompatibleAxesError unless the second are the first, some of them taken apart."""
+        """Raises IncompatibleAxesError unless `unflattened_axes` are `flattened_axes` with some of them taken apart."""
         _incompatible(Axes.check_unflatten, "unflattened", flattened_axes, unflattened_axes)
 
     def __repr__(self) -> str:
@@ -595,7 +596,7 @@ def _incompatible(check: Any, done: str, axes: Any, new_axes: Any) -> None:
 
 
 class AxesMap(Mapping[str, str]):
-    """Names for axes in place of others: {old: new}, both names or axes. Raises DuplicateAxisNames where two become one."""
+    """New names for axes: {old: new}, both names or axes. Raises DuplicateAxisNames where two axes would get one name."""
 
     def __init__(self, axes: Mapping[Any, Any] = {}, **names: str):
         if not isinstance(axes, Mapping):
@@ -616,7 +617,7 @@ class AxesMap(Mapping[str, str]):
         return hash(frozenset(self._names.items()))
 
     def map_axes(self, axes: Any) -> Axes:
-        """The axes with their new names, and the same lengths; those that it does not name stay."""
+        """Returns the axes with their new names and unchanged lengths; axes without an entry stay as they are."""
         old = Axes(axes)
         _distinct([self._names.get(a.name, a.name) for a in old if not a.dual], show_axes(old))
         return Axes(Axis(Family(self[a.name], a.size, {}, frozenset(), None), a.dual) if a.name in self._names else a for a in old)
@@ -639,12 +640,12 @@ def _distinct(names: Sequence[str], what: str) -> None:
 
 
 def make_axes(axes: Any = ()) -> Axes:
-    """Axes from an axis, an iterable of them, or a dict {name: length}; a list among them is joined into one."""
+    """Returns Axes from an axis, an iterable of axes, or a dict {name: length}; a nested list is joined into one axis."""
     return Axes(axes)
 
 
 def spatial_axis(axes: Any, kernel_size: int, padding: Any = 0, stride: int = 1, role: str = "") -> Axis:
-    """The axis that a convolution or pooling gives along the axis with this role (or name); of length 1 where there is none.
+    """Returns the output axis of a convolution or pooling along the axis with this role (or name); of length 1 where no axis has it.
 
     kernel_size: the window's length; padding: for both sides, or (before, after). Raises AxisError where the window does not fit.
     """
@@ -659,10 +660,10 @@ def spatial_axis(axes: Any, kernel_size: int, padding: Any = 0, stride: int = 1,
 
 
 def show_axes(axes: Iterable[Axis]) -> str:
-    """`[C=4, N=128]`, as errors print it."""
+    """Returns axes as errors print them: `[C=4, N=128]`."""
     return "[" + ", ".join(map(repr, axes)) + "]"
 
 
 def show_made(axis: Axis) -> str:
-    """Where an axis was made, for errors."""
+    """Returns an axis with the line that made it, for errors."""
     return f"{axis!r} made at {show_line(axis.family.line)}"

@@ -1,6 +1,6 @@
-"""Element types as records, and the one promotion table.
+"""Element types as records, and the promotion table.
 
-A dtype is a record (name, kind, bits, NumPy type), so that others are added without touching an op. Comparisons and dict
+A dtype is a record (name, kind, bits, NumPy type), so that further ones can be added without changing an op. Comparisons and dict
 keys are by identity: there is one record per name.
 """
 
@@ -18,10 +18,10 @@ from ngraph.errors import DTypeError, nearest
 
 @dataclass(frozen=True)
 class NarrowFormat:
-    """How a narrow dtype's numbers stand in the low `width` bits of their byte: sign, exponent, fraction; no exponent: an integer.
+    """The layout of a narrow dtype in the low `width` bits of its byte: sign, exponent, fraction. Without an exponent it is an integer.
 
-    `special`: what is no number. 'ieee': the highest exponent is infinity and NaN; 'fn': a magnitude of ones alone is NaN; 'fnuz': NaN
-    stands in place of -0; 'finite': there is none; 'power': an exponent alone, with all bits set NaN.
+    `special` names the codes that are not finite numbers. 'ieee': the highest exponent is infinity and NaN; 'fn': all ones is NaN; 'fnuz':
+    NaN replaces -0; 'finite': there are none; 'power': an exponent alone, where all bits set is NaN.
     """
 
     width: int
@@ -39,15 +39,15 @@ class NarrowFormat:
 
     @property
     def infinite(self) -> int:
-        """The code of what lies beyond it: infinity, else NaN, else the largest."""
+        """The code for overflow: infinity, else NaN, else the largest finite number."""
         return {"fnuz": 1 << self.width - 1, "finite": self.top}.get(self.special, self.top + 1)
 
 
 @dataclass(frozen=True, eq=False)
 class DType:
-    """An element type. `kind` is one of 'bool', 'int', 'uint', 'float', 'narrow', 'token'; `np` the NumPy dtype; `bits` those in memory.
+    """An element type. `kind`: 'bool', 'int', 'uint', 'float', 'narrow' or 'token'; `np`: the NumPy dtype; `bits`: its size in memory.
 
-    Narrow ones, of 8 bits and less, are what values are kept in: they are moved, cast and compared, not computed with.
+    Narrow dtypes, of 8 bits and less, are for storage: they can be moved, cast and compared, not computed with.
     """
 
     name: str
@@ -60,11 +60,11 @@ class DType:
         return self.name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return as_dtype, (self.name,)  # a copy, here or in another process, is the one record of this name
+        return as_dtype, (self.name,)  # a copy, in this process or another, is the one record of this name
 
     @property
     def python(self) -> type:
-        """The type of the Python numbers that hold its values: bool, int or float."""
+        """The type of Python numbers that holds its values: bool, int or float."""
         if self.kind == "bool":
             return bool
         return float if self.is_float or (self.form is not None and self.form.exponent) else int
@@ -78,20 +78,20 @@ class DType:
         return self.kind in ("int", "uint")
 
     def array(self, value: Any) -> np.ndarray:
-        """Numbers as an array of this type, as NumPy rounds them; what is too large for a float is infinite."""
+        """Returns numbers as an array of this dtype, rounded as NumPy does; overflow of floats gives infinity."""
         with np.errstate(over="ignore"):
             return np.asarray(value).astype(self.np)
 
     @property
     def lowest(self) -> Any:
-        """The identity of max: -inf for floats, the least integer, False; of narrow ones the least finite number."""
+        """The identity of max: -inf for floats, the least integer, False; for narrow dtypes the least finite number."""
         if self.form is not None:
             return self._of_code((1 << self.form.width - 1 | (self.form.top if self.form.exponent else 0)) if self.form.signed else 0)
         return {"float": -np.inf, "bool": False}.get(self.kind, None if self.is_float else self._integer_limits()[0])
 
     @property
     def highest(self) -> Any:
-        """The identity of min."""
+        """The identity of min: inf for floats, the greatest integer, True; for narrow dtypes the greatest finite number."""
         if self.form is not None:
             return self._of_code(self.form.top)
         return {"float": np.inf, "bool": True}.get(self.kind, None if self.is_float else self._integer_limits()[1])
@@ -110,7 +110,7 @@ _BY_NUMPY: dict[Any, DType] = {}
 
 
 def register(name: str, kind: str, bits: int, numpy_type: Any, form: NarrowFormat | None = None) -> DType:
-    """A new element type; the name must be free."""
+    """Registers a new element type and returns it; the name must be unused."""
     if name in REGISTRY:
         raise ValueError(f"dtype {name} is registered already")
     d = REGISTRY[name] = DType(name, kind, bits, None if numpy_type is None else np.dtype(numpy_type), form)
@@ -128,7 +128,7 @@ float32 = register("float32", "float", 32, np.float32)
 float64 = register("float64", "float", 64, np.float64)
 token = register("token", "token", 0, None)
 
-# narrow ones: width, exponent, fraction, bias, sign, what is no number (OCP 8-bit and microscaling formats; Graphcore's for fnuz)
+# narrow dtypes: width, exponent, fraction, bias, signed, `special` (OCP 8-bit and microscaling formats; Graphcore's for fnuz)
 NARROW = {
     "float8_e4m3fn": NarrowFormat(8, 4, 3, 7, True, "fn"),
     "float8_e4m3fnuz": NarrowFormat(8, 4, 3, 8, True, "fnuz"),
@@ -157,7 +157,7 @@ NARROW = {
 
 
 def as_dtype(d: Any) -> DType:
-    """A record from a record, a name, a NumPy dtype or scalar type. Raises DTypeError naming what there is."""
+    """Returns the record for a record, a name, a NumPy dtype or scalar type. Raises DTypeError that lists the available ones."""
     if type(d) is DType:
         return d
     if isinstance(d, str) and d in REGISTRY:
@@ -175,7 +175,7 @@ def as_dtype(d: Any) -> DType:
 
 @cache
 def promote(a: DType, b: DType) -> DType:
-    """The dtype in which `a` and `b` meet (docs/spec.md 4), bool with bool staying bool. Raises DTypeError where one is narrow."""
+    """Returns the common dtype of `a` and `b` (docs/spec.md 4); bool with bool stays bool. Raises DTypeError where one is narrow."""
     if a is b:
         return a
     if "narrow" in (a.kind, b.kind):
@@ -199,19 +199,19 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def accumulator(dtype: DType) -> DType:
-    """The dtype in which sums of this dtype are kept, and what is made of them: float32 for 16-bit floats, else the dtype itself."""
+    """Returns the dtype in which sums of this dtype are accumulated: float32 for 16-bit floats, else the dtype itself."""
     return float32 if dtype.is_float and dtype.bits == 16 else dtype
 
 
 def computes(what: str, *given: DType) -> None:
-    """Raises DTypeError where one of these is narrow, so that `what` cannot be done with it."""
+    """Raises DTypeError where one of the dtypes is narrow, so that `what` is not available for it."""
     for d in given:
         if d.kind == "narrow":
             raise DTypeError(f"{what} of {d}, which only keeps values", fix="cast first: ng.cast(x, 'float32')")
 
 
 def weak(kind: type, other: DType) -> DType:
-    """The dtype that a Python number of type `kind` takes beside a tensor of dtype `other`."""
+    """Returns the dtype that a Python number of type `kind` takes beside a tensor of dtype `other`."""
     if kind is bool or other.is_float or other.kind == "narrow":
         return other
     if kind is int:
@@ -220,9 +220,9 @@ def weak(kind: type, other: DType) -> DType:
 
 
 def check_fits(what: str, value: Any, dtype: DType, beside: str = "") -> None:
-    """Raises DTypeError where numbers would become others in an integer dtype: fractions that it cuts, whole numbers beyond its limits.
+    """Raises DTypeError where an integer dtype cannot represent the numbers: fractions, or integers beyond its limits.
 
-    `beside` is the label of the tensor whose dtype this is, where the numbers are another operand.
+    `beside` is the label of the tensor whose dtype this is, where the numbers are its other operand.
     """
     if dtype.python is not int:
         return

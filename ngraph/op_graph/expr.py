@@ -92,12 +92,12 @@ class Run(Leaf):
     __slots__ = ()
 
 
-DEEPEST = 256  # operators within each other: what fits where such expressions are walked by recursion
-MAX_OPERATORS = 4096  # operators in all, repeated ones counted as often as they stand
+DEEPEST = 256  # nested operators: expressions of this depth can be walked by recursion
+MAX_OPERATORS = 4096  # operators in all, counted with repetition
 
 
 class Bin(Expr):
-    """Two expressions under one of + - * // % min max. Raises GraphError where they would be too large to be walked."""
+    """A binary operator over two expressions: + - * // % min max. Raises GraphError where the expression would exceed the limits above."""
 
     __slots__ = ("op", "a", "b", "depth", "size", "_hash")
 
@@ -125,7 +125,7 @@ class Bin(Expr):
         return Bin, (self.op, self.a, self.b)  # another process hashes strings otherwise
 
 
-# what each operator does, for Python integers and NumPy arrays of them alike
+# each operator, for Python integers and NumPy integer arrays alike
 APPLY: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -138,7 +138,7 @@ APPLY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
-    """`a op b`, computed where both are numbers, with the identities of 0 and 1 taken away and constants gathered."""
+    """Returns `a op b`, evaluated where both are numbers, without neutral operands of 0 and 1, and with constants gathered."""
     if isinstance(a, int) and isinstance(b, int):
         if op in ("//", "%") and b == 0:
             raise ZeroDivisionError("an index or length expression divides by zero")
@@ -182,7 +182,7 @@ def maximum(a: ExprLike, b: ExprLike) -> ExprLike:
 
 
 def leaves(e: ExprLike) -> Iterator[Leaf]:
-    """Every leaf, left to right, repeats included."""
+    """Yields every leaf, left to right, with repetition."""
     todo = [e]
     while todo:
         e = todo.pop()
@@ -193,7 +193,7 @@ def leaves(e: ExprLike) -> Iterator[Leaf]:
 
 
 def substitute(e: ExprLike, leaf: Callable[[Leaf], ExprLike]) -> ExprLike:
-    """`e` with each leaf replaced by what `leaf` gives for it."""
+    """Returns `e` with each leaf replaced by `leaf(leaf)`."""
     if isinstance(e, Leaf):
         return leaf(e)
     if isinstance(e, Bin):
@@ -203,7 +203,7 @@ def substitute(e: ExprLike, leaf: Callable[[Leaf], ExprLike]) -> ExprLike:
 
 
 def evaluate(e: ExprLike, leaf: Callable[[Leaf], Any]) -> Any:
-    """The value of `e`; `leaf` gives integers or NumPy integer arrays (which broadcast)."""
+    """Returns the value of `e`; `leaf` gives integers or NumPy integer arrays (which broadcast)."""
     if isinstance(e, Bin):
         return APPLY[e.op](evaluate(e.a, leaf), evaluate(e.b, leaf))
     if isinstance(e, Leaf):
@@ -215,7 +215,7 @@ _LEVEL = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2}
 
 
 def text(e: ExprLike, leaf: Callable[[Leaf], str] | None = None, level: int = 0) -> str:
-    """As Python would write it; `leaf` says how leaves are written (default: `Len(H)`)."""
+    """Returns `e` in Python syntax; `leaf` prints the leaves (default: `Len(H)`)."""
     if isinstance(e, Leaf):
         return leaf(e) if leaf else f"{type(e).__name__}({e.of})"
     if isinstance(e, Bin):

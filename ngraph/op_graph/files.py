@@ -1,6 +1,6 @@
-"""Files that are whole at every moment: written under a temporary name beside their place, then moved there.
+"""Atomic file writes: content goes to a temporary name beside its destination and is moved there.
 
-What the system refuses is told by the user's own path.
+Errors of the operating system are reported with the user's own path.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ngraph.errors import FileError
 
 try:
     import fcntl
-except ImportError:  # no such locks here: what killed savers leave then stays
+except ImportError:  # without file locks, temporary files of killed savers stay
     fcntl = None  # type: ignore[assignment]
 
-TEMPORARY = r"\.{}(\.[0-9a-f]{{12}}\.safetensors)?\.[0-9a-f]{{16}}\.tmp"  # of a file, or of arrays that lie beside it
+TEMPORARY = r"\.{}(\.[0-9a-f]{{12}}\.safetensors)?\.[0-9a-f]{{16}}\.tmp"  # temporary names of a file, or of the arrays beside it
 
 
 @contextmanager
 def told(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
-    """Around what the system does with the file at `path`; raises FileError where it cannot be `doing`: "read", "written"."""
+    """Surrounds file operations on `path`. Raises FileError where one fails; `doing` is the verb: "read", "written"."""
     try:
         yield
     except FileError:
@@ -35,7 +35,7 @@ def told(path: str | os.PathLike[str], doing: str) -> Iterator[None]:
 
 
 def refused(path: str | os.PathLike[str], doing: str, error: OSError) -> FileError:
-    """The error for a file that cannot be `doing`, and why."""
+    """Returns the error for a file that cannot be `doing`, with the system's reason."""
     why = error.strerror or str(error)
     made = _kind(type(error))(f"{os.fspath(path)} cannot be {doing}: {why[:1].lower()}{why[1:]}", fix=_fix(os.fspath(path), doing, error))
     made.errno, made.strerror, made.filename = error.errno, error.strerror, os.fspath(path)
@@ -46,7 +46,7 @@ _kinds: dict[type[OSError], type[FileError]] = {OSError: FileError}
 
 
 def _kind(of: type[OSError]) -> type[FileError]:
-    """FileError, which is the system's error too."""
+    """Returns the subclass of FileError that is also this error of the system."""
     if of not in _kinds:
         _kinds[of] = type("FileError", (FileError, of), {"__module__": FileError.__module__})
     return _kinds[of]
@@ -69,9 +69,9 @@ def _fix(path: str, doing: str, error: OSError) -> str:
 
 @contextmanager
 def saving(path: str | os.PathLike[str]) -> Iterator[str]:
-    """The place where a file is about to be written, links followed. Temporary files of savers that were killed are removed.
+    """Yields the destination of a file about to be written, with links resolved, and removes temporary files of killed savers.
 
-    Savers share a lock on the folder, and who gets it alone knows that all such files are nobody's.
+    Savers share a lock on the folder; a saver that gets it exclusively knows that no other is active, so such files are left over.
     Raises FileError where something else than a file stands at `path`.
     """
     given, path = path, os.path.realpath(path)
@@ -79,7 +79,7 @@ def saving(path: str | os.PathLike[str]) -> Iterator[str]:
         raise refused(given, "written", OSError(errno.EISDIR if os.path.isdir(path) else errno.EINVAL, "this is no place for a file"))
     folder, name = os.path.split(path)
     handle = None
-    with suppress(OSError):  # a folder that cannot be read, or not be locked: then nothing is removed
+    with suppress(OSError):  # a folder that cannot be read or locked: nothing is removed
         handle = os.open(folder, os.O_RDONLY)
         if fcntl is not None:
             _clean(handle, folder, TEMPORARY.format(re.escape(name)))
@@ -91,7 +91,7 @@ def saving(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def _clean(handle: int, folder: str, pattern: str) -> None:
-    """Removes these files if nobody else is saving; in any case, from here on somebody is."""
+    """Removes left-over temporary files if no other saver is active, and registers this saver in any case."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for name in os.listdir(folder):
@@ -105,9 +105,9 @@ def _clean(handle: int, folder: str, pattern: str) -> None:
 
 @contextmanager
 def written(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> Iterator[None]:
-    """Where the block ends, the file at `path` becomes these bytes, which are on the disk by then. It keeps its permissions.
+    """Atomically replaces the file at `path` with these bytes when the block ends, synced to disk. Permissions are kept.
 
-    It stays as it was where they cannot be written, or the block raises. Raises FileError.
+    The file stays unchanged where the bytes cannot be written, or the block raises. Raises FileError.
     """
     with saving(path) as place:
         folder, name = os.path.split(place)
@@ -135,6 +135,6 @@ def written(path: str | os.PathLike[str], chunks: Iterable[bytes]) -> Iterator[N
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """The file at `path` becomes `content`, on the disk, or stays as it was, whatever happens meanwhile. Raises FileError."""
+    """Atomically replaces the file at `path` with `content`, synced to disk. Raises FileError."""
     with written(path, [content]):
         pass

@@ -1,7 +1,7 @@
-"""What an op-graph means, as bytes: equal ones are lowered to equal programs, whatever their ops are called and wherever they were written.
+"""Structural hashing of op-graphs: equal bytes are lowered to equal programs, whatever the ops' names and source lines.
 
-It holds records, inputs, attributes, types, axes with their names and lengths, and what is in arrays. It does not hold the values that
-variables start with, nor which of several axes that nobody named is which.
+The bytes cover records, inputs, attributes, types, axes with names and lengths, and array contents. They exclude initial values of
+variables, and the fresh names of unnamed axes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import OpDef
 from ngraph.op_graph.text import PLAIN, SIMPLE, Encoder, inside, numbered
 
-MAX_HASHED_BYTES = 1 << 24  # bytes of arrays up to which they are looked at
-VERSION = 2  # of marshal: later ones write the same value in several ways
+MAX_HASHED_BYTES = 1 << 24  # bytes of array contents that are hashed at most
+VERSION = 2  # of marshal's format: later ones have several encodings of one value
 UNNAMED = re.compile(r"Axis_\d+")
 
 
 class Fingerprint(NamedTuple):
-    """The bytes, and what they refer to by number: ops, large arrays; and the records of the ops."""
+    """The bytes, and the objects that they refer to by number: ops, large arrays; and the records of the ops."""
 
     data: bytes
     numbers: dict[Op, int]
@@ -36,7 +36,8 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint | None:
-    """That of the graph which computes results from parameters; None where something in it has no bytes, such as a function of a user's."""
+    """Returns the fingerprint of the graph from parameters to results; None where it holds a value without bytes, such as a user's
+    function."""
     e = _Encoder()
     roots = [*results, *parameters]
     try:
@@ -44,7 +45,7 @@ def fingerprint(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint 
         families: list[Any] = []
         while len(families) < len(e.families):
             for f in list(e.families)[len(families) :]:
-                rows += e.rows(inside(f.length))  # a length that an op gives at run time
+                rows += e.rows(inside(f.length))  # a length that an op computes at run time
                 families.append(e.family(f))
         data = marshal.dumps((rows, families, [*e.lists], [e.numbers[r] for r in roots], len(results)), VERSION)
     except (AttributeError, KeyError, TypeError, ValueError):
@@ -53,7 +54,7 @@ def fingerprint(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint 
 
 
 class _Encoder(Encoder):
-    """Values as what `marshal` writes."""
+    """An encoder of values for `marshal`."""
 
     def __init__(self) -> None:
         super().__init__({})
@@ -62,10 +63,10 @@ class _Encoder(Encoder):
         self.lists: dict[tuple[tuple[int, ...], ...], int] = {}
         self.met: dict[int, tuple[int, tuple[Axis, ...]]] = {}
         self.unnamed: dict[str, str] = {}
-        self.looked = 0  # at so many bytes
+        self.looked = 0  # bytes of array contents hashed so far
 
     def rows(self, roots: Iterable[Op]) -> Iterator[Any]:
-        """What each op is that has no number yet; those that it takes, and those that its attributes name, come before."""
+        """Yields a row for each op that has no number yet; its inputs, and the ops that its attributes name, come first."""
         numbers, encode = self.numbers, self.encode
         for op in numbered(roots, numbers):
             self.records[op.opdef] = None
@@ -78,11 +79,11 @@ class _Encoder(Encoder):
         return t.dtype.name, self.axes(t.axes)
 
     def axes(self, axes: tuple[Axis, ...]) -> int:
-        """The number of these axes among all that stand together somewhere."""
+        """Returns the number of this list of axes among all lists in the graph."""
         found = self.met.get(id(axes))
         if found is None:
             number = self.lists.setdefault(tuple([tuple(self.axis(a)) for a in axes]), len(self.lists))
-            found = self.met[id(axes)] = number, axes  # held, so that no other has its id
+            found = self.met[id(axes)] = number, axes  # the entry keeps `axes` alive, so that no other object gets its id
         return found[0]
 
     def family(self, f: Family) -> Any:

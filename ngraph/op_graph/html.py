@@ -1,29 +1,29 @@
-"""How axes, ops, programs and computations are shown: lists cut where they get long, and small tables for notebooks."""
+"""Display of axes, ops, programs and computations: long lists cut, and small HTML tables for notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-SHOWN = 200  # rows, or lines of text, that a notebook shows at most
+SHOWN = 200  # rows, or lines of text, that a notebook displays at most
 
 
 def escaped(text: object) -> str:
-    """The text as it may stand in HTML."""
+    """Returns the text with HTML's special characters escaped."""
     return str(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace('"', "&quot;")
 
 
 def some(items: Sequence[object], most: int = 6) -> str:
-    """The first of some things, and how many more there are."""
+    """Returns the first `most` items, comma-separated, and the number of further ones."""
     return ", ".join([*map(str, items[:most]), *([f"… {len(items) - most} more"] if len(items) > most else [])])
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """The text, cut where it is too long for a row."""
+    """Returns the text, cut at `most` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def table(caption: str, rows: Iterable[Sequence[object]], head: Sequence[str] = ()) -> str:
-    """A table under a caption; of very many rows the first, and how many more there are."""
+    """Returns an HTML table with a caption; beyond `SHOWN` rows, the number of further ones."""
     every = list(rows)
     lines = [*([_row(head, "th")] if head else []), *(_row(row, "td") for row in every[:SHOWN])]
     if len(every) > SHOWN:
@@ -37,7 +37,7 @@ def _row(cells: Sequence[object], tag: str) -> str:
 
 
 def folded(summary: str, text: str) -> str:
-    """A text behind one line that opens it."""
+    """Returns HTML with the text folded behind a summary line."""
     lines = text.rstrip("\n").split("\n")
     more = [f"… and {len(lines) - SHOWN:,} more lines"] if len(lines) > SHOWN else []
     return f"<details><summary>{escaped(summary)}</summary><pre>{escaped(chr(10).join(lines[:SHOWN] + more))}</pre></details>"

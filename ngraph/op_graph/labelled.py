@@ -1,4 +1,4 @@
-"""Arrays that name their dims, as those of xarray do: they meet axes by name, in whatever order. xarray itself is never imported."""
+"""Arrays with named dims, such as xarray's, which are matched to axes by name in any order. xarray itself is never imported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 
 
 def dims_of(x: Any) -> tuple[str, ...] | None:
-    """The names of the dims of an xarray DataArray or Variable; None for anything else."""
+    """Returns the dim names of an xarray DataArray or Variable; None for anything else."""
     if getattr(x, "dims", None) is None or not any(c.__module__.split(".")[0] == "xarray" for c in type(x).__mro__):
         return None
     return tuple(map(str, x.dims)) if hasattr(x, "transpose") and hasattr(x, "dtype") else None
@@ -25,7 +25,7 @@ def _named(axes: Iterable[Axis], dim: str) -> Axis | None:
 
 
 def axes_of(x: Any, beside: Axes) -> Axes | None:
-    """The axes that the dims of `x` are: those of `beside` by name, new ones for the others. None for an array without names."""
+    """Returns axes for the dims of `x`: those of `beside` by name, new ones for the rest; None for an array without dim names."""
     dims = dims_of(x)
     if dims is None:
         return None
@@ -33,7 +33,7 @@ def axes_of(x: Any, beside: Axes) -> Axes | None:
 
 
 def arranged(x: Any, axes: Axes, what: str, error: type[NgraphError] = AxisError) -> Any:
-    """`x` with its dims in the order of `axes`, by name; `x` itself where it has no names. Raises `error` where names differ."""
+    """Returns `x` with its dims in the order of `axes`, by name; `x` itself where it has no names. Raises `error` where names differ."""
     dims = dims_of(x)
     if dims is None:
         return x

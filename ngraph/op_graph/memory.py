@@ -1,4 +1,4 @@
-"""Building many small objects without stopping for Python's cycle collector, which would look at all of them again and again."""
+"""Pauses of Python's cycle collector while many small objects are built, which it would traverse again and again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Pauses the cycle collector; half the time of lowering 50,000 ops went into it (`bench/tool.py`)."""
+    """Pauses the cycle collector; it took half the time of lowering 50,000 ops (`bench/tool.py`)."""
     was_on = gc.isenabled()
     gc.disable()
     try:

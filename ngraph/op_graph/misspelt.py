@@ -1,4 +1,4 @@
-"""Names that are not there: what they are called here, for names that other libraries have, and else the nearest name."""
+"""Unknown names: the equivalent here for names of other libraries, else the nearest name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _by_name(table: Mapping[str, str]) -> dict[str, str]:
     return {name: said for names, said in table.items() for name in names.split()}
 
 
-# names in NumPy, PyTorch, TensorFlow and JAX, and what to write here
+# names in NumPy, PyTorch, TensorFlow and JAX, and their equivalents here
 OF_NGRAPH = _by_name(
     {
         "matmul mm bmm inner tensordot linear": "ng.dot(x, y), which pairs axes by name, or ng.contract(x, y, over=[A])",
@@ -97,17 +97,17 @@ OF_TRANSFORMERS = _by_name({"compute function run eval execute executor": "trans
 
 
 def no_attribute(what: str, name: str, elsewhere: Mapping[str, str], there: Iterable[str], prefix: str) -> UnknownName:
-    """The error for a name that something has not. `elsewhere`: what to write for names that others have; `there`: its own names."""
+    """Returns the error for an unknown attribute. `elsewhere`: equivalents of other libraries' names; `there`: the existing names."""
     said, meant = elsewhere.get(name), nearest(name, [n for n in there if not n.startswith("_")])
     fix = f"write {said or f'{prefix}.{meant}'}" if said or meant else f"dir({prefix}) lists what there is"
     return UnknownName(f"{what} has no attribute {name!r}", fix=fix)
 
 
 def missing_attribute(error: Callable[[Any, str], UnknownName]) -> Callable[[Any, str], NoReturn]:
-    """A `__getattr__` for a class, which raises `error(instance, name)` for public names that the class has not.
+    """Returns a `__getattr__` for a class that raises `error(instance, name)` for public names that the class lacks.
 
-    A property that fails, or a slot that is empty, raises its own error; names that begin with "_" raise a plain AttributeError, for
-    Python asks for those by itself. A class assigns it under `if not TYPE_CHECKING:`, since type checkers find such names by themselves.
+    A property that fails, or an empty slot, raises its own error; names that begin with "_" raise a plain AttributeError, since Python
+    itself probes for those. Classes assign it under `if not TYPE_CHECKING:`, because type checkers report unknown names themselves.
     """
 
     def __getattr__(self: Any, name: str) -> NoReturn:
@@ -119,18 +119,18 @@ def missing_attribute(error: Callable[[Any, str], UnknownName]) -> Callable[[Any
 
 
 def no_attribute_of_op(label: str, name: str, there: Iterable[str]) -> UnknownName:
-    """The error for a name that an op has not: it may be that of a function of the package."""
+    """Returns the error for an attribute that an op lacks; it may name a function of the package."""
     return no_attribute(label, name, _functions_for(name) | OF_OPS, there, "x")
 
 
 def no_function_for(label: str, name: str) -> NoTensor:
-    """The error for a function of NumPy's that is given an op."""
+    """Returns the error for a NumPy function that was given an op."""
     said = _functions_for(name).get(name)
     fix = f"write {said}" if said else "compute the op first: ngraph.transformers.make_transformer().computation(x)()"
     return NoTensor(f"np.{name} takes arrays, and {label} is an op", fix=fix)
 
 
 def _functions_for(name: str) -> dict[str, str]:
-    """The functions of the package by the names that other libraries have for them, and `name` where the package has it."""
+    """Returns functions of the package by other libraries' names for them, and by `name` where the package has it."""
     there = getattr(sys.modules.get("ngraph"), "__all__", ())
     return OF_NGRAPH | ({name: f"ng.{name}(x)"} if name in there else {})

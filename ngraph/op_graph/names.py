@@ -1,4 +1,4 @@
-"""Names for people: scopes that prefix the names of ops made inside, and name scopes that name what is assigned to them.
+"""Names for people: scopes that prefix the names of ops made inside, and name scopes whose attributes name their values.
 
 >>> from ngraph.op_graph.axes import make_axis
 >>> ax = make_name_scope("ax")
@@ -20,7 +20,7 @@ from typing import Any
 from ngraph.errors import GraphError
 
 _fresh = itertools.count()
-_entered: set[str] = set()  # the scopes that there have been
+_entered: set[str] = set()  # the scopes entered so far
 _scope: ContextVar[str] = ContextVar("ngraph_scope", default="")
 _called: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 _NONE: dict[str, Any] = {}  # never changed in place
@@ -33,19 +33,19 @@ def current_scope() -> str:
 
 
 def current_metadata() -> dict[str, Any]:
-    """What the open `metadata` blocks say, inner ones winning."""
+    """Returns the notes of the open `metadata` blocks; inner blocks override outer ones."""
     return _metadata.get(_NONE)
 
 
 def called(thing: Any, name: str) -> None:
-    """Notes that the user has given `thing` this name."""
+    """Records that the user gave `thing` this name."""
     _called[name] = thing
 
 
 def get_object_by_name(name: str) -> Any:
-    """The op or axis that was given this name last, if it is still there; scopes stand in front, as in `encoder/w`.
+    """Returns the op or axis that was given this name last, if it is still alive; scopes are prefixes, as in `encoder/w`.
 
-    Names need not be unique, and nothing is kept alive by its name. Raises GraphError.
+    Names need not be unique, and a name keeps nothing alive. Raises GraphError.
     """
     found = _called.get(name)
     if found is None:
@@ -57,7 +57,7 @@ def get_object_by_name(name: str) -> Any:
 
 @contextmanager
 def name_scope(name: str | NameScope | None = None, reuse_scope: bool = True) -> Iterator[str]:
-    """Ops made in this block carry `name` in front of theirs: `with ng.name_scope("encoder"): ...`; also a decorator.
+    """Prefixes ops made in this block with `name`: `with ng.name_scope("encoder"): ...`; also a decorator.
 
     Without a name it gets a fresh one. reuse_scope: False adds a number to a name that was entered before.
     """
@@ -76,7 +76,7 @@ def name_scope(name: str | NameScope | None = None, reuse_scope: bool = True) ->
 
 @contextmanager
 def metadata(**notes: Any) -> Iterator[None]:
-    """Ops made in this block carry these notes in `op.metadata`; nested blocks add up."""
+    """Attaches these notes to `op.metadata` of ops made in this block; nested blocks accumulate."""
     token = _metadata.set({**_metadata.get(_NONE), **notes})
     try:
         yield
@@ -89,7 +89,7 @@ _noted = metadata
 
 
 def with_op_metadata(function: Callable[..., Any], metadata: Mapping[str, Any] | None = None) -> Callable[..., Any]:
-    """A decorator: ops made inside the function carry these notes, and those in a `metadata` dict of the object whose method it is."""
+    """Returns a decorator that attaches notes to ops made inside the function, with those in the `metadata` dict of a method's object."""
     notes = dict(metadata or {})
 
     @functools.wraps(function)
@@ -102,7 +102,7 @@ def with_op_metadata(function: Callable[..., Any], metadata: Mapping[str, Any] |
 
 
 class NameScope:
-    """Names what is assigned to its attributes: after `ax.N = make_axis(...)` the axis is called `ax.N`."""
+    """A scope that names the values assigned to its attributes: after `ax.N = make_axis(...)` the axis is called `ax.N`."""
 
     name: str
 
@@ -120,5 +120,5 @@ class NameScope:
 
 
 def make_name_scope(name: str | None = None) -> NameScope:
-    """A scope that names axes (or ops) by the attribute they are assigned to; without a name it gets a fresh one."""
+    """Returns a scope that names axes (or ops) by the attribute they are assigned to; without a name it gets a fresh one."""
     return NameScope(f"scope_{next(_fresh)}" if name is None else name)

@@ -1,4 +1,4 @@
-"""Op: one thing the user wrote. A node of the op-graph, the same only as itself, that remembers the line that made it."""
+"""Op: a node of the op-graph, compared by identity, that records the user's line that made it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _serial = itertools.count()
 
 
 class TensorType(NamedTuple):
-    """What a value is: its axes (of the op-graph: `Axis`; of a program: ids) and its dtype. Nothing about layout or device."""
+    """The type of a value: its axes (in the op-graph `Axis`, in a program ids) and its dtype, without layout or device."""
 
     axes: tuple[Any, ...]
     dtype: DType
@@ -32,7 +32,7 @@ class TensorType(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """Where something comes from: the op's name, its scope, and the user's line."""
+    """The source of a step or kernel: the op's name, its scope, and the user's line."""
 
     name: str
     scope: str
@@ -45,25 +45,25 @@ _collecting: ContextVar[tuple[list[Op], ...]] = ContextVar("ngraph_collecting", 
 
 
 def collecting_lists() -> tuple[list[Op], ...]:
-    """The lists to which `Op.all_ops` blocks add the ops made now."""
+    """Returns the lists to which `Op.all_ops` blocks add the ops made now."""
     return _collecting.get()
 
 
 class SourceLocation(NamedTuple):
-    """Where ops come from: a line, or what no line of a program makes, such as a node of a file: what is called there, and 0."""
+    """The source of ops: a line, or a place outside of Python such as a node of a file: its name, and 0."""
 
     line: Line | None
     scope: str = ""
     metadata: dict[str, Any] = {}
 
 
-# inside the lowering of an op, or its gradient, new ops come from where that op came from
+# while an op is lowered or differentiated, new ops take their source from that op
 _made_for: ContextVar[Op | SourceLocation | None] = ContextVar("ngraph_made_for", default=None)
 
 
 @contextmanager
 def made_for(op: Op | SourceLocation | None) -> Iterator[None]:
-    """Ops made in this block take their line, scope and metadata from `op`."""
+    """Gives ops made in this block the line, scope and metadata of `op`."""
     token = _made_for.set(op)
     try:
         yield
@@ -72,13 +72,13 @@ def made_for(op: Op | SourceLocation | None) -> Iterator[None]:
 
 
 def place_of_now() -> Op | SourceLocation:
-    """Where an op that is made now comes from."""
+    """Returns the source that an op made now would record."""
     parent = _made_for.get()
     return SourceLocation(user_line(), names.current_scope(), names.current_metadata()) if parent is None else parent
 
 
 class Op:
-    """A node: an op record, the ops it takes, attributes, and the type of what it gives.
+    """A node: an op record, its inputs, attributes, and the type of its value.
 
     opdef    the record (`ngraph.op_graph.opdef`)      inputs   tuple of Op
     attrs    dict of attributes                        type     TensorType; None without a value; a tuple with several parts
@@ -88,7 +88,7 @@ class Op:
     __slots__ = ("opdef", "inputs", "attrs", "type", "hint", "scope", "line", "metadata", "scale", "serial", "backward", "__weakref__")
     __array_ufunc__ = None  # NumPy arrays leave `array + op` to us
 
-    if TYPE_CHECKING:  # the operators, which `ops` hands over
+    if TYPE_CHECKING:  # the operators, which `ops` assigns
 
         def _unary(self) -> Op: ...
         def _binary(self, other: Any) -> Op: ...
@@ -102,8 +102,8 @@ class Op:
     def __init__(self, opdef: OpDef, inputs: tuple[Op, ...], attrs: dict[str, Any], type: Any, hint: str | None = None):
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
         self.serial = next(_serial)
-        self.scale = 1.0  # what derivatives are multiplied by on their way through, if set before they are asked for
-        self.backward: dict[Any, Any] | None = None  # the walks of autodiff that start at this op, by their seeds
+        self.scale = 1.0  # factor of derivatives that pass through this op, if set before they are computed
+        self.backward: dict[Any, Any] | None = None  # the reverse-mode traversals that start at this op, by their seeds
         for kept in _collecting.get():
             kept.append(self)
         parent = _made_for.get()
@@ -130,7 +130,7 @@ class Op:
         return self
 
     def described(self, name: str | None, docstring: str | None, metadata: Mapping[str, Any] | None) -> Op:
-        """The op itself, with what a user says of it when it is made."""
+        """Returns the op itself, with the user's name, description and notes."""
         notes = {**(metadata or {}), **({"docstring": docstring} if docstring else {})}
         if notes:
             self.metadata = {**self.metadata, **notes}
@@ -138,7 +138,7 @@ class Op:
 
     @property
     def docstring(self) -> str | None:
-        """What its maker said that it is for."""
+        """The description that was given when the op was made."""
         return self.metadata.get("docstring")
 
     @property
@@ -147,13 +147,13 @@ class Op:
 
     @property
     def safe_name(self) -> str:
-        """The name as an identifier."""
+        """The name as a Python identifier."""
         clean = "".join(c if c.isalnum() else "_" for c in self.name)
         return clean if clean[0].isalpha() else f"_{clean}"
 
     @property
     def graph_label(self) -> str:
-        """How pictures call it: the short name, and the record's where that is another."""
+        """The name in pictures: the short name, followed by the record's where they differ."""
         kind = self.opdef.name
         return self.short_name if self.short_name.startswith(kind) else f"{self.short_name}[{kind}]"
 
@@ -184,13 +184,13 @@ class Op:
 
     @property
     def control_deps(self) -> tuple[Op, ...]:
-        """Inputs that have to happen, whose value is not asked for: of a `doall` all, of a `sequential` all but the last."""
+        """The inputs that are executed for their effects alone: of a `doall` all, of a `sequential` all but the last."""
         kind = self.opdef.name
         return self.inputs if kind == "doall" else self.inputs[:-1] if kind == "sequential" else ()
 
     @property
     def all_deps(self) -> tuple[Op, ...]:
-        """All that has to happen first, each once."""
+        """All ops that have to be executed first, without repetition."""
         return tuple(dict.fromkeys(self.inputs))
 
     @property
@@ -201,7 +201,7 @@ class Op:
 
     @property
     def tensor(self) -> Op:
-        """The op whose value this is: of a `sequential` that of its last part."""
+        """The op whose value this is: of a `sequential` its last part."""
         op = self
         while op.opdef.name == "sequential":
             op = op.inputs[-1]
@@ -229,12 +229,12 @@ class Op:
 
     @property
     def is_variable(self) -> bool:
-        """Whether it is state of any kind: what `variable`, `persistent_tensor` and `temporary` make."""
+        """Whether it is state of any kind, made by `variable`, `persistent_tensor` or `temporary`."""
         return self.opdef.name == "variable"
 
     @property
     def is_persistent(self) -> bool:
-        """Whether its value outlives a call, and is not computed."""
+        """Whether its value outlives a call and is not computed."""
         return self.is_constant or self.is_placeholder or (self.is_variable and bool(self.attrs.get("saved")))
 
     @property
@@ -248,7 +248,7 @@ class Op:
 
     @property
     def is_device_op(self) -> bool:
-        """Whether a transformer computes it; leaves, and what only orders others, are not computed."""
+        """Whether a transformer computes it; leaves and ops that only order others are not computed."""
         return not (self.is_state_op or self.opdef.name in ("part", "assign", "doall", "sequential"))
 
     @property
@@ -259,29 +259,29 @@ class Op:
 
     @property
     def has_side_effects(self) -> bool:
-        """Whether computing it does more than give a value; of a `sequential`, a loop or a choice, whether anything in it does."""
+        """Whether it has an effect beside its value; of a `sequential`, a loop or a choice, whether any op inside does."""
         bodies = [o for a in self.attrs.values() if type(a) is Body for o in a.outputs]
         within = ordered((*self.inputs, *bodies) if self.opdef.name == "sequential" else bodies)
         return self.opdef.name in _EFFECTS or any(o.opdef.name in _EFFECTS for o in within)
 
     @property
     def label(self) -> str:
-        """How errors call it: the user's name, else the record's."""
+        """The op's name in errors: the user's, else the record's."""
         return self.hint or self.opdef.name
 
     # graph queries
     def variables(self, filter: Callable[[Op], bool] | None = None) -> list[Op]:
-        """The trainable variables that this depends on, in dependency order."""
+        """Returns the trainable variables that this depends on, in dependency order."""
         keep = filter or (lambda op: True)
         return [op for op in ordered([self]) if op.is_trainable and keep(op)]
 
     def placeholders(self) -> list[Op]:
-        """The placeholders that this depends on, in dependency order."""
+        """Returns the placeholders that this depends on, in dependency order."""
         return [op for op in ordered([self]) if op.is_placeholder]
 
     @staticmethod
     def ordered_ops(roots: Iterable[Op]) -> list[Op]:
-        """Every op that the roots depend on, inputs before users."""
+        """Returns every op that the roots depend on, inputs before users."""
         return list(ordered(roots))
 
     @staticmethod
@@ -292,7 +292,7 @@ class Op:
 
     @staticmethod
     def all_op_references(ops: Iterable[Op]) -> list[Op]:
-        """Every op that these refer to: what they depend on, and what stands in their attributes, such as bodies of loops."""
+        """Returns every op that these refer to: their dependencies, and ops in attributes, such as bodies of loops."""
         found: dict[Op, None] = {}
         todo = list(ops)
         while todo:
@@ -307,7 +307,7 @@ class Op:
     def all_ops(ops: list[Op] | None = None, isolate: bool = False) -> Iterator[list[Op]]:
         """Collects the ops made in this block, in order: `with ng.Op.all_ops() as made: ...`
 
-        ops: a list to be filled instead of a new one. isolate: blocks around this one do not see them.
+        ops: a list to fill instead of a new one. isolate: enclosing blocks do not collect these ops.
         """
         made: list[Op] = [] if ops is None else ops
         token = _collecting.set((made,) if isolate else (*_collecting.get(), made))
@@ -323,7 +323,7 @@ class Op:
         )
 
     def _no_value(self, *_: Any, **__: Any) -> NoReturn:
-        """What Python and NumPy call for the number or the array that an object is."""
+        """Raises GraphError where Python or NumPy asks an op for its number or array."""
         raise GraphError(
             f"{self.label} has no value while the graph is built", fix="compute it: ngt.make_transformer().computation(x)() is an array"
         )
@@ -331,7 +331,7 @@ class Op:
     __float__ = __int__ = __complex__ = __array__ = _no_value
 
     def __array_function__(self, function: Callable[..., Any], *_: Any) -> NoReturn:
-        """What NumPy calls in place of a function of its own that is given an op."""
+        """Raises NoTensor where a NumPy function is given an op."""
         raise no_function_for(self.label, function.__name__)
 
     def __len__(self) -> int:
@@ -377,7 +377,7 @@ _COMMUTATIVE = {
 
 
 def _referred(attrs: Iterable[Any]) -> Iterator[Op]:
-    """The ops that stand in attributes."""
+    """Yields the ops that stand in attributes."""
     for a in attrs:
         if isinstance(a, Op):
             yield a
@@ -388,7 +388,7 @@ def _referred(attrs: Iterable[Any]) -> Iterator[Op]:
 
 
 class Body:
-    """A function inside an op: placeholders that it takes, ops that it gives. It depends on nothing else but constants.
+    """A function inside an op: its placeholders and its outputs. It depends on nothing else but constants.
 
     Lowering makes it a program that shares the axes of the program around it.
     """
@@ -403,7 +403,7 @@ class Body:
 
 
 def ordered(roots: Iterable[Op]) -> Iterator[Op]:
-    """Inputs before users, each op once, in the order of `roots` and inputs; without recursion."""
+    """Yields inputs before users, each op once, in the order of `roots` and inputs, without recursion."""
     done: set[Op] = set()
     stack: list[Op] = list(roots)[::-1]
     while stack:
@@ -421,7 +421,7 @@ def ordered(roots: Iterable[Op]) -> Iterator[Op]:
 
 
 def again(op: Op, inputs: Iterable[Op], attrs: Mapping[str, Any]) -> Op:
-    """A new op like this one, on other inputs."""
+    """Returns a new op like this one over other inputs."""
     with made_for(op):
         new = op.opdef.build(*inputs, **attrs)
     new.hint, new.scale = op.hint, op.scale
@@ -429,9 +429,9 @@ def again(op: Op, inputs: Iterable[Op], attrs: Mapping[str, Any]) -> Op:
 
 
 def copy_graph(roots: Iterable[Op], replace: Mapping[Op, Op]) -> dict[Op, Op]:
-    """New ops for all that the roots depend on, with `replace` put in; what does not depend on a replaced op is shared.
+    """Copies the graph of all that the roots depend on with `replace` substituted; ops that depend on no replaced op are shared.
 
-    Gives the mapping from old op to new (or same) op, for every op reached.
+    Returns the mapping from old op to new (or same) op, for every op reached.
     """
     new: dict[Op, Op] = {}
     for op in ordered(roots):

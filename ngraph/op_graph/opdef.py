@@ -1,7 +1,7 @@
-"""OpDef: the one record that holds all the compiler knows about an op, and the registry of them.
+"""OpDef: the one record of all the compiler knows about an op, and the registry of records.
 
-Calling a record makes an op: `tanh(x)`. The other parts of the house read the record's fields; anyone may attach an aspect of
-their own from outside: `tanh.attrs["my_cost"] = 4`.
+Calling a record makes an op: `tanh(x)`. Other rooms read the record's fields; any package may add attributes of its own:
+`tanh.attrs["my_cost"] = 4`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ngraph.op_graph.axes import Axes, Axis, Clash, joined_axis, show_axes, show
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.parts.registry import HOME, Column, Fact, Registry
 
-OPS = Registry("op")  # facts beside the records, which the rooms that read them declare
+OPS = Registry("op")  # facts beside the records, declared by the rooms that read them
 ELEMENTWISE: Column[bool] = OPS.column("elementwise", bool, False, "whether an element of the result follows from those at its place")
 COST: Column[int] = OPS.column("cost", int, 1, "vector instructions that one element of the result takes, of an elementwise op")
 ONNX: Column[str] = OPS.column("onnx", str, "", "the op of ONNX that means the same")
@@ -29,18 +29,18 @@ Types = tuple[Any, ...]
 
 @dataclass(eq=False)
 class OpDef:
-    """All that is known about one op.
+    """All that the compiler knows about one op.
 
-    doc, form   the meaning; how it is written, `(x, i…; axes, mode) → int32`: inputs, attributes, dtypes that are not the first input's
+    doc, form   the meaning; the signature, `(x, i…; axes, mode) → int32`: inputs, attributes, dtypes that differ from the first input's
     type        (types of the inputs, **attrs) -> TensorType, a tuple of them, or None. Works on `Axis` and on a program's ids alike
     reference   (call, *arrays) -> array(s): the meaning, in NumPy as plain as possible. `call`: see `Call`
     samples     (source) -> ops on which every generated test runs. `source` makes inputs (`ngraph.testing.samples`)
     prepare     (inputs, attrs) -> inputs, attrs: conversions of what the user passed (numbers, promotion)
     grad        (op, dy, *inputs) -> one contribution per input, None where there is none
-    lower       (op, *inputs) -> the same in smaller ops. None: a core op, or a leaf or effect that lowering knows
+    lower       (op, *inputs) -> the same in smaller ops. None: a core op, or a leaf or effect that lowering handles
     kinds       element kinds of the inputs under test
-    ulp, error  what a transformer may differ by: units in the last place, or absolute
-    smooth      whether the gradient exists everywhere, so may be checked twice
+    ulp, error  the tolerance for transformers: units in the last place, or absolute
+    smooth      whether the gradient exists everywhere, so that second derivatives may be tested
     """
 
     name: str
@@ -60,7 +60,7 @@ class OpDef:
     attrs: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Op:
-        """The op of this record over these inputs. Raises AxisError naming every conflict, DTypeError."""
+        """Returns the op of this record over these inputs. Raises AxisError that names every conflict, DTypeError."""
         try:
             if self.prepare is not None:
                 prepared, options = self.prepare(inputs, attrs)
@@ -77,7 +77,7 @@ class OpDef:
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """What a call takes, by the record's `form`: inputs by position, attributes by name."""
+        """The parameters of a call, by the record's `form`: inputs by position, attributes by name."""
         if not self.form:
             return {"inputs": Parameter("inputs", Parameter.VAR_POSITIONAL), "attributes": Parameter("attributes", Parameter.VAR_KEYWORD)}
         inputs, _, options = self.form[1 : self.form.index(")")].partition(";")
@@ -90,7 +90,7 @@ class OpDef:
         return {p.name: p for p in found}
 
     def build(self, *inputs: Op, **attrs: Any) -> Op:
-        """The op over inputs that fit as they are: no number is converted, no dtype promoted."""
+        """Returns the op over inputs as they are: no number is converted, no dtype promoted."""
         try:
             result = self.type(tuple([i.type for i in inputs]), **attrs)
         except Clash as clash:
@@ -105,7 +105,7 @@ class OpDef:
     def __reduce__(self) -> Any:
         if REGISTRY.get(self.name) is not self:
             return super().__reduce__()
-        return _registered, (self.name,)  # a copy, here or in another process, is the one record of this name
+        return _registered, (self.name,)  # a copy, in this process or another, is the one record of this name
 
     def __repr__(self) -> str:
         return f"<op record {self.name}>"
@@ -113,13 +113,13 @@ class OpDef:
 
 @dataclass
 class Call:
-    """What a reference sees beside the arrays: attributes, the types in and out, and the length of each axis."""
+    """The arguments of a reference beside the arrays: attributes, the types of inputs and results, and the length of each axis."""
 
     attrs: dict[str, Any]
     inputs: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     length: Callable[[Any], int]
-    run_program: Callable[..., Any] | None = None  # how a reference of scan, while, cond runs a body
+    run_program: Callable[..., Any] | None = None  # runs a body, for the references of scan, while, cond
 
     @property
     def axes(self) -> tuple[Any, ...]:
@@ -138,7 +138,7 @@ FIELDS = tuple(f.name for f in fields(OpDef))
 
 
 def find(name: str) -> OpDef | None:
-    """The record of this name, if there is one; ngraph's own are imported where nothing has done so yet."""
+    """Returns the record of this name, or None; ngraph's own records are imported first if they are not yet."""
     if name not in REGISTRY:
         OPS.load()
     return REGISTRY.get(name)
@@ -152,9 +152,9 @@ def _registered(name: str) -> OpDef:
 
 
 def register(record: OpDef, **facts: Any) -> OpDef:
-    """Puts a record into the registry, from here or from another package, and facts of it into the columns of `OPS`.
+    """Adds a record to the registry, from here or from another package, and its facts to the columns of `OPS`.
 
-    The name must be free. A `lower` makes it no core op. Raises ValueError.
+    The name must be unused. A record with `lower` is no core op. Raises ValueError.
     """
     if record.name in REGISTRY:
         raise ValueError(f"an op record {record.name!r} is registered already")
@@ -172,7 +172,7 @@ _own: dict[OpDef, tuple[Any, Any]] = {}
 
 
 def seal() -> None:
-    """Notes the records that stand now as ngraph's own; called once all of these do."""
+    """Marks the present records as ngraph's own; called once all of these are registered."""
     _own.update({r: (r.type, r.lower) for r in REGISTRY.values()})
 
 
@@ -182,32 +182,32 @@ def as_sealed(records: Iterable[OpDef]) -> bool:
 
 
 def foreign() -> list[Fact]:
-    """The facts that files outside of this package have filled in."""
+    """Returns the facts that files outside of this package have filled in."""
     return [fact for fact in OPS if not fact.where.startswith(HOME)]
 
 
 def op(name: str, doc: str, **said: Any) -> OpDef:
-    """A registered record: `softplus = op("softplus", "log(1 + e to the x).", type=..., lower=...)`.
+    """Returns a new, registered record: `softplus = op("softplus", "log(1 + e to the x).", type=..., lower=...)`.
 
-    What is no field of the record is a fact in the column of that name: `onnx="Softplus"`.
+    A keyword that is no field of the record is a fact in the column of that name: `onnx="Softplus"`.
     """
     own = {f: value for f, value in said.items() if f in FIELDS}
     return register(OpDef(name, doc, **own), **{f: value for f, value in said.items() if f not in FIELDS})
 
 
 def core_ops() -> list[OpDef]:
-    """The core ops, in the order of their records."""
+    """Returns the core ops, in the order of their records."""
     return [r for r in REGISTRY.values() if r.core]
 
 
 def show_input(i: Op) -> str:
-    """One input in an error: name, axes, and the line that made it."""
+    """Returns one input as errors print it: name, axes, and the line that made it."""
     axes = show_axes(i.type.axes) if type(i.type) is TensorType else "no tensor"
     return f"{i.label}: {axes}   written at {show_line(i.line)}"
 
 
 def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
-    """The axis of `x` that `axis`, an Axis or a name, means, with the length that it has there. Raises AxisError."""
+    """Returns the axis of `x` that `axis`, an Axis or a name, denotes, with its length in `x`. Raises AxisError."""
     found: list[Axis]
     if isinstance(axis, str):
         calls = (
@@ -216,7 +216,7 @@ def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
             [a.name for a in x.axes],
             [a.short_name for a in x.axes],
         )
-        names = next((c for c in calls if axis in c), [])  # the exact ones first
+        names = next((c for c in calls if axis in c), [])  # exact names first
         found = [a for a, n in zip(x.axes, names, strict=False) if n == axis]
     else:
         found = [a for a in x.axes if a == axis]
@@ -235,13 +235,13 @@ def _axes_to_name(x: Op, said: str) -> str:
 
 
 def own_axes(x: Op, axes: Any, name: str) -> Axes:
-    """The axes of `x` that these are, each an Axis or a name. Raises AxisError for one that it has not."""
+    """Returns the axes of `x` that these denote, each an Axis or a name. Raises AxisError for one that `x` lacks."""
     several = (axes,) if isinstance(axes, (Axis, str)) or not hasattr(axes, "__iter__") else axes
     return Axes(find_axis(x, joined_axis(Axes(a)) if isinstance(a, (list, tuple)) else a, name) for a in several)
 
 
 def _conflict(record: OpDef, inputs: tuple[Op, ...], clash: Clash) -> AxisError:
-    """Every pair of axes that disagrees, both inputs, and the repair."""
+    """Returns the error with every pair of axes that disagrees, both inputs, and the fix."""
     what = []
     for a, b in clash.pairs:
         where = {}

@@ -1,8 +1,8 @@
-"""Op-graphs as text to read, and as JSON to keep: `text`, `dumps`/`loads`, `save`/`load`.
+"""Op-graphs as readable text, and as JSON to keep: `text`, `dumps`/`loads`, `save`/`load`.
 
-JSON knows numbers, strings and lists (our tuples); everything else stands as `{tag: payload}` through a table of codecs, to which
-other rooms add theirs. Records are found by name in the op registry; no class is looked up by name and nothing is unpickled.
-Large arrays stand once, in a table beside the graph: within the JSON (`dumps`), or in a safetensors file next to it (`save`).
+JSON has numbers, strings and lists (our tuples); everything else is written `{tag: payload}` through a table of codecs, which other
+rooms extend. Records are found by name in the op registry; no class is looked up by name and nothing is unpickled. Each large array is
+stored once, in a table beside the graph: within the JSON (`dumps`), or in a safetensors file next to it (`save`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ngraph.op_graph.op import Body, Op, TensorType, ordered
 from ngraph.op_graph.opdef import find
 
 FORMAT = 1
-DUALS = 100  # levels that a file may name
+DUALS = 100  # dual levels that a file may contain
 SIMPLE = frozenset((bool, int, float, str, type(None)))
-PLAIN = SIMPLE | {DType, Axes, Axis, ArrayRef, np.ndarray}  # attributes that name no op
+PLAIN = SIMPLE | {DType, Axes, Axis, ArrayRef, np.ndarray}  # attributes that refer to no op
 
-# ---- codecs: how one value stands in JSON -----------------------------------------------------------------------------
+# ---- codecs: the JSON form of one value -----------------------------------------------------------------------------
 
 _ENCODE: dict[type, tuple[str, Callable[[Any, Encoder], Any]]] = {}
 _DECODE: dict[str, Callable[[Any, Decoder], Any]] = {}
@@ -44,10 +44,10 @@ _SHARED: dict[str, Op] = {}
 
 
 def register_codec(kind: type, tag: str, encode: Callable[[Any, Encoder], Any], decode: Callable[[Any, Decoder], Any]) -> None:
-    """Lets values of exactly this type stand in saved graphs, as `{tag: payload}`.
+    """Registers a codec: values of exactly this type are saved as `{tag: payload}`.
 
-    encode: (value, encoder) -> payload that JSON can hold; `encoder.encode` for what is inside. decode: (payload, decoder) -> value,
-    which may raise anything for a payload that is not right. Raises ValueError when type or tag has a codec already.
+    encode: (value, encoder) -> payload that JSON can hold; `encoder.encode` for nested values. decode: (payload, decoder) -> value, which
+    may raise any exception for an invalid payload. Raises ValueError when type or tag has a codec already.
     """
     if kind in _ENCODE or tag in _DECODE:
         raise ValueError(f"a codec for {kind.__name__} or the tag {tag!r} is registered already")
@@ -56,30 +56,30 @@ def register_codec(kind: type, tag: str, encode: Callable[[Any, Encoder], Any], 
 
 
 def register_function(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Lets an attribute that is this function be saved, by this name; the reader must have registered it too."""
+    """Registers a function by name, so that attributes that are this function can be saved; the reader must register it, too."""
     if _FUNCTIONS.setdefault(name, function) is not function:
         raise ValueError(f"a function {name!r} is registered already")
     return function
 
 
 def register_op(name: str, op: Op) -> Op:
-    """An op that there is only once: saved graphs name it, and get this very op when they are loaded."""
+    """Registers an op that exists only once: saved graphs name it, and loading them gives this very op."""
     if _SHARED.setdefault(name, op) is not op:
         raise ValueError(f"an op {name!r} is registered already")
     return op
 
 
 class Encoder:
-    """Values to JSON. `numbers` says how ops (of a program: values) are called; `arrays` collects the large arrays by name."""
+    """Encodes values as JSON. `numbers` maps ops (of a program: values) to their ids; `arrays` collects the large arrays by name."""
 
     def __init__(self, arrays: dict[str, np.ndarray]):
         self.arrays = arrays
         self.numbers: dict[Any, int] = {}
         self.families: dict[Family, int] = {}
-        self.names: dict[int, str] = {}  # id of a large array -> its name; `arrays` keeps it alive
+        self.names: dict[int, str] = {}  # by the id of a large array its name; `arrays` keeps the array alive
 
     def inner(self) -> Encoder:
-        """For a body: numbers of its own, the same arrays."""
+        """Returns an encoder for a body: numbers of its own, the same arrays."""
         made = Encoder(self.arrays)
         made.names = self.names
         return made
@@ -107,7 +107,7 @@ class Encoder:
         raise TypeError(f"{kind.__name__} has no form in JSON")
 
     def expr(self, e: Any) -> list[Any]:
-        """In postfix order, so that depth costs nothing."""
+        """Returns an expression in postfix order, which needs no recursion."""
         done: list[Any] = []
         todo = [e]
         while todo:
@@ -120,7 +120,7 @@ class Encoder:
         return done[::-1]
 
     def array(self, a: np.ndarray, name: str = "") -> list[Any]:
-        """Name, dtype and shape; of a small array its bytes instead of a name."""
+        """Returns name, dtype and shape; of a small array its bytes instead of a name."""
         dtype, shape = as_dtype(a.dtype).name, list(a.shape)
         if a.nbytes <= SMALL:
             return [dtype, shape, a.tobytes().hex()]
@@ -138,9 +138,9 @@ class Encoder:
 
 
 class Decoder:
-    """JSON to values. `values` are what numbers stand for; `at` says where in the file reading is, for errors.
+    """Decodes values from JSON. `values` maps numbers to values; `at` is the position in the file, for errors.
 
-    axes, scalar   what expressions name: of op-graphs Axis and Op
+    axes, scalar   the leaves of expressions: in op-graphs Axis and Op
     """
 
     axes: type = Axis
@@ -154,7 +154,7 @@ class Decoder:
         self.at = ""
 
     def inner(self) -> Decoder:
-        """For a body: values of its own, the same arrays."""
+        """Returns a decoder for a body: values of its own, the same arrays."""
         made = type(self)(self.arrays)
         made.refs = self.refs
         return made
@@ -226,14 +226,14 @@ class Decoder:
 
 
 def typed(x: Any, *kinds: type) -> Any:
-    """`x`, if it is of one of these types exactly."""
+    """Returns `x` if it has exactly one of these types, else raises ValueError."""
     if type(x) not in kinds:
         raise ValueError(f"{_short(x)} stands where {' or '.join(k.__name__ for k in kinds)} is expected")
     return x
 
 
 def index(n: Any, end: int) -> int:
-    """`n`, if it is a number from 0 to end - 1."""
+    """Returns `n` if it is an integer from 0 to end - 1, else raises ValueError."""
     if type(n) is not int or not 0 <= n < end:
         raise ValueError(f"{_short(n)} is no number below {end}")
     return n
@@ -276,11 +276,11 @@ _DECODE["function"] = lambda p, d: _FUNCTIONS[p]
 # ---- files: JSON, with its arrays inside or beside it -----------------------------------------------------------------
 
 
-LOADERS = {"op-graph": ("an", "ngraph.op_graph.text.load"), "program": ("a", "ngraph.program.text.load")}  # what reads each kind
+LOADERS = {"op-graph": ("an", "ngraph.op_graph.text.load"), "program": ("a", "ngraph.program.text.load")}  # readers by kind
 
 
 def check_format(data: Any, kind: str) -> None:
-    """Raises ParseError unless `data` is a dict of this kind and of a format that this version reads."""
+    """Raises ParseError unless `data` is a dict of this kind in a format that this version reads."""
     if type(data) is not dict or data.get("kind") != kind:
         other = data.get("kind") if type(data) is dict else None
         if type(other) is str and other in LOADERS:
@@ -303,7 +303,7 @@ def check_version(number: Any, kind: str, position: int = 0, where: str = "") ->
 
 
 def decoding(data: Any, kind: str, decode: Callable[[Any, Decoder], Any], arrays: Mapping[str, Any]) -> Any:
-    """`decode(data, decoder)`; whatever goes wrong is a ParseError that says where in the file."""
+    """Returns `decode(data, decoder)`; any failure is a ParseError that says where in the file."""
     check_format(data, kind)
     decoder = Decoder(arrays)
     try:
@@ -315,7 +315,7 @@ def decoding(data: Any, kind: str, decode: Callable[[Any, Decoder], Any], arrays
 
 
 def json_of(text: str | bytes, what: str = "this") -> Any:
-    """The content of a JSON text, which errors call `what`. Raises ParseError with the position."""
+    """Returns the content of a JSON text, called `what` in errors. Raises ParseError with the position."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as e:
@@ -331,7 +331,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def packed(arrays: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
-    """Arrays for within the JSON: dtype, shape, base64."""
+    """Returns arrays as JSON values: dtype, shape, base64."""
     return {
         name: [as_dtype(a.dtype).name, list(a.shape), binascii.b2a_base64(np.ascontiguousarray(a).tobytes(), newline=False).decode()]
         for name, a in arrays.items()
@@ -345,12 +345,12 @@ def _unpacked(payload: Any) -> np.ndarray:
 
 
 def write_json(path: str | os.PathLike[str], data: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes `path`, and beside it a safetensors file of a fresh name that it tells. The old pair is whole until the new one is."""
+    """Writes `path`, and beside it a safetensors file of a fresh name that it refers to. The old pair stays valid until the new one is."""
     with saving(path) as place:
         old = _beside(place)
         if arrays:
             data = {**data, "beside": f"{os.path.basename(place)}.{os.urandom(6).hex()}.safetensors"}
-            # types that NumPy has not stand there as integers of their width; the JSON says what they are
+            # dtypes that NumPy lacks are stored as integers of their width; the JSON names them
             plain = {n: a if a.dtype.isbuiltin == 1 else a.view(f"u{a.dtype.itemsize}") for n, a in arrays.items()}
             ready = {n: np.ascontiguousarray(a).reshape(a.shape) for n, a in plain.items()}
             types = json.dumps({n: as_dtype(a.dtype).name for n, a in arrays.items()})
@@ -361,7 +361,7 @@ def write_json(path: str | os.PathLike[str], data: dict[str, Any], arrays: Mappi
 
 
 def _beside(path: str) -> str | None:
-    """The file of arrays that the JSON at `path` names, if there is one."""
+    """Returns the file of arrays that the JSON at `path` names, if there is one."""
     try:
         with open(path, "rb") as f:
             name = json.load(f).get("beside")
@@ -377,7 +377,7 @@ def _is_ours(name: Any, path: str) -> bool:
 
 
 def read_json(path: str | os.PathLike[str]) -> tuple[Any, dict[str, np.ndarray]]:
-    """What `write_json` wrote. Raises ParseError for what is not that, FileError where there is no file."""
+    """Returns the content that `write_json` wrote. Raises ParseError for other content, FileError where there is no file."""
     given, path = path, os.path.realpath(path)
     with told(given, "read"), open(path, "rb") as f:
         data = json_of(f.read(), os.fspath(given))
@@ -408,12 +408,12 @@ KIND = "op-graph"
 
 
 def plain(x: Any) -> bool:
-    """Whether an attribute names no op, as far as that is seen at once: of most it is."""
+    """Whether an attribute refers to no op; False also where that cannot be decided by type alone."""
     return type(x) in PLAIN or type(x) is tuple and all(map(plain, x))
 
 
 def inside(x: Any) -> Iterator[Op]:
-    """The ops that an attribute names."""
+    """Yields the ops that an attribute refers to."""
     if isinstance(x, Op):
         yield x
     elif isinstance(x, (tuple, list)):
@@ -428,7 +428,8 @@ def inside(x: Any) -> Iterator[Op]:
 
 
 def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The graph of all that `ops` depend on, as JSON data; large arrays go into `arrays`. Raises GraphError for what has no form."""
+    """Returns the graph of all that `ops` depend on as JSON data; large arrays go into `arrays`. Raises GraphError for values without a
+    codec."""
     roots = [ops] if isinstance(ops, Op) else list(ops)
     e = Encoder(arrays)
     types: dict[Any, int] = {}
@@ -452,7 +453,7 @@ def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, 
         todo = []
         for f in list(e.families)[len(families) :]:
             todo += [op for op in inside(f.length) if op not in e.numbers]
-            for op in numbered(todo, e.numbers):  # a length that an op gives at run time: it belongs to the graph
+            for op in numbered(todo, e.numbers):  # a length that an op computes at run time belongs to the graph
                 saved.append(_op_to_json(op, e, type_number, notes, notes_table))
             families.append(_family_to_json(f, e))
     return {
@@ -467,7 +468,7 @@ def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, 
 
 
 def numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
-    """The ops that have no number yet, inputs (and ops that attributes name) before users; gives each its number."""
+    """Yields the ops that have no number yet, inputs (and ops in attributes) before users, and numbers each."""
     shared = set(_SHARED.values())
     stack = list(roots)[::-1]
     while stack:
@@ -532,7 +533,7 @@ def _family_to_json(f: Family, e: Encoder) -> dict[str, Any]:
 
 
 def from_json(data: Any, arrays: Mapping[str, np.ndarray] | None = None) -> tuple[Op, ...]:
-    """The roots of a saved graph, as new ops. Raises ParseError for what is not one, or has a newer format."""
+    """Returns the roots of a saved graph, as new ops. Raises ParseError for invalid data or a newer format."""
     return decoding(data, KIND, _graph_from_json, arrays or {})
 
 
@@ -556,7 +557,7 @@ def _graph_from_json(data: dict[str, Any], d: Decoder) -> tuple[Op, ...]:
 
 
 def _families_from_json(items: Any, d: Decoder) -> dict[int, list[tuple[Family, Any]]]:
-    """Fills `d.families`; gives the lengths that wait for an op, by the last op they name."""
+    """Fills `d.families`; returns the lengths that depend on ops, by the last op they name."""
     for k, item in enumerate(items):
         d.at = f"axes[{k}]"
         flags = {name: typed(item.get("flags", {}).get(name), bool, type(None)) for name in ("batch", "recurrent", "channel")}
@@ -581,8 +582,8 @@ def _families_from_json(items: Any, d: Decoder) -> dict[int, list[tuple[Family, 
 
 
 def _check_lengths(families: Sequence[Family]) -> None:
-    """No length may be said in terms of itself."""
-    state: dict[Family, bool] = {}  # False while its length is being looked at, True when it is known to be sound
+    """Raises ValueError where a length is defined in terms of itself."""
+    state: dict[Family, bool] = {}  # False while the length is being visited, True once it is known to be sound
     for first in families:
         stack = [first]
         while stack:
@@ -628,14 +629,14 @@ def _op_from_json(item: dict[str, Any], d: Decoder, types: list[TensorType], not
 
 
 def _plain(t: Any) -> Any:
-    """A type for comparison: axes as sets."""
+    """Returns a type for comparison: axes as sets."""
     if t is None:
         return None
     return (frozenset(t.axes), t.dtype) if type(t) is TensorType else [(frozenset(p.axes), p.dtype) for p in t]
 
 
 def dumps(ops: Op | Iterable[Op]) -> str:
-    """The graph of all that `ops` depend on, as one JSON text that holds its arrays too.
+    """Returns the graph of all that `ops` depend on as one JSON text, arrays included.
 
     Raises GraphError for a function among the attributes (such as an initial value) that is not registered.
     """
@@ -645,19 +646,19 @@ def dumps(ops: Op | Iterable[Op]) -> str:
 
 
 def loads(text: str | bytes) -> tuple[Op, ...]:
-    """The ops that `dumps` was given, made anew. Raises ParseError."""
+    """Returns new ops equal to those that `dumps` was given. Raises ParseError."""
     return from_json(json_of(text))
 
 
 def save(ops: Op | Iterable[Op], path: str | os.PathLike[str]) -> None:
-    """Writes the graph to `path` as JSON, its large arrays to a safetensors file beside it; a crash leaves what was there before."""
+    """Writes the graph to `path` as JSON, its large arrays to a safetensors file beside it; a crash leaves the previous files intact."""
     arrays: dict[str, np.ndarray] = {}
     data = to_json(ops, arrays)
     write_json(path, data, arrays)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Op, ...]:
-    """The ops that `save` was given, made anew. Raises ParseError, FileError."""
+    """Returns new ops equal to those that `save` was given. Raises ParseError, FileError."""
     data, arrays = read_json(path)
     return from_json(data, arrays)
 
@@ -666,7 +667,8 @@ def load(path: str | os.PathLike[str]) -> tuple[Op, ...]:
 
 
 def text(ops: Op | Iterable[Op]) -> str:
-    """The graph of all that `ops` depend on, to read: axes, one line per op with its types, name and the user's line, the results."""
+    """Returns the graph of all that `ops` depend on, to read: axes, one line per op with its types, name and the user's line, the
+    results."""
     roots = [ops] if isinstance(ops, Op) else list(ops)
     numbers = {op: f"%{n}" for n, op in enumerate(ordered(roots))}
     families: dict[Family, None] = {}
@@ -693,7 +695,7 @@ def _show_family(f: Family, numbers: Mapping[Op, str]) -> str:
 
 
 def _show(a: Any, numbers: Mapping[Op, str]) -> str:
-    """An attribute as a line can hold it."""
+    """Returns an attribute as one line prints it."""
     if isinstance(a, Axis):
         return a.label
     if isinstance(a, (tuple, list)):
