@@ -1,4 +1,4 @@
-"""Elementwise functions of neural networks beyond relu, sigmoid and tanh; and `clip`. All are made of smaller ops."""
+"""Elementwise functions of neural networks beyond relu, sigmoid and tanh; and `clip`. All lower to smaller ops."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _density(x: Op) -> Op:
 
 gelu_record: OpDef = composite(
     "gelu",
-    "x times the share of the bell curve below x.",
+    "x times the standard normal distribution function of x.",
     lambda x: x * _normal_cdf(x),
     rounding_once(lambda x: x * 0.5 * (erf(x * math.sqrt(0.5)) + 1.0)),
     lambda op, dy, x: dy * ((erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * _density(x)),
@@ -75,7 +75,7 @@ softplus: OpDef = composite(
 
 
 def gelu(x: Any, approximate: bool = False) -> Op:
-    """x times the share of the bell curve below x; `approximate`: with a tanh in place of the error function.
+    """Returns x times the standard normal distribution function of x; `approximate`: with a tanh in place of the error function.
 
     Integers and bool become float32. Source: D. Hendrycks, K. Gimpel, "Gaussian error linear units" (2016).
     """
@@ -86,7 +86,8 @@ def gelu(x: Any, approximate: bool = False) -> Op:
 
 
 def elu(x: Any, alpha: float = 1.0) -> Op:
-    """x where it is above 0, else alpha * (e to the x, less 1). Source: D. Clevert and others, "Exponential linear units" (2015)."""
+    """Returns x where it is positive, else alpha * (e to the x, less 1). Source: D. Clevert and others, "Exponential linear units"
+    (2015)."""
     (x,), _ = floating((as_op(x),), {})
 
     def made(x: Op) -> Op:
@@ -100,7 +101,7 @@ def elu(x: Any, alpha: float = 1.0) -> Op:
 
 
 def _clip_gradient(op: Op, dy: Op, x: Op, low: Op, high: Op) -> tuple[Op, Op, Op]:
-    """x has it where it lies between, the bounds included; else the bound that is taken."""
+    """Returns the gradients: of x within the bounds, inclusive; of a bound where it is the result."""
     inside = logical_and(less_equal(low, x), less_equal(x, high))
     above = less(high, maximum(x, low))
     return where(inside, dy, 0.0), where(logical_and(less(x, low), less_equal(low, high)), dy, 0.0), where(above, dy, 0.0)
@@ -108,7 +109,7 @@ def _clip_gradient(op: Op, dy: Op, x: Op, low: Op, high: Op) -> tuple[Op, Op, Op
 
 clip_record: OpDef = elementwise(
     "clip",
-    "x, or the bound beyond which it lies; of crossed bounds the upper one.",
+    "x limited to low … high; high where low > high.",
     lambda x, low, high: np.minimum(np.maximum(x, low), high),
     _clip_gradient,
     lower=lambda op, x, low, high: minimum(maximum(x, low), high),
@@ -129,9 +130,9 @@ clip_record: OpDef = elementwise(
 
 
 def clip(x: Any, low: Any = None, high: Any = None) -> Op:
-    """`x`, nowhere below `low` nor above `high`: numbers, tensors, or None for no bound. NaN stays.
+    """Returns `x` limited to `low` … `high`: numbers, tensors, or None for no bound. NaN is kept.
 
-    The derivative with respect to x is 1 on the bounds too. Numbers take the dtype of x as in arithmetic; bool becomes float32.
+    The derivative with respect to x is 1 on the bounds, too. Numbers take the dtype of x as in arithmetic; bool becomes float32.
     """
     x = as_op(x)
     bounds = [b for b in (low, high) if b is not None]

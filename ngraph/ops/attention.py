@@ -1,6 +1,6 @@
 """Attention over named axes, and softmax's relatives `log_softmax` and `logsumexp`.
 
-Records of their own that lower to contractions and a softmax, so that a transformer may take them whole.
+They are records of their own that lower to contractions and a softmax, so that a transformer may run them as one op.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ngraph.ops.reduce import in_order, ordered_as, reduce, reduced_axes
 
 
 def _largest(x: Op, axes: Any) -> Op:
-    """The largest along axes, 0 where that is no number to subtract."""
+    """Returns the maximum along axes, 0 where it is infinite or NaN and must not be subtracted."""
     m = reduce.build(x, kind="max", axes=axes)
     return where(less(absolute(m), math.inf), m, 0.0)
 
@@ -112,14 +112,15 @@ log_softmax_record: OpDef = op(
 
 
 def logsumexp(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """log(sum(exp(x))) without overflow, over the axes that `sum` would reduce. Integers and bool become float32. Raises AxisError."""
+    """Returns log(sum(exp(x))) without overflow, reduced over the axes that `sum` reduces. Integers and bool become float32. Raises
+    AxisError."""
     (x,), _ = floating((as_op(x),), {})
     result = logsumexp_record.build(x, axes=reduced_axes(x, reduction_axes, out_axes, "logsumexp"))
     return result if out_axes is None else in_order(result, out_axes)
 
 
 def log_softmax(x: Any, normalization_axes: Any = None) -> Op:
-    """log(softmax(x)) over `normalization_axes`: all but batch and recurrent axes by default. Raises AxisError."""
+    """Returns log(softmax(x)) over `normalization_axes`: all but batch and recurrent axes by default. Raises AxisError."""
     (x,), _ = floating((as_op(x),), {})
     return log_softmax_record.build(x, axes=reduced_axes(x, normalization_axes, None, "log_softmax"))
 
@@ -141,12 +142,12 @@ def _attention_type(
         if extra:
             raise AxisError(f"attention: the mask has {', '.join(map(str, extra))}, and the scores have {list(scores)}")
         if m.dtype.kind != "bool" and m.dtype is not q.dtype:
-            raise DTypeError(f"attention of {q.dtype} with a mask of {m.dtype}", fix="bool says where to look; floats are added")
+            raise DTypeError(f"attention of {q.dtype} with a mask of {m.dtype}", fix="bool masks keys; floats are added to the scores")
     return TensorType(axes_like(q.axes, [a for a in union(scores, v.axes) if a != keys]), q.dtype)
 
 
 def _allowed(op: Op, mask: tuple[Op, ...]) -> Op | None:
-    """Where a query may look at a key; None for everywhere."""
+    """Returns the bool mask of keys that a query attends to; None where it attends to all."""
     keys, queries, causal = (op.attrs[name] for name in ("keys", "queries", "causal"))
     said = [m for m in mask if m.dtype.kind == "bool"]
     if causal:
@@ -165,7 +166,7 @@ def _attention_lower(op: Op, q: Op, k: Op, v: Op, *mask: Op) -> Op:
     allowed = _allowed(op, mask)
     if allowed is None:
         weights = softmax_record.build(scores, axes=(keys,))
-    else:  # finite, so that a query that may look nowhere gives zeros and not NaN
+    else:  # finite, so that a query that attends to no key gives zeros and not NaN
         edge = float(np.finfo(np.float32).min / 2 if q.dtype.bits > 16 else -3e4)
         weights = where(allowed, softmax_record.build(where(allowed, scores, edge), axes=(keys,)), 0.0)
     return ordered_as(contract(weights, v, over=(keys,)), op.axes)
@@ -223,7 +224,7 @@ def _attention_samples(s: Any) -> list[Op]:
 
 attention_record: OpDef = op(
     "attention",
-    "Means of v weighted by the softmax along `keys` of scale times q and k summed over `features`, as far as a mask lets them see.",
+    "The means of v weighted by the softmax along `keys` of scale times the dot product of q and k over `features`, masked.",
     type=_attention_type,
     reference=_attention_reference,
     lower=_attention_lower,
@@ -248,15 +249,14 @@ def attention(
     scale: float | None = None,
     out_axes: Any = None,
 ) -> Op:
-    """For each query the mean of `v` over the keys, weighted by the softmax of scale * (q · k).
+    """Returns for each query the mean of `v` over the keys, weighted by the softmax of scale * (q · k).
 
-    features: the axis (or axes) of q and k that the product sums. queries: the axis of q along which the queries stand; keys: that of
-    k and v. Without `keys`, k and v stand along `queries` too (self-attention), and the keys' axis is its dual `queries - 1`: in a
-    mask, say. All other axes (batch, heads) that operands share are the same index; an operand may lack them, as the keys of
-    grouped heads do.
-    mask: bool, True where a query may look at a key; or floats that are added to the scores. It may lack axes.
-    causal: a query looks at keys up to its own position. A query that may look nowhere gives zeros.
-    scale: 1 / sqrt(length of the features) by default. out_axes: the order of the result's axes; by default q's less the features,
+    features: the axis (or axes) of q and k that the dot product sums. queries: the axis of q along which the queries lie; keys: that of
+    k and v. Without `keys`, k and v lie along `queries`, too (self-attention), and the keys' axis, for example in a mask, is its dual
+    `queries - 1`. All other axes (batch, heads) that operands share are matched; an operand may lack some, as the keys of grouped heads do.
+    mask: bool, True where a query attends to a key; or floats that are added to the scores. It may lack axes.
+    causal: a query attends to keys up to its own position. A query that attends to no key gives zeros.
+    scale: 1 / sqrt(length of the features) by default. out_axes: the order of the result's axes; by default q's without the features,
     then v's own. Raises AxisError, DTypeError. Source: A. Vaswani and others, "Attention is all you need" (2017).
     """
     (q, k, v), _ = floating((as_op(q), k, v), {})
@@ -275,7 +275,7 @@ def attention(
             raise AxisError(
                 f"attention: q has the keys' axis {column!r} too: {show_axes(q.axes)}",
                 details=(show_input(q), show_input(k)),
-                fix="give queries and keys unlike axes, or leave `keys` away for self-attention",
+                fix="give queries and keys different axes, or omit `keys` for self-attention",
             )
     if scale is None:
         lengths = [a.length for a in over]

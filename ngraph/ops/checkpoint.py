@@ -1,7 +1,7 @@
-"""Recomputation: what a function computes on the way forward is not kept for the way back, but computed again there.
+"""Gradient checkpointing: values that a function computes forward are recomputed for its gradient instead of kept.
 
-Forward, the op is the function's own ops. Its gradient (`ngraph.autodiff.checkpoint`) computes them again in the body of a loop of one
-trip, which no pass merges with what stands around it. Source: T. Chen and others, "Training deep nets with sublinear memory cost" (2016).
+Forward, the op is inlined. Its gradient (`ngraph.autodiff.checkpoint`) recomputes the function in the body of a loop of one trip, which
+no pass merges with surrounding ops. Source: T. Chen and others, "Training deep nets with sublinear memory cost" (2016).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _type(inputs: tuple[TensorType, ...], body: Any) -> tuple[TensorType, ...]:
 
 
 def inlined(body: Body, inputs: tuple[Op, ...]) -> list[Op]:
-    """The body's results as ops of the inputs."""
+    """Returns the body's results as ops of the inputs."""
     new = copy_graph(body.outputs, dict(zip(body.inputs, inputs, strict=True)))
     return [ordered_as(new[o], o.axes) for o in body.outputs]
 
@@ -51,7 +51,7 @@ def _samples(s: Any) -> list[Op]:
 
 checkpoint_record: OpDef = op(
     "checkpoint",
-    "What a body gives; its gradient computes the body again instead of keeping what it computed.",
+    "The results of a body; its gradient recomputes the body instead of keeping its values.",
     type=_type,
     reference=_reference,
     lower=lambda op, *inputs: together.build(*inlined(op.attrs["body"], inputs)),
@@ -62,11 +62,12 @@ checkpoint_record: OpDef = op(
 
 
 def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
-    """`function(*inputs)`, of which nothing but the inputs is kept for derivatives: they compute it again.
+    """Returns `function(*inputs)`; for derivatives only the inputs are kept, and the rest is recomputed.
 
-    function: of as many ops as there are inputs; gives an op or a tuple of ops, and so does this. It may use any op from around it:
-    what it takes from there is kept too. Random ops inside draw the same numbers again; what it prints is
-    printed once. Raises GraphError where it assigns.
+    function: takes as many ops as there are inputs; gives an op or a tuple of ops, as this function then does. It may use surrounding ops,
+    which are kept, too. Random ops inside draw the same numbers again when recomputed; prints inside happen once. Raises GraphError where
+    it
+    assigns.
     """
     given = [as_op(x) for x in inputs]
     since = filled(0, (), dtypes.int32).serial

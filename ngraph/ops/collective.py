@@ -1,6 +1,6 @@
-"""What processes do together: core ops that keep their order on every process. On one process each of them is the identity.
+"""Collectives: core ops over several processes, executed in the same order on each. On one process each is the identity.
 
-`group` names the processes that take part; "" stands for all of them. A distributed transformer runs these; the others are one process.
+`group` names the participating processes; "" stands for all. Only a distributed transformer exchanges data; the others are one process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _all_reduce_type(inputs: tuple[TensorType, ...], kind: str, group: str) -> T
 
 
 def _exchanged(name: str, x: TensorType, axis: Any, out: Any) -> TensorType:
-    """The type with `out` in place of `axis`."""
+    """Returns the type with `out` in place of `axis`."""
     axes = [out if a == axis else a for a in x.axes]
     if axis not in x.axes or len(set(axes)) != len(axes):
         raise AxisError(f"{name} along {axis} to {out}: x has {list(x.axes)}", fix="name an axis of x, and a new one or the same")
@@ -47,7 +47,7 @@ def _reduce_scatter_type(inputs: tuple[TensorType, ...], kind: str, axis: Any, o
 
 
 def _shared(dy: Op, x: Op, best: Op, group: str) -> Op:
-    """Of the largest or smallest, ties share the gradient equally, on whichever process they stand."""
+    """Returns the gradient of a maximum or minimum over processes: ties share it equally, on whichever process they are."""
     mine = cast(equal(x, best), x.dtype)
     return dy * mine / all_reduce_record.build(mine, kind="add", group=group)
 
@@ -71,7 +71,7 @@ def _kinds(s: Any) -> tuple[str, ...]:
 
 
 def _along(s: Any) -> list[tuple[Op, Axis, Axis]]:
-    """x, an axis of it, and the axis that stands in its place: here as long, for there is one process."""
+    """Returns x, an axis of it, and the result's axis: of equal length, since there is one process."""
     return [
         (s.x(s.I, s.J), s.J, s.J),
         (s.x(s.J, s.I), s.I, s.axis(3, name="R")),
@@ -139,24 +139,25 @@ broadcast_from_record: OpDef = op(
 
 
 def all_reduce(x: Any, kind: str = "add", group: str = "") -> Op:
-    """The sum (`add`), largest (`max`) or smallest (`min`) of `x` over processes. Raises DTypeError for sums of bool."""
+    """Returns the sum (`add`), maximum (`max`) or minimum (`min`) of `x` over the processes. Raises DTypeError for sums of bool."""
     return all_reduce_record.build(as_op(x), kind=kind, group=group)
 
 
 def all_gather(x: Any, axis: Axis | str, out: Axis | None = None, group: str = "") -> Op:
-    """What each process holds along `axis`, one after another along `out` (by default `axis`). Raises AxisError."""
+    """Returns the processes' parts along `axis`, concatenated along `out` (by default `axis`). Raises AxisError."""
     x = as_op(x)
     mine = find_axis(x, axis, "all_gather")
     return all_gather_record.build(x, axis=mine, out=out or mine, group=group)
 
 
 def reduce_scatter(x: Any, axis: Axis | str, out: Axis | None = None, kind: str = "add", group: str = "") -> Op:
-    """`all_reduce`, of which each process keeps its part of `axis` as `out` (by default `axis`). Raises AxisError, DTypeError."""
+    """Returns the part of `all_reduce` that belongs to this process: `axis` shortened to `out` (by default `axis`). Raises AxisError,
+    DTypeError."""
     x = as_op(x)
     mine = find_axis(x, axis, "reduce_scatter")
     return reduce_scatter_record.build(x, kind=kind, axis=mine, out=out or mine, group=group)
 
 
 def broadcast_from(x: Any, root: int = 0, group: str = "") -> Op:
-    """The value that process `root` has, on all. Its derivative is summed over all, on each: afterwards `x` is one value."""
+    """Returns `x` of process `root` on every process. The derivative is summed over all, since afterwards `x` is one value."""
     return broadcast_from_record.build(as_op(x), root=int(root), group=group)

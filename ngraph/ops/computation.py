@@ -1,4 +1,4 @@
-"""What a computation is, before any transformer has it: `ng.computation(returns, *parameters)`."""
+"""Computations as data, independent of a transformer: `ng.computation(returns, *parameters)`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ngraph.op_graph.op import Op, TensorType, ordered
 
 
 class ComputationOp:
-    """Results and the parameters that they are computed from; `transformer.add_computation` makes it callable."""
+    """Results and their parameters; `transformer.add_computation` makes them callable."""
 
     def __init__(self, returns: Any, parameters: Sequence[Op], name: str | None = None):
         self.returns, self.parameters, self.name = returns, tuple(parameters), name
@@ -26,10 +26,10 @@ def _roots(returns: Any) -> list[Op]:
 
 
 def computation(returns: Any, *args: Any, name: str | None = None) -> ComputationOp:
-    """A computation for any number of transformers: `ngt.make_transformer().add_computation(c)`.
+    """Returns a computation that any number of transformers can run: `ngt.make_transformer().add_computation(c)`.
 
-    returns: an op, a list, tuple or set of them, or None. args: placeholders and variables whose values are the arguments, in order;
-    or the one word "all", for all placeholders in the order in which they were made.
+    returns: an op, a list, tuple or set of ops, or None. args: placeholders and variables whose values are the arguments, in order; or the
+    one word "all", for all placeholders in order of creation.
     Raises GraphError for a placeholder that is needed and not listed.
     """
     roots = _roots(returns)
@@ -42,7 +42,7 @@ def computation(returns: Any, *args: Any, name: str | None = None) -> Computatio
 
 
 def check_parameters(results: Iterable[Op], parameters: Sequence[Any]) -> None:
-    """Raises GraphError for what cannot be a parameter, or stands twice, and for placeholders that are needed and are none."""
+    """Raises GraphError for an invalid or repeated parameter, and for placeholders that the results need and that are no parameters."""
     for p in parameters:
         if not isinstance(p, Op) or not (p.is_placeholder or p.is_variable):
             raise GraphError(

@@ -1,7 +1,7 @@
-"""Loops, choice and effects: core ops with bodies, and the functions that trace Python functions into them.
+"""Loops, choice and effects: core ops with bodies, and the functions that trace Python functions into bodies.
 
-A body is a `Body` of ops in an op-graph and a closed program below it; this room only asks it for `inputs` and `outputs` with types.
-What a traced function uses from around it (weights, say) becomes an input of its own.
+A body is a `Body` of ops in an op-graph and a closed program below it; this room uses only its `inputs` and `outputs` with types.
+Surrounding values that a traced function uses (weights, for example) become further inputs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_GRADIENT = "how often it runs is known only when it has run; use ng.scan, who
 
 
 def check_values(name: str, what: str, values: Sequence[Any], wanted: Sequence[TensorType]) -> None:
-    """The values of a body are of these types, whatever the order of their axes."""
+    """Raises GraphError or AxisError unless the values of a body have these types, in any order of axes."""
     if len(values) != len(wanted):
         raise GraphError(f"{name}: the {what} has {len(values)} values where the op has {len(wanted)}")
     for value, t in zip(values, wanted, strict=True):
@@ -43,7 +43,7 @@ def _ordered(array: Any, have: Sequence[Any], want: Sequence[Any]) -> Any:
 
 
 def run_body(call: Call, body: Any, arrays: Sequence[Any], types: Sequence[TensorType], results: Sequence[TensorType]) -> list[Any]:
-    """A body run on arrays whose dims are in the order of `types`; its results in the order of `results`."""
+    """Runs a body on arrays whose dims are in the order of `types`; returns its results in the order of `results`."""
     taken = [_ordered(a, t.axes, v.type.axes) for a, t, v in zip(arrays, types, body.inputs, strict=True)]
     assert call.run_program is not None
     given = call.run_program(body, taken)
@@ -241,12 +241,13 @@ def _nonempty(text: str, count: np.ndarray) -> None:
 HOST_CALLS: dict[str, Callable[..., None]] = {  # kind -> (text, *arrays)
     "print": lambda text, *arrays: print(text, *arrays),
     "nonempty": _nonempty,
-    "nothing": lambda text, *arrays: None,  # in a branch beside one in which something happens
+    "nothing": lambda text, *arrays: None,  # the other branch of a choice in which one has an effect
 }
 
 
 def _effect_type(inputs: tuple[TensorType, ...], kind: str, text: str = "") -> Any:
-    """In an op-graph an effect has no value; lowering puts a token before its inputs, and that is what it gives."""
+    """Returns no type in an op-graph, where an effect has no value; in a program the type of the token that lowering puts before its
+    inputs."""
     if kind not in HOST_CALLS:
         raise GraphError(
             f"effect {kind!r} is no registered host call; there are {', '.join(HOST_CALLS)}", fix="put it into HOST_CALLS first"
@@ -271,7 +272,7 @@ effect: OpDef = op(
 
 
 def print_values(*xs: Any, text: str = "") -> Op:
-    """An op without a value that prints tensors, after `text`, when it runs: ask for it beside the results, or inside a `sequential`."""
+    """Returns an op without a value that prints tensors, after `text`, when it runs: put it among the results, or into a `sequential`."""
     return effect.build(*as_ops(xs), kind="print", text=text)
 
 
@@ -293,7 +294,7 @@ print_record: OpDef = op(
 
 
 def PrintOp(x: Any, prefix: str | None = None) -> Op:
-    """`x`, printed after `prefix` each time a computation needs its value; gradients pass through, and print nothing."""
+    """Returns `x`, printed after `prefix` whenever a computation needs its value; gradients pass through, and print nothing."""
     return print_record.build(as_op(x), text=prefix or "")
 
 
@@ -303,7 +304,7 @@ _trips: ContextVar[tuple[Op, ...]] = ContextVar("ngraph_trips", default=())
 
 
 def open_trips() -> tuple[Op, ...]:
-    """The trip numbers of the loops whose functions are being traced, outermost first: random ops draw anew in each trip."""
+    """Returns the trip numbers of the loops being traced, outermost first: random ops draw new numbers in each trip."""
     return _trips.get()
 
 
@@ -321,7 +322,7 @@ def _flat(x: Any) -> tuple[Op, ...]:
 
 
 def in_form(form: Any, ops: Sequence[Op]) -> Any:
-    """The ops in the form in which the user gave theirs: nothing, one, or a tuple."""
+    """Returns the ops in the structure that the user's function returned: None, one op, or a tuple."""
     return None if form is None else tuple(ops) if isinstance(form, (list, tuple)) else ops[0]
 
 
@@ -330,7 +331,7 @@ def _holes(types: Iterable[TensorType]) -> list[Op]:
 
 
 def _inside(holes: Sequence[Op], results: Sequence[Op]) -> set[Op]:
-    """The holes, and what the results are made of that depends on them, or is a check that was made after them."""
+    """Returns the holes, and the ops below `results` that depend on them, or are checks made after them."""
     found = set(holes)
     for o in ordered(results):
         if any(i in found for i in o.inputs) or (o.opdef.name == "check_bounds" and o.serial > holes[0].serial):
@@ -339,10 +340,11 @@ def _inside(holes: Sequence[Op], results: Sequence[Op]) -> set[Op]:
 
 
 def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None = None) -> tuple[list[Body], tuple[Op, ...]]:
-    """Bodies from (holes, results), and the ops from around them that they use: further inputs of each body.
+    """Returns bodies from (holes, results), and the surrounding ops that they use: further inputs of each body.
 
-    Inside is what depends on a hole, so what does not is computed once, outside; with `since`, what was made after that op. Constants
-    stay where they are used, and so do checks that the functions of a loop make: it may have no trips, and then nothing is wrong.
+    An op belongs to the body if it depends on a hole, so that others are computed once, outside; with `since`, if it was made after that
+    op.
+    Constants stay where they are used, and so do checks that a loop's function makes: a loop without trips must not fail.
     """
     used: dict[Op, None] = {}
     for holes, results in bodies:
@@ -353,7 +355,7 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
             if o in seen or o.is_constant:
                 continue
             seen.add(o)
-            leaf = o.opdef.name in ("variable", "placeholder")  # a layer may make its weights in the function
+            leaf = o.opdef.name in ("variable", "placeholder")  # a layer may create its weights in the function
             if o in inside or (since is not None and o.serial > since and not leaf):
                 todo += o.inputs[::-1]
             else:
@@ -367,7 +369,7 @@ def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None
 
 
 def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op]) -> list[Op]:
-    """What a body gives for the next trip, with the axes and dtypes of what it took."""
+    """Returns a body's carries for the next trip, with the axes and dtypes of its inputs."""
     if len(given) != len(carry):
         raise GraphError(f"{name}: the function gives {len(given)} values to carry and takes {len(carry)}")
     fitted = []
@@ -382,12 +384,12 @@ def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op]) -> list[Op]:
 
 
 def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse: bool = False) -> tuple[Any, Any]:
-    """A loop over the indices of `axis`: (the carry after the last trip, what each trip gave, stacked along `axis`).
+    """Loops over the indices of `axis`; returns (the carry after the last trip, the values of all trips, stacked along `axis`).
 
     function: (carry, slices of xs) -> (next carry, value of this trip). Each of carry, xs and the value is an op, a tuple of ops, or
-    None; carry keeps its axes and dtypes. It may use any op from around it; random ops in it draw anew in each trip; what it prints
-    is printed in each trip, going forward. It assigns nothing.
-    reverse: from the last index to the first. Derivatives flow both ways. Raises AxisError, GraphError.
+    None; carry keeps its axes and dtypes. The function may use surrounding ops; its random ops draw new numbers in each trip; its prints
+    happen in each trip of the forward pass. It must not assign.
+    reverse: from the last index to the first. Differentiable in reverse and forward mode. Raises AxisError, GraphError.
     """
     start, along = _flat(carry), _flat(xs)
     for x in along:
@@ -407,7 +409,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
     after, ys = _as_carry("scan", _flat(given[0]), start), _flat(given[1])
     inside = _inside(holes, [*after, *ys])
     products = [o for o in ordered([*after, *ys]) if o.opdef.name in ("contract", "convolve") and o in inside and o not in ys]
-    saved = [o for o in (*holes[: len(start)], *products) if axis not in o.axes]  # for the way back, stacked along `axis`
+    saved = [o for o in (*holes[: len(start)], *products) if axis not in o.axes]  # stacked along `axis` for the gradient
     (body,), captured = close([(holes, [*after, *ys, *saved])])
     made = scan_record.build(*start, *along, trip, *captured, body=body, axis=axis, reverse=reverse, carries=len(start), xs=len(along) + 1)
     results = parts(made) if type(made.type) is tuple else (made,)
@@ -415,10 +417,10 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
 
 
 def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carry: Any) -> Any:
-    """Carries values through `function` as long as `condition` of them holds; the values after that.
+    """Applies `function` to the carry while `condition` of it holds; returns the last carry.
 
     condition: carry -> one bool scalar. function: carry -> next carry, of the same axes and dtypes. carry: an op or a tuple of ops.
-    It has no derivative, since the number of trips is not known beforehand.
+    It has no derivative, since the number of trips is not known before the call. Raises DTypeError, GraphError, AxisError.
     """
     start = (filled(0, (), dtypes.int32), *_flat(carry))
     holes, asked = _holes([c.type for c in start]), _holes([c.type for c in start])
@@ -433,10 +435,10 @@ def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carr
 
 
 def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """What `then()` gives where the bool scalar holds, else what `otherwise()` gives.
+    """Returns the results of `then()` where the bool scalar holds, else those of `otherwise()`.
 
-    Both give an op or a tuple of ops, of equal axes and dtypes. Only one is computed, as far as its ops are made by the function;
-    it may use any op from around it. Derivatives flow through.
+    Both give an op or a tuple of ops, of equal axes and dtypes. Only the chosen branch is computed, as far as the function makes its ops;
+    both may use surrounding ops. Differentiable. Raises AxisError, GraphError.
     """
     predicate = as_op(predicate)
     since = filled(0, (), dtypes.int32).serial

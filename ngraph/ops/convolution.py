@@ -1,11 +1,10 @@
 """Convolution over any number of named spatial axes: the core `convolve`, whose two gradients are `convolve` again.
 
-One relation ties input index i, output index o and filter index r along a spatial axis:
+One relation connects input index i, output index o and filter index r along a spatial axis:
 
     i * in_dilation = o * stride + r * dilation - pad
 
-Each of the three may be the one that is computed, so gradients only exchange the numbers. Deep-learning convolution: the filter is
-not flipped.
+Each of the three may be the result's, so gradients only exchange the numbers. As usual in deep learning, the filter is not flipped.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Spatial = tuple[Any, Any, Any, int, int, int, int]  # in, filter, out axis; stri
 
 
 def _rests(x: TensorType, f: TensorType, spatial: Sequence[Spatial]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The axes of x and of f that are not spatial. One axis may be spatial in x and not in f, or the other way."""
+    """Returns the axes of x and of f that are not spatial. An axis may be spatial in one of the two only."""
     return without(x.axes, [s[0] for s in spatial]), without(f.axes, [s[1] for s in spatial])
 
 
@@ -57,7 +56,7 @@ def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], spatial: tuple[
     for a in x.axes:
         if a in outs:
             axes.append(outs[a])
-        elif a in over:  # what the filter has instead stands in the place of the first axis that is summed
+        elif a in over:  # the filter's own axes stand in the place of the first axis that is summed
             axes += new
             new = []
         else:
@@ -69,7 +68,7 @@ def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], spatial: tuple[
 
 
 def read_windows(x: np.ndarray, dim: int, size: int, window: int, numbers: tuple[int, int, int, int], fill: Any = 0) -> np.ndarray:
-    """For references: x with the axis `dim` replaced by two, output index and filter index; `fill` where that reads nothing.
+    """Returns x with the axis `dim` replaced by two, output index and filter index, for references; `fill` outside of x.
 
     numbers: stride, dilation, in_dilation, pad.
     """
@@ -87,7 +86,7 @@ def _reference(call: Call, x: np.ndarray, f: np.ndarray) -> np.ndarray:
     kind = call.attrs["accumulate"].np
     tx, tf = call.inputs
     rest, others = _rests(tx, tf, spatial)
-    number = {a: k for k, a in enumerate(merge(rest, others))}  # einsum's letters: one for each index
+    number = {a: k for k, a in enumerate(merge(rest, others))}  # einsum's letters: one for each axis
     first = len(number)
     outs = {s[0]: first + 2 * k for k, s in enumerate(spatial)}
     filters = {s[1]: first + 2 * k + 1 for k, s in enumerate(spatial)}
@@ -118,7 +117,7 @@ def _gradient(op: Op, dy: Op, x: Op, f: Op) -> tuple[Op, Op]:
         return convolve.build(a, b, over=over, spatial=tuple(new), accumulate=accumulate)
 
     dx = again(dy, f, (*kept, *others), rest, [(o, r, i, k, -d, s, -p) for i, r, o, s, d, k, p in spatial])
-    if all(s[4] > 0 for s in spatial):  # strides stay positive either way
+    if all(s[4] > 0 for s in spatial):  # strides are positive in both gradients
         df = again(x, dy, (*rest, *kept), others, [(i, o, r, d, s, k, p) for i, r, o, s, d, k, p in spatial])
     else:
         df = again(dy, x, (*rest, *kept), others, [(o, i, r, -d, k, s, -p) for i, r, o, s, d, k, p in spatial])
@@ -181,7 +180,7 @@ convolve: OpDef = op(
 
 
 def _same(x: Op, axis: Axis, window: Axis, stride: int, dilation: int) -> tuple[int, int]:
-    """The padding with which the result is as long as the input, or as its length over the stride, rounded up."""
+    """Returns the padding with which the result has the input's length, or that over the stride, rounded up."""
     n, size = axis.length, window.length
     if size is None or (n is None and stride != 1):
         raise AxisError(
@@ -194,7 +193,7 @@ def _same(x: Op, axis: Axis, window: Axis, stride: int, dilation: int) -> tuple[
 
 
 def padding_of(x: Op, given: Any, axis: Axis, window: Axis, stride: int, dilation: int) -> tuple[int, int]:
-    """(before, after) along an axis from what the user gave."""
+    """Returns (before, after) along an axis from the user's padding."""
     if given == "same":
         return _same(x, axis, window, stride, dilation)
     return both_sides(0 if given == "valid" else given)
@@ -213,15 +212,15 @@ def conv(
     out_axes: Any = None,
     accumulate: Any = None,
 ) -> Op:
-    """Convolution along named axes; the filter is not flipped.
+    """Returns the convolution along named axes; the filter is not flipped.
 
     spatial: {axis of x: axis of filters}, any number of them; or a list of axes that both have under one name.
     stride, dilation: a number, or a dict by axis of x. padding: a number, (before, after), "same", "valid", or a dict of those.
-    groups: axes of both that are the same index, as the channels of a depthwise convolution. All other axes of both are summed,
-    but a batch axis. What only the filters have stands in the place of what is summed.
+    groups: axes of both that are matched and kept, as the channels of a depthwise convolution. All other shared axes are summed, except
+    a batch axis. Axes that only the filters have replace the summed ones.
     out: other axes for the result, {axis of x: axis}; by default the spatial axes keep their names, with another length.
     out_axes: the result's axes in another order. accumulate: the dtype of the sums. Raises AxisError.
-    Source: the relation in the module's first lines.
+    Source: the relation in the module's docstring.
     """
     (x, f), _ = arithmetic((x, filters), {})
     pairs = spatial if isinstance(spatial, Mapping) else {a: a for a in spatial}
@@ -242,7 +241,7 @@ def conv(
 
 
 def contracted(x: Op, f: Op, spatial: Sequence[Spatial], groups: Any) -> tuple[Axis, ...]:
-    """The axes that are summed beside the filter's spatial ones: those that both have, but groups and a batch axis."""
+    """Returns the axes that are summed beside the filter's spatial ones: the shared ones without groups and a batch axis."""
     rest, others = _rests(x.type, f.type, spatial)
     stay = {find_axis(f, find_axis(x, g, "conv groups"), "conv groups") for g in ([groups] if isinstance(groups, (str, Axis)) else groups)}
     return tuple(a for a in rest if a in others and a not in stay and not a.is_batch)
@@ -252,7 +251,7 @@ _SIDES = ("d", "h", "w")
 
 
 def needed(params: Mapping[str, Any], keys: Sequence[str], name: str) -> None:
-    """Raises AxisError naming all `keys` that are missing in `params`."""
+    """Raises AxisError that names all `keys` missing in `params`."""
     missing = [k for k in keys if k not in params]
     if missing:
         raise AxisError(f"{name}: {', '.join(missing)} missing in the parameters", fix=f"give all of {', '.join(keys)}")
@@ -268,16 +267,16 @@ def five_axes(x: Op, wanted: str, name: str) -> None:
 
 
 def convolution(conv_params: Mapping[str, int], inputs: Any, filters: Any, axes: Any, docstring: str | None = None) -> Op:
-    """Convolution of five-axis tensors by position: inputs C D H W N with filters C T R S K gives `axes` K M P Q N.
+    """Returns the convolution of five-axis tensors by position: inputs C D H W N with filters C T R S K gives `axes` K M P Q N.
 
-    conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them. Lengths of `axes` that are open are filled in.
-    Raises AxisError for missing parameters, other numbers of axes, lengths that the parameters do not give. `conv` is the form by name.
+    conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them. Unknown lengths of `axes` are filled in.
+    Raises AxisError for missing parameters, other numbers of axes, or lengths that disagree with the parameters. `conv` takes axes by name.
     """
     return by_position(conv, "convolution", conv_params, inputs, filters, axes)
 
 
 def by_position(function: Callable[..., Op], name: str, conv_params: Mapping[str, int], inputs: Any, filters: Any, axes: Any) -> Op:
-    """`function`, which takes axes by name, of five-axis tensors whose axes are known by position."""
+    """Applies `function`, which takes axes by name, to five-axis tensors whose axes are given by position."""
     x, f, axes = as_op(inputs), as_op(filters), Axes(axes)
     needed(conv_params, [f"{what}_{side}" for what in ("pad", "str", "dil") for side in _SIDES], name)
     five_axes(x, "C D H W N", name)
@@ -291,7 +290,7 @@ def by_position(function: Callable[..., Op], name: str, conv_params: Mapping[str
             fix=f"rename one: ng.map_roles(filters, {{{f.axes[0].label!r}: '{x.axes[0].name}'}})",
         )
     stay = (f.axes[4], x.axes[4])
-    named = all(a in axes for a in stay)  # then their places are known by name, in any order
+    named = all(a in axes for a in stay)  # then their order does not matter
     places = [a for a in axes if a not in stay] if named else axes[1:4]
     settings = {k: {a: conv_params[f"{k}_{side}"] for a, side in zip(x.axes[1:4], _SIDES, strict=True)} for k in ("str", "pad", "dil")}
     result = function(

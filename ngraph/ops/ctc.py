@@ -1,13 +1,13 @@
 """Connectionist temporal classification: the loss of a sequence of scores against a shorter sequence of labels.
 
-An alignment gives each time step a label or the blank; taking out repetitions, then blanks, leaves the labels. The loss is minus the
-logarithm of the summed probability of all alignments, computed forwards over the states
+An alignment gives each time step a label or the blank; removing repetitions, then blanks, leaves the labels. The loss is minus the
+logarithm of the summed probability of all alignments, computed by the forward recursion over the states
 
     blank l1 blank l2 blank … lL blank          (axis `states`, 2 L + 1 of them; L differs in each sample of a batch)
 
-of which a time step keeps its state, goes to the next, or skips a blank between unlike labels. The gradient is the softmax less the
-posterior of each label, which takes a second pass, backwards. Both are scans of logarithms, in which -1e30 stands for log 0: finite, so
-differences of it are no NaN, and derivatives of every order exist.
+A time step keeps its state, advances to the next, or skips a blank between different labels. The gradient is the softmax less the
+posterior of each label, which takes the backward recursion. Both are scans of logarithms, in which -1e30 stands for log 0: finite, so
+differences of it are not NaN, and derivatives of every order exist.
 
 Source: A. Graves, S. Fernández, F. Gomez, J. Schmidhuber, "Connectionist temporal classification" (ICML 2006).
 """
@@ -53,30 +53,30 @@ INFINITE = 1e29  # a loss above it has no alignment
 
 
 class _Lattice(NamedTuple):
-    """What both passes share: log-probabilities, and the states of each sample."""
+    """The inputs of both recursions: log-probabilities, and the states of each sample."""
 
     states: Axis
     score: Op  # log-probability of every class [time, classes, …]
-    label: Op  # the class that a state stands for [states, …]
+    label: Op  # the class of each state [states, …]
     emission: Op  # the score of a state's class [time, states, …]
     running: Op  # whether a time step counts [time, …]
-    skips: Op  # whether a state may be reached from two before [states, …]
+    skips: Op  # whether a state may be reached from the one two before [states, …]
     last: Op  # the number of the last state […]
 
 
 def _read(x: Op, axis: Axis, new: Axis, index: ExprLike, fill: Any) -> Op:
-    """`x` at an index along one axis, in whose place another stands; `fill` outside."""
+    """Returns `x` read at an index along one axis, which `new` replaces; `fill` outside."""
     index_of = {a: index if a == axis else Idx(a) for a in x.axes}
     return reindex(x, axes=[new if a == axis else a for a in x.axes], index=index_of, fill=fill)
 
 
 def _shift(x: Op, states: Axis, by: int, fill: Any) -> Op:
-    """At each state the value of the one `by` before it."""
+    """Returns at each state the value of the state `by` before it."""
     return _read(x, states, states, Idx(states) - by, fill)
 
 
 def _log_sum(*terms: Op) -> Op:
-    """log(e to the first + e to the second …)."""
+    """Returns log(exp(first) + exp(second) + …)."""
     top = terms[0]
     for t in terms[1:]:
         top = maximum(top, t)
@@ -105,9 +105,9 @@ def _lattice(attrs: dict[str, Any], x: Op, labels: Op, steps: Op, counts: Op) ->
 
 
 def _pass(g: _Lattice, time: Axis, start: Op, by: int) -> tuple[Op, Op]:
-    """The recursion over time: forwards (by 1) or backwards (by -1), from logarithms in a state before the first step.
+    """Runs the recursion over time, forward (by 1) or backward (by -1), from log-probabilities of the states before the first step.
 
-    Gives the last logarithms, and for each step what had come together there before its own emission.
+    Returns the last log-probabilities, and for each step those of its states before its own emission.
     """
     skips = g.skips if by == 1 else _shift(g.skips, g.states, -2, False)
     axes = Axes(a for a in g.emission.axes if a != time)
@@ -122,12 +122,12 @@ def _pass(g: _Lattice, time: Axis, start: Op, by: int) -> tuple[Op, Op]:
 
 
 def _at(g: _Lattice, state: Any) -> Op:
-    """log 1 at a state, log 0 elsewhere."""
+    """Returns log 1 at a state, log 0 elsewhere."""
     return where(equal(iota(g.states), state), filled(0, (), g.score.dtype), NEVER)
 
 
 def _forward(g: _Lattice, time: Axis) -> tuple[Op, Op]:
-    """Minus the log-probability of all alignments, and what came together at each step and state."""
+    """Returns minus the log-probability of all alignments, and for each step the log-probabilities of its states before emission."""
     after, come = _pass(g, time, _at(g, 0), 1)
     number = iota(g.states)
     final = logical_or(equal(number, g.last), equal(number, g.last - 1))
@@ -142,7 +142,7 @@ def _lower(op: Op, *inputs: Op) -> Op:
 
 
 def _gradient(op: Op, dy: Op, x: Op, *others: Op) -> tuple[Op | None, ...]:
-    """softmax(x) less the posterior of each class, in the steps that count; NaN where there is no alignment."""
+    """Returns softmax(x) less the posterior of each class, in the steps that count; NaN where no alignment exists."""
     time, classes = op.attrs["time"], op.attrs["classes"]
     g = _lattice(op.attrs, x, *others)
     loss, come = _forward(g, time)
@@ -169,7 +169,7 @@ def _type(inputs: tuple[TensorType, ...], time: Any, classes: Any, symbols: Any,
 
 
 def _one(score: np.ndarray, labels: np.ndarray, blank: int) -> float:
-    """The loss of one sample: log-probabilities [time, classes], the labels that it has."""
+    """Returns the loss of one sample from log-probabilities [time, classes] and its labels."""
     path = [blank]
     for k in labels:
         path += [int(k), blank]
@@ -242,7 +242,7 @@ ctc_record: OpDef = op(
 
 
 def _spread(labels: Op, counts: Op, time: Axis) -> tuple[Op, Axis]:
-    """Labels of all samples one after another as one row for each sample, no longer than there are time steps."""
+    """Returns concatenated labels of all samples as one row for each sample, at most as long as there are time steps."""
     (packed,) = labels.axes
     symbols = make_axis(name=f"{packed.name}_of_sample").resized(expr.minimum(packed.size, time.size))
     batch = counts.axes.batch_axis()
@@ -251,13 +251,13 @@ def _spread(labels: Op, counts: Op, time: Axis) -> tuple[Op, Axis]:
 
 
 def ctc(activations: Any, labels: Any, activation_lens: Any, label_lens: Any, axes: Any = None, blank: int = 0) -> Op:
-    """The connectionist temporal classification loss of each sample; infinite where the labels cannot be spelled in its time steps.
+    """Returns the connectionist temporal classification loss of each sample; infinite where no alignment fits its time steps.
 
     activations: scores before softmax: a recurrent axis, at most one batch axis, and one more for the classes.
-    labels: whole numbers, one row for each sample along an axis of their own; or all samples' labels one after another along one axis.
-    activation_lens, label_lens: how many time steps and labels each sample has; what lies beyond is not looked at.
+    labels: integers, one row for each sample along an axis of their own; or all samples' labels concatenated along one axis.
+    activation_lens, label_lens: numbers of time steps and labels of each sample; elements beyond are ignored.
     axes: the order of the result's axes. blank: the class that stands for no label.
-    The gradient goes to the activations only. Raises AxisError, DTypeError. Source: see the module.
+    Only the activations have a gradient. Raises AxisError, DTypeError. Source: see the module.
     """
     (x,), _ = floating((as_op(activations),), {})
     labels, steps, counts = (cast(as_op(a), dtypes.int32) for a in (labels, activation_lens, label_lens))

@@ -1,12 +1,12 @@
-"""Deconvolution (transposed convolution): each element of x adds the filter, times itself, to the result.
+"""Deconvolution (transposed convolution): each element of x adds the filter, scaled by it, to the result.
 
-It is `convolve` with the relation of `ngraph.ops.convolution` read the other way round: output index o, filter index r and input index i
-meet where
+It is `convolve` with the relation of `ngraph.ops.convolution` solved for the other side: output index o, filter index r and input
+index i satisfy
 
     o = i * stride + r * dilation - pad
 
-so the stride becomes the dilation of the input. The filter is not flipped; without padding, stride n keeps what convolution with
-stride n takes away.
+so the stride becomes the dilation of the input. The filter is not flipped; without padding, stride n restores the length that a
+convolution with stride n reduced.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from ngraph.ops.rearrange import at_least_zero, both_sides, per_axis
 
 
 def spread_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, int], dilation: int) -> ExprLike:
-    """How far `n` windows reach that stand `stride` apart, less what the padding takes off."""
+    """Returns the length of the result for `n` windows at distance `stride`, less the padding."""
     return at_least_zero((n - 1) * stride + (window - 1) * dilation + 1 - sum(padding))
 
 
 def _out(x: Op, given: Axis | None, axis: Axis, size: ExprLike, stride: int) -> Axis:
-    """The result's axis: longer than `size` by less than a stride, if the user says so (those lengths convolve to the same one)."""
+    """Returns the result's axis. A given one may be longer than `size` by less than a stride, since these lengths convolve to the same
+    one."""
     if given is None:
         return axis.resized(size)
     if given.family.length is None:
@@ -57,10 +58,10 @@ def deconv(
     out: Mapping[Any, Axis] | None = None,
     accumulate: Any = None,
 ) -> Op:
-    """Deconvolution along named axes: the adjoint, with respect to its input, of `conv` with these numbers.
+    """Returns the deconvolution along named axes: the adjoint of `conv` with these arguments, with respect to its input.
 
-    Arguments are those of `conv`; padding is what is taken off at either end (a number, (before, after), "valid", or a dict of those).
-    out: axes for the result; where their lengths are known they may be longer by less than a stride. Raises AxisError.
+    Arguments are those of `conv`; padding is removed at either end (a number, (before, after), "valid", or a dict of those).
+    out: axes for the result; known lengths may be longer by less than a stride. Raises AxisError.
     Source: M. Zeiler, D. Krishnan, G. Taylor, R. Fergus, "Deconvolutional networks" (CVPR 2010).
     """
     (x, f), _ = arithmetic((x, filters), {})
@@ -80,10 +81,10 @@ def deconv(
 
 
 def deconvolution(conv_params: Mapping[str, int], inputs: Any, filters: Any, axes: Any, docstring: str | None = None) -> Op:
-    """Deconvolution of five-axis tensors by position: inputs C D H W N with filters C T R S K gives `axes` K M P Q N.
+    """Returns the deconvolution of five-axis tensors by position: inputs C D H W N with filters C T R S K gives `axes` K M P Q N.
 
-    conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them, of the convolution that this turns round. Lengths of
-    `axes` that are open are filled in: (length - 1) * stride + (window - 1) * dilation + 1 - 2 * pad; given ones may be longer by less
-    than a stride. Raises AxisError for missing parameters, other numbers of axes, other lengths. `deconv` is the form by name.
+    conv_params: pad_d pad_h pad_w str_d str_h str_w dil_d dil_h dil_w, all of them, of the convolution whose adjoint this is. Unknown
+    lengths of `axes` are filled in: (length - 1) * stride + (window - 1) * dilation + 1 - 2 * pad; given ones may be longer by less
+    than a stride. Raises AxisError for missing parameters, other numbers of axes, other lengths. `deconv` takes axes by name.
     """
     return by_position(deconv, "deconvolution", conv_params, inputs, filters, axes)

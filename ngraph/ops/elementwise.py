@@ -1,7 +1,7 @@
-"""Ops that work on each element by itself: arithmetic, comparisons, functions; and the operators of `Op`.
+"""Elementwise ops: arithmetic, comparisons, functions; and the operators of `Op`.
 
-Operands are matched by axis name and may lack axes of the result. Promotion (docs/spec.md 4) happens here, as visible casts.
-The first half is core; the second half is made of it.
+Operands are matched by axis name and may lack axes of the result. Promotion (docs/spec.md 4) inserts casts here. The ops of the first
+half are core; those of the second half lower to them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALL = ("float", "int", "uint", "bool")
 MOVED = (*ALL, "narrow")
 WHOLE = ("int", "uint", "bool")
 
-# ---- constants, and what users pass where an op is meant -------------------------------------------------------------
+# ---- constants, and conversion of users' values to ops ---------------------------------------------------------------
 
 
 def _constant_reference(call: Call) -> np.ndarray:
@@ -66,11 +66,11 @@ def constant(
     docstring: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Op:
-    """A tensor that never changes.
+    """Returns a constant tensor.
 
     const: a number, filled over `axes`; or an array, whose shape must be the lengths of `axes`. An array alone makes fresh axes.
-    An array that names its dims, as those of xarray do, meets `axes` by name, or makes axes of these names.
-    dtype: default: the array's own, float32 for Python numbers. docstring, metadata: notes to keep with it.
+    An array with named dims, such as xarray's, is matched to `axes` by name, or makes axes of these names.
+    dtype: default: the array's own, float32 for Python numbers. docstring, metadata: notes for `op.metadata`.
     Raises AxisError where shape and axes disagree.
     """
     return _constant(const, axes, dtype).described(name, docstring, metadata)
@@ -107,7 +107,7 @@ def _constant(const: Any, axes: Any, dtype: Any) -> Op:
 
 
 def array_of(x: Any, what: str) -> np.ndarray:
-    """What was given, as an array. Raises DTypeError, which calls it `what`, for rows of unlike lengths."""
+    """Returns `x` as an array. Raises DTypeError, in which `what` names it, for rows of unequal lengths."""
     try:
         return as_array(x)
     except ValueError as error:
@@ -119,22 +119,22 @@ def array_of(x: Any, what: str) -> np.ndarray:
 
 
 def filled(number: Any, axes: Any, dtype: DType) -> Op:
-    """A number over axes, held as a Python number of the dtype's kind."""
+    """Returns a number filled over axes, stored as a Python number of the dtype's kind."""
     return constant_record.build(value=dtype.python(number), axes=Axes(axes), dtype=dtype)
 
 
 def as_op(x: Any) -> Op:
-    """`x` itself if it is an op, else a constant of it."""
+    """Returns `x` itself if it is an op, else a constant of it."""
     return x if isinstance(x, Op) else constant(x)
 
 
 def as_ops(xs: Any) -> tuple[Op, ...]:
-    """Each of them as an op, as `as_op` makes it."""
+    """Returns each of them as an op, as `as_op` does."""
     return tuple(as_op(x) for x in xs)
 
 
 def like(x: Any, other: Op) -> Op:
-    """What the user passed beside the tensor `other`: a number takes its dtype as a weak one does, an array its axes."""
+    """Returns an operand beside the tensor `other` as an op: a number takes its dtype by weak promotion, an array its axes."""
     if isinstance(x, Op):
         return x
     if isinstance(x, (bool, int, float)):
@@ -158,20 +158,20 @@ def like(x: Any, other: Op) -> Op:
 # ---- promotion ------------------------------------------------------------------------------------------------------
 
 
-_uncast: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a constant of another dtype -> the one that it was cast from
+_uncast: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a constant of another dtype -> the constant that it was cast from
 
 
 def uncast(x: Op) -> Op:
-    """The constant that `cast` made this constant of; any other op itself."""
+    """Returns the constant that `cast` made this constant of; any other op itself."""
     while x.is_constant and x in _uncast:
         x = _uncast[x]
     return x
 
 
 def cast(x: Any, dtype: Any, saturate: bool = False) -> Op:
-    """`x` as another element type; floats to integers truncate and saturate (docs/spec.md 3). Identity where it is one already.
+    """Returns `x` cast to another element type; floats to integers truncate and saturate (docs/spec.md 3). Identity for an equal dtype.
 
-    saturate: what lies beyond the largest number of a float type becomes that number, not infinity or NaN.
+    saturate: values beyond the largest number of a float type become that number, not infinity or NaN.
     """
     x, d = as_op(x), as_dtype(dtype)
     if x.dtype is d:
@@ -189,7 +189,7 @@ def cast(x: Any, dtype: Any, saturate: bool = False) -> Op:
 
 
 def rounding_once(function: Callable[..., Op]) -> Callable[..., Op]:
-    """`function` of ops of one float dtype, which computes 16-bit ones in float32 to its end and rounds what it gives once."""
+    """Returns `function` of ops of one float dtype such that 16-bit floats are computed in float32 and the result is rounded once."""
 
     def made(*inputs: Op) -> Op:
         kind = inputs[0].dtype
@@ -220,7 +220,7 @@ def _reference_cast(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _narrowed(x: np.ndarray, d: DType) -> np.ndarray:
-    """Numbers as a narrow type, by way of float32 as ml_dtypes does it; but floats as integers are cut and held at the limits."""
+    """Returns numbers in a narrow dtype, converted by way of float32 as ml_dtypes does; floats to integers truncate and saturate."""
     if d.python is float:
         return x.astype(np.float32).astype(d.np)
     if x.dtype.kind not in "iub":
@@ -279,7 +279,7 @@ def _same_bits(x: TensorType, dtype: DType) -> TensorType:
 
 
 def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...]:
-    """The operands as ops of one dtype: `dtype`, or the one in which they meet; numbers are weak, arrays take axes by shape."""
+    """Returns the operands as ops of one dtype: `dtype`, or the promoted one; numbers are weak, arrays take axes by shape."""
     tensors = [i for i in inputs if isinstance(i, Op)]
     if len(tensors) == len(inputs):
         first = tensors[0].dtype
@@ -304,40 +304,40 @@ def common(inputs: tuple[Any, ...], dtype: DType | None = None) -> tuple[Op, ...
 
 
 def _number(number: Any, dtype: DType, beside: Op) -> Op:
-    """A number that meets a tensor, in the dtype of both. Raises DTypeError where an integer dtype does not hold it."""
+    """Returns a number beside a tensor as an op of the common dtype. Raises DTypeError where an integer dtype cannot represent it."""
     if dtype.python is int and not (isinstance(number, int) and dtype.lowest <= number <= dtype.highest):
         dtypes.check_fits(f"a number beside {beside.label}", number, dtype, beside.label)
     return filled(number.item() if isinstance(number, np.generic) else number, (), dtype)
 
 
 def arithmetic(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
-    """Operands of one numeric dtype; bool alone becomes float32."""
+    """Returns operands of one numeric dtype; bool alone becomes float32."""
     wanted = attrs.pop("dtype", None)
     ops = common(inputs, as_dtype(wanted) if wanted is not None else None)
     return (ops if ops[0].dtype.kind != "bool" else common(ops, dtypes.float32)), attrs
 
 
 def any_kind(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
-    """Operands of one dtype, whatever it is."""
+    """Returns operands of one dtype of any kind."""
     wanted = attrs.pop("dtype", None)
     return common(inputs, as_dtype(wanted) if wanted is not None else None), attrs
 
 
 def floating(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
-    """Operands of one float dtype; integers and bool become float32."""
+    """Returns operands of one float dtype; integers and bool become float32."""
     ops, attrs = any_kind(inputs, attrs)
     dtypes.computes("a function", *[o.dtype for o in ops])
     return (ops if ops[0].dtype.is_float else common(ops, dtypes.float32)), attrs
 
 
 def comparable(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
-    """Operands of one dtype; narrow ones as float32, which has all their numbers."""
+    """Returns operands of one dtype; narrow ones become float32, which represents all their values."""
     inputs = tuple([cast(i, dtypes.float32) if isinstance(i, Op) and i.dtype.kind == "narrow" else i for i in inputs])
     return any_kind(_within_limits(inputs), attrs)
 
 
 def _within_limits(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operands; for an integer tensor beside a number that is beyond its dtype, zeros and a number on that side of them."""
+    """Returns the operands; an integer tensor beside a number beyond its dtype becomes zeros beside a number on that side of zero."""
     tensors, numbers = [i for i in inputs if isinstance(i, Op)], [i for i in inputs if isinstance(i, int)]
     if len(tensors) != 1 or len(numbers) != 1 or not tensors[0].dtype.is_integer:
         return inputs
@@ -348,7 +348,7 @@ def _within_limits(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([zeros if isinstance(i, Op) else side for i in inputs])
 
 
-# ---- how elementwise records are declared -----------------------------------------------------------------------------
+# ---- declarations of elementwise records ------------------------------------------------------------------------------
 
 
 def _typed(name: str, arity: int, kinds: tuple[str, ...], result: DType | None, choices: Iterable[str]) -> Callable[..., TensorType]:
@@ -389,7 +389,7 @@ def elementwise(
     high: float = 2,
     **fields: Any,
 ) -> OpDef:
-    """A record for an op on aligned elements: type, promotion, reference and samples follow from the NumPy function."""
+    """Returns a record of an elementwise op; type, promotion, reference and samples are derived from the NumPy function."""
     if prepare is None:
         prepare = floating if kinds == ("float",) else arithmetic if "bool" not in kinds else any_kind
     fields.setdefault("form", f"({'x, y'[: 3 * arity - 2]}{'; kind' if choices else ''}){f' → {result}' if result else ''}")
@@ -442,16 +442,16 @@ def _power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _ties(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
-    """The larger (smaller) operand takes the gradient; a tie splits it in halves, and beside NaN both take it, as in PyTorch."""
+    """Returns the gradients: the larger (smaller) operand takes dy; a tie halves it, and beside NaN both take it, as in PyTorch."""
     shared = where(equal(x, y), dy * 0.5, dy)
     unless_x_is_less, unless_y_is_less = where(less(x, y), 0.0, shared), where(less(y, x), 0.0, shared)
     return (unless_x_is_less, unless_y_is_less) if op.opdef is maximum else (unless_y_is_less, unless_x_is_less)
 
 
 def _power_gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
-    """By x: 0 where y is 0, for 1 is constant. By y: 0 where x is 0 and y is not negative; NaN for negative x.
+    """Returns the gradients. By x: 0 where y is 0, since 1 is constant. By y: 0 where x is 0 and y is not negative; NaN for negative x.
 
-    Both replace x and not the result where that is 0, so that the gradient's own derivatives are no NaN there.
+    Both replace x and not the result where the gradient is 0, so that higher derivatives are not NaN there.
     """
     base = x
     if not (y.is_constant and isinstance(y.const, float) and y.const != 0):
@@ -462,7 +462,7 @@ def _power_gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
 
 @rounding_once
 def _quotient(x: Op, y: Op) -> Op:
-    """The whole number of times that y goes into x, at or below: exact where x / y is rounded up to a whole number (1 // 0.1 is 9)."""
+    """Returns floor(x / y), exact where rounding would bring x / y up to an integer (1 // 0.1 is 9)."""
     q = floor(x / y)  # right where y is 0; where y is infinite, but for a quotient below 0, which is rounded to -0
     q = where(logical_or(logical_and(less(x, 0.0), less(0.0, y)), logical_and(less(0.0, x), less(y, 0.0))), minimum(q, -1.0), q)
     plain = logical_and(less(0.0, absolute(y)), less(absolute(y), math.inf))
@@ -555,32 +555,32 @@ compare: OpDef = elementwise(
 
 
 def _truth(truth: Op, dtype: Any) -> Op:
-    """Of this dtype, as programs want it that count with comparisons."""
+    """Returns a truth in this dtype; programs that compute with comparisons ask for numbers."""
     return truth if dtype is None else cast(truth, dtype)
 
 
 def equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """x = y, as bool or as 0 and 1 of `dtype`; so does `x == y`."""
+    """Returns x = y, as bool or as 0 and 1 of `dtype`; so does `x == y`."""
     return _truth(compare(x, y, kind="eq"), dtype)
 
 
 def less(x: Any, y: Any, dtype: Any = None) -> Op:
-    """x < y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x < y, as bool or as 0 and 1 of `dtype`; False at NaN."""
     return _truth(compare(x, y, kind="lt"), dtype)
 
 
 def less_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """x <= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x <= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
     return _truth(compare(x, y, kind="le"), dtype)
 
 
 def greater(x: Any, y: Any, dtype: Any = None) -> Op:
-    """x > y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x > y, as bool or as 0 and 1 of `dtype`; False at NaN."""
     return _truth(compare(y, x, kind="lt"), dtype)
 
 
 def greater_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """x >= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
+    """Returns x >= y, as bool or as 0 and 1 of `dtype`; False at NaN."""
     return _truth(compare(y, x, kind="le"), dtype)
 
 
@@ -697,13 +697,13 @@ erf: OpDef = elementwise(
     onnx="Erf",
 )
 
-# ---- made of these ----------------------------------------------------------------------------------------------------
+# ---- lowered to these ------------------------------------------------------------------------------------------------
 
 
 def composite(
     name: str, doc: str, function: Callable[..., Any], lower: Callable[..., Op], grad: Callable[..., Any] | None = None, **fields: Any
 ) -> OpDef:
-    """An elementwise record that lowers to smaller ops; without `grad`, the lowering is differentiated."""
+    """Returns an elementwise record that lowers to smaller ops; without `grad`, the lowering is differentiated."""
     return elementwise(name, doc, function, grad, lower=lambda op, *inputs: lower(*inputs), **fields)
 
 
@@ -756,7 +756,7 @@ not_equal_record: OpDef = composite(
 
 
 def not_equal(x: Any, y: Any, dtype: Any = None) -> Op:
-    """Whether x differs from y, as bool or as 0 and 1 of `dtype`; True at NaN."""
+    """Returns whether x differs from y, as bool or as 0 and 1 of `dtype`; True at NaN."""
     return _truth(not_equal_record(x, y), dtype)
 
 
@@ -776,35 +776,35 @@ stop_gradient.attrs["no_gradient_check"] = "its gradient is 0 by definition, not
 
 
 def inverted(x: Op) -> Op:
-    """`~x`: each bit of an integer turned, the opposite of a bool."""
+    """Returns `~x`: bitwise complement of an integer, negation of a bool."""
     if x.dtype.kind == "bool":
         return logical_not(x)
     return bitwise(x, x.dtype.highest if x.dtype.kind == "uint" else -1, kind="xor")
 
 
 def logical_and(x: Any, y: Any) -> Op:
-    """True where both are; numbers count as true unless they are 0."""
+    """Returns True where both are true; numbers are true unless they are 0."""
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="and")
 
 
 def logical_or(x: Any, y: Any) -> Op:
-    """True where one of them is; numbers count as true unless they are 0."""
+    """Returns True where at least one is true; numbers are true unless they are 0."""
     return bitwise(cast(x, dtypes.bool_), cast(y, dtypes.bool_), kind="or")
 
 
 def mod(x: Any, y: Any, dtype: Any = None) -> Op:
-    """The remainder with the sign of y; dtype as in `ng.add`."""
+    """Returns the remainder with the sign of y; dtype as in `ng.add`."""
     return remainder(x, y, dtype=dtype)
 
 
 def floordivide(x: Any, y: Any, dtype: Any = None) -> Op:
-    """The whole number of times that y goes into x, at or below, so that x = y * (x // y) + x % y; of integers an integer (0 by 0)."""
+    """Returns floor(x / y), so that x = y * (x // y) + x % y; of integers an integer (0 where y is 0)."""
     (x, y), _ = arithmetic((x, y), {"dtype": dtype})
     return _quotient(x, y) if x.dtype.is_float else divide.build(x, y)
 
 
 def safelog(x: Any, limit: float = -50.0) -> Op:
-    """log(x), nowhere below `limit`: log of the larger of x and e to the limit."""
+    """Returns log(x), at least `limit`: the log of max(x, exp(limit))."""
     x = as_op(x)
     return maximum(log(maximum(x, math.exp(limit))), limit)
 

@@ -1,4 +1,5 @@
-"""`p == q` and `p != q`: a tensor of bools where one is used, and identity where a list or tuple looks for an op (decision 0019).
+"""`p == q` and `p != q`: a bool tensor where the result is used as one, and identity where a list or tuple searches for an op (decision
+0019).
 
 >>> import ngraph as ng
 >>> p, q = ng.placeholder(()), ng.placeholder(())
@@ -20,23 +21,23 @@ from ngraph.errors import GraphError, NgraphError
 from ngraph.op_graph.op import Op, collecting_lists, made_for, place_of_now
 from ngraph.ops.elementwise import equal, not_equal
 
-# instructions by which `if`, `while`, `assert`, `and`, `or` and `not` ask for a truth, in CPython 3.11 and later
+# instructions by which `if`, `while`, `assert`, `and`, `or` and `not` test a truth value, in CPython 3.11 and later
 TESTS = frozenset(n for n in dis.opmap if n.startswith(("POP_JUMP_", "JUMP_IF_")) and "NONE" not in n) | {"UNARY_NOT", "TO_BOOL"}
-COMPARE_AND_TEST = 16  # this bit of COMPARE_OP's argument says that the result is made a bool, from CPython 3.13 on
-TENSORS = (Op, bool, int, float, complex, np.ndarray, np.generic, list, tuple)  # what a tensor may be compared with
+COMPARE_AND_TEST = 16  # this bit of COMPARE_OP's argument requests conversion to bool, from CPython 3.13 on
+TENSORS = (Op, bool, int, float, complex, np.ndarray, np.generic, list, tuple)  # types that a tensor may be compared with
 
 
 def tested(frame: FrameType) -> bool:
-    """Whether the instruction that the frame is at is a test of a truth, not a call or a search in a container."""
+    """Whether the frame's current instruction tests a truth value, rather than calls or searches a container."""
     code, at = frame.f_code.co_code, frame.f_lasti
     name = dis.opname[code[at]]
     return name in TESTS or (name == "COMPARE_OP" and sys.version_info >= (3, 13) and bool(code[at + 1] & COMPARE_AND_TEST))
 
 
 class Equality(Op):
-    """`x == y` or `x != y` while nobody has used it as a tensor; with the first look at it, it becomes an op like any other.
+    """`x == y` or `x != y` before its use as a tensor; the first access to an attribute turns it into an ordinary op.
 
-    Searches in lists and tuples compare many pairs, and use only the truth of each, which is that of identity.
+    Searches in lists and tuples compare many pairs and use only the truth of each, which is identity.
     """
 
     __slots__ = ()
@@ -66,7 +67,7 @@ class Equality(Op):
 
 
 def _build(e: Equality) -> None:
-    """Makes it the op that it stands for, which comes from the line that compares. Raises AxisError, DTypeError, from there too."""
+    """Turns it into its op, whose source is the line of the comparison. Raises AxisError, DTypeError with that line."""
     x, y, negated, place = object.__getattribute__(e, "attrs")
     try:
         with made_for(place):
@@ -81,7 +82,7 @@ def _build(e: Equality) -> None:
 
 
 def _shown(x: Any) -> str:
-    """An operand as an error shows it."""
+    """Returns an operand as errors print it."""
     if type(x) is Equality:
         a, b, negated, _ = object.__getattribute__(x, "attrs")
         return f"({_shown(a)} {'!=' if negated else '=='} {_shown(b)})"

@@ -1,8 +1,8 @@
-"""Reads and writes at computed positions: the core `gather` and `scatter`, and take, lookuptable, one_hot made of them.
+"""Reads and writes at computed positions: the core `gather` and `scatter`, and take, lookuptable, one_hot on top of them.
 
-What an index outside its axis means is said by `mode`: `clip` takes the nearest end, `wrap` counts round, `fill` reads 0 and drops
-writes. Of an axis without elements, zeros are read. `take` and `put` have the mode `raise` too: indices from -n to -1 count from the end,
-and all others outside end the call with a BoundsError (the core op `check_bounds` in front of a gather that clips).
+`mode` defines indices outside of the axis: `clip` takes the nearest end, `wrap` is modular, `fill` reads 0 and drops writes. Reads of an
+axis without elements give zeros. `take` and `put` also have the mode `raise`: indices from -n to -1 count from the end, and all others
+outside end the call with a BoundsError (the core op `check_bounds` in front of a gather that clips).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMBINE = {"set": None, "add": np.add, "multiply": np.multiply, "min": np.minimu
 def _check(
     name: str, indices: Sequence[TensorType], axes: Sequence[Any], mode: str, x: TensorType
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The axes of the indices, and those of x that are not indexed."""
+    """Returns the axes of the indices, and those of x that are not indexed; raises for arguments that disagree."""
     one_of(name, "mode", mode, MODES)
     if len(indices) != len(axes) or len(set(axes)) != len(axes) or any(a not in x.axes for a in axes) or not axes:
         raise AxisError(f"{name}: {len(indices)} indices for the axes {list(axes)} of {list(x.axes)}", fix="give one index for each axis")
@@ -44,7 +44,7 @@ def _check(
 
 
 def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
-    """Numbers and arrays become constants; `axes` are those of x, also by name."""
+    """Returns inputs with numbers and arrays as constants, and `axes` as those of x, also by name."""
     x, *others = as_ops(inputs)
     axes = attrs["axes"]
     named = [find_axis(x, a, "gather or scatter") for a in ([axes] if isinstance(axes, (Axis, str)) else axes)]
@@ -61,7 +61,7 @@ def _gather_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], mode: st
 
 
 def _target(i: np.ndarray, n: int, mode: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positions from 0 to n - 1 that `i` means, and where it means one."""
+    """Returns positions from 0 to n - 1 for the indices `i`, and whether each index denotes one."""
     if n == 0:
         return np.zeros(i.shape, np.int64), np.zeros(i.shape, bool)
     if mode == "wrap":
@@ -74,7 +74,7 @@ def _target(i: np.ndarray, n: int, mode: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _places(call: Call, indices: Sequence[np.ndarray], over: Sequence[Any]) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """For each element along the axes `over`, its place in x as one index array for each axis of x; and where there is one."""
+    """Returns for each element along the axes `over` its position in x, one index array for each axis of x; and whether it has one."""
     x = call.inputs[0]
     given = dict(zip(call.attrs["axes"], range(len(indices)), strict=True))
     shape = call.shape(over)
@@ -172,14 +172,14 @@ def _scatter_gradient(op: Op, dy: Op, x: Op, *others: Op) -> tuple[Op | None, ..
         return dy, *none, read(dy)
     if combine == "set":
         return put(dy, filled(0, u.axes, dy.dtype), "set"), *none, read(dy)
-    if combine == "multiply":  # each factor's gradient is the product of all others, right where some are 0 too
+    if combine == "multiply":  # the gradient of each factor is the product of all others, correct where factors are 0, too
         zero = equal(u, 0.0)
         factor = where(zero, 1.0, u)
         others_product = put(filled(1, x.axes, dy.dtype), factor, "multiply")
         zeros = put(filled(0, x.axes, dy.dtype), cast(zero, dy.dtype), "add")
         alone = equal(read(zeros), cast(zero, dy.dtype))
         return dy * put(filled(1, x.axes, dy.dtype), u, "multiply"), *none, where(alone, read(dy * x * others_product) / factor, 0.0)
-    mine = cast(equal(x, op), dy.dtype)  # of the largest or smallest, ties share the gradient equally
+    mine = cast(equal(x, op), dy.dtype)  # ties of a maximum or minimum share the gradient equally
     theirs = cast(equal(u, read(op)), dy.dtype)
     share = dy / put(mine, theirs, "add")
     return mine * share, *none, theirs * read(share)
@@ -233,7 +233,7 @@ def _check_bounds_type(inputs: tuple[TensorType, ...], axis: Any, negative: bool
 
 
 def _check_bounds_reference(call: Call, i: np.ndarray, *outside: np.ndarray) -> np.ndarray:
-    """`outside`: whether any is, where that is known already."""
+    """Raises BoundsError for the first index outside; `outside`: whether there is one, where that is already computed."""
     axis, negative, what, file, line, fix = call.attrs.values()
     n = call.length(axis)
     wrong = [k for k in i.ravel().tolist() if not (-n if negative else 0) <= k < n]
@@ -264,12 +264,12 @@ check_bounds: OpDef = op(
 
 
 def bounded(i: Op, axis: Any, what: str, negative: bool = True, fix: str = "") -> Op:
-    """The index `i` along `axis`, checked when it is computed; an error says that it is one of `what`."""
+    """Returns the index `i` along `axis`, checked when it is computed; `what` names the indexed tensor in the error."""
     file, line = place_of_now().line or ("", 0)
     return check_bounds.build(i, axis=axis, negative=negative, what=what, file=file, line=line, fix=fix)
 
 
-# ---- made of these ----------------------------------------------------------------------------------------------------
+# ---- composed of these ------------------------------------------------------------------------------------------------
 
 
 def _whole_index(x: Op, name: str) -> Op:
@@ -279,17 +279,17 @@ def _whole_index(x: Op, name: str) -> Op:
 
 
 def _refusing(idx: Op, axis: Any, mode: str) -> tuple[Op, str]:
-    """The index and the mode of a gather or scatter, for a mode that may be `raise`."""
+    """Returns index and mode of a gather or scatter for a user's mode, which may be `raise`."""
     if mode != "raise":
         return idx, mode
     return bounded(idx, axis, f"axis {axis.label}", fix="mode='clip' takes the nearest place, 'fill' reads 0 and drops writes"), "clip"
 
 
 def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill", out_axes: Any = None) -> Op:
-    """`x` at the positions `idx` along `axis`, in whose place the axes of `idx` stand; axes that both have are the same index.
+    """Returns `x` at the positions `idx` along `axis`, which the axes of `idx` replace; axes that both have are matched.
 
-    mode: what an index outside means, see the module. out_axes: the result's axes in another order.
-    Raises AxisError, DTypeError for an index that is not whole.
+    mode: the meaning of indices outside, see the module. out_axes: the result's axes in another order.
+    Raises AxisError, DTypeError for an index that is no integer.
     """
     x, idx = as_op(x), _whole_index(as_op(idx), "take")
     along = find_axis(x, axis, "take")
@@ -299,9 +299,9 @@ def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill", out_axes: Any =
 
 
 def put(x: Any, idx: Any, values: Any, axis: Axis | str, combine: str = "set", mode: str = "fill") -> Op:
-    """A copy of `x` into which `values` are combined (`set add multiply min max`) at the positions `idx` along `axis`.
+    """Returns a copy of `x` into which `values` are combined (`set add multiply min max`) at the positions `idx` along `axis`.
 
-    values: broadcast to the axes of `idx` and the other axes of `x`. Setting one place twice leaves either value.
+    values: broadcast to the axes of `idx` and the other axes of `x`. If one position is set twice, either value may remain.
     """
     idx = _whole_index(as_op(idx), "put")
     x, values = common((x, values)) if isinstance(values, Op) or isinstance(x, Op) else as_ops((x, values))
@@ -312,7 +312,7 @@ def put(x: Any, idx: Any, values: Any, axis: Axis | str, combine: str = "set", m
 
 
 def scatter_add(x: Any, idx: Any, values: Any, axis: Axis | str, mode: str = "fill") -> Op:
-    """A copy of `x` to which `values` are added at the positions `idx` along `axis`; of equal positions all. Otherwise as `put`."""
+    """Returns a copy of `x` with `values` added at the positions `idx` along `axis`; repeated positions accumulate. Otherwise as `put`."""
     return put(x, idx, values, axis, combine="add", mode=mode)
 
 
@@ -361,11 +361,11 @@ lookup_record: OpDef = op(
 
 
 def lookuptable(lut: Any, idx: Any, axes: Any, update: bool = True, pad_idx: int | None = None, docstring: str | None = None) -> Op:
-    """The rows of the table `lut` whose numbers are `idx`.
+    """Returns the rows of the table `lut` with the numbers `idx`.
 
-    axes: the result's: those of `idx`, and those of `lut` but one, which is the one looked up.
-    update: whether the table has a gradient. pad_idx: the row that never gets any.
-    Raises AxisError where the axes do not fit, DTypeError for numbers that are not whole.
+    axes: the result's: those of `idx`, and those of `lut` but the one that is looked up.
+    update: whether the table has a gradient. pad_idx: the row without a gradient.
+    Raises AxisError where the axes do not fit, DTypeError for numbers that are no integers.
     """
     lut, idx, axes = as_op(lut), _whole_index(as_op(idx), "lookuptable"), Axes(axes)
     looked_up = [a for a in lut.axes if a not in axes or a in idx.axes]
@@ -384,7 +384,7 @@ def _one_hot_lower(op: Op, x: Op) -> Op:
 
 
 def _counting(d: DType) -> DType:
-    """A dtype in which both an axis can be counted and values of `d` compared."""
+    """Returns a dtype that represents both the indices of an axis and values of `d`."""
     return dtypes.float32 if d.is_float and d.bits < 32 else dtypes.promote(d, dtypes.int32)
 
 
@@ -416,7 +416,7 @@ one_hot_record: OpDef = op(
 
 
 def one_hot(x: Any, axis: Axis, out_axes: Any = None) -> Op:
-    """float32: 1 where the index along `axis`, which stands first, is the value of `x`, else 0; a value outside gives zeros.
+    """Returns float32: 1 where the index along `axis`, which stands first, is the value of `x`, else 0; values outside give zeros.
 
     out_axes: the result's axes in another order. Raises AxisError where `x` has the axis already.
     """

@@ -42,7 +42,7 @@ def _reference(call: Call, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
-    """Each operand's gradient is dy contracted with the other over all axes that the operand has not."""
+    """Returns the gradients: each operand's is dy contracted with the other operand over all axes that it lacks."""
 
     def toward(mine: Op, other: Op) -> Op:
         over = [a for a in union(dy.axes, other.axes) if a not in mine.axes]
@@ -91,12 +91,12 @@ contract: OpDef = op(
 
 
 def _renamed(x: Op, pairs: list[tuple[Axis, Axis]]) -> Op:
-    """`x` with axes renamed; the other axes stay."""
+    """Returns `x` with axes renamed; the other axes stay."""
     return REGISTRY["rename"].build(x, to=tuple(pairs)) if pairs else x
 
 
 def _meeting_axis(a: Axis, taken: set[Axis]) -> Axis:
-    """An axis as long as `a` that neither operand has."""
+    """Returns an axis of the length of `a` that neither operand has."""
     name = a.name + "_dot"
     while any(t.name == name for t in taken):
         name += "_"
@@ -107,12 +107,12 @@ def _meeting_axis(a: Axis, taken: set[Axis]) -> Axis:
 
 
 def dot(x: Any, y: Any, out_axes: Any = None) -> Op:
-    """The sum of products over paired axes.
+    """Returns the sum of products over paired axes.
 
-    First duals pair: an axis at level n in x with the same axis at level n + 1 in y, as `W[C - 1]` with `X[C]`. Then axes that
-    both still carry. The result has x's remaining axes, then y's. A batch axis contracted by the second rule warns, and so does a
-    dot that pairs nothing, which `x * y` says as well; `ng.config(strict=True)` refuses both. out_axes: the result's axes in
-    another order. Raises AxisError for unlike lengths.
+    First duals pair: an axis at level n in x with the same axis at level n + 1 in y, as `W[C - 1]` with `X[C]`. Then remaining axes
+    that both have. The result has x's remaining axes, then y's. Contracting a batch axis by the second rule warns, and so does a dot
+    that pairs no axis, which is written `x * y`; `ng.config(strict=True)` makes both errors. out_axes: the result's axes in
+    another order. Raises AxisError for different lengths.
     """
     (x, y), _ = arithmetic((x, y), {})
     pairs = [(a, a + 1) for a in x.axes if a + 1 in y.axes]
@@ -129,7 +129,7 @@ def dot(x: Any, y: Any, out_axes: Any = None) -> Op:
     in_y: list[tuple[Axis, Axis]] = []
     for a, b in pairs:
         b = y.axes[y.axes.index(b)]
-        if a in y.axes:  # the name is taken there by another level: both move to a third
+        if a in y.axes:  # another level of the name exists there: both are renamed to a third
             met = _meeting_axis(a, taken)
             taken.add(met)
             in_x.append((a, met))
@@ -166,7 +166,7 @@ def _warn_batch(x: Op, y: Op, both: list[Axis]) -> None:
 
 
 def _warn_unpaired(x: Op, y: Op) -> None:
-    """Of a dot that sums nothing: its axes may be misspelt."""
+    """Warns of a dot that sums over no axis, since its axes may be misspelt."""
     names = {b.name: b for b in y.axes}
     alike = [(a, names[near]) for a in x.axes if (near := nearest(a.name, names)) is not None]
     renamed = [f"ng.map_roles({y.label}, {{{b.name!r}: {a.name!r}}})" for a, b in alike if a.length is None or b.length in (None, a.length)]
@@ -185,5 +185,5 @@ for _name, _function in (("__matmul__", lambda x, y: _checked_dot(x, y)), ("__rm
 
 
 def linear_map_axes(in_axes: Any, out_axes: Any) -> Axes:
-    """The axes of weights that `dot(W, x)` takes from `in_axes` to `out_axes`: out, and the duals of in."""
+    """Returns the axes of weights with which `dot(W, x)` maps `in_axes` to `out_axes`: out_axes, and the duals of in_axes."""
     return Axes.linear_map_axes(in_axes, out_axes)

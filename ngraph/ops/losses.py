@@ -1,4 +1,4 @@
-"""Softmax and cross-entropies. From logits they are computed stably, without passing through probabilities."""
+"""Softmax and cross-entropies. Losses of logits are computed in a numerically stable way, without the probabilities."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _dims(call: Call) -> tuple[int, ...]:
 
 
 def _exponentials(x: Op, axes: Any) -> tuple[Op, Op, Op]:
-    """x less its largest, e to that, and the sum of those: what softmax and its losses share."""
+    """Returns x less its maximum, e to that, and the sum of those, which softmax and its losses share."""
     shifted = x - reduce.build(x, kind="max", axes=axes)
     e = exp(shifted)
     return shifted, e, reduce.build(e, kind="add", axes=axes)
@@ -84,7 +84,7 @@ softmax_record: OpDef = op(
 
 
 def softmax(x: Any, normalization_axes: Any = None) -> Op:
-    """e to the x, divided by its sum over `normalization_axes`: all but batch and recurrent axes by default."""
+    """Returns e to the x, divided by its sum over `normalization_axes`: all but batch and recurrent axes by default."""
     (x,), _ = floating((as_op(x),), {})
     return softmax_record.build(x, axes=reduced_axes(x, normalization_axes, None, "softmax"))
 
@@ -154,18 +154,18 @@ cross_entropy_binary_of_logits: OpDef = composite(
 )
 
 
-_skipped: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a loss from logits -> the probabilities of these logits that it was given
+_skipped: WeakKeyDictionary[Op, Op] = WeakKeyDictionary()  # a loss from logits -> the probabilities of these logits that were passed
 
 
 def _from_logits(record: OpDef, y: Op, t: Op, **attrs: Any) -> Op:
-    """The loss computed from the logits that the probabilities `y` are made of."""
+    """Returns the loss computed from the logits of the probabilities `y`."""
     made = record.build(cast(y.inputs[0], t.dtype), t, **attrs)
     _skipped[made] = y
     return made
 
 
 def through_probabilities(loss: Op, y: Op, t: Op) -> Op | None:
-    """The loss as a function of the probabilities `y`, where it was computed from their logits; None where it was not."""
+    """Returns the loss as a function of the probabilities `y`, where it was computed from their logits; else None."""
     if _skipped.get(loss) is not y:
         return None
     p = cast(y, t.dtype)
@@ -186,7 +186,8 @@ def _same_axes(name: str, y: Op, t: Op) -> None:
 
 
 def _given(y: Any, t: Any, record: OpDef | None) -> tuple[tuple[Op, ...], Op | None, tuple[DType, DType]]:
-    """Prediction and target of one dtype; the prediction as it came if it is an op of this record; that dtype, and that of sums of it."""
+    """Returns prediction and target in one dtype; the prediction as passed if it is an op of this record; that dtype, and its
+    accumulator's."""
     y = as_op(y)
     straight = y if record is not None and y.opdef is record else None
     both, _ = floating((y, t), {})
@@ -196,9 +197,9 @@ def _given(y: Any, t: Any, record: OpDef | None) -> tuple[tuple[Op, ...], Op | N
 def cross_entropy_multi(
     y: Any, t: Any, usebits: bool = False, out_axes: Any = None, enable_softmax_opt: bool = True, enable_diff_opt: bool = True
 ) -> Op:
-    """Minus the sum of t times log(y), over all but batch and recurrent axes or all but `out_axes`; in bits with `usebits`.
+    """Returns minus the sum of t times log(y), over all but batch and recurrent axes or all but `out_axes`; in bits with `usebits`.
 
-    y: probabilities; where they come straight from `softmax` the loss is computed from its logits. t: targets.
+    y: probabilities; where they are the result of `softmax`, the loss is computed from its logits. t: targets.
     """
     (y, t), x, (kind, wide) = _given(y, t, softmax_record if enable_softmax_opt else None)
     _same_axes("cross_entropy_multi", y, t)
@@ -216,7 +217,7 @@ def cross_entropy_multi(
 
 
 def _binary(y: Any, t: Any, from_logits: bool) -> tuple[Op, DType]:
-    """The binary cross-entropy of each element, of 16-bit floats still in float32; and the dtype that it has."""
+    """Returns the binary cross-entropy of each element, of 16-bit floats still in float32; and its final dtype."""
     (y, t), x, (kind, wide) = _given(y, t, sigmoid if from_logits else None)
     _same_axes("cross_entropy_binary", y, t)
     t = cast(t, wide)
@@ -226,7 +227,7 @@ def _binary(y: Any, t: Any, from_logits: bool) -> tuple[Op, DType]:
 
 
 def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enable_diff_opt: bool = True) -> Op:
-    """-(t log y + (1 - t) log(1 - y)) of each element; from the logits where y comes straight from `sigmoid`."""
+    """Returns -(t log y + (1 - t) log(1 - y)) of each element; computed from the logits where y is the result of `sigmoid`."""
     loss, kind = _binary(y, t, enable_sig_opt)
     return cast(loss, kind)
 
@@ -234,7 +235,7 @@ def cross_entropy_binary_inner(y: Any, t: Any, enable_sig_opt: bool = True, enab
 def cross_entropy_binary(
     y: Any, t: Any, usebits: bool = False, out_axes: Any = None, enable_sig_opt: bool = True, enable_diff_opt: bool = True
 ) -> Op:
-    """The sum of `cross_entropy_binary_inner` over all but batch and recurrent axes, or all but `out_axes`."""
+    """Returns the sum of `cross_entropy_binary_inner` over all but batch and recurrent axes, or all but `out_axes`."""
     each, kind = _binary(y, t, enable_sig_opt)
     loss = sum(each, out_axes=out_axes)
     return cast(loss * (1 / math.log(2)) if usebits else loss, kind)

@@ -1,7 +1,7 @@
 """Ops written with the names of axes: `einsum("H K, K N -> H N", x, y)` and `rearrange(x, "N (C H) -> N C H", C=3)`.
 
-A name is that of an axis of the operand (its last component is enough; a dual has its marks: `H'`), so the order of names on the left
-means nothing; on the right it is the result's. Sources: A. Einstein's summation; A. Rogozhnikov, "Einops" (ICLR 2022), for the brackets.
+A name denotes an axis of the operand (its last component is enough; a dual has its marks: `H'`), so the order of names on the left is
+free; on the right it is the result's. Sources: A. Einstein's summation; A. Rogozhnikov, "Einops" (ICLR 2022), for the brackets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Group = tuple[str, ...]
 
 
 def _tokens(pattern: str, name: str) -> list[str]:
-    """Names and signs of a pattern. Raises AxisError that shows where it cannot be read."""
+    """Returns names and signs of a pattern. Raises AxisError that shows the position of a syntax error."""
     found, at = [], 0
     text = pattern.rstrip()
     while at < len(text):
@@ -59,7 +59,7 @@ def _once(names: Sequence[str], pattern: str, name: str) -> None:
 
 
 def _operands(pattern: str, ops: Sequence[Op]) -> tuple[list[Op], Axes]:
-    """The operands with one axis for each name, and the axes of the result."""
+    """Returns the operands with one axis for each name, and the axes of the result."""
     left, right = _sides(pattern, "einsum")
     if any(t in "()" for t in (*left, *right)):
         raise AxisError(f"einsum: {pattern!r} has brackets", fix="join or split axes with ng.rearrange")
@@ -87,7 +87,7 @@ def _operands(pattern: str, ops: Sequence[Op]) -> tuple[list[Op], Axes]:
 
 
 def _named(names: Sequence[str], x: Op, meant: dict[str, Axis], pattern: str) -> tuple[Op, Axes]:
-    """An operand whose named axes are those that the names mean so far; and the axes that `...` stands for."""
+    """Returns an operand renamed to the axes that the names denote so far; and the axes that `...` stands for."""
     _once(names, pattern, "einsum")
     mine = {n: find_axis(x, n, "einsum") for n in names if n != "..."}
     rest = Axes(a for a in x.axes if a not in mine.values())
@@ -104,7 +104,7 @@ def _named(names: Sequence[str], x: Op, meant: dict[str, Axis], pattern: str) ->
 
 
 def _pair_cost(x: Op, y: Op, stay: set[Axis]) -> float:
-    """How much larger than its operands the product of two is."""
+    """Returns the number of elements of the product of two operands, less those of the operands."""
 
     def size(axes: Any) -> float:
         return math.prod(float(a.length or 1) for a in axes)
@@ -113,11 +113,11 @@ def _pair_cost(x: Op, y: Op, stay: set[Axis]) -> float:
 
 
 def einsum(*operands: Any, out_axes: Any = None) -> Op:
-    """The sum of products of any number of tensors over all axes that the result has not.
+    """Returns the sum of products of any number of tensors over all axes that the result lacks.
 
     einsum("H K, K N -> H N", x, y): names of axes, a comma between operands, `...` for all axes that are not named.
-    einsum(x, y, out_axes=[H, N]): the result's axes, in this order. Axes of one name are the same index. Three operands and more are
-    contracted two at a time, those first whose product is smallest beside them. Raises AxisError.
+    einsum(x, y, out_axes=[H, N]): the result's axes, in this order. Axes of one name are matched. Three operands and more are contracted in
+    pairs, greedily by the smallest product relative to its operands. Raises AxisError.
     """
     pattern = operands[0] if operands and isinstance(operands[0], str) else None
     given = operands[1:] if pattern is not None else operands
@@ -152,7 +152,7 @@ def einsum(*operands: Any, out_axes: Any = None) -> Op:
 
 
 def _groups(tokens: Sequence[str], pattern: str) -> list[str | Group]:
-    """Names, and tuples of names for what stands in brackets."""
+    """Returns names, and a tuple of names for each bracket."""
     found: list[str | Group] = []
     inner: list[str] | None = None
     for token in tokens:
@@ -179,7 +179,7 @@ def _flat(groups: Sequence[str | Group]) -> list[str]:
 
 
 def _part_axes(axis: Axis, names: Group, lengths: dict[str, Any], pattern: str) -> list[Axis]:
-    """The axes into which one is split: those given, its own parts, or new ones, of which one may have no length yet."""
+    """Returns the parts of an axis: given axes, its own parts, or new ones, of which one may have no length yet."""
     own = {n: p for p in axis.family.parts or () for n in (p.short_name, p.label)}
     made: dict[str, Axis | None] = {}
     for n in names:
@@ -205,11 +205,11 @@ def _part_axes(axis: Axis, names: Group, lengths: dict[str, Any], pattern: str) 
 
 
 def rearrange(x: Any, pattern: str, **lengths: Any) -> Op:
-    """`x` with its axes in another order, split, and joined, as a pattern says: `rearrange(x, "N (C H) -> (N H) C", C=3)`.
+    """Returns `x` with its axes reordered, split and joined by a pattern: `rearrange(x, "N (C H) -> (N H) C", C=3)`.
 
-    Left of the arrow stand the names of x's axes, in any order; brackets take an axis apart, in the order of those that are not named
-    (parts that `flatten` joined are found by name). `...` stands for all that is not named. On the right stands the result's order;
-    brackets join, the last fastest. lengths: of the parts, numbers or axes; one in each bracket may be left out. Raises AxisError.
+    Left of the arrow are the names of x's axes, in any order; brackets split an axis that is not named, in order of appearance
+    (parts that `flatten` joined are found by name). `...` stands for all other axes. On the right is the result's order; brackets join,
+    the last fastest. lengths: of the parts, numbers or axes; one in each bracket may be left out. Raises AxisError.
     """
     x = as_op(x)
     left, right = (_groups(side, pattern) for side in _sides(pattern, "rearrange"))
@@ -250,7 +250,7 @@ def rearrange(x: Any, pattern: str, **lengths: Any) -> Op:
 
 
 def _taken_apart(rest: list[Axis], split: Sequence[Group]) -> list[Axis]:
-    """Of the axes that are not named, those whose own parts the brackets name; `...` stands for the others."""
+    """Returns the unnamed axes that the brackets split, found by their own parts; `...` stands for the others."""
     found = []
     for group in split:
         match = [a for a in rest if a.family.parts and tuple(p.short_name for p in a.family.parts) == group]

@@ -1,4 +1,4 @@
-"""Pooling: the largest or the mean of each window along named axes. A reduction of a windowed read."""
+"""Pooling: the maximum or the mean of each window along named axes, as a reduction of a windowed read."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _type(inputs: tuple[TensorType, ...], windows: tuple[Window, ...], **attrs: 
 
 
 def _read(x: Op, windows: tuple[Window, ...], fill: Any) -> Op:
-    """`x` with an axis along each window."""
+    """Returns `x` with an axis along each window."""
     outs = {w[0]: w[2] for w in windows}
     index: dict[Axis, ExprLike] = {a: Idx(a) for a in x.axes}
     index.update({a: Idx(o) * stride + Idx(r) * dilation - pad for a, r, o, stride, dilation, pad in windows})
@@ -53,7 +53,7 @@ def _lower_max(op: Op, x: Op) -> Op:
 
 
 def _gradient_max(op: Op, dy: Op, x: Op) -> Op:
-    """The first of the largest in each window takes all."""
+    """Returns the gradient: the first maximum of each window takes all of it."""
     windows = op.attrs["windows"]
     first, *more = _inside(windows)
     read = _read(x, windows, x.dtype.lowest)
@@ -67,7 +67,7 @@ def _gradient_max(op: Op, dy: Op, x: Op) -> Op:
 
 
 def _counts(x: Op, windows: tuple[Window, ...]) -> Op:
-    """How many elements of x lie in each window."""
+    """Returns the number of elements of x in each window."""
     total = filled(1, (), x.dtype)
     for window in windows:
         a, r, o, stride, dilation, pad = window
@@ -90,7 +90,7 @@ def _lower_avg(op: Op, x: Op) -> Op:
 
 
 def _windowed(call: Call, x: np.ndarray, fill: Any) -> np.ndarray:
-    """x with a dim for each window at the end."""
+    """Returns x with a dim for each window at the end."""
     axes = call.inputs[0].axes
     for a, r, o, stride, dilation, pad in call.attrs["windows"]:
         dim = axes.index(a)
@@ -194,17 +194,17 @@ def _pool(
 
 
 def max_pool(x: Any, window: Mapping[Any, Any], *, stride: Any = None, padding: Any = 0, dilation: Any = 1, out: Any = None) -> Op:
-    """The largest of each window along named axes, any number of them.
+    """Returns the maximum of each window along named axes, any number of them.
 
     window: {axis: length}. stride: by default the window's length. padding: a number, (before, after), "same", "valid"; it is never
-    the largest. stride, padding, dilation: one for all, or a dict by axis. out: other axes for the result, {axis: axis}; by default
-    the axes keep their names, with another length. The first of equal ones has the gradient. Raises AxisError.
+    the maximum. stride, padding, dilation: one for all, or a dict by axis. out: other axes for the result, {axis: axis}; by default
+    the axes keep their names, with another length. The first of equal maxima has the gradient. Raises AxisError.
     """
     return _pool(max_record, x, window, stride, padding, dilation, out, "max_pool")
 
 
 def avg_pool(x: Any, window: Mapping[Any, Any], *, stride: Any = None, padding: Any = 0, dilation: Any = 1, out: Any = None) -> Op:
-    """The mean of each window along named axes, over what lies inside: padding does not count. Arguments as in `max_pool`.
+    """Returns the mean of each window along named axes, over its elements inside: padding does not count. Arguments as in `max_pool`.
 
     Integers and bool become float32. Raises AxisError.
     """
@@ -215,11 +215,11 @@ _SIDES = {"c": "J", "d": "T", "h": "R", "w": "S"}
 
 
 def pooling(poolparams: Mapping[str, Any], inputs: Any, axes: Any, docstring: str | None = None) -> Op:
-    """Pooling of a five-axis tensor C D H W N by position, along all but the last.
+    """Returns the pooling of a five-axis tensor C D H W N by position, along all but the last.
 
     poolparams: op ("max" or "avg"); J T R S, the window's length along C D H W; pad_c pad_d pad_h pad_w; str_c str_d str_h str_w.
-    The mean is over what lies inside. axes: the result's five, in the same order; open lengths are filled in.
-    Raises AxisError for missing parameters, other numbers of axes, lengths that the parameters do not give, an unknown op.
+    The mean excludes padding. axes: the result's five, in the same order; unknown lengths are filled in.
+    Raises AxisError for missing parameters, other numbers of axes, lengths that disagree with the parameters, an unknown op.
     """
     x, axes = as_op(inputs), Axes(axes)
     needed(poolparams, ["op", *_SIDES.values(), *(f"{what}_{side}" for what in ("pad", "str") for side in _SIDES)], "pooling")

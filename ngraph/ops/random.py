@@ -1,6 +1,6 @@
-"""Random numbers that depend on nothing but seed, step, stream and index: the same bits on every transformer, for any number of threads.
+"""Counter-based random numbers, functions of seed, step, stream and index: equal bits on every transformer, for any number of threads.
 
-`rng` is the only state: a seed, and a step that each computation that draws raises by one. Philox 4x32-10 is from J. Salmon, M. Moraes,
+`rng` is the only state: a seed, and a step that each computation with draws increments. Philox 4x32-10 is from J. Salmon, M. Moraes,
 R. Dror, D. Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC11).
 """
 
@@ -28,21 +28,21 @@ from ngraph.ops.state import parts, persistent_tensor
 
 _MULTIPLIERS, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
-_TRIP = 0x9E3779B1  # mixes the indices of the scans around a draw
-_FRACTION = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24, dtypes.float64: 53}  # bits of a uniform number, exact in the dtype
+_TRIP = 0x9E3779B1  # mixes the trip numbers of the scans around a draw
+_FRACTION = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24, dtypes.float64: 53}  # bits of a uniform number
 
 rng = persistent_tensor([make_axis(2, name="rng")], dtype=dtypes.uint64, initial_value=0, name="rng")
-rng.line = None  # whichever line imports this module has not made it
+rng.line = None  # the line that first imports this module did not make it
 rng.attrs["advance"] = register_function("rng.advance", lambda state: add(state, constant(np.array([0, 1], np.uint64), state.axes)))
 register_op("rng", rng)
 
 
 class _Streams:
-    """Stream ids in the order of creation, four apart: a draw may need up to four words per element."""
+    """Stream ids in order of creation, four apart: a draw may need up to four words per element."""
 
     def __init__(self) -> None:
         self.next = 0
-        self.taken: set[int] = set()  # those of loaded graphs too, so that no later op repeats their numbers
+        self.taken: set[int] = set()  # streams of loaded graphs, too, so that no later op repeats their numbers
 
     def fresh(self) -> int:
         while self.next in self.taken:
@@ -59,7 +59,7 @@ _streams = _Streams()
 
 
 def philox(counter: Sequence[Any], key: Sequence[int]) -> list[np.ndarray]:
-    """Four words for each counter of four words (numbers below 2**32, or uint64 arrays of them) under a key of two."""
+    """Returns four words for each counter of four words (numbers below 2**32, or uint64 arrays of them) under a key of two."""
     c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counter)
     k0, k1 = key
     low, high = np.uint64(_WORD), np.uint64(32)
@@ -71,7 +71,7 @@ def philox(counter: Sequence[Any], key: Sequence[int]) -> list[np.ndarray]:
 
 
 def _bits(state: np.ndarray, trips: Sequence[Any], stream: int, shape: tuple[int, ...]) -> np.ndarray:
-    """One word per element, in row-major order of `shape`."""
+    """Returns one word per element, in row-major order of `shape`."""
     seed, step = int(state[0]), int(state[1])
     mixed = 0
     for index in trips:
@@ -102,7 +102,7 @@ def _random_bits(call: Call, state: np.ndarray, *trips: np.ndarray) -> np.ndarra
     return align(_bits(state, trips, call.attrs["stream"], call.shape(axes)), axes, call.axes)
 
 
-SEEDED = _WORD - 3  # the stream of draws that name their own seed
+SEEDED = _WORD - 3  # the stream of draws with a seed of their own
 _streams.seen(SEEDED)
 
 
@@ -142,7 +142,7 @@ def _draw_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], dtype: DTy
 
 
 def _fraction(state: Op, trips: tuple[Op, ...], axes: Axes, dtype: DType, stream: int) -> Op:
-    """Uniform in [0, 1): the top bits of a word (of two for float64), divided by a power of two."""
+    """Returns uniform numbers in [0, 1): the top bits of a word (of two for float64), divided by a power of two."""
     bits = random_bits.build(state, *trips, stream=stream, axes=axes)
     if dtype is not dtypes.float64:
         return multiply(cast(_shifted(bits, 32 - _FRACTION[dtype]), dtype), 2.0 ** -_FRACTION[dtype])
@@ -176,7 +176,7 @@ def _uniform_reference(call: Call, *arrays: np.ndarray) -> np.ndarray:
 
 
 def _normal(op: Op, state: Op, *trips: Op) -> Op:
-    """Box and Muller's transform; 1 - u is never 0."""
+    """Lowers to the Box-Muller transform; 1 - u is never 0."""
     axes, dtype, stream, loc, scale = (op.attrs[k] for k in ("axes", "dtype", "stream", "loc", "scale"))
     inner = dtypes.float64 if dtype is dtypes.float64 else dtypes.float32
     u, v = (_fraction(state, trips, axes, inner, stream + k) for k in (0, 2))
@@ -211,7 +211,7 @@ uniform_record: OpDef = op(
 )
 normal_record: OpDef = op(
     "normal",
-    "Random numbers from the bell curve around loc, with standard deviation scale.",
+    "Random numbers from the normal distribution with mean loc and standard deviation scale.",
     form="(state, trips…; axes, dtype, stream, loc, scale)",
     type=_draw_type,
     reference=_normal_reference,
@@ -236,7 +236,7 @@ def _whole_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], dtype: DT
 
 
 def _randint(op: Op, state: Op, *trips: Op) -> Op:
-    """The upper half of a word times how many numbers there are."""
+    """Lowers to the upper half of a word times the number of values."""
     axes, dtype, stream, low, high = (op.attrs[k] for k in ("axes", "dtype", "stream", "low", "high"))
     bits = cast(random_bits.build(state, *trips, stream=stream, axes=axes), dtypes.uint64)
     return cast(add(cast(_shifted(multiply(bits, high - low), 32), dtypes.int64), low), dtype)
@@ -266,7 +266,7 @@ randint_record: OpDef = op(
 
 
 def _source(seed: int | None) -> tuple[tuple[Op, ...], int]:
-    """The state and trips that a draw reads, and its stream: an own one, or the one of all draws that name their seed."""
+    """Returns the state and trips that a draw reads, and its stream: a new one, or the common one of draws with a seed of their own."""
     if seed is None:
         return (rng, *open_trips()), _streams.fresh()
     own = np.array([int(seed) % (1 << 64), 0], np.uint64)
@@ -287,11 +287,11 @@ def _drawn(record: OpDef, x: Any, axes: Any, dtype: DType, seed: int | None, **n
 
 
 def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
-    """Random numbers in [low, high), new in each call of a computation; equal bit for bit on every transformer for 0 and 1.
+    """Returns random numbers in [low, high), new in each call of a computation; for 0 and 1 equal bit for bit on every transformer.
 
-    x: axes, or a tensor taken for its axes only (or give `axes=`). dtype: a float dtype, float32 by default. No derivative flows.
-    seed: then the numbers depend on it, the count of the call and the index alone: not on the transformer's seed, nor on which other
-    random ops there are. Two draws with one seed and equal axes are equal.
+    x: axes, or a tensor whose axes are taken (or give `axes=`). dtype: a float dtype, float32 by default. The derivative is 0.
+    seed: the numbers then depend only on it, the count of the call and the index: not on the transformer's seed, nor on other random
+    ops. Two draws with one seed and equal axes are equal.
     """
     if low > high:
         raise ArgumentError(f"uniform numbers from {low} up to {high}", fix="take low <= high")
@@ -299,7 +299,7 @@ def uniform(x: Any = None, low: float = 0.0, high: float = 1.0, dtype: Any = Non
 
 
 def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
-    """Random numbers from the normal distribution with this mean and standard deviation; all else as in `uniform`.
+    """Returns random numbers from the normal distribution with this mean and standard deviation; all else as in `uniform`.
 
     Source: G. Box and M. Muller, "A note on the generation of random normal deviates" (1958).
     """
@@ -309,7 +309,7 @@ def normal(x: Any = None, loc: float = 0.0, scale: float = 1.0, dtype: Any = Non
 
 
 def bernoulli(x: Any = None, p: Any = 0.5, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
-    """True with probability `p`, a number or a tensor; as `dtype`, bool by default; all else as in `uniform`.
+    """Returns True with probability `p`, a number or a tensor; as `dtype`, bool by default; all else as in `uniform`.
 
     A dropout mask that keeps the mean: `ng.bernoulli(x, keep, dtype=x.dtype) / keep`.
     """
@@ -320,18 +320,18 @@ def bernoulli(x: Any = None, p: Any = 0.5, dtype: Any = None, axes: Any = None, 
 
 
 def randint(x: Any = None, low: int = 0, high: int = 2, dtype: Any = None, axes: Any = None, seed: int | None = None) -> Op:
-    """Random whole numbers from low up to, not including, high; equal bit for bit on every transformer; all else as in `uniform`.
+    """Returns random integers from low up to, not including, high; equal bit for bit on every transformer; all else as in `uniform`.
 
-    dtype: an integer dtype that holds them, int32 by default. A number is drawn too often by at most (high - low) / 2**32 of its share.
-    Raises DTypeError, and ValueError unless low < high <= low + 2**32.
+    dtype: an integer dtype that represents them, int32 by default. The bias of a number's probability is at most
+    (high - low) / 2**32 of it. Raises DTypeError, and ValueError unless low < high <= low + 2**32.
     """
     return _drawn(randint_record, x, axes, as_dtype(dtype or dtypes.int32), seed, low=int(low), high=int(high))
 
 
 def permutation(axis: Axis, seed: int | None = None) -> Op:
-    """The indices of `axis` in random order, int32, along it; new in each call. `ng.take(x, ng.permutation(H), H)` shuffles x.
+    """Returns the indices of `axis` in random order, int32; new in each call. `ng.take(x, ng.permutation(H), H)` shuffles x.
 
-    They are sorted by random words, of which two are equal with a probability of 2**-32: then the smaller index stands first.
+    They are sorted by random words. Two words are equal with a probability of 2**-32; then the smaller index stands first.
     """
     inputs, stream = _source(seed)
     keys = random_bits.build(*inputs, stream=stream, axes=Axes(axis))

@@ -1,6 +1,6 @@
-"""Ops that move elements and compute nothing: order, names, slices, padding, joining and splitting of axes.
+"""Ops that move elements without computing: order, names, slices, padding, joining and splitting of axes.
 
-Five core records stand behind all of them: `broadcast`, `rename`, `reindex` (a read at indices that are expressions), `concat`,
+All of them are built on five core records: `broadcast`, `rename`, `reindex` (a read at indices that are expressions), `concat`,
 and `iota`. Axes that change their length keep their name. Lengths may be unknown: all arithmetic on them is on expressions.
 """
 
@@ -36,7 +36,7 @@ def _never_negative(e: ExprLike) -> bool:
 
 
 def at_least_zero(e: ExprLike) -> ExprLike:
-    """max(e, 0), or just `e` where it cannot be negative."""
+    """Returns max(e, 0), or just `e` where it cannot be negative."""
     return e if _never_negative(e) else expr.maximum(e, 0)
 
 
@@ -48,12 +48,12 @@ def product(sizes: Iterable[ExprLike]) -> ExprLike:
 
 
 def _settled(e: ExprLike) -> ExprLike:
-    """`e` with the lengths that are known by now."""
+    """Returns `e` with known lengths substituted."""
     return expr.substitute(e, lambda leaf: leaf.of.size if isinstance(leaf, Len) and leaf.of.length is not None else leaf)
 
 
 def radix(digits: Sequence[ExprLike], sizes: Sequence[ExprLike]) -> ExprLike:
-    """The flat position of `digits` in axes of these sizes, the last one fastest."""
+    """Returns the flat position of `digits` in axes of these sizes, the last one fastest."""
     total: ExprLike = 0
     for k, digit in enumerate(digits):
         total = total + digit * product(sizes[k + 1 :])
@@ -61,9 +61,9 @@ def radix(digits: Sequence[ExprLike], sizes: Sequence[ExprLike]) -> ExprLike:
 
 
 def digits(position: ExprLike, sizes: Sequence[ExprLike]) -> list[ExprLike]:
-    """The index along each of the axes of these sizes that `position` stands for: `radix` undone."""
+    """Returns the index along each of the axes of these sizes for a flat `position`: the inverse of `radix`."""
     if any(s == 0 for s in sizes):
-        return [0 for _ in sizes]  # nothing is ever read
+        return [0 for _ in sizes]  # without elements there are no reads
     found = []
     for k, size in enumerate(sizes):
         digit = position // product(sizes[k + 1 :])
@@ -86,7 +86,7 @@ iota_record: OpDef = op(
 
 
 def iota(axis: Axis, dtype: Any = dtypes.int32) -> Op:
-    """0, 1, 2 and so on along `axis`. dtype: any but bool; int32 by default."""
+    """Returns 0, 1, 2 and so on along `axis`. dtype: any but bool; int32 by default."""
     d = as_dtype(dtype)
     if d.kind == "bool":
         raise DTypeError("iota of bool", fix="take an integer dtype and compare it")
@@ -128,7 +128,7 @@ broadcast_record: OpDef = op(
 
 
 def broadcast(x: Any, axes: Any) -> Op:
-    """`x` with these axes, in this order, repeated along those that it has not. Raises AxisError where one of its axes is missing."""
+    """Returns `x` with these axes, in this order, repeated along those that it lacks. Raises AxisError where one of its axes is missing."""
     x, axes = as_op(x), Axes(axes)
     missing = [a.label for a in x.axes if a not in axes]
     if missing:
@@ -142,7 +142,7 @@ def broadcast(x: Any, axes: Any) -> Op:
 
 
 def axes_with_order(x: Any, axes: Any) -> Op:
-    """`x` with its axes declared in another order. Raises AxisError unless `axes` are exactly those of `x`."""
+    """Returns `x` with its axes declared in another order. Raises AxisError unless `axes` are exactly those of `x`."""
     x = as_op(x)
     axes = own_axes(x, axes, "axes_with_order")
     if not axes.is_equal_set(x.axes):
@@ -155,7 +155,7 @@ def axes_with_order(x: Any, axes: Any) -> Op:
 
 
 def expand_dims(x: Any, axis: Axis, dim: int = 0) -> Op:
-    """`x` repeated along a new axis that stands at position `dim`; `x` itself where it has the axis already."""
+    """Returns `x` repeated along a new axis at position `dim`; `x` itself where it has the axis already."""
     x = as_op(x)
     if axis in x.axes:
         return as_op(x)
@@ -202,7 +202,7 @@ rename_record: OpDef = op(
 
 
 def _relabel(x: Op, new: Sequence[Axis], name: str) -> Op:
-    """`x` with the axes `new` in place of its own; a length that only one side knows is then known to both."""
+    """Returns `x` with the axes `new` in place of its own; a length that only one side has is propagated to the other."""
     unlike = [(a, b) for a, b in zip(x.axes, new, strict=True) if a.length is not None and b.length is not None and a.length != b.length]
     if unlike:
         raise AxisError(
@@ -240,28 +240,28 @@ def _same_number(x: Op, axes: Axes, name: str) -> None:
 
 
 def cast_axes(x: Any, axes: Any) -> Op:
-    """`x` with `axes` in place of its own, by position. Raises AxisError where numbers or lengths differ."""
+    """Returns `x` with `axes` in place of its own, by position. Raises AxisError where numbers or lengths differ."""
     x, axes = as_op(x), Axes(axes)
     _same_number(x, axes, "cast_axes")
     return _relabel(x, axes, "cast_axes")
 
 
 def _renewed(old: Axis, new: Axis | str) -> Axis:
-    """`new` with the length of `old`; a name makes a new axis."""
+    """Returns `new` with the length of `old`; a name makes a new axis."""
     if isinstance(new, str):
         return Axis(Family(new, old.size, {}, frozenset(), None))
     return new if new.length is None else new.resized(old.size)
 
 
 def cast_role(x: Any, axes: Any) -> Op:
-    """`x` with the names and flags of `axes`, by position, and its own lengths. Raises AxisError where the numbers differ."""
+    """Returns `x` with the names and flags of `axes`, by position, and its own lengths. Raises AxisError where the numbers differ."""
     x, axes = as_op(x), Axes(axes)
     _same_number(x, axes, "cast_role")
     return _relabel(x, [_renewed(a, b) for a, b in zip(x.axes, axes, strict=True)], "cast_role")
 
 
 def map_roles(x: Any, axes_map: Mapping[Any, Any]) -> Op:
-    """`x` with some axes renamed: {old: new}, both axes or names; lengths stay. Raises AxisError for an axis that `x` has not."""
+    """Returns `x` with some axes renamed: {old: new}, both axes or names; lengths stay. Raises AxisError for an axis that `x` lacks."""
     x = as_op(x)
     new = {find_axis(x, old, "map_roles"): to for old, to in axes_map.items()}
     return _relabel(x, [_renewed(a, new[a]) if a in new else a for a in x.axes], "map_roles")
@@ -283,7 +283,7 @@ def _reindex_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], index: 
 
 
 def _indices(call: Call, e: ExprLike) -> np.ndarray:
-    """The values of `e` over the result's axes, length 1 along those it does not depend on."""
+    """Returns the values of `e` over the result's axes, with length 1 along those that it does not depend on."""
 
     def leaf(leaf: expr.Leaf) -> Any:
         n = call.length(leaf.of)
@@ -315,7 +315,7 @@ def _reindex_reference(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _linear(e: ExprLike) -> tuple[dict[Any, int], ExprLike] | None:
-    """`e` as whole numbers times `Idx`es and a rest without any; None where it is not of that form."""
+    """Returns `e` as integer coefficients of `Idx`es and a rest without any; None where it is not linear."""
     if isinstance(e, Idx):
         return {e.of: 1}, 0
     if isinstance(e, int) or not any(isinstance(leaf, Idx) for leaf in expr.leaves(e)):
@@ -339,10 +339,10 @@ def _linear(e: ExprLike) -> tuple[dict[Any, int], ExprLike] | None:
 
 
 class _Solution:
-    """Where in the result of a `reindex` each element of x went: the result's indices as expressions over x's.
+    """The inverse of a `reindex`: the result index to which each element of x was read, as expressions over x's indices.
 
     A result axis is `solved`, or `kept` as an axis of the adjoint read, which is then summed over it. Kept axes are renamed where
-    x has one of that name. `guard` says where the solution holds.
+    x has one of that name. `guard` holds the conditions of the solution.
     """
 
     def __init__(self, op: Op, x: Op):
@@ -357,11 +357,11 @@ class _Solution:
         self.kept[axis] = Axis(Family(f"{axis.name}_summed", axis.size, {}, frozenset(), None)) if taken else axis
 
     def now(self, axis: Axis) -> ExprLike:
-        """The index along an axis of the result, over x's axes and the kept ones."""
+        """Returns the index along an axis of the result, over x's axes and the kept ones."""
         return self.solved[axis] if axis in self.solved else Idx(self.kept[axis])
 
     def split(self) -> None:
-        """Finds an axis of x that is read at the flat position of several indices of the result: each is a digit of its index."""
+        """Solves axes of x that are read at the flat position of several result indices: each of these is a digit of x's index."""
         for axis, e in list(self.open):
             over = list(dict.fromkeys(leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)))
             sizes = [_settled(a.size) for a in over]
@@ -370,7 +370,7 @@ class _Solution:
                 self.open.remove((axis, e))
 
     def joined(self) -> None:
-        """Finds axes of x that are read at the digits of one index of the result: it is their flat position."""
+        """Solves axes of x that are read at the digits of one result index: that index is their flat position."""
         reads: dict[Axis, list[tuple[Axis, ExprLike]]] = {}
         for axis, e in self.open:
             for a in dict.fromkeys(leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)):
@@ -382,7 +382,7 @@ class _Solution:
                 self.open = [m for m in self.open if m not in mine]
 
     def linear(self) -> bool:
-        """Solves the rest, one unknown from each equation; the others in it are kept. False where one is not linear."""
+        """Solves the rest, one unknown from each equation; the others in it are kept. Returns False where an equation is not linear."""
         forms = [(axis, _linear(e)) for axis, e in self.open]
         if any(form is None for _, form in forms):
             return False
@@ -396,7 +396,7 @@ class _Solution:
             for a, c in factors.items():
                 if a is not chosen:
                     known = known + self.now(a) * c
-            if chosen is None:  # x was read at this index only
+            if chosen is None:  # x was read at this one index
                 if known != 0 or axis.length != 1:
                     self.guard += [Idx(axis) - known, known - Idx(axis)]
                 continue
@@ -408,7 +408,7 @@ class _Solution:
         return True
 
     def read(self, op: Op, dy: Op) -> Op | None:
-        """The adjoint read of `dy`, still to be summed over the kept axes; None where the indices cannot be solved for."""
+        """Returns the adjoint read of `dy`, still to be summed over the kept axes; None where the indices cannot be inverted."""
         self.split()
         self.joined()
         if not self.linear():
@@ -423,7 +423,7 @@ class _Solution:
 
 
 def _computed(e: ExprLike) -> Op:
-    """The values of an index expression, as an int32 op."""
+    """Returns the values of an index expression, as an int32 op."""
     if isinstance(e, Idx):
         return iota(e.of)
     if isinstance(e, Bin):
@@ -435,7 +435,7 @@ def _computed(e: ExprLike) -> Op:
 
 
 def _scattered(op: Op, dy: Op, x: Op) -> Op:
-    """The adjoint of any read at all: each element of dy is added where it was read."""
+    """Returns the adjoint of any read: each element of dy is added at the position that it was read from."""
     indices = [_computed(e) for _, e in op.attrs["index"]]
     inside = filled(True, op.axes, dtypes.bool_)
     for g in op.attrs["guard"]:
@@ -447,7 +447,7 @@ def _scattered(op: Op, dy: Op, x: Op) -> Op:
 
 
 def _reindex_prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
-    """Axes named in the indices are those of x and of the result, with the lengths that they have there."""
+    """Checks that axes in the indices are those of x and of the result; returns them with their lengths there."""
     x, axes = as_op(inputs[0]), Axes(attrs["axes"])
     own = {a: a for a in axes}
 
@@ -510,7 +510,7 @@ def _reindex_samples(s: Any) -> list[Op]:
 
 
 def _read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], fill: Any = 0, guard: Sequence[ExprLike] = ()) -> Op:
-    """`x` read at `index`; axes that it does not name are read as they stand."""
+    """Returns `x` read at `index`; axes without an entry are read as they are."""
     pairs = [(a, e) for a, e in index.items()] + [(a, Idx(a)) for a in x.axes if a not in index]
     return reindex.build(x, axes=Axes(tuple(axes)), index=tuple(pairs), guard=tuple(guard), fill=fill)
 
@@ -523,7 +523,7 @@ def _ceil_divide(e: ExprLike, by: int) -> ExprLike:
 
 
 def _whole(number: Any) -> int | None:
-    """The whole number that this is, None where it is none."""
+    """Returns the integer that `number` is, None where it is none."""
     if isinstance(number, (bool, np.bool_)):
         return None
     try:
@@ -533,7 +533,7 @@ def _whole(number: Any) -> int | None:
 
 
 def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError]) -> tuple[ExprLike, int, ExprLike]:
-    """The first index, the step and the length of a slice of `n` elements, as Python has it."""
+    """Returns first index, step and length of a slice of `n` elements, by Python's rules."""
     bounds = [None if b is None else _whole(b) for b in (s.start, s.stop, s.step)]
     if any(given is not None and b is None for given, b in zip((s.start, s.stop, s.step), bounds, strict=True)):
         raise complain("bounds of a slice are whole numbers")
@@ -541,7 +541,7 @@ def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError]) -> tu
     step = 1 if step is None else step
     if step == 0:
         raise complain("the step of a slice is 0", "take a step of 1, or of -1 for the other direction")
-    if step > 0:  # clamped only where the length would come out wrong, so that like slices have like lengths
+    if step > 0:  # clamped only where the length would be wrong, so that equal slices have equal lengths
         first = 0 if start is None else start if start >= 0 else at_least_zero(n + start)
         last = n if stop is None else n + stop if stop < 0 else expr.minimum(n, stop)
         return first, step, at_least_zero(_ceil_divide(last - first, step))
@@ -551,7 +551,7 @@ def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError]) -> tu
 
 
 def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
-    """`x` with some axes sliced, or dropped at one index."""
+    """Returns `x` with some axes sliced, or dropped at one index."""
     index: dict[Axis, ExprLike] = {}
     axes: list[Axis] = []
     for axis in x.axes:
@@ -578,10 +578,10 @@ def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
 
 
 def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> Op:
-    """`x` with one slice or index for each axis, as NumPy has them; an index drops its axis, any step but 0 is allowed.
+    """Returns `x` with one slice or index for each axis, as in NumPy; an index drops its axis, any step but 0 is allowed.
 
-    Sliced axes keep their name. axes: new axes for those that stay, by position. Raises AxisError for an index outside (a length
-    that is still unknown is not checked: beyond it there are zeros).
+    Sliced axes keep their name. axes: new axes for those that stay, by position. Raises AxisError for an index outside (where the
+    length is still unknown there is no check, and reads beyond it give zeros).
     """
     x = as_op(x)
     if len(slices) != len(x.axes):
@@ -595,13 +595,13 @@ def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> Op:
 
 
 def slice_along_axis(x: Any, axis: Axis | str, idx: Any) -> Op:
-    """`x` at one index of an axis, which is dropped, or at a slice of it, which keeps its name."""
+    """Returns `x` at one index of an axis, which is dropped, or at a slice of it, which keeps its name."""
     x = as_op(x)
     return _sliced(x, {find_axis(x, axis, "slice_along_axis"): idx}, "slice_along_axis")
 
 
 def _getitem(x: Op, key: Any) -> Op:
-    """`x[1:, ..., 0]` by position, `x[{H: slice(2, None)}]` by axis."""
+    """Returns `x[1:, ..., 0]` by position, `x[{H: slice(2, None)}]` by axis."""
     if isinstance(key, Mapping):
         return _sliced(x, {find_axis(x, a, "slice"): item for a, item in key.items()}, "slice")
     items = key if isinstance(key, tuple) else (key,)
@@ -633,14 +633,14 @@ for _name, _function in (("__getitem__", _getitem),):
 
 
 def flip(x: Any, axes: Any) -> Op:
-    """`x` with the order along these axes (one, or several) reversed."""
+    """Returns `x` with the order along these axes (one, or several) reversed."""
     x = as_op(x)
     found = [find_axis(x, a, "flip") for a in ([axes] if isinstance(axes, (str, Axis)) else axes)]
     return _read(x, x.axes, {a: a.size - 1 - Idx(a) for a in found}) if found else x
 
 
 def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0) -> Op:
-    """`x` with `value` around it.
+    """Returns `x` padded with `value`.
 
     paddings: for each axis a number for both sides, or (before, after); or a dict {axis: padding}. Axes keep their names.
     axes: new axes, by position. Raises AxisError for negative paddings, or another number of them than axes.
@@ -665,7 +665,7 @@ def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0) -> Op:
 
 
 def both_sides(padding: Any) -> tuple[int, int]:
-    """(before, after) of a padding given as a number or as such a pair."""
+    """Returns (before, after) for a padding given as a number or as such a pair."""
     one = _whole(padding)
     pair = (one, one) if one is not None else tuple(_whole(p) for p in padding)
     if len(pair) != 2 or None in pair:
@@ -674,7 +674,7 @@ def both_sides(padding: Any) -> tuple[int, int]:
 
 
 def diagonal(x: Any, axis: Axis | str, other: Axis | str) -> Op:
-    """`x` where the index along two axes is the same; `axis` stays, as long as the shorter one."""
+    """Returns `x` where the indices along two axes are equal; `axis` stays, with the length of the shorter one."""
     x = as_op(x)
     a, b = find_axis(x, axis, "diagonal"), find_axis(x, other, "diagonal")
     if a == b:
@@ -688,7 +688,7 @@ def diagonal(x: Any, axis: Axis | str, other: Axis | str) -> Op:
 
 
 def windows_along(x: Op, axis: Axis, window: Axis, stride: int, padding: tuple[int, int], dilation: int, name: str) -> ExprLike:
-    """How many whole windows fit along the padded axis. Raises AxisError where all lengths are known and none fits."""
+    """Returns the number of windows that fit along the padded axis. Raises AxisError where all lengths are known and none fits."""
     padded, reach = axis.size + sum(padding), (window.size - 1) * dilation + 1
     spare = padded - reach
     if isinstance(spare, int) and spare < 0:
@@ -710,9 +710,9 @@ def windows(
     fill: Any = 0,
     out: Mapping[Any, Axis] | None = None,
 ) -> Op:
-    """Sliding windows: {H: R} adds the axis R along each window, and H then counts the windows.
+    """Returns sliding windows: {H: R} adds the axis R along each window, and H then counts the windows.
 
-    stride, dilation: a number for all, or a dict by axis. padding: a number, (before, after), or a dict of them; there `fill` is read.
+    stride, dilation: a number for all, or a dict by axis. padding: a number, (before, after), or a dict of them, read as `fill`.
     out: other axes for the counts of windows, {H: P}. Source: im2col, Chellapilla et al. 2006. Raises AxisError.
     """
     x = as_op(x)
@@ -734,7 +734,7 @@ def windows(
 
 
 def per_axis(x: Op, axes: Iterable[Axis], setting: Any, name: str) -> dict[Axis, Any]:
-    """A setting for each axis, from one for all or from a dict by axis or name."""
+    """Returns a setting for each axis, from one for all or from a dict by axis or name."""
     if not isinstance(setting, Mapping):
         return dict.fromkeys(axes, setting)
     given = {find_axis(x, a, name): v for a, v in setting.items()}
@@ -745,7 +745,7 @@ def per_axis(x: Op, axes: Iterable[Axis], setting: Any, name: str) -> dict[Axis,
 
 
 def checked_out(x: Op, axis: Axis, size: ExprLike, name: str) -> Axis:
-    """An axis given for a result of this length: it takes the length, or must have it already."""
+    """Returns an axis given for a result of this length: it takes the length, or must already have it."""
     if axis.family.length is None:
         axis.family.length = size
     elif isinstance(size, int) and axis.length is not None and axis.length != size:
@@ -761,7 +761,7 @@ def checked_out(x: Op, axis: Axis, size: ExprLike, name: str) -> Axis:
 
 
 def _join(x: Op, groups: Sequence[Sequence[Axis]], order: Sequence[Axis] | None = None) -> Op:
-    """`x` with each group of axes joined, at the place of the first of them in `x`."""
+    """Returns `x` with each group of axes joined, at the position of the group's first axis in `x`."""
     index: dict[Axis, ExprLike] = {}
     joined: dict[Axis, Axis] = {}
     for group in groups:
@@ -777,7 +777,7 @@ def _join(x: Op, groups: Sequence[Sequence[Axis]], order: Sequence[Axis] | None 
 
 
 def flatten(x: Any, axes: Any = None) -> Op:
-    """`x` with axes joined into one, in the order given, the last fastest; all of them by default.
+    """Returns `x` with axes joined into one, in the order given, the last fastest; all of them by default.
 
     axes: axes of `x` to join; or the axes of the result, some of them joined ones as `flatten` makes. Raises AxisError.
     """
@@ -801,7 +801,7 @@ def flatten(x: Any, axes: Any = None) -> Op:
 
 
 def flatten_at(x: Any, idx: int) -> Op:
-    """`x` as a matrix: the axes before position `idx` joined, and those from it on; at either end, all joined into one."""
+    """Returns `x` as a matrix: the axes before position `idx` joined, and those from it on; at either end, all joined into one."""
     x = as_op(x)
     at = idx if idx >= 0 else idx + len(x.axes)
     if not 0 <= at <= len(x.axes):
@@ -810,10 +810,10 @@ def flatten_at(x: Any, idx: int) -> Op:
 
 
 def unflatten(x: Any, axes: Any = None) -> Op:
-    """`x` with joined axes taken apart.
+    """Returns `x` with joined axes split.
 
-    axes: the axes of the result; or one axis of `x`. By default every axis that `flatten` joined gives its parts. An axis that was
-    not joined can be taken apart too, if it is the only one that is missing in `axes` and the lengths multiply to its own.
+    axes: the axes of the result; or one axis of `x`. By default every axis that `flatten` joined is split into its parts. An axis that
+    was not joined can be split, too, if it is the only one missing in `axes` and the lengths multiply to its own.
     Raises AxisError.
     """
     x = as_op(x)
@@ -846,7 +846,7 @@ def unflatten(x: Any, axes: Any = None) -> Op:
 
 
 def _same_size(a: ExprLike, b: ExprLike) -> bool:
-    """Whether lengths agree, as far as they are known."""
+    """Whether two lengths agree; unknown ones do."""
     return a == b if isinstance(a, int) and isinstance(b, int) else True
 
 
@@ -916,9 +916,9 @@ def _same_axes(xs: Sequence[Op], others: Sequence[Axes], name: str) -> None:
 
 
 def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
-    """Tensors one after another along `axis`, which each has, of any length; the other axes agree, in any order.
+    """Returns tensors concatenated along `axis`, which each has, of any length; the other axes agree, in any order.
 
-    The axis keeps its name. Promotes dtypes. Raises AxisError with all that do not fit.
+    The axis keeps its name. Promotes dtypes. Raises AxisError that names all tensors that do not fit.
     """
     if not x_list:
         raise AxisError("concat_along_axis of no tensors", fix="give at least one")
@@ -934,7 +934,8 @@ def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
 
 
 def stack(x_list: Sequence[Any], axis: Axis, pos: int = 0) -> Op:
-    """Tensors of the same axes along a new one at position `pos`, as long as there are tensors. Promotes dtypes. Raises AxisError."""
+    """Returns tensors of equal axes stacked along a new one at position `pos`, of their number's length. Promotes dtypes. Raises
+    AxisError."""
     if not x_list:
         raise AxisError("stack of no tensors", fix="give at least one")
     xs = common(as_ops(x_list))

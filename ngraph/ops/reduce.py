@@ -1,6 +1,6 @@
-"""Reductions: the core `reduce` and what is made of it (sums, means, norms, sizes).
+"""Reductions: the core `reduce` and the ops composed of it (sums, means, norms, sizes).
 
-Without `reduction_axes` and `out_axes` all axes go but batch and recurrent ones; `out_axes` says what stays, `reduction_axes` what goes.
+Without `reduction_axes` and `out_axes` all but batch and recurrent axes are reduced; `out_axes` are kept, `reduction_axes` reduced.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _reference(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _product_gradient(dy: Op, x: Op, axes: Sequence[Any]) -> Op:
-    """dy times the product of all other elements, right where elements are 0 too: running products from both ends."""
+    """Returns dy times the product of all other elements, correct where elements are 0, too: running products from both ends."""
     if not axes:
         return dy
     last = axes[-1]
@@ -99,7 +99,7 @@ reduce: OpDef = op(
 
 
 def reduced_axes(x: Op, reduction_axes: Any = None, out_axes: Any = None, name: str = "reduce") -> Axes:
-    """The axes that go, by the rule of the module. Raises AxisError for axes that x has not, or that both stay and go."""
+    """Returns the axes to reduce, by the rule of the module. Raises AxisError for axes that x lacks, or that are both kept and reduced."""
     axes = x.axes
     if reduction_axes is None and out_axes is None:
         return Axes(a for a in axes if not (a.is_batch or a.is_recurrent))
@@ -117,10 +117,10 @@ def reduced_axes(x: Op, reduction_axes: Any = None, out_axes: Any = None, name: 
 
 
 def ordered_as(x: Op, axes: Axes) -> Op:
-    """`x` with its axes declared in this order."""
+    """Returns `x` with its axes declared in this order."""
     if len(x.axes) == len(axes) and all(a == b and _as_long(a, b) for a, b in zip(x.axes, axes, strict=True)):
         return x
-    return REGISTRY["broadcast"].build(x, axes=axes)  # which also compares lengths, and notes unknown ones that meet
+    return REGISTRY["broadcast"].build(x, axes=axes)  # broadcast also compares lengths, and unifies unknown ones
 
 
 def _as_long(a: Axis, b: Axis) -> bool:
@@ -128,7 +128,7 @@ def _as_long(a: Axis, b: Axis) -> bool:
 
 
 def in_order(x: Op, axes: Any) -> Op:
-    """`x` with its own axes in the order of `axes`, whose lengths may be those before a slice or a pooling."""
+    """Returns `x` with its own axes in the order of `axes`, whose lengths may be those before a slice or a pooling."""
     return ordered_as(x, own_axes(x, axes, "out_axes"))
 
 
@@ -144,27 +144,27 @@ def reduction(x: Any, kind: str, reduction_axes: Any = None, out_axes: Any = Non
 
 
 def sum(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """The sum. Of bool it is int32; other dtypes stay."""
+    """Returns the sum, int32 for bool; other dtypes are kept. Axes as in the module."""
     return reduction(x, "add", reduction_axes, out_axes, dtype)
 
 
 def prod(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """The product."""
+    """Returns the product."""
     return reduction(x, "multiply", reduction_axes, out_axes, dtype)
 
 
 def max(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """The largest; ties share the gradient equally."""
+    """Returns the maximum; ties share the gradient equally."""
     return reduction(x, "max", reduction_axes, out_axes, dtype)
 
 
 def min(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """The smallest; ties share the gradient equally."""
+    """Returns the minimum; ties share the gradient equally."""
     return reduction(x, "min", reduction_axes, out_axes, dtype)
 
 
 def count(axes: Sequence[Axis], dtype: Any = dtypes.float32) -> Op:
-    """How many elements `axes` have together, as a scalar; lengths may still be unknown."""
+    """Returns the number of elements of `axes` together, as a scalar; lengths may still be unknown."""
     total: ExprLike = 1
     for a in axes:
         total = total * a.size
@@ -174,24 +174,24 @@ def count(axes: Sequence[Axis], dtype: Any = dtypes.float32) -> Op:
 
 
 def tensor_size(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """The number of elements that `sum` would add up: without arguments the batch axis does not count, so [N] gives 1."""
+    """Returns the number of elements that `sum` would reduce: without arguments the batch axis does not count, so [N] gives 1."""
     x = as_op(x)
     return count(reduced_axes(x, reduction_axes, out_axes, "tensor_size"))
 
 
 def batch_size(x: Any) -> Op:
-    """The length of the batch axis, 1 where there is none."""
+    """Returns the length of the batch axis, 1 where there is none."""
     return count(as_op(x).axes.batch_axes())
 
 
 def _averaged(x: Any, dtype: Any = None) -> Op:
-    """`x` in the dtype of its mean."""
+    """Returns `x` in the dtype of its mean."""
     x = as_op(x)
     return cast(x, dtype or (x.dtype if x.dtype.is_float else dtypes.float64))
 
 
 def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = None) -> Op:
-    """The mean over exactly the axes that `sum` would reduce. Of integers and bool it is float64, as in NumPy.
+    """Returns the mean over exactly the axes that `sum` would reduce, float64 for integers and bool, as in NumPy.
 
     16-bit floats are summed and divided in float32, and rounded once. dtype: x is cast to it first.
     """
@@ -201,7 +201,7 @@ def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
 
 
 def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """The mean squared distance from the mean (biased); dtypes as in `mean`."""
+    """Returns the mean squared distance from the mean (biased); dtypes as in `mean`."""
     x = _averaged(x)
     gone = reduced_axes(x, reduction_axes, out_axes, "variance")
 
@@ -213,16 +213,17 @@ def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
 
 
 def L2_norm(x: Any, eps: float = 1e-08, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """The square root of the sum of squares plus `eps`, which keeps its derivative finite at 0. Integers and bool become float32."""
+    """Returns the square root of the sum of squares plus `eps`, which keeps its derivative finite at 0. Integers and bool become
+    float32."""
     (x,), _ = floating((as_op(x),), {})
     return rounding_once(lambda x: sqrt(squared_L2(x, out_axes, reduction_axes) + eps))(x)
 
 
 def L1_norm(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """The sum of absolute values; keeps the batch axis by default."""
+    """Returns the sum of absolute values; keeps the batch axis by default."""
     return sum(absolute(x), reduction_axes, out_axes)
 
 
 def squared_L2(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """The sum of squares; keeps the batch axis by default."""
+    """Returns the sum of squares; keeps the batch axis by default."""
     return rounding_once(lambda x: sum(x * x, reduction_axes, out_axes))(as_op(x))

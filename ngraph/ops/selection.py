@@ -1,4 +1,4 @@
-"""Picking elements by what they are: the largest few along an axis, and where a tensor is not 0."""
+"""Selection of elements by value: the largest k along an axis, and the positions of nonzero elements."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _top_k_lower(op: Op, x: Op) -> Op:
 
 
 def _top_k_grad(op: Op, dys: Any, x: Op) -> tuple[Op | None]:
-    """Gradients go back to where the chosen ones stand."""
+    """Returns the gradient, scattered to the positions of the chosen elements."""
     if dys[0] is None:
         return (None,)
     zeros = filled(0, x.axes, dys[0].dtype)
@@ -60,7 +60,7 @@ def _top_k_reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 top_k_record: OpDef = op(
     "top_k",
-    "The largest (or smallest) few along an axis, in order, and where they stand; of equal ones the first, NaN last.",
+    "The k largest (or smallest) elements along an axis, sorted, and their indices; of equal ones the first, NaN last.",
     type=_top_k_type,
     reference=_top_k_reference,
     lower=_top_k_lower,
@@ -86,10 +86,10 @@ top_k_record: OpDef = op(
 
 
 def top_k(x: Any, axis: Axis | str, k: int | Axis, largest: bool = True) -> tuple[Op, Op]:
-    """(values, indices) of the `k` largest, or smallest, elements along `axis`, in order; of equal ones the first. NaN stands last.
+    """Returns (values, indices) of the `k` largest, or smallest, elements along `axis`, sorted; the first of equal ones. NaN is last.
 
-    k: how many, and then the axis keeps its name; or an axis of that length for the results. Indices are int32. The derivative goes
-    to the elements that were chosen. Raises AxisError; a length that is still unknown is not checked: beyond it there are zeros.
+    k: their number, and then the axis keeps its name; or an axis of that length for the results. Indices are int32. The derivative goes
+    to the chosen elements. Raises AxisError where k exceeds the length; an unknown length is not checked: results beyond it are zeros.
     """
     x = as_op(x)
     mine = find_axis(x, axis, "top_k")
@@ -108,9 +108,9 @@ def top_k(x: Any, axis: Axis | str, k: int | Axis, largest: bool = True) -> tupl
 
 
 def nonzero(x: Any, name: str | None = None) -> tuple[Op, ...]:
-    """Where `x` is not 0: one int32 index for each axis of x, in the order of its elements.
+    """Returns the positions where `x` is not 0: one int32 index for each axis of x, in row-major order.
 
-    They stand along one new axis, called `name`, whose length is known once the computation has run. NaN is not 0.
+    They lie along one new axis, called `name`, whose length the computation determines. NaN is not 0.
     Raises AxisError for a tensor without axes.
     """
     x = as_op(x)

@@ -1,7 +1,7 @@
-"""Ops that compare along an axis: argmax and argmin, running sums and the like, sorting, and finding where something holds.
+"""Ops that compare along an axis: argmax and argmin, cumulative sums and others, sorting, and positions of true elements.
 
-NaN counts as the largest in `argreduce` of either kind (the first one wins), stands last in `sort` either way, and stays in running
-values from where it occurs.
+NaN counts as the largest in `argreduce` of either kind (the first one is chosen), is last in `sort` in either order, and propagates in
+cumulative values from its position on.
 """
 
 from __future__ import annotations
@@ -81,18 +81,18 @@ argreduce: OpDef = op(
     kinds=ALL,
     onnx="ArgMax",
 )
-argreduce.attrs["nonempty"] = "axes"  # the attribute with axes that must have an element
+argreduce.attrs["nonempty"] = "axes"  # the attribute that lists axes which must not be empty
 
 
 def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: Any) -> Op:
     x = as_op(x)
     gone = reduced_axes(x, reduction_axes, out_axes, f"arg{kind}")
     if reduction_axes is not None:
-        gone = own_axes(x, reduction_axes, f"arg{kind}")  # their order is that of the flat position
+        gone = own_axes(x, reduction_axes, f"arg{kind}")  # their order defines the flat position
     found = argreduce.build(x, kind=kind, axes=gone)
     for a in gone:
         for leaf in expr.leaves(a.size):
-            if isinstance(leaf, Run):  # a length that only the call finds out
+            if isinstance(leaf, Run):  # a length that the call determines
                 some = effect.build(leaf.of, kind="nonempty", text=f"arg{kind} along {a.label}")
                 found = sequential_record.build(some, found)
     result = cast(found, dtype or dtypes.int32)
@@ -100,16 +100,16 @@ def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: An
 
 
 def argmax(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """The position of the largest, int32 unless `dtype` says otherwise; the first of equal ones, the first NaN before all.
+    """Returns the position of the maximum, int32 unless `dtype` is given; the first of equal ones, the first NaN before all.
 
     reduction_axes, out_axes: as in `sum`. Over several axes it is the flat position, in the order of `reduction_axes` (else of x's
-    axes). Raises AxisError for axes that x has not, or of length 0; a length that is open is looked at by the call.
+    axes). Raises AxisError for axes that x lacks, or of length 0; the call checks an unknown length.
     """
     return _where_best(x, "max", dtype, reduction_axes, out_axes)
 
 
 def argmin(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """The position of the smallest; all else as in `argmax`."""
+    """Returns the position of the minimum; all else as in `argmax`."""
     return _where_best(x, "min", dtype, reduction_axes, out_axes)
 
 
@@ -143,7 +143,8 @@ def _cumulate(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _cumulate_grad(op: Op, dy: Op, x: Op) -> Op:
-    """Sums run back. The others compare every element (along `axis`) with every result (along `later`)."""
+    """Returns the gradient: sums accumulate in reverse; the others compare every element (along `axis`) with every result (along
+    `later`)."""
     kind, axis, exclusive, reverse = (op.attrs[k] for k in ("kind", "axis", "exclusive", "reverse"))
     if kind == "add":
         return cumulate.build(dy, kind="add", axis=axis, exclusive=exclusive, reverse=not reverse)
@@ -156,11 +157,11 @@ def _cumulate_grad(op: Op, dy: Op, x: Op) -> Op:
     if reverse:
         i, j = j, i
     reached = less(i, j) if exclusive else less_equal(i, j)
-    if kind == "multiply":  # each result without the factor x[i]: the running product in which that one is 1
+    if kind == "multiply":  # each result without the factor x[i]: the cumulative product in which that factor is 1
         others = where(equal(iota(axis), iota(later)), 1.0, at_later(x))
         runs = cumulate.build(others, kind=kind, axis=later, exclusive=exclusive, reverse=reverse)
         share = where(reached, runs, 0.0)
-    else:  # those that equal the result share its gradient equally; NaN counts as equal to NaN, which it makes of the result
+    else:  # elements equal to the result share its gradient equally; NaN counts as equal to NaN, which it makes of the result
         result = at_later(op)
         alike = logical_or(equal(x, result), logical_and(not_equal(x, x), not_equal(result, result)))
         best = cast(logical_and(alike, reached), x.dtype)
@@ -200,9 +201,9 @@ cumulate: OpDef = op(
 
 
 def cumsum(x: Any, axis: Any, exclusive: bool = False, reverse: bool = False) -> Op:
-    """The running sum along `axis` (an Axis or its name); of bool int32.
+    """Returns the cumulative sum along `axis` (an Axis or its name); of bool int32.
 
-    exclusive: each result leaves its own element out. reverse: from the end. Raises AxisError for an axis that x has not.
+    exclusive: each result excludes its own element. reverse: from the end. Raises AxisError for an axis that x lacks.
     """
     x = as_op(x)
     x = cast(x, dtypes.int32) if x.dtype.kind == "bool" else x
@@ -235,7 +236,7 @@ def _sort(call: Call, key: np.ndarray, *values: np.ndarray) -> Any:
 
 
 def _sort_grad(op: Op, dys: Any, key: Op, *values: Op) -> tuple[Op | None, ...]:
-    """Gradients go back to where the elements came from: sorting the positions along with the key says where."""
+    """Returns the gradients, moved back to the elements' original positions, which sorting an iota along with the key gives."""
     axis, descending = op.attrs["axis"], op.attrs["descending"]
     here = broadcast(iota(axis), key.axes)
     came_from = parts(sort_record.build(key, here, axis=axis, descending=descending))[1]
@@ -277,10 +278,10 @@ sort_record: OpDef = op(
 
 
 def sort(x: Any, axis: Any, *values: Any, descending: bool = False) -> Any:
-    """`x` in order along `axis` (an Axis or its name); stable, NaN last.
+    """Returns `x` sorted along `axis` (an Axis or its name); stable, NaN last.
 
-    values: tensors to be moved in the same way, broadcast to the axes of x; then the result is a tuple, the sorted x first.
-    Raises AxisError for an axis that x has not, or values with more axes.
+    values: tensors to be reordered with it, broadcast to the axes of x; then the result is a tuple, the sorted x first.
+    Raises AxisError for an axis that x lacks, or values with more axes.
     """
     x = as_op(x)
     axis = find_axis(x, axis, "sort")
@@ -324,10 +325,10 @@ compact_record: OpDef = op(
 
 
 def compact(c: Any, axes: Any = None, name: str | None = None, bound: ExprLike | None = None) -> tuple[Op, Op]:
-    """The flat positions where `c` holds, in order, along a new axis called `name`, and their count; both int32.
+    """Returns the flat positions where `c` holds, in order, along a new axis called `name`, and their count; both int32.
 
-    axes: the order of c's axes in a flat position; its own by default. bound: keep at most so many. The new axis has its length
-    only once the step has run. Raises DTypeError unless c is bool.
+    axes: the order of c's axes in a flat position; its own by default. bound: the largest number of positions. The new axis has a
+    length only after the step has run. Raises DTypeError unless c is bool.
     """
     c = as_op(c)
     axis = make_axis(name=name)

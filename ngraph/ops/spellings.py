@@ -1,4 +1,4 @@
-"""Names that earlier versions had for what has another name here, and small questions about constants and axes."""
+"""Names of earlier versions for functions with other names here, and queries about constants and axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ngraph.ops.elementwise import as_op, constant, sigmoid
 from ngraph.ops.rearrange import cast_axes, slice_range
 from ngraph.ops.reduce import reduced_axes
 
-sigmoidAtomic = sigmoid  # its own gradient is exact, so nothing needs the form that optimizers left alone
+sigmoidAtomic = sigmoid  # the gradient of sigmoid is exact, so a separate form is not needed
 
 
 def is_constant(x: Any) -> bool:
@@ -22,12 +22,12 @@ def is_constant(x: Any) -> bool:
 
 
 def is_constant_scalar(x: Any) -> bool:
-    """Whether this is a tensor without axes, or filled with one number, that never changes."""
+    """Whether this is a constant without axes, or filled with one number."""
     return is_constant(x) and (not x.axes or type(x.attrs["value"]) is not ArrayRef)
 
 
 def constant_value(x: Any) -> Any:
-    """The number or array of a constant. Raises GraphError for other tensors."""
+    """Returns the number or array of a constant. Raises GraphError for other tensors."""
     if not is_constant(x):
         raise GraphError(f"{getattr(x, 'label', repr(x))} is no constant", fix="compute it: ngt.make_transformer().computation(x)()")
     value = x.attrs["value"]
@@ -35,12 +35,12 @@ def constant_value(x: Any) -> Any:
 
 
 def constant_storage(axes: Any, dtype: Any = None, initial_value: Any = 0) -> Op:
-    """A constant, its value named as that of a variable is."""
+    """Returns a constant; its value is passed as that of a variable."""
     return constant(constant_value(initial_value) if is_constant(initial_value) else initial_value, axes, dtype)
 
 
 def slice_axis(axis: Axis, s: slice) -> Axis:
-    """The axis that slicing `axis` gives: its name and flags, another length."""
+    """Returns the axis that slicing `axis` gives: its name and flags, another length."""
     _, _, length = slice_range(
         axis.size, s, lambda what, fix="give slice(start, stop)": AxisError(f"slice_axis({axis!r}): {what}: {s!r}", fix=fix)
     )
@@ -48,11 +48,11 @@ def slice_axis(axis: Axis, s: slice) -> Axis:
 
 
 def dualed_axes(x: Any, filter: Callable[[Axis], bool], in_dual_offset: int, out_dual_offset: int) -> Op:
-    """`x` with its axes at other levels: those that `filter` picks `in_dual_offset` away, the others `out_dual_offset`."""
+    """Returns `x` with its axes at other dual levels: shifted by `in_dual_offset` where `filter` holds, else by `out_dual_offset`."""
     x = as_op(x)
     return cast_axes(x, [a + (in_dual_offset if filter(a) else out_dual_offset) for a in x.axes])
 
 
 def compute_reduction_axes(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Axes:
-    """The axes that a reduction of `x` with these arguments takes away."""
+    """Returns the axes that a reduction of `x` with these arguments removes."""
     return reduced_axes(as_op(x), reduction_axes, out_axes)

@@ -1,6 +1,6 @@
-"""What comes in and what stays: placeholders, variables, assignment, and the order of effects.
+"""Inputs and state: placeholders, variables, assignment, and the order of effects.
 
-`assign` asks for a value to be there after the computation; only `sequential` lets later parts see it (docs/spec.md 5).
+`assign` requests a value that the variable has after the computation; only inside `sequential` do later parts see it (docs/spec.md 5).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ value_of_record: OpDef = op(
 
 
 def parts(x: Op) -> tuple[Op, ...]:
-    """The results of an op that has several, each as an op."""
+    """Returns the results of an op that has several, each as an op."""
     return tuple(part.build(x, index=k) for k in range(len(x.type)))
 
 
@@ -76,10 +76,10 @@ def placeholder(
     docstring: str | None = None,
     metadata: Notes = None,
 ) -> Op:
-    """A port through which the caller's values come in.
+    """Returns a placeholder: an input whose value the caller passes.
 
     axes: the tensor's axes in the order of the caller's arrays; () for a scalar. Lengths may be unknown until the call.
-    dtype: float32 by default. docstring, metadata: notes to keep with it.
+    dtype: float32 by default. docstring, metadata: notes for `op.metadata`.
     """
     d = as_dtype(dtype) if dtype is not None else dtypes.float32
     made = placeholder_record.build(axes=Axes(axes), dtype=d)
@@ -89,7 +89,7 @@ def placeholder(
 
 
 def _held(value: Any) -> Any:
-    """An initial value that stays as it is now, whatever its owner writes into it later."""
+    """Returns an initial value that later writes by its owner do not change."""
     if value is None or isinstance(value, (bool, int, float, np.generic, Op)) or callable(value):
         return value
     return immutable(array_of(value, "an initial value"))
@@ -136,13 +136,14 @@ def variable(
     docstring: str | None = None,
     metadata: Notes = None,
 ) -> Op:
-    """Trainable state that keeps its value from call to call.
+    """Returns a variable: trainable state that keeps its value from call to call.
 
     axes: as in `placeholder`. dtype: float32 by default.
     initial_value: a number, an array that broadcasts to the axes' lengths, or a function of nothing or of the Axes that gives
-    one; 0 by default. An array is copied now, so that what is written into it later changes nothing; one that nobody can write is not,
-    as `np.load(path, mmap_mode="r")` gives it: it stays in its file until the variable is written, and `cpu` packs it from there.
-    docstring, metadata: notes to keep with it. Raises AxisError for a value that does not fit.
+    one; 0 by default. An array is copied now, so that later writes to it change nothing. One that nobody can write, as
+    `np.load(path, mmap_mode="r")` gives it, is not copied: it stays in its file until the variable is written, and `cpu` packs it from
+    there.
+    docstring, metadata: notes for `op.metadata`. Raises AxisError for a value that does not fit.
     """
     return _stateful(axes, dtype, initial_value, True, True).described(name, docstring, metadata)
 
@@ -155,20 +156,20 @@ def persistent_tensor(
     docstring: str | None = None,
     metadata: Notes = None,
 ) -> Op:
-    """State like a `variable` that no optimizer trains."""
+    """Returns state like a `variable` that no optimizer trains."""
     return _stateful(axes, dtype, initial_value, False, True).described(name, docstring, metadata)
 
 
 def temporary(axes: Any = (), dtype: Any = None, name: Text = None, docstring: Text = None, metadata: Notes = None) -> Op:
-    """State that no save keeps."""
+    """Returns state that is not saved."""
     return _stateful(axes, dtype, None, False, False).described(name, docstring, metadata)
 
 
 def assign(lvalue: Op, rvalue: Any) -> Op:
-    """Asks for `rvalue` to be the variable's value after the computation.
+    """Returns an op that assigns `rvalue` to the variable, effective after the computation.
 
-    The value may lack axes of the variable. Raises GraphError when `lvalue` is no variable, AxisError for axes it has not,
-    DTypeError where a float would be cut to an integer.
+    The value may lack axes of the variable. Raises GraphError when `lvalue` is no variable, AxisError for axes that it lacks,
+    DTypeError where a float would be truncated to an integer.
     """
     if not isinstance(lvalue, Op) or lvalue.opdef is not variable_record:
         what = lvalue.label if isinstance(lvalue, Op) else repr(lvalue)
@@ -218,14 +219,14 @@ def _ops_of(ops: Any) -> tuple[Op, ...]:
 
 
 def doall(all: Iterable[Op]) -> Op:
-    """All of these happen, in no order. It has no value."""
+    """Returns an op that executes all of these, in no order. It has no value."""
     return doall_record.build(*_ops_of(all))
 
 
 def sequential(ops: Iterable[Op] = ()) -> Op:
-    """These one after another, each seeing what earlier ones assigned; the value is the last one's.
+    """Returns an op that executes these one after another, each seeing earlier assignments; its value is the last one's.
 
-    An op runs at most once in a computation, at its place here, wherever else it is asked for.
+    An op runs at most once in a computation, at its place here, even if others use it.
     """
     each = _ops_of(ops)
     if not each:
@@ -234,5 +235,5 @@ def sequential(ops: Iterable[Op] = ()) -> Op:
 
 
 def value_of(tensor: Any) -> Op:
-    """The value a tensor has at this place in a `sequential` (a bare variable among results gives its value at the end)."""
+    """Returns the value of a tensor at this place in a `sequential` (a bare variable among results gives its value at the end)."""
     return value_of_record(as_op(tensor))

@@ -1,6 +1,6 @@
-"""Ways to write state that come down to `assign`: filling, parts of a variable, `x += y`, `x[...] = v`.
+"""Writes to state on top of `assign`: filling, parts of a variable, `x += y`, `x[...] = v`.
 
-All of them ask for a value to be there after the computation (docs/spec.md 5): the op has to be among the results, or in a `sequential`.
+Each returns an op that takes effect after the computation (docs/spec.md 5): put it among the results, or into a `sequential`.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ngraph.ops.state import assign, variable_record
 
 
 def fill(x: Op, scalar: Any) -> Op:
-    """Asks for every element of the variable to be this number."""
+    """Returns an op that sets every element of the variable to this number."""
     if not isinstance(scalar, Op) and np.ndim(scalar):
         raise AxisError(f"fill with an array of shape {np.shape(scalar)}", fix="ng.assign takes arrays")
     return assign(x, scalar)
 
 
 def init_tensor(tensor: Op, value: Any = None) -> Op:
-    """Asks for the variable to be `value` (a number, an array), or again what it was made with.
+    """Returns an op that sets the variable to `value` (a number, an array), or back to its initial value.
 
-    Raises GraphError where it was made with a function, whose values are drawn when the variable first is used.
+    Raises GraphError where the initial value is a function, which is called when the variable is first used.
     """
     if value is None:
         value = tensor.attrs.get("initial_value")
@@ -50,7 +50,7 @@ def init_tensor(tensor: Op, value: Any = None) -> Op:
 
 
 def _whole_value(part: Op, value: Any) -> Op:
-    """What is written into `part`, with its axes and dtype."""
+    """Returns the value to write into `part`, with its axes and dtype."""
     if isinstance(value, Op):
         return cast(broadcast(value, part.axes), part.dtype)
     array = np.asarray(value)
@@ -60,9 +60,9 @@ def _whole_value(part: Op, value: Any) -> Op:
 
 
 def set_item(tensor: Op, item: Any, value: Any) -> Op:
-    """Asks for a part of a variable to become `value`; all else keeps its value.
+    """Returns an op that sets a part of a variable to `value`; the other elements keep theirs.
 
-    item: what may stand in `tensor[item]`: `...`, indices and slices by position, or a dict by axis. value: a number, an array, or an op
+    item: as in `tensor[item]`: `...`, indices and slices by position, or a dict by axis. value: a number, an array, or an op
     whose axes are among those of the part. Raises GraphError where `tensor` is no variable, AxisError for axes that do not fit.
     """
     if not isinstance(tensor, Op) or tensor.opdef is not variable_record:
@@ -75,7 +75,7 @@ def set_item(tensor: Op, item: Any, value: Any) -> Op:
         return assign(tensor, value)
     assert part.opdef.grad is not None
 
-    def placed(x: Op) -> Op:  # the adjoint of a read puts each element back to where it was read
+    def placed(x: Op) -> Op:  # the adjoint of a read moves each element back to its position
         put: Op = part.opdef.grad(part, x, tensor)  # type: ignore[misc]
         return broadcast(put, tensor.axes)
 
@@ -96,7 +96,7 @@ def _setitem(x: Op, key: Any, value: Any) -> None:
 
 
 def _in_place(function: Callable[[Any, Any], Op]) -> Callable[[Op, Any], Op]:
-    """`x += y` of a variable is the request to assign x + y, to which Python then binds the name x; of other tensors it is x + y."""
+    """Returns `x += y` for variables as an assignment of x + y, which Python then binds to the name x; for other tensors x + y."""
     return lambda x, y: assign(x, function(x, y)) if x.opdef is variable_record else function(x, y)
 
 
