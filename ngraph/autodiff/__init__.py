@@ -1,6 +1,8 @@
-"""Derivatives of op-graphs, from the gradients in the op records: `deriv`, and of loops and choices, `control`.
+"""Derivatives of op-graphs, from the gradients in the op records: `deriv`, and for loops and choices, `control`.
 
-The result is ordinary graph, so gradients of gradients work, and every transformer has them.
+The result is an ordinary graph, so gradients of gradients work, on every transformer.
+
+Words: docs/glossary.md.
 """
 
 from ngraph.autodiff import checkpoint as _checkpoint  # gives its record its gradient

@@ -1,4 +1,4 @@
-"""The derivative of an op: one walk back over all that it depends on; and the products with a Jacobian that are made of it."""
+"""Reverse-mode derivatives: one backward traversal over all dependencies of an op; and the Jacobian products built on it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ngraph.ops.losses import softmax_record, through_probabilities
 from ngraph.ops.reduce import ordered_as, reduce
 from ngraph.ops.state import placeholder
 
-Seeds = tuple[tuple[Op, Op | None], ...]  # results, each with its error; None for ones
+Seeds = tuple[tuple[Op, Op | None], ...]  # results, each with its error; None stands for ones
 
 
 def fit(contribution: Op, to: Op) -> Op:
-    """A contribution as `to` takes it: summed over axes it has not, repeated along those that are missing, of its dtype."""
+    """Returns a contribution in the axes and dtype of `to`: summed over its other axes, broadcast along missing ones, cast."""
     extra = tuple(a for a in contribution.axes if a not in to.axes)
     if extra:
         contribution = reduce.build(contribution, kind="add", axes=extra)
@@ -32,7 +32,7 @@ def _is_float(t: Any) -> bool:
 
 
 def _order(roots: Iterable[Op], expanded: dict[Op, Op]) -> Iterator[Op]:
-    """What the roots depend on, inputs first; composites without a gradient stand before what they lower to, which `expanded` gets."""
+    """Yields the dependencies of the roots, inputs first; a composite without a gradient follows its lowering, stored in `expanded`."""
     done: set[Op] = set()
     stack = list(roots)[::-1]
     while stack:
@@ -53,10 +53,10 @@ def _order(roots: Iterable[Op], expanded: dict[Op, Op]) -> Iterator[Op]:
 
 
 def _adjoints(seeds: Seeds, constants: bool = False, instead: Mapping[Op, Op] = {}) -> tuple[dict[Op, Op], list[Op]]:
-    """The derivative of the sum of all results times their errors by every op that the results depend on, with the errors held fixed.
+    """Returns the derivatives of the sum of all results times their errors by every dependency, with the errors held fixed.
 
-    An error of None stands for ones. With `constants`, also by constants. `instead`: an equal op that the walk goes through in the
-    place of another. Built once for equal arguments. Then the ops without a derivative that the walk came to: what they depend on has
+    An error of None stands for ones. With `constants`, also by constants. `instead`: equal ops that the traversal takes in place of others.
+    Cached for equal arguments. The second result lists the ops without a derivative that the traversal reached: their dependencies have
     none either.
     """
     kept = seeds[0][0].backward
@@ -104,9 +104,9 @@ def _adjoints(seeds: Seeds, constants: bool = False, instead: Mapping[Op, Op] = 
 
 
 def _exposed(o: Op, inputs: Sequence[Op], independent: Op) -> Op:
-    """The op on these inputs, made anew where it hides that it depends on `independent`.
+    """Returns the op over these inputs, rebuilt where its dependence on `independent` is hidden.
 
-    A constant in a body of a loop or choice becomes an input of it; a loss computed from logits goes through their probabilities.
+    A constant in a body of a loop or choice becomes an input of it; a loss computed from logits is computed from their probabilities.
     """
     given, attrs = list(inputs), dict(o.attrs)
     bodies = {k: (body.inputs, _inside(body.outputs, independent)) for k, body in attrs.items() if type(body) is Body}
@@ -124,7 +124,7 @@ def _exposed(o: Op, inputs: Sequence[Op], independent: Op) -> Op:
 
 
 def _inside(outputs: Iterable[Op], independent: Op) -> list[Op]:
-    """The outputs of a body, all that they depend on exposed."""
+    """Returns the outputs of a body with all of their dependencies exposed (`_exposed`)."""
     outputs, new = list(outputs), dict[Op, Op]()
     for o in ordered(outputs):
         new[o] = _exposed(o, [new[i] for i in o.inputs], independent)
@@ -132,13 +132,13 @@ def _inside(outputs: Iterable[Op], independent: Op) -> list[Op]:
 
 
 def _slope(seeds: Seeds, independent: Op) -> Op:
-    """The derivative by one op, with its axes; zeros where no result depends on it."""
+    """Returns the derivative by one op, with its axes; zeros where no result depends on it."""
     instead: dict[Op, Op] = {}
     if independent.is_constant or independent.opdef in (softmax_record, sigmoid):
         for o in ordered([result for result, _ in seeds]):
             made = _exposed(o, o.inputs, independent)
             if made is not o:
-                instead[o], made.scale = made, 1.0  # the walk has taken the scale of the op itself
+                instead[o], made.scale = made, 1.0  # the traversal has applied the scale of the op itself
     adjoints, barriers = _adjoints(seeds, independent.is_constant, instead)
     for o in barriers:
         if any(i is independent for i in ordered([o])):
@@ -149,7 +149,7 @@ def _slope(seeds: Seeds, independent: Op) -> Op:
 
 
 def _contributions(o: Op, dy: Op | None, by_part: dict[int, Op] | None) -> tuple[Op | None, ...]:
-    """What the op's record says its inputs get; nothing where it has no derivative (steps, integers)."""
+    """Returns the contributions to the op's inputs by its record; None where it has no derivative (steps, integers)."""
     grad = o.opdef.grad
     if grad is None or not o.inputs:
         return (None,) * len(o.inputs)
@@ -162,7 +162,7 @@ def _contributions(o: Op, dy: Op | None, by_part: dict[int, Op] | None) -> tuple
 
 
 def _check_exchanged(dependent: Op, independent: Any) -> None:
-    """Raises GraphError where the independent is made of the dependent, a leaf."""
+    """Raises GraphError where the independent is computed from the dependent, a leaf."""
     if dependent.inputs or not isinstance(independent, Op) or independent is dependent or not independent.inputs:
         return
     if dependent in set(ordered([independent])):
@@ -174,7 +174,7 @@ def _check_exchanged(dependent: Op, independent: Any) -> None:
 
 
 def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
-    """The derivative of `dependent` with respect to `independent` (an op, or a list of them for a list), with its axes and dtype.
+    """Returns the derivative of `dependent` with respect to `independent` (an op, or a list of them for a list), with its axes and dtype.
 
     dependent: a float scalar; or any float tensor with `error`, a tensor of its axes, for a vector-Jacobian product.
     An independent that the dependent does not use gives zeros. Raises GraphError, DTypeError.
@@ -207,7 +207,7 @@ def deriv(dependent: Op, independent: Any, error: Any = None) -> Any:
 
 
 def _listed(name: str, given: Any, beside: Sequence[Op] | None = None) -> list[Op]:
-    """One op or several as a list of float tensors; one for each of `beside`, whose axes an array takes."""
+    """Returns one op or several as a list of float tensors; with `beside`, one for each of these, whose axes an array takes."""
     each = list(given) if isinstance(given, (list, tuple)) else [given]
     if beside is not None and len(each) != len(beside):
         raise GraphError(f"{name}: {len(each)} given where {len(beside)} belong", fix="give one for each, in the same order")
@@ -219,7 +219,7 @@ def _listed(name: str, given: Any, beside: Sequence[Op] | None = None) -> list[O
 
 
 def _seeds(name: str, results: Sequence[Op], errors: Sequence[Op]) -> Seeds:
-    """Results with their errors. Raises GraphError where there are none, AxisError for an error with axes that its result has not."""
+    """Returns results with their errors. Raises GraphError where there are none, AxisError for an error with axes that its result lacks."""
     if not results:
         raise GraphError(f"{name}: nothing to differentiate", fix="give at least one output")
     for result, error in zip(results, errors, strict=True):
@@ -234,10 +234,10 @@ def _seeds(name: str, results: Sequence[Op], errors: Sequence[Op]) -> Seeds:
 
 
 def vjp(outputs: Any, inputs: Any, errors: Any) -> Any:
-    """The vector-Jacobian product: for each input the sum over outputs of error times the output's derivative, in one walk back.
+    """Returns the vector-Jacobian product: for each input the sum over outputs of error times derivative, in one backward traversal.
 
-    outputs, inputs: a float tensor or several. errors: one for each output, of its axes or fewer (then the same along the others).
-    One op for one input, a list for several, with their axes and dtypes. Raises GraphError, AxisError, DTypeError.
+    outputs, inputs: a float tensor or several. errors: one for each output, of its axes or fewer (broadcast along the others).
+    Returns one op for one input, a list for several, with their axes and dtypes. Raises GraphError, AxisError, DTypeError.
     """
     results = _listed("vjp, outputs", outputs)
     seeds = _seeds("vjp", results, _listed("vjp, errors", errors, results))
@@ -246,16 +246,16 @@ def vjp(outputs: Any, inputs: Any, errors: Any) -> Any:
 
 
 def jvp(outputs: Any, inputs: Any, tangents: Any) -> Any:
-    """The Jacobian-vector product: for each output how it changes as the inputs move along `tangents`, by two walks back.
+    """Returns the Jacobian-vector product: for each output its directional derivative along `tangents`, by two backward traversals.
 
-    outputs, inputs: a float tensor or several. tangents: one for each input, of its axes or fewer (then the same along the others).
-    One op for one output, a list for several, with their axes and dtypes. Source: J. Townsend, "A new trick for calculating Jacobian
-    vector products" (2017): the vector-Jacobian product is linear in its errors, and its derivative in their direction is this one.
+    outputs, inputs: a float tensor or several. tangents: one for each input, of its axes or fewer (broadcast along the others).
+    Returns one op for one output, a list for several, with their axes and dtypes. Source: J. Townsend, "A new trick for calculating
+    Jacobian vector products" (2017): the vector-Jacobian product is linear in its errors; this is its derivative in their direction.
     """
     results, moved = _listed("jvp, outputs", outputs), _listed("jvp, inputs", inputs)
     along = _listed("jvp, tangents", tangents, moved)
-    errors = [stop_gradient(filled(0, o.axes, o.dtype)) for o in results]  # any values would do
-    _seeds("jvp", moved, along)  # each tangent fits its input
+    errors = [stop_gradient(filled(0, o.axes, o.dtype)) for o in results]  # any values give the same result
+    _seeds("jvp", moved, along)  # checks that each tangent fits its input
     seeds = tuple(zip(vjp(results, moved, errors), along, strict=True))
     found = [_slope(seeds, e) for e in errors]
     return found if isinstance(outputs, (list, tuple)) else found[0]

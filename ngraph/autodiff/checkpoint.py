@@ -1,7 +1,7 @@
-"""The gradient of `checkpoint`: the body and its slopes, computed together in the body of a loop of one trip.
+"""The gradient of `checkpoint`: the body is recomputed together with its derivatives, in the body of a loop of one trip.
 
-A body is closed, so its steps are not merged with equal ones outside, and it needs the errors, so it cannot run before the way back
-has come that far (docs/decisions/0005).
+A body is closed, so its steps are not merged with equal ones outside; and since it needs the errors, it cannot run before the backward
+pass has reached it (docs/decisions/0005).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
         return (None,) * len(inputs)
     holes = [placeholder(o.axes, dtype=o.dtype) for o, _ in errors]
     slopes = slopes_of([o for o, _ in errors], holes, moving)
-    starts = [placeholder(i.axes, dtype=i.dtype) for i in moving]  # the loop carries the slopes from zeros that it never reads
+    starts = [placeholder(i.axes, dtype=i.dtype) for i in moving]  # the loop's carries start as zeros, which it never reads
     made = scan_record.build(
         *(filled(0, i.axes, i.dtype) for i in moving),
         *inputs,

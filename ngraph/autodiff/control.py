@@ -1,4 +1,4 @@
-"""The gradients of `scan` and `cond`: their bodies are differentiated, and a loop goes back over what the first one saved."""
+"""The gradients of `scan` and `cond`: their bodies are differentiated; a reversed scan reads the values that the first one saved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _zero(dy: Op | None) -> bool:
 
 
 def quiet(body: Body) -> tuple[Body, dict[Op, Op]]:
-    """The body without what it prints, for its way back computes it again; and what stands there for each of its ops."""
+    """Returns the body without its prints, since the backward pass recomputes it; and the replacement of each of its ops."""
     new: dict[Op, Op] = {}
     for o in ordered(body.outputs):
         kind = o.opdef.name
@@ -45,7 +45,7 @@ def quiet(body: Body) -> tuple[Body, dict[Op, Op]]:
 
 
 def slopes_of(outputs: Sequence[Op], errors: Sequence[Op], inputs: Sequence[Op]) -> list[Op]:
-    """The vector-Jacobian product of a body; zeros where it has no outputs."""
+    """Returns the vector-Jacobian product of a body; zeros where it has no outputs."""
     return vjp(outputs, inputs, errors) if outputs else [filled(0, i.axes, i.dtype) for i in inputs]
 
 
@@ -58,7 +58,7 @@ def _relabelled(x: Op, old: Axis, new: Axis) -> Op:
 
 
 def _apart(axis: Axis, body: Body) -> Axis:
-    """An axis as long as that of a loop, which nothing has that the body takes or gives."""
+    """Returns an axis of the length of a loop's axis that no input and no output of the body has."""
     name = axis.name + "_carried"
     while any(a.name == name for o in (*body.inputs, *body.outputs) for a in o.axes):
         name += "_"
@@ -66,9 +66,9 @@ def _apart(axis: Axis, body: Body) -> Axis:
 
 
 def _with_carries(op: Op, inputs: Sequence[Op], apart: Axis) -> tuple[Op, dict[Op, Op]]:
-    """The loop with the carries of each trip among its results, and the stack of each value that its body gives.
+    """Returns the loop with the carries of each trip among its results, and the stacked array of each value that its body gives.
 
-    A carry that has the axis of the loop is stacked with `apart` in its place.
+    For a carry that has the axis of the loop, `apart` replaces that axis in the stack.
     """
     body, carries, axis = op.attrs["body"], op.attrs["carries"], op.attrs["axis"]
     holes = body.inputs[:carries]
@@ -81,9 +81,9 @@ def _with_carries(op: Op, inputs: Sequence[Op], apart: Axis) -> tuple[Op, dict[O
 
 
 def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
-    """A loop in the other direction: carries are the slopes of the carries and the sums for what is the same in each trip.
+    """Returns the gradients, by a reversed loop whose carries are the derivatives by the carries and by loop-invariant inputs.
 
-    What the body gave for each trip (its carries, its contractions) is read; other values are computed again.
+    Saved values of each trip (carries, contractions) are read; others are recomputed.
     """
     dys = dys if isinstance(dys, tuple) else (dys,)
     body, axis, carries, xs = (op.attrs[k] for k in ("body", "axis", "carries", "xs"))
@@ -95,7 +95,7 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
     moving, kept = [h for h in holes if is_float(h)], [s for s in shared if is_float(s)]
     sliced = [a for a in along if is_float(a)]
 
-    # the slopes of one trip, in terms of the body's own ops, which are then exchanged for what was saved
+    # the derivatives of one trip, as functions of the body's own ops, which are then replaced by the saved values
     outputs: list[Op] = []
     errors: list[Op] = []
     d_carry = {h: _hole(h.type) for h in moving}
@@ -103,7 +103,7 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
         if h in d_carry:
             outputs.append(after)
             errors.append(d_carry[h])
-    d_ys: list[tuple[Op, Op]] = []  # hole, what comes in from outside
+    d_ys: list[tuple[Op, Op]] = []  # hole, value from outside
     for y, dy in zip(body.outputs[carries:], dys[carries:], strict=True):
         if is_float(y) and not _zero(dy):
             d_ys.append((_hole(y.type), dy))
@@ -148,7 +148,7 @@ def _scan_gradient(op: Op, dys: Any, *inputs: Op) -> tuple[Op | None, ...]:
 
 
 def _cond_gradient(op: Op, dys: Any, predicate: Op, *inputs: Op) -> tuple[Op | None, ...]:
-    """The same choice between the slopes of the branches."""
+    """Returns the gradients, as the same choice between the derivatives of the branches."""
     dys = dys if isinstance(dys, tuple) else (dys,)
     errors = [dy for dy in dys if dy is not None and dy.dtype.is_float]
     bodies = {}

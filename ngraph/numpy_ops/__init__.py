@@ -1,9 +1,11 @@
-"""Core op → NumPy: one table, read by `direct` (which calls it), `numpy` (which prints it) and the pass that folds constants.
+"""Core op → NumPy: one table, used by `direct` (which calls it), `numpy` (which prints it) and constant folding.
 
-`lines` what programs become · `translate` how · `table`, `reindex` the calls that each core op is · `walk` lines as a callable.
+`lines` the form of translated programs · `translate` the translation · `table`, `reindex` each core op's calls · `walk` a callable.
 
-Lengths may be known only at the call: they stand in the lines as expressions over variables. A tensor may lack dims that its value
-has; it then is the same along them, and no broadcast is ever carried out before somebody needs it.
+Lengths may be unknown until the call: lines contain them as expressions over variables. A tensor may lack dims that its value has;
+it is then constant along them, and is broadcast only when a call needs it.
+
+Words: docs/glossary.md.
 """
 
 from ngraph.numpy_ops import reindex, table

@@ -1,4 +1,4 @@
-"""What programs become for NumPy: lines, each one call that makes a variable; nothing here knows an op."""
+"""The form of programs for NumPy: lines, each a call that defines a variable; independent of any op."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ngraph.program.program import AxisId
 Dims = tuple[AxisId, ...]
 
 
-SEVERAL = ("scan", "while_loop", "branch")  # functions that give a tuple, one part for each target
+SEVERAL = ("scan", "while_loop", "branch")  # functions that return a tuple, one part for each target
 
 
 class Variable:
-    """One name in the lines. `root` is whose memory it is: itself, or what it is a view of.
+    """One name in the lines. `root` owns its memory: the variable itself, or the one that it is a view of.
 
-    holds    what a root is: fresh (made by a line), argument, state, constant, shared (others may hold it too)
-    literal  a Python number that stands for it: it has no line
+    holds    a root is: fresh (made by a line), argument, state, constant, shared (others may hold it, too)
+    literal  a Python number in its place: it has no line
     """
 
     __slots__ = ("hint", "dtype", "shape", "root", "holds", "literal", "array", "windows")
@@ -41,7 +41,7 @@ class Variable:
 
 
 class VariableRef(NamedTuple):
-    """A variable and which axis each of its dims is."""
+    """A variable, and the axis of each of its dims."""
 
     var: Variable
     dims: Dims
@@ -82,7 +82,7 @@ class Lines:
         self.calls: list[CallLine] = []
         self.results: list[Variable] = []
         self.constants: list[Variable] = []
-        self.captures: list[Variable] = []  # what a body takes from around it
+        self.captures: list[Variable] = []  # variables that a body captures
         self.quiet = False  # whether some call can warn about floats
 
     def find_captures(self) -> None:
@@ -96,7 +96,7 @@ class Lines:
 
 
 def used(call: CallLine) -> Iterable[Variable]:
-    """Every variable that a line reads, repeats included."""
+    """Yields every variable that a line reads, with repetition."""
     todo: list[Any] = [*call.args, *call.kwargs.values()]
     while todo:
         a = todo.pop()
@@ -115,7 +115,7 @@ def used(call: CallLine) -> Iterable[Variable]:
 
 
 def bytes_of(v: Variable) -> int:
-    """The size of a variable's array; unknown lengths count as 1."""
+    """Returns the size of a variable's array in bytes; unknown lengths count as 1."""
     if v.dtype is None or v.literal is not None:
         return 0
     return math.prod(n if type(n) is int else 1 for n in v.shape) * v.dtype.np.itemsize

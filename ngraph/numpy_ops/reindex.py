@@ -14,7 +14,7 @@ from ngraph.program.program import AxisId, Step
 
 
 def affine(e: ExprLike) -> tuple[ExprLike, dict[AxisId, ExprLike]] | None:
-    """start, {axis: coefficient}; None where an index stands under another operator."""
+    """Returns start, {axis: coefficient}; None where the expression is not affine."""
     if isinstance(e, Idx):
         return 0, {e.of: 1}
     if not isinstance(e, Bin):
@@ -39,7 +39,7 @@ def affine(e: ExprLike) -> tuple[ExprLike, dict[AxisId, ExprLike]] | None:
 
 
 def digit(e: ExprLike) -> tuple[AxisId, ExprLike, ExprLike | None] | None:
-    """(axis, divisor, modulus) of Idx(axis) // divisor % modulus."""
+    """Returns (axis, divisor, modulus) of Idx(axis) // divisor % modulus; None for another form."""
     modulus: ExprLike | None = None
     divisor: ExprLike = 1
     if isinstance(e, Bin) and e.op == "%":
@@ -50,7 +50,7 @@ def digit(e: ExprLike) -> tuple[AxisId, ExprLike, ExprLike | None] | None:
 
 
 def _flatten(t: Translator, x: VariableRef, index: Mapping[AxisId, ExprLike], sizes: Mapping[AxisId, ExprLike]) -> VariableRef | None:
-    """Axes read at the digits of one index are one axis: a reshape. None where they are not that."""
+    """Returns axes read at the digits of one index as one axis, by a reshape. None where the index has another form."""
     groups: dict[AxisId, list[tuple[AxisId, ExprLike, ExprLike | None]]] = {}
     for a in x.dims:
         found = digit(index[a])
@@ -86,7 +86,7 @@ def _factors(e: ExprLike) -> tuple[int, list[ExprLike]]:
 
 
 def _same(a: ExprLike, b: ExprLike) -> bool:
-    """Whether two lengths are surely equal: as products, in any order."""
+    """Whether two lengths are provably equal: as products, in any order."""
     if a == b:
         return True
     (m, x), (n, y) = _factors(a), _factors(b)
@@ -96,7 +96,7 @@ def _same(a: ExprLike, b: ExprLike) -> bool:
 def _slices(
     t: Translator, x: VariableRef, forms: Mapping[AxisId, tuple[ExprLike, dict[AxisId, ExprLike]]], sizes: Mapping[AxisId, ExprLike]
 ) -> VariableRef | None:
-    """A read of known places, each axis of the result moving along one of x: NumPy's own slices. None where it is not that."""
+    """Returns a read by NumPy's own slices, where each axis of the result moves along one of x. None where that is impossible."""
     where: list[Any] = []
     dims: list[AxisId] = []
     for a in x.dims:
@@ -118,7 +118,7 @@ def _slices(
         elif type(start) is int and type(n) is int and type(length) is int:
             last = start + step * (length - 1)
             if length == 0:
-                where.append(slice(0, 0))  # whatever it starts from: NumPy counts a negative one from the end
+                where.append(slice(0, 0))  # with any start: NumPy counts a negative one from the end
             elif 0 <= start < n and 0 <= last < n:
                 stop = last + (1 if step > 0 else -1)
                 where.append(slice(start, stop if stop >= 0 else None, None if step == 1 else step))
@@ -145,7 +145,7 @@ def _reindex(t: Translator, step: Step, axes: Dims, index: Any, guard: tuple[Exp
         flat = _flatten(t, x, reads, sizes)
         if flat is not None:
             return flat
-    for a, e in reads.items():  # every c-th place, by a guard on the remainder: spread x out first
+    for a, e in reads.items():  # every c-th place, by a guard on the remainder: dilate x first
         if isinstance(e, Bin) and e.op == "//" and type(e.b) is int and 0 - e.a % e.b in guards and affine(e.a) is not None:
             guards.remove(0 - e.a % e.b)
             sizes[a] = expr.maximum((sizes[a] - 1) * e.b + 1, 0)
@@ -159,7 +159,7 @@ def _reindex(t: Translator, step: Step, axes: Dims, index: Any, guard: tuple[Exp
 
 
 def _inside(t: Translator, e: ExprLike, n: ExprLike) -> bool:
-    """Whether an index surely stays in its axis."""
+    """Whether an index is provably within its axis."""
     form = affine(e)
     if form is None or type(n) is not int or type(form[0]) is not int:
         return False

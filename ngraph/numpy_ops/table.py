@@ -1,4 +1,4 @@
-"""The table: which NumPy calls each core op is. Reads by index stand in `reindex`."""
+"""The table of NumPy calls for each core op. Indexed reads are in `reindex`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ngraph.program.program import AxisId, Program, Step, Value
 def elementwise(
     t: Translator, step: Step, fn: str, inputs: Sequence[VariableRef] | None = None, fits: bool = True, dtype: DType | None = None
 ) -> VariableRef:
-    """One ufunc on aligned operands; 16-bit floats go through float32."""
+    """Returns one ufunc on aligned operands; 16-bit floats are computed in float32."""
     result = step.results[0]
     refs = [t.wide(r) for r in (t.inputs(step) if inputs is None else inputs)]
     if all(r.var.literal is not None for r in refs):
@@ -154,7 +154,7 @@ def _concat(t: Translator, step: Step, parts: Dims, axis: AxisId) -> VariableRef
 
 
 def _indices(t: Translator, refs: Sequence[VariableRef], x_axes: Dims, axes: Dims) -> tuple[tuple[Variable, ...], Dims, Dims]:
-    """The index tensors lined up, their dims, and the axes that x shares with them."""
+    """Returns the index tensors aligned, their dims, and the axes that x shares with them."""
     refs = [t.typed(r) for r in refs]
     dims = tuple(dict.fromkeys(a for r in refs for a in r.dims))
     shared = tuple([a for a in x_axes if a in dims and a not in axes])
@@ -251,7 +251,7 @@ def _argreduce(t: Translator, step: Step, kind: str, axes: Dims) -> VariableRef:
 
 
 def merged(t: Translator, ref: VariableRef, *groups: Sequence[AxisId]) -> VariableRef:
-    """The tensor with one dim for each group of axes, in this order."""
+    """Returns the tensor with one dim for each group of axes, in this order."""
     dims = tuple([a for g in groups for a in g])
     ref = t.permuted(ref, dims)
     if all(len(g) == 1 for g in groups):
@@ -261,7 +261,7 @@ def merged(t: Translator, ref: VariableRef, *groups: Sequence[AxisId]) -> Variab
 
 
 def unmerged(t: Translator, ref: VariableRef, dims: Dims, whole: bool) -> VariableRef:
-    """A made array whose dims stand for groups of axes, with one dim for each axis; nobody else holds its memory."""
+    """Returns a new array whose dims stand for groups of axes with one dim for each axis; nothing else holds its memory."""
     return VariableRef(ref.var, dims) if whole else t.make(".reshape", ref.var, *t.shape(dims), dims=dims, dtype=ref.var.dtype)
 
 
@@ -287,9 +287,9 @@ def _contract(t: Translator, step: Step, over: Dims, accumulate: DType) -> Varia
 
 
 def _shared(t: Translator, x: VariableRef, y: VariableRef, over: Dims) -> tuple[VariableRef, VariableRef]:
-    """Both operands with each summed axis in both or in none.
+    """Returns both operands such that each summed axis is in both or in neither.
 
-    Integers are summed first over the axes that one of them has alone. Floats are not, as that differs at infinities, and for no
+    Integers are summed first over the axes that only one of them has. Floats are not, as the result would differ at infinities, and for no
     elements: the other operand is repeated.
     """
     mine, yours = ([a for a in p.dims if a in over and a not in q.dims] for p, q in ((x, y), (y, x)))
@@ -467,7 +467,7 @@ def _effect(t: Translator, step: Step, kind: str, text: str) -> VariableRef:
     if kind == "nothing":
         return t.token
     arrays = [t.full(r, tuple(v.axes)) for r, v in zip(t.inputs(step)[1:], step.inputs[1:], strict=True)]
-    if kind != "print":  # who knows how long it keeps them
+    if kind != "print":  # a host call may keep its arguments
         arrays = [t.make("np.array", r.var, dims=r.dims, dtype=r.var.dtype, order="C") for r in arrays]
     t.emit(f"host:{kind}", (text, *[r.var for r in arrays]), Variable("token", None, ()))
     return t.token

@@ -1,4 +1,4 @@
-"""Program → lines. Entries of the table, one for each core op, use the methods of `Translator` to make theirs."""
+"""Program → lines. Each core op has an entry in the table, which uses the methods of `Translator`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LINES: Column[Any] = OPS.column("numpy_lines", Callable, None, "(translator, ste
 
 
 def real(values: Iterable[Value]) -> list[Value]:
-    """Those that are no token: in Python, lines happen one after another."""
+    """Returns the values that are no token: Python executes lines in order anyway."""
     return [v for v in values if v.dtype.kind != "token"]
 
 
 class Translator:
-    """A program on its way into lines; table entries use its methods."""
+    """The state of the translation of one program; table entries use its methods."""
 
     def __init__(self, program: Program, orders: Orders, parent: Translator | None = None):
         self.program, self.all_orders, self.parent = program, orders, parent
@@ -54,7 +54,7 @@ class Translator:
         return found
 
     def settle(self, e: ExprLike) -> ExprLike:
-        """An expression over variables; indices stay."""
+        """Returns an expression over variables; indices stay."""
         return expr.substitute(e, self._leaf)
 
     def _leaf(self, leaf: Leaf) -> ExprLike:
@@ -63,7 +63,7 @@ class Translator:
         return Use(self.number(leaf.of)) if type(leaf) is Run else leaf
 
     def symbol(self, axis: AxisId) -> ExprLike:
-        """The length of an axis that only the arguments know."""
+        """Returns the length of an axis that only the arguments determine."""
         if axis not in self.symbols:
             if self.parent is not None:
                 return self.parent.length(axis)
@@ -79,7 +79,7 @@ class Translator:
         return Use(self.symbols[axis])
 
     def number(self, value: Value) -> Variable:
-        """An integer that a step computes."""
+        """Returns an integer that a step computes."""
         if value not in self.refs and self.parent is not None:
             return self.parent.number(value)
         if value not in self.numbers:
@@ -101,13 +101,13 @@ class Translator:
         return var
 
     def make(self, fn: str, *args: Any, dims: Dims, dtype: DType, fits: bool = False, hint: str = "", **kwargs: Any) -> VariableRef:
-        """A line that makes a new array."""
+        """Adds a line that makes a new array."""
         return VariableRef(self.emit(fn, args, Variable(hint or self.hint, dtype, self.shape(dims)), fits, **kwargs), dims)
 
     def view(
         self, ref: VariableRef, fn: str, *args: Any, dims: Dims, shape: tuple[ExprLike, ...] | None = None, dtype: DType | None = None
     ) -> VariableRef:
-        """A line that gives another view of the same memory."""
+        """Adds a line that makes another view of the same memory."""
         var = ref.var
         new = Variable(var.hint, dtype or var.dtype, self.shape(dims) if shape is None else shape, var.root)
         return VariableRef(self.emit(fn, (var, *args), new), dims)
@@ -117,7 +117,7 @@ class Translator:
         return VariableRef(Variable("", dtype, (), literal=number), ())
 
     def typed(self, ref: VariableRef) -> VariableRef:
-        """A number as a NumPy scalar of its dtype."""
+        """Returns a number as a NumPy scalar of its dtype."""
         return (
             ref
             if ref.var.literal is None
@@ -128,7 +128,7 @@ class Translator:
         return ref.var if ref.var.literal is None else ref.var.literal
 
     def permuted(self, ref: VariableRef, dims: Dims) -> VariableRef:
-        """The same tensor with its dims in this order."""
+        """Returns the same tensor with its dims in this order."""
         if ref.dims == dims:
             return ref
         if len(dims) > 1 and ref.dims == dims[::-1]:
@@ -136,7 +136,7 @@ class Translator:
         return self.view(ref, ".transpose", *[ref.dims.index(a) for a in dims], dims=dims)
 
     def aligned(self, ref: VariableRef, dims: Dims) -> VariableRef:
-        """The tensor with its dims in this order, length 1 where it has none, as NumPy broadcasts; leading ones are left out."""
+        """Returns the tensor with its dims in this order and length 1 where it lacks one, as NumPy broadcasts; leading ones are omitted."""
         own = set(ref.dims)
         if len(own) == len(dims):
             return self.permuted(ref, dims)
@@ -148,7 +148,7 @@ class Translator:
         return self.view(ref, "[]", where, dims=ref.dims, shape=tuple([self.length(a) if a in own else 1 for a in dims[first:]]))
 
     def full(self, ref: VariableRef, dims: Dims) -> VariableRef:
-        """The tensor with all of these dims, in this order."""
+        """Returns the tensor with all of these dims, in this order."""
         if ref.var.literal is not None and dims:
             return self.make("np.full", self.shape(dims), ref.var.literal, ref.var.dtype, dims=dims, dtype=ref.var.dtype)
         ref = self.typed(ref)
@@ -163,7 +163,7 @@ class Translator:
         return [self.refs[v] for v in step.inputs]
 
     def order(self, value: Value, present: Iterable[AxisId]) -> Dims:
-        """The dims that are there, in the order chosen for the value."""
+        """Returns the present dims, in the order chosen for the value."""
         there = set(present)
         return tuple([a for a in self.orders[value] if a in there])
 
@@ -175,10 +175,10 @@ class Translator:
         return self.make(".astype", ref.var, dtype, dims=ref.dims, dtype=dtype)
 
     def wide(self, ref: VariableRef) -> VariableRef:
-        """16-bit floats as float32, in which they compute."""
+        """Returns 16-bit floats as float32, in which they are computed."""
         return self.astype(ref, DTYPES["float32"]) if ref.var.dtype.is_float and ref.var.dtype.bits == 16 else ref
 
-    # the whole
+    # whole program
     def run(self, inputs: Sequence[VariableRef], states: Sequence[VariableRef]) -> None:
         program, lines = self.program, self.lines
         self.hint = ""
@@ -205,7 +205,7 @@ class Translator:
         self.origin = ()
 
     def owned(self, ref: VariableRef, dims: Dims, taken: set[Variable], written: set[Variable]) -> Variable:
-        """The tensor as an array that nobody else holds, with all of these dims."""
+        """Returns the tensor as an array that nothing else holds, with all of these dims."""
         var = ref.var
         if not dims:
             if var.literal is not None:
@@ -220,7 +220,7 @@ class Translator:
         return self.make("np.array", self.full(ref, dims).var, dims=dims, dtype=var.dtype, hint=var.hint, order="C").var
 
     def body(self, program: Program, inputs: Sequence[Dims], results: Sequence[Dims]) -> Lines:
-        """A sub-program as a function that takes and gives arrays with these dims."""
+        """Returns a sub-program as a function that takes and gives arrays with these dims."""
         inner = Translator(program, self.all_orders, self)
         pairs = list(zip(real(program.inputs), inputs, strict=True))
         params = [VariableRef(Variable(v.hint or f"x{k}", v.dtype, inner.shape(d), holds="shared"), d) for k, (v, d) in enumerate(pairs)]
@@ -233,14 +233,14 @@ class Translator:
 
 
 class Translation(NamedTuple):
-    """The lines, how many of their results are outputs (the rest are the new states), and which parameters are states written."""
+    """The lines, how many of their results are outputs (the rest are the new states), and which parameters are written states."""
 
     lines: Lines
     outputs: int
     written: frozenset[Variable]
 
     def memory(self) -> dict[str, int]:
-        """Bytes by what they are for, unknown lengths counting 1; of temporaries the most there are, if none takes another's buffer."""
+        """Returns bytes by purpose, unknown lengths counting 1; of temporaries the peak, if none reuses another's buffer."""
         lines = self.lines
         uses = {v.root: k for k, call in enumerate(lines.calls) for v in used(call)}
         uses.update((v.root, len(lines.calls)) for v in lines.results)
@@ -264,7 +264,7 @@ class Translation(NamedTuple):
 
 
 def translate(program: Program, orders: Orders) -> Translation:
-    """A program as lines: parameters are inputs, then states; results are outputs, then the states written, in their declared orders.
+    """Returns a program as lines: parameters are inputs, then states; results are outputs, then written states, in their declared orders.
 
     Raises UnsupportedError for an op that the table lacks, or a length that no argument has.
     """
@@ -286,7 +286,7 @@ def translate(program: Program, orders: Orders) -> Translation:
     taken: set[Variable] = set()
     results: list[Variable | None] = [None] * (len(program.outputs) + len(program.state_out))
     leaving = [(v, tuple(v.axes)) for v in program.outputs] + [(v, tuple(home[name].axes)) for name, v in program.state_out]
-    for k in [*range(len(program.outputs), len(leaving)), *range(len(program.outputs))]:  # states first: they stay where they are
+    for k in [*range(len(program.outputs), len(leaving)), *range(len(program.outputs))]:  # states first: they stay in place
         value, dims = leaving[k]
         t.hint = value.hint or "result"
         results[k] = t.owned(t.refs[value], dims, taken, written)
@@ -295,7 +295,7 @@ def translate(program: Program, orders: Orders) -> Translation:
 
 
 def exact(number: Any, dtype: DType) -> Any:
-    """The Python number that NumPy turns into this dtype's nearest, as short as it can be written."""
+    """Returns the shortest Python number that NumPy converts to this dtype's nearest value."""
     if dtype.kind == "bool":
         return bool(number)
     if dtype.python is int:

@@ -1,4 +1,4 @@
-"""Lines as a callable: slots in place of names, functions in place of theirs."""
+"""Lines as a callable: names become slots, and names of functions become functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ngraph.program.program import Program
 
 @functools.cache
 def function(fn: str) -> Callable[..., Any]:
-    """What a line's `fn` is."""
+    """Returns the function that a line's `fn` names."""
     if fn.startswith("np."):
         found: Any = np
         for part in fn.split(".")[1:]:
@@ -48,7 +48,7 @@ def function(fn: str) -> Callable[..., Any]:
 
 
 def check_bounds(index: Any, n: int, negative: bool, what: str, file: str, line: int, fix: str) -> Any:
-    """See `numpy_functions.check_bounds`. Raises BoundsError, with the place where the user asked for the check."""
+    """Runs `numpy_functions.check_bounds`. Raises BoundsError with the line where the user requested the check."""
     try:
         return numpy_functions.check_bounds(index, n, negative, what)
     except IndexError as error:
@@ -65,7 +65,7 @@ def _plain(a: Any) -> bool:
 
 
 def _value(a: Any) -> Any:
-    """A plain argument as what NumPy takes."""
+    """Returns a constant argument as NumPy takes it."""
     if type(a) is DType:
         return a.np
     if type(a) is Name:
@@ -74,7 +74,7 @@ def _value(a: Any) -> Any:
 
 
 class LineRunner:
-    """Lines made ready to be walked: slots in place of names, functions in place of their names."""
+    """Lines prepared for execution: slots in place of names, functions in place of their names."""
 
     def __init__(self, lines: Lines):
         self.slots: dict[Variable, int] = {}
@@ -119,7 +119,7 @@ class LineRunner:
         return len(self.start) - 1
 
     def _argument(self, a: Any) -> Callable[[list[Any]], Any]:
-        """How an argument is found among the values at a call."""
+        """Returns a function from the values of a call to an argument."""
         if _plain(a):
             value = _value(a)
             return lambda env: value
@@ -161,11 +161,11 @@ def _lazy(fn: Callable[..., Any], arguments: Sequence[Callable[[list[Any]], Any]
 
 
 def walk(lines: Lines) -> Callable[..., tuple[Any, ...]]:
-    """Lines as a callable of their parameters; silent about what floats do at their limits."""
+    """Returns lines as a callable of their parameters; floating-point warnings are off."""
     ready = LineRunner(lines)
     return np.errstate(all="ignore")(ready.__call__) if lines.quiet else ready
 
 
 def evaluate(program: Program, orders: Orders, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    """The outputs of a program without state, in the declared order of their axes."""
+    """Returns the outputs of a program without state, in the declared order of their axes."""
     return walk(translate(program, orders).lines)(*arrays)

@@ -121,8 +121,7 @@ def content_of(array: np.ndarray) -> MappedFile | Pages | bytes | None:
 
 
 def immutable(array: np.ndarray) -> np.ndarray:
-    """Returns the array itself where nobody can write its memory, else a dense copy that nobody can write. Object arrays are returned as
-    is."""
+    """Returns the array itself where nobody can write its memory, else a dense copy that nobody can write; object arrays unchanged."""
     if array.dtype.hasobject or content_of(array) is not None:
         return array
     return np.ndarray(array.shape, array.dtype, array.tobytes())

@@ -286,9 +286,8 @@ def make_axis(
     length: number of elements; may be set later (`axis.length = 5`, or by the first array that has the axis).
     name: its identity; without one it gets a fresh name, so it equals no other axis.
     batch, recurrent, channel: flags; None derives them from the name (`N`, `REC`, `C`). Reductions keep the batch axis by default.
-    roles: further marks that frontends read. docstring: a description. match_on_length: accepted only as False. Axes are equal by name,
-    never
-    by length; True raises AxisError, as does a negative length.
+    roles: further marks that frontends read. docstring: a description. match_on_length: accepted only as False. Axes are equal by name
+    and never by length; True raises AxisError, as does a negative length.
     """
     if match_on_length:
         raise AxisError(

@@ -36,8 +36,7 @@ class Fingerprint(NamedTuple):
 
 
 def fingerprint(results: Sequence[Op], parameters: Sequence[Op]) -> Fingerprint | None:
-    """Returns the fingerprint of the graph from parameters to results; None where it holds a value without bytes, such as a user's
-    function."""
+    """Returns the fingerprint of the graph from parameters to results; None where a value has no bytes, such as a user's function."""
     e = _Encoder()
     roots = [*results, *parameters]
     try:

@@ -428,8 +428,7 @@ def inside(x: Any) -> Iterator[Op]:
 
 
 def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Returns the graph of all that `ops` depend on as JSON data; large arrays go into `arrays`. Raises GraphError for values without a
-    codec."""
+    """Returns the graph of all that `ops` depend on as JSON data; large arrays go into `arrays`. Raises GraphError."""
     roots = [ops] if isinstance(ops, Op) else list(ops)
     e = Encoder(arrays)
     types: dict[Any, int] = {}
@@ -667,8 +666,7 @@ def load(path: str | os.PathLike[str]) -> tuple[Op, ...]:
 
 
 def text(ops: Op | Iterable[Op]) -> str:
-    """Returns the graph of all that `ops` depend on, to read: axes, one line per op with its types, name and the user's line, the
-    results."""
+    """Returns the graph of all that `ops` depend on, to read: axes; per op its types, name and the user's line; the results."""
     roots = [ops] if isinstance(ops, Op) else list(ops)
     numbers = {op: f"%{n}" for n, op in enumerate(ordered(roots))}
     families: dict[Family, None] = {}

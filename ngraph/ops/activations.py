@@ -86,8 +86,7 @@ def gelu(x: Any, approximate: bool = False) -> Op:
 
 
 def elu(x: Any, alpha: float = 1.0) -> Op:
-    """Returns x where it is positive, else alpha * (e to the x, less 1). Source: D. Clevert and others, "Exponential linear units"
-    (2015)."""
+    """Returns x where it is positive, else alpha * (exp(x) - 1). Source: D. Clevert and others, "Exponential linear units" (2015)."""
     (x,), _ = floating((as_op(x),), {})
 
     def made(x: Op) -> Op:

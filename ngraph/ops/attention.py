@@ -112,8 +112,7 @@ log_softmax_record: OpDef = op(
 
 
 def logsumexp(x: Any, reduction_axes: Any = None, out_axes: Any = None) -> Op:
-    """Returns log(sum(exp(x))) without overflow, reduced over the axes that `sum` reduces. Integers and bool become float32. Raises
-    AxisError."""
+    """Returns log(sum(exp(x))) without overflow, over the axes that `sum` reduces; integers and bool as float32. Raises AxisError."""
     (x,), _ = floating((as_op(x),), {})
     result = logsumexp_record.build(x, axes=reduced_axes(x, reduction_axes, out_axes, "logsumexp"))
     return result if out_axes is None else in_order(result, out_axes)

@@ -65,9 +65,8 @@ def checkpoint(function: Callable[..., Any], *inputs: Any) -> Any:
     """Returns `function(*inputs)`; for derivatives only the inputs are kept, and the rest is recomputed.
 
     function: takes as many ops as there are inputs; gives an op or a tuple of ops, as this function then does. It may use surrounding ops,
-    which are kept, too. Random ops inside draw the same numbers again when recomputed; prints inside happen once. Raises GraphError where
-    it
-    assigns.
+    which are kept, too. Random ops inside draw the same numbers again when recomputed; prints inside happen once. Raises GraphError
+    where it assigns.
     """
     given = [as_op(x) for x in inputs]
     since = filled(0, (), dtypes.int32).serial

@@ -151,8 +151,7 @@ def all_gather(x: Any, axis: Axis | str, out: Axis | None = None, group: str = "
 
 
 def reduce_scatter(x: Any, axis: Axis | str, out: Axis | None = None, kind: str = "add", group: str = "") -> Op:
-    """Returns the part of `all_reduce` that belongs to this process: `axis` shortened to `out` (by default `axis`). Raises AxisError,
-    DTypeError."""
+    """Returns this process' part of `all_reduce`: `axis` shortened to `out` (by default `axis`). Raises AxisError, DTypeError."""
     x = as_op(x)
     mine = find_axis(x, axis, "reduce_scatter")
     return reduce_scatter_record.build(x, kind=kind, axis=mine, out=out or mine, group=group)

@@ -246,8 +246,7 @@ HOST_CALLS: dict[str, Callable[..., None]] = {  # kind -> (text, *arrays)
 
 
 def _effect_type(inputs: tuple[TensorType, ...], kind: str, text: str = "") -> Any:
-    """Returns no type in an op-graph, where an effect has no value; in a program the type of the token that lowering puts before its
-    inputs."""
+    """Returns no type in an op-graph, where an effect has no value; in a program the type of its first input, a token."""
     if kind not in HOST_CALLS:
         raise GraphError(
             f"effect {kind!r} is no registered host call; there are {', '.join(HOST_CALLS)}", fix="put it into HOST_CALLS first"
@@ -342,9 +341,8 @@ def _inside(holes: Sequence[Op], results: Sequence[Op]) -> set[Op]:
 def close(bodies: Sequence[tuple[Sequence[Op], Sequence[Op]]], since: int | None = None) -> tuple[list[Body], tuple[Op, ...]]:
     """Returns bodies from (holes, results), and the surrounding ops that they use: further inputs of each body.
 
-    An op belongs to the body if it depends on a hole, so that others are computed once, outside; with `since`, if it was made after that
-    op.
-    Constants stay where they are used, and so do checks that a loop's function makes: a loop without trips must not fail.
+    An op belongs to the body if it depends on a hole, so that others are computed once, outside; with `since`, if it was made after
+    that op. Constants stay where they are used, and so do checks that a loop's function makes: a loop without trips must not fail.
     """
     used: dict[Op, None] = {}
     for holes, results in bodies:

@@ -30,8 +30,7 @@ def spread_size(n: ExprLike, window: ExprLike, stride: int, padding: tuple[int, 
 
 
 def _out(x: Op, given: Axis | None, axis: Axis, size: ExprLike, stride: int) -> Axis:
-    """Returns the result's axis. A given one may be longer than `size` by less than a stride, since these lengths convolve to the same
-    one."""
+    """Returns the result's axis. A given one may exceed `size` by less than a stride: these lengths convolve to the same one."""
     if given is None:
         return axis.resized(size)
     if given.family.length is None:

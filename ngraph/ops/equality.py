@@ -1,5 +1,4 @@
-"""`p == q` and `p != q`: a bool tensor where the result is used as one, and identity where a list or tuple searches for an op (decision
-0019).
+"""`p == q` and `p != q`: a bool tensor where it is used as one, identity where a list or tuple searches for an op (decision 0019).
 
 >>> import ngraph as ng
 >>> p, q = ng.placeholder(()), ng.placeholder(())

@@ -186,8 +186,7 @@ def _same_axes(name: str, y: Op, t: Op) -> None:
 
 
 def _given(y: Any, t: Any, record: OpDef | None) -> tuple[tuple[Op, ...], Op | None, tuple[DType, DType]]:
-    """Returns prediction and target in one dtype; the prediction as passed if it is an op of this record; that dtype, and its
-    accumulator's."""
+    """Returns prediction and target in one dtype; the prediction as passed if it is of this record; that dtype and its accumulator."""
     y = as_op(y)
     straight = y if record is not None and y.opdef is record else None
     both, _ = floating((y, t), {})

@@ -934,8 +934,7 @@ def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
 
 
 def stack(x_list: Sequence[Any], axis: Axis, pos: int = 0) -> Op:
-    """Returns tensors of equal axes stacked along a new one at position `pos`, of their number's length. Promotes dtypes. Raises
-    AxisError."""
+    """Returns tensors of equal axes stacked along a new one at position `pos`, of that length. Promotes dtypes. Raises AxisError."""
     if not x_list:
         raise AxisError("stack of no tensors", fix="give at least one")
     xs = common(as_ops(x_list))

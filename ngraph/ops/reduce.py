@@ -213,8 +213,7 @@ def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
 
 
 def L2_norm(x: Any, eps: float = 1e-08, out_axes: Any = None, reduction_axes: Any = None) -> Op:
-    """Returns the square root of the sum of squares plus `eps`, which keeps its derivative finite at 0. Integers and bool become
-    float32."""
+    """Returns the square root of the sum of squares plus `eps`, differentiable at 0. Integers and bool become float32."""
     (x,), _ = floating((as_op(x),), {})
     return rounding_once(lambda x: sqrt(squared_L2(x, out_axes, reduction_axes) + eps))(x)
 

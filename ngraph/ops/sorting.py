@@ -143,8 +143,7 @@ def _cumulate(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 def _cumulate_grad(op: Op, dy: Op, x: Op) -> Op:
-    """Returns the gradient: sums accumulate in reverse; the others compare every element (along `axis`) with every result (along
-    `later`)."""
+    """Returns the gradient: sums accumulate in reverse; other kinds compare every element with every result (along `later`)."""
     kind, axis, exclusive, reverse = (op.attrs[k] for k in ("kind", "axis", "exclusive", "reverse"))
     if kind == "add":
         return cumulate.build(dy, kind="add", axis=axis, exclusive=exclusive, reverse=not reverse)

@@ -141,9 +141,8 @@ def variable(
     axes: as in `placeholder`. dtype: float32 by default.
     initial_value: a number, an array that broadcasts to the axes' lengths, or a function of nothing or of the Axes that gives
     one; 0 by default. An array is copied now, so that later writes to it change nothing. One that nobody can write, as
-    `np.load(path, mmap_mode="r")` gives it, is not copied: it stays in its file until the variable is written, and `cpu` packs it from
-    there.
-    docstring, metadata: notes for `op.metadata`. Raises AxisError for a value that does not fit.
+    `np.load(path, mmap_mode="r")` gives it, is not copied: it stays in its file until the variable is written, and `cpu` packs it
+    from there. docstring, metadata: notes for `op.metadata`. Raises AxisError for a value that does not fit.
     """
     return _stateful(axes, dtype, initial_value, True, True).described(name, docstring, metadata)
 

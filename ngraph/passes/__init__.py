@@ -1,4 +1,4 @@
-"""Program → program: one function each, in any order that their needs allow.
+"""Program → program: one function for each pass, in any order that satisfies their needs.
 
 `simplify`          local equivalences; `rules` is its table
 `share`             common-subexpression elimination
@@ -6,13 +6,15 @@
 `dead`              dead-code elimination
 `specialise`        lengths that became known
 `hoist`             loop-invariant code motion, products of all iterations at once
-`concat_gradients`  sums of pieces that lie beside each other as one concatenation
-`gather_products`   products with rows of a table that are gathered
+`concat_gradients`  sums of slices' gradients as one concatenation
+`gather_products`   products with gathered rows of a table
 `loop_cse`          common-subexpression elimination across loops: the backward scan reads what the forward scan computed
 `sink`              cheap slices computed in the loop that reads them
 `dim_orders`        the order of the dims of each value in a NumPy array
 
-`ngraph.rewrite.runner` runs them in a row and checks the program after each.
+`ngraph.rewrite.runner` runs them in sequence and verifies the program after each.
+
+Words: docs/glossary.md.
 """
 
 from ngraph.passes.concat_gradients import concat_gradients
@@ -29,10 +31,10 @@ from ngraph.passes.specialise import specialise
 from ngraph.rewrite.runner import pass_, passes, register, run
 
 default_passes = (
-    share,  # first, for rules ask whether two values are one
+    share,  # first, since rules test whether two values are one
     simplify,
     fold,
-    simplify,  # what was folded may be a 0 or a 1
+    simplify,  # folded values may be 0 or 1
     share,
     dead,
 )

@@ -1,7 +1,7 @@
-"""Sums of pieces that lie beside each other become one array of those pieces: the gradient of a tensor that was cut into slices.
+"""Concatenation of partial gradients: a sum of disjoint slices padded with zeros, the gradient of a sliced tensor, becomes one `concat`.
 
-Each piece is a value placed into zeros. Adding such arrays costs as many passes over the whole as there are pieces, and computes each
-piece everywhere; joined, each is computed and written once, where it lies.
+Each term is a value padded with zeros. Adding such arrays takes one pass over the whole per term; concatenated, each term is computed
+and written once, at its place.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
 from ngraph.rewrite.runner import pass_
 
-MAX_CHECKED_PLACES = 4096  # places along an axis that are looked at one by one
+MAX_CHECKED_PLACES = 4096  # indices along an axis that are evaluated one by one
 
 
 class Piece(NamedTuple):
-    """A value placed into zeros: at `start` to `stop` of an axis, and nowhere else."""
+    """A value padded with zeros: nonzero from `start` to `stop` along one axis only."""
 
     step: Step
     axis: AxisId
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 @pass_(gives=("joined",))
 def concat_gradients(program: Program) -> Program:
-    """`program` with its sums of pieces joined, in bodies too."""
+    """Returns `program` with its sums of pieces concatenated, in bodies, too."""
     made = _joined(program, {})
     return program if made is program else dead(made)
 
@@ -53,7 +53,7 @@ def _joined(program: Program, bodies: dict[Program, Program]) -> Program:
 
 
 class _Sums:
-    """The sums of a program, each with all its terms."""
+    """The sums of a program, each with all of its terms."""
 
     def __init__(self, program: Program):
         self.program = program
@@ -66,11 +66,11 @@ class _Sums:
                 self.inside.update([m for v in s.inputs if (m := self.maker.get(v)) is not None and self.nested(m, s)])
 
     def nested(self, term: Step, of: Step) -> bool:
-        """Whether a term is itself a sum that nobody else needs."""
+        """Whether a term is itself a sum without other uses."""
         return term.op == "add" and self.uses[term.result] == 1 and set(term.result.axes) == set(of.result.axes)
 
     def join(self, step: Step) -> list[Step] | None:
-        """The steps in the place of a sum that has pieces side by side."""
+        """Returns the steps that replace a sum of disjoint pieces."""
         if step.op != "add" or step in self.inside:
             return None
         terms, todo, chain = [], [step], []
@@ -97,7 +97,7 @@ class _Sums:
         return into
 
     def side_by_side(self, terms: list[Value], step: Step) -> tuple[list[Piece], list[Value]]:
-        """Pieces along one axis that share no place, and the other terms."""
+        """Returns disjoint pieces along one axis, and the other terms."""
         found = {v: p for v in dict.fromkeys(terms) if (p := self.piece(v, step.result)) is not None and terms.count(v) == 1}
         axes = [p.axis for p in found.values()]
         if not axes:
@@ -113,13 +113,13 @@ class _Sums:
         return taken, [v for v in terms if v not in own]
 
     def piece(self, v: Value, whole: Value) -> Piece | None:
-        """The value as a piece, if it has all axes of the sum and is zero but in one interval of one of them."""
+        """Returns the value as a piece, if it has all axes of the sum and is zero outside of one interval of one of them."""
         s = self.maker.get(v)
         if s is None or s.op != "reindex" or s.attrs["fill"] != 0 or set(v.axes) != set(whole.axes):
             return None
         axis = None
         for a, e in s.attrs["index"]:
-            if not (type(e) is Idx and self.axes[e.of] == self.axes[a]):  # which may lie outside
+            if not (type(e) is Idx and self.axes[e.of] == self.axes[a]):  # such an index may be outside
                 moves = {leaf.of for leaf in expr.leaves(e) if type(leaf) is Idx}
                 if len(moves) != 1 or (axis is not None and moves != {axis}):
                     return None
@@ -139,7 +139,7 @@ class _Sums:
         return Piece(s, axis, int(at[0]), int(at[-1]) + 1) if at[-1] - at[0] + 1 == len(at) else None
 
     def holds(self, s: Step, axis: AxisId, length: int) -> np.ndarray | None:
-        """Where along an axis a reindex reads; None where that is not known."""
+        """Returns a mask of the indices along an axis that a reindex reads; None where that is unknown."""
         at, ok = np.arange(length), np.ones(length, bool)
 
         def leaf(x: expr.Leaf) -> np.ndarray | int:
@@ -165,7 +165,7 @@ class _Sums:
         return ok
 
     def whole(self, pieces: list[Piece], step: Step, into: list[Step]) -> Value:
-        """The pieces joined along their axis, zeros between them."""
+        """Returns the pieces concatenated along their axis, with zeros between them."""
         axis, dtype, origin = pieces[0].axis, step.result.dtype, step.origin
         length = self.axes[axis]
         assert isinstance(length, int)
@@ -193,7 +193,7 @@ class _Sums:
             index = tuple([(a, moved(e)) for a, e in p.step.attrs["index"]])
             attrs = {"axes": axes, "index": index, "guard": (), "fill": p.step.attrs["fill"]}
             (v,) = p.step.inputs
-            if dtype.is_float:  # what -0 becomes when 0 is added to it
+            if dtype.is_float:  # the result of -0 + 0
                 v = _made(into, "add", (v, zero), {}, v.type, p.step.origin)
             parts.append((own, _made(into, "reindex", (v,), attrs, TensorType(axes, dtype), p.step.origin)))
         gap(length - end)
@@ -201,7 +201,7 @@ class _Sums:
         return _made(into, "concat", tuple([v for _, v in parts]), attrs, TensorType(order, dtype), origin)
 
     def part(self, axis: AxisId, length: int) -> AxisId:
-        """A new axis for a piece."""
+        """Returns a new axis for a piece."""
         k = 1
         while (name := AxisId(f"{axis}_part{k}")) in self.axes:
             k += 1

@@ -1,6 +1,6 @@
-"""Drops what nobody needs: steps that reach no output, new state, token or needed length; state that is only read; axes of neither.
+"""Dead-code elimination: steps that reach no output, new state, token or needed length; state that is only read; axes of neither.
 
-Of loops and choices it drops the results that nobody reads, the carries that only serve themselves, and the inputs of those.
+Of loops and choices it removes unused results, carries that only they themselves use, and the inputs of those.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ngraph.rewrite.runner import pass_
 
 @pass_(gives=("live",))
 def dead(program: Program) -> Program:
-    """Keeps the steps that the results depend on. Inputs stay, needed or not: they are the caller's."""
+    """Returns the program with the steps that the results depend on. Inputs stay, needed or not: they are the caller's."""
     return _dead(program, {})
 
 
@@ -95,11 +95,11 @@ class _Needs:
                         self.axis(axis)
 
 
-# ---- loops and choices: results that nobody reads, and what only they needed ---------------------------------------------
+# ---- loops and choices: unused results, and what only they needed -----------------------------------------------------
 
 
 def _used(body: Program, outputs: Iterable[int]) -> set[int]:
-    """Which inputs of a body some of its outputs depend on."""
+    """Returns the indices of a body's inputs on which some of its outputs depend."""
     need = _Needs(body)
     for k in outputs:
         need.value(body.outputs[k])
@@ -110,7 +110,7 @@ def _used(body: Program, outputs: Iterable[int]) -> set[int]:
 
 
 def _closed(wanted: list[int], carries: int, used: Callable[[list[int]], set[int]]) -> tuple[list[int], list[int]]:
-    """The outputs and inputs of a loop's body that are needed: a carry that is read must be carried."""
+    """Returns the indices of a loop body's outputs and inputs that are needed: a carry that is read must be carried."""
     while True:
         inputs = used(wanted)
         more = [k for k in sorted(inputs) if k < carries and k not in wanted]

@@ -1,7 +1,7 @@
-"""Chooses, for each value of a program, the order of its dims in a NumPy array.
+"""Chooses the order of dims (memory format) of each value of a program in a NumPy array.
 
-What comes in keeps the declared order. Each result follows its largest operand, so most steps see equal orders; a contraction gives
-whichever of its two natural orders its readers ask for, up to what leaves the program. Any order is right; a bad one costs copies.
+Inputs keep the declared order. Each result follows its largest operand, so that most steps see equal orders; a contraction gives
+whichever of its two natural orders its users prefer, back from the program's outputs. Every order is correct; a bad one costs copies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DIMS: Column[Any] = OPS.column(
 
 
 def dim_orders(program: Program) -> dict[Value, Dims]:
-    """{value: its axes in the order of dims}. Elementwise results have all axes of their operands; table entries may do otherwise."""
+    """Returns {value: its axes in the order of dims}. Elementwise results have all axes of their operands; table entries may differ."""
     wanted = _wanted(program)
     chosen: dict[Value, Dims] = {v: tuple(v.axes) for v in program.sources()}
     for step in program.steps:
@@ -32,7 +32,7 @@ def dim_orders(program: Program) -> dict[Value, Dims]:
 
 
 def _wanted(program: Program) -> dict[Value, Dims]:
-    """The order in which a value is asked for by those who read it, from the results up; the last reader's word counts."""
+    """Returns the order that the users of a value prefer, from the results backwards; the last user decides."""
     home = {s.name: s.value for s in program.state_in}
     wanted: dict[Value, Dims] = {}
     for name, v in program.state_out:
@@ -60,7 +60,7 @@ def _wanted(program: Program) -> dict[Value, Dims]:
 
 
 def _largest(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
-    """The order of the operand with most axes, then what others have besides."""
+    """Returns the order of the operand with most axes, then the others' further axes."""
     axes = set(step.results[0].axes)
     dims: Dims = ()
     for v in sorted(step.inputs, key=lambda v: -len(v.axes)):
@@ -72,7 +72,7 @@ def _largest(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
 
 @DIMS.of("contract")
 def _contract(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
-    """Shared axes, then those of one operand, then those of the other: as wanted where that is possible."""
+    """Returns shared axes, then those of one operand, then those of the other: in the preferred order where that is possible."""
     x, y = (chosen[v] for v in step.inputs)
     over = step.attrs["over"]
     shared = [a for a in x if a in y and a not in over]
@@ -86,7 +86,7 @@ def _contract(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
 
 @DIMS.of("convolve")
 def _convolve(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
-    """Batch, groups, what only the filter has, then space."""
+    """Returns batch, groups, axes that only the filter has, then spatial axes."""
     over, spatial = step.attrs["over"], step.attrs["spatial"]
     x, f = ([a for a in v.axes if a not in over and a not in [s[k] for s in spatial]] for k, v in enumerate(step.inputs))
     return (*[a for a in x if a not in f], *[a for a in x if a in f], *[a for a in f if a not in x], *[s[2] for s in spatial])
@@ -94,7 +94,7 @@ def _convolve(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
 
 @DIMS.of("gather")
 def _gather(step: Step, chosen: dict[Value, Dims], want: Dims | None) -> Dims:
-    """The dims of the indices, then the rest of x."""
+    """Returns the dims of the indices, then the rest of x."""
     dims = tuple(dict.fromkeys(a for v in step.inputs[1:] for a in chosen[v]))
     return (*dims, *[a for a in chosen[step.inputs[0]] if a not in step.attrs["axes"] and a not in dims])
 

@@ -1,4 +1,4 @@
-"""Computes what depends on constants alone, once, before anything runs."""
+"""Constant folding: steps that depend on constants alone are computed once, at compile time."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
 from ngraph.rewrite.runner import pass_
 
-MAX_GROWN_CONSTANT_BYTES = 64 * 1024  # bytes: a folded constant above this must not be larger than what it was made of
-MAX_BROADCAST_ELEMENTS = 1 << 20  # elements: a broadcast number is not spread further than this to compute with it
+MAX_GROWN_CONSTANT_BYTES = 64 * 1024  # bytes: a folded constant above this must not be larger than its inputs
+MAX_BROADCAST_ELEMENTS = 1 << 20  # elements: a broadcast number is not materialised beyond this to compute with it
 
 Evaluate = Callable[[Program, Sequence[np.ndarray]], Sequence[np.ndarray]]  # a program of one step, and its inputs
 
 
 @pass_(gives=("folded",))
 def fold(program: Program) -> Program:
-    """`program` with steps on constants computed, by NumPy.
+    """Returns `program` with steps on constants computed by NumPy.
 
-    Nothing is folded whose result has an unknown length, or would be a constant of over 64 KB that is larger than its inputs. Integers of 8
-    bits that become wider numbers stay what they are: it is seen by them that products of such values are whole, and small.
+    A step stays whose result has an unknown length, or would be a constant of over 64 KB that is larger than its inputs. Casts of 8-bit
+    integers to wider numbers stay, since they show that products of such values are integers, and small.
     Results of over 64 bytes are held by reference.
     """
     return fold_with(program, lambda one, arrays: evaluate(one, _declared, arrays))
 
 
 def fold_with(program: Program, evaluate: Evaluate) -> Program:
-    """As `fold`, computed by another hand. `evaluate` may raise UnsupportedError: that step stays."""
+    """Like `fold`, with another evaluator. Where `evaluate` raises UnsupportedError, the step stays."""
     return _Folding(evaluate).program(program)
 
 
@@ -54,8 +54,8 @@ class _Folding:
         return self.bodies[body]
 
     def program(self, program: Program) -> Program:
-        known: dict[Value, np.ndarray] = {}  # what constants make; of broadcasts a view
-        held: dict[Value, int] = {}  # how many bytes stand in the program for it
+        known: dict[Value, np.ndarray] = {}  # values of constants; of broadcasts a view
+        held: dict[Value, int] = {}  # bytes that the program stores for each
         makers: dict[Value, Step] = {}
         steps: list[Step] = []
         lengths: dict[AxisId, int] = {}
@@ -117,7 +117,7 @@ class _Folding:
         one = Program(program.axes, program.hints, inputs, steps=(step,), outputs=step.results, name=program.name)
         try:
             arrays = self.evaluate(one, [known[v] for v in inputs])
-        except (UnsupportedError, BoundsError):  # an index that is out of bounds is told when a call comes to it
+        except (UnsupportedError, BoundsError):  # an index out of bounds raises when a call computes it
             return [step]
         made = [_constant(v, np.asarray(array), step) for v, array in zip(step.results, arrays, strict=True)]
         for s, array in zip(made, arrays, strict=True):
@@ -127,13 +127,13 @@ class _Folding:
 
 
 def between_processes(step: Step) -> bool:
-    """Whether other processes have a say in the value."""
+    """Whether the value depends on other processes."""
     record = REGISTRY.get(step.op)
     return record is not None and "processes" in record.attrs
 
 
 def _in_place(rename: Step) -> bool:
-    """Whether the new axes stand where the old ones stood; else the array is transposed."""
+    """Whether the new axes are in the positions of the old ones; else the array is transposed."""
     new = dict(rename.attrs["to"])
     return rename.result.axes == tuple([new.get(a, a) for a in rename.inputs[0].axes])
 

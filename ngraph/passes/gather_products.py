@@ -1,10 +1,10 @@
-"""Products with rows that are looked up in a small table are made once for each row of the table, not at each place that asks for it.
+"""Products with gathered rows of a small table are computed once per row of the table, not once per index.
 
     rows of E at i, times W          →  rows of E·W at i
-    G·W, added to a table at i       →  that table, and (G added up at i)·W            the gradient of E
-    rows of E at i, times G over i   →  rows of E that i names, times (G added up at i)  the gradient of W
+    G·W, added to a table at i       →  that table, and (G scattered at i)·W           the gradient of E
+    rows of E at i, times G over i   →  rows of E in i, times (G scattered at i)       the gradient of W
 
-Characters embedded before a recurrent or linear layer are of this kind: there are thousands of places, and a hundred rows.
+Embeddings of characters before a recurrent or linear layer are of this kind: thousands of indices, and a hundred rows.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ngraph.rewrite.driver import finish, with_inputs
 from ngraph.rewrite.pattern import number
 from ngraph.rewrite.runner import pass_
 
-MIN_ROW_REUSE = 4  # times as many places as rows, from which on
-MIN_PRODUCTS_PER_PLACE = 16  # products of a place from which on it is cheaper to add up what they are taken with
+MIN_ROW_REUSE = 4  # minimum number of indices per row
+MIN_PRODUCTS_PER_PLACE = 16  # minimum number of products per index for which scattering their operand is cheaper
 
 
 class Lookup(NamedTuple):
-    """A gather: the table, where, along which axes of the table, over which places."""
+    """A gather: the table, the indices, the axes of the table that they index, and the axes of the indices."""
 
     table: Value
     indices: tuple[Value, ...]
@@ -39,7 +39,7 @@ class Lookup(NamedTuple):
 
 @pass_(gives=("lookups",))
 def gather_products(program: Program) -> Program:
-    """`program` with its products of looked up rows made by the row, where there are far fewer rows than places."""
+    """Returns `program` with products of gathered rows computed per row, where there are far fewer rows than indices."""
     if not any(s.op in ("gather", "scatter") for s in program.steps):
         return program
     made = _GatherProducts(program).program()
@@ -47,7 +47,7 @@ def gather_products(program: Program) -> Program:
 
 
 class _GatherProducts:
-    """One program on its way; a product whose rows are given by a run-time length stays."""
+    """The rewrite of one program; a product whose number of rows is a run-time length stays."""
 
     def __init__(self, old: Program):
         self.old = old
@@ -84,7 +84,7 @@ class _GatherProducts:
         return None if s is None or s.op != "gather" else self.places(s, s.inputs[0], s.inputs[1:])
 
     def places(self, s: Step, table: Value, indices: tuple[Value, ...]) -> Lookup | None:
-        """What a gather or scatter of few rows does, if table and indices share no axis."""
+        """Returns a gather or scatter of few rows as a Lookup, if table and indices share no axis."""
         rows, over = tuple(s.attrs["axes"]), frozenset([a for i in indices for a in i.axes])
         few, many = self.size(rows), self.size(over)
         if not over.isdisjoint(table.axes) or few is None or many is None or many < MIN_ROW_REUSE * few:
@@ -96,14 +96,14 @@ class _GatherProducts:
         return math.prod(n for n in lengths if isinstance(n, int)) if all(isinstance(n, int) for n in lengths) else None
 
     def by_row(self, step: Step, x: Lookup, w: Value) -> Value | None:
-        """(E·W) at i."""
+        """Returns (E·W) at i."""
         if not set(step.attrs["over"]) <= set(x.table.axes) or not x.places.isdisjoint(w.axes):
             return None
         rows = self.made("contract", (x.table, w), step.attrs, step.origin)
         return self.made("gather", (rows, *x.indices), {"axes": x.rows, "mode": x.mode}, step.origin)
 
     def by_sum(self, step: Step, x: Lookup, g: Value) -> Value | None:
-        """E times (G added up at i), over the rows; those that no index names do not count, whatever stands in them."""
+        """Returns E times (G scattered at i), over the rows; rows without an index do not count, whatever their values."""
         over = [a for a in step.attrs["over"] if a not in x.places]
         long = self.size([a for a in x.table.axes if a not in x.rows])
         if long is None or long < MIN_PRODUCTS_PER_PLACE or step.attrs["accumulate"] is not g.dtype:
@@ -118,7 +118,7 @@ class _GatherProducts:
         return self.made("contract", (table, total), {**step.attrs, "over": (*x.rows, *over)}, step.origin)
 
     def added(self, step: Step) -> Value | None:
-        """A table to which G·W is added at i."""
+        """Returns a table to which G·W is added at i."""
         into, *indices, u = step.inputs
         x, p = self.places(step, into, tuple(indices)), self.maker.get(u)
         if x is None or p is None or p.op != "contract" or self.uses.get(u) != 1:
@@ -133,7 +133,7 @@ class _GatherProducts:
         return None
 
     def total(self, x: Lookup, g: Value, origin: tuple[Origin, ...]) -> Value:
-        """G added up at the indices: its places give way to rows."""
+        """Returns G scattered at the indices: rows replace its places."""
         zero = self.constant(0.0, (*x.rows, *[a for a in g.axes if a not in x.places]), g.dtype, origin)
         return self.scatter(x, zero, g, "add", origin)
 

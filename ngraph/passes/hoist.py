@@ -1,8 +1,8 @@
-"""Takes out of loops what need not be in them: what no trip changes, products of what is known before the loop, sums over all trips.
+"""Loop-invariant code motion: invariant steps, products of values known before the loop, and sums over all trips leave loops.
 
-A contraction of slices and constants becomes one over the whole axis, before the loop (x·W of a recurrent net). A carry that is only
-added to, by a contraction or a sum, becomes one contraction or sum over the trips, behind the loop (the gradient of every weight); so
-does a contraction that each trip only hands out (the gradient of the slices).
+A contraction of slices and constants becomes one over the whole axis, before the loop (x·W of a recurrent net). A carry that only
+accumulates a contraction or a sum becomes one contraction or sum over the trips, after the loop (the gradient of every weight); so
+does a contraction that is only a result of each trip (the gradient of the slices).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ngraph.rewrite.driver import map_bodies
 from ngraph.rewrite.runner import pass_
 
 PRODUCTS = frozenset(("contract", "convolve"))
-MOVES = frozenset(("broadcast", "rename", "reindex", "constant", "iota"))  # cost nothing where they stand
-BATCHED = PRODUCTS | MOVES | {"reduce"}  # beside elementwise ops, what can be done for all trips at once
+MOVES = frozenset(("broadcast", "rename", "reindex", "constant", "iota"))  # free of cost wherever they are
+BATCHED = PRODUCTS | MOVES | {"reduce"}  # beside elementwise ops, those that can run for all trips at once
 
 
 @pass_(gives=("hoisted",))
 def hoist(program: Program) -> Program:
-    """`program` with less to do in each trip of its scans, and of the scans inside those."""
+    """Returns `program` with less work in each trip of its scans, nested ones included."""
     return dead(_hoist(program, {})) if any(s.op in ("scan", "while", "cond") for s in program.steps) else program
 
 
@@ -51,21 +51,21 @@ def _hoist(program: Program, bodies: dict[Program, Program]) -> Program:
 
 
 def _may_leave(step: Step) -> bool:
-    """Whether the axes of a body can stand beside that of its trips, outside."""
+    """Whether the axes of a body can be combined with that of its trips, outside of the loop."""
     body = step.attrs["body"]
     return step.attrs["axis"] not in body.axes and not any(next(iter(run_values(e)), None) for e in body.axes.values())
 
 
 class _HoistedScan:
-    """One scan, and what stands before and behind it."""
+    """One scan, and the steps moved before and after it."""
 
     def __init__(self, step: Step):
         self.step, self.body, self.axis = step, step.attrs["body"], step.attrs["axis"]
         self.carries, self.xs = step.attrs["carries"], step.attrs["xs"]
         self.maker = {v: s for s in self.body.steps for v in s.results}
         self.uses = self.body.uses()
-        self.moving = set(self.body.inputs[: self.carries + self.xs])  # what differs from trip to trip
-        self.inside = set(self.body.inputs[: self.carries])  # what only the trips can tell
+        self.moving = set(self.body.inputs[: self.carries + self.xs])  # loop-variant values
+        self.inside = set(self.body.inputs[: self.carries])  # values that depend on carries
         for s in self.body.steps:
             if not (s.op in BATCHED or ELEMENTWISE[s.op]) or any(v in self.inside for v in s.inputs):
                 self.inside.update(s.results)
@@ -76,13 +76,13 @@ class _HoistedScan:
         self.behind: list[Step] = []
         self.slices: list[Value] = []  # new inputs of the body
         self.consts: list[Value] = []
-        self.stacked: dict[Value, Value] = {}  # values of the body that leave it, and what they are outside
+        self.stacked: dict[Value, Value] = {}  # values of the body that leave it -> their stacked values outside
         for v, w in zip(self.body.outputs[self.carries :], step.results[self.carries :], strict=True):
             self.stacked.setdefault(v, w)
         self.added = 0
 
     def hoisted(self) -> list[Step]:
-        """The steps that stand in the place of the loop."""
+        """Returns the steps that replace the loop."""
         totals = {k: s for k in range(self.carries) if (s := self.total(k)) is not None}
         ends = {k: s for k in range(self.carries, len(self.body.outputs)) if (s := self.end(k)) is not None}
         gone = totals | ends
@@ -106,7 +106,7 @@ class _HoistedScan:
 
     # before the loop
     def outside(self, v: Value) -> Value:
-        """A value that no carry changes, for all trips at once."""
+        """Returns a value that no carry affects, for all trips at once."""
         todo = [v]
         while todo:
             v = todo[-1]
@@ -121,7 +121,7 @@ class _HoistedScan:
         return self.outer[v]
 
     def batched(self, s: Step) -> Value:
-        """A step for all trips at once: the axis of the trips is one more that stays."""
+        """Adds a step for all trips at once: the axis of the trips is one more that stays."""
         inputs = [self.outer[v] for v in s.inputs]
         return made(self.before, s.op, inputs, self.attrs(s, inputs), s.origin)
 
@@ -134,9 +134,9 @@ class _HoistedScan:
                 attrs["index"] = ((self.axis, Idx(self.axis)), *attrs["index"])
         return attrs
 
-    # behind the loop
+    # after the loop
     def total(self, k: int) -> Step | None:
-        """The product or sum that is all that happens to a carry, if that is so."""
+        """Returns the product or sum that is the only update of a carry; None where there is another."""
         carry, after = self.body.inputs[k], self.body.outputs[k]
         s = self.maker.get(after)
         if s is None or s.op != "add" or self.uses.get(carry) != 1 or self.uses[after] != 1 or carry not in s.inputs:
@@ -147,24 +147,24 @@ class _HoistedScan:
         return p if p is not None and sums and any(v in self.moving for v in p.inputs) else None
 
     def end(self, k: int) -> Step | None:
-        """The product that a trip computes only to hand it out."""
+        """Returns the product that a trip computes only as a result; None where the result is something else."""
         v = self.body.outputs[k]
         s = self.maker.get(v)
         return s if s is not None and s.op in PRODUCTS and v in self.inside and self.uses[v] == 1 else None
 
     def summed(self, k: int, s: Step) -> None:
-        """That product or sum over the trips too, and the carry's first value."""
+        """Adds that product or sum, over the trips, too, and the carry's initial value."""
         inputs = [self.known(v) for v in s.inputs]
         name = "axes" if s.op == "reduce" else "over"
         u = made(self.behind, s.op, inputs, {**s.attrs, name: (*s.attrs[name], self.axis)}, s.origin)
         self.behind.append(Step((self.step.results[k],), "add", (self.step.inputs[k], u), {}, s.origin))
 
     def known(self, v: Value) -> Value:
-        """A value of the body, behind the loop."""
+        """Returns a value of the body after the loop."""
         return self.stack(v) if v in self.inside else self.outside(v)
 
     def stack(self, v: Value) -> Value:
-        """A value of every trip, along the axis of the trips."""
+        """Returns a value of every trip, stacked along the axis of the trips."""
         if v not in self.stacked:
             self.stacked[v] = Value(TensorType((self.axis, *v.axes), v.dtype), v.hint)
             self.added += 1
@@ -172,7 +172,7 @@ class _HoistedScan:
 
     # the loop
     def rest(self, steps: list[Step], gone: dict[int, Step], asked: set[Value]) -> Step:
-        """The loop without the results that `gone` names; `asked`, the values that it still gives."""
+        """Returns the loop without the results in `gone`; `asked`: the values that its remaining results need."""
         body, step, n = self.body, self.step, self.carries
         kept = [k for k in range(n) if k not in gone]
         ys = [k for k in range(n, len(body.outputs)) if k not in gone]
@@ -194,7 +194,7 @@ class _HoistedScan:
 
 
 def made(into: list[Step], op: str, inputs: Iterable[Value], attrs: dict[str, Any], origin: tuple[Origin, ...]) -> Value:
-    """The result of a new step."""
+    """Returns the result of a new step."""
     inputs = tuple(inputs)
     result = Value(REGISTRY[op].type(tuple([v.type for v in inputs]), **attrs))
     into.append(Step((result,), op, inputs, attrs, origin))

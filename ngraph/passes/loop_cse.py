@@ -1,7 +1,7 @@
-"""What one loop works out at length, and another over the same trips works out again, the first keeps for the second.
+"""Common-subexpression elimination across loops: a later loop reuses values that an earlier loop over the same trips computed.
 
-The way back of a recurrent layer is such a loop: its gates are functions of what was stored of the way there. Stored instead of that,
-they take the place of what they were made of, and no exponential is computed twice. A choice that would move more through memory than
+The backward scan of a recurrent layer is such a loop: its gates are functions of the values that the forward scan saved. Saving the
+gates instead of their operands avoids computing the exponentials twice. A choice that would move more bytes through memory than
 before is not taken.
 """
 
@@ -18,18 +18,18 @@ from ngraph.passes.share import step_key
 from ngraph.program.program import Program, Step, Value
 from ngraph.rewrite.runner import pass_
 
-EXPENSIVE = 5  # vector instructions for an element from which on it is kept rather than computed again
+EXPENSIVE = 5  # vector instructions per element from which on a value is saved rather than recomputed
 SUMS = PRODUCTS | {"reduce"}
 
 
 def expensive(op: str) -> bool:
-    """Whether what the op computes is kept rather than computed again: sums, and what takes many instructions."""
+    """Whether results of the op are saved rather than recomputed: reductions, and ops of many instructions."""
     return op in SUMS or COST[op] >= EXPENSIVE
 
 
 @pass_(gives=("saved",))
 def loop_cse(program: Program) -> Program:
-    """`program` whose later loops read what earlier ones have worked out already."""
+    """Returns `program` whose later loops read values that earlier ones have already computed."""
     loops = [k for k, s in enumerate(program.steps) if s.op == "scan" and program.axes[s.attrs["axis"]] != 1]  # one trip: a checkpoint
     best = program
     for n, k in enumerate(loops):
@@ -45,7 +45,7 @@ def loop_cse(program: Program) -> Program:
 
 
 def _repeated(first: Step, then: Step) -> dict[Value, Value]:
-    """{value of the later body: the equal one of the earlier body}, of those that take long and that something new is made of."""
+    """Returns {value of the later body: the equal one of the earlier body} for expensive values that a new value depends on."""
     same = _inputs(first, then)
     place: dict[Value, int] = {v: k for k, v in enumerate(first.attrs["body"].inputs)}
     known: dict[Any, Step] = {}
@@ -60,12 +60,12 @@ def _repeated(first: Step, then: Step) -> dict[Value, Value]:
                 same.update(zip(s.results, known[key].results, strict=True))
     asked = {v for s in body.steps if not all(r in same for r in s.results) for v in s.inputs}.union(body.outputs)
     found: dict[Value, Value] = {}
-    long: set[Value] = set()  # what takes long to make of what is at hand
+    long: set[Value] = set()  # values that are expensive to compute from the available ones
     for s in body.steps:
         if expensive(s.op) or any(v in long for v in s.inputs):
             long.update(s.results)
         for v in s.results:
-            if v in long and v in same and v in asked and first.attrs["axis"] not in v.axes:  # which a stack along it cannot have twice
+            if v in long and v in same and v in asked and first.attrs["axis"] not in v.axes:  # a stack along the axis cannot have it twice
                 found[v] = same[v]
                 long.remove(v)
     return found
@@ -76,7 +76,7 @@ def _same(v: Value) -> Value:
 
 
 def _inputs(first: Step, then: Step) -> dict[Value, Value]:
-    """The inputs of the later body that the earlier one has too, or gives: slices of one array, and what is the same in all trips."""
+    """Returns the inputs of the later body that the earlier one also has, or gives: slices of one array, and loop invariants."""
     a, b = first.attrs, then.attrs
     there = dict(zip(first.results[a["carries"] :], a["body"].outputs[a["carries"] :], strict=True))
     slices = dict(zip(first.inputs[a["carries"] : a["carries"] + a["xs"]], a["body"].inputs[a["carries"] :], strict=False))
@@ -90,7 +90,7 @@ def _inputs(first: Step, then: Step) -> dict[Value, Value]:
 
 
 def _handed_on(program: Program, first: Step, then: Step, wanted: dict[Value, Value]) -> Program:
-    """The earlier loop stacks these values; the later one takes slices of them."""
+    """Returns the program in which the earlier loop stacks these values, and the later one takes slices of them."""
     axis, body = first.attrs["axis"], first.attrs["body"]
     given = dict(zip(body.outputs[first.attrs["carries"] :], first.results[first.attrs["carries"] :], strict=True))
     new = [v for v in dict.fromkeys(wanted.values()) if v not in given]
@@ -106,7 +106,7 @@ def _handed_on(program: Program, first: Step, then: Step, wanted: dict[Value, Va
 
 
 def _moved(program: Program) -> int:
-    """Bits that a trip of each loop reads of slices and writes into stacks; axes whose length nobody knows do not count."""
+    """Returns the bits that all trips read from slices and write to stacks; axes of unknown length do not count."""
     total = 0
     for s in program.steps:
         if s.op == "scan":

@@ -1,4 +1,4 @@
-"""Which numbers an index expression can take: interval arithmetic over `Idx` and `Len`."""
+"""Value ranges of index expressions: interval arithmetic over `Idx` and `Len`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Length = Callable[[Any], "int | None"]
 
 
 def reach(e: ExprLike, length: Length) -> Interval | None:
-    """The least and largest value of `e`; None where a length or divisor is unknown, or there is no index at all."""
+    """Returns the least and largest value of `e`; None where a length or divisor is unknown, or there is no index at all."""
     if isinstance(e, int):
         return e, e
     if isinstance(e, Bin):
@@ -46,7 +46,7 @@ def _apply(op: str, a: Interval, b: Interval) -> Interval | None:
 
 
 def inside(e: ExprLike, n: int | None, length: Length) -> bool:
-    """Whether `e` surely lies in 0 .. n - 1."""
+    """Whether `e` provably lies in 0 .. n - 1."""
     r = reach(e, length)
     return r is not None and n is not None and 0 <= r[0] and r[1] < n
 

@@ -1,7 +1,7 @@
-"""The rules of `simplify`, as data. Exact ones first; those after say where they differ, and wait for `ng.config(exact=False)`.
+"""The rules of `simplify`, as data. Exact ones first; later ones state where they differ, and need `ng.config(exact=False)`.
 
-Exact means: equal also at NaN, infinities and signed zeros; rounding may differ where the spec lets sums be reordered or an op has
-an error of its own. Broadcasts sink towards the results: work is done on the fewest axes, and filled constants become scalars.
+Exact means: equal also at NaN, infinities and signed zeros; rounding may differ where the spec lets sums be reordered or an op has a
+tolerance of its own. Broadcasts sink towards the results: steps compute on the fewest axes, and filled constants become scalars.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def not_float(x: Built) -> bool:
 
 
 def negated(c: Built) -> Any:
-    """The number of `c`, negated as its dtype does."""
+    """Returns the number of `c`, negated in its dtype."""
     n = c.number
     return -n if c.dtype.is_float else wrapped(-int(n), c.dtype)
 
@@ -54,7 +54,7 @@ _EXPONENTS = {"float16": 5, "bfloat16": 8, "float32": 8, "float64": 11}
 
 
 def holds_all(wide: DType, narrow: DType) -> bool:
-    """Whether every value of `narrow` is one of `wide`."""
+    """Whether `wide` represents every value of `narrow`."""
     if wide is narrow or narrow.kind == "bool":
         return wide.name != "float8_e8m0fnu" or wide is narrow
     if narrow.form is not None and narrow.form.exponent and wide.bits >= 32:
@@ -73,7 +73,7 @@ def holds_all(wide: DType, narrow: DType) -> bool:
 
 
 def through(x: Built, a: DType, b: DType) -> bool:
-    """Whether casting by way of `a` makes no difference: it holds every value, or all are integers and only low bits count."""
+    """Whether casting by way of `a` makes no difference: it represents every value, or all are integers and only low bits count."""
     return holds_all(a, x.dtype) or (x.dtype.is_integer and a.is_integer and b.is_integer and a.bits >= b.bits)
 
 
@@ -98,7 +98,7 @@ def all_ones(x: Built, c: Built) -> bool:
 
 
 def filled_with(step: Step) -> Any:
-    """The number (or length expression) of a constant that is the same everywhere and does not say so in the shortest way."""
+    """Returns the number (or length expression) of a constant that is uniform, but not written in the shortest form; else None."""
     value = step.attrs["value"]
     if type(value) is not ArrayRef:
         return value if step.attrs["axes"] else None
@@ -118,14 +118,14 @@ def fill_scalar(step: Step, new: Builder) -> Built:
 
 
 def bare(x: Built) -> Built:
-    """`x` before it was broadcast."""
+    """Returns `x` before its broadcasts."""
     while x.maker is not None and x.maker.op == "broadcast":
         x = x.of(x.maker.inputs[0])
     return x
 
 
 def sink(step: Step, xs: tuple[Built, ...]) -> Any:
-    """The op on what was broadcast; the driver broadcasts its result as far as inputs that were not do not carry it."""
+    """Returns the op applied before broadcasting; the driver broadcasts its result to the axes that other inputs do not have."""
     return xs[0].apply(step.op, tuple([bare(x) for x in xs]), step.attrs)
 
 
@@ -133,7 +133,7 @@ def sink(step: Step, xs: tuple[Built, ...]) -> Any:
 
 
 def repeats(x: Built, step: Step) -> int | None:
-    """How often each element of `x` is counted when its broadcast is reduced; None where that is not known."""
+    """Returns the number of copies of each element of `x` in a reduction of its broadcast; None where that is unknown."""
     total = 1
     for axis in step.attrs["axes"]:
         if axis not in x.axes:
@@ -162,7 +162,7 @@ def single(x: Built, b: tuple[AxisId, ...]) -> bool:
 
 
 def at_zero(x: Built, b: tuple[AxisId, ...]) -> Built:
-    """`x` at index 0 of the axes `b`."""
+    """Returns `x` at index 0 of the axes `b`."""
     rest = tuple([axis for axis in x.axes if axis not in b])
     index = tuple([(axis, 0 if axis in b else Idx(axis)) for axis in x.axes])
     return reindex(x, axes=rest, index=index, guard=(), fill=0)
@@ -174,17 +174,17 @@ def precise(x: Built) -> bool:
 
 
 def alone(x: Built, step: Step) -> bool:
-    """Whether nobody else asks for what this step reads: else that is there anyway, and is less than what it is made of."""
+    """Whether this step is the only use of its input: another use needs that value anyway, and it is smaller than its operands."""
     return x.of(step.inputs[0]).uses == 1
 
 
 def keeps(x: Built, a: DType) -> bool:
-    """Whether a contraction that accumulates in `a` is rounded as products and sums of x's dtype are."""
+    """Whether a contraction that accumulates in `a` rounds as products and sums of x's dtype do."""
     return a is x.dtype or (not precise(x) and a is float32)
 
 
 def contract_bare(y: Built, step: Step) -> Any:
-    """A contraction of what was broadcast, but along summed axes that would then be in neither operand."""
+    """Returns a contraction of operands before broadcasting, except along summed axes that would then be in neither operand."""
     operands = [y.of(v) for v in step.inputs]
     u, v = [bare(o) for o in operands]
     needed = [axis for axis in step.attrs["over"] if axis not in u.axes and axis not in v.axes]
@@ -215,7 +215,7 @@ def renamed(x: Built, pairs: Any) -> Built:
 
 
 def rename_through(x: Built, a: Any, b: Any) -> Built:
-    """One renaming for two: `a` first, then `b`."""
+    """Returns one renaming for two: `a` first, then `b`."""
     first, second = dict(a), dict(b)
     return renamed(x, [(axis, second.get(first.get(axis, axis), first.get(axis, axis))) for axis in x.axes])
 
@@ -229,7 +229,7 @@ def _at(e: ExprLike, index: dict[AxisId, ExprLike]) -> ExprLike:
 
 
 def compose(x: Built, inner: Step, step: Step) -> Any:
-    """Two reindexes as one, where what is filled in comes out alike."""
+    """Returns two reindexes as one, where their fill values agree; else None."""
     outer_index = dict(step.attrs["index"])
     index = tuple([(axis, _at(e, outer_index)) for axis, e in inner.attrs["index"]])
     guard = [_at(g, outer_index) for g in inner.attrs["guard"]]
@@ -244,9 +244,9 @@ def compose(x: Built, inner: Step, step: Step) -> Any:
     fills = inner.attrs["fill"], step.attrs["fill"]
     safe = not inner.attrs["guard"] and all(inside(e, x.length(axis), x.length) for axis, e in inner.attrs["index"])
     if safe:
-        fill = fills[1]  # only the outer one can miss
+        fill = fills[1]  # only the outer one can be out of bounds
     elif not outer:
-        fill = fills[0]  # only the inner one can
+        fill = fills[0]  # only the inner one can be out of bounds
     elif same_number(*fills, x.dtype):
         fill = fills[0]
     else:
@@ -261,7 +261,7 @@ def _length(x: Built, axis: AxisId) -> ExprLike:
 
 
 def reindex_bare(x: Built, step: Step) -> Any:
-    """A reindex of what was broadcast needs no index into the axes that it lacks, if none of those reads misses."""
+    """Returns a reindex of `x` before its broadcasts without the missing axes, if no index into those is out of bounds; else None."""
     if not all(axis in x.axes or inside(e, x.length(axis), x.length) for axis, e in step.attrs["index"]):
         return None
     index = tuple([(axis, e) for axis, e in step.attrs["index"] if axis in x.axes])
@@ -269,7 +269,7 @@ def reindex_bare(x: Built, step: Step) -> Any:
 
 
 def read_at(x: Built, step: Step, at: ExprLike) -> Built:
-    """A gather whose one index is an expression."""
+    """Returns a gather with one index that is an expression as a reindex."""
     (axis,) = step.attrs["axes"]
     index = tuple([(own, at if own == axis else Idx(own)) for own in x.axes])
     return reindex(x, axes=step.results[0].axes, index=index, guard=(), fill=0)
@@ -503,4 +503,4 @@ finite = Rules(
 
 exact_rules = arithmetic + choices + conversions + positions + sums
 simplify_rules = exact_rules + finite
-as_written = [*simplify_rules]  # before anybody added rules or took some out
+as_written = [*simplify_rules]  # before packages added or removed rules

@@ -1,4 +1,4 @@
-"""Equal steps on equal inputs become one. Draws of one random stream are equal; effects never are."""
+"""Common-subexpression elimination: equal steps on equal inputs become one. Draws of one random stream are equal; effects never are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _share(program: Program, bodies: dict[Program, Program], inner: bool) -> Pro
 
     first: dict[Any, int] = {}
     replaced: dict[Value, Value] = {}
-    place: dict[Value, int] = {}  # for ops whose inputs may stand in either order
+    place: dict[Value, int] = {}  # for commutative ops
     doubles: dict[int, list[Step]] = {}
     steps: list[Step] = []
 
@@ -56,20 +56,20 @@ def _share(program: Program, bodies: dict[Program, Program], inner: bool) -> Pro
 
 
 def step_key(step: Step, place: dict[Value, int], at: Callable[[Value], Value]) -> Any:
-    """What two steps share if they are equal; None for a step that equals no other."""
+    """Returns a key that is equal for equal steps; None for a step that equals no other."""
     if any(v.type.dtype.kind == "token" for v in step.results):
         return None
     inputs = step.inputs
     attrs = step.attrs
     if len(inputs) == 2 and place[inputs[1]] < place[inputs[0]] and commutes(step.op, attrs) and step.op not in ("maximum", "minimum"):
-        inputs = inputs[::-1]  # of equal zeros maximum may take either, so its inputs stay in order
+        inputs = inputs[::-1]  # of zeros of different sign maximum may return either, so its inputs stay in order
     if not attrs:
         return step.op, inputs
     return step.op, inputs, tuple([(name, attr_key(attrs[name], at)) for name in sorted(attrs)])
 
 
 def attr_key(a: Any, at: Callable[[Value], Value] = lambda v: v) -> Any:
-    """A hashable that is equal for equal attributes: floats by their bits, sub-programs by structure."""
+    """Returns a hashable key that is equal for equal attributes: floats by their bits, sub-programs by structure."""
     kind = type(a)
     if kind is float:
         return ("float", a.hex())
@@ -83,7 +83,7 @@ def attr_key(a: Any, at: Callable[[Value], Value] = lambda v: v) -> Any:
 
 
 def program_key(program: Program) -> Any:
-    """Equal for sub-programs that say the same, whatever their values are called."""
+    """Returns a key that is equal for structurally equal sub-programs, whatever the names of their values."""
     number: dict[Value, Any] = {}
 
     def at(v: Value) -> Any:

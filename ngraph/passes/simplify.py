@@ -1,4 +1,4 @@
-"""Local equivalences, applied from the first step to the last. The rules stand in `rules.py`; anyone may register more."""
+"""Peephole rewriting, from the first step to the last. The rules are in `rules.py`; packages may register more."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from ngraph.rewrite.runner import pass_
 
 @pass_(gives=("simple",))
 def simplify(program: Program) -> Program:
-    """`program` with `simplify_rules` applied; those that differ at NaN, infinity or -0 only under `ng.config(exact=False)`."""
+    """Returns `program` with `simplify_rules` applied; those that differ at NaN, infinity or -0 only under `ng.config(exact=False)`."""
     return rewrite(program, simplify_rules)

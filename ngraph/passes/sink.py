@@ -1,4 +1,4 @@
-"""Slices that a loop takes of something large, which is cheap to make of smaller things, are made in the loop: rows of a table, say."""
+"""Sinking into loops: slices of a large value that is cheap to compute (gathered rows, say) are computed in the loop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.runner import pass_
 
 CHEAP_OPS = {"gather", "broadcast", "constant"}  # beside elementwise ops of few instructions
-MIN_SIZE_RATIO = 4  # times smaller is what it is made of
+MIN_SIZE_RATIO = 4  # minimum factor by which the operands are smaller
 
 
 def cheap(op: str) -> bool:
-    """Whether each iteration may compute it for itself."""
+    """Whether each iteration may recompute it."""
     return op in CHEAP_OPS or (ELEMENTWISE[op] and not expensive(op))
 
 
 @pass_(gives=("sunk",))
 def sink(program: Program) -> Program:
-    """`program` whose loops take less from outside, and make of it in each trip what they need."""
+    """Returns `program` whose loops take smaller operands and compute cheap slices in each trip."""
     if not any(s.op == "scan" for s in program.steps):
         return program
     uses = program.uses()
@@ -34,7 +34,7 @@ def sink(program: Program) -> Program:
 
 
 def _fed(program: Program, loop: Step, maker: dict[Value, Step], uses: dict[Value, int]) -> Step:
-    """The loop with those of its slices made inside that it alone needs."""
+    """Returns the loop with the slices that it alone uses computed inside."""
     axis, body, n, xs = (loop.attrs[k] for k in ("axis", "body", "carries", "xs"))
     slices = dict(zip(body.inputs[n : n + xs], loop.inputs[n : n + xs], strict=True))
     still = dict(zip(body.inputs[n + xs :], loop.inputs[n + xs :], strict=True))
@@ -65,7 +65,7 @@ def _fed(program: Program, loop: Step, maker: dict[Value, Step], uses: dict[Valu
 
 
 def _cone(axis: AxisId, v: Value, maker: dict[Value, Step], uses: dict[Value, int]) -> list[Step]:
-    """The cheap steps behind a value that nobody else needs, in order."""
+    """Returns the cheap steps that compute a value without other uses, in order."""
     found: list[Step] = []
     todo = [v]
     while todo:
@@ -84,11 +84,11 @@ def _slice(axis: AxisId, v: Value) -> TensorType:
 
 
 def _bits(program: Program, v: Value) -> int:
-    """What a value takes; axes whose length nobody knows do not count."""
+    """Returns the size of a value in bits; axes of unknown length do not count."""
     return v.dtype.bits * math.prod(n for a in v.axes if isinstance(n := program.axes[a], int))
 
 
 def _agree(program: Program, body: Program, cone: list[Step]) -> bool:
-    """Whether the axes of these steps mean the same in the body."""
+    """Whether the axes of these steps have the same lengths in the body."""
     every: list[Any] = [a for s in cone for v in (*s.inputs, *s.results) for a in v.axes]
     return all(isinstance(n := program.axes[a], int) and body.axes.get(a, n) == n for a in every)

@@ -1,4 +1,4 @@
-"""Puts known lengths in place of symbols, everywhere: axes, attributes, sub-programs."""
+"""Substitutes known lengths for symbols in axes, attributes and sub-programs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ngraph.program.program import AxisId, Program, Step
 
 
 def specialise(program: Program, lengths: Mapping[str, int]) -> Program:
-    """`program` for these lengths, given by axis id or by the user's name; all that follows from them is computed.
+    """Returns `program` for these lengths, given by axis id or by the user's name; lengths that depend on them are computed.
 
-    Raises AxisError for an axis that the program has not, whose length is another, or where lengths contradict each other.
+    Raises AxisError for an axis that the program lacks or that has another length, and where lengths contradict each other.
     """
     known: dict[AxisId, int] = {}
     for name, length in lengths.items():
@@ -35,7 +35,7 @@ def specialise(program: Program, lengths: Mapping[str, int]) -> Program:
 
 
 def _named(program: Program, name: str) -> list[AxisId]:
-    """The axis of this id; else the symbols, or axes, that the user calls so, in full or by the last component."""
+    """Returns the axis of this id; else the symbols, or axes, of this user's name, in full or by its last component."""
     if name in program.axes:
         return [AxisId(name)]
     called = [a for a in program.axes if program.hints.get(a) == name]
@@ -47,7 +47,7 @@ def _named(program: Program, name: str) -> list[AxisId]:
 
 
 class _Specialising:
-    """One set of lengths on its way through a program and the programs inside it."""
+    """The substitution of one set of lengths in a program and its sub-programs."""
 
     def __init__(self, known: dict[AxisId, int]):
         self.known = known

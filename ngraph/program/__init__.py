@@ -1,5 +1,7 @@
-"""The straight line between what a user means and what a machine does.
+"""The intermediate representation between the user's graph and the machine: a straight line of core ops.
 
-`program` the nouns · `lower` op-graph → program · `verify` the law · `text` print, parse, JSON · `interpret` the meaning, by the
-records' references: as plain as possible, runs no pass, shares nothing with any transformer.
+`program` the data structures · `lower` op-graph → program · `verify` the verifier · `text` print, parse, JSON · `interpret` the semantics,
+by the records' references: as plain as possible, without a pass, and sharing nothing with any transformer.
+
+Words: docs/glossary.md.
 """

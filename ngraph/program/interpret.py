@@ -1,7 +1,7 @@
-"""The oracle: runs a program step by step, each step by its record's `reference`. As plain as can be; no pass, no buffer, no speed.
+"""The oracle: runs a program step by step, each by its record's `reference`. As plain as possible: no pass, no buffer, no optimisation.
 
-Every transformer is held against this. It shares nothing with any of them, and distrusts the references: after each step it
-checks that they gave the shape and dtype that the program says.
+Every transformer is compared with it. It shares nothing with any of them, and checks the references, too: each result must have the
+shape and dtype of the program's value.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def interpret(
     state: Mapping[str, Any] | None = None,
     lengths: Mapping[AxisId, int] | None = None,
 ) -> tuple[list[np.ndarray], dict[str, np.ndarray]]:
-    """The outputs, and the state afterwards.
+    """Returns the outputs, and the state after the run.
 
     inputs: one array for each of the program's, dims in the order of its axes. state: by name, for each in `state_in`.
     lengths: of symbols that no input has. Outputs have the order of their values' axes and exactly their dtype.
-    Raises ArgumentError where an array does not fit, ProgramError naming a record whose reference breaks its own type.
+    Raises ArgumentError where an array does not fit, ProgramError that names a record whose reference violates its own type.
     """
     run = _Run(program, dict(lengths or {}))
     given = dict(state or {})
@@ -53,7 +53,7 @@ def interpret(
 
 
 class _Run:
-    """The values so far, and the lengths of the symbols."""
+    """The values computed so far, and the lengths of the symbols."""
 
     def __init__(self, program: Program, lengths: dict[AxisId, int]):
         self.program, self.lengths = program, lengths
@@ -61,7 +61,7 @@ class _Run:
         self.arrays: dict[Value, Any] = {}
 
     def take(self, value: Value, array: Any, name: str) -> None:
-        """An array from outside; binds the symbols among its axes."""
+        """Stores an argument and binds the symbols among its axes."""
         if value.dtype.np is None:
             self.arrays[value] = array
             return
@@ -76,7 +76,7 @@ class _Run:
         self.arrays[value] = array
 
     def check_sources(self) -> None:
-        """Lengths that are known, or follow from the symbols, hold in every argument."""
+        """Raises ArgumentError where a length that is known, or follows from the symbols, differs in an argument."""
         for value in self.program.sources():
             array = self.arrays[value]
             for axis, n in zip(value.axes, () if array is None else array.shape, strict=False):
@@ -94,11 +94,11 @@ class _Run:
         return self.program.length(axis, self.lengths, self.integer)
 
     def integer(self, value: Value) -> int:
-        """A run-time number. Raises LookupError before its step has run."""
+        """Returns a run-time integer. Raises LookupError before its step has run."""
         return int(self.arrays[value])
 
     def attribute(self, a: Any) -> Any:
-        """An attribute with its run-time numbers filled in."""
+        """Returns an attribute with its run-time integers substituted."""
         if isinstance(a, tuple):
             return tuple([self.attribute(x) for x in a])
         if isinstance(a, Expr):
@@ -106,7 +106,7 @@ class _Run:
         return a
 
     def body(self, program: Program, arrays: Sequence[Any]) -> list[Any]:
-        """Runs a body; its axes are those of the program around it, so are their lengths."""
+        """Runs a body; its axes, and so their lengths, are those of the enclosing program."""
         known = {a: self.length(a) for a in program.symbols() if a in self.program.axes}
         return interpret(program, arrays, lengths=known)[0]
 
@@ -131,13 +131,13 @@ class _Run:
                 _check_shape(record, value.type, array, self.length, step.origin)
 
     def bounds(self, step: Step, value: Value) -> tuple[slice, ...]:
-        """A run-time length that the step itself found may have a bound in the program: what lies beyond is dropped."""
+        """Returns slices to the value's bounds: beyond the program's bound of a run-time length, a step's elements are dropped."""
         own = [any(v in step.results for v in run_values(self.program.axes[a])) for a in value.axes]
         return tuple([slice(self.length(a) if mine else None) for a, mine in zip(value.axes, own, strict=True)])
 
 
 def _own_order(record: OpDef, step: Step) -> tuple[TensorType, ...]:
-    """The types of the results with axes in the order that the record gives them; a step may list them in any."""
+    """Returns the types of the results with axes in the record's order; a step may list them in any."""
     made = record.type(tuple([v.type for v in step.inputs]), **step.attrs)
     types = made if type(made) is tuple else (made,)
     pairs = zip(types, [v.type for v in step.results], strict=True)
@@ -145,7 +145,7 @@ def _own_order(record: OpDef, step: Step) -> tuple[TensorType, ...]:
 
 
 def apply(record: OpDef, call: Call, arrays: Sequence[Any], origin: Sequence[Origin] = ()) -> tuple[Any, ...]:
-    """What a record's reference gives, one array per result; dtypes checked."""
+    """Returns the results of a record's reference, one array each; dtypes checked."""
     if record.reference is None:
         raise ProgramError(f"the record of {record.name} has no reference", line=_line(origin))
     got = record.reference(call, *arrays)
@@ -171,7 +171,7 @@ def _line(origin: Sequence[Origin]) -> tuple[str, int] | None:
 
 
 def whole(op: Op, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    """An op of an op-graph computed at once by its own record's reference, also where the record would be lowered.
+    """Computes one op of an op-graph by its own record's reference, even where the record has a lowering.
 
     arrays: one for each input, dims in the order of its axes. Lengths come from the arrays, else from the axes.
     """
@@ -181,7 +181,7 @@ def whole(op: Op, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
 
     def length(axis: Axis) -> int:
         if axis.length is not None:
-            return axis.length  # two lengths of one name can stand in one op: the axis knows its own
+            return axis.length  # one op can have two lengths of one name: the axis has its own
         if axis in lengths:
             return lengths[axis]
         own = axis.size

@@ -1,7 +1,7 @@
-"""Op-graph → program: duals resolved to ids, composite ops taken apart by their records, state threaded.
+"""Op-graph → program: duals become ids, composite ops are lowered by their records, state is threaded through.
 
-Each variable is read once, at the start. Inside a `sequential` later parts see what earlier parts assigned; an op inside one runs
-at its place there, wherever else it is asked for. The order of the results is never consulted (docs/spec.md 5).
+Each variable is read once, at the start. Inside a `sequential` later parts see assignments of earlier parts; an op inside one runs
+at its place there, even if other ops use it. The order of the results has no effect (docs/spec.md 5).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ngraph.program.program import AxisId, Program, State, Step, Value, attr_axe
 
 @dataclass
 class Lowered:
-    """A program, which op stands behind each of its inputs and states, and the axes of open length that must not be empty in a call."""
+    """A program, the op of each of its inputs and states, and the axes of unknown length that must not be empty in a call."""
 
     program: Program
     inputs: tuple[Op, ...]
@@ -76,22 +76,22 @@ class Ids:
             n += 1
             found = AxisId(f"{base}.{n}{mark}")
         if length is None and axis.dual:
-            length = Len(self(axis.primary))  # a dual is as long as its family
+            length = Len(self(axis.primary))  # a dual has the length of its family
         self.axes[found] = Len(found) if length is None else length
         self.hints[found] = axis.label
         return found
 
 
 class StateScope:
-    """The state as one stretch of ops sees it: the whole program, or the inside of a `sequential`."""
+    """The state as visible to one range of ops: the whole program, or the inside of a `sequential`."""
 
     def __init__(self, sequential: Op | None, state: dict[Op, Value]):
-        self.sequential, self.state = sequential, state  # the outermost one; variable -> the value it has now
-        self.assigns: dict[Op, Op] = {}  # variable -> the assign that gave it
+        self.sequential, self.state = sequential, state  # the outermost one; variable -> its current value
+        self.assigns: dict[Op, Op] = {}  # variable -> the assign of that value
 
 
 class Lowering:
-    """One program in the making."""
+    """The state of one lowering."""
 
     def __init__(self, results: Sequence[Op], parameters: Sequence[Op], ids: Ids | None = None, whole: Callable[[Op], bool] | None = None):
         self.roots = list(results)
@@ -103,12 +103,12 @@ class Lowering:
         self.steps: list[Step] = []
         self.values: dict[Op, tuple[Value, ...]] = {}
         self.expanded: dict[Op, Op] = {}  # composite op -> the op it was lowered to
-        self.claimed: dict[Op, tuple[list[Op], dict[Op, Value]]] = {}  # op -> the sequentials it ran in, and what state it saw
-        self.start: dict[Op, Value] = {}  # variable -> its value at the start
-        self.written: dict[Op, tuple[Op, Value]] = {}  # variable -> who wrote it and what
+        self.claimed: dict[Op, tuple[list[Op], dict[Op, Value]]] = {}  # op -> the sequentials it ran in, and the state that it saw
+        self.start: dict[Op, Value] = {}  # variable -> its initial value
+        self.written: dict[Op, tuple[Op, Value]] = {}  # variable -> the assign that wrote it, and the value
         self.token: Value | None = None
         self.token_in: Value | None = None
-        self.nonempty: dict[AxisId, Op] = {}  # axis -> an op that wants an element of it
+        self.nonempty: dict[AxisId, Op] = {}  # axis -> an op that needs an element along it
         self.reads: dict[Op, frozenset[Op]] = {}  # op -> the variables that its value depends on
         self.writes: dict[Op, frozenset[Op]] = {}  # op -> the assigns that it depends on
         self.inputs = tuple(Value(self.type(p.type), p.hint or f"arg{k}") for k, p in enumerate(self.parameters))
@@ -130,7 +130,7 @@ class Lowering:
         return scope.state.get(variable) or self.initial(variable)
 
     def _survey(self) -> None:
-        """Fills `reads` and `writes` for every op, when a `sequential` makes them matter."""
+        """Fills `reads` and `writes` for every op, if a `sequential` needs them."""
         for o in ordered(self.roots):
             kind = o.opdef.name
             took = o.inputs[1:] if kind == "assign" else o.inputs
@@ -138,7 +138,7 @@ class Lowering:
             self.writes[o] = _union([self.writes[i] for i in took], o if kind == "assign" else None)
 
     def variables_of(self, op: Op) -> frozenset[Op]:
-        """The variables that `op` reads; ops that a lowering made read what their inputs read."""
+        """Returns the variables that `op` reads; ops made by a lowering read those of their inputs."""
         if op not in self.reads:
             for o in ordered([op]):
                 if o not in self.reads:
@@ -147,7 +147,7 @@ class Lowering:
 
     # values
     def value(self, op: Op, scope: StateScope) -> tuple[Value, ...]:
-        """The values of `op` as seen in `scope`, emitting what has not been."""
+        """Returns the values of `op` as visible in `scope`, emitting steps for the missing ones."""
         stack = [op]
         while stack:
             o = stack[-1]
@@ -205,7 +205,7 @@ class Lowering:
         return self.values[op]
 
     def _join(self, op: Op, claim: tuple[list[Op], dict[Op, Value]], scope: StateScope) -> None:
-        """An op that has run in one sequential counts in another if the state that it saw is the state there."""
+        """Accepts an op that has run in one sequential in another, if the state that it saw is the state there; else raises GraphError."""
         assert scope.sequential is not None
         for v, seen in claim[1].items():
             if self.read(v, scope) is not seen:
@@ -253,7 +253,7 @@ class Lowering:
         return results[1:]
 
     def _with_token(self, o: Op, inputs: tuple[Value, ...], attrs: dict[str, Any]) -> tuple[tuple[Value, ...], dict[str, Any]]:
-        """An effect takes the token and gives the next one; so does a loop or choice in whose bodies effects happen: it carries it."""
+        """Returns an effect's inputs with the token, which it takes and gives; a loop or choice with effects in its bodies carries it."""
         if self.token is None:
             self.token = self.token_in = Value(TensorType((), token_dtype), "token")
         place = 1 if o.opdef.name == "cond" else 0
@@ -268,7 +268,7 @@ class Lowering:
         return inputs, {k: _token_first(a) if type(a) is Program and a is not attrs.get("cond") else a for k, a in attrs.items()}
 
     def _body(self, body: Body | Program) -> Program:
-        """A body as a closed program over the ids of this one."""
+        """Returns a body as a closed program over the ids of this one."""
         if isinstance(body, Program):
             return body
         if body not in self.bodies:
@@ -287,7 +287,7 @@ class Lowering:
         return self.bodies[body]
 
     def _late_clash(self, o: Op) -> AxisError:
-        """Lengths that were unknown when the op was built, and do not fit now."""
+        """Returns the error for lengths that were unknown when the op was built, and disagree now."""
         unlike = []
         first: dict[Axis, Axis] = {}
         for i in o.inputs:
@@ -376,14 +376,14 @@ class Lowering:
 
     def _sequential(self, o: Op, scope: StateScope) -> None:
         outermost = o if scope.sequential is None else scope.sequential
-        inner = StateScope(outermost, dict(scope.state))  # the state outside is empty: only starts are read there
+        inner = StateScope(outermost, dict(scope.state))  # the outer state is empty: only initial values are read there
         inner.assigns = dict(scope.assigns) if scope.sequential is not None else {}
         values: tuple[Value, ...] = ()
         for part in o.inputs:
             values = self.value(part, inner)
             for a in sorted(
                 self.writes.get(part, ()), key=lambda op: op.serial
-            ):  # those that another sequential has run already count here too
+            ):  # assigns that another sequential has executed already count here, too
                 if a.inputs[0] not in inner.assigns:
                     inner.assigns[a.inputs[0]], inner.state[a.inputs[0]] = self.written[a.inputs[0]]
         if scope.sequential is not None:
@@ -393,7 +393,7 @@ class Lowering:
 
     # lengths
     def _length(self, axis: AxisId, length: ExprLike, scope: StateScope) -> ExprLike:
-        """A length over values of this program; in a body, what the program around it computes is just the length that the axis has."""
+        """Returns a length over values of this program; in a body, a run-time length of the enclosing program is the axis' own length."""
         if not any(isinstance(leaf, expr.Run) for leaf in expr.leaves(length)):
             return length
         if self.is_body:
@@ -401,7 +401,7 @@ class Lowering:
         return expr.substitute(length, lambda e: expr.Run(self.value(e.of, scope)[0]) if isinstance(e, expr.Run) else e)
 
     def _open(self, program: Program) -> tuple[AxisId, ...]:
-        """Those axes that must not be empty whose length a call has yet to say."""
+        """Returns the axes that must not be empty whose length the call determines."""
         found = []
         for a, o in self.nonempty.items():
             try:
@@ -418,7 +418,7 @@ class Lowering:
                 )
         return tuple(found)
 
-    # the whole
+    # whole program
     def run(self, name: str) -> Lowered:
         top = StateScope(None, {})
         sequentials = [o for o in ordered(self.roots) if o.opdef.name == "sequential"]
@@ -475,7 +475,7 @@ def _has_token(body: Program) -> bool:
 
 
 def _token_first(body: Program) -> Program:
-    """A body that takes a token before its inputs and gives one before its outputs; where no effect happens, a call that does nothing."""
+    """Returns a body that takes a token before its inputs and gives one before its outputs, by a no-op call if it has no effects."""
     if _has_token(body):
         return body
     first, last, steps = body.token_in, body.token_out, body.steps
@@ -487,7 +487,7 @@ def _token_first(body: Program) -> Program:
 
 
 def _union(sets: list[frozenset[Op]], own: Op | None) -> frozenset[Op]:
-    """The union of sets and one op, without making a new set where one of them is the union already."""
+    """Returns the union of sets and one op; an existing set is reused where it is the union."""
     big = max(sets, key=len, default=frozenset())
     if all(s is big or s <= big for s in sets) and own is None:
         return big
@@ -495,7 +495,7 @@ def _union(sets: list[frozenset[Op]], own: Op | None) -> frozenset[Op]:
 
 
 def state_names(variables: Iterable[Op]) -> dict[str, Op]:
-    """The name of each variable's state: the variable's own, made unique."""
+    """Returns the name of each variable's state: the variable's own, made unique."""
     states: dict[str, Op] = {}
     tried: dict[str, int] = {}
     for v in variables:
@@ -504,7 +504,7 @@ def state_names(variables: Iterable[Op]) -> dict[str, Op]:
 
 
 def unique(name: str, taken: Iterable[str], tried: dict[str, int] | None = None) -> str:
-    """`name`, or with the first number that makes it free. `tried` remembers up to which numbers are taken."""
+    """Returns `name`, with the first free number where it is taken. `tried` caches the last number used."""
     if name not in taken:
         return name
     n = 2 if tried is None else tried.get(name, 2)
@@ -518,18 +518,18 @@ def unique(name: str, taken: Iterable[str], tried: dict[str, int] | None = None)
 def lower(
     results: Sequence[Op], parameters: Sequence[Op] = (), name: str = "program", whole: Callable[[Op], bool] | None = None
 ) -> Lowered:
-    """The program that computes `results` from `parameters` and state. Results without a value (assigns) only have effects.
+    """Returns the program that computes `results` from `parameters` and state. Results without a value (assigns) only have effects.
 
-    whole: which ops that are made of smaller ones stand in the program as they are, for a reader who takes them so.
-    Raises GraphError for an unfed placeholder, unordered assigns, an op in two sequentials at different states; AxisError
-    for lengths that came after the graph and do not fit.
+    whole: selects the composite ops that are kept, for a transformer that runs them as one op.
+    Raises GraphError for a placeholder that is no parameter, unordered assigns, an op in two sequentials at different states; AxisError
+    for lengths that were set after the graph was built and disagree.
     """
     with no_collection():
         return Lowering(results, parameters, whole=whole).run(name)
 
 
 def _own_axes(program: Program) -> dict[str, Any]:
-    """The `axes` and `hints` that a body needs: those of its values and attributes, and those that their lengths name."""
+    """Returns the `axes` and `hints` of a body: those of its values and attributes, and those in their lengths."""
     todo: list[AxisId] = [a for v in program.sources() for a in v.axes]
     for step in program.steps:
         for v in step.results:
@@ -548,5 +548,5 @@ def _own_axes(program: Program) -> dict[str, Any]:
 
 
 def no_origin(program: Program) -> tuple[Origin, ...]:
-    """An origin for steps that no user wrote."""
+    """Returns an origin for steps without a user's line."""
     return (Origin(program.name, "", "", 0),)

@@ -5,7 +5,7 @@
     Value   = type, hint                    identity is meaning; numbers are given when printed
     AxisId  = a string: H, H' (a dual), H.2 (another length)
 
-Programs are values: a pass returns a new one. `docs/spec.md` section 2 is the law, `verify` checks it.
+Programs are immutable: a pass returns a new one. `docs/spec.md` section 2 states the rules, `verify` checks them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["ArrayRef", "AxisId", "Origin", "Program", "State", "Step", "TensorTy
 
 
 class AxisId(str):
-    """The identity of an axis below the op-graph; prints as itself."""
+    """The identity of an axis below the op-graph; its string form is the id itself."""
 
     __slots__ = ()
 
 
 class Value:
-    """What a step gives, or what comes in. `hint` is the user's name for it, "" where there is none."""
+    """A result of a step, or an input. `hint` is the user's name for it, "" where there is none."""
 
     __slots__ = ("type", "hint")
 
@@ -81,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True)
 class State:
-    """A named piece of state and the value it has when the program starts."""
+    """A named piece of state and its value when the program starts."""
 
     name: str
     value: Value
@@ -89,7 +89,7 @@ class State:
 
 @dataclass(eq=False, repr=False)
 class Program:
-    """See the module. `state_out` pairs a state's name with the value it has at the end; states not in it keep theirs."""
+    """See the module. `state_out` pairs a state's name with its final value; states not in it keep theirs."""
 
     axes: dict[AxisId, ExprLike] = field(default_factory=dict)
     hints: dict[AxisId, str] = field(default_factory=dict)
@@ -116,11 +116,11 @@ class Program:
         return table(repr(self)[1:-1], rows, ("value", "type", "op", "of"))
 
     def with_(self, **changes: Any) -> Program:
-        """A copy in which these fields differ."""
+        """Returns a copy in which these fields differ."""
         return replace(self, **changes)
 
     def sources(self) -> Iterable[Value]:
-        """The values that no step makes: inputs, state, token."""
+        """Yields the values that no step computes: inputs, state, token."""
         yield from self.inputs
         for s in self.state_in:
             yield s.value
@@ -128,7 +128,7 @@ class Program:
             yield self.token_in
 
     def results(self) -> Iterable[Value]:
-        """The values that leave the program: outputs, new state, token, and those that lengths need."""
+        """Yields the values that leave the program: outputs, new state, token, and those in lengths."""
         yield from self.outputs
         for _, v in self.state_out:
             yield v
@@ -136,14 +136,14 @@ class Program:
             yield self.token_out
 
     def uses(self) -> dict[Value, int]:
-        """How often each value is asked for, by steps and from outside; those that nobody asks for are not in it."""
+        """Returns the number of uses of each value, by steps and as a result; unused values are not in it."""
         found: dict[Value, int] = {}
         for v in (*self.results(), *[v for s in self.steps for v in s.inputs]):
             found[v] = found.get(v, 0) + 1
         return found
 
     def symbols(self) -> list[AxisId]:
-        """The axes whose length is known only at the call, in order."""
+        """Returns the axes whose length only a call determines, in order."""
         return [a for a, length in self.axes.items() if isinstance(length, Len) and length.of == a]
 
     def no_length(self, axis: AxisId) -> UnsupportedError:
@@ -173,7 +173,7 @@ class Program:
                 needed += list(attr_axes(self.axes[a]))
 
     def settled(self, e: ExprLike) -> ExprLike:
-        """An expression whose lengths are those of symbols alone."""
+        """Returns an expression whose lengths are those of symbols alone."""
 
         def leaf(e: expr.Leaf) -> ExprLike:
             own = self.axes[e.of] if isinstance(e, Len) else e
@@ -182,7 +182,7 @@ class Program:
         return expr.substitute(e, leaf)
 
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Value], int] | None = None) -> int:
-        """The number of elements of an axis, given the lengths of the symbols and what run-time values are."""
+        """Returns the number of elements of an axis, given the lengths of the symbols and the run-time values."""
 
         def leaf(e: expr.Leaf) -> int:
             if isinstance(e, Len):
@@ -200,11 +200,11 @@ class Program:
 
 
 def map_attr(a: Any, axis: Callable[[Any], Any], value: Callable[[Any], Any], body: Callable[[Any], Any] = lambda p: p) -> Any:
-    """An attribute with its axes (op-graph or id), values of `Run` and sub-programs replaced, inside tuples and Exprs too."""
+    """Returns an attribute with its axes (op-graph or id), values of `Run` and sub-programs replaced, also inside tuples and Exprs."""
     kind = type(a)
     if kind in (bool, int, float, str, DType, ArrayRef) or a is None:
         return a
-    if isinstance(a, tuple):  # an op-graph's Axes too
+    if isinstance(a, tuple):  # an op-graph's Axes, too
         return tuple([map_attr(x, axis, value, body) for x in a])
     if isinstance(a, Expr):
         return expr.substitute(a, lambda e: type(e)(value(e.of) if isinstance(e, expr.Run) else axis(e.of)))
@@ -214,7 +214,7 @@ def map_attr(a: Any, axis: Callable[[Any], Any], value: Callable[[Any], Any], bo
 
 
 def attr_axes(a: Any) -> Iterable[AxisId]:
-    """Every axis id that an attribute names, repeats included; not those inside sub-programs."""
+    """Yields every axis id in an attribute, with repetition, but not those inside sub-programs."""
     if type(a) is AxisId:
         yield a
     elif type(a) is tuple:
@@ -227,5 +227,5 @@ def attr_axes(a: Any) -> Iterable[AxisId]:
 
 
 def run_values(e: ExprLike) -> Iterable[Value]:
-    """The values that an expression needs at run time."""
+    """Yields the values that an expression needs at run time."""
     return (leaf.of for leaf in expr.leaves(e) if isinstance(leaf, expr.Run))

@@ -1,4 +1,4 @@
-"""Programs as text that can be read and parsed back, and as JSON: `text`, `parse`, `equal`, `to_json`, `from_json`, `save`, `load`.
+"""Programs as text that parses back, and as JSON: `text`, `parse`, `equal`, `to_json`, `from_json`, `save`, `load`.
 
     ngraph program 1
     axis C = 4
@@ -8,8 +8,8 @@
     %2 : float32[N] = contract(%1, %0) {over: [C], accumulate: float32}  # dot at "net.py":7
     output %2
 
-Statements end with the line. Tuples stand in brackets, strings in quotes, ids of axes bare (in backticks where they are no plain
-name), in a length a bare id is its `Len`. A body stands in braces: `body: program { … }`. Behind `#` is where a step comes from.
+Statements end with the line. Tuples are in brackets, strings in quotes, ids of axes bare (in backticks where they are no plain
+name); in a length a bare id is its `Len`. A body is in braces: `body: program { … }`. `#` precedes the origin of a step.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from ngraph.op_graph.text import (
 from ngraph.program.program import AxisId, Program, State, Step, Value
 
 KIND = "program"
-MAX_DEPTH = 48  # of bodies, tuples and parentheses within each other
+MAX_DEPTH = 48  # nesting depth of bodies, tuples and parentheses
 
 _NAME = re.compile(r"[^\W\d]\w*")
 _AXIS = re.compile(r"[^\W\d]\w*(?:\.\d+)?['^]*")
@@ -59,29 +59,29 @@ _QUIET_NAN = 0x7FF8000000000000
 
 
 def text(program: Program, origins: bool = True) -> str:
-    """The program as text; `parse` gives it back. `origins=False` leaves out where steps come from.
+    """Returns the program as text, which `parse` reads back. `origins=False` omits the steps' origins.
 
-    Large arrays stand by name: `arrays(program)` gives them. Raises ProgramError for an attribute that no program may have.
+    Large arrays are printed by name: `arrays(program)` gives them. Raises ProgramError for an attribute that no program may have.
     """
     return _Printer(origins).whole(program)
 
 
 def arrays(program: Program) -> dict[str, np.ndarray]:
-    """The large arrays of a program and its bodies, by the names that `text` gives them."""
+    """Returns the large arrays of a program and its bodies, by the names that `text` gives them."""
     printer = _Printer(False)
     printer.whole(program)
     return printer.arrays
 
 
 def step_text(program: Program, step: Step) -> str:
-    """One step as `text` prints it, with its numbers, whatever is wrong with it."""
+    """Returns one step as `text` prints it, with its numbers, even where the step is invalid."""
     printer = _Printer(True, strict=False)
     printer.number(program)
     return printer.step(step)
 
 
 class _Printer:
-    """One printing; bodies have printers of their own, which share the names of arrays."""
+    """The state of one printing; bodies have printers of their own, which share the names of arrays."""
 
     def __init__(self, origins: bool, strict: bool = True, outer: _Printer | None = None):
         self.origins, self.strict = origins, strict
@@ -105,7 +105,7 @@ class _Printer:
                 names.setdefault(v, f"%{len(names)}")
 
     def lines(self, p: Program) -> str:
-        """All statements, each with its end of line."""
+        """Returns all statements, each with its end of line."""
         self.number(p)
         out = [self.axis_line(p, a) for a in p.axes]
         out += [f"input {self.defined(v)}" for v in p.inputs]
@@ -155,7 +155,7 @@ class _Printer:
         return self.word(o.name) + scope + (f" at {json.dumps(o.file)}:{o.line}" if o.file or o.line else "")
 
     def word(self, s: str) -> str:
-        """A name: bare where it is a plain one."""
+        """Returns a name: bare where it is a plain one, else quoted."""
         shown = self.words.get(s)
         if shown is None:
             shown = self.words[s] = s if _NAME.fullmatch(s) else json.dumps(s)
@@ -211,7 +211,7 @@ class _Printer:
                     name = f"{base}_{n}"
                 self.array_names[ref], self.arrays[name] = name, a
             return f"array({json.dumps(name)})"
-        with np.errstate(invalid="ignore"):  # a signalling NaN becomes a quiet one, so is written as bytes
+        with np.errstate(invalid="ignore"):  # a signalling NaN would become a quiet one, so it is written as bytes
             floats = ref.dtype.python is float
             items = a.astype(np.float64).ravel().tolist() if floats else a.ravel().tolist()
             kept = ref.dtype.kind == "narrow" or floats
@@ -223,7 +223,7 @@ class _Printer:
 
 
 class _Deeper:
-    """Counts how deep things stand in each other, for printer and parser alike."""
+    """A counter of the nesting depth, for printer and parser."""
 
     def __init__(self, owner: Any, at: Any = None):
         self.owner, self.at = owner, at
@@ -261,7 +261,7 @@ def _float(x: float) -> str:
 
 # ---- parsing ----------------------------------------------------------------------------------------------------------
 
-# ends of lines, values, names and axes, numbers, strings, ids in backticks, and single characters; blanks lie between them
+# ends of lines, values, names and axes, numbers, strings, ids in backticks, and single characters, separated by blanks
 _TOKEN = re.compile(
     r"""\n\s*|%\w+|[^\W\d]\w*(?:\.\d+)?['^]*|0x[0-9a-fA-F]+|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"""
     r"""|"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|`[^`\\\n]*(?:\\.[^`\\\n]*)*`?|//|\S"""
@@ -271,15 +271,15 @@ _END = ""
 
 
 def parse(source: str, arrays: Mapping[str, Any] | None = None) -> Program:
-    """The program that `text` printed; `arrays` are the large ones, by name.
+    """Returns the program that `text` printed; `arrays` are the large ones, by name.
 
-    Raises ParseError with position, line and column for anything else. Lawfulness is not looked at: that is for `verify`.
+    Raises ParseError with position, line and column for anything else. Semantic rules are not checked: `verify` does that.
     """
     return _Parser(source, arrays or {}).whole()
 
 
 class _Parser:
-    """One reading: `k` is the token in turn. Values and axes are those of the (sub-)program that is being read."""
+    """The state of one parse: `k` is the index of the current token. Values and axes are those of the current (sub-)program."""
 
     def __init__(self, source: str, arrays: Mapping[str, Any]):
         self.source, self.given = source, arrays
@@ -292,11 +292,11 @@ class _Parser:
         self.origins: dict[tuple[str, ...], tuple[Origin, ...]] = {}
         self.refs: dict[str, ArrayRef] = {}
         self.values: dict[str, Value] = {}
-        self.waiting: dict[str, int] = {}  # values used before they are defined, and by which token
+        self.waiting: dict[str, int] = {}  # values used before their definition, with the token of the first use
 
     # errors
     def place(self, k: int) -> tuple[int, int, int]:
-        """Position, line and column of a token."""
+        """Returns position, line and column of a token."""
         start = (match.start() for n, match in enumerate(_TOKEN.finditer(self.source)) if n == k)
         position = next(start, len(self.source))
         return position, self.source.count("\n", 0, position) + 1, position - self.source.rfind("\n", 0, position)
@@ -387,7 +387,7 @@ class _Parser:
         return found
 
     def defined(self) -> Value:
-        """`%3 hint : float32[C, N]`"""
+        """Parses a definition: `%3 hint : float32[C, N]`."""
         at = self.k
         token = self.tokens[at]
         if token in self.values and token not in self.waiting:
@@ -423,7 +423,7 @@ class _Parser:
         return DTYPES[token]
 
     def listed(self, item: Any, end: str = "]") -> list[Any]:
-        """Items parted by commas, up to `end`."""
+        """Parses items separated by commas, up to `end`."""
         if self.accept(end):
             return []
         items = [item()]
@@ -593,7 +593,7 @@ class _Parser:
         return self.expr() if number is None else number
 
     def number(self) -> float | None:
-        """A float, if one is in turn."""
+        """Parses a float; None where the current token starts none."""
         sign, k = (-1.0, self.k + 1) if self.tokens[self.k] == "-" else (1.0, self.k)
         token = self.tokens[k]
         if token == "inf":
@@ -674,11 +674,11 @@ class _Parser:
 
     # expressions
     def expr(self, bare: bool = False) -> Any:
-        """A whole number or an expression; with `bare`, the id of an axis stands for its `Len`."""
+        """Parses an integer or an expression; with `bare`, the id of an axis stands for its `Len`."""
         return self.operation(0, bare)
 
     def operation(self, level: int, bare: bool) -> Any:
-        """Operators that bind more than `level`."""
+        """Parses operators that bind more tightly than `level`."""
         a = self.operand(bare)
         while (mine := _LEVEL.get(op := self.tokens[self.k], 0)) > level:
             at = self.k
@@ -728,7 +728,7 @@ _LEAF = {"Len": Len, "Idx": Idx, "Run": Run}
 
 
 def equal(p: Program, q: Program, notes: bool = False) -> bool:
-    """Whether two programs are the same but for which objects their values are. `notes`: hints, names and origins count too.
+    """Whether two programs are structurally equal. `notes`: hints, names and origins count, too.
 
     Large arrays are equal when their bits are.
     """
@@ -736,7 +736,7 @@ def equal(p: Program, q: Program, notes: bool = False) -> bool:
 
 
 class _Pairing:
-    """Values of one program and those of another that stand in the same places."""
+    """The correspondence between the values of two programs."""
 
     def __init__(self, notes: bool):
         self.notes = notes
@@ -811,7 +811,7 @@ class _Pairing:
 
 
 def to_json(program: Program, arrays: dict[str, np.ndarray] | None = None) -> dict[str, Any]:
-    """The program as data for `json`. Large arrays go into `arrays` where one is given, else stand within."""
+    """Returns the program as data for `json`. Large arrays go into `arrays` where it is given, else they are included."""
     kept: dict[str, np.ndarray] = {} if arrays is None else arrays
     e = Encoder(kept)
     try:
@@ -822,21 +822,21 @@ def to_json(program: Program, arrays: dict[str, np.ndarray] | None = None) -> di
 
 
 def from_json(data: dict[str, Any] | str, arrays: Mapping[str, Any] | None = None) -> Program:
-    """The program that `to_json` was given. Raises ParseError for what is none, or has a newer format."""
+    """Returns the program that `to_json` was given. Raises ParseError for invalid data, or a newer format."""
     data = json_of(data) if isinstance(data, (str, bytes)) else data
     program: Program = decoding(data, KIND, lambda d, decoder: _decode(d["program"], decoder), arrays or {})
     return program
 
 
 def save(program: Program, path: str | os.PathLike[str]) -> None:
-    """Writes the program to `path` as JSON, its large arrays to a safetensors file beside it; a crash leaves what was there before."""
+    """Writes the program to `path` as JSON, its large arrays to a safetensors file beside it; a crash leaves the previous files intact."""
     kept: dict[str, np.ndarray] = {}
     data = to_json(program, kept)
     write_json(path, data, kept)
 
 
 def load(path: str | os.PathLike[str]) -> Program:
-    """The program that `save` was given. Raises ParseError, FileError."""
+    """Returns the program that `save` was given. Raises ParseError, FileError."""
     data, kept = read_json(path)
     return from_json(data, kept)
 
@@ -925,7 +925,7 @@ def _decode(data: Any, outer: Decoder) -> Program:
 
 
 def typed_length(x: Any) -> Any:
-    """A length: a whole number or an expression."""
+    """Returns a length: an integer or an expression; else raises ValueError."""
     return x if isinstance(x, Expr) else typed(x, int)
 
 

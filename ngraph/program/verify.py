@@ -1,7 +1,7 @@
-"""The law of programs (docs/spec.md 2): `verify` says which step breaks which rule, and what disagreed.
+"""The verifier of programs (docs/spec.md 2): `verify` names the step, the rule that it violates, and what disagreed.
 
-A law is a function that gives a complaint or None; the tables below are all there is. It judges programs by the op records alone,
-so it holds for records, passes and transformers that come from outside.
+A rule is a function that returns a complaint or None; the tables below list them all. It uses the op records alone, so it applies to
+records, passes and transformers of other packages, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Complaint = str | None
 
 
 def verify(program: Program, full: bool = True) -> Program:
-    """The program itself, if it is lawful. `full=False` leaves out the records' type rules, which cost the most.
+    """Returns the program itself, if it is valid. `full=False` omits the records' type rules, which take most of the time.
 
     Raises ProgramError that names the step, the rule, and both sides.
     """
@@ -33,14 +33,14 @@ def verify(program: Program, full: bool = True) -> Program:
 
 
 class _Check:
-    """One look at one (sub-)program, and what was found so far."""
+    """The state of one verification of a (sub-)program."""
 
     def __init__(self, program: Program, full: bool, outer: _Check | None = None):
         self.program, self.full, self.outer = program, full, outer
         self.known: set[Value] = set()  # values defined so far
-        self.spent: set[Value] = set()  # tokens taken so far
-        self.sound: set[TensorType] = set()  # types looked at
-        self.bodies: dict[int, Program] = outer.bodies if outer else {}  # bodies looked at; several steps may share one
+        self.spent: set[Value] = set()  # tokens consumed so far
+        self.sound: set[TensorType] = set()  # types that passed
+        self.bodies: dict[int, Program] = outer.bodies if outer else {}  # bodies that passed; several steps may share one
 
     def run(self) -> None:
         p = self.program
@@ -66,13 +66,13 @@ class _Check:
         origin = next((o for o in step.origin if o.file), None) if step is not None else None
         where = "" if step is None else f", step {next(n for n, s in enumerate(p.steps) if s is step)} ({step.op})"
         raise ProgramError(
-            f"program {p.name}{where} breaks the law that {rule}: {complaint}",
+            f"program {p.name}{where} violates the rule that {rule}: {complaint}",
             details=() if step is None else tuple(step_text(p, step).splitlines()),
             line=(origin.file, origin.line) if origin else None,
         )
 
     def type_complaint(self, v: Value) -> Complaint:
-        """What is wrong with the type of a value by itself."""
+        """Returns the violation in a value's type, considered alone."""
         t = v.type
         if t in self.sound:
             return None
@@ -93,7 +93,7 @@ def _show(v: Any) -> str:
     return f"{v.hint or 'a value'} ({getattr(v, 'type', '?')})" if type(v) is Value else repr(v)
 
 
-# ---- laws of a program ------------------------------------------------------------------------------------------------
+# ---- rules of a program -----------------------------------------------------------------------------------------------
 
 
 def _lengths(c: _Check) -> Complaint:
@@ -116,7 +116,7 @@ def _lengths(c: _Check) -> Complaint:
 
 
 def _circle(axes: dict[AxisId, Any]) -> Complaint:
-    """No length may be said in terms of itself, a symbol's own `Len` aside."""
+    """Returns a complaint where lengths are defined in terms of themselves, a symbol's own `Len` aside."""
     needs = {a: {leaf.of for leaf in expr.leaves(length) if type(leaf) is Len} - {a} for a, length in axes.items() if length != Len(a)}
     circular = [a for a, length in axes.items() if length != Len(a) and Len(a) in expr.leaves(length)]
     users: dict[AxisId, list[AxisId]] = {}
@@ -124,7 +124,7 @@ def _circle(axes: dict[AxisId, Any]) -> Complaint:
         for o in others:
             users.setdefault(o, []).append(a)
     free = [a for a in axes if not needs.get(a)]
-    for a in free:  # grows as lengths become known
+    for a in free:  # grows as lengths are resolved
         for user in users.get(a, ()):
             needs[user].discard(a)
             if not needs[user]:
@@ -179,7 +179,7 @@ def _closed(c: _Check) -> Complaint:
     return None
 
 
-# ---- laws of a step ---------------------------------------------------------------------------------------------------
+# ---- rules of a step --------------------------------------------------------------------------------------------------
 
 
 def _core(c: _Check, s: Step) -> Complaint:
@@ -273,7 +273,7 @@ def _first(complaints: Iterable[Complaint]) -> Complaint:
 
 
 def _rule(c: _Check, s: Step) -> Complaint:
-    """The results have the types that the record gives for these inputs and attributes."""
+    """Returns a complaint unless the results have the types that the record gives for these inputs and attributes."""
     try:
         made = REGISTRY[s.op].type(tuple([v.type for v in s.inputs]), **s.attrs)
         made = (made,) if type(made) is TensorType else made or ()
@@ -291,7 +291,7 @@ def _rule(c: _Check, s: Step) -> Complaint:
     return _first(None if ok else f"{_show(v)} should be {t!r}" for ok, v, t in zip(same, s.results, made, strict=True))
 
 
-# ---- laws of what leaves ----------------------------------------------------------------------------------------------
+# ---- rules of what leaves ---------------------------------------------------------------------------------------------
 
 
 def _defined_results(c: _Check) -> Complaint:

@@ -155,7 +155,7 @@ def test_the_message_names_the_users_line_the_step_and_both_sides():
     with pytest.raises(ProgramError) as e:
         verify(p)
     assert str(e.value).split("\n") == [
-        "net.py:12: program program, step 2 (tanh) breaks the law that results have the types that the op's record gives: "
+        "net.py:12: program program, step 2 (tanh) violates the rule that results have the types that the op's record gives: "
         "bad (float32[C]) should be float32[C, N]",
         '    %4 bad : float32[C] = tanh(%0)  # y at "net.py":12',
     ]
@@ -237,7 +237,7 @@ def test_changed_programs_pass_or_are_named(seed):
     try:
         verify(p)
     except ProgramError as e:
-        assert "breaks the law that" in str(e)
+        assert "violates the rule that" in str(e)
 
 
 def change(program, chance):
