@@ -18,7 +18,6 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before NumPy reads it
 import numpy as np
 
 import ngraph as ng
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import expr
 from ngraph.passes import default_passes, run
@@ -26,6 +25,7 @@ from ngraph.plan import plan
 from ngraph.plan.kernels import Buffer, Kernel
 from ngraph.plan.memory import allocate
 from ngraph.program.lower import lower
+from ngraph.runtime.host import jit
 from ngraph.targets import host
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

@@ -11,10 +11,10 @@ import numpy as np
 from kernels import CALL, aligned
 from plans import describe, kernels, program_of
 
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import expr
 from ngraph.plan import Kernel, MachineModel, plan
+from ngraph.runtime.host import jit
 from ngraph.targets import host
 
 

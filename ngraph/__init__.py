@@ -24,7 +24,8 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     passes           program -> program: simplify, share, fold, dead, specialise
     targets          what a machine is: registers, caches, features; every tuned number
     plan             program -> kernels over buffers: one merge, one price, memory
-    codegen          kernels -> machine code, one generator for every target
+    codegen          kernels -> LLVM IR, one generator for every target
+    runtime.host     IR -> machine code in this process: compiling, loading, threads, the entry from Python
     runtime          computations, state, saving
     transformers     what runs a program: direct walks it, numpy prints Python
     export           programs as files for others to run: ONNX

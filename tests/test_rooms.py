@@ -22,7 +22,7 @@ def test_every_room_has_its_place():
 
 
 def test_every_room_has_its_line_in_the_essay():
-    words = set(re.findall(r"\w+", ngraph.__doc__))
+    words = set(re.findall(r"[\w.]+", ngraph.__doc__))
     assert {room for _, room in rooms.files()} - {""} <= words
 
 
@@ -80,6 +80,15 @@ def test_a_planted_mistake_is_found(tmp_path, text, check):
     (tmp_path / "toy" / "__init__.py").write_text("")
     found = check(str(tmp_path / "toy"))
     assert [i.room for i in found] == ["ops"]
+
+
+@pytest.mark.parametrize("inner, outer, wrong", [("import toy.runtime.a\n", "", ["runtime.host"]), ("", "import toy.runtime.host.b\n", [])])
+def test_a_room_inside_a_package_is_below_the_rest_of_it(tmp_path, inner, outer, wrong):
+    (tmp_path / "toy" / "runtime" / "host").mkdir(parents=True)
+    (tmp_path / "toy" / "runtime" / "a.py").write_text(outer)
+    (tmp_path / "toy" / "runtime" / "host" / "b.py").write_text(inner)
+    assert [i.room for i in rooms.upward(str(tmp_path / "toy"))] == wrong
+    assert set(rooms.sizes(str(tmp_path / "toy"))) == {"runtime", "runtime.host"}
 
 
 def test_type_checking_imports_do_not_count(tmp_path):

@@ -1,1 +1,1 @@
-"""Machine code: `text` writes final LLVM IR, `math` holds each elementwise op once, `jit` makes objects of IR, `loader` runs them."""
+"""Generates LLVM IR: `text` writes it, `math` has each elementwise op once, `kernel` and `nest` write kernels, `routines` opaque ops."""

@@ -31,8 +31,6 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from ngraph.codegen import jit, worker
-from ngraph.codegen.workers import llvm_folder, workers
 from ngraph.config import config
 from ngraph.op_graph.arrays import SMALL, ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
@@ -42,6 +40,8 @@ from ngraph.op_graph.opdef import OPS, foreign
 from ngraph.plan.kernels import Buffer, Local, Plan
 from ngraph.program.program import AxisId, Program, State, Step
 from ngraph.program.text import _Printer
+from ngraph.runtime.host import jit, worker
+from ngraph.runtime.host.workers import llvm_folder, workers
 from ngraph.runtime.sources import BEGAN, COARSE, TICK, contents, modules, newest, unchanged
 from ngraph.targets import Target
 from ngraph.warn import warn

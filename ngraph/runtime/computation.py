@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ngraph.codegen.entry import held
 from ngraph.config import WATCHED, config
 from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnknownName, UnsupportedError
 from ngraph.op_graph.axes import show_axes
@@ -32,6 +31,7 @@ from ngraph.program.text import text
 from ngraph.rewrite.runner import Ran, watching
 from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
+from ngraph.runtime.host.entry import held
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.nans import checked
 from ngraph.runtime.profile import Profile

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ngraph.codegen import pool as pools
-from ngraph.codegen.loader import LoadedObjects
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.plan.cost import MachineModel
 from ngraph.runtime.cache import Cache, cache, digest
+from ngraph.runtime.host import pool as pools
+from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Target
 
 FIELDS = pools.FIELDS["frame"]

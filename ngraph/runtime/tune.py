@@ -17,14 +17,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ngraph.codegen.kernel import KernelText
-from ngraph.codegen.loader import LoadedObjects
-from ngraph.codegen.pool import aligned
 from ngraph.codegen.signature import KernelCode
 from ngraph.config import config
 from ngraph.plan.deduplication import shape
 from ngraph.plan.kernels import Kernel, Local, Plan
 from ngraph.plan.schedule import CoreModel, LoopSchedule, View, alternatives
 from ngraph.runtime.cache import cache, digest, makers
+from ngraph.runtime.host.loader import LoadedObjects
+from ngraph.runtime.host.pool import aligned
 from ngraph.runtime.measure import processor
 from ngraph.targets import Target
 

@@ -9,10 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ngraph import __version__
-from ngraph.codegen import pool
 from ngraph.config import config
 from ngraph.errors import UnsupportedError
 from ngraph.runtime.cache import cache
+from ngraph.runtime.host import pool
 from ngraph.runtime.measure import Measured, measure, measured, processor
 from ngraph.targets import Target, chosen, missing, named
 from ngraph.tools.cache import listed

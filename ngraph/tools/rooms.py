@@ -1,6 +1,7 @@
 """Which room imports which, read from the source: the rule that a room imports only rooms above it, and a map of them.
 
-A room is a module or package right inside `ngraph`. Imports under `if TYPE_CHECKING:` do not count; those inside functions do.
+A room is a module or package right inside `ngraph`, or one inside such a package that ORDER names: what surrounds it is then another room.
+Imports under `if TYPE_CHECKING:` do not count; those inside functions do.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import ast
 import os
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ngraph.tools.files import check_output, write
@@ -20,7 +21,7 @@ HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # from the bottom of the house to the top: a room may import those named before it
 ORDER = (
     "parts errors config warn verbs data op_graph ops autodiff api program rewrite numpy_functions numpy_ops passes targets plan codegen "
-    "runtime transformers export frontends serve capi tools util types testing onnx_backend"
+    "runtime.host runtime transformers export frontends serve capi tools util types testing onnx_backend"
 ).split()
 
 # packages that a function may import late, for they are not among the core dependencies or heavy to load
@@ -37,13 +38,19 @@ class Import(NamedTuple):
     late: bool
 
 
+def room_of(parts: Sequence[str]) -> str:
+    """The room of a module of the package: the innermost one that ORDER names, else the module or package right inside."""
+    names = [".".join(parts[:k]) for k in range(len(parts), 0, -1)]
+    return next((name for name in names if name in ORDER), parts[0])
+
+
 def files(home: str = HOME) -> Iterator[tuple[str, str]]:
     """Every source file with the room it is in; the package's own `__init__` is the room ""."""
     for folder, _, names in os.walk(home):
         for name in sorted(names):
             if name.endswith(".py"):
                 parts = os.path.relpath(os.path.join(folder, name), home)[:-3].split(os.sep)
-                yield os.path.join(folder, name), "" if parts in (["__init__"], ["__main__"]) else parts[0]
+                yield os.path.join(folder, name), "" if parts in (["__init__"], ["__main__"]) else room_of(parts)
 
 
 def imports(home: str = HOME) -> Iterator[Import]:
@@ -79,9 +86,10 @@ def edges(home: str = HOME) -> dict[tuple[str, str], list[Import]]:
     package, known = os.path.basename(home), {room for _, room in files(home)}
     found: dict[tuple[str, str], list[Import]] = {}
     for i in imports(home):
-        parts = i.name.split(".")
-        if parts[0] == package and len(parts) > 1 and parts[1] in known and parts[1] != i.room and i.room:
-            found.setdefault((i.room, parts[1]), []).append(i)
+        top, *parts = i.name.split(".")
+        room = room_of(parts) if top == package and parts else ""
+        if room in known and room != i.room and room and i.room:
+            found.setdefault((i.room, room), []).append(i)
     return found
 
 

@@ -4,10 +4,10 @@ import ctypes
 
 import numpy as np
 
-from ngraph.codegen import jit
 from ngraph.codegen.math import emit
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
+from ngraph.runtime.host import jit
 from ngraph.targets import TARGETS, host
 
 HOST = host()

@@ -4,11 +4,11 @@ import ctypes
 
 import numpy as np
 
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Len
 from ngraph.plan.interpret import PlanRun
+from ngraph.runtime.host import jit
 from ngraph.targets import host
 
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)

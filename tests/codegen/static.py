@@ -13,10 +13,10 @@ import numpy as np
 import plans
 import pytest
 
-from ngraph.codegen.jit import compile_object
 from ngraph.codegen.kernel import emit
-from ngraph.codegen.loader import AARCH64, PAGE, ObjectLayout
 from ngraph.codegen.routines import emit_opaque_op
+from ngraph.runtime.host.jit import compile_object
+from ngraph.runtime.host.loader import AARCH64, PAGE, ObjectLayout
 from ngraph.targets import TARGETS
 
 TARGET = TARGETS["aarch64"]

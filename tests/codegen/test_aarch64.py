@@ -17,11 +17,11 @@ from plan_programs import arrays_for, axis, hole, program
 from test_kernels import network
 
 import ngraph as ng
-from ngraph.codegen.jit import compile_object
-from ngraph.codegen.loader import AARCH64, Object, ObjectLayout
 from ngraph.plan import plan
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
+from ngraph.runtime.host.jit import compile_object
+from ngraph.runtime.host.loader import AARCH64, Object, ObjectLayout
 from ngraph.targets import TARGETS, runnable
 
 MAIN, OTHER = cells.some_cells()

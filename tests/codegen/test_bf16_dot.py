@@ -10,11 +10,11 @@ from kernels import HOST, RUNNABLE, run, single
 from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
 from ngraph.plan import Kernel, plan, text
 from ngraph.plan.cost import MachineModel
+from ngraph.runtime.host import jit
 from ngraph.targets import TARGETS
 
 SHORT = ml_dtypes.bfloat16

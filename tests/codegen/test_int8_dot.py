@@ -8,11 +8,11 @@ from kernels import HOST, RUNNABLE, run, single
 from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
 from ngraph.plan import Kernel, plan, text
 from ngraph.plan.cost import MachineModel
+from ngraph.runtime.host import jit
 from ngraph.targets import TARGETS, extended
 
 HAVE = [("x86-64-v4", "avx512_vnni", "vpdpbusd"), ("x86-64-v3", "avx_vnni", "vpdpbusd"), ("aarch64", "asimd i8mm", "usdot")]

@@ -11,14 +11,14 @@ from test_kernels import ONE, network
 from test_random_programs import programs, results
 
 import ngraph as ng
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
-from ngraph.codegen.loader import undefined_symbols
 from ngraph.plan import Kernel, plan, text
 from ngraph.plan.cost import MachineModel
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text
+from ngraph.runtime.host import jit
+from ngraph.runtime.host.loader import undefined_symbols
 from ngraph.targets import TARGETS, host
 
 LENGTHS = {AxisId("N"): 2}

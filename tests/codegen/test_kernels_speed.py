@@ -9,13 +9,13 @@ from kernels import RUNNABLE
 from plan_programs import arrays_for, axis, hole, oracle, program
 
 import ngraph as ng
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, cost, plan, winograd
 from ngraph.plan.packing import panel_width
 from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
+from ngraph.runtime.host import jit
 from ngraph.targets import TARGETS, host
 
 V4, V3 = TARGETS["x86-64-v4"], TARGETS["x86-64-v3"]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from kernels import HOST, RUNNABLE, run, single
 
-from ngraph.codegen import jit
-from ngraph.codegen.loader import undefined_symbols
 from ngraph.codegen.math import MACHINE_CODE
 from ngraph.errors import NgraphError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.program.interpret import interpret
+from ngraph.runtime.host import jit
+from ngraph.runtime.host.loader import undefined_symbols
 from ngraph.targets import TARGETS
 from ngraph.testing.rules import Steps
 

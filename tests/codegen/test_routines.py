@@ -10,8 +10,6 @@ import pytest
 from kernels import RUNNABLE
 
 import ngraph as ng
-from ngraph.codegen import jit
-from ngraph.codegen.loader import undefined_symbols
 from ngraph.codegen.routines import KERNELS, PIECE, emit_opaque_op
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
@@ -22,6 +20,8 @@ from ngraph.plan import plan
 from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
+from ngraph.runtime.host import jit
+from ngraph.runtime.host.loader import undefined_symbols
 from ngraph.targets import TARGETS, host
 from ngraph.testing.rules import Steps
 from ngraph.testing.samples import feed, samples, tensors

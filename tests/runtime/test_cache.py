@@ -15,9 +15,6 @@ import time
 import numpy as np
 import pytest
 
-from ngraph.codegen import worker
-from ngraph.codegen.loader import LoadedObjects
-from ngraph.codegen.workers import Failed, Workers
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.op import Origin
@@ -26,6 +23,9 @@ from ngraph.plan.text import arrays
 from ngraph.program.program import AxisId
 from ngraph.program.text import parse
 from ngraph.runtime.cache import HEAD, Cache, digest
+from ngraph.runtime.host import worker
+from ngraph.runtime.host.loader import LoadedObjects
+from ngraph.runtime.host.workers import Failed, Workers
 from ngraph.targets import TARGETS, host
 
 HOST = host()
@@ -355,7 +355,7 @@ def python(folder, script, **more):
 def test_a_start_that_finds_all_loads_no_llvm(folder):
     script = """
     made = cache.objects([ir(k) for k in range(5)], host())
-    from ngraph.codegen.loader import LoadedObjects
+    from ngraph.runtime.host.loader import LoadedObjects
     LoadedObjects(*made)
     print("llvmlite" in sys.modules, len(made))
     """
@@ -409,8 +409,8 @@ def test_a_killed_writer_leaves_nothing_that_harms(folder):
 
 
 def test_much_is_compiled_by_several_processes(monkeypatch):
-    monkeypatch.setattr("ngraph.codegen.workers.MUCH", 100)
-    monkeypatch.setattr("ngraph.codegen.workers.host", lambda: dataclasses.replace(HOST, cores=3))
+    monkeypatch.setattr("ngraph.runtime.host.workers.MUCH", 100)
+    monkeypatch.setattr("ngraph.runtime.host.workers.host", lambda: dataclasses.replace(HOST, cores=3))
     w = Workers()
     try:
         made = w.compile((ir(k) for k in range(30)), HOST)
@@ -470,7 +470,7 @@ def test_a_process_that_had_waited_for_long_is_replaced(monkeypatch, tmp_path):
 
 
 def test_processes_that_have_nothing_to_do_are_ended(monkeypatch):
-    monkeypatch.setattr("ngraph.codegen.workers.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("ngraph.runtime.host.workers.IDLE_SECONDS", 0.05)
     w = Workers()
     assert value(w.compile([ir(1)], HOST)[0]) == 1
     (pid,) = [p.popen.pid for p in w.processes]
@@ -494,7 +494,7 @@ def test_threads_compile_one_after_the_other():
 def test_a_forked_process_has_processes_of_its_own(folder):
     script = """
     import os
-    from ngraph.codegen.workers import workers
+    from ngraph.runtime.host.workers import workers
     before = workers.compile([ir(1)], host())
     child = os.fork()
     after = [workers.compile([ir(k)], host())[0] for k in range(3)]
@@ -508,7 +508,7 @@ def test_a_forked_process_has_processes_of_its_own(folder):
 
 LONG = """
 import os
-from ngraph.codegen.workers import workers
+from ngraph.runtime.host.workers import workers
 big = "".join("define i64 @f%d(i64 %%x) { %%y = mul i64 %%x, %d ret i64 %%y }\\n" % (k, k) for k in range(60000))
 def texts():
     for k in range(1000):

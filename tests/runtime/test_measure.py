@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import ngraph as ng
-from ngraph.codegen import jit
 from ngraph.plan.cost import MachineModel
 from ngraph.runtime import measure
+from ngraph.runtime.host import jit
 from ngraph.targets import TARGETS, host, runnable
 
 HOST = host()

@@ -13,9 +13,9 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.codegen import worker
 from ngraph.runtime import cache as room
 from ngraph.runtime import graph_cache, sources, tune
+from ngraph.runtime.host import worker
 from ngraph.targets import host
 
 ELSE = {  # files of the package that are no modules, and why what was compiled depends on none of them

@@ -8,14 +8,14 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.codegen import jit
 from ngraph.codegen.kernel import KernelText
-from ngraph.codegen.pool import aligned
 from ngraph.config import config
 from ngraph.plan.kernels import Kernel
 from ngraph.plan.schedule import alternatives
 from ngraph.runtime import cache as caches
 from ngraph.runtime import tune
+from ngraph.runtime.host import jit
+from ngraph.runtime.host.pool import aligned
 from ngraph.targets import host
 
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ngraph.codegen.pool import threads
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.numpy_ops.lines import Lines
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import LineRunner
 from ngraph.passes.dim_orders import dim_orders
 from ngraph.program.program import AxisId, Program, Step
+from ngraph.runtime.host.pool import threads
 from ngraph.runtime.measure import measured
 from ngraph.targets import chosen
 

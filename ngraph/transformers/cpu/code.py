@@ -6,12 +6,12 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ngraph.codegen.loader import LoadedObjects as Loaded
-from ngraph.codegen.pool import Pool, pool
 from ngraph.codegen.signature import KernelCode
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, PlanStep
 from ngraph.runtime.cache import cache, digest
+from ngraph.runtime.host.loader import LoadedObjects as Loaded
+from ngraph.runtime.host.pool import Pool, pool
 from ngraph.targets import Target
 
 

@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ngraph.codegen import entry
-from ngraph.codegen.entry import NativeFunction, Spot
-from ngraph.codegen.pool import FIELDS
 from ngraph.plan.kernels import Buffer
+from ngraph.runtime.host import entry
+from ngraph.runtime.host.entry import NativeFunction, Spot
+from ngraph.runtime.host.pool import FIELDS
 from ngraph.transformers.cpu.code import load_text
 from ngraph.transformers.cpu.frame import RELEASE, ActivationRecord, InstantiatedPlan, root
 

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.codegen import pool as pools
-from ngraph.codegen.pool import FIELDS, FRAME, HOST, aligned
 from ngraph.errors import OutOfMemoryError
 from ngraph.numpy_ops import check_bounds
 from ngraph.op_graph import expr
@@ -26,6 +24,8 @@ from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, bounds, loads, places
 from ngraph.program.program import AxisId
+from ngraph.runtime.host import pool as pools
+from ngraph.runtime.host.pool import FIELDS, FRAME, HOST, aligned
 from ngraph.transformers.cpu.code import Control, LoadedPlan, NativeStep, Step
 from ngraph.transformers.cpu.host import run_opaque_op
 from ngraph.transformers.cpu.table import CONTROL, SHARE, Place, Table, Word, real

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.codegen.pool import FIELDS
-from ngraph.codegen.pool import TIMES as WORDS
 from ngraph.errors import show_line
 from ngraph.plan.kernels import PRODUCTS, Buffer, Kernel
+from ngraph.runtime.host.pool import FIELDS
+from ngraph.runtime.host.pool import TIMES as WORDS
 from ngraph.runtime.measure import machine, measured
 from ngraph.runtime.profile import KernelProfile, Profile
 from ngraph.targets import Target

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ngraph.codegen.pool import COPIED, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WHOLE, WORDS
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Len, maximum
 from ngraph.plan.kernels import Buffer, Load, OpaqueOp, bounds
+from ngraph.runtime.host.pool import COPIED, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WHOLE, WORDS
 from ngraph.transformers.cpu.code import Control, HostCallback, NativeStep, Step
 
 if TYPE_CHECKING:

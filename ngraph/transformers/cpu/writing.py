@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ngraph.codegen import jit
 from ngraph.codegen.deduplication import moved
 from ngraph.codegen.kernel import emit
 from ngraph.codegen.math import MACHINE_CODE
@@ -17,6 +16,7 @@ from ngraph.plan.deduplication import Shape, shape
 from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
+from ngraph.runtime.host import jit
 from ngraph.runtime.tune import picks, tune
 from ngraph.targets import Target
 from ngraph.transformers.cpu.code import CompiledKernel, CompiledPlan, LoadedPlan, NativeStep, StrippedKernel, bodies

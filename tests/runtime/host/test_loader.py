@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from kernels import HOST, run, single
 
-from ngraph.codegen.jit import compile_object
-from ngraph.codegen.loader import PAGE, LoadedObjects, Object, ObjectLayout, undefined_symbols
 from ngraph.errors import NgraphError, ParseError, UnsupportedError
 from ngraph.op_graph import dtypes
+from ngraph.runtime.host.jit import compile_object
+from ngraph.runtime.host.loader import PAGE, LoadedObjects, Object, ObjectLayout, undefined_symbols
 from ngraph.targets import TARGETS
 
 EVERYTHING = """
@@ -133,7 +133,7 @@ def test_objects_load_without_llvm(tmp_path, objects):
     (tmp_path / "object").write_bytes(objects[1])
     script = """
 import ctypes, sys
-from ngraph.codegen.loader import LoadedObjects
+from ngraph.runtime.host.loader import LoadedObjects
 code = LoadedObjects(open(sys.argv[1], "rb").read())
 Three = ctypes.c_double * 3
 x, y = Three(0, 1, 2), Three()

@@ -9,7 +9,7 @@ import pytest
 from interleavings import Broken, explore
 from pool_model import FIELDS, GENERATIONS, PROTOCOL, Job, Scenario
 
-from ngraph.codegen import pool
+from ngraph.runtime.host import pool
 
 TEXT = pool.WORK + pool.FORK + pool.WALK
 ALONE = ((("start", 1), ("run", 0), ("end",)),)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.codegen import pool as pools
-from ngraph.codegen.pool import FIELDS, expanded
+from ngraph.runtime.host import pool as pools
+from ngraph.runtime.host.pool import FIELDS, expanded
 from ngraph.targets import Target, host
 
 FAST = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS

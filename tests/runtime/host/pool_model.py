@@ -1,8 +1,8 @@
 """A model of the thread pool's protocol, as Python.
 
-The functions of `ngraph.codegen.pool` that access memory shared by threads stand here as generators of the same names, which yield the same
-operations in the same order (test_pool_model.py compares the two lists): (kind, place, ordering, values). Time is abstracted away: a worker
-without a job spins, or sleeps at once, as the scenario says. interleavings.py searches all interleavings of the threads.
+The functions of `ngraph.runtime.host.pool` that access memory shared by threads stand here as generators of the same names, which yield
+the same operations in the same order (test_pool_model.py compares the two lists): (kind, place, ordering, values). Time is abstracted away:
+a worker without a job spins, or sleeps at once, as the scenario says. interleavings.py searches all interleavings of the threads.
 """
 
 from typing import NamedTuple

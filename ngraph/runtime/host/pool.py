@@ -69,8 +69,8 @@ SYSTEM = {"x86_64": {"futex": 202, "yield": 24}, "aarch64": {"futex": 98, "yield
 # In these texts `%x = get TYPE %frame.pc` loads a field, `put TYPE %x, %frame.pc` stores one, `%x = ref %frame.pc` is its address;
 # %frame2 is a frame too. `get monotonic` and `put monotonic` are for fields that one thread may read while another writes them.
 #
-# Why the orderings suffice (tests/codegen/pool_model.py is a model of these texts; all its interleavings are searched, under the memory
-# model of C++, and its operations are compared with those of the texts):
+# Why the orderings suffice (tests/runtime/host/pool_model.py is a model of these texts; all its interleavings are searched, under the
+# memory model of C++, and its operations are compared with those of the texts):
 # - The fields of a job are monotonic: a worker that comes late may read those of the next job, a few or all. The two fences then let it
 #   find every counter of its own job shut, so it takes nothing; one that comes in time has acquired the generation, stored after them.
 # - `stop` is monotonic, for it is written before a sequentially consistent addition to the generation, which workers acquire first.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ngraph.codegen import worker
-from ngraph.codegen.loader import LoadedObjects
+from ngraph.runtime.host import worker
+from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Target, host
 
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
 
-from ngraph.codegen import worker
+from ngraph.runtime.host import worker
 from ngraph.targets import Target, host
 
 MUCH = 400_000  # characters of IR that one process compiles in 0.1 to 0.5 seconds; to load LLVM takes one 0.2

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import ngraph as ng
-from ngraph.codegen import jit, pool
-from ngraph.codegen.pool import FIELDS, FRAME, HOST, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS, aligned
+from ngraph.runtime.host import jit, pool
+from ngraph.runtime.host.pool import FIELDS, FRAME, HOST, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS, aligned
 
 COUNT = """
 define void @kernel(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind {
@@ -291,13 +291,13 @@ def test_number_of_threads():
         assert pool.threads() == pool.MOST
     with ng.config(num_threads=0):
         assert pool.threads() == pool.cores()
-    code = "import ngraph as ng; from ngraph.codegen import pool; print(pool.threads())"
+    code = "import ngraph as ng; from ngraph.runtime.host import pool; print(pool.threads())"
     said = subprocess.run([sys.executable, "-c", code], env={**os.environ, "NGRAPH_NUM_THREADS": "5"}, capture_output=True, text=True)
     assert said.stdout.strip() == "5", said.stderr
 
 
 def test_affinity_counts():
-    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); from ngraph.codegen import pool; print(pool.cores())"
+    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); from ngraph.runtime.host import pool; print(pool.cores())"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert said.stdout.strip() == "1", said.stderr
 
@@ -343,7 +343,7 @@ def test_limits_of_control_groups(tmp_path, files, limit):
 
 def test_the_code_wants_nothing_from_elsewhere():
     """System calls and Python's functions come as addresses, so the object loads anywhere."""
-    from ngraph.codegen.loader import undefined_symbols
+    from ngraph.runtime.host.loader import undefined_symbols
     from ngraph.targets import TARGETS
 
     for target in TARGETS.values():
