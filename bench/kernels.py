@@ -74,12 +74,12 @@ class Case:
             args = np.array([self.arrays[b].ctypes.data for b in code.buffers], np.int64)
             scratch = aligned((int(expr.evaluate(code.scratch, int)) + 64,), np.uint8)
             self.calls.append(
-                (CALL(load.address("kernel")), args.ctypes.data, expr.evaluate(code.turns, int), scratch.ctypes.data, (args, scratch))
+                (CALL(load.address("kernel")), args.ctypes.data, expr.evaluate(code.work_items, int), scratch.ctypes.data, (args, scratch))
             )
 
     def __call__(self) -> None:
-        for f, args, turns, scratch, _ in self.calls:
-            f(args, 0, turns, scratch)
+        for f, args, items, scratch, _ in self.calls:
+            f(args, 0, items, scratch)
 
     def given(self) -> list[np.ndarray]:
         return [self.arrays[b] if b.border or b.dims[-1][1:] != (1, None) else self.shaped(b) for b in self.plan.inputs]
@@ -370,7 +370,7 @@ def main() -> None:
             print("    spills", [spills(x) for x in c.codes])
         if chosen.schedules:
             for x in c.codes:
-                print("   ", x.turns, "turns,", x.scratch, "bytes;", *x.debug_info.get("schedules", ()), sep=" ")
+                print("   ", x.work_items, "work items,", x.scratch, "bytes;", *x.debug_info.get("schedules", ()), sep=" ")
 
 
 try:

@@ -30,10 +30,10 @@ def seconds(made, step, loaded):
             a[...] = draw.standard_normal(a.size, dtype=np.float32)
     args = np.array([a.ctypes.data for a in arrays], np.int64)
     scratch = aligned((int(expr.evaluate(code.scratch, int)) + 64,), np.uint8)
-    f, turns, best = CALL(loaded[code.text].address("kernel")), expr.evaluate(code.turns, int), np.inf
+    f, items, best = CALL(loaded[code.text].address("kernel")), expr.evaluate(code.work_items, int), np.inf
     for k in range(20):
         start = time.perf_counter()
-        f(ctypes.c_void_p(args.ctypes.data), 0, turns, ctypes.c_void_p(scratch.ctypes.data))
+        f(ctypes.c_void_p(args.ctypes.data), 0, items, ctypes.c_void_p(scratch.ctypes.data))
         best = min(best, time.perf_counter() - start)
         if k and best > 0.01:
             break

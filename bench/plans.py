@@ -85,7 +85,7 @@ def least(made):
 def describe(made, step):
     if type(step) is not Kernel:
         return f"{step.op}: {[b.name or '-' for b in step.results]}"
-    turns = math.prod([-(-made.length(a) // b) for a, b in step.loops])
+    items = math.prod([-(-made.length(a) // b) for a, b in step.loops])
     loops = ", ".join([f"{a}({made.length(a)}) by {b}" for a, b in step.loops])
     stages = "; ".join(
         [
@@ -95,7 +95,7 @@ def describe(made, step):
         ]
     )
     names = ",".join(dict.fromkeys([o.name for o in step.origin]))[:60]
-    return f"{step.seconds * 1e6:9.1f} us  {turns:6} turns of [{loops}]  {stages}  {names}"
+    return f"{step.seconds * 1e6:9.1f} us  {items:6} work items of [{loops}]  {stages}  {names}"
 
 
 def shape(made, kernel):

@@ -87,7 +87,7 @@ MISTAKES = {
         f"{PLAN}.kernels:Read.at", "tuple([substitute_index(g, index) for g in self.guard])", "self.guard"
     ),
     "the guard of a value is in no key of a stage": edited(f"{PLAN}.stages:_Lines.node_at", 'guard if n.kind == "elem" else ()', "()"),
-    "a stage runs once for all turns": edited(f"{PLAN}.stages:_Stages.kernel", "depth=depth)", "depth=0)"),
+    "a stage runs once for all work items": edited(f"{PLAN}.stages:_Stages.kernel", "depth=depth)", "depth=0)"),
     "parts of a sum take one place": edited(f"{PLAN}.stages:_Stages.part_of", "(Idx(a) if b == 1 else Idx(a) // b)", "0"),
     "the classes of a remainder are all as long as the first": edited(
         f"{PLAN}.strided_reductions:_class", "own < (graph.known(o) or 0)", "False"

@@ -138,7 +138,7 @@ def _exchanged(was, at, scope, r, inner):
     was(at, scope, r, inner._replace(bodies={"then": bodies["else"], "else": bodies["then"]}))
 
 
-def a_turn_is_left_where_there_are_threads():
+def a_work_item_is_left_where_there_are_threads():
     @instead(table.Table, "kernel")
     def _(was):
         def kernel(self, scope, s, at):
@@ -188,7 +188,7 @@ MISTAKES = {
     "slices of a loop that goes backwards go forward": slices_of_a_loop_go_forward,
     "the last carry of a loop is left in its other place": the_last_carry_is_left,
     "a branch takes the other way": the_other_branch,
-    "a turn is left out where several threads run": a_turn_is_left_where_there_are_threads,
+    "a work item is left out where several threads run": a_work_item_is_left_where_there_are_threads,
     "the second places of carries are one": the_arena_is_short,
     "two calls give one array": results_are_not_the_callers,
 }

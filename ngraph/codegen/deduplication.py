@@ -26,5 +26,9 @@ def moved(code: KernelCode, old: Shape, new: Shape) -> KernelCode:
         return tuple([names[f] for f in found])
 
     return replace(
-        code, buffers=named(code.buffers, buffers), lengths=named(code.lengths, axes), turns=over(code.turns), scratch=over(code.scratch)
+        code,
+        buffers=named(code.buffers, buffers),
+        lengths=named(code.lengths, axes),
+        work_items=over(code.work_items),
+        scratch=over(code.scratch),
     )

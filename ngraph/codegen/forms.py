@@ -49,7 +49,7 @@ class LinearForm(NamedTuple):
 
 
 class Start(Leaf):
-    """Where a turn starts along an axis: Locals count from there."""
+    """Where a work item starts along an axis: Locals count from there."""
 
     __slots__ = ()
 
@@ -198,7 +198,7 @@ class Forms:
     def digit(self, f: LinearForm, k: int, op: str) -> LinearForm | None:
         """f // k or f % k, where f is a multiple of k and something from 0 to k - 1.
 
-        So it is, too, if what stays is a multiple of a part of k, and the rest is less than that part: of a turn inside one panel.
+        So it is, too, if what stays is a multiple of a part of k, and the rest is less than that part: of a work item inside one panel.
         """
         if type(f.const) is not int or any(type(c) is not int for c in f.coef.values()):
             return None

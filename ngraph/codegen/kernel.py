@@ -1,4 +1,4 @@
-"""A kernel of a plan → LLVM IR of one function that runs a range of its turns.
+"""A kernel of a plan → LLVM IR of one function that runs a range of its work items.
 
     void kernel(ptr args, i64 first, i64 last, ptr scratch)
 
@@ -27,7 +27,7 @@ STACK = 32 << 10  # bytes of Locals that lie on the stack; more lie in the threa
 ALIGN = 64
 TWICE = 2  # axes whose last block is shorter, for which there is code of its own
 HOT_ITERATIONS = 2  # blocks along an axis up to which the last one matters
-MANY = 16  # turns from which on the next one is fetched ahead
+MANY = 16  # work items from which on the next one is fetched ahead
 
 
 def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule] | None = None) -> KernelCode:
@@ -36,7 +36,7 @@ def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSc
 
 
 class KernelText:
-    """A kernel that is being written: arguments, Locals, turns."""
+    """A kernel that is being written: arguments, Locals, work items."""
 
     def __init__(self, plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule] | None = None):
         self.plan, self.kernel, self.target, self.picks = plan, kernel, target, picks or {}
@@ -50,20 +50,20 @@ class KernelText:
         self.walks: dict[Buffer, tuple[Whole, ...]] = {}
         self.block = dict(kernel.loops)
         self.counters: dict[AxisId, Dim] = {}  # one for each loop: its index is the number of the block
-        self.at: dict[Dim, Whole] = {}  # where the turn stands
+        self.at: dict[Dim, Whole] = {}  # where the work item stands
         self.cold = False  # whether what is being written runs seldom, and should be short
         self.cut: dict[AxisId, int] = {}  # the size of the block that is being written
         self.scratch: ExprLike = 0
-        self.many = False  # turns
+        self.many = False  # work items
         self.touched: set[Buffer] = set()
         self.debug_info: list[str] = []
 
     def code(self) -> KernelCode:
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), self.body)
-        turns: ExprLike = 1
+        items: ExprLike = 1
         for a, b in self.kernel.loops:
-            turns = turns * ((self.open(a) + (b - 1)) // b)
-        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, self.scratch, {"schedules": tuple(self.debug_info)})
+            items = items * ((self.open(a) + (b - 1)) // b)
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), items, self.scratch, {"schedules": tuple(self.debug_info)})
 
     def body(self, args: str, first: str, last: str, scratch: str) -> None:
         self.args = args
@@ -80,10 +80,10 @@ class KernelText:
         for outside in self.buffers:
             self.pointer(outside)
             self.strides(outside)  # registers that come before every use
-        self.w.loop(self.first, IRValue(last, dtypes.int64), 1, [], lambda t: self.turn(t, counts))
+        self.w.loop(self.first, IRValue(last, dtypes.int64), 1, [], lambda t: self.work_item(t, counts))
 
-    def turn(self, t: IRValue, counts: list[Whole]) -> list[IRValue]:
-        """All stages once. Turns are numbered row by row."""
+    def work_item(self, t: IRValue, counts: list[Whole]) -> list[IRValue]:
+        """All stages once. Work items are numbered row by row."""
         w, rest = self.w, t
         for k, (a, _) in reversed(list(enumerate(self.kernel.loops))):
             q = rest
@@ -171,7 +171,7 @@ class KernelText:
         return self.w.table([0] * max(size, ALIGN), dtypes.uint8)
 
     def streams(self, b: Buffer) -> bool:
-        """Whether this kernel is the first to bring a buffer from memory, piece by piece with its turns."""
+        """Whether this kernel is the first to bring a buffer from memory, piece by piece with its work items."""
         large = b.bytes is not None and b.bytes > 2 * self.target.l2
         return large and self.many and b not in self.touched
 
@@ -232,11 +232,11 @@ class KernelText:
             self.scratch = self.scratch + (n * (x.dtype.bits // 8) + (ALIGN - 1)) // ALIGN * ALIGN
 
     def packed(self, sizes: dict[Buffer, int]) -> tuple[dict[Buffer, int], int]:
-        """Where Locals lie, and how much they take: what no later stage of a turn reads leaves its place to others.
+        """Where Locals lie, and how much they take: what no later stage of a work item reads leaves its place to others.
 
-        What a stage stores that does not run in every turn stays.
+        What a stage stores that does not run in every work item stays.
         """
-        stages, turns = self.kernel.stages, len(self.kernel.loops)
+        stages, loops = self.kernel.stages, len(self.kernel.loops)
         first: dict[Buffer, int] = {}
         last: dict[Buffer, int] = {}
         for k, stage in enumerate(stages):
@@ -245,7 +245,7 @@ class KernelText:
                     first.setdefault(b, k)
                     last[b] = k
             for s in stage.to:
-                if s.target in sizes and stage.depth < turns:
+                if s.target in sizes and stage.depth < loops:
                     first[s.target], last[s.target] = -1, len(stages)
         for b in [b for b in sizes if first[b] < 0]:
             last[b] = len(stages)
@@ -259,7 +259,7 @@ class KernelText:
         return places, max([at + sizes[b] for b, at in places.items()], default=0)
 
     def room(self, dim: Any) -> ExprLike:
-        """How many places a dim of a Local needs in any turn."""
+        """How many places a dim of a Local needs in any work item."""
         a, div, mod = dim
         n, block = self.open(a), self.block.get(a, 1)
         n = n if block == 1 else min(n, block) if type(n) is int else block

@@ -42,28 +42,28 @@ def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[Kerne
 
 
 class OpaqueOpText(KernelText):
-    """A kernel written by hand: its body is a function of a turn's number."""
+    """A kernel written by hand: its body is a function of a work item's number."""
 
     def __init__(self, plan: Plan, buffers: Sequence[Buffer], target: Target):
         super().__init__(plan, Kernel((), ()), target)
         self.buffers = tuple(buffers)
         self.slots = {b: k for k, b in enumerate(self.buffers)}
 
-    def written(self, turns: ExprLike, turn: Callable[[IRValue], None], scratch: ExprLike = 0) -> KernelCode:
-        """The kernel whose turns are these; `self.memory` is the thread's scratch."""
+    def written(self, items: ExprLike, work_item: Callable[[IRValue], None], scratch: ExprLike = 0) -> KernelCode:
+        """The kernel whose work items are these; `self.memory` is the thread's scratch."""
 
         def body(args: str, first: str, last: str, memory: str) -> None:
             self.args, self.memory = args, memory
             for b in self.buffers:
                 self.pointer(b)
                 self.strides(b)
-            for leaf in (*leaves(turns), *leaves(scratch)):
+            for leaf in (*leaves(items), *leaves(scratch)):
                 self.length(leaf.of)
             limits = IRValue(first, dtypes.int64), IRValue(last, dtypes.int64)
-            self.w.loop(*limits, 1, [], silent(turn))
+            self.w.loop(*limits, 1, [], silent(work_item))
 
         self.w.function("kernel", ("ptr", "i64", "i64", "ptr"), body)
-        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), turns, scratch)
+        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), items, scratch)
 
     def open(self, a: AxisId) -> ExprLike:
         """The length of an axis as an expression over arguments; before there are any, too."""
@@ -210,9 +210,9 @@ class _Beside(_Running):
     def code(self) -> KernelCode:
         width = self.units * self.lanes
         blocks = (self.t.open(self.unit) + (width - 1)) // width
-        return self.t.written(self.t.count(self.others) * blocks, self.turn)
+        return self.t.written(self.t.count(self.others) * blocks, self.work_item)
 
-    def turn(self, t: IRValue) -> None:
+    def work_item(self, t: IRValue) -> None:
         w, width = self.w, self.units * self.lanes
         n = self.t.length(self.unit)
         blocks = apply(w, "//", plus(w, n, width - 1), width)
@@ -266,9 +266,9 @@ class _Along(_Running):
         return times(self.w, apply(self.w, "max", share, 1), PIECE)
 
     def code(self) -> KernelCode:
-        """One turn for each row."""
+        """One work item for each row."""
 
-        def turn(t: IRValue) -> None:
+        def work_item(t: IRValue) -> None:
             w, places, n = self.w, self.row(t), self.t.length(self.axis)
             size = self.piece(n)
             if self.in_order or (type(n) is int and type(size) is int and n <= size):
@@ -281,24 +281,24 @@ class _Along(_Running):
 
             w.loop(0, count, 1, [self.nothing(1)], piece)
 
-        return self.t.written(self.t.count(self.rows), turn)
+        return self.t.written(self.t.count(self.rows), work_item)
 
     def totals(self, rows: int, pieces: int) -> KernelCode:
         """The first pass over rows that several threads share: what each piece but the last comes to."""
 
-        def turn(t: IRValue) -> None:
+        def work_item(t: IRValue) -> None:
             w, n = self.w, self.t.length(self.axis)
             row, k = (w.op(op, t, constant(pieces - 1, dtypes.int64)) for op in ("udiv", "urem"))
             total = self.part(self.row(row), k, self.piece(n), n, None, store=False)
             assert self.between is not None
             w.store(total, self.t.address(self.between, plus(w, times(w, row, pieces), k)))
 
-        return self.t.written(rows * (pieces - 1), turn)
+        return self.t.written(rows * (pieces - 1), work_item)
 
     def pieces(self, rows: int, pieces: int) -> KernelCode:
         """The second pass: each piece, on top of what those before it come to."""
 
-        def turn(t: IRValue) -> None:
+        def work_item(t: IRValue) -> None:
             w, n, between = self.w, self.t.length(self.axis), self.between
             assert between is not None
             row, k = (w.op(op, t, constant(pieces, dtypes.int64)) for op in ("udiv", "urem"))
@@ -310,7 +310,7 @@ class _Along(_Running):
             (base,) = w.loop(0, k, 1, [self.nothing(1)], more)
             self.part(self.row(row), k, self.piece(n), n, base)
 
-        return self.t.written(rows * pieces, turn)
+        return self.t.written(rows * pieces, work_item)
 
     def row(self, t: IRValue) -> list[str]:
         index = self.t.unflatten(t, self.rows)
@@ -368,7 +368,7 @@ class _Along(_Running):
 
 @KERNELS.of("sort")
 def _sort(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
-    """One turn for each row: its keys as whole numbers in order, with the places they come from; then all is moved."""
+    """One work item for each row: its keys as whole numbers in order, with the places they come from; then all is moved."""
     key, axis = routine.inputs[0], routine.attrs["axis"]
     t = OpaqueOpText(plan, (*routine.inputs, *routine.results), target)
     rows = [a for a in key.axes if a != axis]
@@ -376,7 +376,7 @@ def _sort(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ..
     if type(n) is int and n >= 1 << 32:
         raise UnsupportedError(f"sort along {axis} of {n} elements", fix="at most 2**32 - 1 can be sorted")
 
-    def turn(number: IRValue) -> None:
+    def work_item(number: IRValue) -> None:
         w, length, index = t.w, t.length(axis), t.unflatten(number, rows)
         place = {b: t.address(b, t.offset(b, index)) for b in t.buffers}
 
@@ -397,7 +397,7 @@ def _sort(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ..
             sort_row(w, t.memory, length, *how, put)
 
     each, more = room(key.dtype)
-    return (t.written(t.count(rows), turn, n * each + more),)
+    return (t.written(t.count(rows), work_item, n * each + more),)
 
 
 # ---- compact -------------------------------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ def _compact(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode,
     (c,), (found, count) = routine.inputs, routine.results
     axes, t = routine.attrs["axes"], OpaqueOpText(plan, (c, found, count), target)
 
-    def turn(_: IRValue) -> None:
+    def work_item(_: IRValue) -> None:
         w = t.w
         limit = register(t.number(capacity(plan, routine)))
 
@@ -430,7 +430,7 @@ def _compact(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode,
         total = level(0, 0, 0, constant(0, dtypes.int64))
         w.store(w.convert("trunc", total, dtypes.int32), t.pointer(count))
 
-    return (t.written(1, turn),)
+    return (t.written(1, work_item),)
 
 
 def capacity(plan: Plan, routine: OpaqueOp) -> ExprLike:

@@ -13,11 +13,11 @@ from ngraph.program.program import AxisId
 
 @dataclass(frozen=True)
 class KernelCode:
-    """What is needed to compile and to call a kernel. `turns` and `scratch` (bytes) are over `Len` of `lengths`."""
+    """What is needed to compile and to call a kernel. `work_items` and `scratch` (bytes) are over `Len` of `lengths`."""
 
     text: str
     buffers: tuple[Buffer, ...]
     lengths: tuple[AxisId, ...]
-    turns: ExprLike
+    work_items: ExprLike
     scratch: ExprLike
     debug_info: Mapping[str, Any] = field(default_factory=dict, compare=False)

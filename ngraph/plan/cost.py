@@ -1,6 +1,6 @@
-"""What a group of nodes costs as one kernel, judged without a schedule: bytes by turns and levels, weighted work, launches.
+"""What a group of nodes costs as one kernel, judged without a schedule: bytes by work items and levels, weighted work, launches.
 
-Also which axes its turns may share, and which of them become loops, in what blocks.
+Also which axes its work items may share, and which of them become loops, in what blocks.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ EXPENSIVE = 5  # vector instructions above which a value is kept, not computed a
 REREAD = 8  # times that a value must be asked for again to be kept, however cheap
 SMALL = 4096  # bytes or elements that are not worth a thought
 GUARDED = 6  # times the work of a guarded read of what the same kernel computes
-GRAIN = 2048  # elements of a turn below which its own loops cost more than they share out
+GRAIN = 2048  # elements of a work item below which its own loops cost more than they share out
 CHUNKS = 16  # parts into which a reduction over loops is cut
 PRODUCT = 0.7  # vector instructions of a product that is summed: half of them its own, half of its sum
 GAIN = 0.9  # of the price of a sum in one piece, below which it is cut into parts
-PANEL = 64  # elements of a contiguous axis that turns leave together
+PANEL = 64  # elements of a contiguous axis that work items leave together
 SIZES = 1 << 14  # of a block that are looked at, at most: an axis may be longer than there is time to count
 TILE = 8  # elements that a register tile wants of an axis beside the vectors
 ROUNDING = 1e-9  # of a price
 NUMBER = attrgetter("number")
-SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a turn: enough to be worth a thread; as much as should hang on one
+SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a work item: enough to be worth a thread; as much as should hang on one
 Loops = tuple[tuple[AxisId, int], ...]
 
 
@@ -102,7 +102,7 @@ class FusionGroup:
         known = lengths.work
         self.work = sum([known[n] if n in known else known.setdefault(n, n.size * _weight(n)) for n in self.nodes])
         self.seconds, self.loops = 0.0, ()  # type: float, Loops
-        self.cuts: tuple[Node, ...] = ()  # the reductions that only turns together finish
+        self.cuts: tuple[Node, ...] = ()  # the reductions that only work items together finish
 
     def link(self) -> None:
         """Who reads what, in here and from outside; what others read."""
@@ -118,10 +118,10 @@ class FusionGroup:
         self.results = [n for n in self.nodes if n.result or not inside.issuperset(n.users)]
 
     def _recomputed(self) -> set[Node]:
-        """Small values that every turn may compute for itself, so that they bind no loop; several turns may store one alike."""
+        """Small values that every work item may compute for itself, so that they bind no loop; several work items may store one alike."""
         most = max([n.size for n in self.nodes])
         small = min(most // REREAD, SMALL) if most > 0 else -1
-        found, kept = set[Node](), set(self.results)  # kept: what has only the turn's own part, and what is made of that
+        found, kept = set[Node](), set(self.results)  # kept: what has only the work item's own part, and what is made of that
         for n in self.nodes:
             if n.size <= small and n.kind in ("elem", "reduce"):
                 if not any(r.source in self.set and r.source not in found for r in n.reads):
@@ -142,9 +142,9 @@ class FusionGroup:
         return found & wanted
 
     def _shared(self) -> tuple[tuple[AxisId, ...], tuple[AxisId, ...]]:
-        """The axes that every turn may fix: all nodes iterate over them, all reads inside are at the same index.
+        """The axes that every work item may fix: all nodes iterate over them, all reads inside are at the same index.
 
-        Apart: those that a reduction takes in whose value nobody in here reads; a turn has only a part of it.
+        Apart: those that a reduction takes in whose value nobody in here reads; a work item has only a part of it.
         """
         shared, reduced = set(self.bound[0].loopable), set[AxisId]()
         recomputed = self.recomputed
@@ -157,14 +157,14 @@ class FusionGroup:
         for n in [n for n in self.nodes if n in recomputed]:
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
         for p, _, r in self.inner:
-            if p in recomputed and cost[p] > EXPENSIVE:  # it may be kept: then a turn has only its own part of it
+            if p in recomputed and cost[p] > EXPENSIVE:  # it may be kept: then a work item has only its own part of it
                 shared.difference_update(p.space - r.identity_indexed)
         reduced.update(*[n.reduced for n in self.bound])
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
         return tuple([a for a in order if a not in reduced]), tuple([a for a in order if a in reduced])
 
     def keeps(self, other: FusionGroup) -> bool:
-        """Whether the turns of another group can be those of this one."""
+        """Whether the work items of another group can be those of this one."""
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
 
     def measure(self, m: MachineModel) -> None:
@@ -266,7 +266,7 @@ class FusionGroup:
     def _rereads(self, n: Node, shared: frozenset[AxisId]) -> bool:
         """Whether operands of a reduction are read again for each index of a free axis: it then wants a stage, with registers, for itself.
 
-        So it does where two are, as in a product of matrices, or one along an axis that turns do not share out.
+        So it does where two are, as in a product of matrices, or one along an axis that work items do not share out.
         """
         (arg,) = n.args
         p = arg.source if type(arg) is Read else None
@@ -278,7 +278,7 @@ class FusionGroup:
         return any(not lacks <= shared for o, lacks in lacking.items() if o.source not in self.set)
 
     def part(self, axes: Iterable[AxisId], fixed: Mapping[AxisId, int]) -> int:
-        """Elements along these axes in one turn."""
+        """Elements along these axes in one work item."""
         n = 1
         for a in axes:
             n *= fixed[a] if a in fixed else self.length(a)
@@ -305,7 +305,7 @@ class FusionGroup:
                 yield a, self.part(r.axes, {}) * min(1.0, self.length(a) / LANES) / k
 
     def touched(self, r: Read, fixed: Mapping[AxisId, int]) -> int:
-        """Bytes of its source that a read needs in one turn."""
+        """Bytes of its source that a read needs in one work item."""
         walk = r.walk or self.walk(r)
         return walk.whole if r.axes.isdisjoint(fixed) else self._part(r, walk.spans, fixed)
 
@@ -424,12 +424,12 @@ class CostTable:
 
 
 class _Choice:
-    """Which shared axes become loops, in what blocks: for locality first, then so that there are turns enough to share out."""
+    """Which shared axes become loops, in what blocks: for locality first, then so that there are work items enough to share out."""
 
     def __init__(self, g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]):
         self.g, self.m, self.cut = g, m, cut
         self.loops: dict[AxisId, int] = {}
-        self.turns = self.chunks = 1
+        self.work_items = self.chunks = 1
         self.crossing = [n for n in g.kept if n.kind != "join" and not n.result]
         fed: set[Any] = set()  # what sums are made of
         for n in reversed(g.nodes):
@@ -442,7 +442,7 @@ class _Choice:
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
 
     def take(self, a: AxisId, block: int) -> None:
-        """Makes a loop of an axis, if that makes turns."""
+        """Makes a loop of an axis, if that makes work items."""
         n = self.g.length(a)
         if a in self.cut:
             most = max(CHUNKS, 4 * self.m.cores) // self.chunks
@@ -450,19 +450,19 @@ class _Choice:
             block = max(block, -(-n // most // step) * step) if most else n
         if block < n:
             self.loops[a] = block
-            self.turns *= -(-n // block)
+            self.work_items *= -(-n // block)
             if a in self.cut:
                 self.chunks *= -(-n // block)
 
     def held(self, n: Node) -> int:
-        """Bytes of a value that a turn has."""
+        """Bytes of a value that a work item has."""
         return 4 * sum([self.g.part(axes, self.loops) for axes in ([p.axes for p in n.parts] if n.kind == "join" else [n.axes])])
 
     def locals(self) -> int:
         return sum(map(self.held, self.crossing))
 
     def near(self) -> int:
-        """Bytes that a turn wants at once: what stages hand on; if several read what comes from memory, its part of that and of results."""
+        """Bytes that a work item wants at once: what stages hand on; its part of what several read from memory, and of results."""
         g = self.g
         several = len(set(g.stage_of.values())) + any(n.kind == "elem" for n in g.results) > 1
         if not several or max([g.walk(r).bytes for _, r in g.outer], default=0) <= self.m.l3 // 4:
@@ -474,25 +474,25 @@ class _Choice:
         return self.locals() + sum(parts.values()) + sum([self.held(n) for n in g.results if n.kind != "reduce"])
 
     def divides(self, a: AxisId) -> bool:
-        """Whether shorter turns along an axis leave no more parts of sums than stay in the last cache."""
+        """Whether shorter work items along an axis leave no more parts of sums than stay in the last cache."""
         if a not in self.cut:
             return True
         parts = 2 * self.chunks * sum([n.bytes for n in self.g.nodes if a in n.reduced])
         return self.chunks <= 4 * CHUNKS and parts <= self.m.l3 // 4
 
     def halve(self, a: AxisId) -> None:
-        """Turns half as long along an axis, of equal length if there is one near."""
+        """Work items half as long along an axis, of equal length if there is one near."""
         n = self.g.length(a)
         b = self.loops.get(a, n)
         half = -(-b // 2)
         made = next((k for k in range(half, min(b, half + SIZES)) if n % k == 0), half)
         before, after = -(-n // b), -(-n // made)
-        self.loops[a], self.turns = made, self.turns // before * after
+        self.loops[a], self.work_items = made, self.work_items // before * after
         if a in self.cut:
             self.chunks = self.chunks // before * after
 
     def wanted(self) -> int:
-        """Turns that the work is worth."""
+        """Work items that the work is worth."""
         g, m = self.g, self.m
         moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
         seconds = max(g.work / m.speed, moved / m.memory)
@@ -510,7 +510,7 @@ class _Choice:
         v, long = self.v, {a for a in axes if g.length(a) >= 2 * PANEL}
         whole = self.last if not (self.crossing or self.heavy) else set[AxisId]()  # along these lines are stored whole
         for a in sorted([a for a in clean if a != v and g.length(a) > 1], key=whole.__contains__):
-            if not self.crossing and self.turns >= want:
+            if not self.crossing and self.work_items >= want:
                 break
             if a in whole and a not in long and v in clean and v in long - whole:
                 rest.append(a)
@@ -521,25 +521,25 @@ class _Choice:
                 self.take(v, PANEL)
             elif v not in self.loops:
                 rest.append(v)
-        while self.turns < want and rest:
+        while self.work_items < want and rest:
             a = min(rest, key=self.loss)
             rest.remove(a)
-            self.take(a, self.block(a, -(-want // self.turns), rest))
+            self.take(a, self.block(a, -(-want // self.work_items), rest))
         for a in rest:
             if a != v and self.locals() > m.l2 // 3 and g.length(a) > 32:
                 self.take(a, 32)
         self.shorten([*self.loops], m.l2)
-        before = dict(self.loops), self.turns, self.chunks
+        before = dict(self.loops), self.work_items, self.chunks
         self.shorten(axes, 2 * m.l2)  # where that was far from enough, along others
         if self.near() > 2 * m.l2:  # to no avail
-            self.loops, self.turns, self.chunks = before
+            self.loops, self.work_items, self.chunks = before
         still = [r for r in self.heavy if g.parameters(r)]
         if still and len(self.loops) > 1 and sum({r.source: g.touched(r, {}) for r in still}.values()) <= m.l2 // 2:
             common = {a for r in still for a in r.axes}  # each core keeps all parameters: what changes need not go from one to another
             self.loops = dict(sorted(self.loops.items(), key=lambda loop: loop[0] in common))
 
     def shorten(self, axes: list[AxisId], room: int) -> None:
-        """Shorter turns along some of these axes until what stages hand on, or read one after the other, has room near them."""
+        """Shorter work items along some of these axes until what stages hand on, or read one after the other, has room near them."""
         while self.near() > room:
             least = 1 if self.locals() > self.m.l2 else TILE // 2
             blocks = {a: self.loops.get(a, self.g.length(a)) for a in axes if a != self.v and a not in self.last}
@@ -549,9 +549,9 @@ class _Choice:
             self.halve(max(large, key=blocks.__getitem__))
 
     def grain(self, a: AxisId, want: int) -> int:
-        """Single steps, or so many at once that a turn is worth its start or that there are turns enough; all turns alike."""
-        n, elements = self.g.length(a), self.g.widest.size // self.turns
-        each = min(-(-GRAIN * n // max(elements, 1)), -(-n * self.turns // want))
+        """Single steps, or so many at once that a work item is worth its start or that there are work items enough; all alike."""
+        n, elements = self.g.length(a), self.g.widest.size // self.work_items
+        each = min(-(-GRAIN * n // max(elements, 1)), -(-n * self.work_items // want))
         return -(-n // -(-n // max(each, 1)))
 
     def loss(self, a: AxisId) -> tuple[bool, int]:
@@ -563,7 +563,7 @@ class _Choice:
         return a in self.last and g.length(a) < 2 * PANEL, lacking
 
     def panel(self, a: AxisId) -> int:
-        """How many steps along an axis leave what turns read of a reduction's operands in half of the second level."""
+        """How many steps along an axis leave what work items read of a reduction's operands in half of the second level."""
         g = self.g
         again = [r for r in self.heavy if a in r.axes and any(x not in r.axes and g.length(x) > 1 for x in g.widest.axes)]
         one = sum([g.touched(r, {**self.loops, a: 1}) for r in again])
@@ -586,8 +586,8 @@ class _Choice:
     def longest(self, n: int, block: int) -> float:
         """The share of the work that one core has at least, if so long an axis is cut into such blocks; rounded, so that near is equal."""
         whole, left = divmod(n, block)
-        turns = self.turns * (whole + (left > 0))
-        return round(-(-turns // self.m.cores) * block / n / self.turns, 1)
+        items = self.work_items * (whole + (left > 0))
+        return round(-(-items // self.m.cores) * block / n / self.work_items, 1)
 
 
 def price(g: FusionGroup, m: MachineModel, cutting: bool = True) -> FusionGroup:
@@ -605,7 +605,7 @@ def price(g: FusionGroup, m: MachineModel, cutting: bool = True) -> FusionGroup:
 def _cost_of(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
     choice = _Choice(g, m, cut)
     choice.choose()
-    fixed, turns, local = choice.loops, choice.turns, choice.locals()
+    fixed, items, local = choice.loops, choice.work_items, choice.locals()
     sources: dict[object, list[tuple[Node, Read]]] = {}
     for n, r in g.outer:
         sources.setdefault(r.source, []).append((n, r))
@@ -618,7 +618,7 @@ def _cost_of(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
         passes = len({g.level[n] // 2 for n, _ in reads})
         traffic += _moving(m, size)
         again += size * (passes - 1) / (_rate(m, size) if foot > m.l2 else m.cache)
-        run_once_apart = parts[s] * turns
+        run_once_apart = parts[s] * items
         if run_once_apart > size > m.l1:
             anew += (run_once_apart - size) / (m.memory if size > m.l3 else m.cache)
     cuts = tuple([n for n in g.nodes if any(a in fixed for a in n.reduced)]) if cut else ()
@@ -626,13 +626,13 @@ def _cost_of(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
         size = n.bytes * choice.chunks if n in cuts else n.bytes
         traffic += 2 * _moving(m, size)
     if local > m.l2:
-        traffic += 3 * local * turns / m.memory
+        traffic += 3 * local * items / m.memory
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.recomputed}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
-    work += (turns - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
-    pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # turns, the last ones as far as they go
-    ways = min(m.cores * turns / (turns + m.cores - 1), pieces)
-    if turns < m.cores:
+    work += (items - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
+    pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones as far as they go
+    ways = min(m.cores * items / (items + m.cores - 1), pieces)
+    if items < m.cores:
         traffic *= 1.3
     seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts

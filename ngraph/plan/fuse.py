@@ -50,7 +50,7 @@ class _Merge:
         self.rank: dict[FusionGroup, int] = {}  # groups in the order of their making; who is not in it is gone
         self.made = 0
         self.fusion_barriers: set[FusionGroup] = set()
-        self.parted: set[FusionGroup] = set()  # whose turns have parts of sums
+        self.parted: set[FusionGroup] = set()  # whose work items have parts of sums
         self.readers: dict[object, list[Node]] = {}  # of what comes from outside
         for n in graph.nodes:
             for r in n.reads:
@@ -113,7 +113,7 @@ class _Merge:
                     wait(self.most(a, b), len(tried), False, a, b)
 
         def wait(gain: float, number: int, sure: bool, a: FusionGroup, b: FusionGroup) -> None:
-            bound = not a.loops or a.loops != b.loops  # what runs in the same turns already binds nothing more
+            bound = not a.loops or a.loops != b.loops  # what runs in the same work items already binds nothing more
             if gain > (MIN_RELATIVE_GAIN * min(a.seconds, b.seconds) if bound else 0):
                 heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
 
@@ -132,7 +132,7 @@ class _Merge:
                 push(made)
 
     def cut_reductions(self) -> list[FusionGroup]:
-        """Behind each reduction of which turns have parts, what puts them together: groups that may merge on. Those with parts may not."""
+        """Behind each reduction of which work items have parts, what joins these: groups that may merge on. Those with parts may not."""
         new = []
         self.prices.cut_no_more()
         for g in list(self.rank):
@@ -160,7 +160,7 @@ class _Merge:
         return math.inf if self.merged(a, b) is None else max(a.seconds, b.seconds)
 
     def merged(self, a: FusionGroup, b: FusionGroup) -> FusionGroup | None:
-        """Both as one. What has parts of sums keeps its turns: only what each of them may compute for itself can join it."""
+        """Both as one. What has parts of sums keeps its work items: only what each of them may compute for itself can join it."""
         if a not in self.parted and b not in self.parted:
             return self.prices.group([*a.nodes, *b.nodes])
         made = FusionGroup([*a.nodes, *b.nodes], self.lengths)
@@ -171,7 +171,7 @@ class _Merge:
         return made
 
     def promising(self, a: FusionGroup, b: FusionGroup) -> bool:
-        """Whether two groups could run in the same turns, or are too small for turns."""
+        """Whether two groups could run in the same work items, or are too small for work items."""
         few, many = sorted((len(a.nodes), len(b.nodes)))
         most = MAX_KERNEL_NODES if few <= MAX_PARTNERS_OF_LARGE else NODES_WITH_FEW_PARTNERS
         if few + many > most or a.nodes[0].once != b.nodes[0].once or a.products + b.products > MAX_CONTRACTIONS:

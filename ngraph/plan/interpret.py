@@ -1,6 +1,6 @@
 """Runs a plan on NumPy arrays, line by line: as slow and as plain as can be, so that what a plan means can be held against the oracle.
 
-Memory is what the plan says: one arena of bytes, filled with garbage, into which buffers are cut. Turns run in no good order. What a
+Memory is what the plan says: one arena of bytes, filled with garbage, into which buffers are cut. Work items run in no good order. What a
 stage has not stored cannot be read, and what lies outside of an array cannot be read or written: ProgramError says which stage did.
 """
 
@@ -128,34 +128,34 @@ class PlanRun:
     def kernel(self, kernel: Kernel) -> None:
         for b in kernel.targets:
             self.place(b)
-        self.turns(kernel)
+        self.work_items(kernel)
 
-    def turns(self, kernel: Kernel) -> None:
-        """All turns of a kernel whose targets have their places."""
+    def work_items(self, kernel: Kernel) -> None:
+        """All work items of a kernel whose targets have their places."""
         stored: set[Buffer] = set()
         counts = [-(-self.length(a) // b) for a, b in kernel.loops]
-        turns = list(itertools.product(*map(range, counts)))
-        turns = turns[1::2] + turns[0::2][::-1]  # they are parallel: no order may matter
+        items = list(itertools.product(*map(range, counts)))
+        items = items[1::2] + items[0::2][::-1]  # they are parallel: no order may matter
         targets = {s.target for stage in kernel.stages for s in stage.to}
         before: tuple[int, ...] = ()
-        for n, turn in enumerate(turns):
-            run = [(k, s) for k, s in enumerate(kernel.stages) if not n or turn[: s.depth] != before[: s.depth]]
+        for n, item in enumerate(items):
+            run = [(k, s) for k, s in enumerate(kernel.stages) if not n or item[: s.depth] != before[: s.depth]]
             stored.difference_update([s.target for _, stage in run for s in stage.to])  # what others have stored is still there
             for k, stage in run:
                 for r in stage.reads():
                     if r.source in targets and r.source not in stored:
                         raise ProgramError(f"stage {k} reads {r.source.name}, which no stage before it stores")
-                _WorkItem(self, kernel, turn).stage(stage)
+                _WorkItem(self, kernel, item).stage(stage)
                 stored.update([s.target for s in stage.to])
-            before = turn
+            before = item
 
 
 class _WorkItem:
-    """One stage in one turn: where it starts along each axis, and how far it goes."""
+    """One stage in one work item: where it starts along each axis, and how far it goes."""
 
-    def __init__(self, run: PlanRun, kernel: Kernel, turn: tuple[int, ...]):
+    def __init__(self, run: PlanRun, kernel: Kernel, item: tuple[int, ...]):
         self.run = run
-        self.start = {a: t * b for (a, b), t in zip(kernel.loops, turn, strict=True)}
+        self.start = {a: t * b for (a, b), t in zip(kernel.loops, item, strict=True)}
         self.block = dict(kernel.loops)
 
     def extent(self, a: AxisId) -> int:
@@ -250,7 +250,7 @@ class _WorkItem:
         found = []
         for (a, div, mod), n in zip(b.dims, self.run.arrays[b].shape, strict=True):
             at = np.broadcast_to(self.whole(index[a], axes, lines), ok.shape)[ok]
-            if type(b) is Local:  # counts from the start of the turn
+            if type(b) is Local:  # counts from the start of the work item
                 at = at - (self.start.get(a, 0) if self.block.get(a, 1) > 1 else 0)
             at = at // div if mod is None else at // div % mod
             at = at + b.border[a][0] if a in b.border else at

@@ -6,9 +6,9 @@
     Read   = source Buffer | Local · {axis: Expr} · guard (Expr …) · fill
 
 A stage's lines, then its accumulators, then the lines of `after` are numbered through; a line names others by number. An index is an
-Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one turn for each combination of blocks.
+Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one work item for each combination of blocks.
 A block of 1 removes the axis from the stages; a larger one leaves an axis of that length in them, the last one cut off at the end.
-A store behind a reduction over blocks of a loop may say `Idx(a) // block`, the number of the turn's block: turns have parts of the sum.
+A store behind a reduction over blocks of a loop may say `Idx(a) // block`, the number of the work item's block: each has a part of the sum.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Buffer:
 
 
 class Local(Buffer):
-    """Memory of one turn: a register, a row, a panel. Lives until its stage runs again; indices count from the turn's start."""
+    """Memory of one work item: a register, a row, a panel. Lives until its stage runs again; indices count from the work item's start."""
 
     __slots__ = ()
 
@@ -222,7 +222,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """Stages that run one after another in every turn of the loops."""
+    """Stages that run one after another in every work item of the loops."""
 
     loops: tuple[tuple[AxisId, int], ...]
     stages: tuple[Stage, ...]

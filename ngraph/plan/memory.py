@@ -136,7 +136,7 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     """Whether `new` may be written where `old` lies: each element of old is read only where the same element of new is written, not after.
 
     Both have the same dims; every read of old is at the index itself, in the first storing stage or one before it. That stage stores
-    all of new; later ones may store again, each turn within what is its own.
+    all of new; later ones may store again, each work item within what is its own.
     """
     if old.dims != new.dims or old.dtype.bits != new.dtype.bits or any(a not in old.axes for a, _ in kernel.loops):
         return False

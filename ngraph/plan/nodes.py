@@ -99,7 +99,7 @@ class Node:
         self.state = ""  # the state that it becomes
         self.hint = ""
         self.once = False  # no call changes it
-        self.split_k: AxisId | None = None  # along which its parts lie, where turns have parts of its sum
+        self.split_k: AxisId | None = None  # along which its parts lie, where work items have parts of its sum
         self.turned = False  # made of a sum whose vectors lie along another axis than its own last one: that is stored first
         self._settle()
         self.weight = COST[op] if kind == "elem" else 1
@@ -109,7 +109,7 @@ class Node:
     def _settle(self) -> None:
         self.space = frozenset((*self.axes, *self.reduced))
         self.loopable = self.space.difference(self.reduced if self.kind == "reduce" and in_order(self.op, self.dtype) else ())
-        for p in self.parts:  # turns may share what every part writes at its own index
+        for p in self.parts:  # work items may share what every part writes at its own index
             self.loopable &= {a for a, e in p.place.items() if type(e) is Idx and e.of == a}
         if "apart" in self.attrs:  # and what all of them are made along, where each index has places for itself
             self.loopable |= frozenset.intersection(*[frozenset(p.axes) for p in self.parts])

@@ -1,7 +1,7 @@
 """Copies of operands in panels, in front of the sums of products that read them again and again.
 
 A panel has `w` places of the vector axis side by side, row after row in the order in which the sum runs: `(v, w, None) k … (v, 1, w)`.
-What no call changes is copied once; what a turn alone uses is copied to a Local of the turn; all else by a kernel of its own.
+What no call changes is copied once; what a work item alone uses is copied to a Local of the work item; all else by a kernel of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ DEEP = 12  # terms of that sum for each time that the operand is read
 SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 GREAT = 1 << 62
 SLIGHT = 8  # times as large as the smaller factor of a product is all that it reads, if that is taken for parameters
-PARTS = 4  # turns of a copy for each core
+PARTS = 4  # work items of a copy for each core
 GROWN = 4  # times as large as its source that a copy of overlapping windows may be
 Length = Callable[[AxisId], int | None]
 K = TypeVar("K")
@@ -72,7 +72,7 @@ def vector_of(
 
     Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
     Where neither factor is, for a step changes them, the much smaller one is taken for them, unless the sum is short: storing the
-    result another way than it lies then costs as much. `blocks`: what of an axis a turn has.
+    result another way than it lies then costs as much. `blocks`: what of an axis a work item has.
     """
     sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
     terms = math.prod([length(x) for x in {x for f in factors for x in f.axes}.difference(free)])
@@ -96,7 +96,7 @@ def vector_of(
 def panel_width(n: int, rows: int, machine: MachineModel, block: int = 0, deep: int = 1) -> int:
     """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best.
 
-    Where turns take `block` places each, that is a whole number of panels. Each place has `deep` bytes: a panel is to stay in the cache.
+    Where work items take `block` places each, that is a whole number of panels. A place has `deep` bytes: a panel is to stay in the cache.
     """
     lanes, need = machine.lanes, -(-n // machine.lanes)
     if need <= 4:
@@ -285,7 +285,7 @@ class Packer:
         return again <= NARROW and self.run(kernel, p) >= max(LONG, DEEP * again)
 
     def run(self, kernel: Kernel, p: Product) -> int:
-        """How many terms of a turn's sum lie one after the other in both factors."""
+        """How many terms of a work item's sum lie one after the other in both factors."""
         blocks, reads = dict(kernel.loops), [r for o in p.operands for r in o.reads]
         terms, apart = 1, 1
         while a := next((a for a in p.reduced if self.length(a) != 1 and all(stride(r, a, self.length) == apart for r in reads)), None):
@@ -317,7 +317,7 @@ class Packer:
         return small and (again >= least or (once and least < GREAT and all(len(self.ways.get(r.source, ())) < 2 for r in having)))
 
     def least(self, kernel: Kernel, p: Product, r: Read) -> int:
-        """How often an operand must be read for a copy in each call to pay. A Local has the rows of a turn alone."""
+        """How often an operand must be read for a copy in each call to pay. A Local has the rows of a work item alone."""
         blocks = dict(kernel.loops) if type(r.source) is Local else {}
 
         def length(a: AxisId) -> int | None:
@@ -358,7 +358,7 @@ class Packer:
             stages.append(Stage(free, (), o.copy, (), (), (Store(len(o.copy) - 1, local, at),), depth))
             return _reading(stage, o.line, local, at)
         table = self.copies if once else {}
-        target, copy = memo(table, _copied, o.copy, free, dims, self.turns(free, v, w), "once" if once else "arena")
+        target, copy = memo(table, _copied, o.copy, free, dims, self.work_items(free, v, w), "once" if once else "arena")
         if target not in self.made:
             self.made.append(target)
             (self.once if once else before).append(replace(copy, origin=kernel.origin))
@@ -388,7 +388,7 @@ class Packer:
         axes = (*[a for a in o.axes if a not in rows], *rows)
         target = Buffer(o.reads[0].source.name, dims_of(axes), o.dtype, "arena")
         self.made.append(target)
-        loops = self.turns(axes, axes[-1], self.machine.lanes)
+        loops = self.work_items(axes, axes[-1], self.machine.lanes)
         made = Stage(axes, (), o.copy, (), (), (Store(len(o.copy) - 1, target, identity_index(axes)),), len(loops))
         before.append(Kernel(loops, (made,), kernel.origin))
         return _reading(stage, o.line, target, identity_index(axes))
@@ -410,7 +410,7 @@ class Packer:
         return [] if known else [copy]
 
     def fits(self, kernel: Kernel, o: Operand) -> bool:
-        """Whether each turn has a part of an operand for itself, and that fits into the second cache."""
+        """Whether each work item has a part of an operand for itself, and that fits into the second cache."""
         part = self.size(o.axes) * o.dtype.bits // 8
         for a, b in kernel.loops:
             n = self.length(a) or 0
@@ -428,7 +428,7 @@ class Packer:
 
         return sorted([a for a in p.reduced if a in o.axes], key=key, reverse=True)
 
-    def turns(self, axes: Sequence[AxisId], v: AxisId, w: int) -> tuple[tuple[AxisId, int], ...]:
+    def work_items(self, axes: Sequence[AxisId], v: AxisId, w: int) -> tuple[tuple[AxisId, int], ...]:
         """Loops of a copy: whole panels, else parts of its longest axis."""
         most = PARTS * self.machine.cores
         if self.size(axes) < GRAIN * most:

@@ -58,7 +58,7 @@ class _Stages:
         return tuple([a for a in axes if a not in self.fixed])
 
     def free(self, n: Node) -> tuple[AxisId, ...]:
-        """The axes along which a stage makes a node: not that of the parts of a sum, of which each turn has one."""
+        """The axes along which a stage makes a node: not that of the parts of a sum, of which each work item has one."""
         return self.inner([a for a in n.axes if a != n.split_k])
 
     def kernel(self) -> Kernel:
@@ -111,7 +111,7 @@ class _Stages:
     def store(self, n: Node) -> None:
         """Puts an elementwise value into a stage over its space, at its time; a new one where there is none."""
         level, space = self.g.level[n], frozenset(self.free(n))
-        alone = n in self.g.recomputed  # what several turns store alike keeps to itself
+        alone = n in self.g.recomputed  # what several work items store alike keeps to itself
         for d in self.drafts:
             if not d.closed and d.level in (level, level + 1) and d.space == space and d.alone == alone:
                 if n not in d.stores:
@@ -154,7 +154,7 @@ class _Stages:
         return found
 
     def part_of(self, n: Node) -> ExprLike:
-        """The number of the part of a reduction that a turn has: that of its block along the loops that the reduction takes in."""
+        """The number of the part of a reduction that a work item has: that of its block along the loops that the reduction takes in."""
         part: ExprLike = 0
         for a, b in self.g.loops:
             if a in n.reduced:

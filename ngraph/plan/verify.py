@@ -76,7 +76,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
             changes = _changes(stage, s, changing).intersection([a for a, _ in kernel.loops])
             changing[s.target] = changing.get(s.target, frozenset()) | changes
             if type(s.target) is not Local and not changes <= _moving(s.index.values()):
-                yield f"stage {k} stores {s.target!r} at the same place in several turns"
+                yield f"stage {k} stores {s.target!r} at the same place in several work items"
         stored.update([s.target for s in stage.to])
         if not 0 <= stage.depth <= len(kernel.loops):
             yield f"stage {k} has depth {stage.depth} of {len(kernel.loops)} loops"

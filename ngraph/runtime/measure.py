@@ -27,7 +27,7 @@ from ngraph.targets import Target
 FIELDS = pools.FIELDS["frame"]
 ACCUMULATORS = 12  # independent chains: more than a multiply-add takes cycles, times how many begin in one; fewer than registers
 LAUNCHES = 1000
-TURN = 5e-6  # seconds of a turn in which a launch is measured
+ITEM_SECONDS = 5e-6  # seconds of a work item in which a launch is measured
 SECONDS = 0.01  # of one run, of which the best counts
 RUNS = 15
 
@@ -44,10 +44,10 @@ class Measured(NamedTuple):
     threads: int
 
 
-# ---- kernels; arguments: three addresses, elements of a turn, repetitions
+# ---- kernels; arguments: three addresses, elements of a work item, repetitions
 
 
-def _kernel(target: Target, turn: Callable[[IRWriter, Sequence[str], IRValue, IRValue, IRValue], None]) -> str:
+def _kernel(target: Target, item: Callable[[IRWriter, Sequence[str], IRValue, IRValue, IRValue], None]) -> str:
     w = IRWriter(target)
 
     def body(args: str, first: str, last: str, _: str) -> None:
@@ -55,7 +55,7 @@ def _kernel(target: Target, turn: Callable[[IRWriter, Sequence[str], IRValue, IR
         size, times = (w.load(w.at(args, k, dtypes.int64), dtypes.int64) for k in (3, 4))
 
         def one(t: IRValue) -> Sequence[IRValue]:
-            turn(w, pointers, t, size, times)
+            item(w, pointers, t, size, times)
             return ()
 
         w.loop(IRValue(first, dtypes.int64), IRValue(last, dtypes.int64), 1, [], one)
@@ -65,10 +65,10 @@ def _kernel(target: Target, turn: Callable[[IRWriter, Sequence[str], IRValue, IR
 
 
 def triad(target: Target) -> str:
-    """a = b + s c, in vectors, each turn over its own part."""
+    """a = b + s c, in vectors, each work item over its own part."""
     lanes = target.lanes(32)
 
-    def turn(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
+    def item(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
         a, b, c = (w.at(p, w.op("mul", t, size), dtypes.float32) for p in pointers)
 
         def vector(i: IRValue) -> Sequence[IRValue]:
@@ -83,14 +83,14 @@ def triad(target: Target) -> str:
 
         w.loop(0, times, 1, [], again)
 
-    return _kernel(target, turn)
+    return _kernel(target, item)
 
 
 def products(target: Target) -> str:
     """Multiply-adds in registers."""
     lanes = target.lanes(32)
 
-    def turn(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
+    def item(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
         x, y = (w.load(p, dtypes.float32, lanes) for p in pointers[1:])
 
         def step(_: IRValue, *sums: IRValue) -> Sequence[IRValue]:
@@ -99,7 +99,7 @@ def products(target: Target) -> str:
         for s in w.loop(0, times, 1, [constant(k, dtypes.float32, lanes) for k in range(ACCUMULATORS)], step):
             w.store(s, pointers[0])
 
-    return _kernel(target, turn)
+    return _kernel(target, item)
 
 
 def nothing(target: Target) -> str:
@@ -122,7 +122,7 @@ class _Bench:
         self.held = [at for _, at in self.memory]
 
     def seconds(self, which: int, threads: int, arguments: Sequence[int], records: int = 1) -> float:
-        """The least time of so many launches, each with a turn for each thread."""
+        """The least time of so many launches, each with a work item for each thread."""
         args = np.array(arguments, np.int64)
         table = np.zeros((records + 1, pools.WORDS), np.int64)
         table[:records, :7] = pools.KERNEL, self.code.address("kernel", which), args.ctypes.data, threads, 1, threads, 1
@@ -160,9 +160,9 @@ class _Bench:
         return 2 * ACCUMULATORS * self.target.lanes(32) * times * threads / took
 
     def launch(self) -> float:
-        """What a launch on all threads takes longer than one thread takes for its turn."""
+        """What a launch on all threads takes longer than one thread takes for its work item."""
         took, times = self.often(1, 1, [*self.held, 0])
-        arguments = [*self.held, 0, max(1, int(times * TURN / took))]
+        arguments = [*self.held, 0, max(1, int(times * ITEM_SECONDS / took))]
         alone, shared = (self.seconds(1, n, arguments, LAUNCHES) for n in (1, self.threads))
         least = self.seconds(2, self.threads, [0] * 5, LAUNCHES)
         return max(shared - alone, least) / LAUNCHES

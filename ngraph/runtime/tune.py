@@ -91,7 +91,7 @@ def _heavy(text: KernelText) -> list[tuple[View, CoreModel]]:
 def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Target) -> _Trial:
     text = KernelText(plan, kernel, target)
     codes, changes = [text.code()], list[tuple[int, int]]()
-    if isinstance(codes[0].turns, int) and isinstance(codes[0].scratch, int):
+    if isinstance(codes[0].work_items, int) and isinstance(codes[0].scratch, int):
         for number, (view, machine) in enumerate(_heavy(text)):
             for rank, other in enumerate(alternatives(view, machine, TRIED_SCHEDULES)[1:], 1):
                 made = KernelText(plan, kernel, target, {view: other}).code()
@@ -116,7 +116,7 @@ def _times(codes: Sequence[KernelCode], objects: Sequence[bytes]) -> list[float]
     for run in range(RUNS):
         for k, (call, code) in enumerate(zip(calls, codes, strict=True)):
             began = time.perf_counter()
-            call(args.ctypes.data, 0, code.turns, scratch[k][1])
+            call(args.ctypes.data, 0, code.work_items, scratch[k][1])
             best[k] = min(best[k], time.perf_counter() - began)
         if run and time.perf_counter() - start > SECONDS * len(codes):
             break

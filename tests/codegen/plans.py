@@ -33,14 +33,14 @@ class Compiled(PlanRun):
         self.launch(emit(self.plan, kernel, self.target))
 
     def launch(self, code):
-        """Runs the turns of a kernel in pieces."""
+        """Runs the work items of a kernel in pieces."""
         for b in code.buffers:
             if b.storage in ("input", "state", "constant") and not self.arrays[b].flags.c_contiguous:
                 self.arrays[b] = np.array(self.arrays[b], order="C")
         numbers = [self.arrays[b].ctypes.data for b in code.buffers] + [self.length(a) for a in code.lengths]
         args = np.array(numbers, np.int64)
-        turns = self.number(code.turns)
-        cuts = [turns * k // self.pieces for k in range(self.pieces + 1)]
+        items = self.number(code.work_items)
+        cuts = [items * k // self.pieces for k in range(self.pieces + 1)]
         run = CALL(load(code.text, self.target).address("kernel"))
         for first, last in reversed(list(zip(cuts, cuts[1:], strict=False))):
             scratch = np.full(self.number(code.scratch) + 64, 0xA5, np.uint8)

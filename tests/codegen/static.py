@@ -1,6 +1,6 @@
 """Runs kernels for another processor: as programs of their own, whole in one file, in an emulator.
 
-A program holds a kernel's code, its buffers and its arguments at fixed addresses; it runs all turns and writes all buffers to stdout.
+A program holds a kernel's code, its buffers and its arguments at fixed addresses; it runs all work items and writes all buffers to stdout.
 """
 
 import os
@@ -54,7 +54,7 @@ def placed(sizes):
 
 
 def program(text, pieces, blocks, target=TARGET):
-    """An ELF program (System V ABI, chapter 5) that runs a kernel's turns in these pieces over blocks of bytes, and writes those.
+    """An ELF program (System V ABI, chapter 5) that runs a kernel's work items in these pieces over blocks of bytes, and writes those.
 
     The last block but one is the kernel's table of arguments, the last one scratch; these are not written.
     """
@@ -98,7 +98,7 @@ class Emulated(plans.Compiled):
             self.launch(code)
 
     def launch(self, code):
-        """Runs a kernel's turns in three pieces, the last ones first, on copies of the memory that it uses, and copies that back."""
+        """Runs a kernel's work items in three pieces, the last ones first, on copies of the memory that it uses, and copies that back."""
         blocks, where = {}, {}  # whole pieces of memory by address; for each buffer one of them, and how far in it lies
         for b in code.buffers:
             if b not in self.arrays:  # between the parts of a routine
@@ -112,8 +112,8 @@ class Emulated(plans.Compiled):
         places = dict(zip(blocks, placed([a.nbytes for a in blocks.values()]), strict=False))
         numbers = [places[whole] + off for whole, off in where.values()] + [self.length(a) for a in code.lengths]
         table = struct.pack(f"<{len(numbers) + 1}q", *numbers, 0)
-        turns = self.number(code.turns)
-        cuts = [0, turns // 3, turns - turns // 3, turns]
+        items = self.number(code.work_items)
+        cuts = [0, items // 3, items - items // 3, items]
         contents = [*(a.tobytes() for a in blocks.values()), table, b"\xa5" * (self.number(code.scratch) + 64)]
         written = self.execute(program(code.text, list(zip(cuts, cuts[1:], strict=False))[::-1], contents, self.target))
         for at, a in blocks.items():

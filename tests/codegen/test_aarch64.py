@@ -88,7 +88,7 @@ def test_whole_programs_on_aarch64(make):
 @static.emulated
 def test_a_wrong_result_of_the_emulator_would_be_seen(monkeypatch):
     true = static.start
-    monkeypatch.setattr(static, "start", lambda calls, size: true([], size))  # no turn runs
+    monkeypatch.setattr(static, "start", lambda calls, size: true([], size))  # no work item runs
     with pytest.raises(AssertionError):
         agree(network(), kind=static.Emulated)
 

@@ -1,4 +1,4 @@
-"""The samples of every record, planned and compiled, give what the oracle gives: turns in any order, in memory full of garbage.
+"""The samples of every record, planned and compiled, give what the oracle gives: work items in any order, in memory full of garbage.
 
 All dtypes of all records run on the cpu in the tests of every op; here are float32 and one dtype more of each.
 """

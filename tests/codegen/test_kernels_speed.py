@@ -92,7 +92,7 @@ def test_a_contraction_has_a_tile_of_sums():
 def test_loops_that_memory_walks_as_one_are_one():
     x = hole(*[axis(n, a) for n, a in ((4, "N"), (8, "C"), (6, "H"), (10, "W"))])
     (code,) = codes([x + 1.0], [x])
-    assert code.text.count("phi i64") <= 2  # turns and one loop inside
+    assert code.text.count("phi i64") <= 2  # work items and one loop inside
 
 
 def test_strided_reads_are_shuffles():
@@ -232,7 +232,7 @@ def test_what_sums_meet_is_asked_for_while_they_are_made():
 
 
 def test_what_an_update_meets_is_asked_for_once():
-    """Each line of two arrays that are changed in place, in a few turns near the end of a long sum: else they crowd out its operands."""
+    """Each line of two arrays changed in place, in a few work items near the end of a long sum: else they push out its operands."""
     n, f, g = axis(1920, "N"), axis(1024, "F"), axis(1024, "G")
     x, y = hole(n, f), hole(n, g)
     mean, weights = (ng.variable([f, g], initial_value=0.1) for _ in range(2))
@@ -322,7 +322,7 @@ class FivePieces(plans.Compiled):
 
 
 def test_sums_do_not_depend_on_how_turns_are_dealt_out():
-    """Pieces of the turns in any cut give equal bits: what a turn computes is a matter of the turn alone."""
+    """Pieces of the work items in any cut give equal bits: what a work item computes is a matter of the work item alone."""
     results, holes = contraction(70, 130, 333)
     made = plan(program(results, *holes))
     draw = np.random.default_rng(0)
@@ -351,7 +351,7 @@ def test_the_first_of_the_best_few(kind, dtype, terms):
 
 
 def test_a_turn_inside_one_panel_knows_its_place():
-    """Panels are wider than what a turn takes of them: which one it is follows from the turn, not in each term of a sum."""
+    """Panels are wider than what a work item takes of them: which one it is follows from the work item, not in each term of a sum."""
     n, c, k, w, r = axis(1, "N"), axis(512, "C"), axis(512, "K"), axis(1500, "W"), axis(3, "R")
     x, f = hole(n, c, w), ng.variable([k, c, r], initial_value=0.0)
     made = plan(program([ng.conv(x, f, {w: r}, padding=1)], x), winograd=False)

@@ -39,7 +39,7 @@ def aligned(size):
 
 
 def call(run, codes, target, cut):
-    """Runs kernels on the arrays of an interpreted plan, in as many ranges of turns as `cut` says."""
+    """Runs kernels on the arrays of an interpreted plan, in as many ranges of work items as `cut` says."""
 
     def number(e):
         return int(expr.evaluate(e, lambda leaf: run.length(leaf.of)))
@@ -54,7 +54,7 @@ def call(run, codes, target, cut):
         args = np.array([*where, *map(run.length, c.lengths), 0], np.int64)
         scratch = aligned(number(c.scratch))
         kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)(code.address("kernel"))
-        edges = np.linspace(0, number(c.turns), cut + 1).astype(int)
+        edges = np.linspace(0, number(c.work_items), cut + 1).astype(int)
         for first, last in list(zip(edges, edges[1:], strict=False))[::-1]:
             kernel(args.ctypes.data, int(first), int(last), scratch.ctypes.data)
 

@@ -99,7 +99,7 @@ def test_one_kernel(make):
 
 @pytest.mark.parametrize("width", [512, 1024, 4096])
 def test_norms_of_rows_of_any_width_are_one_kernel(width):
-    """What is added to each row, and multiplied with it, is near in any turn, however long it is."""
+    """What is added to each row, and multiplied with it, is near in any work item, however long it is."""
     rows, columns = axis(64, "I"), axis(width, "J")
     x, g, b, dy = hole(rows, columns), hole(columns), hole(columns), hole(rows, columns)
     y = norm(x, g, b, [columns])[0]
@@ -292,9 +292,9 @@ def test_a_total_is_begun_by_many_turns_and_finished_by_one():
     p = program([ng.mean(ng.sigmoid(x) * ng.tanh(y), out_axes=())], x, y)
     made = verify(agree(p))
     first, last = made.kernels
-    turns = math.prod([-(-made.length(a) // b) for a, b in first.loops])
+    items = math.prod([-(-made.length(a) // b) for a, b in first.loops])
     (parts,) = first.targets
-    assert turns >= MachineModel().cores * 4 and made.length(parts.axes[-1]) == turns <= 16
+    assert items >= MachineModel().cores * 4 and made.length(parts.axes[-1]) == items <= 16
     assert not last.loops and last.sources == (parts,)
 
 
@@ -309,7 +309,7 @@ def test_turns_put_parts_of_a_sum_together_in_whole_lines():
 
 @pytest.mark.parametrize("rows, columns", [(1000, 1000), (768, 3072), (3072, 768)])
 def test_turns_of_a_vector_times_parameters_have_whole_panels(rows, columns):
-    """However the parameters came: a copy of them is read, and turns across its panels would read most of it again."""
+    """However the parameters came: a copy of them is read, and work items across its panels would read most of it again."""
     i, j = axis(rows, "I"), axis(columns, "J")
     x = hole(j)
     for axes in ((i, j), (j, i)):
@@ -345,7 +345,7 @@ def test_small_values_are_computed_once_by_each_thread():
 
 @pytest.mark.parametrize("rows, columns", [(4096, 1024), (64, 65536), (7, 300000), (300000, 7), (300, 2000)])
 def test_what_is_only_moved_is_shared_out_in_whole_lines(rows, columns):
-    """Nothing is computed, yet all threads have their share; what a turn stores beside each other fills lines."""
+    """Nothing is computed, yet all threads have their share; what a work item stores beside each other fills lines."""
     i, j = axis(rows, "I"), axis(columns, "J")
     x = hole(i, j)
     for result, last in ((ng.axes_with_order(x, [j, i]), i), (ng.flip(x, i), j)):
@@ -434,7 +434,7 @@ def test_names_change_nothing():
 
 
 def test_cores_keep_their_rows_of_a_loop_where_each_has_room_for_the_weights():
-    """Turns go first along what the weights have not: what one trip makes of its rows, the next takes on the same core."""
+    """Work items go first along what the weights have not: what one trip makes of its rows, the next takes on the same core."""
     T, B = axis(5, "T"), axis(64, "B")
     for size, first in ((128, "B"), (512, "H")):
         h = axis(size, "H")

@@ -303,7 +303,7 @@ def test_panels_divide_and_fit_registers(n, rows, machine):
 
 
 def test_vectors_lie_along_what_turns_have_enough_of():
-    """Of an axis of 256, turns have 8 places: that fills half a vector."""
+    """Of an axis of 256, work items have 8 places: that fills half a vector."""
     c, k = AxisId("C"), AxisId("K")
     factors = [OperandAxes((c,), frozenset({c}), False), OperandAxes((k,), frozenset({k}), False)]
     lengths = {c: 256, k: 512}

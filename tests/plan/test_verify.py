@@ -50,7 +50,7 @@ def test_turns_store_apart(softmax):
     (kernel,) = softmax.steps
     (store,) = kernel.stages[-1].to
     wrong = replace(store, index={a: 0 if a == "N" else e for a, e in store.index.items()})
-    with pytest.raises(ProgramError, match="same place in several turns"):
+    with pytest.raises(ProgramError, match="same place in several work items"):
         verify(broken(softmax, lambda stages: (*stages[:-1], replace(stages[-1], to=(wrong,)))))
 
 

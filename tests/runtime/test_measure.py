@@ -20,10 +20,10 @@ def cached(tmp_path):
         yield tmp_path
 
 
-def call(text, arrays, size, times, turns=2):
+def call(text, arrays, size, times, items=2):
     code = jit.load(text, HOST)
     args = np.array([*[a.ctypes.data for a in arrays], size, times], np.int64)
-    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(code.address("kernel"))(args.ctypes.data, 0, turns, 0)
+    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(code.address("kernel"))(args.ctypes.data, 0, items, 0)
 
 
 @pytest.mark.parametrize("name", runnable())

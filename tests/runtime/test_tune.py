@@ -80,7 +80,7 @@ def test_every_alternative_is_built_and_gives_equal_bits(model):
                 array[: len(array) // 4 * 4].view(np.float32)[...] = draw.standard_normal(len(array) // 4, dtype=np.float32)
             args, (_, scratch) = np.array([at for _, at in memory], np.int64), aligned(max(code.scratch, 64))
             loaded = jit.load(code.text)
-            call(loaded.address("kernel"))(args.ctypes.data, 0, code.turns, scratch)
+            call(loaded.address("kernel"))(args.ctypes.data, 0, code.work_items, scratch)
             results.add(b"".join(array.tobytes() for array, _ in memory))
         assert len(results) == 1
     assert different >= 3

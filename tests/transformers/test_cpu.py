@@ -663,16 +663,16 @@ def test_masked_stores_of_narrow_values_stay_inside(cpu):
 
 
 @pytest.mark.parametrize(
-    "turns, pieces, ways", [(0, 2, 2), (1, 2, 2), (10, 4, 2), (14, 4, 2), (100, 16, 2), (3136, 16, 2), (1 << 40, 32, 4)]
+    "items, pieces, ways", [(0, 2, 2), (1, 2, 2), (10, 4, 2), (14, 4, 2), (100, 16, 2), (3136, 16, 2), (1 << 40, 32, 4)]
 )
-def test_ranges_of_turns_are_shared_out_evenly(turns, pieces, ways):
-    size = at_once(turns, pieces, ways)
-    assert 1 <= size <= max(1, -(-turns // pieces))
-    assert -(-turns // size // ways) * size <= -(-turns // ways) * 1.01
+def test_ranges_of_work_items_are_shared_out_evenly(items, pieces, ways):
+    size = at_once(items, pieces, ways)
+    assert 1 <= size <= max(1, -(-items // pieces))
+    assert -(-items // size // ways) * size <= -(-items // ways) * 1.01
 
 
 def test_sums_beside_an_axis_of_length_0(cpu):
-    """Turns have parts of both sums; those of one are of nothing."""
+    """Work items have parts of both sums; those of one are of nothing."""
     a, z = ng.make_axis(1_000_000, name="A"), ng.make_axis(0, name="Z")
     x, y = ng.placeholder([a]), ng.placeholder([a, z])
     one, none = cpu.computation([ng.sum(x * 2, [a]), ng.sum(y + x, [a])], x, y)(np.ones(1_000_000, np.float32), np.ones((1_000_000, 0)))

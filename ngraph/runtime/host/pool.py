@@ -1,8 +1,8 @@
 """Threads that run programs: their code, generated as IR text, and the one pool of this process.
 
-A program is a table of records that `walk` runs from one to the next without returning to Python. A kernel's turns are cut into ranges.
-Each thread takes those of its own share first, then what others have left, by a counter: so a thread that sleeps or was robbed of its
-core holds nobody up, and since no result depends on who runs a range, neither do bits. Workers spin while a program runs and a moment
+A program is a table of records that `walk` runs from one to the next without returning to Python. A kernel's work items are cut into
+ranges. Each thread takes those of its own share first, then what others have left, by a counter: so a thread that sleeps or was robbed of
+its core holds nobody up, and since no result depends on who runs a range, neither do bits. Workers spin while a program runs and a moment
 after it, then sleep on a futex. One program at a time has the pool: another caller meanwhile runs alone, on its own thread.
 """
 
@@ -34,7 +34,7 @@ TIMES = 4  # words for each record where it is timed: nanoseconds, how often it 
 # where fields lie, in bytes; what different threads write lies on cache lines of its own
 FIELDS: dict[str, dict[str, int]] = {
     "pool": {"generation": 0, "finished": 64}
-    | {name: 128 + 8 * k for k, name in enumerate("fn args turns grain grains ways scratch stride".split())}
+    | {name: 128 + 8 * k for k, name in enumerate("fn args items grain grains ways scratch stride".split())}
     | {"sleepers": 192, "lock": 256, "active": 320, "stop": 324}
     | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals back".split())}
     | {"slots": 512},
@@ -47,7 +47,7 @@ FIELDS: dict[str, dict[str, int]] = {
         "kind": 0,
         "fn": 8,
         "args": 16,
-        "turns": 24,
+        "items": 24,
         "grain": 32,
         "ways": 40,
         "long": 48,
@@ -84,7 +84,7 @@ define internal i32 @work(ptr %pool, i32 %g, i64 %me, ptr %frame) nounwind { ; t
 entry:
   %fn = get monotonic ptr %pool.fn
   %args = get monotonic ptr %pool.args
-  %turns = get monotonic i64 %pool.turns
+  %items = get monotonic i64 %pool.items
   %grain = get monotonic i64 %pool.grain
   %grains = get monotonic i64 %pool.grains
   %ways = get monotonic i64 %pool.ways
@@ -134,8 +134,8 @@ try:
 take:
   %first = mul i64 %at, %grain
   %last0 = add i64 %first, %grain
-  %over = icmp ult i64 %last0, %turns
-  %last = select i1 %over, i64 %last0, i64 %turns
+  %over = icmp ult i64 %last0, %items
+  %last = select i1 %over, i64 %last0, i64 %items
   call void %fn(ptr %args, i64 %first, i64 %last, ptr %mine)
   br label %ran
 ran:
@@ -278,19 +278,19 @@ define internal i32 @fork(ptr %pool, ptr %frame, ptr %rec, i64 %ways) nounwind {
 entry:
   %fn = get ptr %rec.fn
   %args = get ptr %rec.args
-  %turns = get i64 %rec.turns
+  %items = get i64 %rec.items
   %grain = get i64 %rec.grain
   %long = get i64 %rec.long
   %back = get i64 %rec.back
   %scratch = get ptr %frame.scratch
   %stride = get i64 %frame.stride
-  %up0 = add i64 %turns, %grain
+  %up0 = add i64 %items, %grain
   %up = sub i64 %up0, 1
   %grains = udiv i64 %up, %grain
   fence release                                     ; the shut counters, also another caller's, first: who reads one of these sees them shut
   put monotonic ptr %fn, %pool.fn
   put monotonic ptr %args, %pool.args
-  put monotonic i64 %turns, %pool.turns
+  put monotonic i64 %items, %pool.items
   put monotonic i64 %grain, %pool.grain
   put monotonic i64 %grains, %pool.grains
   put monotonic i64 %ways, %pool.ways
@@ -437,8 +437,8 @@ fetch:
 step:
   put i64 %pc1, %frame.pc
   br label %next
-kernel:                                           ; fn(args, turns), on at most `ways` threads, `grain` turns at a time
-  %back = get i64 %rec.back                       ; 0, or 1 and 2 by turns: 2 says that the last turns come first
+kernel:                                           ; fn(args, work items), on at most `ways` threads, `grain` work items at a time
+  %back = get i64 %rec.back                       ; 0, or 1 and 2 alternately: 2 says that the last work items come first
   %about = icmp ne i64 %back, 0
   br i1 %about, label %swap, label %way
 swap:
@@ -452,7 +452,7 @@ start:
   br label %kernel1
 kernel1:
   %t = phi i64 [ 0, %way ], [ %t0, %start ]
-  %turns = get i64 %rec.turns
+  %items = get i64 %rec.items
   %grain = get i64 %rec.grain
   %ways0 = get i64 %rec.ways
   %long = get i64 %rec.long
@@ -461,7 +461,7 @@ kernel1:
   %few = icmp slt i64 %ways0, %now
   %ways = select i1 %few, i64 %ways0, i64 %now
   %wide = icmp sgt i64 %ways, 1
-  %several = icmp sgt i64 %turns, %grain
+  %several = icmp sgt i64 %items, %grain
   %both = and i1 %wide, %several
   br i1 %both, label %fork, label %alone
 fork:
@@ -469,13 +469,13 @@ fork:
   %bad = icmp ne i32 %code, 0
   br i1 %bad, label %cut, label %ran
 alone:
-  %some = icmp sgt i64 %turns, 0
+  %some = icmp sgt i64 %items, 0
   br i1 %some, label %alone1, label %ran
 alone1:
   %rev = icmp eq i64 %back, 1
   br i1 %rev, label %backward, label %forward
 backward:
-  %bi = phi i64 [ %turns, %alone1 ], [ %bj, %backward1 ]
+  %bi = phi i64 [ %items, %alone1 ], [ %bj, %backward1 ]
   %bj0 = sub i64 %bi, %grain
   %bneg = icmp slt i64 %bj0, 0
   %bj = select i1 %bneg, i64 0, i64 %bj0
@@ -490,19 +490,19 @@ forward:
   %slow = icmp ne i64 %long, 0
   br i1 %slow, label %pieces, label %once
 once:
-  call void %fn(ptr %args, i64 0, i64 %turns, ptr %scratch)
+  call void %fn(ptr %args, i64 0, i64 %items, ptr %scratch)
   br label %ran
 pieces:
   %i = phi i64 [ 0, %forward ], [ %j, %pieces1 ]
   %j0 = add i64 %i, %grain
-  %in = icmp slt i64 %j0, %turns
-  %j = select i1 %in, i64 %j0, i64 %turns
+  %in = icmp slt i64 %j0, %items
+  %j = select i1 %in, i64 %j0, i64 %items
   call void %fn(ptr %args, i64 %i, i64 %j, ptr %scratch)
   %code1 = call i32 @look(ptr %pool, ptr %frame)
   %bad1 = icmp ne i32 %code1, 0
   br i1 %bad1, label %cut, label %pieces1
 pieces1:
-  %left = icmp slt i64 %j, %turns
+  %left = icmp slt i64 %j, %items
   br i1 %left, label %pieces, label %ran
 ran:
   br i1 %timed, label %stamp, label %step
@@ -692,7 +692,7 @@ out:
 """
 
 
-COPIED = 1 << 14  # bytes in a turn of `copy`
+COPIED = 1 << 14  # bytes in a work item of `copy`
 COPY = """
 define void @copy(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind { ; a kernel: to, from, bytes
 entry:

@@ -104,7 +104,7 @@ class MachineRun(PlanRun):
         self.arrays[b] = whole[FENCE : FENCE + size].view(b.dtype.np).reshape(shape)
         return self.arrays[b]
 
-    def turns(self, kernel: Kernel) -> None:
+    def work_items(self, kernel: Kernel) -> None:
         self.run(kernel, self.arrays)
 
     def run(self, step: PlanStep, arrays: dict[Buffer, Any]) -> None:
@@ -117,7 +117,7 @@ class MachineRun(PlanRun):
             args = np.array([*[arrays[b].ctypes.data for b in code.buffers], *map(self.length, code.lengths)], np.int64)
             scratch = np.full(self.number(code.scratch) + ALIGN, GARBAGE, np.uint8)
             aligned = -(-scratch.ctypes.data // ALIGN) * ALIGN
-            CALL(native.entry.address)(args.ctypes.data, 0, self.number(code.turns), aligned)
+            CALL(native.entry.address)(args.ctypes.data, 0, self.number(code.work_items), aligned)
 
     def number(self, e: ExprLike) -> int:
         return int(expr.evaluate(e, lambda x: self.length(x.of)))
@@ -143,16 +143,16 @@ class Both(PlanRun):
         known = {a: self.length(a) for a, n in plan.axes.items() if n == Len(a) and a in self.plan.axes}
         return Both(self.code.bodies[id(plan)], known, self.count).call(arrays, {})[0]
 
-    def turns(self, kernel: Kernel) -> None:
+    def work_items(self, kernel: Kernel) -> None:
         number = next(self.count)
         targets = [b for b in kernel.targets if type(b) is not Local]
         before = _Memory(self, targets)
-        super().turns(kernel)
+        super().work_items(kernel)
         wanted, after = before.targets_now(), _Memory(self, targets)
         for b in targets:
             self.machine.place(b)
         own = _Memory(self.machine, targets)
-        self.machine.turns(kernel)
+        self.machine.work_items(kernel)
         got, beside = own.targets_now(), own.beside()
         if beside:
             raise _FirstDifference(Difference(kernel, number, self.plan, None, (), beside, 0))
@@ -173,7 +173,7 @@ class Both(PlanRun):
         draw = np.random.default_rng(0)
         for b, a in held.items():
             self.arrays[b] = (a * (1 + EPS[b.dtype.name] * draw.choice([-1.0, 1.0], a.shape))).astype(a.dtype)
-        super().turns(kernel)
+        super().work_items(kernel)
         self.arrays.update(held)
         with np.errstate(all="ignore"):
             moved = {b: np.abs(self.arrays[b].astype(np.float64) - w.astype(np.float64)) for b, w in wanted.items() if b.dtype.is_float}

@@ -302,14 +302,14 @@ def names(kernels: Sequence[Any]) -> str:
 
 
 def called(kernel: Any) -> str:
-    """What a kernel takes, in the order of its arguments, and in how many turns it runs."""
+    """What a kernel takes, in the order of its arguments, and in how many work items it runs."""
     arguments = ", ".join([*[b.name or b.storage for b in kernel.code.buffers], *map(str, kernel.code.lengths)])
     loops = ", ".join([f"{a} by {block}" for a, block in getattr(kernel.step, "loops", ())])
-    return f"arguments: {arguments}; turns: {show_work_items(kernel.code.turns)}{f', along {loops}' if loops else ''}"
+    return f"arguments: {arguments}; work items: {show_work_items(kernel.code.work_items)}{f', along {loops}' if loops else ''}"
 
 
-def show_work_items(turns: ExprLike) -> str:
-    return expr.text(turns) if isinstance(turns, Expr) else str(turns)
+def show_work_items(items: ExprLike) -> str:
+    return expr.text(items) if isinstance(items, Expr) else str(items)
 
 
 def counted(n: int, what: str) -> str:

@@ -172,26 +172,26 @@ class Table:
         self.longest = max(self.longest, s.seconds)
 
     def kernel(self, scope: BufferAddresses, s: NativeStep, at: int) -> list[Any]:
-        """A kernel's record: how many turns, on how many threads, how many at a time."""
-        turns, threads = number(s.code.turns, scope.length), scope.bound.threads
+        """A kernel's record: how many work items, on how many threads, how many at a time."""
+        items, threads = number(s.code.work_items, scope.length), scope.bound.threads
         self.scratch = max(self.scratch, number(s.code.scratch, scope.length))
-        ways = max(1, min(threads, turns, int(s.seconds / SHARE)))
+        ways = max(1, min(threads, items, int(s.seconds / SHARE)))
         pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
         about = self.times > 1 and self.large(scope, s)
         pieces = max(pieces, PIECES * ways) if about else pieces
-        return [KERNEL, s.entry.address, WordAddress(at), turns, at_once(turns, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
+        return [KERNEL, s.entry.address, WordAddress(at), items, at_once(items, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
 
     def large(self, scope: BufferAddresses, s: NativeStep) -> bool:
         """Whether a kernel of a loop reads so much again in each trip that the second cache holds a part of it.
 
-        Every other trip then takes the turns from the last to the first: what one trip has read last, the next one finds.
+        Every other trip then takes the work items from the last to the first: what one trip has read last, the next one finds.
         """
         loop_invariant = [b for b in s.step.sources if b.parameters]
         return sum([scope.bound.sizes[b] or 0 for b in loop_invariant]) > scope.bound.code.target.l2 // 2
 
     def room(self, scope: BufferAddresses, s: NativeStep) -> int | None:
         """The scratch that a kernel never exceeds, if there is such a limit and all its lengths can be computed by the table."""
-        exprs = [scope.bound.settled(e) for e in (s.code.scratch, s.code.turns, *map(Len, s.code.lengths))]
+        exprs = [scope.bound.settled(e) for e in (s.code.scratch, s.code.work_items, *map(Len, s.code.lengths))]
         leaves = [x for e in exprs for x in expr.leaves(e)]
         if not all(type(x) is Load and x.of.dtype.name in OPERATIONS for x in leaves):
             return None
@@ -204,16 +204,16 @@ class Table:
         self.scratch = max(self.scratch, self.room(scope, s) or 0)
         for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
             self.compute(scope, bound.settled(Len(a)), WordAddress(k))
-        turns = bound.settled(s.code.turns)
+        items = bound.settled(s.code.work_items)
         ways = max(1, min(bound.threads, int(s.seconds / SHARE)))
-        self.compute(scope, turns, WordAddress(total := self.word()))
-        grain = self.compute(scope, maximum((turns + (ways - 1)) // ways, 1), None)
+        self.compute(scope, items, WordAddress(total := self.word()))
+        grain = self.compute(scope, maximum((items + (ways - 1)) // ways, 1), None)
         triples = len(self.records)
         self.record()
         kernel = self.record(KERNEL, s.entry.address, WordAddress(at), 0, 1, ways, int(s.seconds > PIECE), step=s)
         self.move(
             triples,
-            [(InstructionField(kernel, "turns"), WordAddress(total), 0), (InstructionField(kernel, "grain"), WordAddress(grain), 0)],
+            [(InstructionField(kernel, "items"), WordAddress(total), 0), (InstructionField(kernel, "grain"), WordAddress(grain), 0)],
         )
 
     def compute(self, scope: BufferAddresses, e: ExprLike, to: WordAddress | None) -> int:
@@ -253,11 +253,11 @@ class Table:
         self.record(KERNEL, scope.bound.code.threads().copy, WordAddress(at), -(-size // COPIED), 1, 1, 0)
 
 
-def at_once(turns: int, pieces: int, ways: int) -> int:
-    """How many turns make a range, if there are to be about so many: of the sizes near, the one with which threads have equal work."""
-    most = max(1, -(-turns // pieces))
+def at_once(items: int, pieces: int, ways: int) -> int:
+    """How many work items make a range, if there are to be about so many: of the sizes near, the one with which threads have equal work."""
+    most = max(1, -(-items // pieces))
     sizes = range(most, max(most // PIECES, most - 64, 0), -1)
-    return min(sizes, key=lambda size: round(-(-turns // size // ways) * size / max(turns, 1), 2))
+    return min(sizes, key=lambda size: round(-(-items // size // ways) * size / max(items, 1), 2))
 
 
 def number(e: ExprLike, length: Callable[[Any], int]) -> int:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pool_model
 from pool_model import FIELDS, GENERATIONS
 
-UNTOUCHED, RUNNING, DONE, DROPPED = range(4)  # states of a turn
+UNTOUCHED, RUNNING, DONE, DROPPED = range(4)  # states of a work item
 
 
 class Broken(AssertionError):
@@ -130,7 +130,7 @@ class Model:
         self.constants = {name: min(vs) for name, vs in values.items() if len(vs) == 1 and name != "fn"}  # cannot be read stale
         first = {"generation": scenario.generation} | dict.fromkeys(["finished", "sleepers", "lock", "active", "stop", *FIELDS], 0)
         first |= {("slots", k): scenario.counter for k in range(scenario.workers + 1)}
-        first |= {(job.fn, k): UNTOUCHED for job in self.jobs for k in range(job.turns)}
+        first |= {(job.fn, k): UNTOUCHED for job in self.jobs for k in range(job.items)}
         self.first = [x for name, x in first.items() if name not in self.constants]
         self.places = {name: k for k, name in enumerate(x for x in first if x not in self.constants)}
         self.threads = [("script", scenario, scenario.scripts[0]), *(("worker", k + 1) for k in range(scenario.workers))]
@@ -255,30 +255,30 @@ def outcomes(model, state, t, op):
         case ("begin", fn, _, args, first, last, scratch):
             jobs = next(jobs for _, jobs in model.scenario.programs if fn in [job.fn for job in jobs])
             for job in jobs[: [job.fn for job in jobs].index(fn)]:
-                state = turned(model, state, t, job.fn, range(job.turns), {DONE: DONE}, "is not done when the next job begins")
+                state = advanced(model, state, t, job.fn, range(job.items), {DONE: DONE}, "is not done when the next job begins")
             job = next(job for job in jobs if job.fn == fn)
-            if args != job.args or (scratch - job.scratch) % job.stride or not 0 <= first < last <= job.turns:
+            if args != job.args or (scratch - job.scratch) % job.stride or not 0 <= first < last <= job.items:
                 raise Broken(f"a range of job {fn} is given what is not its own: {op}")
             late = "runs twice, or after its caller has returned"
-            yield resumed(model, turned(model, state, t, fn, range(first, last), {UNTOUCHED: RUNNING}, late), t)
+            yield resumed(model, advanced(model, state, t, fn, range(first, last), {UNTOUCHED: RUNNING}, late), t)
         case ("finish", fn, _, first, last):
-            yield resumed(model, turned(model, state, t, fn, range(first, last), {RUNNING: DONE}, "does not run"), t)
+            yield resumed(model, advanced(model, state, t, fn, range(first, last), {RUNNING: DONE}, "does not run"), t)
         case ("returned", jobs, _, code):
             for job in jobs:
                 to = {DONE: DONE} | ({UNTOUCHED: DROPPED} if code else {})
-                state = turned(model, state, t, job.fn, range(job.turns), to, "is not done when its caller returns")
+                state = advanced(model, state, t, job.fn, range(job.items), to, "is not done when its caller returns")
             yield resumed(model, state, t)
 
 
-def turned(model, state, t, fn, turns, to, message):
-    """The state after turns have changed theirs by this table, which must know it, and the thread too (else there is a data race)."""
-    for turn in turns:
-        place = model.places[fn, turn]
+def advanced(model, state, t, fn, items, to, message):
+    """The state after work items have changed theirs by this table, which must know it, and the thread too (else there is a data race)."""
+    for item in items:
+        place = model.places[fn, item]
         position, value = len(state.stores[place]), state.stores[place][-1].value
         if value not in to:
-            raise Broken(f"turn {turn} of job {fn} {message}")
+            raise Broken(f"work item {item} of job {fn} {message}")
         if state.threads[t].view[place] + 1 < position:
-            raise Broken(f"thread {t} does not see what turn {turn} of job {fn} wrote")
+            raise Broken(f"thread {t} does not see what work item {item} of job {fn} wrote")
         state = write(state, t, place, position, to[value], "plain") if to[value] != value else state
     return state
 

@@ -7,28 +7,28 @@ a worker without a job spins, or sleeps at once, as the scenario says. interleav
 
 from typing import NamedTuple
 
-FIELDS = tuple("fn args turns grain grains ways scratch stride back".split())  # of a job, in the order in which they are stored
+FIELDS = tuple("fn args items grain grains ways scratch stride back".split())  # of a job, in the order in which they are stored
 SHUT, FULL = (-1, 0), (1 << 31) - 1  # a counter is (generation of its job, ranges taken)
 GENERATIONS = 1 << 32
 PROTOCOL = ("work", "worker", "wake", "stop", "stopped", "fork", "run")
 
 
 class Job(NamedTuple):
-    """A kernel: so many turns, `grain` of them in a range, on at most `ways` threads; a long one wakes workers, and may be interrupted."""
+    """A kernel: work items, `grain` of them in a range, on at most `ways` threads; a long one wakes workers, and may be interrupted."""
 
     fn: int  # tells jobs apart
-    turns: int = 2
+    items: int = 2
     ways: int = 2
     grain: int = 1
     long: int = 0
-    back: int = 0  # 2: the last turns come first
+    back: int = 0  # 2: the last work items come first
     args: int = 0
     scratch: int = 0
     stride: int = 1
 
     @property
     def grains(self):
-        return -(-self.turns // self.grain)
+        return -(-self.items // self.grain)
 
 
 class Scenario(NamedTuple):
@@ -54,7 +54,7 @@ def work(generation, me, caller):
     job = ()
     for name in FIELDS:
         job += ((yield "load", name, "monotonic"),)
-    fn, args, turns, grain, grains, ways, scratch, stride, back = job
+    fn, args, items, grain, grains, ways, scratch, stride, back = job
     yield "fence", None, "acquire"
     done = code = k = 0
     while me < ways and k < ways:
@@ -69,8 +69,8 @@ def work(generation, me, caller):
         if not (yield "cmpxchg", ("slots", share), "acq_rel acquire", (tag, taken), (tag, taken + 1)):
             continue
         first = grain * (high - taken - 1 if back == 2 else low + taken)
-        yield "begin", fn, None, args, first, min(first + grain, turns), scratch + me * stride
-        yield "finish", fn, None, first, min(first + grain, turns)
+        yield "begin", fn, None, args, first, min(first + grain, items), scratch + me * stride
+        yield "finish", fn, None, first, min(first + grain, items)
         done += 1
         if caller and (yield "interrupt", None, None):
             for k in range(ways):
@@ -155,12 +155,12 @@ def run(threads, jobs):
 def walk(threads, jobs):
     for job in jobs:
         ways = min(job.ways, threads)
-        if ways > 1 and job.turns > job.grain:
+        if ways > 1 and job.items > job.grain:
             if (yield from fork(job, ways)):
                 return 1
         else:
-            yield "begin", job.fn, None, job.args, 0, job.turns, job.scratch
-            yield "finish", job.fn, None, 0, job.turns
+            yield "begin", job.fn, None, job.args, 0, job.items, job.scratch
+            yield "finish", job.fn, None, 0, job.items
     return 0
 
 

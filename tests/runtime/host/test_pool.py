@@ -35,10 +35,10 @@ o:
 }
 """
 SLOW = """
-define void @kernel(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind { ; about a millisecond a turn
+define void @kernel(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind { ; about a millisecond a work item
 entry:
-  %turns = sub i64 %last, %first
-  %n = mul i64 %turns, 1000000
+  %items = sub i64 %last, %first
+  %n = mul i64 %items, 1000000
   br label %l
 l:
   %i = phi i64 [ 0, %entry ], [ %i1, %l ]
@@ -94,14 +94,14 @@ class Program:
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize(("turns", "grain", "long"), [(1, 1, 0), (7, 1, 0), (64, 16, 1), (1000, 7, 1), (5, 100, 0), (0, 1, 0)])
-def test_every_turn_runs_once(count, threads, turns, grain, long):
-    hits = np.zeros(turns + 1, np.int64)
+@pytest.mark.parametrize(("items", "grain", "long"), [(1, 1, 0), (7, 1, 0), (64, 16, 1), (1000, 7, 1), (5, 100, 0), (0, 1, 0)])
+def test_every_work_item_runs_once(count, threads, items, grain, long):
+    hits = np.zeros(items + 1, np.int64)
     args = np.array([hits.ctypes.data])
-    program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, turns, grain, threads, long)] * 50, threads)
+    program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, items, grain, threads, long)] * 50, threads)
     for _ in range(20):
         assert program.run() == pool.DONE
-    assert (hits[:turns] == 1000).all() and hits[turns] == 0
+    assert (hits[:items] == 1000).all() and hits[items] == 0
 
 
 @pytest.mark.parametrize("threads", [2, 3, 4])

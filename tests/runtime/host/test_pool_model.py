@@ -13,7 +13,7 @@ from ngraph.runtime.host import pool
 
 TEXT = pool.WORK + pool.FORK + pool.WALK
 ALONE = ((("start", 1), ("run", 0), ("end",)),)
-TURNS = ((("start", 1), ("run", 0), ("run", 1), ("end",)),)
+TWICE = ((("start", 1), ("run", 0), ("run", 1), ("end",)),)
 CALLERS = ((("start", 1), ("start", 2), ("run", 0), ("join", 2), ("end",)), (("run", 1),))
 
 
@@ -29,11 +29,11 @@ SCENARIOS = {
     "two short jobs, workers spin or sleep": Scenario(one(Job(1), Job(2)), ALONE, idle=("spin", "sleep")),
     "two short jobs, a spurious wake-up": Scenario(one(Job(1), Job(2)), ALONE, idle=("sleep",), spurious=1),
     "two long jobs wake workers": Scenario(one(Job(1, long=1), Job(2, 3, long=1)), ALONE, idle=("sleep",)),
-    "the next job has more turns": Scenario(one(Job(1), Job(2, 3)), ALONE),
+    "the next job has more work items": Scenario(one(Job(1), Job(2, 3)), ALONE),
     "generations begin again at 0": Scenario(one(Job(1), Job(2, 3)), ALONE, generation=GENERATIONS - 2),
     "two callers": Scenario(two(Job(1), Job(2, 3)), CALLERS),
     "two callers of jobs alike": Scenario(two(Job(1), Job(2)), CALLERS),
-    "a job is interrupted, and another runs": Scenario(two(Job(1, 3, long=1), Job(2, 3)), TURNS, interrupts=True),
+    "a job is interrupted, and another runs": Scenario(two(Job(1, 3, long=1), Job(2, 3)), TWICE, interrupts=True),
     "workers end and start again": Scenario(
         two(Job(1, long=1), Job(2, long=1)),
         ((("start", 1), ("run", 0), ("end",), ("start", 1), ("run", 1), ("end",)),),
@@ -54,14 +54,14 @@ SCENARIOS = {
     ),
 }
 SCENARIOS |= {
-    f"two programs' jobs differ in {name}": Scenario(two(Job(1), Job(2, **{name: value})), TURNS)
-    for name, value in {"args": 1, "turns": 3, "grain": 2, "ways": 3, "scratch": 1, "stride": 2, "back": 2}.items()
+    f"two programs' jobs differ in {name}": Scenario(two(Job(1), Job(2, **{name: value})), TWICE)
+    for name, value in {"args": 1, "items": 3, "grain": 2, "ways": 3, "scratch": 1, "stride": 2, "back": 2}.items()
 }
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_all_interleavings(name):
-    """Each turn runs once, in its own job, before its caller returns and sees it; no sleep is for good, no job's data read too late."""
+    """A work item runs once, in its own job, before its caller returns and sees it; no sleep is for good, no job's data read too late."""
     states, _ = explore(SCENARIOS[name])
     assert states > 100
 
@@ -136,7 +136,7 @@ def test_no_other_function_shares_memory():
 
 LONG, SHORT, LONGER, OVER = list(SCENARIOS)[2], list(SCENARIOS)[0], list(SCENARIOS)[3], "two workers sleep when all is over"
 ALIKE, CUT, TOLD = "two callers of jobs alike", "a job is interrupted, and another runs", "workers are told to end while a program runs"
-RANGE = '        yield "begin", fn, None, args, first, min(first + grain, turns), scratch + me * stride\n'
+RANGE = '        yield "begin", fn, None, args, first, min(first + grain, items), scratch + me * stride\n'
 ANNOUNCE = '    yield "xchg", "generation", "seq_cst", generation\n'
 ROUSE = "    if job.long:\n        yield from wake()\n"
 STOP = '    yield "store", "stop", "monotonic", 1\n'
