@@ -7,7 +7,7 @@ import numpy as np
 from ngraph.op_graph import fingerprint
 from ngraph.ops import state as state_ops
 from ngraph.runtime import arguments, state, weights
-from ngraph.transformers.cpu import frame, native, table
+from ngraph.transformers.executable import frame, table, versions
 
 KIND = "histories"
 
@@ -78,7 +78,7 @@ def other_orders_are_taken_as_they_lie():
         def require(a, *more, **named):
             return np.ndarray(a.shape, a.dtype, a.tobytes("A"))
 
-    native.np = Here()
+    versions.np = Here()
 
 
 def arguments_are_cut_to_integers():
@@ -112,7 +112,7 @@ def contents_of_constants_are_in_no_key():
 
 
 def a_version_serves_other_lengths():
-    @instead(native.NativeExecutable, "_open")
+    @instead(versions.VersionedExecutable, "_open")
     def _(was):
         return lambda self, key: self.first
 

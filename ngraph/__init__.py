@@ -27,6 +27,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     codegen          kernels -> LLVM IR, one generator for every target
     runtime.host     IR -> machine code in this process: compiling, loading, threads, the entry from Python
     runtime          computations, state, saving
+    transformers.executable  compiled plans on a kind of machine: memory of calls, tables of instructions, versions by lengths
     transformers     what runs a program: direct walks it, numpy prints Python
     export           programs as files for others to run: ONNX
     frontends        other ways of writing models: neon's layers; positional, which all formats of files share, and onnx on top of it

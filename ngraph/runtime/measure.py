@@ -20,11 +20,12 @@ from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.plan.cost import MachineModel
 from ngraph.runtime.cache import Cache, cache, digest
+from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
+from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Target
 
-FIELDS = pools.FIELDS["frame"]
 ACCUMULATORS = 12  # independent chains: more than a multiply-add takes cycles, times how many begin in one; fewer than registers
 LAUNCHES = 1000
 ITEM_SECONDS = 5e-6  # seconds of a work item in which a launch is measured
@@ -124,15 +125,15 @@ class _Bench:
     def seconds(self, which: int, threads: int, arguments: Sequence[int], records: int = 1) -> float:
         """The least time of so many launches, each with a work item for each thread."""
         args = np.array(arguments, np.int64)
-        table = np.zeros((records + 1, pools.WORDS), np.int64)
-        table[:records, :7] = pools.KERNEL, self.code.address("kernel", which), args.ctypes.data, threads, 1, threads, 1
-        frame = np.zeros(pools.FRAME, np.int64)
+        table = np.zeros((records + 1, bytecode.WORDS), np.int64)
+        table[:records, :7] = bytecode.KERNEL, self.code.address("kernel", which), args.ctypes.data, threads, 1, threads, 1
+        frame = np.zeros(len(FRAME), np.int64)
         scratch, place = pools.aligned(4096 * threads)
         for field, value in (("table", table.ctypes.data), ("scratch", place), ("stride", 4096), ("threads", threads)):
-            frame[FIELDS[field] // 8] = value
+            frame[FRAME[field]] = value
         best = float("inf")
         for _ in range(RUNS):
-            frame[FIELDS["pc"] // 8] = 0
+            frame[FRAME["pc"]] = 0
             start = time.perf_counter()
             self.pool.run(self.pool.address, frame.ctypes.data)
             best = min(best, time.perf_counter() - start)

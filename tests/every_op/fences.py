@@ -12,8 +12,10 @@ from unittest import mock
 import numpy as np
 
 from ngraph.runtime.state import StateArrays
-from ngraph.transformers.cpu import frame, native
-from ngraph.transformers.cpu.frame import ActivationRecord, BufferAddresses, InstantiatedPlan, root
+from ngraph.transformers.cpu.device import CpuDevice
+from ngraph.transformers.executable import frame
+from ngraph.transformers.executable.device import DeviceMemory
+from ngraph.transformers.executable.frame import ActivationRecord, BufferAddresses, InstantiatedPlan, root
 
 WIDTH, BYTE, EMPTY = 256, 0xA7, 0xFF
 
@@ -42,9 +44,9 @@ class Fences:
         self.memory.append((raw, start, size))
         return made
 
-    def aligned(self, size, alignment=64):
-        made = self.bytes(size, alignment)
-        return made, made.ctypes.data
+    def alloc(self, size):
+        made = self.bytes(size, 64)
+        return DeviceMemory(made, made.ctypes.data)
 
     def empty(self, shape, dtype):
         size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
@@ -98,8 +100,8 @@ def fenced(side=None):
     with contextlib.ExitStack() as stack:
         for owner, name, value in (
             (frame, "empty", fences.empty),
-            (frame, "aligned", fences.aligned),
-            (native, "fast", lambda *_: None),
+            (CpuDevice, "alloc", lambda _, size: fences.alloc(size)),
+            (CpuDevice, "entry", lambda *_: None),
             (BufferAddresses, "resolve", lambda scope, b: fences.resolve(scope, b)),
             (ActivationRecord, "call", checked),
             (InstantiatedPlan, "fits", lambda *_: False),

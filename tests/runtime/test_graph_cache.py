@@ -341,7 +341,7 @@ def test_what_is_lost_is_made_again(folder, lowered, forgetful, lost):
     for name in os.listdir(os.path.join(folder, lost)):
         os.unlink(os.path.join(folder, lost, name))
     forgetful()
-    importlib.import_module("ngraph.transformers.cpu.code")._entries.clear()
+    importlib.import_module("ngraph.transformers.cpu.device")._kernels.clear()
     assert run()[0] == first and len(lowered) == 2
 
 

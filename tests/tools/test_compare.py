@@ -10,7 +10,7 @@ import ngraph.transformers as ngt
 from ngraph.codegen import nest
 from ngraph.errors import ArgumentError, NgraphError, UnsupportedError
 from ngraph.tools import main
-from ngraph.transformers.cpu.compared import MachineRun, differing
+from ngraph.transformers.executable.compared import MachineRun, differing
 
 PROGRAM = """
 import ngraph as ng

@@ -14,8 +14,9 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, OutOfMemoryError
 from ngraph.plan.kernels import OpaqueOp
-from ngraph.transformers.cpu import native
-from ngraph.transformers.cpu.table import at_once
+from ngraph.transformers.cpu.device import CpuDevice
+from ngraph.transformers.executable import versions
+from ngraph.transformers.executable.table import at_once
 
 
 @pytest.fixture
@@ -297,7 +298,7 @@ def test_fifty_lengths_are_two_compilations(cpu):
 
 
 def test_lengths_that_keep_coming_get_a_version_of_their_own(cpu, monkeypatch):
-    monkeypatch.setattr(native, "CALLS_BEFORE_SPECIALISING", 3)
+    monkeypatch.setattr(versions, "CALLS_BEFORE_SPECIALISING", 3)
     n = ng.make_axis(name="N")
     x = ng.placeholder([n])
     f = cpu.computation(x + 1, x)
@@ -307,7 +308,7 @@ def test_lengths_that_keep_coming_get_a_version_of_their_own(cpu, monkeypatch):
 
 
 def test_lengths_of_what_writes_state_stay_open(cpu, monkeypatch):
-    monkeypatch.setattr(native, "CALLS_BEFORE_SPECIALISING", 3)
+    monkeypatch.setattr(versions, "CALLS_BEFORE_SPECIALISING", 3)
     n, v = ng.make_axis(name="N"), ng.variable([], initial_value=0.0)
     x = ng.placeholder([n])
     f = cpu.computation(ng.assign(v, v + ng.sum(x, out_axes=[])), x)
@@ -355,9 +356,9 @@ def test_what_has_a_length_waits_for_the_step_that_finds_it(cpu):
 @pytest.mark.parametrize("limit, quick", [(1e9, True), (0.0, False)])
 def test_what_a_call_takes_decides_where_more_was_predicted(cpu, monkeypatch, limit, quick):
     """Calls of programs with state keep other threads waiting on the fast way: it is for short ones."""
-    real = native.fast
+    real = CpuDevice.entry
     monkeypatch.setattr("ngraph.transformers.cpu.fast.ALONE", limit)
-    monkeypatch.setattr(native, "fast", lambda bound, order, slow, took=None: took and real(bound, order, slow, took))
+    monkeypatch.setattr(CpuDevice, "entry", lambda self, *given: given[3] and real(self, *given))
     n, c = axes(N=8, C=4)
     x, w = ng.placeholder([n, c]), ng.variable([c], initial_value=3)
     run = cpu.computation(x * w, x)

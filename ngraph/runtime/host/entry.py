@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.pool import FIELDS, expanded
 from ngraph.targets import Target, host
@@ -295,7 +296,7 @@ out:
 def text(target: Target, layout: ArrayObjectLayout) -> str:
     """The module: `entry`."""
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
-    words |= {"DONE": pools.DONE, "HOST_STEP": pools.HOST_CALLBACK, "INTERRUPTED": pools.INTERRUPTED}
+    words |= {"DONE": bytecode.DONE, "HOST_STEP": bytecode.HOST_CALLBACK, "INTERRUPTED": bytecode.INTERRUPTED}
     words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "READY": READY}
     return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY), target)
 

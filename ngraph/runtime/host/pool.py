@@ -1,9 +1,9 @@
 """Threads that run programs: their code, generated as IR text, and the one pool of this process.
 
-A program is a table of records that `walk` runs from one to the next without returning to Python. A kernel's work items are cut into
-ranges. Each thread takes those of its own share first, then what others have left, by a counter: so a thread that sleeps or was robbed of
-its core holds nobody up, and since no result depends on who runs a range, neither do bits. Workers spin while a program runs and a moment
-after it, then sleep on a futex. One program at a time has the pool: another caller meanwhile runs alone, on its own thread.
+A program is a table of instructions (`bytecode`) that `walk` runs from one to the next without returning to Python. A kernel's work items
+are cut into ranges. Each thread takes those of its own share first, then what others have left, by a counter: so a thread that sleeps or
+was robbed of its core holds nobody up, and since no result depends on who runs a range, neither do bits. Workers spin while a program runs
+and a moment after it, then sleep on a futex. One program at a time has the pool: another caller meanwhile runs alone, on its own thread.
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ from typing import Any
 import numpy as np
 
 from ngraph.config import config
+from ngraph.runtime.host import bytecode
 from ngraph.targets import Target, host
 
 MOST = 256  # threads
-END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP, WHOLE = range(8)  # kinds of records; what each does stands in `WALK`
-OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max")  # what `WHOLE` computes; the first two read memory
-DONE, HOST_CALLBACK, INTERRUPTED = range(3)  # what `run` says
-WORDS = 8  # in a record
-TIMES = 4  # words for each record where it is timed: nanoseconds, how often it ran, start and end of the last time
 
 # where fields lie, in bytes; what different threads write lies on cache lines of its own
 FIELDS: dict[str, dict[str, int]] = {
@@ -39,26 +35,9 @@ FIELDS: dict[str, dict[str, int]] = {
     | {name: 328 + 8 * k for k, name in enumerate("spins workers syscall clock save restore signals back".split())}
     | {"slots": 512},
     "slot": {"taken": 0, "pool": 8, "me": 16},
-    "frame": {
-        name: 8 * k
-        for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano quiet".split())
-    },
-    "rec": {
-        "kind": 0,
-        "fn": 8,
-        "args": 16,
-        "items": 24,
-        "grain": 32,
-        "ways": 40,
-        "long": 48,
-        "back": 56,
-        "a": 8,
-        "b": 16,
-        "c": 24,
-        "op": 32,
-    },
+    "frame": {name: 8 * k for name, k in bytecode.FRAME.items()},
+    "rec": bytecode.FIELDS,
 }
-FRAME = len(FIELDS["frame"])  # words
 
 PAUSE = {
     "x86_64": ("declare void @llvm.x86.sse2.pause()", "call void @llvm.x86.sse2.pause()"),
@@ -398,7 +377,7 @@ no:
 """
 
 WALK = """
-define internal i64 @walk(ptr %pool, ptr %frame) nounwind { ; runs records from frame.pc on
+define internal i64 @walk(ptr %pool, ptr %frame) nounwind { ; runs instructions from frame.pc on
 entry:
   %table = get ptr %frame.table
   %scratch = get ptr %frame.scratch
@@ -433,7 +412,8 @@ fetch:
     i64 4, label %jump
     i64 5, label %unless
     i64 6, label %loop
-    i64 7, label %whole ]
+    i64 7, label %compute
+    i64 8, label %copy ]
 step:
   put i64 %pc1, %frame.pc
   br label %next
@@ -539,15 +519,23 @@ moves1:
   %m1 = add i64 %m, 1
   %mmore = icmp slt i64 %m1, %b
   br i1 %mmore, label %moves1, label %step
-jump:                                             ; to record a
+jump:                                             ; to instruction a
   put i64 %a, %frame.pc
   br label %next
-unless:                                           ; to record b where the byte that the word at a points to is 0
+unless:                                           ; to instruction b where the byte that the word at a points to is 0
   %pbyte = load ptr, ptr %pa
   %byte = load i8, ptr %pbyte
   %zero = icmp eq i8 %byte, 0
   br i1 %zero, label %unless1, label %step
-whole:                                            ; the word at a becomes b op c, of words, rounding down; by 0 it is 0
+copy:
+  %pfrom = getelementptr i64, ptr %pa, i64 1
+  %psize = getelementptr i64, ptr %pa, i64 2
+  %pto = load ptr, ptr %pa
+  %pof = load ptr, ptr %pfrom
+  %bytes = load i64, ptr %psize
+  call void @copy(ptr %pto, ptr %pof, i64 %bytes)
+  br label %step
+compute:                                          ; the word at a becomes b op c, of words, rounding down; by 0 it is 0
   %op = get i64 %rec.op
   %wb = inttoptr i64 %b to ptr
   %wc = inttoptr i64 %c to ptr
@@ -613,7 +601,7 @@ computed:
 unless1:
   put i64 %b, %frame.pc
   br label %next
-loop:                                             ; counts the word at a up; to record c while it is below b
+loop:                                             ; counts the word at a up; to instruction c while it is below b
   %n0 = load i64, ptr %pa
   %n1 = add i64 %n0, 1
   store i64 %n1, ptr %pa
@@ -692,24 +680,14 @@ out:
 """
 
 
-COPIED = 1 << 14  # bytes in a work item of `copy`
 COPY = """
-define void @copy(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind { ; a kernel: to, from, bytes
+define internal void @copy(ptr %to, ptr %from, i64 %size) nounwind {
 entry:
-  %to = load ptr, ptr %args
-  %pfrom = getelementptr i64, ptr %args, i64 1
-  %from = load ptr, ptr %pfrom
-  %psize = getelementptr i64, ptr %args, i64 2
-  %size = load i64, ptr %psize
-  %start = shl i64 %first, 14
-  %end0 = shl i64 %last, 14
-  %less = icmp slt i64 %end0, %size
-  %end = select i1 %less, i64 %end0, i64 %size
   br label %wide
 wide:
-  %i = phi i64 [ %start, %entry ], [ %i1, %wide1 ]
+  %i = phi i64 [ 0, %entry ], [ %i1, %wide1 ]
   %i1 = add i64 %i, 64
-  %in = icmp sle i64 %i1, %end
+  %in = icmp sle i64 %i1, %size
   br i1 %in, label %wide1, label %rest
 wide1:
   %p = getelementptr i8, ptr %from, i64 %i
@@ -719,7 +697,7 @@ wide1:
   br label %wide
 rest:
   %j = phi i64 [ %i, %wide ], [ %j1, %rest1 ]
-  %some = icmp slt i64 %j, %end
+  %some = icmp slt i64 %j, %size
   br i1 %some, label %rest1, label %out
 rest1:
   %pj = getelementptr i8, ptr %from, i64 %j
@@ -766,7 +744,7 @@ def expanded(text: str, target: Target) -> str:
 
 
 def text(target: Target) -> str:
-    """The module: `run`, `worker`, `stop`, `pauses`, `copy`."""
+    """The module: `run`, `worker`, `stop`, `pauses`."""
     return expanded(WORK + FORK + WALK + COPY, target)
 
 
@@ -838,7 +816,6 @@ class Pool:
         self.memory, self.address = aligned(FIELDS["pool"]["slots"] + 64 * MOST)
         self.clear()
         self.run: Callable[[int, int], int] = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(code.address("run"))
-        self.copy: int = code.address("copy")
         self._stop = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(code.address("stop"))
         self._stopped = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("stopped"))
         self.starting = threading.Lock()

@@ -1,7 +1,7 @@
-"""Compiles programs to machine code for this processor: plan, kernels, one table that threads walk.
+"""Compiles programs to machine code for this processor, which `transformers.executable` runs.
 
-`native` a program, compiled for the lengths of its calls · `code` a plan as loaded kernels · `frame` the memory and the table of one call
-· `host` steps that Python runs · `kept` calls of what an earlier process compiled. None of it is loaded before something is compiled.
+`native` a program as machine code · `writing` plans, and writes and compiles kernels · `device` memory, kernels and threads of this
+process · `fast` the way past Python into a table. None of it is loaded before something is compiled.
 """
 
 from __future__ import annotations
@@ -68,8 +68,9 @@ class CpuTransformer(Transformer):
         return found
 
     def recall(self, kept: Any, arrays: Sequence[np.ndarray]) -> Callable[..., Any] | None:
-        room = importlib.import_module("ngraph.transformers.cpu.cached")
-        made: Callable[..., Any] | None = room.restored(kept, arrays)
+        room = importlib.import_module("ngraph.transformers.executable.cached")
+        device = importlib.import_module("ngraph.transformers.cpu.device").CpuDevice()
+        made: Callable[..., Any] | None = room.restored(kept, arrays, device)
         return made
 
     @classmethod

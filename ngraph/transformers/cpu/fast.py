@@ -7,15 +7,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ngraph.plan.kernels import Buffer
-from ngraph.runtime.host import entry
+from ngraph.runtime.cache import cache
+from ngraph.runtime.host import entry, pool
+from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.entry import NativeFunction, Spot
-from ngraph.runtime.host.pool import FIELDS
-from ngraph.transformers.cpu.code import load_text
-from ngraph.transformers.cpu.frame import RELEASE, ActivationRecord, InstantiatedPlan, root
+from ngraph.runtime.host.loader import LoadedObjects
+from ngraph.targets import Target
+from ngraph.transformers.executable.frame import RELEASE, ActivationRecord, InstantiatedPlan, root
 
 ALONE = 5e-3  # seconds for which a call may keep other Python threads waiting: as long as they wait for each other
-QUIET = FIELDS["frame"]["quiet"] // 8
+QUIET = FRAME["quiet"]
 MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is asked for with more care than NumPy takes
+
+
+def load_text(text: str, target: Target) -> LoadedObjects:
+    return LoadedObjects(cache().object(text, target))
 
 
 class Fast:
@@ -27,7 +33,7 @@ class Fast:
         given = [self.spot(b) for b in plan.inputs]
         made = [self.spot(b) for b in plan.outputs]
         walk = frame.walk
-        self.call = NativeFunction(entry.code(load_text), walk.at, walk.pool, given, made, order, slow)
+        self.call = NativeFunction(entry.code(load_text), walk.words.ctypes.data, pool.pool(load_text), given, made, order, slow)
         self.function = self.call.function
         self.moved, self.kept, self.seen = -1, None, None  # type: int, Any, Any
 

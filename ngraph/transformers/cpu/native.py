@@ -1,48 +1,28 @@
-"""A program as native code: planned and compiled for the lengths of its calls.
-
-The first lengths get code of their own; from the second on, symbols that differ stay open in one version for all of them. Lengths that
-keep coming then get a version of their own too, where no state is written: how often is counted, so that runs which do the same agree.
-"""
+"""A program as machine code of this processor: what decides what it is compiled to, its kernels as texts, what is told of them."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from ngraph.config import config
-from ngraph.errors import AxisError, GraphError, Line, show_line
+from ngraph.errors import Line
 from ngraph.op_graph import expr
-from ngraph.op_graph.arrays import ArrayRef
-from ngraph.op_graph.expr import Expr, ExprLike, Len
-from ngraph.op_graph.memory import no_collection
+from ngraph.op_graph.expr import Expr, ExprLike
 from ngraph.plan import text
 from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.program import AxisId, Program
-from ngraph.runtime.cache import cache, program_fingerprint, start_compiler
-from ngraph.runtime.computation import Executable
+from ngraph.runtime.cache import start_compiler
 from ngraph.runtime.graph_cache import CacheHit
 from ngraph.runtime.measure import machine
-from ngraph.runtime.profile import Profile
 from ngraph.targets import chosen
-from ngraph.transformers.cpu.cached import CachedProgram, code_of
-from ngraph.transformers.cpu.code import CompiledPlan, LoadedPlan, origin, stripped_key
-from ngraph.transformers.cpu.fast import Fast, fast
-from ngraph.transformers.cpu.frame import InstantiatedPlan
-from ngraph.transformers.cpu.profile import profile
+from ngraph.transformers.cpu.device import CpuDevice
+from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan
+from ngraph.transformers.executable.versions import VersionedExecutable, title
 from ngraph.warn import warn
-
-VERSIONS = 16  # lengths for which memory is kept
-PYTHON = ("effect", "check_bounds")  # ops whose steps Python runs: what prints or saves, and what says which index is outside
-CALLS_BEFORE_SPECIALISING = 64  # calls on open lengths after which these get a version of their own; twice as many for each further one
-Key = tuple[int | None, ...]
 
 
 def settings() -> tuple[Any, ...]:
@@ -51,219 +31,42 @@ def settings() -> tuple[Any, ...]:
     return target, machine(target), config.exact, config.winograd, config.tune
 
 
-class NativeExecutable:
-    """A program, and what it was compiled to.
-
-    One that was found lacks its steps and the user's names until somebody looks at it, or lengths come that it has no code for.
-    """
+class NativeExecutable(VersionedExecutable):
+    """A program, and the machine code of its kernels."""
 
     def __init__(self, program: Program | CacheHit, whole: Callable[[], Program] | None = None):
-        self.found = program if isinstance(program, CacheHit) else None
-        self.program = program.program if isinstance(program, CacheHit) else program
-        self.whole, self.symbols = whole, symbols(self.program)
-        self.codes: dict[Key, LoadedPlan] = {}
-        self.settings: dict[Key, tuple[Any, ...]] = {}
-        self.bound: OrderedDict[Key, InstantiatedPlan] = OrderedDict()
-        self.first: Key | None = None
-        self.earned = 0  # versions for lengths that kept coming
-        self.compiling = threading.RLock()
-        places = {s.name: k for k, s in enumerate(self.program.state_in)}
-        self.written = {name: places[name] for name, _ in self.program.state_out}
-        if not self.symbols:
-            self.at(())
+        self.planning = 0.0  # seconds
+        super().__init__(CpuDevice(), program, whole)
 
-    def executable(self) -> Executable:
-        return Executable(self.call, source=self.source, memory=self.memory, in_place=True, native=self)
+    def facts(self) -> tuple[Any, ...]:
+        return settings()
 
-    def code(self, key: Key) -> LoadedPlan:
-        """The compiled program for these lengths; None stands for any."""
-        with self.compiling:
-            if key not in self.codes:
-                self.settings[key] = settings()
-                with no_collection():
-                    self.codes[key] = self._restored(key) or self._made(key)
-            return self.codes[key]
+    def compile(self, lengths: Mapping[AxisId, int], facts: tuple[Any, ...]) -> CompiledPlan:
+        target, own, _, winograd, _ = facts
+        writing, start = _writing(), time.perf_counter()
+        start_compiler()
+        plan = writing.plan(self.program, lengths, own._replace(scalar_ops=writing.MACHINE_CODE.names), winograd)
+        self.planning = time.perf_counter() - start
+        made: CompiledPlan = writing.compile_plan(plan, target, config.tune)
+        return made
 
-    def _restored(self, key: Key) -> LoadedPlan | None:
-        """The compiled program of somebody who wrote the same one; None where it is not there."""
-        if self.found is None:
-            return None
-        made = cache().planned(stripped_key(self.found.fingerprint, (key, *self.settings[key])), self.found.names)
-        return None if made is None else code_of(made, self.settings[key][0])
+    def again(self, made: CompiledPlan) -> None:
+        _writing().compile_plan(made.plan, self.device.target, made.tuned)
 
-    def _made(self, key: Key) -> LoadedPlan:
-        self.named()
-        start = time.perf_counter()
-        target, own, _, winograd, _ = facts = self.settings[key]
-        planned = start
+    def stripped(self, made: CompiledPlan) -> CompiledPlan:
+        bare: CompiledPlan = _writing().stripped(made)
+        return bare
 
-        writing = _writing()
+    def missing(self, step: OpaqueOp) -> None:
+        fix = f"say what its machine code is: OPS.fill({step.op!r}, machine_code=...)"
+        warn(f"there is no machine code for {step.op}: NumPy runs it", fix=fix, line=where(step))
 
-        def make() -> CompiledPlan:
-            nonlocal planned
-            start_compiler()
-            here = own._replace(scalar_ops=writing.MACHINE_CODE.names)
-            made = writing.plan(self.program, {a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, here, winograd)
-            planned = time.perf_counter()
-            return writing.compile_plan(made, target, config.tune)
-
-        made = cache().plan(self.program, (key, *facts), make)
-        fingerprint, names = program_fingerprint(self.program)
-        short = stripped_key(fingerprint, (key, *facts))
-        if planned > start or cache().find(short, "plans", counted=False) is None:
-            cache().keep_plan(short, writing.stripped(made), names)
-        code = LoadedPlan(made, target, lambda: writing.compile_plan(made.plan, target, made.tuned))
-        for step in code.host_callbacks():
-            if step.op not in PYTHON:
-                fix = f"say what its machine code is: OPS.fill({step.op!r}, machine_code=...)"
-                warn(f"there is no machine code for {step.op}: NumPy runs it", fix=fix, line=where(step))
-        self._report(code, planned - start, time.perf_counter() - planned)
-        return code
-
-    def named(self) -> NativeExecutable:
-        """Itself, with the whole program and the user's names. Raises GraphError where its graph gives another program by now."""
-        with self.compiling:
-            if self.found is not None and self.whole is not None:
-                program = self.whole()
-                if program_fingerprint(program)[0] != self.found.fingerprint:
-                    what = f"the graph of {self.program.name} has changed since this computation was made"
-                    raise GraphError(what, fix="give axes their lengths before")
-                self.program, self.symbols, self.found, self.whole = program, symbols(program), None, None
-                self.codes.update({key: self._made(key) for key in self.codes})
-        return self
-
-    def kept(self, arguments: Sequence[Any]) -> tuple[CachedProgram, Sequence[ArrayRef]] | None:
-        """What stands for its first version, if these arguments are for that one, and the large arrays that it needs; None with state."""
-        if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
-            return None
-        fingerprint, names = program_fingerprint(self.program) if self.found is None else (self.found.fingerprint, self.found.names)
-        key = stripped_key(fingerprint, (self.first, *settings()))
-        places = {a: k for k, a in enumerate(names.axes)}
-        lengths = tuple([(places[a], n) for a, n in zip(self.symbols, self.first, strict=True) if n is not None])
-        return CachedProgram(key.hex(), len(names.axes), lengths), names.arrays
-
-    def at(self, key: tuple[int, ...]) -> InstantiatedPlan:
-        """What calls with these lengths run on."""
-        found = self.bound.get(key)
-        if found is not None:
-            with contextlib.suppress(KeyError):  # another thread may have dropped it
-                self.bound.move_to_end(key)
-            return found
-        with self.compiling:
-            if self.first is None:
-                self.first = key
-            version = key if key in self.codes or key == self.first else self._open(key)
-            self.bound[key] = made = InstantiatedPlan(self.code(version), dict(zip(self.symbols, key, strict=True)))
-            made.open = None in version
-            while len(self.bound) > VERSIONS:
-                self.bound.popitem(last=False)
-            return made
-
-    def _open(self, key: Key) -> Key:
-        """The key of the version for these lengths that leaves the fewest open; a new one leaves those open that differ from the first."""
-        assert self.first is not None
-        there = [k for k in self.codes if all(m is None or m == n for m, n in zip(k, key, strict=True))]
-        new = tuple([n if n == m else None for n, m in zip(key, self.first, strict=True)])
-        return min(there, key=lambda k: sum(n is None for n in k), default=new)
-
-    def _counted(self, key: tuple[int, ...], bound: InstantiatedPlan) -> InstantiatedPlan:
-        """What calls with these lengths run on, after one more: code of their own where they have come often enough."""
-        bound.calls += 1
-        if bound.calls <= CALLS_BEFORE_SPECIALISING << self.earned:
-            return bound
-        with self.compiling:
-            if key not in self.codes:
-                self.earned += 1
-                self.code(key)
-            if self.bound.get(key) is bound:
-                del self.bound[key]
-            return self.at(key)
-
-    def special(self, lengths: Mapping[str, int]) -> None:
-        """Compiles a version for these lengths, by the user's names of axes. Raises AxisError for names of no axis whose length is open."""
-        names = [{str(a), self.program.hints.get(a, "")} for a in self.symbols]
-        unknown = [name for name in lengths if not any(name in own for own in names)]
-        if unknown:
-            raise AxisError(
-                f"{self.program.name} has no axis {', '.join(unknown)} whose length is open",
-                fix="leave it away, or make the axis without a length",
-            )
-        key = tuple([next((n for name, n in lengths.items() if name in own), None) for own in names])
-        self.code(key)
-        known = tuple([n for n in key if n is not None])
-        if len(known) == len(key):
-            self.at(known)
-
-    def call(self, *arrays: Any, states: Sequence[Any] = (), out: Sequence[Any] | None = None, version: int = 0) -> tuple[Any, ...]:
-        """See `Executable`: while `states` is the same list, its arrays are the same."""
-        count = len(arrays)
-        key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
-        bound = self.at(key)
-        if bound.open and not self.written:
-            bound = self._counted(key, bound)
-        given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements=("C", "A")) for a in arrays]
-        outputs, written = bound(given, states, version, out)
-        return (*outputs, *[written[name] if name in written else states[k] for name, k in self.written.items()])
-
-    def fast(self, order: Any, slow: Callable[..., Any], took: float | None = None) -> Fast | None:
-        """The way past Python for calls with the last lengths, if there is one; `took`: the seconds of a call, where they are known."""
-        return fast(next(reversed(self.bound.values())), order, slow, took)
-
-    def profile(self, call: Callable[[], Any], calls: int) -> Profile:
-        """Where the time of calls with the last lengths goes."""
-        key, bound = next(reversed(self.bound.items()))
-        if bound.code not in self.codes.values():  # what it does has names by now
-            del self.bound[key]
-            bound = self.at(key)  # type: ignore[arg-type]
-        return profile(self.program.name, bound, call, calls, title)
-
-    def compare(self, arrays: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> int:
-        """How many kernels do what the plan says. Raises NgraphError for the first that does not."""
-        count = len(arrays)
-        key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
-        bound = self.at(key)
-        if bound.code not in self.codes.values():  # what it does has names by now
-            del self.bound[key]
-            bound = self.at(key)
-        names = [s.name for s in self.program.state_in]
-        made = importlib.import_module("ngraph.transformers.cpu.compared")
-        found: int = made.compared(bound.code, bound.lengths, arrays, dict(zip(names, states, strict=True)))
-        return found
-
-    # ---- to look at
-
-    @property
-    def chosen(self) -> LoadedPlan:
-        """The version that was made first; with lengths open where there is none yet."""
-        if not self.codes:
-            return self.code((None,) * len(self.symbols))
-        return next(iter(self.codes.values()))
-
-    def plan_text(self) -> str:
-        return text(self.chosen.plan)
-
-    def llvm(self) -> str:
-        found = _writing().texts(self.chosen).items()
-        return "\n".join(f"; {names(ks)}\n; {called(ks[0])}\n{t}" for t, ks in found)
-
-    def asm(self) -> str:
-        writing, target = _writing(), self.chosen.target
-        found = writing.texts(self.chosen).items()
-        return "\n".join(f"# {names(ks)}\n# {called(ks[0])}\n{writing.assembly(t, target)}" for t, ks in found)
-
-    def source(self) -> str:
-        return ""
-
-    def memory(self) -> dict[str, int]:
-        """Bytes, by what they are for."""
-        m = self.chosen.plan.memory
-        return {"arena": m.arena, "constants": m.constants, "packed": self.chosen.plan.kept, "state": m.state, "outputs": m.outputs}
-
-    def _report(self, code: LoadedPlan, planning: float, compiling: float) -> None:
+    def report(self, code: LoadedPlan, compiling: float) -> None:
         if config.debug < 2:
             return
         texts = _writing().texts(code)
-        how = f"planned in {planning * 1e3:.1f} ms, compiled in {compiling * 1e3:.1f} ms" if planning else "found in the cache"
+        planned = f"planned in {self.planning * 1e3:.1f} ms, compiled in {(compiling - self.planning) * 1e3:.1f} ms"
+        how = planned if compiling else "found in the cache"
         print(f"{self.program.name}: {counted(len(code.kernels()), 'kernel')}, {len(texts)} different, {how}", file=sys.stderr)
         for t, ks in texts.items():
             predicted = f"{sum([k.seconds for k in ks]) * 1e6:9.1f} us predicted"
@@ -274,26 +77,24 @@ class NativeExecutable:
             print(self.llvm(), file=sys.stderr)
             print(self.asm(), file=sys.stderr)
 
+    def llvm(self) -> str:
+        found = _writing().texts(self.chosen).items()
+        return "\n".join(f"; {names(ks)}\n; {called(ks[0])}\n{t}" for t, ks in found)
+
+    def asm(self) -> str:
+        writing, target = _writing(), self.chosen.target
+        found = writing.texts(self.chosen).items()
+        return "\n".join(f"# {names(ks)}\n# {called(ks[0])}\n{writing.assembly(t, target)}" for t, ks in found)
+
+
+def _writing() -> Any:
+    """What plans and writes kernels, loaded where something is compiled."""
+    return importlib.import_module("ngraph.transformers.cpu.writing")
+
 
 def where(step: OpaqueOp) -> Line | None:
     """The user's line of a step."""
     return next(((o.file, o.line) for o in step.origin if o.file), None)
-
-
-def _writing() -> Any:
-    """What plans and writes kernels."""
-    return importlib.import_module("ngraph.transformers.cpu.writing")
-
-
-def symbols(program: Program) -> dict[AxisId, tuple[int, int]]:
-    """The axes whose length comes with a call, and where that has it: which argument, which dim."""
-    found: dict[AxisId, tuple[int, int]] = {}
-    for k, v in enumerate([*program.inputs, *(s.value for s in program.state_in)]):
-        for d, a in enumerate(v.axes):
-            own = program.axes[a]
-            if isinstance(own, Len):
-                found.setdefault(own.of, (k, d))
-    return found
 
 
 def names(kernels: Sequence[Any]) -> str:
@@ -314,10 +115,3 @@ def show_work_items(items: ExprLike) -> str:
 
 def counted(n: int, what: str) -> str:
     return f"{n} {what}{'s' * (n != 1)}"
-
-
-def title(step: Any) -> str:
-    """The user's ops that a step computes, and the line of the last."""
-    found = list(dict.fromkeys([o.name for o in origin(step) if o.name]))
-    line = next((show_line((o.file, o.line)) for o in reversed(origin(step)) if o.file), "")
-    return f"{', '.join(found[:4])}{' …' if len(found) > 4 else ''}{f' ({line})' if line else ''}" or getattr(step, "op", "kernel")

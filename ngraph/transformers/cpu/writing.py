@@ -19,7 +19,7 @@ from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit
 from ngraph.runtime.tune import picks, tune
 from ngraph.targets import Target
-from ngraph.transformers.cpu.code import CompiledKernel, CompiledPlan, LoadedPlan, NativeStep, StrippedKernel, bodies
+from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, LoadedPlan, NativeStep, StrippedKernel, bodies
 
 __all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "texts"]
 

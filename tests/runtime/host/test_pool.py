@@ -13,7 +13,8 @@ import pytest
 
 import ngraph as ng
 from ngraph.runtime.host import jit, pool
-from ngraph.runtime.host.pool import FIELDS, FRAME, HOST, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS, aligned
+from ngraph.runtime.host.bytecode import DONE, FRAME, HOST, HOST_CALLBACK, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS
+from ngraph.runtime.host.pool import FIELDS, aligned
 
 COUNT = """
 define void @kernel(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind {
@@ -70,7 +71,7 @@ class Program:
     """A frame over these records."""
 
     def __init__(self, records, threads=1, release=True):
-        self.pool, self.table, self.words = the_pool(), np.zeros((len(records) + 1, WORDS), np.int64), np.zeros(FRAME, np.int64)
+        self.pool, self.table, self.words = the_pool(), np.zeros((len(records) + 1, WORDS), np.int64), np.zeros(len(FRAME), np.int64)
         for k, r in enumerate(records):
             self.table[k, : len(r)] = r
         self.scratch, at = aligned(64 * threads)
@@ -82,15 +83,15 @@ class Program:
             "threads": threads,
             "release": int(release),
         }.items():
-            self.words[FIELDS["frame"][name] // 8] = value
+            self.words[FRAME[name]] = value
 
     def run(self, start=0):
-        self.words[FIELDS["frame"]["pc"] // 8] = start
+        self.words[FRAME["pc"]] = start
         return self.pool.run(self.pool.address, self.words.ctypes.data)
 
     @property
     def pc(self):
-        return int(self.words[FIELDS["frame"]["pc"] // 8])
+        return int(self.words[FRAME["pc"]])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 4, 7])
@@ -100,7 +101,7 @@ def test_every_work_item_runs_once(count, threads, items, grain, long):
     args = np.array([hits.ctypes.data])
     program = Program([(KERNEL, count.address("kernel"), args.ctypes.data, items, grain, threads, long)] * 50, threads)
     for _ in range(20):
-        assert program.run() == pool.DONE
+        assert program.run() == DONE
     assert (hits[:items] == 1000).all() and hits[items] == 0
 
 
@@ -125,7 +126,7 @@ def test_kernels_run_one_after_another(count):
     hits = np.zeros((100, 16), np.int64)
     args = [np.array([row.ctypes.data]) for row in hits]
     records = [(KERNEL, count.address("kernel"), a.ctypes.data, 16, 4, 4, 1) for a in args]
-    assert Program(records, 4).run() == pool.DONE and (hits == 1).all() and not cells.any()
+    assert Program(records, 4).run() == DONE and (hits == 1).all() and not cells.any()
 
 
 def test_records_of_control(count):
@@ -149,10 +150,10 @@ def test_records_of_control(count):
         (KERNEL, count.address("kernel"), start.ctypes.data, 5, 5, 1, 0),
     ]
     program = Program(records)
-    assert program.run() == pool.HOST_CALLBACK and program.pc == 6 and (rows == 1).all()
-    assert program.run(7) == pool.DONE and (rows == 1).all()
+    assert program.run() == HOST_CALLBACK and program.pc == 6 and (rows == 1).all()
+    assert program.run(7) == DONE and (rows == 1).all()
     flag[0] = 1
-    assert program.run() == pool.HOST_CALLBACK and (rows == 3).all()
+    assert program.run() == HOST_CALLBACK and (rows == 3).all()
 
 
 def test_threads_of_python_share_one_pool(count):
@@ -204,7 +205,7 @@ def test_control_c_ends_a_long_kernel(slow, threads):
     assert time.monotonic() - start < 8  # of twenty
     timer.join()
     program.table[0, 3] = 10
-    assert program.run() == pool.DONE
+    assert program.run() == DONE
 
 
 def test_a_child_makes_threads_of_its_own(count):

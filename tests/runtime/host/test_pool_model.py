@@ -11,7 +11,7 @@ from pool_model import FIELDS, GENERATIONS, PROTOCOL, Job, Scenario
 
 from ngraph.runtime.host import pool
 
-TEXT = pool.WORK + pool.FORK + pool.WALK
+TEXT = pool.WORK + pool.FORK + pool.WALK + pool.COPY
 ALONE = ((("start", 1), ("run", 0), ("end",)),)
 TWICE = ((("start", 1), ("run", 0), ("run", 1), ("end",)),)
 CALLERS = ((("start", 1), ("start", 2), ("run", 0), ("join", 2), ("end",)), (("run", 1),))
@@ -95,7 +95,11 @@ def operations_of_the_text(name):
             kind = next(named.get(v, v) for k, v in parts.items() if k not in ("order", "field", "at"))
             found.append((kind, parts.get("field", at.get(parts.get("at"))), parts.get("order")))
         else:  # any other access of shared memory is plain, of what was written before there were threads
-            assert not re.search(r"atomic|cmpxchg|fence|@\w+\(|ret\b.*@", line.split(";")[0]) or "define" in line or "@clock" in line, line
+            assert (
+                not re.search(r"atomic|cmpxchg|fence|@\w+\(|ret\b.*@", line.split(";")[0])
+                or "define" in line
+                or re.search(r"@(clock|copy)\b", line)
+            ), line
             for field in re.findall(r"(?:get|put) \w+ .*%pool\.(\w+)", line):
                 assert field in ("spins", "syscall", "save", "restore", "clock", "signals"), line
     return found
@@ -127,7 +131,7 @@ def test_the_generated_code_is_that_of_the_model(name):
 
 def test_no_other_function_shares_memory():
     others = set(re.findall(r"define [^@]*@(\w+)\(", TEXT)) - set(PROTOCOL)
-    assert others == {"clock", "look", "walk", "pauses"}
+    assert others == {"clock", "look", "walk", "copy", "pauses"}
     for name in others:
         assert {kind for kind, *_ in operations_of_the_text(name)} <= {"begin", "interrupt", "fork"}
 

@@ -12,10 +12,9 @@ from ngraph.errors import ArgumentError
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.program.program import AxisId
 from ngraph.runtime.cache import ProgramNames, cache
-from ngraph.targets import Target, chosen
-from ngraph.transformers.cpu.code import CompiledPlan, LoadedPlan
-from ngraph.transformers.cpu.fast import Fast, fast
-from ngraph.transformers.cpu.frame import InstantiatedPlan
+from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan
+from ngraph.transformers.executable.device import KernelDevice
+from ngraph.transformers.executable.frame import InstantiatedPlan
 
 
 class CachedProgram(NamedTuple):
@@ -29,28 +28,28 @@ class CachedProgram(NamedTuple):
 class Restored(partial[Any]):
     """A callable: arrays in the order of the inputs, of the lengths of that time, give a tuple of arrays. `fast`: what makes it quick."""
 
-    fast: Fast | None
+    fast: Any
 
 
-def code_of(made: Any, target: Target) -> LoadedPlan | None:
+def code_of(made: Any, device: KernelDevice) -> LoadedPlan | None:
     """A bare recipe as loaded kernels; None where some are kept no more."""
     try:
-        return LoadedPlan(made, target) if type(made) is CompiledPlan else None
+        return LoadedPlan(made, device) if type(made) is CompiledPlan else None
     except LookupError:
         return None
 
 
-def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray]) -> Restored | None:
+def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray], device: KernelDevice) -> Restored | None:
     """What was kept, with these large arrays; None where its plan is there no more."""
     plan, count, lengths = CachedProgram(*kept)
     axes = [f"axis {k}" for k in range(count)]  # no plan gives an axis of its own a name with a space
     compile_plan = cache().planned(bytes.fromhex(plan), ProgramNames(axes, [ArrayRef(a) for a in arrays]))
-    code = code_of(compile_plan, chosen())
+    code = code_of(compile_plan, device)
     if code is None:
         return None
     bound = InstantiatedPlan(code, {AxisId(axes[k]): n for k, n in lengths})
     bound.prepare(0, ())
-    way = fast(bound, range(len(bound.plan.outputs)), called(bound))
+    way = device.entry(bound, range(len(bound.plan.outputs)), called(bound))
     made = Restored(called(bound) if way is None else way.function)
     made.fast = way
     return made

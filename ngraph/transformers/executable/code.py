@@ -1,27 +1,15 @@
-"""A plan as loaded kernels: each different one is compiled once in a process, however many plans have it."""
+"""A plan with its kernels loaded, and what stands for it from run to run."""
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ngraph.codegen.signature import KernelCode
 from ngraph.op_graph.op import Origin
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, PlanStep
 from ngraph.runtime.cache import cache, digest
-from ngraph.runtime.host.loader import LoadedObjects as Loaded
-from ngraph.runtime.host.pool import Pool, pool
-from ngraph.targets import Target
-
-
-class Entry:
-    """A kernel in memory, for as long as somebody holds this."""
-
-    __slots__ = ("code", "address", "__weakref__")
-
-    def __init__(self, code: Loaded, which: int):
-        self.code, self.address = code, code.address("kernel", which)
+from ngraph.transformers.executable.device import KernelDevice, LoadedKernel
 
 
 class NativeStep(NamedTuple):
@@ -29,7 +17,7 @@ class NativeStep(NamedTuple):
 
     step: PlanStep
     code: KernelCode
-    entry: Entry
+    entry: LoadedKernel
     seconds: float  # predicted, on one core
 
 
@@ -46,7 +34,6 @@ class HostCallback(NamedTuple):
 
 
 Step = NativeStep | Control | HostCallback
-_entries: weakref.WeakValueDictionary[bytes, Entry] = weakref.WeakValueDictionary()
 
 
 class CompiledKernel(NamedTuple):
@@ -79,42 +66,15 @@ def stripped_key(fingerprint: bytes, facts: Any) -> bytes:
     return digest(b"bare", cache().plan_key(fingerprint, facts))
 
 
-def load_text(text: str, target: Target) -> Loaded:
-    return Loaded(cache().object(text, target))
-
-
-def entries(keys: Iterable[bytes], again: Callable[[], Any]) -> dict[bytes, Entry]:
-    """Kernels by their keys; those that this process has not yet are loaded together. `again` compiles all, where one is kept no more."""
-    found = {k: _entries.get(k) for k in keys}
-    missing = [k for k, e in found.items() if e is None]
-    if missing:
-        objects = [cache().find(k) for k in missing]
-        if None in objects:
-            again()
-            objects = [cache().find(k) for k in missing]
-            if None in objects:
-                raise LookupError("kernels are gone from the cache")
-        loaded = Loaded(*[o for o in objects if o is not None])
-        for which, k in enumerate(missing):
-            found[k] = _entries[k] = Entry(loaded, which)
-    return {k: e for k, e in found.items() if e is not None}
-
-
-def entry(text: str, target: Target) -> Entry:
-    """The kernel of a text."""
-    key = cache().key(text, target)
-    return entries([key], lambda: cache().object(text, target))[key]
-
-
 class LoadedPlan:
-    """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines, `copy` copies bytes."""
+    """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines."""
 
-    def __init__(self, made: CompiledPlan, target: Target, again: Callable[[], Any] = lambda: None):
+    def __init__(self, made: CompiledPlan, device: KernelDevice, again: Callable[[], Any] = lambda: None):
         """`again` compiles what is kept no more; LookupError where it does not."""
-        self.plan, self.target, self.tuned = plan, target, _ = made.plan, target, made.tuned
-        self.bodies = {id(b.plan): LoadedPlan(b, target, again) for b in made.bodies}
-        loaded = entries([part.key for parts in made.parts for part in parts], again)
-        steps: list[tuple[Step, ...]] = []
+        self.plan, self.device, self.target, self.tuned = made.plan, device, device.target, made.tuned
+        self.bodies = {id(b.plan): LoadedPlan(b, device, again) for b in made.bodies}
+        loaded = device.load([part.key for parts in made.parts for part in parts], again)
+        plan, steps = made.plan, list[tuple[Step, ...]]()
         for s, parts in zip(plan.every, made.parts, strict=True):
             if not parts:
                 assert type(s) is OpaqueOp
@@ -138,9 +98,6 @@ class LoadedPlan:
         """The steps that Python runs, those of bodies too."""
         own = [s.step for s in self.every if type(s) is HostCallback]
         return own + [s for body in self.bodies.values() for s in body.host_callbacks()]
-
-    def threads(self) -> Pool:
-        return pool(load_text)
 
 
 def bodies(step: PlanStep) -> list[Plan]:

@@ -5,7 +5,6 @@ The first kernel that differs is the one that is wrong, for nothing before it di
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import linecache
 import math
@@ -21,9 +20,8 @@ from ngraph.plan.interpret import GARBAGE, PlanRun
 from ngraph.plan.kernels import Buffer, Kernel, Local, OpaqueOp, Plan, PlanStep
 from ngraph.plan.text import step_text
 from ngraph.program.program import AxisId
-from ngraph.transformers.cpu.code import LoadedPlan, NativeStep, origin
+from ngraph.transformers.executable.code import LoadedPlan, NativeStep, origin
 
-CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 ALIGN, FENCE = 64, 256  # bytes; a store beside a result goes no farther than some vectors
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}  # from 1 to the next number
 SHOWN = 8  # elements, of those that differ
@@ -86,6 +84,7 @@ class MachineRun(PlanRun):
 
     def __init__(self, code: LoadedPlan, lengths: dict[AxisId, int]):
         super().__init__(code.plan, lengths)
+        self.device = code.device
         self.native: dict[int, list[NativeStep]] = {}
         for s in code.every:
             if type(s) is NativeStep:
@@ -117,7 +116,7 @@ class MachineRun(PlanRun):
             args = np.array([*[arrays[b].ctypes.data for b in code.buffers], *map(self.length, code.lengths)], np.int64)
             scratch = np.full(self.number(code.scratch) + ALIGN, GARBAGE, np.uint8)
             aligned = -(-scratch.ctypes.data // ALIGN) * ALIGN
-            CALL(native.entry.address)(args.ctypes.data, 0, self.number(code.work_items), aligned)
+            self.device.launch(native.entry.address, args.ctypes.data, self.number(code.work_items), aligned)
 
     def number(self, e: ExprLike) -> int:
         return int(expr.evaluate(e, lambda x: self.length(x.of)))

@@ -16,11 +16,11 @@ import numpy as np
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Len, maximum
 from ngraph.plan.kernels import Buffer, Load, OpaqueOp, bounds
-from ngraph.runtime.host.pool import COPIED, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WHOLE, WORDS
-from ngraph.transformers.cpu.code import Control, HostCallback, NativeStep, Step
+from ngraph.runtime.host.bytecode import COMPUTE, COPY, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WORDS
+from ngraph.transformers.executable.code import Control, HostCallback, NativeStep, Step
 
 if TYPE_CHECKING:
-    from ngraph.transformers.cpu.frame import BufferAddresses, Inner
+    from ngraph.transformers.executable.frame import BufferAddresses, Inner
 
 SHARE, PIECE = 2.5e-6, 5e-5  # seconds: what a thread is worth being given; what is long enough to be handed out piece by piece
 PIECES = 8  # ranges for each thread of a long kernel
@@ -73,7 +73,7 @@ class Table:
 
         def number(x: int | WordAddress | InstructionField) -> int:
             if isinstance(x, InstructionField):
-                return here + 8 * WORDS * x.record + FIELDS["rec"][x.name]
+                return here + 8 * WORDS * x.record + FIELDS[x.name]
             return at + 8 * x.word if isinstance(x, WordAddress) else x
 
         self.array[: len(self.words)] = [number(x) for x in self.words]
@@ -226,11 +226,11 @@ class Table:
         k = self.word() if to is None else to.word
         if type(e) is Load:
             at = self.source(scope.resolve(e.of))
-            self.record(WHOLE, WordAddress(k), WordAddress(at), WordAddress(at), OPERATIONS.index(e.of.dtype.name))
+            self.record(COMPUTE, WordAddress(k), WordAddress(at), WordAddress(at), OPERATIONS.index(e.of.dtype.name))
         else:
             assert type(e) is Bin
             a, b = self.compute(scope, e.a, None), self.compute(scope, e.b, None)
-            self.record(WHOLE, WordAddress(k), WordAddress(a), WordAddress(b), OPERATIONS.index(e.op))
+            self.record(COMPUTE, WordAddress(k), WordAddress(a), WordAddress(b), OPERATIONS.index(e.op))
         return k
 
     def settle(self, scope: BufferAddresses, s: NativeStep, at: int, record: int) -> None:
@@ -250,7 +250,7 @@ class Table:
         self.held(to)
         self.held(source)
         self.word(size)
-        self.record(KERNEL, scope.bound.code.threads().copy, WordAddress(at), -(-size // COPIED), 1, 1, 0)
+        self.record(COPY, WordAddress(at))
 
 
 def at_once(items: int, pieces: int, ways: int) -> int:

@@ -24,18 +24,16 @@ from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, bounds, loads, places
 from ngraph.program.program import AxisId
-from ngraph.runtime.host import pool as pools
-from ngraph.runtime.host.pool import FIELDS, FRAME, HOST, aligned
-from ngraph.transformers.cpu.code import Control, LoadedPlan, NativeStep, Step
-from ngraph.transformers.cpu.host import run_opaque_op
-from ngraph.transformers.cpu.table import CONTROL, SHARE, Place, Table, Word, real
+from ngraph.runtime.host.bytecode import FRAME, HOST
+from ngraph.transformers.executable.callbacks import run_opaque_op
+from ngraph.transformers.executable.code import Control, LoadedPlan, NativeStep, Step
+from ngraph.transformers.executable.device import KernelDevice
+from ngraph.transformers.executable.table import CONTROL, SHARE, Place, Table, Word, real
 
 ALIGN, HUGE = 64, 1 << 21
 PORTION = 1 << 26  # bytes
 LET_GO = 2e-5  # seconds from which on other Python threads may run meanwhile
-TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE, TIMES = (
-    FIELDS["frame"][f] // 8 for f in ("table", "pc", "scratch", "stride", "threads", "release", "times")
-)
+TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE = (FRAME[f] for f in ("table", "pc", "scratch", "stride", "threads", "release"))
 
 
 def empty(shape: Sequence[int], dtype: Any) -> np.ndarray:
@@ -80,14 +78,14 @@ class InstantiatedPlan:
         self.befores = tuple([before for _, before, _ in self.plan.state])
         self.copies: dict[Buffer, tuple[Any, np.ndarray]] = {}  # of state that lies in files, and that calls read
         self.nearer: tuple[Any, Any] = None, None  # the state's arrays, and what calls take in their place
-        self.kept, self.kept_at = aligned(max(self.lasting, 1))
+        self.kept, self.kept_at = code.device.alloc(max(self.lasting, 1))
         self.version = -1
         self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
         self.preparing = threading.Lock()
         self.free: list[ActivationRecord] = []
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.spare: dict[Buffer, np.ndarray] = {}  # arrays that state had before
-        self.threads = pools.threads()
+        self.threads = code.device.threads()
         self.total = self.arena
         self.inner: dict[OpaqueOp, Inner] = {}
         self.used: set[Buffer] | None = None
@@ -419,7 +417,7 @@ class BufferAddresses:
         """A loop or branch whose lengths have become known: a table of its own, for this time."""
         r = step.step
         inner = Inner.of(self.bound, r, 0, self.length)
-        memory, at = aligned(max(inner.end, 1))
+        memory, at = self.bound.code.device.alloc(max(inner.end, 1))
         tables = Table(), Table()
         scopes = [BufferAddresses(self.bound, at, self.kept, self.arrays, t, self.point) for t in tables]
         for b in filter(real, (*r.inputs, *r.results)):
@@ -429,7 +427,7 @@ class BufferAddresses:
         starting(tables[0], scopes[0], [inner])
         CONTROL[r.op](tables[1], scopes[1], r, inner)
         for table in tables:
-            BytecodeRunner(table, self.bound.threads, self.bound.code.threads()).run()
+            BytecodeRunner(table, self.bound.threads, self.bound.code.device).run()
         del memory
 
 
@@ -447,23 +445,23 @@ def starting(table: Table, scope: BufferAddresses, inside: Iterable[Inner]) -> N
 class BytecodeRunner:
     """A table in memory, and what runs it."""
 
-    def __init__(self, table: Table, threads: int, pool: pools.Pool):
+    def __init__(self, table: Table, threads: int, device: KernelDevice):
         table.finish()
-        self.table, self.pool = table, pool
-        self.words = np.zeros(FRAME, np.int64)
+        self.table, self.device = table, device
+        self.words = np.zeros(len(FRAME), np.int64)
         wide = table.longest >= 2 * SHARE and threads > 1
-        self.words[THREADS] = pool.ensure(threads) if wide else 1
+        self.words[THREADS] = device.start(threads) if wide else 1
         self.words[TABLE] = table.table.ctypes.data
         self.words[RELEASE] = table.seconds > LET_GO
         self.room = 0
         self._scratch()
-        self.at = self.words.ctypes.data
+        self.runs = device.runner(self.words)
         self.host_callbacks = sum(r[0] == HOST for r in table.records) - table.checks  # that every call takes
 
     def _scratch(self) -> None:
         self.room = self.table.scratch
         stride = -(-self.room // 4096) * 4096 + ALIGN
-        self.scratch, self.words[SCRATCH] = aligned(stride * int(self.words[THREADS]))
+        self.scratch, self.words[SCRATCH] = self.device.alloc(stride * int(self.words[THREADS]))
         self.words[STRIDE] = stride
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
@@ -473,9 +471,9 @@ class BytecodeRunner:
 
     def run(self) -> None:
         """Walks the table to its end; Python takes the steps that are its own."""
-        words, pool, hosts = self.words, self.pool, self.table.hosts
+        words, hosts, runs = self.words, self.table.hosts, self.runs
         words[PC] = 0
-        while pool.run(pool.address, self.at):
+        while runs():
             k = int(words[PC])
             hosts[k]()
             if self.table.scratch > self.room:
@@ -510,8 +508,7 @@ class ActivationRecord:
 
     def __init__(self, bound: InstantiatedPlan, steps: Sequence[Step] | None = None):
         self.bound, self.plan = bound, bound.plan
-        size = max(bound.total, 1)
-        self.arena = aligned(size)[0] if size < 1 << 16 else empty((size,), np.uint8)
+        self.arena = bound.code.device.alloc(max(bound.total, 1))
         self.arrays = Arrays(bound.befores)
         self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
         self.load(bound.code.steps if steps is None else steps)
@@ -522,12 +519,12 @@ class ActivationRecord:
         """Makes the table of these steps; what others left in memory is still there."""
         self.scope = self._scope(table := Table())
         table.add(self.scope, steps)
-        self.walk = BytecodeRunner(table, self.bound.threads, self.bound.code.threads())
+        self.walk = BytecodeRunner(table, self.bound.threads, self.bound.code.device)
         for b, array in self.arrays.items():
             self.walk.point(b, array)
 
     def _scope(self, table: Table) -> BufferAddresses:
-        return BufferAddresses(self.bound, self.arena.ctypes.data, self.bound.kept_at, self.arrays, table, self.point)
+        return BufferAddresses(self.bound, self.arena.address, self.bound.kept_at, self.arrays, table, self.point)
 
     def _start(self) -> None:
         """Runs what fills borders, those of bodies too."""
@@ -536,7 +533,7 @@ class ActivationRecord:
         table.add(scope, self.bound.code.start)
         starting(table, scope, self.bound.inner.values())
         if table.records:
-            BytecodeRunner(table, 1, self.walk.pool).run()
+            BytecodeRunner(table, 1, self.walk.device).run()
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""

@@ -11,15 +11,15 @@ import numpy as np
 
 from ngraph.errors import show_line
 from ngraph.plan.kernels import PRODUCTS, Buffer, Kernel
-from ngraph.runtime.host.pool import FIELDS
-from ngraph.runtime.host.pool import TIMES as WORDS
+from ngraph.runtime.host.bytecode import FRAME
+from ngraph.runtime.host.bytecode import TIMES as WORDS
 from ngraph.runtime.measure import machine, measured
 from ngraph.runtime.profile import KernelProfile, Profile
 from ngraph.targets import Target
-from ngraph.transformers.cpu.code import NativeStep, origin
-from ngraph.transformers.cpu.frame import THREADS, InstantiatedPlan
+from ngraph.transformers.executable.code import NativeStep, origin
+from ngraph.transformers.executable.frame import THREADS, InstantiatedPlan
 
-TIMES = FIELDS["frame"]["times"] // 8
+TIMES = FRAME["times"]
 OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "guard", "pair", "quad"), 0)  # of a line, where not one
 OPERATIONS |= {op: 2 * n - 1 for op, n in PRODUCTS.items()}
 

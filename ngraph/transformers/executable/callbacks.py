@@ -43,11 +43,12 @@ def _through_numpy(scope: Any, step: OpaqueOp, arrays: Sequence[Any]) -> list[An
     while todo:
         a = todo.pop()
         if a not in axes:
-            try:
-                axes[a] = scope.length(a)
-            except LookupError:
+            made_here = [leaf for leaf in expr.leaves(scope.bound.settled(Len(a))) if type(leaf) is Load and leaf.of in own]
+            if made_here:  # in memory there is the count of another call
                 axes[a] = settled(scope.plan.axes[a])
                 todo += [leaf.of for leaf in expr.leaves(axes[a]) if type(leaf) is Len]
+            else:
+                axes[a] = scope.length(a)
     real = [b for b in step.results if b.dtype.np is not None]
     program = Program(
         axes=axes,

@@ -1,0 +1,27 @@
+"""The instructions of a table: what each says, in words of 64 bits, and what a frame knows of the table that it runs.
+
+KERNEL  fn args items grain ways long back   runs a kernel over its work items, `grain` of them at a time, on at most `ways` threads;
+                    long: for long enough to be handed out piece by piece; back: 0, or 1 and 2 alternately, with 2 from the end on
+COPY    a           copies bytes: the words at a are where to, where from, and how many
+HOST                ends the walk, and whoever runs it does what is to be done here
+MOVES   a b         b times three words at a: the word at the first becomes the word at the second, plus the third
+COMPUTE a b c op    the word at a becomes that at b op that at c (OPERATIONS)
+JUMP    a           goes to instruction a
+UNLESS  a b         goes to instruction b where the byte that the word at a points to is 0
+LOOP    a b c       counts the word at a up, and goes to instruction c while it is below b
+END                 ends the walk
+"""
+
+from __future__ import annotations
+
+END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP, COMPUTE, COPY = range(9)
+OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max")  # of `COMPUTE`; the first two read memory
+DONE, HOST_CALLBACK, INTERRUPTED = range(3)  # how a walk ends
+WORDS = 8  # in an instruction
+TIMES = 4  # words for each instruction where it is timed: nanoseconds, how often it ran, start and end of the last time
+
+FIELDS: dict[str, int] = {name: 8 * k for k, name in enumerate("kind fn args items grain ways long back".split())}  # bytes
+FIELDS |= {"a": 8, "b": 16, "c": 24, "op": 32}
+FRAME = {
+    name: k for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano quiet".split())
+}  # words

@@ -1,0 +1,73 @@
+"""What a plan needs of the machine that runs it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.targets import Target
+from ngraph.transformers.executable import walk
+
+
+class DeviceMemory(NamedTuple):
+    """Bytes as the host sees them, and where kernels find them. They are there as long as `array` is."""
+
+    array: np.ndarray
+    address: int
+
+
+class LoadedKernel:
+    """A kernel that can be launched: `address` is what instructions call it by, `held` what has to live as long."""
+
+    __slots__ = ("held", "address", "__weakref__")
+
+    def __init__(self, held: Any, address: int):
+        self.held, self.address = held, address
+
+
+class KernelDevice(ABC):
+    """A kind of machine: memory, copies, launches. Its memory is in the host's address space.
+
+    A device that can run a whole table by itself overrides `runner` as well, one with several threads `threads` and `start`.
+    """
+
+    @property
+    @abstractmethod
+    def target(self) -> Target:
+        """The machine that kernels are compiled for."""
+
+    @abstractmethod
+    def alloc(self, size: int) -> DeviceMemory:
+        """Memory of so many bytes, at a multiple of 64. Raises OutOfMemoryError."""
+
+    @abstractmethod
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Copies bytes from one address to another."""
+
+    @abstractmethod
+    def launch(self, kernel: int, arguments: int, work_items: int, scratch: int) -> None:
+        """Runs all work items of a kernel; `arguments` is the address of its words, `scratch` that of its memory."""
+
+    @abstractmethod
+    def load(self, keys: Iterable[bytes], again: Callable[[], Any]) -> Mapping[bytes, LoadedKernel]:
+        """Kernels by their keys; `again` compiles what is kept no more. Raises LookupError where it does not."""
+
+    def threads(self) -> int:
+        """How many threads share out a kernel."""
+        return 1
+
+    def start(self, threads: int) -> int:
+        """Makes so many threads ready; how many there are."""
+        return 1
+
+    def runner(self, frame: np.ndarray) -> Callable[[], int]:
+        """What runs a table from the frame's next instruction on, and says how the walk ended."""
+        return partial(walk.run, self, frame)
+
+    def entry(self, bound: Any, order: Any, slow: Callable[..., Any], took: float | None = None) -> Any:
+        """The way into an instantiated plan that is faster than its call from Python, see `Executable`; None where there is none."""
+        return None
