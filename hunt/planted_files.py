@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hunt.planting import edited
 from ngraph.frontends.onnx import table
 
-READ, WRITE = "ngraph.frontends.onnx", "ngraph.export.onnx"
+READ, SHARED, WRITE = "ngraph.frontends.onnx", "ngraph.frontends.positional", "ngraph.export.onnx"
 
 
 def translator(where: str, old: str, new: str) -> Callable[[], None]:
@@ -26,30 +26,28 @@ def translator(where: str, old: str, new: str) -> Callable[[], None]:
 MISTAKES: dict[str, Callable[[], None]] = {
     # what is read
     "a known index below 0 is not counted from the end": edited(
-        f"{READ}.shapes:index_along", "return i if (known >= 0).all() else e.where(e.less(i, 0), i + size, i)", "return i"
+        f"{SHARED}.indexing:index_along", "return i if (known >= 0).all() else e.where(e.less(i, 0), i + size, i)", "return i"
     ),
-    "a slice backwards from beyond the end leaves out the last": translator(
-        f"{READ}.shapes:slice_", "bound(g, first, size, 0, size - 1)", "bound(g, first, size, 0, size - 2)"
+    "a slice backwards from beyond the end leaves out the last": edited(
+        f"{SHARED}.shapes:slices", "bound(g, first, size, 0, size - 1)", "bound(g, first, size, 0, size - 2)"
     ),
-    "a slice by a step gives one too few where it does not come out even": translator(
-        f"{READ}.shapes:slice_", "(span + (abs(step) - 1)) // abs(step)", "span // abs(step)"
+    "a slice by a step gives one too few where it does not come out even": edited(
+        f"{SHARED}.shapes:slices", "(span + (abs(step) - 1)) // abs(step)", "span // abs(step)"
     ),
-    "what is joined is read in the wrong order": edited(f"{READ}.shapes:joined", "concat.build(*ops,", "concat.build(*ops[::-1],"),
+    "what is joined is read in the wrong order": edited(f"{SHARED}.shapes:joined", "concat.build(*ops,", "concat.build(*ops[::-1],"),
     "an edge is padded with zeros behind": edited(
-        f"{READ}.shapes:padded", "expr.minimum(expr.maximum(i, 0), size - 1)", "expr.maximum(i, 0)"
+        f"{SHARED}.shapes:padded", "expr.minimum(expr.maximum(i, 0), size - 1)", "expr.maximum(i, 0)"
     ),
     "padding before and behind change places": edited(
-        f"{READ}.products:windows", "before, after = pads[j], pads[j + k]", "before, after = pads[j + k], pads[j]"
+        f"{SHARED}.windows:windows", "before, after = pads[j], pads[j + k]", "before, after = pads[j + k], pads[j]"
     ),
     "a mean over a window counts the padding": translator(f"{READ}.layers:average_pool", 'bool(n.attr("count_include_pad", 0))', "True"),
     "the epsilon of a file is not read": translator(f"{READ}.layers:layer_norm", 'n.attr("epsilon", 1e-5)', "1e-5"),
     "a softmax is along the last dim whatever the axis": translator(
         f"{READ}.arithmetic:softmax", "axis = axis % t.rank if t.rank", "axis = t.rank - 1 if t.rank"
     ),
-    "a running sum backwards runs forwards": translator(f"{READ}.arithmetic:cumulate", "reverse=reverse", "reverse=False"),
-    "the factor of Gemm goes to the bias too": translator(
-        f"{READ}.products:gemm", 'scaled(q, n.attr("beta", 1.0))', 'scaled(q, n.attr("alpha", 1.0))'
-    ),
+    "a running sum backwards runs forwards": edited(f"{SHARED}.reductions:cumulated", "reverse=reverse", "reverse=False"),
+    "the factor of Gemm goes to the bias too": edited(f"{SHARED}.products:gemm", "scaled(q, beta)", "scaled(q, alpha)"),
     "the branches of a tree change places where the threshold is negative": edited(
         f"{READ}.trees:walked", "this = tests[k](value, edge)", "this = tests[k](value, e.absolute(edge))"
     ),

@@ -1,113 +1,21 @@
-"""Translators of com.microsoft's attention: Attention, MultiHeadAttention, GroupQueryAttention, QAttention, RotaryEmbedding.
-
-All of them come to `attend`: queries [batch, heads, time, width] meet keys and values [batch, heads, time, width].
-"""
+"""Translators of com.microsoft's attention: Attention, MultiHeadAttention, GroupQueryAttention, QAttention, RotaryEmbedding."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ngraph.errors import GraphError, UnsupportedError
-from ngraph.frontends.onnx.layers import size_op
-from ngraph.frontends.onnx.pieces import each, part, rows
-from ngraph.frontends.onnx.products import matmul, turned
+from ngraph.errors import UnsupportedError
 from ngraph.frontends.onnx.quantised import FUSED, integers_to_float
-from ngraph.frontends.onnx.shapes import dim_of, joined
 from ngraph.frontends.onnx.table import translates
+from ngraph.frontends.positional.attention import attend, heads, later, one, only, positions, rotated, times, written
+from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.indexing import dim_named, rows
+from ngraph.frontends.positional.products import matmul
+from ngraph.frontends.positional.shapes import at, joined, part, permuted, size_op
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.expr import Idx
 from ngraph.ops import elementwise as e
-from ngraph.ops.indexing import gather
-from ngraph.ops.rearrange import iota
-from ngraph.ops.reduce import reduce
-
-LOW = float(np.finfo(np.float32).min)  # added to a score, it takes it away
-
-# ---- heads ------------------------------------------------------------------------------------------------------------------
-
-
-def permuted(t: Tensor, *order: int) -> Tensor:
-    return Tensor(t.op, [t.dims[k] for k in order])
-
-
-def heads(g: Any, t: Tensor, count: int) -> Tensor:
-    """[batch, time, heads * width] as [batch, heads, time, width]."""
-    width = g.number(t.shape[2])
-    if width % count:
-        raise GraphError(f"{count} heads do not divide {g.show(t)}")
-    return permuted(g.reshape(t, [t.shape[0], t.shape[1], count, width // count]), 0, 2, 1, 3)
-
-
-def one(g: Any, t: Tensor) -> Tensor:
-    """And back."""
-    t = permuted(t, 0, 2, 1, 3)
-    return g.reshape(t, [t.shape[0], t.shape[1], g.number(t.shape[2]) * g.number(t.shape[3])])
-
-
-def along(g: Any, v: Value, start: int, length: int) -> Tensor:
-    """A stretch of a vector."""
-    return part(g, g.tensor(v), 0, start, length)
-
-
-def attend(
-    g: Any,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    scale: float | None,
-    added: Sequence[Value] = (),
-    softcap: float = 0.0,
-    sink: Value = None,
-) -> tuple[Tensor, Tensor]:
-    """Softmax of scores times the values, and the scores. added: what meets the scores [batch, heads, time, time].
-
-    sink: one more score of each head [heads, 1, 1], which takes its share of the softmax and gives nothing.
-    """
-    width = g.number(q.shape[-1])
-    s = matmul(g, q, turned(k))
-    s = Tensor(s.op * (scale or 1 / math.sqrt(width)), s.dims)
-    if softcap:
-        s = Tensor(e.tanh(s.op / softcap) * softcap, s.dims)
-    for more in added:
-        s = each(g, lambda a, b: a + e.cast(b, a.dtype), s, more)
-    axes = tuple(d for d in s.dims[-1:] if d is not None)
-    top = g.made(reduce.build(s.op, kind="max", axes=axes) if axes else s.op, [*s.dims[:-1], None])
-    if sink is not None:
-        top = each(g, lambda a, b: e.maximum(a, e.cast(b, a.dtype)), top, sink)
-    p = each(g, lambda a, b: e.exp(a - b), s, top)
-    axes = tuple(d for d in p.dims[-1:] if d is not None)
-    below = g.made(reduce.build(p.op, kind="add", axes=axes) if axes else p.op, [*p.dims[:-1], None])
-    if sink is not None:
-        below = each(g, lambda a, b, m: a + e.exp(e.cast(b, a.dtype) - m), below, sink, top)
-    return matmul(g, each(g, e.divide, p, below), v), s
-
-
-def only(g: Any, allowed: Tensor, low: float = LOW) -> Tensor:
-    """What is added to scores so that only the allowed ones count."""
-    return Tensor(e.where(allowed.op, 0.0, low), allowed.dims)
-
-
-def shaped(t: Tensor, *places: int | None) -> Tensor:
-    """The tensor with dims of length 1 put in: where each dim of the result comes from."""
-    return Tensor(t.op, [None if p is None else t.dims[p] for p in places])
-
-
-def times(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """The positions of queries and of keys, as they meet the scores."""
-    i, j = (e.filled(0, (), dtypes.int32) if d is None else iota(d) for d in (q.dims[2], k.dims[2]))
-    return Tensor(i, [None, None, q.dims[2], None]), Tensor(j, [None, None, None, k.dims[2]])
-
-
-def later(g: Any, q: Tensor, k: Tensor) -> Tensor:
-    """Keys that stand after the query, whose last stands beside the last key, taken away."""
-    i, j = times(q, k)
-    before = size_op(k.shape[2] - q.shape[2])
-    return only(g, each(g, lambda a, b: e.less_equal(b, a + e.cast(before, dtypes.int32)), i, j))
 
 
 def masked(g: Any, mask: Value, q: Tensor, k: Tensor, low: float) -> Tensor:
@@ -116,21 +24,21 @@ def masked(g: Any, mask: Value, q: Tensor, k: Tensor, low: float) -> Tensor:
     _, j = times(q, k)
     if m.rank == 1:
         if g.same(m.shape[0], q.shape[0]):
-            ends = shaped(m, 0, None, None, None)
-            return only(g, each(g, lambda a, b: e.less(a, e.cast(b, a.dtype)), j, ends), low)
+            ends = permuted(m, 0, None, None, None)
+            return only(each(g, lambda a, b: e.less(a, e.cast(b, a.dtype)), j, ends), low)
         batch = g.number(q.shape[0])
         if not g.same(m.shape[0], 2 * batch):
             raise UnsupportedError(f"a mask of {g.show(m)} for {batch} rows of packed sentences", fix="export it with a mask for each key")
-        ends, starts = (shaped(part(g, m, 0, at, batch), 0, None, None, None) for at in (0, batch))
+        ends, starts = (permuted(part(g, m, 0, at, batch), 0, None, None, None) for at in (0, batch))
         inside = each(g, lambda a, b, c: e.logical_and(e.less_equal(e.cast(c, a.dtype), a), e.less(a, e.cast(b, a.dtype))), j, ends, starts)
-        return only(g, inside, low)
+        return only(inside, low)
     places: dict[int, Sequence[int | None]] = {2: (0, None, None, 1), 3: (0, None, 1, 2), 4: (0, 1, 2, 3)}
-    m = shaped(m, *places[m.rank])
+    m = permuted(m, *places[m.rank])
     if m.rank == 4 and not g.equal(m.shape[3], k.shape[2]) and isinstance(m.shape[3], int):  # for the longest sentence that may come
         m = part(g, m, 3, 0, k.shape[2])
         if not g.equal(m.shape[2], q.shape[2]) and not g.same(m.shape[2], 1):
             m = part(g, m, 2, k.shape[2] - q.shape[2], q.shape[2])
-    return only(g, Tensor(e.less(0, m.op) if m.op.dtype.kind != "bool" else m.op, m.dims), low)
+    return only(Tensor(e.less(0, m.op) if m.op.dtype.kind != "bool" else m.op, m.dims), low)
 
 
 # ---- attention whose keys stay as they are -----------------------------------------------------------------------------------
@@ -158,18 +66,8 @@ def attention(
 
 
 @translates("QAttention", domain=FUSED)
-def quantised_attention(
-    n: Any,
-    x: Value,
-    weights: Value,
-    bias: Value,
-    x_scale: Value,
-    w_scale: Value,
-    mask: Value = None,
-    x_zero: Value = None,
-    w_zero: Value = None,
-    past: Value = None,
-) -> tuple[Tensor, ...]:
+def quantised_attention(n: Any, *values: Value) -> tuple[Tensor, ...]:
+    x, weights, bias, x_scale, w_scale, mask, x_zero, w_zero, past = n.inputs(values, 5, 9)
     return projected(n, integers_to_float(n, x, weights, x_scale, w_scale, x_zero, w_zero, bias), mask, past, None)
 
 
@@ -184,54 +82,37 @@ def projected(n: Any, t: Tensor, mask: Value, past: Value, more: Value) -> tuple
     q, k, v = (heads(g, part(g, t, 2, start, size), count) for start, size in zip(starts, sizes, strict=True))
     if past is not None:
         old = g.tensor(past)
-        k, v = (joined(g, [slot(g, old, at), new], 2) for at, new in ((0, k), (1, v)))
+        k, v = (joined(g, [at(g, old, 0, j), new], 2) for j, new in enumerate((k, v)))
     y, _ = finish(n, q, k, v, mask, more)
     if not n.wants(1):
         return (y,)
     return y, joined(g, [Tensor(u.op, [None, *u.dims]) for u in (k, v)], 0)
 
 
-def slot(g: Any, t: Tensor, k: int) -> Tensor:
-    """t[k]"""
-    axis = t.dims[0]
-    return g.read(t, list(t.dims[1:]), {axis: k})
-
-
 @translates("MultiHeadAttention", domain=FUSED)
-def multi_head(
-    n: Any,
-    query: Value,
-    key: Value = None,
-    value: Value = None,
-    bias: Value = None,
-    mask: Value = None,
-    more: Value = None,
-    past_key: Value = None,
-    past_value: Value = None,
-    length: Value = None,
-    beams: Value = None,
-) -> tuple[Tensor, ...]:
+def multi_head(n: Any, *values: Value) -> tuple[Tensor, ...]:
     """Queries, keys and values come apart, keys and values in one, all in one, or with heads already in front."""
+    query, key, value, bias, mask, more, past_key, past_value, length, beams = n.inputs(values, 1, 10)
     g, count = n.g, n.attr("num_heads")
     if length is not None or beams is not None:
         raise UnsupportedError("MultiHeadAttention that shares its buffers or searches with beams", fix="export it without them")
     t = g.tensor(query)
     if t.rank == 5:  # [batch, time, heads, 3, width]
-        sides = [permuted(slot(g, permuted(t, 3, 0, 1, 2, 4), k), 0, 2, 1, 3) for k in range(3)]
+        sides = [permuted(at(g, t, 3, k), 0, 2, 1, 3) for k in range(3)]
     else:
         u = g.tensor(key)
         if u.rank == 5:
-            sides = [heads(g, t, count), *(permuted(slot(g, permuted(u, 3, 0, 1, 2, 4), k), 0, 2, 1, 3) for k in range(2))]
+            sides = [heads(g, t, count), *(permuted(at(g, u, 3, k), 0, 2, 1, 3) for k in range(2))]
         else:
             sides = [heads(g, s, count) if s.rank == 3 else s for s in (t, u, g.tensor(value))]
     if bias is not None:
-        at = 0
+        start = 0
         for k, s in enumerate(sides):
             width = g.number(s.shape[3]) * count
             if k == 0 or t.rank == 5 or g.tensor(key).rank != 4:
-                b = g.reshape(along(g, bias, at, width), [count, 1, g.number(s.shape[3])])
+                b = g.reshape(part(g, g.tensor(bias), 0, start, width), [count, 1, g.number(s.shape[3])])
                 sides[k] = each(g, e.add, s, b)
-            at += width
+            start += width
     q, k_, v = sides
     if past_key is not None:
         k_, v = joined(g, [g.tensor(past_key), k_], 2), joined(g, [g.tensor(past_value), v], 2)
@@ -242,36 +123,14 @@ def multi_head(
 # ---- rotary embedding --------------------------------------------------------------------------------------------------------
 
 
-def rotated(g: Any, t: Tensor, cos: Tensor, sin: Tensor, interleaved: bool) -> Tensor:
-    """[batch, heads, time, width] turned by angles [batch, time, half]; what lies behind twice the half stays."""
-    half = g.number(cos.shape[-1])
-    width = g.number(t.shape[3])
-    rest = part(g, t, 3, 2 * half, width - 2 * half) if width > 2 * half else None
-    t = part(g, t, 3, 0, 2 * half) if rest is not None else t
-    c, s = (Tensor(u.op, [u.dims[0], None, *u.dims[1:]]) for u in (cos, sin))
-    if interleaved:
-        pairs = g.reshape(t, [*t.shape[:3], half, 2])
-        a, b = (slot(g, permuted(pairs, 4, 0, 1, 2, 3), k) for k in (0, 1))
-    else:
-        a, b = part(g, t, 3, 0, half), part(g, t, 3, half, half)
-    real = each(g, lambda x, y, c, s: x * c - y * s, a, b, c, s)
-    imaginary = each(g, lambda x, y, c, s: x * s + y * c, a, b, c, s)
-    if interleaved:
-        both = [Tensor(u.op, [*u.dims, None]) for u in (real, imaginary)]
-        turned_ = g.reshape(joined(g, both, 4), list(t.shape))
-    else:
-        turned_ = joined(g, [real, imaginary], 3)
-    return turned_ if rest is None else joined(g, [turned_, rest], 3)
-
-
 def steps(t: Tensor) -> Tensor:
     """The position in time of [batch, heads, time, width], as [1, time]."""
-    return Tensor(e.filled(0, (), dtypes.int32) if t.dims[2] is None else iota(t.dims[2]), [None, t.dims[2]])
+    return Tensor(positions(t), [None, t.dims[2]])
 
 
 @translates("RotaryEmbedding", domain=FUSED)
-def rotary(n: Any, x: Value, positions: Value, cos: Value, sin: Value) -> Tensor:
-    """positions: where the first of each row stands, or where each stands."""
+def rotary(n: Any, x: Value, given: Value, cos: Value, sin: Value) -> Tensor:
+    """given: where the first of each row stands, or where each stands."""
     g, t = n.g, n.g.tensor(x)
     if n.attr("is_packed_batching", 0):
         raise UnsupportedError("RotaryEmbedding of packed sentences", fix="export it without is_packed_batching")
@@ -280,10 +139,10 @@ def rotary(n: Any, x: Value, positions: Value, cos: Value, sin: Value) -> Tensor
     if flat:
         count = n.attr("num_heads", 0) or g.number(t.shape[2]) // (2 * g.number(tables[0].shape[1]))
         t = heads(g, t, count)
-    at = g.tensor(positions)
-    if at.rank == 1:
-        at = each(g, lambda a, b: a + e.cast(b, a.dtype), Tensor(at.op, [at.dims[0], None]), steps(t))
-    angles = [rows(g, u, at, dim_of(n, 0, k)) for k, u in enumerate(tables, 2)]
+    place = g.tensor(given)
+    if place.rank == 1:
+        place = each(g, lambda a, b: a + e.cast(b, a.dtype), permuted(place, 0, None), steps(t))
+    angles = [rows(g, u, place, dim_named(0, n.takes[k])) for k, u in enumerate(tables, 2)]
     y = rotated(g, t, angles[0], angles[1], bool(n.attr("interleaved", 0)))
     return one(g, y) if flat else y
 
@@ -292,26 +151,12 @@ def rotary(n: Any, x: Value, positions: Value, cos: Value, sin: Value) -> Tensor
 
 
 @translates("GroupQueryAttention", domain=FUSED)
-def grouped(
-    n: Any,
-    query: Value,
-    key: Value,
-    value: Value,
-    past_key: Value,
-    past_value: Value,
-    lengths: Value,
-    total: Value,
-    cos: Value = None,
-    sin: Value = None,
-    positions: Value = None,
-    more: Value = None,
-    sink: Value = None,
-    *quantised: Value,
-) -> tuple[Tensor, ...]:
+def grouped(n: Any, *values: Value) -> tuple[Tensor, ...]:
     """Several heads of queries share one of keys; new keys are written behind those that each row has already.
 
     lengths: how many keys each row has with the new ones, less one. total: the most of them.
     """
+    query, key, value, past_key, past_value, lengths, total, cos, sin, given, more, sink, *quantised = n.inputs(values, 7, 12)
     g, count, fewer = n.g, n.attr("num_heads"), n.attr("kv_num_heads")
     if any(v is not None for v in quantised) or n.attr("sliding_window_cache", 0):
         raise UnsupportedError("GroupQueryAttention with a quantised or sliding cache, or norms of its own", fix="export it without them")
@@ -330,25 +175,25 @@ def grouped(
     new = e.filled(0, (), dtypes.int32) + e.cast(size_op(now), dtypes.int32)
     before = Tensor(e.filled(0, (), dtypes.int32), [None]) if first else Tensor(have.op - new, have.dims)  # keys that each row had
     if n.attr("do_rotary", 0):
-        at = g.tensor(positions) if positions is not None else each(g, e.add, Tensor(before.op, [before.dims[0], None]), steps(k))
-        angles = [rows(g, g.tensor(u), at) for u in (cos, sin)]
+        place = g.tensor(given) if given is not None else each(g, e.add, permuted(before, 0, None), steps(k))
+        angles = [rows(g, g.tensor(u), place) for u in (cos, sin)]
         q, k = (rotated(g, u, angles[0], angles[1], bool(n.attr("rotary_interleaved", 0))) for u in (q, k))
     if past_key is not None:
         k, v = (written(g, g.tensor(old), new, before, room) for old, new in ((past_key, k), (past_value, v)))
     i, j = times(q, k)
-    here = each(g, e.add, i, Tensor(before.op, [before.dims[0], None, None, None]))
+    here = each(g, e.add, i, permuted(before, 0, None, None, None))
     causal, far = n.attr("causal", 1), n.attr("local_window_size", -1)
     added: list[Value] = [] if more is None else [more]
     if causal:
         seen = each(g, lambda a, b: e.less_equal(b, a), here, j)
-        added.append(only(g, seen if far < 0 else each(g, lambda s, a, b: e.logical_and(s, e.less(a, b + far)), seen, here, j)))
+        added.append(only(seen if far < 0 else each(g, lambda s, a, b: e.logical_and(s, e.less(a, b + far)), seen, here, j)))
     else:
-        added.append(only(g, each(g, e.less, j, shaped(have, 0, None, None, None))))
+        added.append(only(each(g, e.less, j, permuted(have, 0, None, None, None))))
     if sink is not None or n.attr("smooth_softmax", -1) == 1:
         u = g.tensor(sink) if sink is not None else Tensor(e.filled(0, (), q.dtype), [None])
         sink = Tensor(u.op, [*u.dims, None, None])
     each_one = [1, 1, count // fewer, 1, 1]
-    many = [g.reshape(g.expanded(shaped(u, 0, 1, None, 2, 3), each_one), [u.shape[0], count, *u.shape[2:]]) for u in (k, v)]
+    many = [g.reshape(g.expanded(permuted(u, 0, 1, None, 2, 3), each_one), [u.shape[0], count, *u.shape[2:]]) for u in (k, v)]
     y, scores = attend(g, q, many[0], many[1], n.attr("scale", 0.0) or None, added, n.attr("softcap", 0.0), sink)
     return one(g, y), k, v, scores
 
@@ -369,16 +214,3 @@ def stages(g: Any, total: Value, now: Any, past: Any) -> tuple[bool, Any]:
             return first, past if fits else past + now
     said = g.sizes(total)[0]
     return g.same(said, now), said if g.truth("lt", past, said) else past
-
-
-def written(g: Any, old: Tensor, new: Tensor, before: Tensor, room: Any) -> Tensor:
-    """[batch, heads, room, width]: of each row the first `before` of the old ones, behind them the new ones, then zeros."""
-    new, old, own = g.full(new, [2]), g.full(old, [2]), g.fresh(room)
-    before = before if new.dims[0] is None else g.renamed(before, new.dims[:1])
-    here, start = Tensor(iota(own), [None, own]), Tensor(before.op, [before.dims[0], None])
-    at = each(g, e.subtract, here, start)
-    axis = new.dims[2]
-    late = g.made(gather.build(new.op, at.op, axes=(axis,), mode="fill"), [new.dims[0] or at.dims[0], new.dims[1], own, new.dims[3]])
-    early = g.read(old, [*old.dims[:2], own, old.dims[3]], {old.dims[2]: Idx(own)})
-    kept = each(g, e.less, here, start)
-    return each(g, e.where, shaped(kept, 0, None, 1, None), early, late)

@@ -11,6 +11,7 @@ import onnx
 
 from ngraph.errors import GraphError, ParseError, UnsupportedError
 from ngraph.frontends.onnx import folding, proto, table
+from ngraph.frontends.positional.folding import is_text
 from ngraph.frontends.positional.trace import MOST_NODES, SMALLER, ModelTrace
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Value
 from ngraph.frontends.positional.walk import DEEPEST, Frame, GraphNode, last_uses, walk
@@ -121,6 +122,12 @@ class ModelNode(GraphNode):
         """How many results are asked for: those up to the last one that has a name."""
         return max((k + 1 for k, name in enumerate(self.proto.output) if name), default=0)
 
+    def inputs(self, values: Sequence[Value], least: int, most: int) -> list[Value]:
+        """At least `most` inputs, None for those that are left out. Raises GraphError for fewer than `least`."""
+        if len(values) < least:
+            raise GraphError(f"{self.op} has {len(values)} inputs, and needs {least}", fix="is the file damaged?")
+        return [*values, *[None] * (most - len(values))]
+
     def wants(self, k: int) -> bool:
         return k < len(self.proto.output) and bool(self.proto.output[k])
 
@@ -183,7 +190,7 @@ def translated(node: ModelNode, inputs: list[Value]) -> Any:
         folded = folding.fold(node, inputs)
         if folded is not NotImplemented:
             return folded
-    if node.domain == "" and node.op in folding.TEXTUAL and any(folding.is_text(i) for i in inputs):
+    if node.domain == "" and node.op in folding.TEXTUAL and any(is_text(i) for i in inputs):
         return folding.of_text(node, inputs)
     function = local_function(node)
     if function is not None:

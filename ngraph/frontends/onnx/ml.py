@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.onnx.pieces import each
-from ngraph.frontends.onnx.products import matmul
 from ngraph.frontends.onnx.scores import FAMILY, binary, chosen, column, post
-from ngraph.frontends.onnx.shapes import dim_of, index_along, joined, known_array
 from ngraph.frontends.onnx.table import translates
 from ngraph.frontends.onnx.text import in_python
+from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.indexing import dim_named, index_along, known_array
+from ngraph.frontends.positional.products import matmul
+from ngraph.frontends.positional.reductions import along, total
+from ngraph.frontends.positional.shapes import joined
 from ngraph.frontends.positional.values import ConstantArray, StringInput, Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.control import while_loop
 from ngraph.ops.indexing import gather
-from ngraph.ops.rearrange import iota
+from ngraph.ops.rearrange import iota, product
 from ngraph.ops.reduce import reduce
 
 Array = np.ndarray[Any, Any]
+sum_of = partial(functools.reduce, operator.add)  # of ops
 
 
 def floats(n: Any, x: Value) -> Tensor:
-    """A matrix of float32 (float64 stays)."""
+    """A matrix of float32."""
     t = n.g.tensor(x)
-    t = Tensor(t.op, [None, *t.dims]) if t.rank == 1 else t
-    return t if t.op.dtype is dtypes.float64 else Tensor(e.cast(t.op, dtypes.float32), t.dims)
+    return Tensor(e.cast(t.op, dtypes.float32), [None, *t.dims] if t.rank == 1 else t.dims)
 
 
 def vector(n: Any, values: Sequence[Any], dtype: Any = dtypes.float32) -> Tensor:
@@ -53,17 +58,9 @@ def scaler(n: Any, x: Value) -> Tensor:
 def normalizer(n: Any, x: Value) -> Tensor:
     """Rows over their largest, the sum of their sizes, or their length; rows of zeros stay."""
     t = floats(n, x)
-    t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
-    axes = tuple(d for d in t.dims[-1:] if d is not None)
-
-    def over(kind: str, y: Op) -> Op:
-        return reduce.build(y, kind=kind, axes=axes) if axes else y
-
-    size = {
-        "MAX": lambda: over("max", t.op),
-        "L1": lambda: over("add", e.absolute(t.op)),
-        "L2": lambda: e.sqrt(over("add", t.op * t.op)),
-    }[n.attr("norm", "MAX")]()
+    axes = along(t, [-1])
+    norm = {"MAX": lambda x: total(x, axes, "max"), "L1": lambda x: total(e.absolute(x), axes), "L2": lambda x: e.sqrt(total(x * x, axes))}
+    size = norm[n.attr("norm", "MAX")](t.op)
     return Tensor(t.op / e.where(e.equal(size, 0.0), 1.0, size), t.dims)
 
 
@@ -103,17 +100,10 @@ def feature_extractor(n: Any, x: Value, index: Value) -> Value:
     t = g.tensor(x)
     t = Tensor(t.op, [None, *t.dims]) if t.rank == 1 else t
     t = g.full(t, [t.rank - 1])
-    at = g.reshape(g.tensor(index), [g.number(_size(index.shape))])
+    at = g.reshape(g.tensor(index), [g.number(product(index.shape))])
     axis = t.dims[-1]
-    place = index_along(g, at.op, known_array(index), axis, dim_of(n, t.rank - 1), negative=False)
+    place = index_along(g, at.op, known_array(index), axis, dim_named(t.rank - 1, n.takes[0]), negative=False)
     return g.made(gather.build(t.op, place, axes=(axis,), mode="clip"), [*t.dims[:-1], at.dims[0]])
-
-
-def _size(shape: Sequence[Any]) -> Any:
-    total: Any = 1
-    for s in shape:
-        total = total * s
-    return total
 
 
 # ---- categories ---------------------------------------------------------------------------------------------------------------
@@ -226,7 +216,6 @@ def zip_map(n: Any, x: Value) -> Value:
 
 def linear(n: Any, x: Value, classes: int) -> Tensor:
     t = floats(n, x)
-    t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
     coefficients = np.asarray(n.attr("coefficients"), np.float32).reshape(classes, -1)
     y = matmul(n.g, t, n.g.tensor(ConstantArray(coefficients.T.copy())))
     intercepts = n.attr("intercepts")
@@ -263,8 +252,7 @@ def kernel(n: Any, t: Tensor, vectors: Array) -> Tensor:
     if kind == "LINEAR":
         return products
     if kind == "RBF":
-        axes = tuple(d for d in t.dims[1:] if d is not None)
-        own = Tensor(reduce.build(t.op * t.op, kind="add", axes=axes) if axes else t.op * t.op, [t.dims[0], None])
+        own = Tensor(total(t.op * t.op, along(t, [1])), [t.dims[0], None])
         theirs = vector(n, (vectors.astype(np.float64) ** 2).sum(1))
         return each(g, lambda p, a, b: e.exp(-gamma * (a + b - 2.0 * p)), products, own, theirs)
     if kind == "POLY":
@@ -277,7 +265,6 @@ def kernel(n: Any, t: Tensor, vectors: Array) -> Tensor:
 @translates("SVMRegressor", domain=FAMILY)
 def svm_regressor(n: Any, x: Value) -> Tensor:
     t = floats(n, x)
-    t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
     many = n.attr("n_supports", 0)
     rho = float((n.attr("rho") or [0.0])[0])
     if many:
@@ -297,7 +284,6 @@ def svm_classifier(n: Any, x: Value) -> tuple[Value, ...]:
     """Each pair of classes votes by the sign of its decision; with prob_a the probabilities come from all pairs together."""
     g, labels = n.g, n.attr("classlabels_strings") or n.attr("classlabels_ints")
     t = floats(n, x)
-    t = Tensor(e.cast(t.op, dtypes.float32), t.dims)
     each_class = n.attr("vectors_per_class")
     coefficients = np.asarray(n.attr("coefficients"), np.float32)
     transform = n.attr("post_transform", "NONE")
@@ -368,20 +354,12 @@ def probabilities(n: Any, decisions: Tensor, pairs: Sequence[tuple[int, int]], c
 
     def more(carry: tuple[Op, ...]) -> Op:
         going = open_rows(carry[1:])
-        axes = tuple(going.axes)
-        return e.logical_and(e.less(0, carry[0]), reduce.build(going, kind="max", axes=axes) if axes else going)
+        return e.logical_and(e.less(0, carry[0]), total(going, tuple(going.axes), "max"))
 
     rows = r[0, 1].axes
     start = [e.filled(max(100, classes), (), dtypes.int32), *(e.filled(1 / classes, rows, dtypes.float32) for _ in range(classes))]
     _, *p = while_loop(more, turn, tuple(start))
     return beside(g, p, decisions.dims[0])
-
-
-def sum_of(terms: Sequence[Op]) -> Op:
-    total = terms[0]
-    for t in terms[1:]:
-        total = total + t
-    return total
 
 
 def beside(g: Any, columns: Sequence[Op], rows: Any) -> Tensor:

@@ -86,7 +86,7 @@ class OnnxReader(Reader):
 
     def values(self, g: ModelTrace, inputs: Mapping[str, Value]) -> list[Value]:
         """See `Reader.values`."""
-        g.most = self.library.most
+        g.most, g.clamped = self.library.most, "ng.onnx.load(path, indices='clip') takes the nearest"
         frame = graph.GraphNames(self.library, self.library.opsets)
         frame.names.update(inputs)
         return graph.walk_graph(g, frame, self.proto.graph)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import GraphError
-from ngraph.frontends.onnx.shapes import joined
+from ngraph.frontends.positional.reductions import along, total
+from ngraph.frontends.positional.shapes import joined
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops import sorting
 from ngraph.ops.indexing import gather
-from ngraph.ops.reduce import reduce
 
 FAMILY = "ai.onnx.ml"
 
@@ -24,7 +24,7 @@ FAMILY = "ai.onnx.ml"
 def post(g: Any, t: Tensor, transform: str) -> Tensor:
     """Scores [rows, classes] by the attribute post_transform."""
     x = t.op
-    axes = tuple(d for d in t.dims[1:] if d is not None)
+    axes = along(t, range(1, t.rank))
     if transform == "NONE":
         return t
     if transform == "LOGISTIC":
@@ -33,11 +33,11 @@ def post(g: Any, t: Tensor, transform: str) -> Tensor:
         return Tensor(probit(x), t.dims)
     if transform not in ("SOFTMAX", "SOFTMAX_ZERO"):
         raise GraphError(f"there is no post_transform {transform!r}", fix="there are NONE, LOGISTIC, SOFTMAX, SOFTMAX_ZERO and PROBIT")
-    top = reduce.build(x, kind="max", axes=axes) if axes else x
+    top = total(x, axes, "max")
     p = e.exp(x - top)
     if transform == "SOFTMAX_ZERO":  # what is 0 stays 0
         p = e.where(e.less(1e-7, e.absolute(x)), p, x * e.exp(-top))
-    return Tensor(p / (reduce.build(p, kind="add", axes=axes) if axes else p), t.dims)
+    return Tensor(p / total(p, axes), t.dims)
 
 
 def probit(x: Op) -> Op:
@@ -46,11 +46,6 @@ def probit(x: Op) -> Op:
     half = e.log((1.0 - y) * (1.0 + y))
     a = 2 / (math.pi * 0.147) + half * 0.5
     return e.sign(y) * e.sqrt(e.sqrt(a * a - half / 0.147) - a) * math.sqrt(2)
-
-
-def pair(g: Any, first: Tensor, second: Tensor) -> Tensor:
-    """Two columns beside each other."""
-    return joined(g, [first, second], 1)
 
 
 def column(g: Any, t: Tensor, k: int) -> Op:
@@ -92,4 +87,4 @@ def binary(n: Any, score: Tensor, labels: Sequence[Any], edge: float, transform:
         both = e.sigmoid(-x), e.sigmoid(x)
     else:
         both = -x, x
-    return label, pair(n.g, *[Tensor(b, score.dims) for b in both])
+    return label, joined(n.g, [Tensor(b, score.dims) for b in both], 1)

@@ -1,35 +1,8 @@
 """Every module of translators, imported so that they register."""
 
-from ngraph.frontends.onnx import (
-    arithmetic,
-    attention,
-    control,
-    layers,
-    microsoft,
-    ml,
-    products,
-    quantised,
-    recurrent,
-    sampling,
-    shapes,
-    signal,
-    text,
-    trees,
-)
+from importlib import import_module
 
-__all__ = [
-    "arithmetic",
-    "attention",
-    "control",
-    "layers",
-    "microsoft",
-    "ml",
-    "products",
-    "quantised",
-    "recurrent",
-    "sampling",
-    "shapes",
-    "signal",
-    "text",
-    "trees",
-]
+MODULES = "arithmetic attention control layers microsoft ml products quantised recurrent sampling shapes signal text trees"
+
+for _name in MODULES.split():
+    import_module(f"ngraph.frontends.onnx.{_name}")

@@ -12,8 +12,8 @@ import numpy as np
 
 from ngraph.errors import GraphError
 from ngraph.frontends.onnx.scores import FAMILY, binary, chosen, column, labelled, post
-from ngraph.frontends.onnx.shapes import joined
 from ngraph.frontends.onnx.table import translates
+from ngraph.frontends.positional.shapes import joined
 from ngraph.frontends.positional.values import Tensor, Value
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.op import Op

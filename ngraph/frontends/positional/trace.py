@@ -67,6 +67,7 @@ class ModelTrace:
         self.hosts: list[str] = []
         self.blamed: Exception | None = None  # what the innermost node that failed has raised
         self.indices = "raise"  # or "clip": what becomes of one that is out of bounds
+        self.clamped = ""  # how to say `clip`, for errors
         self.unseen: frozenset[int] | None = None  # where one graph for all values is wanted: inputs of which only the shape is given
         self.nodes = 0  # how many nodes have been read, those of functions and of loops' turns as often as they came
         self.most = MOST_NODES  # how many are

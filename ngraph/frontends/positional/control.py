@@ -1,0 +1,236 @@
+"""Branches and loops, whose bodies are functions from values to values, read as often as they are needed.
+
+A branch whose condition is known is read in place. One that depends on a few numbers of the input is decided for this call. Others
+become ops with bodies, as do loops of more than a few trips, where shapes stay the same and nothing has to be known in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.errors import GraphError
+from ngraph.frontends.positional.shapes import at, stacked
+from ngraph.frontends.positional.trace import Inside
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops.control import cond as cond_op
+from ngraph.ops.control import scan as scan_op
+from ngraph.ops.control import while_loop as while_op
+from ngraph.ops.rearrange import broadcast, iota
+
+Values = Sequence[Value]
+
+
+MOST_TRIPS = 1024  # of a loop that is unrolled
+FEW_TRIPS = 8  # up to so many a loop is unrolled, where that is possible
+
+
+@contextmanager
+def body(g: Any) -> Iterator[None]:
+    """Within it graphs are read as bodies of one op."""
+    g.bodies += 1
+    try:
+        yield
+    finally:
+        g.bodies -= 1
+
+
+def fitted(g: Any, v: Value, like: Tensor) -> Op:
+    """A value as an op with the axes and dtype of another tensor. Raises Inside where it has another shape."""
+    if not isinstance(v, (Tensor, ConstantArray, Sizes)):
+        raise Inside
+    t = g.tensor(v)
+    if t.rank != like.rank or t.dtype is not like.dtype or not all(g.same(a, b) for a, b in zip(t.shape, like.shape, strict=True)):
+        raise Inside
+    t = g.renamed(g.full(t), like.dims)
+    return broadcast(t.op, like.dims)
+
+
+def scalar(g: Any, t: Tensor) -> Op:
+    """A tensor of one number as an op without axes."""
+    return (g.squeezed(t, 0) if t.rank and t.dims[0] is not None else t).op
+
+
+# ---- branches -----------------------------------------------------------------------------------------------------------
+
+
+def branch(g: Any, condition: Value, then: Callable[[], Values], other: Callable[[], Values]) -> tuple[Value, ...]:
+    """The branch that holds, where that is known or follows from few numbers; else an op that takes one of two ways."""
+    if isinstance(condition, Tensor) and not g.few(condition):
+        try:
+            with body(g):
+                return choice(g, condition, then, other)
+        except Inside:
+            pass
+    return tuple((then if g.known(condition).ravel()[0] else other)())
+
+
+def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callable[[], Values]) -> tuple[Value, ...]:
+    """Both branches as one op. Raises Inside where they give no tensors of one shape."""
+    wanted: list[Tensor] = []
+
+    def first() -> tuple[Op, ...]:
+        for v in then():
+            if not isinstance(v, (Tensor, ConstantArray, Sizes)):
+                raise Inside
+            wanted.append(g.full(g.tensor(v)))
+        return tuple(broadcast(t.op, t.dims) for t in wanted)
+
+    def second() -> tuple[Op, ...]:
+        return tuple(fitted(g, v, t) for v, t in zip(other(), wanted, strict=True))
+
+    made = cond_op(scalar(g, condition), first, second)
+    return tuple(g.made(op, t.dims) for op, t in zip(made, wanted, strict=True))
+
+
+# ---- loops --------------------------------------------------------------------------------------------------------------
+
+
+def loop(
+    g: Any, most: Value, condition: Value, carry: Values, turn: Callable[[Values], Values], empties: Sequence[Callable[[], Value]] = ()
+) -> tuple[Value, ...]:
+    """What is carried after the last turn, and for each of `empties` what the turns gave, stacked; where there was none, what that gives.
+
+    most: how many turns at most; None: any number. condition: whether there is a first; None: there is.
+    turn: from its number, the condition, and what is carried to the next condition, what is carried on, and what is stacked.
+    It is an op where what is carried keeps its shape, else unrolled.
+    """
+    trips = None if most is None else g.sizes(most)[0] if isinstance(most, (ConstantArray, Sizes)) else most
+    short = isinstance(trips, int) and trips <= FEW_TRIPS
+    if not short and all(isinstance(v, (Tensor, ConstantArray, Sizes)) for v in carry):
+        try:
+            with body(g):
+                return rolled(g, trips, condition, carry, turn, len(empties))
+        except Inside:
+            pass
+    return unrolled(g, most, condition, carry, turn, empties)
+
+
+def rolled(g: Any, trips: Any, condition: Value, carry: Values, turn: Callable[[Values], Values], outs: int) -> tuple[Value, ...]:
+    """The loop as one op. Raises Inside where it cannot be one."""
+    always = condition is None or (isinstance(condition, ConstantArray) and bool(condition.array.ravel()[0]))
+    if always and trips is not None and not isinstance(trips, Tensor):
+        axis = g.fresh(trips)
+
+        def counted(values: Values) -> Values:
+            on, *given = turn([values[-1], ConstantArray(np.array(True)), *values[:-1]])
+            if not isinstance(on, ConstantArray) or not on.array.all():
+                raise Inside  # it may end before
+            return given
+
+        return scan_rolled(g, carry, [Tensor(iota(axis, dtypes.int64), [axis])], counted, Slices([0], [False], [0] * outs, [False] * outs))
+    if outs:
+        raise Inside
+    first = e.filled(True, (), dtypes.bool_) if condition is None else scalar(g, g.tensor(condition))
+    limit = None if trips is None else g.tensor(trips if isinstance(trips, Tensor) else settled(np.array(trips, object))).op
+
+    def holds(state: Any) -> Op:
+        return state[1] if limit is None else e.logical_and(state[1], e.less(state[0], limit))
+
+    def next_(state: Any) -> tuple[Op, ...]:
+        on, *given = turn([Tensor(state[0], []), Tensor(state[1], []), *(Tensor(s, t.dims) for s, t in zip(state[2:], start, strict=True))])
+        return (state[0] + 1, scalar(g, g.tensor(on)), *(fitted(g, v, t) for v, t in zip(given, start, strict=True)))
+
+    start = [g.full(g.tensor(v)) for v in carry]
+    ops = tuple(broadcast(t.op, t.dims) for t in start)
+    _, _, *after = while_op(holds, next_, (e.filled(0, (), dtypes.int64), first, *ops))
+    return tuple(g.made(a, t.dims) for a, t in zip(after, start, strict=True))
+
+
+def unrolled(g: Any, most: Value, condition: Value, carry: Values, turn: Callable[[Values], Values], empties: Any) -> tuple[Value, ...]:
+    """The loop turn by turn: each one's condition is known before the next."""
+    trips = None if most is None else int(g.known(most).ravel()[0])
+    holds = True if condition is None else bool(g.known(condition).ravel()[0])
+    state = list(carry)
+    stacks: list[list[Value]] = [[] for _ in empties]
+    trip = 0
+    while holds and (trips is None or trip < trips):
+        if trip >= MOST_TRIPS:
+            raise GraphError(f"the loop changes the shape of what it carries, and runs more than {MOST_TRIPS} times")
+        outside: dict[str, Value] = {f"carry {k}": v for k, v in enumerate(state)}
+        outside.update({f"stack {k} {j}": v for k, stack in enumerate(stacks) for j, v in enumerate(stack)})
+        g.scopes.append(outside)
+        try:
+            given = turn([ConstantArray(np.array(trip, np.int64)), ConstantArray(np.array(holds)), *state])
+            outside.update({f"given {k}": v for k, v in enumerate(given)})
+            if trips is None or trip + 1 < trips:
+                holds = bool(g.known(given[0]).ravel()[0])
+        finally:
+            g.scopes.pop()
+        stacks = [[outside[f"stack {k} {j}"] for j in range(len(stack))] for k, stack in enumerate(stacks)]
+        state = [outside[f"given {1 + k}"] for k in range(len(carry))]
+        for k, stack in enumerate(stacks):
+            stack.append(outside[f"given {1 + len(carry) + k}"])
+        trip += 1
+    return (*state, *(stacked(g, stack) if stack else empty() for stack, empty in zip(stacks, empties, strict=True)))
+
+
+class Slices(NamedTuple):
+    """Which way a scan goes: the dims that are sliced, and which from their ends; the same of what is stacked."""
+
+    axes: Sequence[int]
+    back: Sequence[Any]
+    out_axes: Sequence[int]
+    out_back: Sequence[Any]
+
+
+def scan(g: Any, state: Values, xs: Values, turn: Callable[[Values], Values], way: Slices) -> tuple[Value, ...]:
+    """The last state, and what the turns over slices gave, stacked. turn: from state and slices to the next state and what is stacked.
+
+    It is an op where all slices are taken in one direction, else unrolled.
+    """
+    ts = [g.tensor(x) for x in xs]
+    way = way._replace(axes=[k % t.rank for k, t in zip(way.axes, ts, strict=True)])
+    size = ts[-1].shape[way.axes[-1]]
+    if len({*map(bool, way.back), *map(bool, way.out_back)}) == 1 and not (isinstance(size, int) and size <= FEW_TRIPS):
+        try:
+            with body(g):
+                return scan_rolled(g, state, ts, turn, way)
+        except Inside:
+            pass
+    return scan_unrolled(g, state, ts, turn, way)
+
+
+def scan_rolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Values], Values], way: Slices) -> tuple[Value, ...]:
+    """The scan as one op. Raises Inside where it cannot be one."""
+    axes, start = way.axes, [g.full(g.tensor(v)) for v in state]
+    xs = [g.full(x, [k]) for x, k in zip(xs, axes, strict=True)]
+    axis = g.fresh(xs[0].shape[axes[0]])
+    if not all(g.same(axis.size, x.shape[k]) for x, k in zip(xs, axes, strict=True)):
+        raise GraphError("the axes of a Scan have unlike lengths")
+    xs = [g.renamed(x, [axis if j == k else d for j, d in enumerate(x.dims)]) for x, k in zip(xs, axes, strict=True)]
+    shapes: list[Tensor] = []
+
+    def step(state: Any, slices: Any) -> tuple[Any, Any]:
+        mine = [Tensor(s, [d for j, d in enumerate(x.dims) if j != k]) for s, x, k in zip(slices, xs, axes, strict=True)]
+        given = turn([*(Tensor(s, t.dims) for s, t in zip(state, start, strict=True)), *mine])
+        shapes[:] = [g.full(g.tensor(v)) for v in given[len(start) :]]
+        return tuple(fitted(g, v, t) for v, t in zip(given, start, strict=False)), tuple(t.op for t in shapes)
+
+    after, ys = scan_op(step, tuple(broadcast(t.op, t.dims) for t in start), tuple(x.op for x in xs), axis, bool(way.back[0]))
+    results = []
+    for y, t, k in zip(ys or (), shapes, way.out_axes, strict=True):
+        k %= t.rank + 1
+        results.append(g.made(y, [*t.dims[:k], axis, *t.dims[k:]]))
+    return (*(g.made(a, t.dims) for a, t in zip(after or (), start, strict=True)), *results)
+
+
+def scan_unrolled(g: Any, state: Values, xs: Sequence[Tensor], turn: Callable[[Values], Values], way: Slices) -> tuple[Value, ...]:
+    """The scan turn by turn."""
+    axes, back, out_axes, out_back = way
+    length = g.number(xs[0].shape[axes[0]])
+    stacks: list[list[Value]] = [[] for _ in out_axes]
+    for trip in range(length):
+        given = turn([*state, *(at(g, x, k, length - 1 - trip if b else trip) for x, k, b in zip(xs, axes, back, strict=True))])
+        state = given[: len(state)]
+        for stack, v in zip(stacks, given[len(state) :], strict=True):
+            stack.append(v)
+    ends: list[tuple[list[Value], ExprLike, Any]] = list(zip(stacks, out_axes, out_back, strict=True))
+    return (*state, *(stacked(g, stack[::-1] if reverse else stack, k % (stack[0].rank + 1)) for stack, k, reverse in ends))

@@ -1,0 +1,132 @@
+"""Products of matrices, sums of products by letters, determinants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ngraph.errors import GraphError
+from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.values import Tensor, Value
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.dtypes import DType, accumulator
+from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops.indexing import gather
+from ngraph.ops.linear import contract
+from ngraph.ops.rearrange import iota, rename_record
+from ngraph.ops.reduce import reduce
+from ngraph.ops.sorting import argreduce
+
+
+def matmul(g: Any, a: Tensor, b: Tensor, accumulate: DType | None = None) -> Tensor:
+    """NumPy's matmul: the rows of a meet the columns of b, dims in front are broadcast."""
+    if not a.rank or not b.rank:
+        raise GraphError(f"a matrix product of {g.show(a)} and {g.show(b)}")
+    if not g.same(a.shape[-1], b.shape[-2 if b.rank > 1 else -1]):
+        m, n = g.hint(a.shape[-1]), g.hint(b.shape[-2 if b.rank > 1 else -1])
+        raise GraphError(f"{g.show(a)} and {g.show(b)} have no product: the last dim of the one has length {m}, the rows of the other {n}")
+    left = a.dims if a.rank > 1 else [None, *a.dims]
+    right = b.dims if b.rank > 1 else [*b.dims, None]
+    (x, y), dims = g.meet([Tensor(a.op, [*left, None]), Tensor(b.op, [*right[:-2], None, *right[-2:]])])
+    over = () if dims[-2] is None else (dims[-2],)
+    op = multiplied(x.op, y.op, over, accumulate)
+    kept = [*dims[:-3], *([dims[-3]] if a.rank > 1 else []), *([dims[-1]] if b.rank > 1 else [])]
+    return g.made(op, kept)
+
+
+def multiplied(x: Op, y: Op, over: tuple[Any, ...], accumulate: DType | None = None) -> Op:
+    """The sum of products over axes, of which either may lack some."""
+    mine = tuple([a for a in over if a in x.axes or a in y.axes])
+    return contract.build(x, y, over=mine, accumulate=accumulate or accumulator(x.dtype)) if mine else x * y
+
+
+def scaled(x: Op, by: float) -> Op:
+    return x if by == 1 else x * (by if x.dtype.is_float else int(by))
+
+
+def gemm(g: Any, x: Tensor, y: Tensor, c: Value, alpha: float, beta: float) -> Tensor:
+    """alpha times the product of two matrices, plus beta times a third, which may be left out."""
+    z = matmul(g, x, y)
+    z = Tensor(scaled(z.op, alpha), z.dims)
+    return z if c is None else each(g, lambda p, q: p + scaled(q, beta), z, c)
+
+
+def einsum(g: Any, equation: str, ts: Sequence[Tensor]) -> Tensor:
+    """NumPy's einsum."""
+    text = equation.replace(" ", "")
+    taken, _, given = text.partition("->")
+    terms = [letters(term, t.rank) for term, t in zip(taken.split(","), ts, strict=True)]
+    if "->" in text:
+        spread = max((len([x for x in term if x.startswith(".")]) for term in terms), default=0)
+        out = letters(given, len(given.replace("...", "")) + (spread if "..." in given else 0))
+    else:
+        every = [x for term in terms for x in term]
+        dots = sorted({x for x in every if x.startswith(".")}, key=lambda x: -int(x[1:]))
+        out = [*dots, *sorted(x for x in set(every) if not x.startswith(".") and every.count(x) == 1)]
+    ts = [diagonal(g, t, term) for t, term in zip(ts, terms, strict=True)]
+    terms = [list(dict.fromkeys(term)) for term in terms]
+    names = list(dict.fromkeys(x for term in terms for x in term))
+    spread_out = [Tensor(t.op, [t.dims[term.index(x)] if x in term else None for x in names]) for t, term in zip(ts, terms, strict=True)]
+    met, dims = g.meet(spread_out)
+    total: Op | None = None
+    for k, t in enumerate(met):
+        later = {d for other in met[k + 1 :] for d in other.dims}
+        done = [d for d, x in zip(dims, names, strict=True) if d is not None and x not in out and d not in later]
+        if total is None:
+            gone = tuple([d for d in done if d in t.op.axes]) if len(met) == 1 else ()
+            total = reduce.build(t.op, kind="add", axes=gone) if gone else t.op
+        else:
+            total = multiplied(total, t.op, tuple(done))
+    assert total is not None
+    return g.made(total, [dims[names.index(x)] for x in out])
+
+
+def letters(term: str, rank: int) -> list[str]:
+    """The letters of an einsum term; dims under the dots are `.k`, counted from the last of them."""
+    if "..." not in term:
+        return list(term)
+    before, after = term.split("...")
+    many = rank - len(before) - len(after)
+    return [*before, *(f".{k}" for k in range(many - 1, -1, -1)), *after]
+
+
+def diagonal(g: Any, t: Tensor, term: Sequence[str]) -> Tensor:
+    """The tensor where dims of one letter have one index."""
+    for x in dict.fromkeys(term):
+        places = [k for k, y in enumerate(term) if y == x]
+        if len(places) > 1:
+            t = g.full(t, places)
+            first = t.dims[places[0]]
+            index = {t.dims[k]: Idx(first) for k in places[1:]}
+            t = g.read(t, [d for k, d in enumerate(t.dims) if k not in places[1:]], index)
+            term = [y for k, y in enumerate(term) if k not in places[1:]]
+    return t
+
+
+def determinant(g: Any, x: Value) -> Tensor:
+    """The determinants of matrices, by elimination with row pivots."""
+    t = g.full(g.tensor(x), (x.rank - 2, x.rank - 1))
+    I, J = t.dims[-2:]
+    size = g.number(I.size)
+    a, det = t.op, e.filled(1, (), t.op.dtype)
+
+    def at(axis: Axis, k: int, y: Op) -> Op:
+        return y[{axis: k}] if axis in y.axes else y
+
+    row = iota(I)
+    other = g.fresh(size)
+    for k in range(size):
+        column = e.where(e.less(row, k), -1.0, e.absolute(at(J, k, a)))
+        pivot = argreduce.build(column, kind="max", axes=(I,))
+        to = e.where(e.equal(row, k), pivot, e.where(e.equal(row, pivot), k, row))
+        there = rename_record.build(to, to=((I, other),)) if I in to.axes else to
+        a = rename_record.build(gather(a, there, axes=(I,), mode="clip"), to=((other, I),))
+        head = at(I, k, a)
+        diagonal = at(J, k, head)
+        det = det * diagonal * e.where(e.equal(pivot, k), 1.0, -1.0)
+        below = e.logical_and(e.less(k, row), e.not_equal(diagonal, 0.0))
+        factor = e.where(below, at(J, k, a) / e.where(e.equal(diagonal, 0.0), 1.0, diagonal), 0.0)
+        a = a - factor * head
+    return g.made(det, t.dims[:-2])

@@ -1,0 +1,365 @@
+"""Reading between elements: other sizes, grids, regions; and which regions are kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product as every
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ngraph.errors import GraphError
+from ngraph.frontends.positional.indexing import dim_named, index_along, known_array
+from ngraph.frontends.positional.reductions import total
+from ngraph.frontends.positional.shapes import size_op
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value, check_room
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops.indexing import gather
+from ngraph.ops.linear import contract
+from ngraph.ops.rearrange import iota
+from ngraph.ops.reduce import reduce
+
+Taps = list[tuple[Op, Op]]  # index and weight of each element that is read along an axis
+
+
+def tapped(x: Op, axes: Sequence[Axis], taps: Sequence[Taps], mode: str = "fill") -> Op:
+    """The weighted sum of what every choice of a tap along each axis reads."""
+    found: Op | None = None
+    for chosen in every(*taps):
+        read = gather(x, *(i for i, _ in chosen), axes=tuple(axes), mode=mode)
+        weight = chosen[0][1]
+        for _, w in chosen[1:]:
+            weight = weight * w
+        part = read * e.cast(weight, x.dtype)
+        found = part if found is None else found + part
+    assert found is not None
+    return found
+
+
+def between(x: Op, axes: Sequence[Axis], places: Sequence[Op]) -> Op:
+    """x at places between elements, linear along each axis; 0 outside."""
+    taps: list[Taps] = []
+    for p in places:
+        low = e.floor(p)
+        part = p - low
+        i = e.cast(low, dtypes.int32)
+        taps.append([(i, 1.0 - part), (i + 1, part)])
+    return tapped(x, axes, taps)
+
+
+# ---- other sizes --------------------------------------------------------------------------------------------------------
+
+
+class Resizing(NamedTuple):
+    """How dims get other lengths.
+
+    kind     nearest, linear or cubic                       places   where each element of the result lies in the old dim, see `places`
+    nearest  how places are rounded, a name of NEAREST      antialias  whether the kernel grows where the result is smaller
+    cubic    the number that shapes the cubic kernel        inside   whether only elements inside have weight
+    outside  what is put where a region reaches beyond the old dim
+    """
+
+    kind: str = "nearest"
+    places: str = "half_pixel"
+    nearest: str = "round_prefer_floor"
+    antialias: bool = False
+    cubic: float = -0.75
+    inside: bool = False
+    outside: float = 0.0
+
+
+def places(mode: str, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray[Any, Any]:
+    """Where in a dim of `size` elements each of `count` reads, as a real number."""
+    check_room(count)
+    o = np.arange(count, dtype=np.float64)
+    whole = scale * size
+    if mode == "align_corners":
+        return o * 0 if whole == 1 else o * (size - 1) / (whole - 1)
+    if mode == "asymmetric":
+        return o / scale
+    if mode == "tf_crop_and_resize":
+        first, last = region
+        step = (last - first) * (size - 1)
+        return first * (size - 1) + (np.full(count, step / 2) if count == 1 else o * step / (count - 1))
+    if mode == "half_pixel_symmetric":
+        return size / 2 * (1 - count / whole) + (o + 0.5) / scale - 0.5
+    if mode == "pytorch_half_pixel" and count == 1:
+        return np.full(1, -0.5)
+    if mode in ("half_pixel", "pytorch_half_pixel"):
+        return (o + 0.5) / scale - 0.5
+    if mode == "tf_half_pixel_for_nn":
+        return (o + 0.5) / scale
+    raise GraphError(f"there is no coordinate_transformation_mode {mode!r}")
+
+
+NEAREST: dict[str, Callable[[Any], Any]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+
+
+def hat(x: Any) -> Any:
+    return np.clip(1 - abs(x), 0, None)
+
+
+def cubic(a: float) -> Callable[[Any], Any]:
+    """The cubic convolution kernel (Keys 1981)."""
+
+    def kernel(x: Any) -> Any:
+        x = abs(x)
+        near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+    return kernel
+
+
+def weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) -> tuple[Any, Any]:
+    """For each place the elements around it, and their weights; scale below 1 widens the kernel."""
+    scale = min(scale, 1.0)
+    base = np.floor(at)
+    first = int(math.floor(-reach / scale) + 1)
+    check_room(len(at), 2 - 2 * first)
+    near = base[:, None] + np.arange(first, 2 - first)
+    w = kernel((near - at[:, None]) * scale)
+    return near.astype(int), w / w.sum(1, keepdims=True)
+
+
+def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
+    if isinstance(size, int):
+        return int(math.floor(size * scale))
+    if scale == int(scale):
+        return size * int(scale)
+    return size // round(1 / scale) if 1 / scale == round(1 / scale) else int(math.floor(g.number(size) * scale))
+
+
+def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizing, region: tuple[float, float] | None = None) -> Tensor:
+    """Dim k of another length. scale: of the lengths; 0: as they are. region: where its ends lie in the old one, as shares of it."""
+    size = t.shape[k]
+    kind, mode, nearest = by.kind, by.places, by.nearest
+    if region is None and (scale == 1.0 or (scale == 0.0 and g.same(size, count))):
+        return t
+    t = g.full(t, [k])
+    d = t.dims[k]
+    whole = scale and scale == int(scale) and kind == "nearest"
+    if whole and (mode, nearest) in (("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")):
+        out = g.resized(d, count)
+        return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) // int(scale)})
+    length, many = g.numbers([size, count])
+    scale = scale or many / length
+    at = places(mode, length, many, scale, region or (0.0, 1.0))
+    if kind == "nearest":
+        near, w = NEAREST[nearest](at).astype(int)[:, None], np.ones((many, 1))
+    elif kind in ("linear", "bilinear"):
+        near, w = weights(at, hat, 1, scale if by.antialias else 1.0)
+    elif kind == "cubic":
+        near, w = weights(at, cubic(by.cubic), 2, scale if by.antialias else 1.0)
+    else:
+        raise GraphError(f"there is no mode {kind!r}")
+    if by.inside:
+        w = np.where((near >= 0) & (near < length), w, 0)
+        w = w / w.sum(1, keepdims=True)
+    y = mixed(g, t, k, near.clip(0, length - 1), w)
+    if mode == "tf_crop_and_resize":
+        outside = g.tensor(ConstantArray((at < 0) | (at > length - 1)))
+        o = g.renamed(g.full(outside), [y.dims[k]]).op if y.dims[k] is not None else outside.op
+        y = g.made(e.where(o, e.filled(by.outside, (), y.op.dtype), y.op), y.dims)
+    return y
+
+
+def mixed(g: Any, t: Tensor, k: int, near: Any, w: Any) -> Tensor:
+    """Along dim k, for each row of `near` the elements there, weighted by `w`."""
+    d = t.dims[k]
+    used = (w != 0).any(0)
+    near, w = near[:, used], w[:, used]
+    out, tap = g.fresh(len(near)), g.fresh(near.shape[1])
+    dims = [out if j == k else a for j, a in enumerate(t.dims)]
+    index = e.constant(near.astype(np.int32), [out, tap])
+    read = gather(t.op, index, axes=(d,), mode="clip")
+    if near.shape[1] == 1 and (w == 1).all():
+        return g.made(g.squeezed(Tensor(read, [*dims, tap]), len(dims)).op, dims)
+    wide = dtypes.float32 if not t.op.dtype.is_float or t.op.dtype.bits < 32 else t.op.dtype
+    made = contract.build(e.cast(read, wide), e.constant(w.astype(wide.np), [out, tap]), over=(tap,), accumulate=wide)
+    if t.op.dtype.is_integer:
+        made = e.minimum(e.maximum(e.rounded(made), float(t.op.dtype.lowest)), float(t.op.dtype.highest))
+    return g.made(e.cast(made, t.op.dtype), dims)
+
+
+# ---- grids --------------------------------------------------------------------------------------------------------------
+
+
+def reflected(x: Op, low: Op, high: Op) -> Op:
+    """x folded back between two ends."""
+    span = high - low
+    turn = e.remainder(x - low, span * 2.0)
+    return low + span - e.absolute(turn - span)
+
+
+def grid_sample(g: Any, x: Value, grid: Value, mode: str, padding: str, corners: bool) -> Tensor:
+    """x [n, c, spatial…] at places of a grid [n, …, dims], from -1 to 1, the last spatial dim first.
+
+    mode: nearest, linear or cubic. padding: zeros, border or reflection. corners: whether the ends are the middles of the last elements.
+    """
+    t = g.full(g.tensor(x))
+    spatial = t.dims[2:]
+    p = g.apart(g.full(g.tensor(grid)), t.dims)
+    p = g.renamed(p, [t.dims[0], *p.dims[1:]])
+    last, wide = p.dims[-1], p.op.dtype
+    taps: list[Taps] = []
+    for j, d in enumerate(spatial):
+        at = g.read(p, [*p.dims[:-1], None], {last: len(spatial) - 1 - j}).op
+        size = size_op(d.size, wide)
+        low = e.filled(0.0 if corners else -0.5, (), wide)
+        high = size - (1.0 if corners else 0.5)
+        v = (at + 1.0) * 0.5 * (size - 1.0) if corners else ((at + 1.0) * size - 1.0) * 0.5
+        if mode == "nearest":
+            v = e.rounded(v)
+        if padding == "border":
+            v = e.minimum(e.maximum(v, 0.0), size - 1.0)
+        elif padding == "reflection":
+            v = reflected(v, low, high)
+
+        def index(i: Op, low: Op = low, high: Op = high, size: Op = size) -> Op:
+            if padding == "reflection":
+                i = e.minimum(e.maximum(e.rounded(reflected(i, low, high)), 0.0), size - 1.0)
+            elif padding == "border":
+                i = e.minimum(e.maximum(i, 0.0), size - 1.0)
+            return e.cast(i, dtypes.int32)
+
+        if mode == "nearest":
+            taps.append([(index(e.rounded(v)), e.filled(1.0, (), wide))])
+            continue
+        base = e.floor(v)
+        part = v - base
+        if mode == "linear":
+            taps.append([(index(base), 1.0 - part), (index(base + 1.0), part)])
+        elif mode == "cubic":
+            taps.append([(index(base + float(k)), keys(e.absolute(part - float(k)))) for k in (-1, 0, 1, 2)])
+        else:
+            raise GraphError(f"there is no mode {mode!r}")
+    dims = [t.dims[0], t.dims[1], *p.dims[1:-1]]
+    return g.made(tapped(t.op, spatial, taps), dims)
+
+
+def keys(x: Op, a: float = -0.75) -> Op:
+    """The cubic convolution kernel of a distance."""
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1.0, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return e.where(e.less_equal(x, 1.0), near, e.where(e.less(x, 2.0), far, 0.0))
+
+
+# ---- regions ------------------------------------------------------------------------------------------------------------
+
+
+def roi_align(
+    g: Any, x: Value, rois: Value, batches: Value, counts: Sequence[int], scale: float, ratio: int, half: bool, largest: bool, name: str
+) -> Tensor:
+    """The mean or largest of `ratio` (0: as many as fit) samples a side in each of counts[0] x counts[1] bins of each region.
+
+    half: whether an element's middle stands at its number and a half.
+    """
+    t = g.full(g.tensor(x))
+    r = g.apart(g.full(g.tensor(rois)), t.dims)
+    b = g.renamed(g.full(g.tensor(batches)), [r.dims[0]])
+    ends = [g.read(r, [r.dims[0], None], {r.dims[1]: k}).op * scale - (0.5 if half else 0.0) for k in range(4)]
+    outs, inner, taps, masks = [], [], [], []
+    wide = r.op.dtype
+    many_of = e.filled(1.0, (), wide)
+    for j in (0, 1):
+        first, last = ends[1 - j], ends[3 - j]
+        length = last - first if half else e.maximum(last - first, 1.0)
+        bin_ = length / counts[j]
+        if ratio > 0:
+            many, bound = e.filled(float(ratio), (), wide), ratio
+        else:  # as many as the largest bin has elements
+            many = e.maximum(-e.floor(-bin_), 1.0)
+            top = reduce.build(many, kind="max", axes=tuple(many.axes))
+            bound = int(g.known(Tensor(e.cast(top, dtypes.int64), [])))
+        out, inside = g.fresh(counts[j]), g.fresh(bound)
+        at = first + bin_ * (e.cast(iota(out), wide)) + (e.cast(iota(inside), wide) + 0.5) * bin_ / many
+        masks.append(e.less(e.cast(iota(inside), wide), many))
+        many_of = many_of * many
+        size = size_op(t.dims[2 + j].size, wide)
+        lies = e.logical_and(e.less_equal(-1.0, at), e.less_equal(at, size))
+        at = e.minimum(e.maximum(at, 0.0), size - 1.0)
+        low = e.floor(at)
+        part = at - low
+        live = e.cast(lies, wide)
+        taps.append([(e.cast(low, dtypes.int32), (1.0 - part) * live), (e.cast(low, dtypes.int32) + 1, part * live)])
+        outs.append(out)
+        inner.append(inside)
+    whole = e.logical_and(masks[0], masks[1])
+    index = index_along(g, b.op, known_array(batches), t.dims[0], dim_named(0, name), negative=False)
+    parts: list[Op] = []
+    for chosen in every(*taps):
+        read = gather(t.op, index, *(i for i, _ in chosen), axes=(t.dims[0], *t.dims[2:]), mode="clip")
+        parts.append(read * (chosen[0][1] * chosen[1][1]))
+    if largest:
+        best = parts[0]
+        for part in parts[1:]:
+            best = e.maximum(best, part)
+        op = total(e.where(whole, best, -np.inf), tuple(inner), "max")
+    else:
+        op = total(e.where(whole, sum(parts[1:], start=parts[0]), 0.0), tuple(inner)) / many_of
+    return g.made(op, [r.dims[0], t.dims[1], *outs])
+
+
+def max_roi_pool(g: Any, x: Value, rois: Value, scale: float, sizes: Sequence[int], name: str) -> Tensor:
+    """The largest of each of so many bins of each region, whose ends are rounded."""
+    t = g.full(g.tensor(x))
+    r = g.apart(g.full(g.tensor(rois)), t.dims)
+    columns = [r.op[{r.dims[1]: k}] for k in range(5)]
+    index = index_along(g, e.cast(columns[0], dtypes.int64), None, t.dims[0], dim_named(0, name), negative=False)
+    op = gather(t.op, index, axes=(t.dims[0],), mode="clip")
+    outs = []
+    for j, d in enumerate(t.dims[2:]):
+        first, last = (e.floor(columns[k] * scale + 0.5) for k in (2 - j, 4 - j))
+        part = e.maximum(last - first + 1.0, 1.0) / sizes[j]
+        out = g.fresh(sizes[j])
+        k_ = e.cast(iota(out), r.op.dtype)
+        low = e.minimum(e.maximum(e.floor(k_ * part) + first, 0.0), size_op(d.size, r.op.dtype))
+        high = e.minimum(e.maximum(-e.floor(-((k_ + 1.0) * part)) + first, 0.0), size_op(d.size, r.op.dtype))
+        place = e.cast(iota(d), r.op.dtype)
+        inside = e.logical_and(e.less_equal(low, place), e.less(place, high))
+        best = reduce.build(e.where(inside, op, -np.inf), kind="max", axes=(d,))
+        op = e.where(e.less(low, high), best, 0.0)
+        outs.append(out)
+    return g.made(op, [r.dims[0], t.dims[1], *outs])
+
+
+def suppressed(boxes: Any, scores: Any, count: int, shared: float, least: float | None, center: bool) -> Any:
+    """[batch, class, box] of the best boxes, at most `count` of a class, without those that share more with a better one.
+
+    least: of a score. center: boxes are given by their middle and lengths, else by two corners.
+    """
+
+    def corners(b: Any) -> Any:
+        if center:
+            return np.stack([b[:, 0] - b[:, 2] / 2, b[:, 1] - b[:, 3] / 2, b[:, 0] + b[:, 2] / 2, b[:, 1] + b[:, 3] / 2], 1)
+        low, high = np.minimum(b[:, :2], b[:, 2:]), np.maximum(b[:, :2], b[:, 2:])
+        return np.concatenate([low, high], 1)
+
+    found = []
+    for batch in range(scores.shape[0]):
+        box = corners(boxes[batch].astype(np.float32))
+        area = (box[:, 2] - box[:, 0]) * (box[:, 3] - box[:, 1])
+        for kind in range(scores.shape[1]):
+            score = scores[batch, kind]
+            left = np.argsort(-score, kind="stable")
+            if least is not None:
+                left = left[score[left] > least]
+            for _ in range(count):
+                if not len(left):
+                    break
+                i, left = left[0], left[1:]
+                found.append((batch, kind, i))
+                low, high = np.maximum(box[i, :2], box[left, :2]), np.minimum(box[i, 2:], box[left, 2:])
+                both = np.prod(np.clip(high - low, 0, None), axis=1)
+                union = area[i] + area[left] - both
+                left = left[~((both > 0) & (both > shared * union))]
+    return np.array(found, np.int64).reshape(-1, 3)

@@ -1,0 +1,363 @@
+"""Ops that move elements: other shapes, slices, joins, paddings, blocks; and tensors that are made of sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import GraphError
+from ngraph.frontends.positional.trace import factors
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, check_room, settled
+from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.axes import Axes, Axis
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.expr import Expr, ExprLike, Idx
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import broadcast, concat, iota, product
+
+TO_THE_END = 1 << 31  # what exporters write for "to the end"
+LARGEST_KNOWN_RANGE = 4096  # numbers of a range that are made while the graph is read, so that shapes may be made of them
+
+# ---- shapes -------------------------------------------------------------------------------------------------------------
+
+
+def size_op(size: ExprLike, dtype: Any = dtypes.int64) -> Op:
+    """A length as a scalar."""
+    return e.constant_record.build(value=size if isinstance(size, Expr) else int(size), axes=Axes(), dtype=dtype)
+
+
+def permuted(t: Tensor, *order: int | None) -> Tensor:
+    """The dims in another order, which moves nothing: where each of the result comes from, None for a new one of length 1."""
+    return Tensor(t.op, [None if k is None else t.dims[k] for k in order])
+
+
+def turned(t: Tensor) -> Tensor:
+    """A matrix transposed."""
+    return Tensor(t.op, [*t.dims[:-2], t.dims[-1], t.dims[-2]])
+
+
+def without(t: Tensor, gone: int) -> Tensor:
+    """The tensor less a dim that has no axis."""
+    return Tensor(t.op, [d for k, d in enumerate(t.dims) if k != gone])
+
+
+def shape_of(v: Value, start: int = 0, end: int | None = None) -> ConstantArray | Sizes:
+    """The lengths of a value's dims, from one to another."""
+    found = np.empty(v.rank, object)
+    found[:] = list(v.shape)
+    return settled(found[start:end])
+
+
+def resolved(old: Sequence[ExprLike], wanted: Sequence[ExprLike], keep: bool = True) -> list[ExprLike]:
+    """A shape in which -1 means what is left and, where `keep` is set, 0 the old length."""
+    sizes = [old[k] if isinstance(s, int) and s == 0 and keep else s for k, s in enumerate(wanted)]
+    open_ = [k for k, s in enumerate(sizes) if isinstance(s, int) and s == -1]
+    if len(open_) > 1:
+        raise GraphError(f"{list(wanted)} leaves more than one length open")
+    if open_:
+        rest = [s for s in sizes if not (isinstance(s, int) and s == -1)]
+        sizes[open_[0]] = quotient(old, rest)
+    return sizes
+
+
+def quotient(whole: Sequence[ExprLike], parts: Sequence[ExprLike]) -> ExprLike:
+    """The product of `whole` over that of `parts`, with common factors taken away."""
+    left: list[ExprLike] = []
+    for s in whole:
+        left += _flat(s)
+    below: list[ExprLike] = []
+    for s in parts:
+        for f in _flat(s):
+            if isinstance(f, Expr) and f in left:
+                left.remove(f)
+            else:
+                below.append(f)
+    number, under = (math.prod(f for f in fs if isinstance(f, int)) for fs in (left, below))
+    common = math.gcd(number, under) or 1
+    above = product([f for f in left if not isinstance(f, int)])
+    under_all = product([under // common, *(f for f in below if not isinstance(f, int))])
+    if isinstance(under_all, int) and under_all == 0:
+        return 0
+    return above * (number // common) // under_all
+
+
+def _flat(s: ExprLike) -> list[ExprLike]:
+    if isinstance(s, expr.Bin) and s.op == "*":
+        return [*_flat(s.a), *_flat(s.b)]
+    return [s]
+
+
+def reshaped(g: Any, t: Tensor, wanted: Sequence[ExprLike], keep: bool = True) -> Tensor:
+    """The elements in another shape, see `resolved`. Raises GraphError where it has another number of elements."""
+    sizes = resolved(t.shape, wanted, keep)
+    before, after = product(t.shape), product(sizes)
+    if isinstance(before, int) and isinstance(after, int) and before != after:
+        raise GraphError(f"{g.show(t)} has {before} elements, and the shape {sizes} has {after}")
+    if factors(before) != factors(after) and not g.same(before, after):
+        raise GraphError(f"{g.show(t)} has {g.hint(before)} elements, and the shape {[g.hint(s) for s in sizes]} {g.hint(after)}")
+    return g.reshape(t, sizes)
+
+
+def transposed(t: Tensor, order: Sequence[int]) -> Tensor:
+    """The dims in another order. Raises GraphError for what is no order of them."""
+    if sorted(order) != list(range(t.rank)):
+        raise GraphError(f"perm {order} is no order of {t.rank} dims")
+    return permuted(t, *order)
+
+
+def squeezed(g: Any, t: Tensor, given: Sequence[int] | None) -> Tensor:
+    """The tensor less dims of length 1; None: all that have it. Raises GraphError for one that has another length."""
+    if given is None:
+        gone = [k for k, d in enumerate(t.dims) if d is None or g.same(d.size, 1)]
+    else:
+        gone = [k % t.rank for k in given]
+    for k in gone:
+        d = t.dims[k]
+        if d is not None:
+            if not g.same(d.size, 1):
+                raise GraphError(f"dim {k} of {g.show(t)} has not length 1")
+            t = g.squeezed(t, k)
+    return Tensor(t.op, [d for k, d in enumerate(t.dims) if k not in gone])
+
+
+def unsqueezed(t: Tensor, given: Sequence[int]) -> Tensor:
+    """The tensor with new dims of length 1, at these places of the result."""
+    rank = t.rank + len(given)
+    new = {k % rank for k in given}
+    if len(new) != len(given) or any(not -rank <= k < rank for k in given):
+        raise GraphError(f"axes {given} name a dim twice, or none of {rank}")
+    rest = iter(t.dims)
+    return Tensor(t.op, [None if k in new else next(rest) for k in range(rank)])
+
+
+def tiled(g: Any, t: Tensor, times: Sequence[ExprLike]) -> Tensor:
+    """Each dim so many times over."""
+    dims = list(t.dims)
+    index: dict[Axis, ExprLike] = {}
+    for k, r in enumerate(times):
+        d = dims[k]
+        if isinstance(r, int) and r == 1:
+            continue
+        if d is None:
+            dims[k] = g.fresh(r)
+        else:
+            dims[k] = g.resized(d, d.size * r)
+            index[d] = Idx(dims[k]) % d.size
+    return g.read(t, dims, index) if dims != list(t.dims) or index else t
+
+
+# ---- made of sizes ------------------------------------------------------------------------------------------------------
+
+
+def filled(g: Any, number: Any, sizes: Sequence[ExprLike]) -> Tensor:
+    """A NumPy scalar in every place of a shape."""
+    dims = [None if isinstance(s, int) and s == 1 else g.fresh(s) for s in sizes]
+    return Tensor(e.filled(number.item(), [d for d in dims if d is not None], as_dtype(number.dtype)), dims)
+
+
+def ranged(g: Any, start: Value, limit: Value, delta: Value) -> Value:
+    """Numbers from start on, before limit, by delta; of lengths that stay open too."""
+    values = start, limit, delta
+    if all(isinstance(v, (ConstantArray, Sizes)) for v in values) and any(isinstance(v, Sizes) for v in values):
+        first, last = (g.sizes(v)[0] for v in (start, limit))
+        step = g.number(g.sizes(delta)[0])
+        span = last - first if step > 0 else first - last
+        axis = g.fresh(expr.maximum((span + (abs(step) - 1)) // abs(step), 0))
+        return Tensor(iota(axis, as_dtype(start.np)) * step + size_op(first, as_dtype(start.np)), [axis])
+    first, last, step = (g.known(v).ravel()[0] for v in values)
+    if not step:
+        raise GraphError("the step of a range is 0")
+    if first.dtype.kind in "iuf" and first.dtype.itemsize >= 4:
+        count = max(0, math.ceil((float(last) - float(first)) / float(step)))
+        if count <= LARGEST_KNOWN_RANGE:
+            made = np.arange(count, dtype=first.dtype) * step + first
+            return ConstantArray(made.astype(first.dtype))
+        axis = g.fresh(count)
+        d = as_dtype(first.dtype)
+        return Tensor(iota(axis, d) * step.item() + first.item(), [axis])
+    check_room(max(0, math.ceil((float(last) - float(first)) / float(step))))
+    return ConstantArray(np.arange(float(first), float(last), float(step)).astype(first.dtype))
+
+
+def eye(g: Any, shape: Sequence[ExprLike], offset: int, dtype: Any) -> Tensor:
+    """A matrix with ones on a diagonal, which stands `offset` to the right."""
+    i, j = (g.fresh(s) for s in shape)
+    return g.made(e.cast(e.equal(iota(i) + offset, iota(j)), dtype), [i, j])
+
+
+def triangle(g: Any, x: Value, offset: int, upper: bool) -> Tensor:
+    """Matrices with zeros below a diagonal, or above it."""
+    t = g.full(g.tensor(x), (x.rank - 2, x.rank - 1))
+    i, j = t.dims[-2:]
+    inside = e.less_equal(iota(i) + offset, iota(j)) if upper else e.less_equal(iota(j), iota(i) + offset)
+    return g.made(e.where(inside, t.op, e.filled(0, (), t.op.dtype)), t.dims)
+
+
+def one_hot(g: Any, t: Tensor, length: ExprLike, pair: Tensor, at: int) -> Tensor:
+    """A new dim `at`, with the second of a pair where its index is the tensor's number (negative: from the end), else the first."""
+    axis = g.fresh(length)
+    at = at + t.rank + 1 if at < 0 else at
+    x = e.cast(t.op, dtypes.int64)
+    x = e.where(e.less(x, 0), x + size_op(length), x)
+    off, on = (g.squeezed(g.read(pair, [g.fresh(1)], {pair.dims[0]: k}), 0).op for k in (0, 1))
+    return g.made(e.where(e.equal(iota(axis, dtypes.int64), x), on, off), [*t.dims[:at], axis, *t.dims[at:]])
+
+
+# ---- slices, joins, paddings --------------------------------------------------------------------------------------------
+
+
+def bound(g: Any, value: ExprLike, size: ExprLike, low: ExprLike, high: ExprLike) -> ExprLike:
+    """A slice's bound, counted from the end where it is negative, and kept from `low` to `high`."""
+    if isinstance(value, int) and value >= TO_THE_END - 1:
+        return high
+    if isinstance(value, int) and value <= 1 - TO_THE_END:
+        return low
+    if value == size:
+        return high if not g.truth("lt", high, size) else size if not g.truth("lt", high, value) else high
+    if g.truth("lt", value, 0):
+        value = value + size
+    if g.truth("lt", value, low):
+        return low
+    return high if g.truth("lt", high, value) else value
+
+
+def sliced(g: Any, t: Tensor, k: int, first: ExprLike, step: int, count: ExprLike) -> Tensor:
+    """Every `step`-th element from `first` on along dim k."""
+    d = t.dims[k]
+    if d is None:
+        if isinstance(count, int) and count == 1:
+            return t
+        t = g.full(t, [k])
+        d = t.dims[k]
+    if first == 0 and step == 1 and count == d.size:
+        return t
+    out = g.resized(d, count)
+    return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) * step + first})
+
+
+def slices(g: Any, t: Tensor, firsts: Sequence[ExprLike], lasts: Sequence[ExprLike], dims: Sequence[int], by: Sequence[int]) -> Tensor:
+    """Along each of these dims what Python's slice(first, last, step) takes."""
+    for first, last, k, step in zip(firsts, lasts, dims, by, strict=True):
+        if not -t.rank <= k < t.rank or step == 0:
+            raise GraphError(f"there is no slice along dim {k} by {step} of {g.show(t)}")
+        k %= t.rank
+        size = t.shape[k]
+        if step > 0:
+            a, b = bound(g, first, size, 0, size), bound(g, last, size, 0, size)
+            span = b - a
+        else:
+            a, b = bound(g, first, size, 0, size - 1), bound(g, last, size, -1, size - 1)
+            span = a - b
+        count = (span + (abs(step) - 1)) // abs(step)
+        if not (isinstance(a, int) and a == 0 and step == 1):
+            count = 0 if g.truth("le", count, 0) else count
+        t = sliced(g, t, k, a, step, count)
+    return t
+
+
+def part(g: Any, t: Tensor, dim: int, start: Any, length: Any) -> Tensor:
+    """`length` elements along a dim, from `start` on."""
+    dim %= t.rank
+    axis = t.dims[dim]
+    if axis is None:
+        return t
+    own = g.resized(axis, length)
+    return g.read(t, [own if k == dim else d for k, d in enumerate(t.dims)], {axis: Idx(own) + start})
+
+
+def at(g: Any, t: Tensor, k: int, i: ExprLike) -> Tensor:
+    """The tensor at an index of dim k, which goes."""
+    d = t.dims[k]
+    rest = [a for j, a in enumerate(t.dims) if j != k]
+    return Tensor(t.op, rest) if d is None else g.read(t, rest, {d: i})
+
+
+def split(g: Any, t: Tensor, k: int, sizes: Sequence[ExprLike]) -> list[Tensor]:
+    """Parts of these lengths, one after another along dim k."""
+    found: list[Tensor] = []
+    start: ExprLike = 0
+    for s in sizes:
+        found.append(sliced(g, t, k, start, 1, s))
+        start = start + s
+    return found
+
+
+def joined(g: Any, ts: Sequence[Tensor], k: int) -> Tensor:
+    """Tensors one after another along dim k."""
+    if len(ts) == 1:
+        return ts[0]
+    if len({t.rank for t in ts}) > 1:
+        raise GraphError(f"tensors of unlike ranks are joined: {', '.join(g.show(t) for t in ts)}")
+    whole = [g.full(t, [k]) for t in ts]
+    for j in range(ts[0].rank):
+        if j != k and any(t.dims[j] is None for t in whole):  # then all have length 1 there
+            whole = [g.squeezed(t, j) if t.dims[j] is not None and g.same(t.shape[j], 1) else t for t in whole]
+    met, dims = g.meet(whole, skip=k)
+    others = [d for d in dims if d is not None]
+    sizes = [t.shape for t in ts]
+    for j in range(ts[0].rank):
+        if j != k and any((t.dims[j] is None) != (met[0].dims[j] is None) for t in met):
+            raise GraphError(f"tensors that are joined along dim {k} differ in dim {j}: {sizes}")
+    parts = [t.dims[k] for t in met]
+    ops = [broadcast(t.op, [*others, p]) for t, p in zip(met, parts, strict=True)]
+    total: ExprLike = 0
+    for p in parts:
+        total = total + p.size
+    axis = g.fresh(total)
+    op = concat.build(*ops, parts=tuple(parts), axis=axis)
+    return g.made(op, [axis if j == k else d for j, d in enumerate(dims)])
+
+
+def stacked(g: Any, values: list[Value], k: int = 0) -> Value:
+    """Values of one shape along a new dim k."""
+    if all(isinstance(v, ConstantArray) for v in values):
+        return ConstantArray(np.stack([v.array for v in values], k))
+    ts = [g.tensor(v) for v in values]
+    return joined(g, [Tensor(t.op, [*t.dims[:k], None, *t.dims[k:]]) for t in ts], k)
+
+
+def padded(g: Any, t: Tensor, k: int, before: ExprLike, after: ExprLike, mode: str = "constant", fill: Any = 0) -> Tensor:
+    """Dim k with more (or less) at both ends."""
+    t = g.full(t, [k])
+    d = t.dims[k]
+    size = d.size
+    out = g.resized(d, size + before + after)
+    i: ExprLike = Idx(out) - before
+    if mode == "edge":
+        i = expr.minimum(expr.maximum(i, 0), size - 1)
+    elif mode == "wrap":
+        i = i % size
+    elif mode == "reflect":
+        if g.same(size, 1):
+            i = 0
+        else:
+            period = (size - 1) * 2
+            i = expr.minimum(i % period, period - i % period)
+    elif mode != "constant":
+        raise GraphError(f"there is no padding mode {mode!r}")
+    return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: i}, fill=fill)
+
+
+# ---- blocks -------------------------------------------------------------------------------------------------------------
+
+
+def depth_to_space(g: Any, t: Tensor, b: int, depth_first: bool) -> Tensor:
+    """Channels laid out as blocks of b x b; depth_first: the block's places are the slowest part of the channels."""
+    batch, c, h, w = t.shape
+    if depth_first:
+        t = permuted(g.reshape(t, [batch, b, b, c // (b * b), h, w]), 0, 3, 4, 1, 5, 2)
+    else:
+        t = permuted(g.reshape(t, [batch, c // (b * b), b, b, h, w]), 0, 1, 4, 2, 5, 3)
+    return g.reshape(t, [batch, c // (b * b), h * b, w * b])
+
+
+def space_to_depth(g: Any, t: Tensor, b: int, depth_first: bool) -> Tensor:
+    """And back."""
+    batch, c, h, w = t.shape
+    order = (0, 3, 5, 1, 2, 4) if depth_first else (0, 1, 3, 5, 2, 4)
+    t = permuted(g.reshape(t, [batch, c, h // b, b, w // b, b]), *order)
+    return g.reshape(t, [batch, c * b * b, h // b, w // b])
