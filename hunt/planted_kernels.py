@@ -2,7 +2,7 @@
 
 from hunt.planting import edited
 
-NEST, CODE, PLAN = "ngraph.codegen.nest", "ngraph.codegen", "ngraph.plan"
+NEST, CODE, PLAN, TENSORS = "ngraph.codegen.nest", "ngraph.codegen", "ngraph.plan", "ngraph.tensors"
 
 MISTAKES = {
     "wide loads are shared whatever their masks": edited(
@@ -41,22 +41,22 @@ MISTAKES = {
     ),
     "a running value forgets what is before its vector": edited(f"{CODE}.routines:_Along.run", "value = self.both(carry, value)", "pass"),
     "the least value of an index is never negative": edited(
-        f"{PLAN}.kernels:bounds", "low, high = low + min(0, far), high + max(0, far)", "low, high = low, high + max(0, far)"
+        f"{TENSORS}.index:bounds", "low, high = low + min(0, far), high + max(0, far)", "low, high = low, high + max(0, far)"
     ),
     "elements between dilated ones count as nothing": edited(
-        f"{PLAN}.strided_reductions:_adds_nothing", "if len(cone) == 1:", "if True:\n        return True\n    if len(cone) == 1:"
+        f"{TENSORS}.strided_reductions:_adds_nothing", "if len(cone) == 1:", "if True:\n        return True\n    if len(cone) == 1:"
     ),
-    "what an index reads is not guarded in classes": edited(f"{PLAN}.strided_reductions:_inside", "if type(e) is int:", "if True:"),
+    "what an index reads is not guarded in classes": edited(f"{TENSORS}.strided_reductions:_inside", "if type(e) is int:", "if True:"),
     "state is replaced where other places of it are still to be read": edited(
         f"{PLAN}.memory:may_replace", "(k > at or read.guard or not _own(read.index))", "(k > at or read.guard)"
     ),
     "a sum by fours forgets what was taken from the bytes": edited(
-        f"{PLAN}.int8_dot:_corrected", 'result = made("add", result, made("multiply", c, whole_sum(s)))', "pass"
+        f"{TENSORS}.int8_dot:_corrected", 'result = made("add", result, made("multiply", c, whole_sum(s)))', "pass"
     ),
     "a guard of one read is dropped for another of the same value": edited(
-        f"{PLAN}.strided_reductions:_moved_with", "made[a.source] if a in ways", "made[a.source] if type(a) is Read and a.source in made"
+        f"{TENSORS}.strided_reductions:_moved_with", "made[a.source] if a in ways", "made[a.source] if type(a) is Read and a.source in made"
     ),
-    "multiples of a divisor lose their rest": edited(f"{PLAN}.strided_reductions:exact", "form[1] // b)", "0)"),
+    "multiples of a divisor lose their rest": edited(f"{TENSORS}.strided_reductions:exact", "form[1] // b)", "0)"),
     "an exclusive running value begins anew with each vector": edited(
         f"{CODE}.routines:_Along.run", "self.shifted(carry, value, 1)", "self.shifted(self.first(lanes), value, 1)"
     ),
@@ -84,12 +84,12 @@ MISTAKES = {
         f"{PLAN}.padding:Padding.wish", "(max(old[0], low), max(old[1], high))", "(low, high)"
     ),
     "a guard stays where it was when its read is moved": edited(
-        f"{PLAN}.kernels:Read.at", "tuple([substitute_index(g, index) for g in self.guard])", "self.guard"
+        f"{TENSORS}.index:Read.at", "tuple([substitute_index(g, index) for g in self.guard])", "self.guard"
     ),
     "the guard of a value is in no key of a stage": edited(f"{PLAN}.stages:_Lines.node_at", 'guard if n.kind == "elem" else ()', "()"),
     "a stage runs once for all work items": edited(f"{PLAN}.stages:_Stages.kernel", "depth=depth)", "depth=0)"),
     "parts of a sum take one place": edited(f"{PLAN}.stages:_Stages.part_of", "(Idx(a) if b == 1 else Idx(a) // b)", "0"),
     "the classes of a remainder are all as long as the first": edited(
-        f"{PLAN}.strided_reductions:_class", "own < (graph.known(o) or 0)", "False"
+        f"{TENSORS}.strided_reductions:_class", "own < (graph.known(o) or 0)", "False"
     ),
 }

@@ -23,7 +23,8 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     numpy_ops        core op -> NumPy call
     passes           program -> program: simplify, share, fold, dead, specialise
     targets          what a machine is: registers, caches, features; every tuned number
-    plan             program -> kernels over buffers: one merge, one price, memory
+    tensors          program -> scalar operations over index spaces, and rewrites of them
+    plan             tensors -> kernels over buffers: one merge, one price, memory
     codegen          kernels -> LLVM IR, one generator for every target
     runtime.host     IR -> machine code in this process: compiling, loading, threads, the entry from Python
     runtime          computations, state, saving

@@ -21,8 +21,7 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Idx, combine
 from ngraph.op_graph.opdef import COST
-from ngraph.plan.kernels import PRODUCTS, Buffer, Combine, Line, Load, Local, Stage, bounds, in_order, loads
-from ngraph.plan.memo import memo
+from ngraph.plan.kernels import Buffer, Combine, Line, Local, Stage
 from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import (
@@ -38,6 +37,8 @@ from ngraph.targets.tuning import (
     PREFETCH_ROUNDS,
     SPILLED_UNROLL,
 )
+from ngraph.tensors.index import PRODUCTS, Load, bounds, in_order, loads
+from ngraph.tensors.memo import memo
 
 if TYPE_CHECKING:
     from ngraph.codegen.kernel import KernelText

@@ -21,9 +21,10 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Len, leaves
 from ngraph.op_graph.opdef import OPS
 from ngraph.parts.registry import Column
-from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan, in_order, loads
+from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan
 from ngraph.program.program import AxisId
 from ngraph.targets import Target
+from ngraph.tensors.index import in_order, loads
 
 KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is no loop nest")
 PIECE = 4096  # elements of a running sum that are added up before what came before is added

@@ -1,13 +1,9 @@
-"""Program → plan: kernels over buffers, found by one fusion pass that knows no op by name.
+"""Tensor graph → plan: kernels over buffers, found by one fusion pass that knows no op by name.
 
-`kernels`              the data structures: plans, kernels, stages, buffers, reads and stores
-`nodes`                a program as scalar operations over index spaces
-`strided_reductions`   reductions of strided windows as one dense reduction for each residue class
-`winograd`             convolutions by fewer products
-`int8_dot`, `bf16_dot`, `float_dot`   sums of products by dot-product instructions, or of integers in floats, where `value_range` allows
+`kernels`              the data structures: plans, kernels, stages, buffers, stores
 `fuse`, `cost`         which nodes become one kernel, and the cost that decides it
 `stages`               a fused group as the stages of a kernel
-`layout`, `packing`, `padding`, `memory`   orders of dims, packed operands, padded copies, the arena
+`layout`, `packing`, `padding`, `memory`   packed operands, padded copies, the arena
 `schedule`             vectors, tiles and loop order
 `deduplication`        kernels of equal structure, which are compiled once
 `planner`              all of it in a row
@@ -24,9 +20,10 @@ from typing import Any as _Any
 
 from ngraph.plan.cost import MachineModel
 from ngraph.plan.interpret import interpret
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Memory, OpaqueOp, Plan, Read, Stage, Store
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Memory, OpaqueOp, Plan, Stage, Store
 from ngraph.plan.text import arrays, parse, text
 from ngraph.plan.verify import verify
+from ngraph.tensors.index import Load, Read
 
 if _TYPE_CHECKING:
     from ngraph.plan.planner import plan

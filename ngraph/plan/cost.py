@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.opdef import ELEMENTWISE
-from ngraph.plan.kernels import PRODUCTS, Load, Read, affine
-from ngraph.plan.nodes import Node
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import EXPENSIVE, PRODUCT, REREAD, SMALL
+from ngraph.tensors.build import Node
+from ngraph.tensors.index import PRODUCTS, Load, Read, affine
 
 
 class MachineModel(NamedTuple):
@@ -42,13 +43,9 @@ class MachineModel(NamedTuple):
 
 
 LANES = 16  # elements below which an axis is too short for a vector
-EXPENSIVE = 5  # vector instructions above which a value is kept, not computed again
-REREAD = 8  # times that a value must be asked for again to be kept, however cheap
-SMALL = 4096  # bytes or elements that are not worth a thought
 GUARDED = 6  # times the work of a guarded read of what the same kernel computes
 GRAIN = 2048  # elements of a work item below which its own loops cost more than they share out
 CHUNKS = 16  # parts into which a reduction over loops is cut
-PRODUCT = 0.7  # vector instructions of a product that is summed: half of them its own, half of its sum
 GAIN = 0.9  # of the price of a sum in one piece, below which it is cut into parts
 PANEL = 64  # elements of a contiguous axis that work items leave together
 SIZES = 1 << 14  # of a block that are looked at, at most: an axis may be longer than there is time to count

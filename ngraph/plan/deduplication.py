@@ -21,9 +21,10 @@ import numpy as np
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin
-from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Read, Stage, used
-from ngraph.plan.memo import memo
+from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Stage, used
 from ngraph.program.program import AxisId
+from ngraph.tensors.index import Read
+from ngraph.tensors.memo import memo
 
 MIN_KERNELS_TO_SHARE = 4  # kernels that differ in numbers, from which on these are read
 PLAIN = frozenset("add subtract multiply fma maximum minimum compare where".split())  # whose code is the same for any number

@@ -12,8 +12,8 @@ from bisect import bisect_left
 from typing import Any
 
 from ngraph.plan.cost import NUMBER, CostTable, FusionGroup, Lengths, MachineModel
-from ngraph.plan.kernels import Read
-from ngraph.plan.nodes import Node, NodeGraph
+from ngraph.tensors.build import Node, NodeGraph
+from ngraph.tensors.index import Read
 
 MIN_RELATIVE_GAIN = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
 MAX_READERS_TRIED = 32  # readers of one value that are tried together

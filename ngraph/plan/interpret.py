@@ -19,8 +19,9 @@ from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call
 from ngraph.ops.random import philox
-from ngraph.plan.kernels import Buffer, Kernel, Line, Load, Local, OpaqueOp, Plan, Read, Stage, Store, extent, places
+from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store, extent, places
 from ngraph.program.program import AxisId
+from ngraph.tensors.index import Load, Read
 
 COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 GARBAGE = 0xA5

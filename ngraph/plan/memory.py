@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, loads, places
+from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
 from ngraph.program.program import AxisId
+from ngraph.tensors.index import loads
 
 ALIGN = 64  # bytes: a line of the cache
 PAGE = 4096  # bytes after which lines compete for one place in the cache

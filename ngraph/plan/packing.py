@@ -7,90 +7,29 @@ What no call changes is copied once; what a work item alone uses is copied to a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Origin
 from ngraph.plan.cost import GRAIN, TILE, MachineModel
-from ngraph.plan.kernels import (
-    PRODUCTS,
-    Buffer,
-    Combine,
-    Dim,
-    Kernel,
-    Line,
-    Load,
-    Local,
-    Plan,
-    PlanStep,
-    Read,
-    Stage,
-    Store,
-    affine,
-    dims_of,
-    identity_index,
-    loop_variant_axes,
-    used,
-)
-from ngraph.plan.memo import memo
-from ngraph.plan.schedule import vectors_of
+from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, Plan, PlanStep, Stage, Store, dims_of, used
 from ngraph.program.program import AxisId
+from ngraph.tensors.contraction import LONG, Length, OperandAxes, vector_of, windowless
+from ngraph.tensors.index import PRODUCTS, Load, Read, affine, identity_index, loop_variant_axes
+from ngraph.tensors.memo import memo
 
 FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
 AGAIN, OFTEN = 16, 128  # times that an operand must be read for a copy in each call to pay: where it lies badly; where rows are far
-NARROW, LONG = 64, 256  # times that an operand is read, and terms of a sum, up to and from which it is read as it is
+NARROW = 64  # times that an operand is read up to which it is read as it is, if the sum is long
 DEEP = 12  # terms of that sum for each time that the operand is read
 SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
 GREAT = 1 << 62
-SLIGHT = 8  # times as large as the smaller factor of a product is all that it reads, if that is taken for parameters
 PARTS = 4  # work items of a copy for each core
 GROWN = 4  # times as large as its source that a copy of overlapping windows may be
-Length = Callable[[AxisId], int | None]
 K = TypeVar("K")
-
-
-class OperandAxes(NamedTuple):
-    """One side of a product: the axes along which it moves, those along which it has no window; whether it is parameters."""
-
-    axes: tuple[AxisId, ...]
-    identity_indexed: frozenset[AxisId]
-    parameters: bool
-
-
-def vector_of(
-    free: Sequence[AxisId],
-    factors: Sequence[OperandAxes],
-    last: AxisId | None,
-    length: Callable[[AxisId], int],
-    lanes: int,
-    blocks: Mapping[AxisId, int] = {},
-) -> AxisId | None:
-    """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window.
-
-    Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
-    Where neither factor is, for a step changes them, the much smaller one is taken for them, unless the sum is short: storing the
-    result another way than it lies then costs as much. `blocks`: what of an axis a work item has.
-    """
-    sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
-    terms = math.prod([length(x) for x in {x for f in factors for x in f.axes}.difference(free)])
-    still = any(f.parameters for f in factors)
-
-    def score(a: AxisId) -> tuple[float, float, int]:
-        n = length(a)
-        having = [f for f in factors if a in f.axes]
-        own = sum([sizes[f] for f in having])
-        windows = sum([a not in f.identity_indexed for f in having])
-        slight = (last is None or terms >= LONG) and n > lanes and own * SLIGHT <= sum(sizes.values())
-        features = any(f.parameters for f in having) if still else slight
-        here = min(n, blocks.get(a, n))
-        good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
-        good *= (1.5 if a == last else 1) * (1.5 if features else 1)
-        return good, -own, free.index(a)
-
-    return max([a for a in free if length(a) > 1], key=score, default=None)
 
 
 def panel_width(n: int, rows: int, machine: MachineModel, block: int = 0, deep: int = 1) -> int:
@@ -110,24 +49,6 @@ def panel_width(n: int, rows: int, machine: MachineModel, block: int = 0, deep: 
 
     near = [w for w in (2, 3, 4) if w * lanes * deep <= machine.l2 // 2]
     return min([w for w in near if block % (w * lanes) == 0] or [2], key=waste) * lanes
-
-
-def windowless(r: Read, a: AxisId, length: Length) -> bool:
-    """Whether a read comes to each place along an axis once, without a guard: no window. An index may join axes as digits of one number."""
-    if any(a in set(loop_variant_axes(g)) for g in r.guard):
-        return False
-    for e in r.index.values():
-        form = affine(e)
-        if form is None:
-            if a in set(loop_variant_axes(e)) and not (
-                type(e) is expr.Bin and e.op in ("//", "%") and type(e.a) is Idx and type(e.b) is int
-            ):
-                return False
-        elif a in form[0]:
-            k, n = abs(form[0][a]), length(a) or 0
-            if any(abs(c) < k * n and k < abs(c) * (length(x) or 0) for x, c in form[0].items() if x != a and length(x) != 1):
-                return False
-    return True
 
 
 class Operand:

@@ -10,10 +10,11 @@ from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.plan.cost import MachineModel
-from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Read, Stage, Store, affine, bounds
+from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Stage, Store
 from ngraph.plan.memory import around, reused_places
 from ngraph.plan.packing import copy_of
 from ngraph.program.program import AxisId
+from ngraph.tensors.index import Read, affine, bounds
 
 WIDEST = 4  # places that a border may have at one end
 LITTLE = 4  # the part of the last cache that borders which last may take: beyond that, places that others use meanwhile are nearer

@@ -13,20 +13,22 @@ from ngraph.passes.hoist import hoist
 from ngraph.passes.loop_cse import loop_cse
 from ngraph.passes.sink import sink
 from ngraph.passes.specialise import specialise
-from ngraph.plan.bf16_dot import use_bf16_dots
 from ngraph.plan.cost import FusionGroup, MachineModel
 from ngraph.plan.deduplication import read_numbers
-from ngraph.plan.float_dot import use_float_dots
 from ngraph.plan.fuse import fuse
-from ngraph.plan.int8_dot import use_int8_dots
-from ngraph.plan.kernels import Buffer, Kernel, Load, OpaqueOp, Plan, PlanStep, Read, bounds, dims_of
-from ngraph.plan.layout import assign_layouts, insert_packing
+from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan, PlanStep, dims_of
+from ngraph.plan.layout import insert_packing
 from ngraph.plan.memory import allocate, kept_in_place, may_replace
-from ngraph.plan.nodes import Constant, Node, NodeGraph
 from ngraph.plan.stages import kernel_of
-from ngraph.plan.strided_reductions import split_strided_reductions
-from ngraph.plan.winograd import winograd
 from ngraph.program.program import AxisId, Program, Value, map_attr
+from ngraph.tensors.bf16_dot import use_bf16_dots
+from ngraph.tensors.build import Constant, Node, NodeGraph
+from ngraph.tensors.float_dot import use_float_dots
+from ngraph.tensors.index import Load, Read, bounds
+from ngraph.tensors.int8_dot import use_int8_dots
+from ngraph.tensors.layout import assign_layouts
+from ngraph.tensors.strided_reductions import split_strided_reductions
+from ngraph.tensors.winograd import winograd
 
 TOP_K_DIVISOR = 4  # a row is not sorted, but its first places are found, where these are up to a quarter of it
 MAX_TOP_K = 64  # places up to which that is done

@@ -23,6 +23,7 @@ from ngraph.targets.tuning import (
     SPARE_REGISTERS,
     SUMS_IN_FLIGHT,
 )
+from ngraph.tensors.contraction import vectors_of
 
 D = int  # a loop of a stage, by number
 
@@ -109,12 +110,6 @@ def split(n: int, most: int) -> list[tuple[int, int]]:
     pieces = -(-n // most)
     length, longer = divmod(n, pieces) if pieces else (0, 0)
     return [(k, size) for k, size in ((longer, length + 1), (pieces - longer, length)) if k]
-
-
-def vectors_of(n: int, lanes: int) -> float:
-    """The vectors that so many places take; behind whole ones, half of one is done in half the time."""
-    half = max(1, lanes // 2)
-    return -(-n // half) * half / lanes if n > lanes else 1
 
 
 def size(view: View, d: D) -> int:

@@ -10,10 +10,12 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
-from ngraph.plan.cost import EXPENSIVE, FusionGroup, stored_by
-from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Load, Local, Read, Stage, Store, dims_of, identity_index, variant_loops
-from ngraph.plan.nodes import Arg, IndexValue, Node, PiecewisePart, ScalarConstant
+from ngraph.plan.cost import FusionGroup, stored_by
+from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Stage, Store, dims_of, variant_loops
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import EXPENSIVE
+from ngraph.tensors.build import Arg, IndexValue, Node, PiecewisePart, ScalarConstant
+from ngraph.tensors.index import Load, Read, identity_index
 
 Key = tuple[Any, ...]
 MOST_ORIGINS = 64

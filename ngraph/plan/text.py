@@ -29,10 +29,11 @@ import numpy as np
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.op_graph.text import FORMAT
-from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Load, Local, OpaqueOp, Plan, PlanStep, Read, Stage, Store
+from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, OpaqueOp, Plan, PlanStep, Stage, Store
 from ngraph.plan.memory import allocate
 from ngraph.program.program import AxisId
 from ngraph.program.text import _END, _Parser, _Printer
+from ngraph.tensors.index import Load, Read
 
 STORAGE_CLASSES = ("input", "state", "output", "constant", "arena", "once", "run")
 WHEN = {"once": "once", "start": "start", "call": "steps"}

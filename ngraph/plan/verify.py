@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
-from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, loads, used, variant_loops
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, used, variant_loops
 from ngraph.plan.memory import ALIGN, around, last_uses, lasting
 from ngraph.program.program import AxisId
+from ngraph.tensors.index import loads
 
 
 def verify(plan: Plan) -> Plan:

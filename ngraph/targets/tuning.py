@@ -38,6 +38,17 @@ MAX_READ_STREAMS = 8
 MIN_LOOP_BODY = 12
 """[instructions] Below which a loop is mostly overhead. Chosen: 2026-11-22, elementwise kernels of few instructions."""
 
+# ---- costs of values
+
+EXPENSIVE = 5
+"""[vector instructions] Above which a value is kept, not computed again. Chosen: 2026-11-20, elementwise chains between reductions."""
+REREAD = 8
+"""[times] That a value must be asked for again to be kept, however cheap. Chosen: 2026-11-20, products of matrices."""
+SMALL = 4096
+"""[bytes or elements] That are not worth a thought. Limit: less than a launch takes."""
+PRODUCT = 0.7
+"""[vector instructions] Of a product that is summed: half of them its own, half of its sum. Rule: operands are loaded beside it."""
+
 # ---- code of stages
 
 MAX_UNROLLED_STEPS = 4

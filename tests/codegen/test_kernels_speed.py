@@ -12,11 +12,12 @@ import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, cost, plan, winograd
+from ngraph.plan import Kernel, cost, plan
 from ngraph.plan.packing import panel_width
 from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.runtime.host import jit
 from ngraph.targets import TARGETS, host
+from ngraph.tensors import winograd
 
 V4, V3 = TARGETS["x86-64-v4"], TARGETS["x86-64-v3"]
 MACHINE = CoreModel(16, 32, 32 << 10, 1 << 20)

@@ -10,9 +10,10 @@ from plan_programs import agree, arrays_for, axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import plan, text, verify, winograd
+from ngraph.plan import plan, text, verify
 from ngraph.program import interpret as oracle
 from ngraph.targets import host
+from ngraph.tensors import winograd
 
 
 @pytest.fixture

@@ -7,12 +7,14 @@ from plan_programs import arrays_for, axis, hole, program
 import ngraph as ng
 from ngraph.op_graph import expr
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, Local, MachineModel, OpaqueOp, arrays, interpret, parse, plan, text, verify, winograd
-from ngraph.plan.kernels import Buffer, affine, dims_of
+from ngraph.plan import Kernel, Local, MachineModel, OpaqueOp, arrays, interpret, parse, plan, text, verify
+from ngraph.plan.kernels import Buffer, dims_of
 from ngraph.plan.layout import set_row
 from ngraph.plan.packing import OperandAxes, panel_width, vector_of
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
+from ngraph.tensors import winograd
+from ngraph.tensors.index import affine
 
 N, C, H, W = axis(2, "N"), axis(16, "C"), axis(9, "H"), axis(10, "W")
 

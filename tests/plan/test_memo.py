@@ -8,12 +8,14 @@ import pytest
 
 import ngraph.codegen
 import ngraph.plan
+import ngraph.tensors
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.kernels import Line, Read
-from ngraph.plan.memo import memo, memo_key
-from ngraph.plan.nodes import ScalarConstant
+from ngraph.plan.kernels import Line
 from ngraph.program.program import AxisId
+from ngraph.tensors.build import ScalarConstant
+from ngraph.tensors.index import Read
+from ngraph.tensors.memo import memo, memo_key
 
 A = AxisId("a")
 
@@ -54,7 +56,7 @@ def test_what_is_equal_is_one():
     assert memo_key(float("nan")) == memo_key(float("nan"))
 
 
-@pytest.mark.parametrize("room", [ngraph.plan, ngraph.codegen], ids=lambda room: room.__name__)
+@pytest.mark.parametrize("room", [ngraph.tensors, ngraph.plan, ngraph.codegen], ids=lambda room: room.__name__)
 def test_what_makes_a_value_is_a_function_that_sees_its_arguments_alone(room):
     """No closure and no bound method is given to `memo`: they would see what is not in the key."""
     for path in pathlib.Path(room.__path__[0]).glob("*.py"):

@@ -6,9 +6,10 @@ from plan_programs import axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.plan import plan, text, value_range
+from ngraph.plan import plan, text
 from ngraph.plan.cost import MachineModel
-from ngraph.plan.nodes import NodeGraph
+from ngraph.tensors import value_range
+from ngraph.tensors.build import NodeGraph
 
 FLOAT = np.float32
 

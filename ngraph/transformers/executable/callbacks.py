@@ -11,8 +11,9 @@ from ngraph.numpy_ops import evaluate
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, Len, Run
 from ngraph.passes.dim_orders import dim_orders
-from ngraph.plan.kernels import Buffer, Load, OpaqueOp
+from ngraph.plan.kernels import Buffer, OpaqueOp
 from ngraph.program.program import Program, Step, Value
+from ngraph.tensors.index import Load
 
 
 def run_opaque_op(scope: Any, step: OpaqueOp) -> None:

@@ -22,9 +22,10 @@ from ngraph.numpy_ops import check_bounds
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
 from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
-from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, bounds, loads, places
+from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, places
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import FRAME, HOST
+from ngraph.tensors.index import bounds, loads
 from ngraph.transformers.executable.callbacks import run_opaque_op
 from ngraph.transformers.executable.code import Control, LoadedPlan, NativeStep, Step
 from ngraph.transformers.executable.device import KernelDevice

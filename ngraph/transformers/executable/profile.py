@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import show_line
-from ngraph.plan.kernels import PRODUCTS, Buffer, Kernel
+from ngraph.plan.kernels import Buffer, Kernel
 from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.bytecode import TIMES as WORDS
 from ngraph.runtime.measure import machine, measured
 from ngraph.runtime.profile import KernelProfile, Profile
 from ngraph.targets import Target
+from ngraph.tensors.index import PRODUCTS
 from ngraph.transformers.executable.code import NativeStep, origin
 from ngraph.transformers.executable.frame import THREADS, InstantiatedPlan
 

@@ -15,8 +15,9 @@ import numpy as np
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Len, maximum
-from ngraph.plan.kernels import Buffer, Load, OpaqueOp, bounds
+from ngraph.plan.kernels import Buffer, OpaqueOp
 from ngraph.runtime.host.bytecode import COMPUTE, COPY, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WORDS
+from ngraph.tensors.index import Load, bounds
 from ngraph.transformers.executable.code import Control, HostCallback, NativeStep, Step
 
 if TYPE_CHECKING:

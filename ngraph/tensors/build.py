@@ -23,11 +23,11 @@ from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, ELEMENTWISE, OPS, REGISTRY
 from ngraph.parts.registry import Column
-from ngraph.plan.control import arranged
-from ngraph.plan.kernels import Load, Read, bounds, identity_index, in_order, loads, substitute_index
-from ngraph.plan.memo import memo
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.targets.tuning import ASSUMED_LENGTH
+from ngraph.tensors.control import arranged
+from ngraph.tensors.index import Load, Read, bounds, identity_index, in_order, loads, substitute_index
+from ngraph.tensors.memo import memo
 
 NODES: Column[Any] = OPS.column("plan_nodes", Callable, None, "(graph, step): adds the nodes of a step that is no elementwise operation")
 for _op, _cost in {"fma": 2, "copy": 0, "pair": 4, "quad": 10}.items():  # operations that only plans have

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ngraph.plan.kernels import Line, Read
+from ngraph.tensors.index import Read
 
 T = TypeVar("T")
 
@@ -30,8 +30,8 @@ def memo_key(x: Any) -> Any:
     """What tells an argument apart from others: reads and lines by what is in them, numbers by their kind and the sign of zero, too."""
     if type(x) is Read:
         return Read, x.source, tuple(x.index.items()), x.guard, memo_key(x.fill)
-    if type(x) is Line:
-        return Line, x.op, x.args, x.dtype, repr(sorted(x.attrs.items())), memo_key(x.read)
+    if hasattr(x, "memo_key"):
+        return type(x), *x.memo_key()
     if isinstance(x, tuple):
         return type(x), *map(memo_key, x)
     return (type(x), repr(x)) if isinstance(x, numbers.Number | np.generic) else x

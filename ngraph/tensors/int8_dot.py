@@ -13,16 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
-from ngraph.plan.bf16_dot import DotOperand, Packed, is_call_invariant, pays, regrouped, shorter, terms
-from ngraph.plan.cost import MachineModel
-from ngraph.plan.kernels import Read, identity_index
-from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, summed
-from ngraph.plan.value_range import Range, integer_range
 from ngraph.program.program import AxisId
+from ngraph.tensors.bf16_dot import DotOperand, Packed, is_call_invariant, pays, regrouped, shorter, terms
+from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, summed
+from ngraph.tensors.index import Read, identity_index
+from ngraph.tensors.value_range import Range, integer_range
+
+if TYPE_CHECKING:
+    from ngraph.plan.cost import MachineModel
 
 FITS = 1 << 31
 UNSIGNED, SIGNED = (0, 255), (-128, 127)

@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.cost import PRODUCT, MachineModel
-from ngraph.plan.kernels import Read, identity_index, loop_variant_axes
-from ngraph.plan.memo import memo
-from ngraph.plan.nodes import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
-from ngraph.plan.value_range import EXACT, integer_range
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import PRODUCT
+from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
+from ngraph.tensors.index import Read, identity_index, loop_variant_axes
+from ngraph.tensors.memo import memo
+from ngraph.tensors.value_range import EXACT, integer_range
+
+if TYPE_CHECKING:
+    from ngraph.plan.cost import MachineModel
 
 PACKING_COST = 3.0  # vector instructions for a value that is put into a group, written and read again
 MAX_RELATIVE_TIME = 0.9  # of the time of all products, below which it is taken

@@ -12,11 +12,11 @@ from typing import Any
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
-from ngraph.plan.bf16_dot import MIN_PRODUCTS, regrouped
-from ngraph.plan.kernels import Read, identity_index
-from ngraph.plan.memo import memo
-from ngraph.plan.nodes import Arg, Node, NodeGraph, summed
-from ngraph.plan.value_range import integer_range
+from ngraph.tensors.bf16_dot import MIN_PRODUCTS, regrouped
+from ngraph.tensors.build import Arg, Node, NodeGraph, summed
+from ngraph.tensors.index import Read, identity_index
+from ngraph.tensors.memo import memo
+from ngraph.tensors.value_range import integer_range
 
 EXACT = 1 << 24
 TERMS = 64  # of a part, below which the sums of parts take too long

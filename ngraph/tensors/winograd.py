@@ -13,15 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.cost import PRODUCT, MachineModel
-from ngraph.plan.kernels import Read, affine, bounds, identity_index, loop_variant_axes
-from ngraph.plan.nodes import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
-from ngraph.plan.value_range import integer_range
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import PRODUCT
+from ngraph.tensors.build import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
+from ngraph.tensors.index import Read, affine, bounds, identity_index, loop_variant_axes
+from ngraph.tensors.value_range import integer_range
+
+if TYPE_CHECKING:
+    from ngraph.plan.cost import MachineModel
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
 MAX_WINDOW = 5  # places along a window

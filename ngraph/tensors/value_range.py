@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.plan.kernels import Read
-from ngraph.plan.nodes import Arg, Constant, Node, ScalarConstant
+from ngraph.tensors.build import Arg, Constant, Node, ScalarConstant
+from ngraph.tensors.index import Read
 
 Range = tuple[float, float]
 STEPS = 6  # operations behind a value that are looked at

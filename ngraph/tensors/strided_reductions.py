@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
-from ngraph.plan.kernels import PRODUCTS, Load, Read, affine, bounds, identity_index, in_order, substitute_index
-from ngraph.plan.nodes import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
 from ngraph.program.program import AxisId
+from ngraph.tensors.build import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
+from ngraph.tensors.index import PRODUCTS, Load, Read, affine, bounds, identity_index, in_order, substitute_index
 
 MAX_RESIDUE_CLASSES_IN_ALL = 16  # classes of one reduction
 MAX_UNROLLED_TERMS = 9  # terms that are written out

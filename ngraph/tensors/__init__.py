@@ -1,0 +1,11 @@
+"""Program → tensor graph: scalar operations over index spaces, and rewrites of it. Nothing here knows of kernels or of memory.
+
+`index`                what a read is, and what follows from its index
+`build`                a program as scalar operations over index spaces
+`control`              orders of axes that bodies share with what is around them
+`strided_reductions`   reductions of strided windows as one dense reduction for each residue class
+`winograd`             convolutions by fewer products
+`int8_dot`, `bf16_dot`, `float_dot`   sums of products by dot-product instructions, or of integers in floats, where `value_range` allows
+`layout`, `contraction`   what is kept for many calls, what is computed again, and orders of axes
+`memo`                 values that are made once for equal arguments
+"""

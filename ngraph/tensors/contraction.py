@@ -1,0 +1,81 @@
+"""Sums of products: along which axis their vectors lie, and which reads of a factor have no window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Idx
+from ngraph.program.program import AxisId
+from ngraph.tensors.index import Read, affine, loop_variant_axes
+
+LONG = 256  # terms of a sum from which on an operand is read as it is
+SLIGHT = 8  # times as large as the smaller factor of a product is all that it reads, if that is taken for parameters
+Length = Callable[[AxisId], int | None]
+
+
+class OperandAxes(NamedTuple):
+    """One side of a product: the axes along which it moves, those along which it has no window; whether it is parameters."""
+
+    axes: tuple[AxisId, ...]
+    identity_indexed: frozenset[AxisId]
+    parameters: bool
+
+
+def vectors_of(n: int, lanes: int) -> float:
+    """The vectors that so many places take; behind whole ones, half of one is done in half the time."""
+    half = max(1, lanes // 2)
+    return -(-n // half) * half / lanes if n > lanes else 1
+
+
+def vector_of(
+    free: Sequence[AxisId],
+    factors: Sequence[OperandAxes],
+    last: AxisId | None,
+    length: Callable[[AxisId], int],
+    lanes: int,
+    blocks: Mapping[AxisId, int] = {},
+) -> AxisId | None:
+    """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window.
+
+    Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
+    Where neither factor is, for a step changes them, the much smaller one is taken for them, unless the sum is short: storing the
+    result another way than it lies then costs as much. `blocks`: what of an axis a work item has.
+    """
+    sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
+    terms = math.prod([length(x) for x in {x for f in factors for x in f.axes}.difference(free)])
+    still = any(f.parameters for f in factors)
+
+    def score(a: AxisId) -> tuple[float, float, int]:
+        n = length(a)
+        having = [f for f in factors if a in f.axes]
+        own = sum([sizes[f] for f in having])
+        windows = sum([a not in f.identity_indexed for f in having])
+        slight = (last is None or terms >= LONG) and n > lanes and own * SLIGHT <= sum(sizes.values())
+        features = any(f.parameters for f in having) if still else slight
+        here = min(n, blocks.get(a, n))
+        good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))
+        good *= (1.5 if a == last else 1) * (1.5 if features else 1)
+        return good, -own, free.index(a)
+
+    return max([a for a in free if length(a) > 1], key=score, default=None)
+
+
+def windowless(r: Read, a: AxisId, length: Length) -> bool:
+    """Whether a read comes to each place along an axis once, without a guard: no window. An index may join axes as digits of one number."""
+    if any(a in set(loop_variant_axes(g)) for g in r.guard):
+        return False
+    for e in r.index.values():
+        form = affine(e)
+        if form is None:
+            if a in set(loop_variant_axes(e)) and not (
+                type(e) is expr.Bin and e.op in ("//", "%") and type(e.a) is Idx and type(e.b) is int
+            ):
+                return False
+        elif a in form[0]:
+            k, n = abs(form[0][a]), length(a) or 0
+            if any(abs(c) < k * n and k < abs(c) * (length(x) or 0) for x, c in form[0].items() if x != a and length(x) != 1):
+                return False
+    return True

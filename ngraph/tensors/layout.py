@@ -1,0 +1,297 @@
+"""What is computed once for many calls, what is computed again by each reader, and in which order the axes of each value stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ngraph.op_graph.expr import Bin, ExprLike, Idx
+from ngraph.program.program import AxisId
+from ngraph.targets.tuning import EXPENSIVE, REREAD, SMALL
+from ngraph.tensors.build import Arg, Constant, Node, NodeGraph
+from ngraph.tensors.contraction import LONG, OperandAxes, vector_of, windowless
+from ngraph.tensors.index import PRODUCTS, Read, affine, identity_index
+
+if TYPE_CHECKING:
+    from ngraph.plan.cost import MachineModel
+
+MAX_RECOMPUTED_INSTRUCTIONS = 16  # vector instructions that a value may take that is made again, each value that it reads being one
+SMALL_RESULT_RATIO = 8  # times as large a value may be that counts as small
+MAX_EPILOGUE_STEPS = 6  # elementwise steps from a sum to a result
+MIN_VECTOR_DIVISOR = 4  # the part of a vector that an axis has to fill for somebody to want it last
+WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
+
+
+def assign_layouts(graph: NodeGraph, machine: MachineModel) -> None:
+    """What is decided about nodes before they are merged."""
+    _mark_prepacked(graph)
+    _recompute(graph, machine)
+    _transpose_results(graph, machine)
+    _order(graph, machine)
+
+
+# ---- what no call changes -------------------------------------------------------------------------------------------------
+
+
+def _mark_prepacked(graph: NodeGraph) -> None:
+    """Nodes that depend on constants and on state that is only read, where keeping their value is worth more than computing it again."""
+    written = {old for _, old, _ in graph.state}
+    still = ({s.value for s in graph.program.state_in} - written) | graph.loop_invariant
+    cost: dict[Node, float] = {}
+    bytewise: set[Any] = set()  # what is made of integers of 8 bits
+    for n in graph.nodes:
+        sources = [r.source for r in n.reads]
+        if any(s in bytewise or (type(s) is Constant and s.dtype.is_integer and s.dtype.bits == 8) for s in sources):
+            bytewise.add(n)
+        n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
+        n.once = n.once and all(s.once if type(s) is Node else type(s) is Constant or s in still for s in sources)
+        cost[n] = 2 * EXPENSIVE if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
+    for n in reversed(graph.nodes):
+        if n.once and not any(u.once for u in n.users):  # else it is there before any call
+            n.once = cost[n] > EXPENSIVE or (cost[n] >= 2 and n.size <= SMALL) or (n in bytewise and n.bytes <= WIDENED)
+
+
+# ---- what is computed again -----------------------------------------------------------------------------------------------
+
+
+def _recompute(graph: NodeGraph, machine: MachineModel) -> None:
+    """Large values that are cheap to make of what is kept anyway are made again by those that a reduction stands before."""
+    length = graph.guesses().__getitem__
+    level: dict[Node, int] = {}
+    kept: set[Node] = set()
+    products: set[Node] = set()
+    for n in graph.nodes:
+        level[n] = max([level[r.source] for r in n.reads if type(r.source) is Node], default=0)
+        level[n] += n.kind != "elem" and n.size >= SMALL
+        found = contraction(n, length, lambda r: False, machine)
+        for r in found.reads if found is not None else ():
+            kept.add(r.source)
+        if found is not None:
+            products.add(n.args[0].source)  # type: ignore[union-attr]
+        kept.update([r.source for r in n.reads if r.guard or any(type(e) is not Idx for e in r.index.values())])
+        if n.kind != "elem" or n.result:
+            kept.add(n)
+    price: dict[Node, tuple[float, set[Any]]] = {}  # what a value costs that is made again, and the large values that it takes
+    for n in graph.nodes:
+        if n in kept or n in products or n.bytes < machine.l2 or n.once:
+            continue
+        cost, large = float(n.weight), set[Any]()
+        for r in n.reads:
+            more, of = price.get(r.source, (1, {r.source})) if type(r.source) is Node else (1, {r.source})
+            cost += more
+            large |= {s for s in of if math.prod([length(a) for a in s.axes]) * SMALL_RESULT_RATIO >= n.size}
+        if cost <= MAX_RECOMPUTED_INSTRUCTIONS and len(large) <= 2:
+            price[n] = (cost, large)
+    again: dict[tuple[Node, Node], Node] = {}
+    line: list[Node] = []
+    args_of = {n: n.args for n in graph.nodes}
+
+    def copied(arg: Arg, at: int, user: Node) -> Arg:
+        if type(arg) is not Read or arg.source not in price or level[arg.source] >= at:
+            return arg
+        s = arg.source
+        if (s, user) not in again:
+            made = Node(s.kind, s.op, [copied(a, at, user) for a in args_of[s]], s.axes, s.dtype, attrs=s.attrs)
+            made.number, made.origin, made.hint = s.number, s.origin, s.hint
+            again[s, user] = made
+            line.append(made)
+        return Read(again[s, user], arg.index, arg.guard, arg.fill)
+
+    for n in graph.nodes:
+        if n not in products and n.kind in ("elem", "reduce"):
+            args = tuple([copied(a, level[n] if n.kind == "elem" else level[n] - (n.size >= SMALL), n) for a in n.args])
+            if any(a is not b for a, b in zip(args, n.args, strict=True)):
+                n.set_args(args)
+        line.append(n)
+    if again:
+        graph.nodes = line
+        graph.again()
+
+
+# ---- results that lie otherwise than they are made ------------------------------------------------------------------------
+
+
+def _transpose_results(graph: NodeGraph, machine: MachineModel) -> None:
+    """Results of short sums of products whose vectors lie along another axis than the last are made first, and then turned over.
+
+    A vector whose elements lie apart is stored one by one, which takes as long as the products of a sum of so many terms.
+    """
+    length, parameters, line = graph.guesses().__getitem__, graph.parameters(), list[Node]()
+    for n in graph.nodes:
+        line.append(n)
+        end = _end(n) if n.kind == "reduce" and n.split_k is None and math.prod(map(length, n.reduced)) < LONG else None
+        if end is None or end.state or not end.axes or end.bytes < machine.l1:
+            continue
+        found = contraction(n, length, parameters, machine, end.axes[-1])
+        if found is None or found.vector == end.axes[-1]:
+            continue
+        if end is n:
+            end = Node("elem", "copy", [Read(n, identity_index(n.axes))], n.axes, n.dtype)
+            graph.behind(n, end)
+            line.append(end)
+        end.turned = True
+    graph.nodes = line
+
+
+# ---- the order of dims ----------------------------------------------------------------------------------------------------
+
+Preferences = dict[AxisId, float]
+
+
+def _order(graph: NodeGraph, machine: MachineModel) -> None:
+    """Puts last, in each value that the plan owns, the axis along which its readers and its writer want to walk.
+
+    Elementwise values over one space go together. A contraction wants its result and one operand contiguous along the axis that its
+    vectors take, and the other along what it sums: its votes weigh as much as its products, all others as much as what they move.
+    """
+    length = graph.guesses()
+    family = _families(graph)
+    preferences: dict[Node, Preferences] = {}
+    fixed: set[Node] = set()
+
+    def prefer(s: object, a: AxisId | None, weight: float) -> None:
+        if type(s) is Node and a is not None and a in s.axes:
+            mine = preferences.setdefault(family[s], {})
+            mine[a] = mine.get(a, 0.0) + weight * min(1.0, length[a] / machine.lanes)
+
+    parameters = graph.parameters()
+    for n in graph.nodes:
+        if n.result or n.kind in ("routine", "part"):
+            prefer(n, n.axes[-1] if n.axes else None, n.size)
+            fixed.add(n)
+        for r in n.reads:
+            if n.kind in ("routine", "part"):
+                fixed.add(r.source)
+            elif not isinstance(r.source, Node) and r.source.axes:
+                e = r.index[r.source.axes[-1]]
+                if type(e) is Idx and length[e.of] >= machine.lanes // MIN_VECTOR_DIVISOR:  # a shorter one is worth nobody's while
+                    prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
+        found = contraction(n, length.__getitem__, parameters, machine)
+        if found is not None:
+            for s in (n, *[u for u in n.users if u.kind == "join"]):
+                prefer(s, found.vector, n.size)
+            for r in found.reads:
+                if found.vector not in r.axes and type(r.source) is Node and r.source.kind == "join":
+                    continue  # it does as what it is made of
+                along = found.vector if found.vector in r.axes else found.inner(r)
+                prefer(r.source, next((a for a, e in r.index.items() if along is not None and _steps(e, along)), None), n.size)
+    for s, a, weight in graph.preferences:
+        prefer(s, a, weight)
+    _propagate_orders(graph, family, preferences, prefer)
+    for n in graph.nodes:
+        last = _wish(n, preferences.get(family[n]))
+        if n not in fixed and last in n.axes and len(n.axes) > 1:
+            n.axes = (*[a for a in n.axes if a != last], last)
+
+
+def _wish(n: Node, mine: Preferences | None) -> AxisId | None:
+    """The axis that has most votes."""
+    return max(mine, key=lambda a: (mine[a], -n.axes.index(a) if a in n.axes else -99)) if mine else None
+
+
+def _propagate_orders(
+    graph: NodeGraph, family: dict[Node, Node], preferences: dict[Node, Preferences], prefer: Callable[[object, AxisId | None, float], None]
+) -> None:
+    """Those of whom nobody wants anything do as their readers do, else as what they read."""
+    free = {family[n] for n in graph.nodes}.difference(preferences)
+    for n in reversed(graph.nodes):
+        last = _wish(n, preferences.get(family[n]))
+        for r in n.reads if last is not None else ():
+            if type(r.source) is Node and family[r.source] in free:
+                prefer(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == last), None), n.size)
+    for n in graph.nodes:
+        for r in n.reads if family[n] not in preferences else ():
+            last = _wish(r.source, preferences.get(family[r.source])) if type(r.source) is Node else None
+            e = r.index.get(last) if last is not None else None
+            prefer(n, e.of if type(e) is Idx else None, n.size)
+
+
+def _families(graph: NodeGraph) -> dict[Node, Node]:
+    """For each node the first of those with which it shares its order: elementwise ones over one space."""
+    parent: dict[Node, Node] = {}
+
+    def root(n: Node) -> Node:
+        while parent[n] is not n:
+            parent[n] = parent[parent[n]]
+            n = parent[n]
+        return n
+
+    for n in graph.nodes:
+        parent[n] = n
+        for r in n.reads:
+            s = r.source
+            if type(s) is Node and n.kind == "elem" and len(r.identity_indexed) == len(s.axes) == len(n.axes) and s.axes:
+                a, b = sorted((root(s), root(n)), key=lambda x: x.number)
+                parent[b] = a
+    return {n: root(n) for n in graph.nodes}
+
+
+class Contraction(NamedTuple):
+    """A sum of products that reads operands again and again: along which free axis its vectors lie, and what it reads."""
+
+    vector: AxisId
+    reads: tuple[Read, ...]
+    reduced: tuple[AxisId, ...]
+    length: Callable[[AxisId], int]
+
+    def inner(self, r: Read) -> AxisId | None:
+        """What an operand without the vector axis should be contiguous along: the longest axis that is summed, else any."""
+        own = [a for a in self.reduced if a in r.axes and self.length(a) > 1 and windowless(r, a, self.length)]
+        own = own or [a for a in sorted(r.axes) if self.length(a) > 1 and windowless(r, a, self.length)]
+        return max(own, key=lambda a: self.length(a)) if own else None
+
+
+def contraction(
+    n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: MachineModel, last: AxisId | None = None
+) -> Contraction | None:
+    """A reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: what its result ends in."""
+    if n.kind != "reduce":
+        return None
+    (arg,) = n.args
+    p = arg.source if type(arg) is Read else None
+    if type(p) is not Node or p.kind != "elem" or p.op not in PRODUCTS:
+        return None
+    operands = [a for a in p.args if type(a) is Read]
+    wide = [a for a in n.axes if length(a) >= REREAD]
+    if len(operands) < 2 or all(a in o.axes for a in wide for o in operands):
+        return None
+    sources = [_source(o) for o in operands]
+    space = (*n.axes, *n.reduced)
+    factors = [
+        OperandAxes(tuple([a for a in space if a in o.axes]), frozenset([a for a in space if windowless(o, a, length)]), fixed(s))
+        for o, s in zip(operands, sources, strict=True)
+    ]
+    last = n.axes[-1] if n.result and n.axes else last
+    vector = vector_of(n.axes, factors, last, length, machine.lanes)
+    return None if vector is None else Contraction(vector, tuple(sources), n.reduced, length)
+
+
+def _steps(e: ExprLike, a: AxisId) -> bool:
+    """Whether an index goes up by one along an axis."""
+    if type(e) is Bin and e.op == "%":
+        e = e.a
+    form = affine(e)
+    return form is not None and form[0].get(a) == 1
+
+
+def _source(r: Read) -> Read:
+    """What an operand is made of, casts left out."""
+    while type(r.source) is Node and r.source.op == "cast" and len(r.source.users) == 1:
+        inner = r.source.args[0].at(r.index)
+        if type(inner) is not Read:
+            break
+        r = inner
+    return r
+
+
+def _end(n: Node) -> Node | None:
+    """What a value ends in, where the order of that is not the plan's to choose."""
+    for _ in range(MAX_EPILOGUE_STEPS):
+        if n.result:
+            return n
+        after = [u for u in n.users if u.kind == "elem" and u.space == frozenset(n.axes)]
+        if not after:
+            return None
+        n = after[0]
+    return None
