@@ -9,7 +9,7 @@
 
 The house, in the order in which a graph meets it; a room imports only rooms above it:
 
-    parts            what all rooms stand on, of the standard library alone: facts by name
+    parts            what all rooms stand on, of the standard library alone: facts by name, passes in a row
     errors, config   what went wrong and how to mend it; settings
     warn             what runs, but is probably not what the user means
     verbs, data      what rooms add to the `ngraph` command; digits to train on

@@ -12,11 +12,12 @@
 `sink`              cheap slices computed in the loop that reads them
 `dim_orders`        the order of the dims of each value in a NumPy array
 
-`ngraph.rewrite.runner` runs them in sequence and verifies the program after each.
+`facts` holds what they read. `ngraph.rewrite.runner` runs them in sequence and verifies the program after each.
 
 Words: docs/glossary.md.
 """
 
+from ngraph.parts.runner import PASSES, Pipeline, pass_
 from ngraph.passes.concat_gradients import concat_gradients
 from ngraph.passes.dead import dead
 from ngraph.passes.fold import fold
@@ -28,9 +29,9 @@ from ngraph.passes.share import share
 from ngraph.passes.simplify import simplify
 from ngraph.passes.sink import sink
 from ngraph.passes.specialise import specialise
-from ngraph.rewrite.runner import pass_, passes, register, run
+from ngraph.rewrite.runner import run
 
-default_passes = (
+default_passes = Pipeline(
     share,  # first, since rules test whether two values are one
     simplify,
     fold,
@@ -38,22 +39,31 @@ default_passes = (
     share,
     dead,
 )
+plan_passes = Pipeline(  # before a program is planned, for the lengths that are known
+    specialise,
+    concat_gradients,  # before sums leave the loops that they stand in
+    hoist,
+    loop_cse,
+    gather_products,  # where the products stand that were hoisted, before their rows are looked up in loops again
+    sink,
+)
 
 __all__ = [
+    "PASSES",
+    "Pipeline",
+    "concat_gradients",
     "dead",
     "default_passes",
     "fold",
+    "gather_products",
     "hoist",
-    "joined",
-    "lookups",
+    "loop_cse",
     "pass_",
-    "passes",
-    "register",
+    "plan_passes",
     "run",
-    "saved",
     "share",
     "simplify",
     "simplify_rules",
+    "sink",
     "specialise",
-    "sunk",
 ]

@@ -13,10 +13,11 @@ import numpy as np
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Len
 from ngraph.op_graph.op import Origin, TensorType
+from ngraph.parts.runner import pass_
 from ngraph.passes.dead import dead
+from ngraph.passes.facts import Makers, Uses, makers, uses
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
-from ngraph.rewrite.runner import pass_
 
 MAX_CHECKED_PLACES = 4096  # indices along an axis that are evaluated one by one
 
@@ -30,20 +31,20 @@ class Piece(NamedTuple):
     stop: int
 
 
-@pass_(gives=("joined",))
-def concat_gradients(program: Program) -> Program:
+@pass_(needs=("makers", "uses"), gives=("joined",))
+def concat_gradients(program: Program, makers: Makers, uses: Uses) -> Program:
     """Returns `program` with its sums of pieces concatenated, in bodies, too."""
-    made = _joined(program, {})
+    made = _joined(_Sums(program, makers, uses), {})
     return program if made is program else dead(made)
 
 
-def _joined(program: Program, bodies: dict[Program, Program]) -> Program:
+def _joined(own: _Sums, bodies: dict[Program, Program]) -> Program:
     def body(p: Program) -> Program:
         if p not in bodies:
-            bodies[p] = _joined(p, bodies)
+            bodies[p] = _joined(_Sums(p, makers(p), uses(p)), bodies)
         return bodies[p]
 
-    own = _Sums(program)
+    program = own.program
     steps: list[Step] = []
     for step in program.steps:
         step = map_bodies(step, body)
@@ -55,11 +56,9 @@ def _joined(program: Program, bodies: dict[Program, Program]) -> Program:
 class _Sums:
     """The sums of a program, each with all of its terms."""
 
-    def __init__(self, program: Program):
-        self.program = program
+    def __init__(self, program: Program, maker: Makers, uses: Uses):
+        self.program, self.maker, self.uses = program, maker, uses
         self.axes, self.hints = dict(program.axes), dict(program.hints)
-        self.maker = {v: s for s in program.steps for v in s.results}
-        self.uses = program.uses()
         self.inside: set[Step] = set()  # sums that are terms of a larger one
         for s in program.steps:
             if s.op == "add":

@@ -10,12 +10,12 @@ from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Len, Run
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId, Program, Step, Value, attr_axes
 from ngraph.rewrite.driver import map_bodies, runs
-from ngraph.rewrite.runner import pass_
 
 
-@pass_(gives=("live",))
+@pass_(gives=("live",), keeps=("folded",))
 def dead(program: Program) -> Program:
     """Returns the program with the steps that the results depend on. Inputs stay, needed or not: they are the caller's."""
     return _dead(program, {})

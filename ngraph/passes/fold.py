@@ -13,9 +13,9 @@ from ngraph.op_graph.arrays import SMALL as BY_VALUE
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Expr
 from ngraph.op_graph.opdef import REGISTRY
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import map_bodies, merge_origins
-from ngraph.rewrite.runner import pass_
 
 MAX_GROWN_CONSTANT_BYTES = 64 * 1024  # bytes: a folded constant above this must not be larger than its inputs
 MAX_BROADCAST_ELEMENTS = 1 << 20  # elements: a broadcast number is not materialised beyond this to compute with it

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import REGISTRY
+from ngraph.parts.runner import pass_
 from ngraph.passes.dead import dead
+from ngraph.passes.facts import Makers, Uses
 from ngraph.passes.share import share
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import finish, with_inputs
 from ngraph.rewrite.pattern import number
-from ngraph.rewrite.runner import pass_
 
 MIN_ROW_REUSE = 4  # minimum number of indices per row
 MIN_PRODUCTS_PER_PLACE = 16  # minimum number of products per index for which scattering their operand is cheaper
@@ -37,22 +38,20 @@ class Lookup(NamedTuple):
     mode: str
 
 
-@pass_(gives=("lookups",))
-def gather_products(program: Program) -> Program:
+@pass_(needs=("hoisted", "makers", "uses"), gives=("lookups",), keeps=("hoisted",))
+def gather_products(program: Program, makers: Makers, uses: Uses) -> Program:
     """Returns `program` with products of gathered rows computed per row, where there are far fewer rows than indices."""
     if not any(s.op in ("gather", "scatter") for s in program.steps):
         return program
-    made = _GatherProducts(program).program()
+    made = _GatherProducts(program, dict(makers), uses).program()
     return program if made is program else dead(share(made))
 
 
 class _GatherProducts:
     """The rewrite of one program; a product whose number of rows is a run-time length stays."""
 
-    def __init__(self, old: Program):
-        self.old = old
-        self.maker = {v: s for s in old.steps for v in s.results}
-        self.uses = old.uses()
+    def __init__(self, old: Program, maker: Makers, uses: Uses):
+        self.old, self.maker, self.uses = old, maker, uses
         self.steps: list[Step] = []
 
     def program(self) -> Program:

@@ -13,10 +13,11 @@ from typing import Any
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Origin, TensorType
 from ngraph.op_graph.opdef import ELEMENTWISE, REGISTRY
+from ngraph.parts.runner import pass_
 from ngraph.passes.dead import dead
+from ngraph.passes.facts import makers, uses
 from ngraph.program.program import Program, Step, Value, run_values
 from ngraph.rewrite.driver import map_bodies
-from ngraph.rewrite.runner import pass_
 
 PRODUCTS = frozenset(("contract", "convolve"))
 MOVES = frozenset(("broadcast", "rename", "reindex", "constant", "iota"))  # free of cost wherever they are
@@ -62,8 +63,7 @@ class _HoistedScan:
     def __init__(self, step: Step):
         self.step, self.body, self.axis = step, step.attrs["body"], step.attrs["axis"]
         self.carries, self.xs = step.attrs["carries"], step.attrs["xs"]
-        self.maker = {v: s for s in self.body.steps for v in s.results}
-        self.uses = self.body.uses()
+        self.maker, self.uses = makers(self.body), uses(self.body)
         self.moving = set(self.body.inputs[: self.carries + self.xs])  # loop-variant values
         self.inside = set(self.body.inputs[: self.carries])  # values that depend on carries
         for s in self.body.steps:

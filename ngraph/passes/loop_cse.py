@@ -12,11 +12,11 @@ from typing import Any
 
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import COST
+from ngraph.parts.runner import pass_
 from ngraph.passes.dead import dead
 from ngraph.passes.hoist import PRODUCTS
 from ngraph.passes.share import step_key
 from ngraph.program.program import Program, Step, Value
-from ngraph.rewrite.runner import pass_
 
 EXPENSIVE = 5  # vector instructions per element from which on a value is saved rather than recomputed
 SUMS = PRODUCTS | {"reduce"}
@@ -27,7 +27,7 @@ def expensive(op: str) -> bool:
     return op in SUMS or COST[op] >= EXPENSIVE
 
 
-@pass_(gives=("saved",))
+@pass_(needs=("hoisted",), gives=("saved",), keeps=("hoisted",))
 def loop_cse(program: Program) -> Program:
     """Returns `program` whose later loops read values that earlier ones have already computed."""
     loops = [k for k, s in enumerate(program.steps) if s.op == "scan" and program.axes[s.attrs["axis"]] != 1]  # one trip: a checkpoint

@@ -7,13 +7,13 @@ from typing import Any
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, Run
+from ngraph.parts.runner import pass_
 from ngraph.program.program import Program, Step, Value
 from ngraph.rewrite.driver import finish, map_bodies, merge_origins, with_inputs
 from ngraph.rewrite.pattern import commutes
-from ngraph.rewrite.runner import pass_
 
 
-@pass_(gives=("shared",))
+@pass_(gives=("shared",), keeps=("folded", "live"))
 def share(program: Program) -> Program:
     """Merges steps that have equal ops, inputs and attributes; the first one stays, with the origins of all."""
     return _share(program, {}, inner=False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ngraph.parts.runner import pass_
 from ngraph.passes.rules import simplify_rules
 from ngraph.program.program import Program
 from ngraph.rewrite.driver import rewrite
-from ngraph.rewrite.runner import pass_
 
 
 @pass_(gives=("simple",))

@@ -7,10 +7,11 @@ from typing import Any
 
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import ELEMENTWISE
+from ngraph.parts.runner import pass_
 from ngraph.passes.dead import dead
+from ngraph.passes.facts import Makers, Uses
 from ngraph.passes.loop_cse import expensive
 from ngraph.program.program import AxisId, Program, Step, Value
-from ngraph.rewrite.runner import pass_
 
 CHEAP_OPS = {"gather", "broadcast", "constant"}  # beside elementwise ops of few instructions
 MIN_SIZE_RATIO = 4  # minimum factor by which the operands are smaller
@@ -21,19 +22,17 @@ def cheap(op: str) -> bool:
     return op in CHEAP_OPS or (ELEMENTWISE[op] and not expensive(op))
 
 
-@pass_(gives=("sunk",))
-def sink(program: Program) -> Program:
+@pass_(needs=("makers", "uses"), gives=("sunk",))
+def sink(program: Program, makers: Makers, uses: Uses) -> Program:
     """Returns `program` whose loops take smaller operands and compute cheap slices in each trip."""
     if not any(s.op == "scan" for s in program.steps):
         return program
-    uses = program.uses()
-    maker = {v: s for s in program.steps for v in s.results}
-    steps = [_fed(program, s, maker, uses) if s.op == "scan" else s for s in program.steps]
+    steps = [_fed(program, s, makers, uses) if s.op == "scan" else s for s in program.steps]
     changed = any(a is not b for a, b in zip(steps, program.steps, strict=True))
     return dead(program.with_(steps=tuple(steps))) if changed else program
 
 
-def _fed(program: Program, loop: Step, maker: dict[Value, Step], uses: dict[Value, int]) -> Step:
+def _fed(program: Program, loop: Step, maker: Makers, uses: Uses) -> Step:
     """Returns the loop with the slices that it alone uses computed inside."""
     axis, body, n, xs = (loop.attrs[k] for k in ("axis", "body", "carries", "xs"))
     slices = dict(zip(body.inputs[n : n + xs], loop.inputs[n : n + xs], strict=True))
@@ -64,7 +63,7 @@ def _fed(program: Program, loop: Step, maker: dict[Value, Step], uses: dict[Valu
     return Step(loop.results, "scan", inputs, {**loop.attrs, "body": body, "xs": len(slices)}, loop.origin)
 
 
-def _cone(axis: AxisId, v: Value, maker: dict[Value, Step], uses: dict[Value, int]) -> list[Step]:
+def _cone(axis: AxisId, v: Value, maker: Makers, uses: Uses) -> list[Step]:
     """Returns the cheap steps that compute a value without other uses, in order."""
     found: list[Step] = []
     todo = [v]

@@ -9,14 +9,18 @@ from typing import Any
 from ngraph.errors import AxisError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, Len
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId, Program, Step
 
 
+@pass_(needs=("lengths",), gives=("special",), keeps=("live",))
 def specialise(program: Program, lengths: Mapping[str, int]) -> Program:
     """Returns `program` for these lengths, given by axis id or by the user's name; lengths that depend on them are computed.
 
     Raises AxisError for an axis that the program lacks or that has another length, and where lengths contradict each other.
     """
+    if not lengths:
+        return program
     known: dict[AxisId, int] = {}
     for name, length in lengths.items():
         for axis in _named(program, name):

@@ -6,7 +6,7 @@
 `layout`, `packing`, `padding`, `memory`   packed operands, padded copies, the arena
 `schedule`             vectors, tiles and loop order
 `deduplication`        kernels of equal structure, which are compiled once
-`planner`              all of it in a row
+`planner`              all of it in a row, as pipelines of passes over graphs and plans
 `text`, `verify`, `interpret`   plans printed and parsed, checked, and run in NumPy
 
 Every core op becomes stages, or an opaque op (sort, compact, cumulate, control flow over sub-plans, effects). Each work item recomputes

@@ -21,6 +21,7 @@ import numpy as np
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin
+from ngraph.parts.runner import pass_
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Stage, used
 from ngraph.program.program import AxisId
 from ngraph.tensors.index import Read
@@ -99,8 +100,9 @@ def _length(plan: Plan, a: AxisId) -> int | None:
 Place = tuple[int, str, int]  # of a line: its stage, `before` or `after`, and where it stands there
 
 
-def read_numbers(plan: Plan) -> None:
-    """Puts reads of constants in the place of numbers in which kernels differ that are alike beside them."""
+@pass_(needs=("unplaced",), keeps=("unplaced",))
+def read_numbers(plan: Plan) -> Plan:
+    """The plan with reads of constants in the place of numbers in which kernels differ that are alike beside them."""
     outlines: dict[Any, list[tuple[Kernel, dict[Place, Line]]]] = {}
     for step in plan.every:
         if type(step) is Kernel and (numbers := dict(_numbers(step))):
@@ -124,6 +126,7 @@ def read_numbers(plan: Plan) -> None:
         for k, b in enumerate(made.values()):
             b.name = f"number_{k}"
         plan.buffers += tuple(made.values())
+    return plan
 
 
 def _numbers(kernel: Kernel) -> Iterator[tuple[Place, Line]]:

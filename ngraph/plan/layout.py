@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ngraph.parts.runner import pass_
 from ngraph.plan.control import lifted
 from ngraph.plan.cost import MachineModel
 from ngraph.plan.kernels import Buffer, Plan
@@ -18,6 +19,7 @@ from ngraph.tensors.index import loads
 WASTE = 1.25  # times the memory that whole vectors may take
 
 
+@pass_(needs=("machine", "unplaced"), gives=("borders",), keeps=("unplaced",))
 def insert_packing(plan: Plan, machine: MachineModel) -> Plan:
     """Puts copies in panels before sums of products, and gives the buffers that the plan owns borders and rows."""
     lengths: dict[AxisId, int | None] = {}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.parts.runner import pass_
 from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
 from ngraph.program.program import AxisId
 from ngraph.tensors.index import loads
@@ -18,6 +19,7 @@ MIN_STAGGERED_BYTES = 1 << 16  # of values that loops walk side by side
 STAGGER_BYTES = 9 * ALIGN  # how far apart in their pages these begin
 
 
+@pass_(needs=("unplaced",))
 def allocate(plan: Plan) -> Plan:
     """Gives every buffer its size, strides and, in the arena, its offset."""
     for b in plan.buffers:

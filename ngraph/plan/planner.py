@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Run
-from ngraph.passes.concat_gradients import concat_gradients
-from ngraph.passes.gather_products import gather_products
-from ngraph.passes.hoist import hoist
-from ngraph.passes.loop_cse import loop_cse
-from ngraph.passes.sink import sink
+from ngraph.parts.runner import Pass, Pipeline, form, inside, pass_
+from ngraph.passes import plan_passes
 from ngraph.passes.specialise import specialise
 from ngraph.plan.cost import FusionGroup, MachineModel
 from ngraph.plan.deduplication import read_numbers
@@ -20,7 +18,10 @@ from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan, PlanStep, dims_o
 from ngraph.plan.layout import insert_packing
 from ngraph.plan.memory import allocate, kept_in_place, may_replace
 from ngraph.plan.stages import kernel_of
+from ngraph.plan.text import text
+from ngraph.plan.verify import verify
 from ngraph.program.program import AxisId, Program, Value, map_attr
+from ngraph.rewrite.runner import run
 from ngraph.tensors.bf16_dot import use_bf16_dots
 from ngraph.tensors.build import Constant, Node, NodeGraph
 from ngraph.tensors.float_dot import use_float_dots
@@ -28,26 +29,92 @@ from ngraph.tensors.index import Load, Read, bounds
 from ngraph.tensors.int8_dot import use_int8_dots
 from ngraph.tensors.layout import assign_layouts
 from ngraph.tensors.strided_reductions import split_strided_reductions
+from ngraph.tensors.text import graph_text, verify_graph
 from ngraph.tensors.winograd import winograd
 
 TOP_K_DIVISOR = 4  # a row is not sorted, but its first places are found, where these are up to a quarter of it
 MAX_TOP_K = 64  # places up to which that is done
 
 
-def plan(program: Program, lengths: Mapping[str, int] | None = None, machine: MachineModel | None = None, winograd: bool = True) -> Plan:
+form(
+    NodeGraph,
+    "tensor graph",
+    "nodes",
+    size=lambda g: len(g.nodes),
+    text=graph_text,
+    verify=verify_graph,
+    broken=ProgramError,
+    mutable=True,
+)
+form(Plan, "plan", "steps", size=lambda p: len(p.every), text=text, verify=verify, broken=ProgramError, mutable=True)
+
+
+@pass_(needs=("machine", "loop_invariant"), gives=("integer sums",))
+def tensors(program: Program, machine: MachineModel, loop_invariant: Iterable[Value]) -> NodeGraph:
+    """The program as scalar operations over index spaces; sums of whole numbers are taken in their own dtype."""
+    graph = NodeGraph(program, machine.scalar_ops)
+    graph.loop_invariant.update(loop_invariant)
+    return graph
+
+
+@pass_(needs=("borders", "unplaced"), keeps=("unplaced",))
+def in_place(plan: Plan) -> Plan:
+    """A state's new value takes the place of the old one where nobody reads the old one later: what stays the same is not copied."""
+    last: dict[Buffer, int] = {}
+    writer: dict[Buffer, int] = {}
+    for k, step in enumerate(plan.steps):
+        for b in step.sources:
+            last[b] = k
+        for b in step.targets:
+            writer[b] = k
+    steps = list(plan.steps)
+    for _, before, after in plan.state:
+        k = writer[after] if before is not after else -1
+        maker = steps[k] if k >= 0 else None
+        if type(maker) is Kernel and last.get(before, -1) <= k and may_replace(maker, before, after):
+            after.shares = before
+            steps[k] = kept_in_place(maker, before, after)
+    plan.steps = tuple(steps)
+    return plan
+
+
+GRAPH_PASSES = Pipeline(  # before nodes are fused
+    split_strided_reductions,
+    use_int8_dots,  # before sums of whole numbers become sums of floats
+    winograd,
+    use_float_dots,
+    use_bf16_dots,
+    assign_layouts,  # last: what is made later has no layout
+)
+BUFFER_PASSES = Pipeline(  # once there are kernels
+    insert_packing,
+    in_place,  # where borders are known: what has one lies where it is
+    read_numbers,
+    allocate,
+)
+
+
+def plan(
+    program: Program,
+    lengths: Mapping[str, int] | None = None,
+    machine: MachineModel | None = None,
+    winograd: bool = True,
+    passes: Iterable[Any] = plan_passes,
+) -> Plan:
     """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices.
 
-    Without `winograd` all sums of products over windows are made of the products that they are written as.
+    Without `winograd` all sums of products over windows are made of the products that they are written as. `passes` are what the program
+    goes through first. Passes of the graph and of the plan follow, and are seen as all are: by `watching()`, `DEBUG=5`, `CHECK=1`.
     """
-    program = specialise(program, lengths) if lengths else program
-    return _Planner(sink(gather_products(loop_cse(hoist(concat_gradients(program))))), machine or MachineModel(), winograd).plan()
+    graph_passes = GRAPH_PASSES if winograd else GRAPH_PASSES.without("winograd")
+    return _Planner(run(program, passes, lengths=lengths or {}), machine or MachineModel(), graph_passes).plan()
 
 
 class _Planner:
-    def __init__(self, program: Program, machine: MachineModel, winograd: bool, loop_invariant: slice = slice(0)):
-        self.program, self.machine, self.winograd, self.loop_invariant = program, machine, winograd, loop_invariant
-        self.graph = NodeGraph(program, machine.scalar_ops)
-        self.graph.loop_invariant.update(program.inputs[loop_invariant])
+    graph: NodeGraph
+
+    def __init__(self, program: Program, machine: MachineModel, graph_passes: Pipeline, loop_invariant: slice = slice(0)):
+        self.program, self.machine, self.graph_passes, self.loop_invariant = program, machine, graph_passes, loop_invariant
         self.buffers: dict[Any, Buffer] = {}
         self.every: list[Buffer] = []
 
@@ -57,19 +124,19 @@ class _Planner:
         return made
 
     def plan(self) -> Plan:
-        p, g = self.program, self.graph
+        kernels = Pass(self.kernels, needs=("layouts",), gives=("unplaced",), keeps=(), name="fuse")
+        passes = (tensors, *self.graph_passes, kernels, *BUFFER_PASSES)
+        made: Plan = run(self.program, passes, machine=self.machine, loop_invariant=self.program.inputs[self.loop_invariant])
+        return made
+
+    def kernels(self, g: NodeGraph) -> Plan:
+        """The nodes of a graph as kernels over buffers."""
+        p, self.graph = self.program, g
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
         for b in inputs[self.loop_invariant]:
             b.loop_invariant = True
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
-        split_strided_reductions(g)
-        use_int8_dots(g, self.machine)
-        if self.winograd:
-            winograd(g, self.machine)
-        use_float_dots(g)
-        use_bf16_dots(g, self.machine)
-        assign_layouts(g, self.machine)
         groups = fuse(g, self.machine)
         for group in groups:
             self.results(group)
@@ -81,10 +148,7 @@ class _Planner:
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
         made.once = once
         made.token_out = None if g.token is None else self.buffers[g.token]
-        insert_packing(made, self.machine)
-        _in_place(made)
-        read_numbers(made)
-        return allocate(made)
+        return made
 
     def length(self, e: ExprLike) -> ExprLike:
         if not isinstance(e, Expr):
@@ -135,29 +199,12 @@ class _Planner:
         def planned(body: Program) -> Plan:
             known = {a: n for a in body.axes if a in self.program.axes and (n := self.graph.known(a)) is not None}
             open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
-            return _Planner(specialise(body, open_) if open_ else body, self.machine, self.winograd, slice(loop_variant_axes, None)).plan()
+            with inside(call.op):
+                body = run(body, (specialise,), lengths=open_)
+                return _Planner(body, self.machine, self.graph_passes, slice(loop_variant_axes, None)).plan()
 
         return planned
 
 
 def _same(a: Any) -> Any:
     return a
-
-
-def _in_place(plan: Plan) -> None:
-    """A state's new value takes the place of the old one where nobody reads the old one later: what stays the same is not copied."""
-    last: dict[Buffer, int] = {}
-    writer: dict[Buffer, int] = {}
-    for k, step in enumerate(plan.steps):
-        for b in step.sources:
-            last[b] = k
-        for b in step.targets:
-            writer[b] = k
-    steps = list(plan.steps)
-    for _, before, after in plan.state:
-        k = writer[after] if before is not after else -1
-        maker = steps[k] if k >= 0 else None
-        if type(maker) is Kernel and last.get(before, -1) <= k and may_replace(maker, before, after):
-            after.shares = before
-            steps[k] = kept_in_place(maker, before, after)
-    plan.steps = tuple(steps)

@@ -23,20 +23,20 @@ from ngraph.program.text import step_text
 Complaint = str | None
 
 
-def verify(program: Program, full: bool = True) -> Program:
+def verify(program: Program, full: bool = True, body: bool = False) -> Program:
     """Returns the program itself, if it is valid. `full=False` omits the records' type rules, which take most of the time.
 
-    Raises ProgramError that names the step, the rule, and both sides.
+    `body`: it is what a loop or a choice runs, which may carry a token. Raises ProgramError that names the step, the rule, and both sides.
     """
-    _Check(program, full).run()
+    _Check(program, full, body=body).run()
     return program
 
 
 class _Check:
     """The state of one verification of a (sub-)program."""
 
-    def __init__(self, program: Program, full: bool, outer: _Check | None = None):
-        self.program, self.full, self.outer = program, full, outer
+    def __init__(self, program: Program, full: bool, outer: _Check | None = None, body: bool = False):
+        self.program, self.full, self.outer, self.body = program, full, outer, body or outer is not None
         self.known: set[Value] = set()  # values defined so far
         self.spent: set[Value] = set()  # tokens consumed so far
         self.sound: set[TensorType] = set()  # types that passed
@@ -139,7 +139,7 @@ def _sources(c: _Check) -> Complaint:
         complaint = c.type_complaint(v)
         if complaint:
             return complaint
-    for v in (*(p.inputs if c.outer is None else ()), *(s.value for s in p.state_in)):  # bodies of loops carry it
+    for v in (*(() if c.body else p.inputs), *(s.value for s in p.state_in)):  # bodies of loops carry it
         if v.dtype.kind == "token":
             return f"{_show(v)} is a token among inputs and state"
     if p.token_in is not None and p.token_in.dtype.kind != "token":

@@ -1,6 +1,7 @@
 """Local equivalences as data, and the one driver that applies them.
 
-`pattern` rules and what they match · `driver` program → program by rules · `trace` which rule fired where · `runner` passes in a row
+`pattern` rules and what they match · `driver` program → program by rules · `trace` which rule fired where · `runner` passes in a row, under
+the settings of this package
 """
 
 from ngraph.rewrite.driver import Built, rewrite

@@ -25,10 +25,10 @@ from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
 from ngraph.op_graph.misspelt import OF_COMPUTATIONS, missing_attribute, no_attribute
 from ngraph.op_graph.op import Op, TensorType
+from ngraph.parts.runner import Ran, watching
 from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import text
-from ngraph.rewrite.runner import Ran, watching
 from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.host.entry import held
@@ -91,6 +91,7 @@ class Maker(Protocol):
     state: StateArrays
 
     def run_passes(self, program: Program) -> Program: ...
+    def run_later_passes(self, program: Program, executable: Executable | None) -> None: ...
     def compile(self, program: Program) -> Executable: ...
     def facts(self) -> tuple[Any, ...] | None: ...
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable: ...
@@ -224,14 +225,20 @@ class Computation(Alone, partial[Any]):
         return self.program if self._found is None else self._found.program
 
     def history(self) -> list[Ran]:
-        """Each pass by name, the program after it, and the rules that fired; runs the passes anew."""
+        """Each pass by name, what it gave, the seconds, and the rules that fired; runs the passes anew.
+
+        Those that make a plan are run for the lengths of the version that was compiled first, and for none before a call.
+        """
         with watching() as seen:
-            self._maker.run_passes(self.lowered)
+            self._maker.run_later_passes(self._maker.run_passes(self.lowered), self._executable)
         return seen
 
-    def stages(self) -> list[tuple[str, Program]]:
-        """The program as it was lowered, then after each pass, with their names; runs the passes anew."""
-        return [("lower", self.lowered), *((ran.name, ran.program) for ran in self.history())]
+    def stages(self) -> list[tuple[str, Any]]:
+        """The program as it was lowered, then what each pass gave, with their names; runs the passes anew.
+
+        A program is given as itself, what passes make of it on the way to a plan as text.
+        """
+        return [("lower", self.lowered), *((ran.name, ran.value) for ran in self.history())]
 
     @property
     def executable(self) -> Executable:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from ngraph.op_graph import text as graph_text
 from ngraph.op_graph.files import told
 from ngraph.op_graph.op import Op
+from ngraph.parts.runner import Ran, numbered
 from ngraph.program import text as program_text
 from ngraph.program.program import Program
-from ngraph.rewrite.runner import Ran
 
 INDEX = "stages.json"
 SUFFIX = {"source": ".py", "llvm": ".ll", "asm": ".s"}
@@ -25,14 +25,16 @@ _taken: dict[str, int] = {}  # folders that this process has written, and how of
 
 
 class DumpedStage(NamedTuple):
-    """One stage: its name (`simplify.2` where a pass runs again), its text, how many ops, steps or lines it has, how often each rule
-    fired to reach it, and a line for each time."""
+    """One stage: its name (`simplify.2` where a pass runs again), its text, how many units it has (ops, steps or lines), how often each
+    rule fired to reach it, a line for each time, and how long the pass took."""
 
     name: str
     text: str
     size: int
     rules: Mapping[str, int]
     fired: str
+    unit: str = "lines"
+    seconds: float | None = None
 
     @property
     def file(self) -> str:
@@ -42,19 +44,16 @@ class DumpedStage(NamedTuple):
 def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], source: str, native: Any = None) -> list[DumpedStage]:
     """Every stage of a computation, from the op-graph to the generated code; `native` is what was compiled to machine code."""
     found = [
-        DumpedStage("op-graph", graph_text.text(results), len(Op.ordered_ops(results)), {}, ""),
-        DumpedStage("lower", program_text.text(lowered), len(lowered.steps), {}, ""),
+        DumpedStage("op-graph", graph_text.text(results), len(Op.ordered_ops(results)), {}, "", "ops"),
+        DumpedStage("lower", program_text.text(lowered), len(lowered.steps), {}, "", "steps"),
     ]
-    times: dict[str, int] = {}
-    for ran in history:
-        times[ran.name] = times.get(ran.name, 0) + 1
-        name = ran.name if times[ran.name] == 1 else f"{ran.name}.{times[ran.name]}"
-        found.append(DumpedStage(name, program_text.text(ran.program), len(ran.program.steps), ran.trace.counts(), str(ran.trace)))
+    for name, ran in zip(numbered([ran.name for ran in history]), history, strict=True):
+        found.append(DumpedStage(name, ran.text, ran.size, ran.trace.counts(), str(ran.trace), ran.form.unit, ran.seconds))
     if source:
         found.append(DumpedStage("source", source, source.count("\n"), {}, ""))
     if native is not None:
         native = native.named()
-        found.append(DumpedStage("plan", native.plan_text(), len(native.chosen.plan.every), {}, ""))
+        found.append(DumpedStage("plan", native.plan_text(), len(native.chosen.plan.every), {}, "", "kernels"))
         found += [DumpedStage(name, code, code.count("\n"), {}, "") for name, code in (("llvm", native.llvm()), ("asm", native.asm()))]
     return found
 
@@ -73,7 +72,16 @@ def write(folder: str, name: str, stages: Sequence[DumpedStage], seconds: Mappin
         _write(os.path.join(place, file), stage.text)
         if stage.rules:
             _write(os.path.join(place, f"{k}-{stage.name}.rules.txt"), stage.fired + "\n")
-        listed.append({"stage": stage.name, "file": file, "size": stage.size, "rules": dict(stage.rules)})
+        listed.append(
+            {
+                "stage": stage.name,
+                "file": file,
+                "size": stage.size,
+                "unit": stage.unit,
+                "rules": dict(stage.rules),
+                "seconds": stage.seconds,
+            }
+        )
     _write(os.path.join(place, INDEX), json.dumps({"computation": name, "seconds": dict(seconds), "stages": listed}, indent=1) + "\n")
     return place
 
@@ -89,7 +97,9 @@ def read(folder: str) -> dict[str, tuple[dict[str, float], list[DumpedStage]]]:
             for k, s in enumerate(index["stages"]):
                 rules = os.path.join(place, f"{k}-{s['stage']}.rules.txt")
                 fired = _read(rules).rstrip("\n") if s["rules"] else ""
-                listed.append(DumpedStage(s["stage"], _read(os.path.join(place, s["file"])), s["size"], s["rules"], fired))
+                listed.append(
+                    DumpedStage(s["stage"], _read(os.path.join(place, s["file"])), s["size"], s["rules"], fired, s["unit"], s["seconds"])
+                )
             found[name] = (index["seconds"], listed)
     return found
 

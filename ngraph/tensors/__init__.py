@@ -2,6 +2,7 @@
 
 `index`                what a read is, and what follows from its index
 `build`                a program as scalar operations over index spaces
+`text`                 the graph printed and checked
 `control`              orders of axes that bodies share with what is around them
 `strided_reductions`   reductions of strided windows as one dense reduction for each residue class
 `winograd`             convolutions by fewer products

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import PRODUCT
 from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
@@ -46,10 +47,11 @@ class Packed(NamedTuple):
     fill: int = 0
 
 
-def use_bf16_dots(graph: NodeGraph, machine: MachineModel) -> None:
+@pass_(needs=("machine",), keeps=("integer sums",))
+def use_bf16_dots(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
     """Puts sums over pairs in the place of those that then take less time."""
     if not machine.pairs:
-        return
+        return graph
     known: dict[Hashable, Read] = {}
     still = graph.parameters()
 
@@ -64,7 +66,7 @@ def use_bf16_dots(graph: NodeGraph, machine: MachineModel) -> None:
         made: Node = shorter(graph, n, product, over, [*zip(factors, values, strict=True)], "pair", known).source
         return made
 
-    regrouped(graph, pairs)
+    return regrouped(graph, pairs)
 
 
 def _short(a: Arg) -> bool:
@@ -88,8 +90,8 @@ def _cast(r: Read) -> Read | None:
 OPS = {"pair": (2, dtypes.float32), "quad": (4, dtypes.int32)}  # terms of a group, and in what its sums are taken
 
 
-def regrouped(graph: NodeGraph, instead: Callable[[Node], Node | None]) -> None:
-    """Puts `instead(sum)` in the place of each node where that is another one."""
+def regrouped(graph: NodeGraph, instead: Callable[[Node], Node | None]) -> NodeGraph:
+    """The graph with `instead(sum)` in the place of each node where that is another one."""
     nodes, found = graph.nodes, False
     graph.nodes = []
     for n in nodes:
@@ -101,6 +103,7 @@ def regrouped(graph: NodeGraph, instead: Callable[[Node], Node | None]) -> None:
             found = True
     if found:
         graph.again()
+    return graph
 
 
 def terms(graph: NodeGraph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[DotOperand, ...]]:

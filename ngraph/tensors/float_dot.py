@@ -12,6 +12,7 @@ from typing import Any
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
+from ngraph.parts.runner import pass_
 from ngraph.tensors.bf16_dot import MIN_PRODUCTS, regrouped
 from ngraph.tensors.build import Arg, Node, NodeGraph, summed
 from ngraph.tensors.index import Read, identity_index
@@ -22,7 +23,8 @@ EXACT = 1 << 24
 TERMS = 64  # of a part, below which the sums of parts take too long
 
 
-def use_float_dots(graph: NodeGraph) -> None:
+@pass_()
+def use_float_dots(graph: NodeGraph) -> NodeGraph:
     """Puts sums in float32 in the place of those in int32 that they are exact for."""
     known: dict[Any, Read] = {}
 
@@ -30,7 +32,7 @@ def use_float_dots(graph: NodeGraph) -> None:
         """A factor that is cast where it is made, once for all its readers."""
         return Read(memo(known, _cast, graph, r.source).source, r.index, r.guard, r.fill)
 
-    regrouped(graph, lambda n: _floats(graph, n, as_float))
+    return regrouped(graph, lambda n: _floats(graph, n, as_float))
 
 
 def _cast(graph: NodeGraph, source: Any) -> Read:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.tensors.bf16_dot import DotOperand, Packed, is_call_invariant, pays, regrouped, shorter, terms
 from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, summed
@@ -40,10 +41,11 @@ class Side(NamedTuple):
     moved: Arg | None = None
 
 
-def use_int8_dots(graph: NodeGraph, machine: MachineModel) -> None:
+@pass_(needs=("integer sums", "machine"), keeps=("integer sums",))
+def use_int8_dots(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
     """Puts sums over groups of four in the place of those that then take less time."""
     if not machine.quads:
-        return
+        return graph
     known: dict[Hashable, Read] = {}
     still = graph.parameters()
 
@@ -68,7 +70,7 @@ def use_int8_dots(graph: NodeGraph, machine: MachineModel) -> None:
             made = graph.elem("fma", made, by, ScalarConstant(0.0, n.dtype), axes=n.axes, dtype=n.dtype)
         return cast(Read, made).source
 
-    regrouped(graph, quads)
+    return regrouped(graph, quads)
 
 
 def _along(n: Node, *args: Arg) -> tuple[AxisId, ...]:

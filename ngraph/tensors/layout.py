@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import EXPENSIVE, REREAD, SMALL
 from ngraph.tensors.build import Arg, Constant, Node, NodeGraph
@@ -23,12 +24,14 @@ MIN_VECTOR_DIVISOR = 4  # the part of a vector that an axis has to fill for some
 WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 
 
-def assign_layouts(graph: NodeGraph, machine: MachineModel) -> None:
+@pass_(needs=("machine",), gives=("layouts",))
+def assign_layouts(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
     """What is decided about nodes before they are merged."""
     _mark_prepacked(graph)
     _recompute(graph, machine)
     _transpose_results(graph, machine)
     _order(graph, machine)
+    return graph
 
 
 # ---- what no call changes -------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.tensors.build import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
 from ngraph.tensors.index import PRODUCTS, Load, Read, affine, bounds, identity_index, in_order, substitute_index
@@ -47,7 +48,8 @@ class ResidueClass(NamedTuple):
     r_count: int
 
 
-def split_strided_reductions(graph: NodeGraph) -> None:
+@pass_(keeps=("integer sums",))
+def split_strided_reductions(graph: NodeGraph) -> NodeGraph:
     """Reductions whose guards are remainders become classes, those of few terms are written out, quotients become classes."""
     _instead(
         graph,
@@ -56,6 +58,7 @@ def split_strided_reductions(graph: NodeGraph) -> None:
     )
     _instead(graph, lambda n: n.kind == "reduce" and _few(graph, n), lambda n, _: _terms(graph, n))
     _part(graph)
+    return graph
 
 
 def _instead(graph: NodeGraph, chosen: Callable[[Node], Any], make: Callable[[Node, Any], None]) -> None:

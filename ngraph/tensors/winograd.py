@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import PRODUCT
 from ngraph.tensors.build import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
@@ -73,7 +74,8 @@ class Sum(NamedTuple):
     along: tuple[Along, ...]
 
 
-def winograd(graph: NodeGraph, machine: MachineModel) -> None:
+@pass_(needs=("machine",), keeps=("integer sums",))
+def winograd(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
     """Puts transformed sums in the place of those that then take less time."""
     nodes: list[Node] = []
     ends: dict[Node, Sum] = {}
@@ -90,6 +92,7 @@ def winograd(graph: NodeGraph, machine: MachineModel) -> None:
     graph.nodes = nodes
     if ends:
         graph.again()
+    return graph
 
 
 def _chain(n: Node) -> list[Node]:

@@ -1,9 +1,9 @@
 """`ngraph explain prog.py:train --after simplify`: a computation of a user's program at any stage, as text or as a page.
 
-Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time), then `source`, or `plan`, `llvm`
-and `asm` where there is machine code. Behind `#` stand the rules that fired to reach one. `ngraph explain folder --html -o pages` makes
-pages of what `DUMP=folder` wrote. `ngraph explain prog.py:train --compare` runs each kernel by its machine code and as the plan says, and
-shows the first that differs.
+Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time, `scan.sink` in the body of a
+loop), then `source`, or `plan`, `llvm` and `asm` where there is machine code. Behind `#` stand the rules that fired to reach one.
+`ngraph explain folder --html -o pages` makes pages of what `DUMP=folder` wrote. `ngraph explain prog.py:train --compare` runs each kernel
+by its machine code and as the plan says, and shows the first that differs.
 """
 
 from __future__ import annotations
@@ -47,14 +47,16 @@ def stages(computation: Computation) -> list[DumpedStage]:
 
 
 def listing(found: Sequence[DumpedStage]) -> str:
-    """`--list`: each stage, its size, and how many rules fired to reach it."""
-    width = max(len(s.name) for s in found)
-    unit = {"op-graph": "ops", "plan": "kernels", "source": "lines", "llvm": "lines", "asm": "lines"}
+    """`--list`: each stage, its size, how long its pass took, and how many rules fired to reach it."""
+    widths = [max(len(w) for w in words) for words in zip(*[(s.name, s.unit) for s in found], strict=True)]
     fired = [sum(s.rules.values()) for s in found]
     lines = [
-        f"{s.name:{width}}  {s.size:6} {unit.get(s.name, 'steps')}" + (f"  {n} rule{'s' * (n != 1)} fired" if n else "")
+        f"{s.name:{widths[0]}}  {s.size:6} {s.unit:{widths[1]}}"
+        + ("" if s.seconds is None else f"  {s.seconds * 1e3:8.2f} ms")
+        + (f"  {n} rule{'s' * (n != 1)} fired" if n else "")
         for s, n in zip(found, fired, strict=True)
     ]
+    lines = [line.rstrip() for line in lines]
     return "\n".join(lines)
 
 
@@ -69,7 +71,7 @@ def _arguments(parser: Any) -> None:
         "target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it a computation, executor or op; or a DUMP folder"
     )
     parser.add_argument("--after", metavar="STAGE", help="op-graph, lower, a pass, source, plan, llvm or asm; all of them without this")
-    parser.add_argument("--list", action="store_true", help="only the names of the stages, their sizes and how many rules fired")
+    parser.add_argument("--list", action="store_true", help="only the names of the stages, their sizes, seconds and how many rules fired")
     parser.add_argument("--rules", action="store_true", help="every rule that fired, with the line of yours that it fired on")
     parser.add_argument("--html", action="store_true", help="a page, into FILE; of a DUMP folder, pages beside what it holds")
     parser.add_argument("--compare", action="store_true", help="run each kernel as the plan says, too, and show the first that differs")
@@ -93,7 +95,15 @@ def explain(arguments: Any) -> Answer:
         raise UsageError(f"{computation.name} has no stage {arguments.after!r}; it has {', '.join(there)}")
     chosen = [s for s in found if arguments.after in (None, s.name)]
     data = [
-        {"computation": computation.name, "stage": s.name, "size": s.size, "rules": dict(s.rules), "text": s.text.rstrip("\n")}
+        {
+            "computation": computation.name,
+            "stage": s.name,
+            "size": s.size,
+            "unit": s.unit,
+            "seconds": s.seconds,
+            "rules": dict(s.rules),
+            "text": s.text.rstrip("\n"),
+        }
         for s in chosen
     ]
     if arguments.list:

@@ -43,7 +43,7 @@ def page(name: str, stages: Sequence[DumpedStage], first: str | None) -> str:
     shown: list[dict[str, Any]] = []
     for k, stage in enumerate(stages):
         lines = stage.text.rstrip("\n").split("\n")
-        is_pass = k > 1 and stage.name not in CODE  # only programs are compared: an op-graph or Python is another language
+        is_pass = k > 1 and stage.name not in CODE and stage.unit == stages[k - 1].unit  # only one form is compared with itself
         marked = changes(stages[k - 1].text.rstrip("\n").split("\n"), lines) if is_pass else [" " + line for line in lines]
         shown.append({"name": stage.name, "size": stage.size, "rules": dict(stage.rules), "fired": stage.fired, "lines": marked})
     return filled(PAGE, TITLE=escape(name), DATA=embedded({"stages": shown, "first": first}))
@@ -54,7 +54,7 @@ def contents(folder: str, found: Mapping[str, tuple[Mapping[str, float], Sequenc
     rows = []
     for name, (seconds, stages) in found.items():
         sizes = {s.name: s.size for s in stages}
-        steps = [s.size for s in stages if s.name not in ("op-graph", *CODE)]
+        steps = [s.size for s in stages if s.unit == "steps"]
         times = ", ".join(f"{what} {s * 1e3:.1f} ms" for what, s in seconds.items())
         link = f'<a href="{escape(name)}.html">{escape(name)}</a>'
         rows.append(f"<tr><td>{link}<td>{sizes.get('op-graph', 0):,} ops<td>{steps[0]:,} to {steps[-1]:,} steps<td>{times}")

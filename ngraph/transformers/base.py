@@ -25,6 +25,7 @@ from ngraph.op_graph.misspelt import OF_TRANSFORMERS, missing_attribute, no_attr
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.computation import ComputationOp, check_parameters
+from ngraph.parts.runner import Pipeline
 from ngraph.passes import default_passes
 from ngraph.program.lower import lower, unique
 from ngraph.program.program import Program, Step
@@ -52,7 +53,7 @@ class Transformer(Alone):
     """
 
     name: str = ""
-    passes: tuple[Callable[[Program], Program], ...] = default_passes
+    passes: tuple[Any, ...] = default_passes
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -62,7 +63,7 @@ class Transformer(Alone):
     def __init__(self) -> None:
         self.device = self.make_device()
         self.state = StateArrays(self.device)
-        self.graph_passes = list(self.passes)
+        self.graph_passes = Pipeline(*self.passes)
         self._made: list[weakref.ref[Computation]] = []
         self._names: set[str] = set()
         self._tried: dict[str, int] = {}
@@ -162,14 +163,19 @@ class Transformer(Alone):
         return self.state.closed
 
     def run_passes(self, program: Program) -> Program:
-        return run_passes(program, self.graph_passes)
+        made: Program = run_passes(program, self.graph_passes)
+        return made
+
+    def run_later_passes(self, program: Program, executable: Executable | None) -> None:
+        """Runs again what passes `compile` runs, for those who look on; those of `executable`, if there is one. None here."""
 
     def register_graph_pass(self, graph_pass: Callable[[Program], Program], position: int | None = None) -> None:
         """Adds a pass, at the end or at a position. Raises StateError once a computation has been compiled without it."""
         done = [c.name for c in self.computations if c.compiled]
         if done:
             raise StateError(f"a pass comes too late for {', '.join(done)}, compiled already", fix="register passes before the first call")
-        self.graph_passes.insert(len(self.graph_passes) if position is None else position, graph_pass)
+        at = len(self.graph_passes) if position is None else position
+        self.graph_passes = Pipeline(*self.graph_passes[:at], graph_pass, *self.graph_passes[at:])
 
     def allocate(self) -> None:
         """Compiles all computations, and gives memory and initial values to all state that has none yet."""

@@ -13,7 +13,7 @@ from ngraph.passes import default_passes
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.program.text import text
-from ngraph.rewrite.runner import name_of, run
+from ngraph.rewrite.runner import run
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "goldens"))
 from models import MODELS
@@ -30,7 +30,7 @@ MODELS = {**MODELS, **{name: (lambda f=f: (lambda x: (f(x), [x]))(ng.placeholder
 
 LENGTHS = {"N": 3, "T": 4}
 LEFT_OUT = [default_passes[:k] + default_passes[k + 1 :] for k in range(len(default_passes))]
-NAMES = [f"{name_of(p)}, number {k}" for k, p in enumerate(default_passes)]
+NAMES = default_passes.names
 
 
 @functools.cache
@@ -72,10 +72,10 @@ def test_without_it_some_program_is_another(k):
     assert changed, "nothing would be missed if this pass were left out"
 
 
-@pytest.mark.parametrize("name", sorted({name_of(p) for p in default_passes}))
+@pytest.mark.parametrize("name", sorted({p.name for p in default_passes}))
 def test_a_pass_that_does_nothing_is_noticed(name):
     """The same for all places of a pass at once."""
-    without = [p for p in default_passes if name_of(p) != name]
+    without = [p for p in default_passes if p.name != name]
     assert any(len(run(whole(m), without).steps) > len(run(whole(m), default_passes).steps) for m in MODELS)
 
 
@@ -85,7 +85,8 @@ def test_the_oracle_runs_no_pass(monkeypatch):
     arrays = [np.ones(p.axes.lengths, p.dtype.np) for p in parameters]
     before = interpret(lower(results, parameters).program, arrays)[0]
     monkeypatch.setattr("ngraph.rewrite.runner.run", None)
-    monkeypatch.setattr("ngraph.rewrite.runner._run_one", None)
+    monkeypatch.setattr("ngraph.parts.runner.run", None)
+    monkeypatch.setattr("ngraph.parts.runner.Pass.__call__", None)
     after = interpret(lower(results, parameters).program, arrays)[0]
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)

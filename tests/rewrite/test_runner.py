@@ -4,9 +4,9 @@ import pytest
 
 from ngraph.config import config
 from ngraph.errors import ProgramError
+from ngraph.parts.runner import PASSES, PassError, pass_
 from ngraph.passes import default_passes, fold, run, simplify
-from ngraph.rewrite import Rule, Rules, functions, rewrite, runner, var
-from ngraph.rewrite.runner import PASSES, pass_, register
+from ngraph.rewrite import Rule, Rules, functions, rewrite, var
 from ngraph.testing.rules import Steps
 
 x = var("x")
@@ -27,7 +27,7 @@ def program():
 
 
 def test_the_standard_passes_are_listed():
-    assert {p.__name__ for p in default_passes} == {"dead", "fold", "share", "simplify"} <= set(runner.passes())
+    assert {p.__name__ for p in default_passes} == {"dead", "fold", "share", "simplify"} <= set(PASSES)
 
 
 def test_an_unmet_need_names_the_pass_that_gives_it(table):
@@ -61,10 +61,10 @@ def test_passes_from_outside_are_registered_by_name(table):
     def mine(p):
         return p
 
-    register("mine", mine)
-    assert runner.passes()["mine"] is mine
-    with pytest.raises(ValueError, match="'mine' is registered"):
-        register("mine", fold)
+    made = pass_(name="mine")(mine)
+    assert PASSES["mine"] is made and made.function is mine
+    with pytest.raises(PassError, match="'mine' is registered"):
+        pass_(name="mine")(fold)
 
 
 def test_a_pass_that_breaks_the_program_is_shown_with_its_rules_before_and_after():

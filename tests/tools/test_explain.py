@@ -59,7 +59,10 @@ def test_the_list_says_how_large_each_stage_is_and_how_many_rules_fired(ngraph):
             "lines": lambda t: t.count("\n") + 1,
         }
         assert int(size) == counts[unit](text) == listed[name]["size"]
-        fired = sum(listed[name]["rules"].values())
+        fired, took = sum(listed[name]["rules"].values()), listed[name]["seconds"]
+        if name in STAGES[2:-1]:
+            assert took > 0 and rest[1] == "ms" and float(rest[0]) >= 0
+            rest = rest[2:]
         assert rest == ([str(fired), "rule" if fired == 1 else "rules", "fired"] if fired else [])
     assert listed["simplify"]["rules"]["x * 1"] >= 1 and "text" not in listed["simplify"]
 

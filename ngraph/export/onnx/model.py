@@ -17,6 +17,7 @@ from ngraph.export.onnx.whole import put_together
 from ngraph.export.onnx.writer import GraphWriter, Shared, TensorRef
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
+from ngraph.parts.runner import Pipeline, pass_, run
 from ngraph.passes import dead, fold, share, simplify_rules, specialise
 from ngraph.program.lower import Lowered, lower
 from ngraph.program.program import AxisId, Program, Step
@@ -50,8 +51,24 @@ class Exported(NamedTuple):
 SIMPLE = Rules(*[r for r in simplify_rules if r.name != "reindex of reindex"])
 
 
-def simplified(program: Program) -> Program:
+@pass_(gives=("simple",))
+def simplify_for_export(program: Program) -> Program:
+    """`program` with what `SIMPLE` says."""
     return rewrite(program, SIMPLE)
+
+
+export_passes = Pipeline(
+    specialise,
+    dead,
+    share,
+    simplify_for_export,
+    fold,
+    simplify_for_export,
+    share,
+    dead,
+    put_together,
+    dead,
+)
 
 
 def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> Lowered:
@@ -61,12 +78,8 @@ def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | Non
     own = {label for label, v in lowered.states.items() if v.attrs.get("advance") is not None}
     program = declared_orders(lowered.program, roots)
     program = program.with_(state_out=tuple([(label, v) for label, v in program.state_out if label not in own]))
-    fixed = _lengths(program, what, shapes)
-    if fixed:
-        program = specialise(program, fixed)
-    for step in (dead, share, simplified, fold, simplified, share, dead):
-        program = step(program)
-    program = dead(put_together(program, opset))
+    # without the check that programs are lawful: some steps are ops that files have whole, and programs have not
+    program = run(program, export_passes, {"lengths": _lengths(program, what, shapes), "opset": opset})
     return Lowered(program, lowered.inputs, lowered.states)
 
 

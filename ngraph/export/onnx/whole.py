@@ -11,6 +11,7 @@ from ngraph.export.onnx.products import fits, window_read
 from ngraph.export.onnx.writer import takes
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.rewrite.driver import Builder, Built, rewrite
 from ngraph.rewrite.pattern import Rule, Rules, functions, match, number, same_number, var
@@ -236,6 +237,7 @@ FIND.update(
 )
 
 
+@pass_(needs=("opset",), gives=("whole",))
 def put_together(program: Program, opset: int) -> Program:
     """`program` with ops that ONNX has whole in place of what makes them up."""
     return named(rewrite(program, rules(opset)), opset)

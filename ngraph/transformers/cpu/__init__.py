@@ -16,7 +16,7 @@ import numpy as np
 from ngraph.config import config
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.op import Op
-from ngraph.passes import default_passes
+from ngraph.passes import default_passes, plan_passes
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Computation, Executable
 from ngraph.runtime.state import Device
@@ -34,20 +34,33 @@ class HostDevice(Device):
 
 
 class CpuTransformer(Transformer):
-    """The default: native code, several threads, nothing but what it generated itself."""
+    """The default: native code, several threads, nothing but what it generated itself.
+
+    passes        what a program goes through once
+    plan_passes   what it goes through for each version by lengths; `ngraph.plan.planner` has those of graphs and plans, which follow
+    """
 
     name = "cpu"
+    passes = default_passes
+    plan_passes = plan_passes
 
     def make_device(self) -> Device:
         return HostDevice()
 
     def compile(self, program: Program) -> Executable:
         program.check_lengths()
-        made: Executable = importlib.import_module("ngraph.transformers.cpu.native").NativeExecutable(program).executable()
+        native = importlib.import_module("ngraph.transformers.cpu.native")
+        made: Executable = native.NativeExecutable(program, self.plan_passes).executable()
         return made
 
+    def run_later_passes(self, program: Program, executable: Executable | None) -> None:
+        native = importlib.import_module("ngraph.transformers.cpu.native")
+        lengths = {} if executable is None else executable.native.lengths
+        native.planned(program, lengths, native.settings(), self.plan_passes)
+
     def facts(self) -> tuple[Any, ...] | None:
-        if type(self) is not CpuTransformer or self.graph_passes != list(default_passes) or config.debug or config.dump or config.check:
+        own = type(self) is not CpuTransformer or (self.graph_passes, self.plan_passes) != (default_passes, plan_passes)
+        if own or config.debug or config.dump or config.check:
             return None
         settings: tuple[Any, ...] = importlib.import_module("ngraph.transformers.cpu.native").settings()
         return settings
@@ -60,7 +73,8 @@ class CpuTransformer(Transformer):
         return made
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
-        made: Executable = importlib.import_module("ngraph.transformers.cpu.native").NativeExecutable(found, whole).executable()
+        native = importlib.import_module("ngraph.transformers.cpu.native")
+        made: Executable = native.NativeExecutable(found, self.plan_passes, whole).executable()
         return made
 
     def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:

@@ -12,8 +12,10 @@ from ngraph.config import config
 from ngraph.errors import Line
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike
+from ngraph.parts.runner import Pipeline
+from ngraph.passes import plan_passes
 from ngraph.plan import text
-from ngraph.plan.kernels import OpaqueOp
+from ngraph.plan.kernels import OpaqueOp, Plan
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import start_compiler
 from ngraph.runtime.graph_cache import CacheHit
@@ -34,20 +36,20 @@ def settings() -> tuple[Any, ...]:
 class NativeExecutable(VersionedExecutable):
     """A program, and the machine code of its kernels."""
 
-    def __init__(self, program: Program | CacheHit, whole: Callable[[], Program] | None = None):
+    def __init__(self, program: Program | CacheHit, passes: Pipeline, whole: Callable[[], Program] | None = None):
         self.planning = 0.0  # seconds
+        self.passes, self.cached = passes, passes == plan_passes  # plans made by others would not be found by what made them
         super().__init__(CpuDevice(), program, whole)
 
     def facts(self) -> tuple[Any, ...]:
         return settings()
 
     def compile(self, lengths: Mapping[AxisId, int], facts: tuple[Any, ...]) -> CompiledPlan:
-        target, own, _, winograd, _ = facts
         writing, start = _writing(), time.perf_counter()
         start_compiler()
-        plan = writing.plan(self.program, lengths, own._replace(scalar_ops=writing.MACHINE_CODE.names), winograd)
+        plan = planned(self.program, lengths, facts, self.passes)
         self.planning = time.perf_counter() - start
-        made: CompiledPlan = writing.compile_plan(plan, target, config.tune)
+        made: CompiledPlan = writing.compile_plan(plan, facts[0], config.tune)
         return made
 
     def again(self, made: CompiledPlan) -> None:
@@ -85,6 +87,14 @@ class NativeExecutable(VersionedExecutable):
         writing, target = _writing(), self.chosen.target
         found = writing.texts(self.chosen).items()
         return "\n".join(f"# {names(ks)}\n# {called(ks[0])}\n{writing.assembly(t, target)}" for t, ks in found)
+
+
+def planned(program: Program, lengths: Mapping[AxisId, int], facts: tuple[Any, ...], passes: Pipeline) -> Plan:
+    """The plan of a program for these lengths, under these settings."""
+    _, own, _, winograd, _ = facts
+    writing = _writing()
+    made: Plan = writing.plan(program, lengths, own._replace(scalar_ops=writing.MACHINE_CODE.names), winograd, passes)
+    return made
 
 
 def _writing() -> Any:

@@ -12,7 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -44,7 +44,10 @@ class VersionedExecutable(ABC):
     """A program, and what it was compiled to on a device.
 
     One that was found lacks its steps and the user's names until somebody looks at it, or lengths come that it has no code for.
+    `cached`: whether plans are kept for others.
     """
+
+    cached = True
 
     def __init__(self, device: KernelDevice, program: Program | CacheHit, whole: Callable[[], Program] | None = None):
         self.device = device
@@ -116,14 +119,14 @@ class VersionedExecutable(ABC):
         def make() -> CompiledPlan:
             nonlocal took
             start = time.perf_counter()
-            made = self.compile({a: n for a, n in zip(self.symbols, key, strict=True) if n is not None}, facts)
+            made = self.compile(known_lengths(self.symbols, key), facts)
             took = time.perf_counter() - start
             return made
 
-        made = cache().plan(self.program, (key, *facts), make)
+        made = cache().plan(self.program, (key, *facts), make) if self.cached else make()
         fingerprint, names = program_fingerprint(self.program)
         short = stripped_key(fingerprint, (key, *facts))
-        if took or cache().find(short, "plans", counted=False) is None:
+        if self.cached and (took or cache().find(short, "plans", counted=False) is None):
             bare = self.stripped(made)
             if bare is not None:
                 cache().keep_plan(short, bare, names)
@@ -247,6 +250,11 @@ class VersionedExecutable(ABC):
     # ---- to look at
 
     @property
+    def lengths(self) -> dict[AxisId, int]:
+        """Those that are known in the version that was made first; none where there is none yet."""
+        return next((known_lengths(self.symbols, key) for key in self.codes), {})
+
+    @property
     def chosen(self) -> LoadedPlan:
         """The version that was made first; with lengths open where there is none yet."""
         if not self.codes:
@@ -263,6 +271,11 @@ class VersionedExecutable(ABC):
         """Bytes, by what they are for."""
         m = self.chosen.plan.memory
         return {"arena": m.arena, "constants": m.constants, "packed": self.chosen.plan.kept, "state": m.state, "outputs": m.outputs}
+
+
+def known_lengths(symbols: Iterable[AxisId], key: Key) -> dict[AxisId, int]:
+    """The lengths of a version, by axis, but those that it leaves open."""
+    return {a: n for a, n in zip(symbols, key, strict=True) if n is not None}
 
 
 def symbols(program: Program) -> dict[AxisId, tuple[int, int]]:
