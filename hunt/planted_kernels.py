@@ -2,40 +2,38 @@
 
 from hunt.planting import edited
 
-NEST, CODE, PLAN, TENSORS = "ngraph.codegen.nest", "ngraph.codegen", "ngraph.plan", "ngraph.tensors"
+CODE, PLAN, SCHEDULE, TENSORS = "ngraph.codegen", "ngraph.plan", "ngraph.schedule", "ngraph.tensors"
 
 MISTAKES = {
     "wide loads are shared whatever their masks": edited(
-        f"{NEST}:Nest._strided",
-        "x = memo(self.known, load, w, place, a.dtype, n, mask)",
-        "x = self.known.setdefault(('wide', place, min(end, n)), None) or w.load(place, a.dtype, n, mask=mask);"
-        " self.known['wide', place, min(end, n)] = x",
+        f"{CODE}.access:_strided",
+        "x = memo(s.known, load, w, place, a.dtype, n, mask)",
+        "x = s.known.setdefault(('wide', place, min(end, n)), None) or w.load(place, a.dtype, n, mask=mask);"
+        " s.known['wide', place, min(end, n)] = x",
     ),
-    "the mask of the neighbour: one lane too many": edited(f"{NEST}:leading", "str(k < count)", "str(k <= count)"),
-    "the last vector is not masked": edited(f"{NEST}:Nest._mask", "return leading", "return None and leading"),
+    "the mask of the neighbour: one lane too many": edited(f"{CODE}.lanes:leading", "str(k < count)", "str(k <= count)"),
+    "the last vector is not masked": edited(f"{CODE}.scope:Scope.mask", "return leading", "return None and leading"),
     "a mask of a computed length is one lane short": edited(f"{CODE}.text:IRWriter.tail", "icmp sgt", "icmp sge"),
-    "an index at 0 counts as outside": edited(f"{NEST}:Nest._holds", "icmp sge", "icmp sgt"),
-    "only the last guard counts": edited(f"{NEST}:Nest._holds", "one = meet_all(self.w, one, holds)", "one = holds"),
-    "what is outside is 0 whatever the fill": edited(f"{NEST}:Nest._filled", "if holds is None or a.zero:", "if True:"),
-    "a mirrored vector ends one element early": edited(f"{NEST}:Nest._mirrored", "1 - n)", "-n)"),
-    "a mirrored vector is not turned about": edited(f"{NEST}:Nest._mirrored", "each), w.shuffle(x, range(n)[::-1])", "each), x"),
+    "an index at 0 counts as outside": edited(f"{CODE}.scope:Scope.holds", "icmp sge", "icmp sgt"),
+    "only the last guard counts": edited(f"{CODE}.scope:Scope.holds", "one = meet_all(self.w, one, found)", "one = found"),
+    "what is outside is 0 whatever the fill": edited(f"{CODE}.access:_filled", "if holds is None or a.zero:", "if True:"),
+    "a mirrored vector ends one element early": edited(f"{CODE}.access:_reversed", "1 - n)", "-n)"),
+    "a mirrored vector is not turned about": edited(f"{CODE}.access:_reversed", "each), w.shuffle(x, range(n)[::-1])", "each), x"),
     "transposed rows are one element too far": edited(
-        f"{NEST}:transposed_rows", "times(w, lane, step)", "plus(w, times(w, lane, step), 1)"
+        f"{CODE}.lanes:transposed_rows", "times(w, lane, step)", "plus(w, times(w, lane, step), 1)"
     ),
-    "a strided vector picks from one element before": edited(f"{NEST}:Nest._strided", "picks = [phase + lane * k", "picks = [lane * k"),
-    "lanes beyond the end are summed": edited(f"{NEST}:Nest._fold", "if mask is not None:", "if False:"),
-    "the halves of a sum meet themselves": edited(
-        f"{NEST}:Nest._as_one", "self.w.shuffle(x, range(n, 2 * n))", "self.w.shuffle(x, range(n))"
-    ),
-    "a maximum of negative numbers begins at 0": edited(f"{NEST}:identity", '"max": dtype.lowest', '"max": 0'),
+    "a strided vector picks from one element before": edited(f"{CODE}.access:_strided", "picks = [phase + lane * k", "picks = [lane * k"),
+    "lanes beyond the end are summed": edited(f"{CODE}.nest:Nest._fold", "if mask is not None:", "if False:"),
+    "the halves of a sum meet themselves": edited(f"{CODE}.lanes:as_one", "w.shuffle(x, range(n, 2 * n))", "w.shuffle(x, range(n))"),
+    "a maximum of negative numbers begins at 0": edited(f"{CODE}.lanes:identity", '"max": dtype.lowest', '"max": 0'),
     "the first step of a loop is not unrolled": edited(
-        f"{NEST}:Nest._together", "constant(n // unroll, dtypes.int64)", "constant(0, dtypes.int64)"
+        f"{CODE}.nest:Nest._together", "constant(n // unroll, dtypes.int64)", "constant(0, dtypes.int64)"
     ),
     "known values outlast their loop": edited(
-        f"{NEST}:ScopedTable.scope", "for key, old in reversed(self.undo.pop()):", "for key, old in []:"
+        f"{CODE}.scope:ScopedTable.scope", "for key, old in reversed(self.undo.pop()):", "for key, old in []:"
     ),
     "interleaved stores are in the wrong order": edited(
-        f"{NEST}:Nest._interleaved_store",
+        f"{CODE}.access:store_interleaved",
         "interleaved(w, [w.splat(x, n) for x in values], q)",
         "interleaved(w, [w.splat(x, n) for x in values[::-1]], q)",
     ),
@@ -62,19 +60,19 @@ MISTAKES = {
     ),
     "a running value lacks its last doubling": edited(f"{CODE}.routines:_Along.run", "while s < lanes:", "while 2 * s < lanes:"),
     "a running value backwards is one place too far": edited(f"{CODE}.routines:_Running.back", '"-", n, units)', '"-", n, units - 1)'),
-    "the rows of a tile are its first": edited(f"{NEST}:Nest._key", "i if self.tile in deps else 0", "0"),
-    "what is combined with a place takes it": edited(f"{NEST}:Nest._store", 'if how != "set":', "if False:"),
+    "the rows of a tile are its first": edited(f"{CODE}.nest:Nest._key", "i if self.row in deps else 0", "0"),
+    "what is combined with a place takes it": edited(f"{CODE}.access:store", 'if how != "set":', "if False:"),
     "offsets of joined loops step evenly": edited(
-        f"{NEST}:Nest._together", "if any(x != k * step for k, x in enumerate(far)):", "if False:"
+        f"{CODE}.nest:Nest._together", "if any(x != k * step for k, x in enumerate(far)):", "if False:"
     ),
     "an index that may be negative is divided as one that is not": edited(
-        f"{NEST}:Nest._small", "low >= 0 and high < SMALL", "high < SMALL"
+        f"{CODE}.scope:Scope._small", "low >= 0 and high < INT32_END", "high < INT32_END"
     ),
     "a quotient of negative indices is cut": edited(
         f"{CODE}.math:_by_whole", "quotient - cast(rest.differs(0) & ((rest ^ y) < 0), dtype)", "quotient"
     ),
     "a digit of an index forgets where that begins": edited(
-        f"{CODE}.forms:Forms.digit", "not in still}, f.const % k)", "not in still}, 0)"
+        f"{SCHEDULE}.linear:_digit", "not in fixed}, f.const % k)", "not in fixed}, 0)"
     ),
     "a NaN in the first operand of a maximum is lost": edited(f"{CODE}.math:_extreme", "x.is_nan().select(x, taken)", "taken"),
     "floats that no integer holds become 0": edited(f"{CODE}.math:_whole", "(low >= top).select(dtype.highest, whole)", "whole"),

@@ -25,6 +25,7 @@ The house, in the order in which a graph meets it; a room imports only rooms abo
     targets          what a machine is: registers, caches, features; every tuned number
     tensors          program -> scalar operations over index spaces, and rewrites of them
     plan             tensors -> kernels over buffers: one merge, one price, memory
+    schedule         kernels -> scheduled kernels: loops, vectors, tiles and prefetches as values
     codegen          kernels -> LLVM IR, one generator for every target
     runtime.host     IR -> machine code in this process: compiling, loading, threads, the entry from Python
     runtime          computations, state, saving

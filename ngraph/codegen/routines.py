@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ngraph.codegen.forms import Whole, apply, plus, register, times
-from ngraph.codegen.kernel import KernelText
+from ngraph.codegen.kernel import FunctionWriter
 from ngraph.codegen.math import emit
 from ngraph.codegen.signature import KernelCode
 from ngraph.codegen.sorting import first_few, room, sort_row
@@ -21,7 +21,7 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Bin, ExprLike, Len, leaves
 from ngraph.op_graph.opdef import OPS
 from ngraph.parts.registry import Column
-from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan
+from ngraph.plan.kernels import Buffer, OpaqueOp, Plan
 from ngraph.program.program import AxisId
 from ngraph.targets import Target
 from ngraph.tensors.index import in_order, loads
@@ -42,13 +42,8 @@ def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[Kerne
     return made
 
 
-class OpaqueOpText(KernelText):
+class OpaqueOpText(FunctionWriter):
     """A kernel written by hand: its body is a function of a work item's number."""
-
-    def __init__(self, plan: Plan, buffers: Sequence[Buffer], target: Target):
-        super().__init__(plan, Kernel((), ()), target)
-        self.buffers = tuple(buffers)
-        self.slots = {b: k for k, b in enumerate(self.buffers)}
 
     def written(self, items: ExprLike, work_item: Callable[[IRValue], None], scratch: ExprLike = 0) -> KernelCode:
         """The kernel whose work items are these; `self.memory` is the thread's scratch."""

@@ -16,16 +16,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ngraph.codegen.kernel import KernelText
+from ngraph.codegen.kernel import lower
 from ngraph.codegen.signature import KernelCode
 from ngraph.config import config
 from ngraph.plan.deduplication import shape
 from ngraph.plan.kernels import Kernel, Local, Plan
-from ngraph.plan.schedule import CoreModel, LoopSchedule, View, alternatives
 from ngraph.runtime.cache import cache, digest, makers
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.runtime.host.pool import aligned
 from ngraph.runtime.measure import processor
+from ngraph.schedule.cpu import schedule_kernel
+from ngraph.schedule.form import ScheduledKernel
+from ngraph.schedule.search import CoreModel, LoopSchedule, View, alternatives
 from ngraph.targets import Target
 
 Picks = dict[View, LoopSchedule]
@@ -65,11 +67,10 @@ def picks(plan: Plan, kernel: Kernel, target: Target) -> Picks:
     found = None if key is None else cache().find(key, "tunings")
     if found is None:
         return {}
-    text, chosen = KernelText(plan, kernel, target), json.loads(found)
+    chosen = json.loads(found)
     if not chosen:
         return {}
-    text.code()
-    views = _heavy(text)
+    views = _heavy(schedule_kernel(plan, kernel, target))
     return {view: alternatives(view, m, TRIED_SCHEDULES)[rank] for number, rank in chosen for view, m in [views[number]]}
 
 
@@ -79,22 +80,22 @@ def _key(plan: Plan, kernel: Kernel, target: Target) -> bytes | None:
     return digest(b"tuned", makers(), processor().encode(), repr(target).encode(), made.key) if made is not None and known else None
 
 
-def _heavy(text: KernelText) -> list[tuple[View, CoreModel]]:
+def _heavy(scheduled: ScheduledKernel) -> list[tuple[View, CoreModel]]:
     """The heaviest of what had to be scheduled."""
 
     def weight(view: View) -> float:
         return math.prod([n or 1 for n in view.sizes]) * (len(view.sums) + sum([k for k, _ in view.work]))
 
-    return sorted(text.views.items(), key=lambda item: -weight(item[0]))[:HEAVY]
+    return sorted(scheduled.searched.items(), key=lambda item: -weight(item[0]))[:HEAVY]
 
 
 def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Target) -> _Trial:
-    text = KernelText(plan, kernel, target)
-    codes, changes = [text.code()], list[tuple[int, int]]()
+    first = schedule_kernel(plan, kernel, target)
+    codes, changes = [lower(plan, first)], list[tuple[int, int]]()
     if isinstance(codes[0].work_items, int) and isinstance(codes[0].scratch, int):
-        for number, (view, machine) in enumerate(_heavy(text)):
+        for number, (view, machine) in enumerate(_heavy(first)):
             for rank, other in enumerate(alternatives(view, machine, TRIED_SCHEDULES)[1:], 1):
-                made = KernelText(plan, kernel, target, {view: other}).code()
+                made = lower(plan, schedule_kernel(plan, kernel, target, {view: other}))
                 if all(made.text != c.text for c in codes):
                     codes.append(made)
                     changes.append((number, rank))

@@ -71,3 +71,14 @@ SPILLED_UNROLL = 2
 """[steps] With which LLVM keeps the sums of a large tile in memory; not taken. Rule of LLVM 20, seen in its assembly."""
 MAX_LISTED_OFFSETS = 1 << 14
 """[steps] Whose offsets a kernel lists. Limit: 128 KiB of constants for each operand."""
+
+# ---- memory and versions of a kernel
+
+STACK_BYTES = 32 << 10
+"""[bytes] Of Locals that lie on the stack; more lie in the thread's scratch. Limit: threads of others may have small stacks."""
+MAX_PEELED_AXES = 2
+"""[axes] Whose shorter last block has code of its own. Limit: code size, which doubles with each."""
+HOT_BLOCKS = 2
+"""[blocks] Along an axis up to which the last one is written for speed. Limit: code size."""
+MIN_WORK_ITEMS_TO_PREFETCH = 16
+"""[work items] From which on what the next one reads is prefetched. Rule: fewer are over before memory answers."""

@@ -21,7 +21,7 @@ HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # from the bottom of the house to the top: a room may import those named before it
 ORDER = (
     "parts errors config warn verbs data op_graph ops autodiff api program rewrite numpy_functions numpy_ops passes targets tensors "
-    "plan codegen runtime.host runtime transformers.executable transformers export frontends serve capi tools util types testing "
+    "plan schedule codegen runtime.host runtime transformers.executable transformers export frontends serve capi tools util types testing "
     "onnx_backend"
 ).split()
 

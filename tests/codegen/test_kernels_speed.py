@@ -14,8 +14,8 @@ from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, cost, plan
 from ngraph.plan.packing import panel_width
-from ngraph.plan.schedule import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.runtime.host import jit
+from ngraph.schedule.search import AccessDescriptor, CoreModel, View, schedule, split
 from ngraph.targets import TARGETS, host
 from ngraph.tensors import winograd
 

@@ -18,10 +18,10 @@ import ngraph.frontends.neon as neon
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.plan import Kernel, MachineModel, OpaqueOp, plan, text, verify
 from ngraph.plan import cost as prices
-from ngraph.plan import schedule as schedules
-from ngraph.plan.schedule import AccessDescriptor, View, schedule
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
+from ngraph.schedule import search as schedules
+from ngraph.schedule.search import AccessDescriptor, View, schedule
 
 N, H, W, C = axis(64, "N"), axis(96, "H"), axis(5, "W"), axis(8, "C")
 

@@ -8,14 +8,15 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.codegen.kernel import KernelText
+from ngraph.codegen.kernel import lower
 from ngraph.config import config
 from ngraph.plan.kernels import Kernel
-from ngraph.plan.schedule import alternatives
 from ngraph.runtime import cache as caches
 from ngraph.runtime import tune
 from ngraph.runtime.host import jit
 from ngraph.runtime.host.pool import aligned
+from ngraph.schedule.cpu import schedule_kernel
+from ngraph.schedule.search import alternatives
 from ngraph.targets import host
 
 
@@ -66,12 +67,12 @@ def test_every_alternative_is_built_and_gives_equal_bits(model):
     call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
     different = 0
     for kernel in [k for k in plan.every if type(k) is Kernel]:
-        text = KernelText(plan, kernel, host())
-        codes = [text.code()]
-        for view, machine in text.views.items():
+        scheduled = schedule_kernel(plan, kernel, host())
+        codes = [lower(plan, scheduled)]
+        for view, machine in scheduled.searched.items():
             first, *others = alternatives(view, machine, 8)
             assert first not in others and len({first, *others}) == 1 + len(others)
-            codes += [KernelText(plan, kernel, host(), {view: other}).code() for other in others]
+            codes += [lower(plan, schedule_kernel(plan, kernel, host(), {view: other})) for other in others]
         different += len({c.text for c in codes}) - 1
         results = set()
         for code in {c.text: c for c in codes}.values():

@@ -1,0 +1,200 @@
+"""Reads and stores of a stage: vectors from and to memory, by the way in which their lanes lie there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ngraph.codegen.forms import Whole, plus, register, times
+from ngraph.codegen.lanes import fold, interleaved, leading, load, meet_all, number, transposed_rows
+from ngraph.codegen.scope import Scope
+from ngraph.codegen.text import IRValue, constant, counting
+from ngraph.op_graph import dtypes
+from ngraph.schedule.form import Access
+from ngraph.tensors.memo import memo
+
+
+def lane_step(s: Scope, a: Access) -> Whole:
+    """Elements from one lane to the next."""
+    return 0 if s.vec is None else s.coef(a, s.vec)
+
+
+def offset(s: Scope, a: Access, i: int, j: int) -> Whole:
+    """The elements from where an access's pointer stands to a place of the tile, in the first lane."""
+    total: Whole = a.const
+    for d in a.coef:
+        steps = s.opened[d].offset + s.step(d, i, j)
+        if steps:
+            total = plus(s.w, total, times(s.w, steps, s.coef(a, d)))
+    return total
+
+
+def address(s: Scope, a: Access, i: int, j: int) -> tuple[str, IRValue | None]:
+    """A pointer, and what each lane adds to it in elements: None where lanes lie side by side, or there are none."""
+    w = s.w
+    at, elements, lanes = s.pointer(a), offset(s, a, i, j), lane_step(s, a)
+    for stride, e in a.rest:
+        elements = plus(w, elements, times(w, s.index(e, i, j), s.kernel.number(stride)))
+    vector = isinstance(elements, IRValue) and elements.lanes > 1
+    if not vector:
+        at = w.at(at, elements, a.dtype)
+    if s.vec is None or (not vector and lanes in (0, 1)):
+        return at, None
+    n = s.width(j)
+    apart: Whole = times(w, counting(dtypes.int64, n), lanes)
+    return at, w.splat(register(plus(w, elements, apart) if vector else apart), n)
+
+
+def read(s: Scope, a: Access, i: int, j: int) -> IRValue:
+    """The elements of a read: a vector if it moves along the vector loop, else a scalar."""
+    w, vector = s.w, s.vec in a.deps
+    whole = WHOLE_VECTORS[a.mode](s, a, i, j) if a.mode in WHOLE_VECTORS else None
+    if whole is not None:
+        return whole
+    one, each = s.holds(a.guard, i, j)
+    at, apart = address(s, a, i, j)
+    n = s.width(j) if vector else 1
+    if apart is None:
+        at = _or_zeros(s, one, at, a, n)
+    holds = meet_all(w, one, each)
+    if not vector:
+        return _filled(s, a, holds, w.load(at, a.dtype))
+    mask = meet_all(w, s.mask(j), each if apart is None else meet_all(w, one, each), n)
+    if apart is None and s.vec not in a.coef:
+        apart = constant(0, dtypes.int64, n)  # one element, for some lanes
+    x = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
+    if a.prefetch is not None:
+        _prefetch(s, a, at, mask is None, apart is None)
+    return _filled(s, a, holds, x)
+
+
+def _prefetch(s: Scope, a: Access, at: str, unmasked: bool, adjacent: bool) -> None:
+    """Asks for what the access will read later, from where it reads now."""
+    w, (kind, distance) = s.w, a.prefetch or (None, 0)
+    if kind == "page" and unmasked:
+        w.prefetch(w.at(at, distance * 8 // a.dtype.bits, a.dtype))
+    elif kind == "next work item" and adjacent:
+        w.prefetch(w.at(at, distance, a.dtype))
+    elif kind == "next panel" and ("next panel", a) in s.known:
+        far, d, share = s.known["next panel", a]
+        if s.opened[d].offset < share:
+            w.prefetch(w.at(at, far, a.dtype), locality=2)
+
+
+def _strided(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
+    """Each k-th element, k from 2 to 4, by loads of whole vectors and shuffles; None where the place or the lanes are not known."""
+    w, n = s.w, s.lanes
+    k, elements, left = lane_step(s, a), offset(s, a, i, j), s.left(j)
+    if not isinstance(k, int) or not isinstance(elements, int) or not isinstance(left, int):
+        return None
+    first, phase = elements // k * k, elements % k
+    if elements < 0 or not all(isinstance(c, int) and c >= 0 for c in a.coef.values()):  # elements before may belong to another buffer
+        first, phase = elements, 0
+    end = (left - 1) * k + phase + 1  # elements behind this one may belong to another buffer
+    if left == n and a.room is not None and a.room >= k - 1:
+        end = n * k
+    at, found = s.pointer(a), None
+    one, each = s.holds(a.guard, i, j)
+    for q in range(-(-end // n)):
+        some = None
+        if each is not None:  # an element is allowed where the lane that it is for is
+            m, places = each.lanes, range(q * n - phase, (q + 1) * n - phase)
+            lanes = [e // k if 0 <= e < k * m and e % k == 0 else m for e in places]
+            some = w.shuffle(each, lanes, constant(False, dtypes.bool_, m))
+        mask = meet_all(w, leading(end - q * n, n), some)
+        place = _or_zeros(s, one, w.at(at, first + q * n, a.dtype), a, n)
+        x = memo(s.known, load, w, place, a.dtype, n, mask)
+        if found is None:
+            found = x
+            if end <= n:
+                found = w.shuffle(x, [min(phase + lane * k, n - 1) for lane in range(n)])
+            continue
+        picks = [phase + lane * k for lane in range(n)]
+        earlier = [e if q == 1 else lane for lane, e in enumerate(picks)]
+        found = w.shuffle(found, [o if e < q * n else n + e % n if e // n == q else 0 for e, o in zip(picks, earlier, strict=True)], x)
+    assert found is not None
+    return _filled(s, a, meet_all(w, one, each), _narrowed(s, found, j))
+
+
+def _transposed(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
+    """Elements that lie apart along vectors and side by side along the rows of the tile: vectors of rows, transposed in registers."""
+    w, n, top = s.w, s.lanes, i - i % s.lanes
+    step, rows, left = lane_step(s, a), min(s.units(s.tile.tile) - top, n), s.left(j)
+    if rows == 1 or not isinstance(left, int):
+        return None
+    at = w.at(s.pointer(a), offset(s, a, top, j), a.dtype)
+    return _narrowed(s, memo(s.known, transposed_rows, w, at, a.dtype, n, left, rows, step)[i - top], j)
+
+
+def _reversed(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
+    """Elements that lie side by side in the opposite order: a vector that ends where the first lane reads, reversed."""
+    w, n = s.w, s.width(j)
+    one, each = s.holds(a.guard, i, j)
+    mask = meet_all(w, s.mask(j), each, n)
+    there = None if mask is None else w.shuffle(mask, range(n)[::-1])
+    at = w.at(s.pointer(a), plus(w, offset(s, a, i, j), 1 - n), a.dtype)
+    x = w.load(_or_zeros(s, one, at, a, n), a.dtype, n, mask=there)
+    return _filled(s, a, meet_all(w, one, each), w.shuffle(x, range(n)[::-1]))
+
+
+WHOLE_VECTORS = {"strided": _strided, "transposed": _transposed, "reversed": _reversed}
+
+
+def _or_zeros(s: Scope, one: IRValue | None, at: str, a: Access, n: int) -> str:
+    """Where zeros are instead, if it is not allowed: masked loads from a page that is not there are slow."""
+    return at if one is None else s.w.pure(f"select {one}, ptr {at}, ptr {s.kernel.zeros(n * a.dtype.bits // 8)}")
+
+
+def _filled(s: Scope, a: Access, holds: IRValue | None, x: IRValue) -> IRValue:
+    """What is read, with its fill where it is not allowed; there it is 0."""
+    if holds is None or a.zero:
+        return x
+    return s.w.select(s.w.splat(holds, x.lanes), x, s.w.splat(number(a.fill, a.dtype), x.lanes))
+
+
+def _narrowed(s: Scope, x: IRValue, j: int) -> IRValue:
+    """A vector without the lanes that its step has not."""
+    n = s.width(j)
+    return x if x.lanes <= n else s.w.shuffle(x, range(n))
+
+
+def store_interleaved(s: Scope, stores: Sequence[Access], values: Sequence[IRValue], i: int, j: int) -> None:
+    """Stores vectors whose lanes lie between each other, from the first one's place on: by shuffles, as whole vectors."""
+    w, n, k, left = s.w, s.width(j), len(values), s.left(j)
+    at, _ = address(s, stores[0], i, j)
+    holds = [meet_all(w, *s.holds(a.guard, i, j)) for a in stores]
+    every = None if holds == [None] * k else [w.splat(h or constant(True, dtypes.bool_), n) for h in holds]
+    for q in range(k):
+        rest = plus(w, times(w, left, k), -q * n)
+        if not isinstance(rest, int) or rest > 0:
+            mask = leading(rest, n) if isinstance(rest, int) else w.tail(rest, n)
+            mask = meet_all(w, mask, None if every is None else interleaved(w, every, q))
+            w.store(interleaved(w, [w.splat(x, n) for x in values], q), w.at(at, q * n, stores[0].dtype), mask=mask)
+
+
+def store(s: Scope, how: str, a: Access, x: IRValue, i: int, j: int) -> None:
+    w, vector = s.w, s.vec in a.deps
+    holds = meet_all(w, *s.holds(a.guard, i, j))
+    at, apart = address(s, a, i, j)
+    if not vector:
+        x = w.lane(x, 0)
+
+        def one() -> Sequence[IRValue]:
+            w.store(x if how == "set" else fold(w, how, w.load(at, a.dtype), x), at)
+            return []
+
+        if holds is None:
+            one()
+        else:
+            w.when(holds, [], one, rare=False)
+        return
+    n = s.width(j)
+    x, mask = w.splat(x, n), meet_all(w, s.mask(j), holds, n)
+    if apart is None and s.vec not in a.coef:
+        apart = constant(0, dtypes.int64, n)
+    if how != "set":
+        old = w.load(at, a.dtype, n, mask=mask) if apart is None else w.gather(at, apart, a.dtype, mask)
+        x = fold(w, how, old, x)
+    if apart is None:
+        w.store(x, at, mask=mask)
+    else:
+        w.scatter(x, at, apart, mask)

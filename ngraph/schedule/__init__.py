@@ -1,0 +1,9 @@
+"""Kernels of a plan → scheduled kernels: how each runs on one kind of machine, as values that print, parse, verify and run in NumPy.
+
+`form`      the data structures: scheduled kernels, versions, stages, loops, accesses
+`linear`    indices as sums of multiples of loop counters
+`search`    the cheapest vectors, register tile and order of a loop nest, by counting
+`cpu`       schedules for processors
+
+Words: docs/glossary.md.
+"""

@@ -1,0 +1,605 @@
+"""Schedules kernels for processors: loops, vectors, register tiles, prefetches, code for last blocks, places of Locals.
+
+A stage's axes become loops, cut into the digits that memory has; loops that every access walks as one are merged; `search` chooses what
+is a vector and what a tile; the rest follows from addresses and sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
+from ngraph.op_graph.opdef import COST
+from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, Stage
+from ngraph.program.program import AxisId
+from ngraph.schedule.form import Access, BlockStart, Loop, Place, PrefetchAhead, ScheduledKernel, ScheduledStage, Tile, Version
+from ngraph.schedule.linear import Forms, LinearForm
+from ngraph.schedule.search import AccessDescriptor, CoreModel, LoopSchedule, View, schedule
+from ngraph.targets import Target
+from ngraph.targets.tuning import (
+    HOT_BLOCKS,
+    MAX_LISTED_OFFSETS,
+    MAX_PEELED_AXES,
+    MAX_SHUFFLED_STEP,
+    MAX_UNROLLED_STEPS,
+    MIN_INSTRUCTIONS_PER_LINE,
+    MIN_STEPS_TO_PREFETCH,
+    MIN_WORK_ITEMS_TO_PREFETCH,
+    PAGE_BYTES,
+    SPILLED_UNROLL,
+    STACK_BYTES,
+)
+from ngraph.tensors.index import PRODUCTS, Load, in_order, loads
+
+ALIGN = 64  # bytes: Locals begin at cache lines, which are whole vectors
+FREE = ("read", "number", "index", "guard", "copy")  # lines that cost nothing beside their address
+
+
+def schedule_kernel(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule] | None = None) -> ScheduledKernel:
+    """The kernel as it runs on a processor. Lengths that the plan does not know stay expressions.
+
+    picks: schedules of loop nests that take the place of the cheapest ones.
+    """
+    return _Scheduler(plan, kernel, target, picks or {}).scheduled()
+
+
+class _Scheduler:
+    """One kernel: its grid, its memory, and what its stages share."""
+
+    def __init__(self, plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule]) -> None:
+        self.plan, self.kernel, self.target, self.picks = plan, kernel, target, picks
+        self.views: dict[View, CoreModel] = {}
+        self.block = dict(kernel.loops)
+        self.cut: dict[AxisId, int] = {}
+        self.cold = False
+        self.touched: set[Buffer] = set()  # buffers that stages before have brought into the caches
+        self.known: dict[AxisId, ExprLike] = {}
+        self.places, self.walks, self.scratch = self._locals()
+        self.grid: dict[AxisId, Loop] = {}
+        for a, b in kernel.loops:
+            count = (self.length(a) + (b - 1)) // b
+            self.grid[a] = Loop(((a, b, count),), count, count if isinstance(count, int) else None, grid=True)
+        counts = [d.extent for d in self.grid.values()]
+        known = [n for n in counts if isinstance(n, int)]
+        self.repeated = (
+            len(kernel.stages) > 1 and bool(counts) and len(known) == len(counts) and math.prod(known) >= MIN_WORK_ITEMS_TO_PREFETCH
+        )
+
+    def scheduled(self) -> ScheduledKernel:
+        versions = tuple(self._versions(self._short_ends()))
+        strides = {b: self.strides(b) for b in dict.fromkeys((*self.kernel.sources, *self.kernel.targets, *self.places))}
+        return ScheduledKernel(
+            self.kernel, tuple(self.grid.values()), self.places, strides, self.scratch, versions, self.views, self.target
+        )
+
+    # ---- versions
+
+    def _short_ends(self) -> list[tuple[AxisId, int]]:
+        """The axes whose last block is shorter, with its places; none where there would be too many versions."""
+        sizes = [(a, b, self.length(a)) for a, b in self.kernel.loops]
+        ends = [(a, size % b) for a, b, size in sizes if isinstance(size, int) and size > b and size % b]
+        return [] if len(ends) > MAX_PEELED_AXES else ends
+
+    def _versions(self, ends: list[tuple[AxisId, int]]) -> Iterator[Version]:
+        """For each combination of whole and last blocks the stages, all of whose sizes are then known."""
+        if not ends:
+            yield Version(dict(self.cut), self.cold, tuple([_StageScheduler(self, s).scheduled() for s in self.kernel.stages]))
+            return
+        (a, short), *others = ends
+        count, before = self.grid[a].extent, self.cold
+        assert isinstance(count, int)
+        for size in (self.block[a], short):
+            self.cut[a] = size
+            self.cold = before or (size == short and count > HOT_BLOCKS)
+            yield from self._versions(others)
+        self.cold = before
+        del self.cut[a]
+
+    # ---- lengths and memory
+
+    def length(self, a: AxisId) -> ExprLike:
+        """The length of an axis: a number, else `Len` of it."""
+        if a not in self.known:
+            try:
+                self.known[a] = self.plan.length(a)
+            except LookupError:
+                self.known[a] = Len(a)
+        return self.known[a]
+
+    def streams(self, b: Buffer) -> bool:
+        """Whether this kernel is the first to bring a buffer from memory, piece by piece with its work items."""
+        large = b.bytes is not None and b.bytes > 2 * self.target.l2
+        return large and self.repeated and b not in self.touched
+
+    def strides(self, b: Buffer) -> tuple[ExprLike, ...]:
+        """Elements from one place to the next along each dim."""
+        if b not in self.walks:
+            self.walks[b] = strides_of(b, self.length)
+        return self.walks[b]
+
+    def _locals(self) -> tuple[dict[Local, Place], dict[Buffer, tuple[ExprLike, ...]], ExprLike]:
+        """Places and strides of the Locals, and the bytes of scratch: on the stack if all of them fit there."""
+        every = dict.fromkeys([s.target for stage in self.kernel.stages for s in stage.to if type(s.target) is Local])
+        sizes: dict[Local, ExprLike] = {}
+        walks: dict[Buffer, tuple[ExprLike, ...]] = {}
+        for b in every:
+            shape = [self._room(d) for d in b.dims]
+            if len(shape) > 1 and isinstance(shape[-1], int):  # rows start at whole vectors
+                whole = self.target.lanes(b.dtype.bits)
+                shape[-1] = -(-shape[-1] // whole) * whole
+            size: ExprLike = 1
+            for n in shape:
+                size = size * n
+            sizes[b], walks[b] = size, dense(shape)
+        known = {b: n for b, n in sizes.items() if isinstance(n, int)}
+        if len(known) == len(sizes) and sum([k * b.dtype.bits // 8 for b, k in known.items()]) <= STACK_BYTES:
+            return {b: Place("stack", max(k, 1)) for b, k in known.items()}, walks, 0
+        if len(known) == len(sizes):
+            at, total = self._packed({b: -(-k * (b.dtype.bits // 8) // ALIGN) * ALIGN for b, k in known.items()})
+            return {b: Place("scratch", known[b], at[b]) for b in at}, walks, total
+        places: dict[Local, Place] = {}
+        scratch: ExprLike = 0
+        for b, n in sizes.items():
+            places[b] = Place("scratch", n, scratch)
+            scratch = scratch + (n * (b.dtype.bits // 8) + (ALIGN - 1)) // ALIGN * ALIGN
+        return places, walks, scratch
+
+    def _room(self, dim: Any) -> ExprLike:
+        """How many places a dim of a Local needs in any work item."""
+        a, div, mod = dim
+        n, block = self.length(a), self.block.get(a, 1)
+        n = n if block == 1 else min(n, block) if isinstance(n, int) else block
+        n = (n + (div - 1)) // div
+        return n if mod is None else mod if not isinstance(n, int) else min(n, mod)
+
+    def _packed(self, sizes: dict[Local, int]) -> tuple[dict[Local, int], int]:
+        """Offsets of Locals in scratch, and its bytes: what no later stage of a work item reads leaves its place to others.
+
+        What a stage stores that does not run in every work item stays.
+        """
+        stages, depth = self.kernel.stages, len(self.kernel.loops)
+        first: dict[Local, int] = {}
+        last: dict[Local, int] = {}
+        for k, stage in enumerate(stages):
+            for b in (*[s.target for s in stage.to], *[r.source for r in stage.reads()]):
+                if b in sizes:
+                    first.setdefault(b, k)
+                    last[b] = k
+            for s in stage.to:
+                if s.target in sizes and stage.depth < depth:
+                    first[s.target], last[s.target] = -1, len(stages)
+        for b in [b for b in sizes if first[b] < 0]:
+            last[b] = len(stages)
+        places: dict[Local, int] = {}
+        for b in sorted(sizes, key=lambda b: (first[b], -sizes[b])):
+            at = 0
+            for other, place in sorted(places.items(), key=lambda p: p[1]):
+                if first[other] <= last[b] and first[b] <= last[other] and place < at + sizes[b] and at < place + sizes[other]:
+                    at = place + sizes[other]
+            places[b] = at
+        return places, max([at + sizes[b] for b, at in places.items()], default=0)
+
+    # ---- loops of an axis
+
+    def place(self, a: AxisId, digits: Iterable[Loop]) -> LinearForm:
+        """The index along an axis: its block's start, and a place in the block."""
+        coef: dict[Loop, ExprLike] = {self.grid[a]: self.block[a]} if a in self.block else {}
+        return LinearForm(coef | {d: d.unit for d in digits}, 0)
+
+    def digits(self, a: AxisId, units: list[int]) -> list[Loop]:
+        """The loops along an axis, outermost first: one, or one for each digit that memory has; none for a single place."""
+        n, block = self.length(a), self.block.get(a)
+        size: ExprLike
+        if block is None or (isinstance(n, int) and n <= block):
+            size, most = n, n if isinstance(n, int) else None
+        elif a in self.cut or (isinstance(n, int) and n % block == 0):
+            size = most = self.cut.get(a, block)
+        else:
+            size, most = expr.minimum(n - combine("*", self.grid[a].counter, block), block), block
+        if not isinstance(size, int):
+            return [Loop(((a, 1, size),), size, most)]
+        if size == 1:
+            return []
+        found: list[Loop] = []
+        every, uneven = [1, *[k for k in units if k < size]], any(size % k for k in units)
+        for unit, above in zip(every, [*every[1:], size], strict=True):
+            total = min(above, size)
+            places = -(-total // unit)
+            found.insert(0, Loop(((a, unit, places),), places, places, unit, total, found[0] if found else None, uneven))
+        return found
+
+
+def strides_of(b: Buffer, length: Any) -> tuple[ExprLike, ...]:
+    """Elements of a buffer from one place to the next along each dim, as expressions over lengths."""
+    if b.strides is not None:
+        return b.strides
+    return dense([_extent(d, length(d[0])) + sum(b.border.get(d[0], ())) for d in b.dims])
+
+
+def dense(shape: list[ExprLike]) -> tuple[ExprLike, ...]:
+    """The strides of an array whose places lie one after another."""
+    made: list[ExprLike] = []
+    step: ExprLike = 1
+    for n in reversed(shape):
+        made.append(step)
+        step = combine("*", step, n)
+    return tuple(made[::-1])
+
+
+def _extent(dim: Any, n: ExprLike) -> ExprLike:
+    """How many places a dim has."""
+    _, div, mod = dim
+    n = (n + (div - 1)) // div
+    return n if mod is None else expr.minimum(n, mod)
+
+
+class _StageScheduler:
+    """One stage in one version."""
+
+    def __init__(self, kernel: _Scheduler, stage: Stage) -> None:
+        self.kernel, self.stage = kernel, stage
+        cuts = self._cuts()
+        digits = {a: kernel.digits(a, cuts.get(a, [])) for a in (*stage.free, *stage.reduced)}
+        self.free = [d for a in stage.free for d in digits[a]]
+        self.reduced = [d for a in stage.reduced for d in digits[a]]
+        self.dims = frozenset((*self.free, *self.reduced))
+        place = {a: kernel.place(a, digits.get(a, ())) for a in (*digits, *kernel.block)}
+        start = {a: kernel.place(a, ()) for a in kernel.block}
+        self.forms = Forms(place, start, kernel.length)
+        self.lines = dict(stage.lines())
+        self.border = len(stage.before)
+        self.uses: dict[int, tuple[int, ...]] = {}
+        self.deps: dict[int, frozenset[Loop]] = {}
+        self.reads: dict[int, Access] = {}
+        self.reducing = bool(stage.combine or stage.reduced)
+
+    def scheduled(self) -> ScheduledStage:
+        self._look()
+        chosen, tile = self._choose()
+        self.tile = tile
+        sums, flattened = self._one_loop()
+        unroll = self._unroll(sums[-1]) if flattened else 1
+        for a in (*self.reads.values(), *self.stores):
+            a.mode = self._mode(a)
+        self._prefetch(sums, flattened, unroll)
+        self.kernel.touched.update([a.source for a in self.reads.values()])
+        return ScheduledStage(
+            self.stage,
+            tuple(self.free),
+            tuple(self.reduced),
+            self.reads,
+            tuple(self.stores),
+            self.deps,
+            self.uses,
+            self.interleaved,
+            chosen,
+            tile,
+            tuple(sums),
+            flattened,
+            unroll,
+            self.forms,
+        )
+
+    # ---- loops and addresses
+
+    def _cuts(self) -> dict[AxisId, list[int]]:
+        """The digits into which memory splits the axes of the stage: their units, each a multiple of the one before."""
+        found: dict[AxisId, set[int]] = {}
+        for b, index in [(r.source, r.index) for r in self.stage.reads()] + [(s.target, s.index) for s in self.stage.to]:
+            for a, div, mod in b.dims:
+                e = index[a]
+                if (div > 1 or mod is not None) and type(e) is Idx:
+                    found.setdefault(e.of, set()).update([k for k in (div, div * (mod or 1)) if k > 1])
+        made: dict[AxisId, list[int]] = {}
+        for a, units in found.items():
+            for k in sorted(units):
+                if k % made.setdefault(a, [1])[-1] == 0:
+                    made[a].append(k)
+        return {a: units[1:] for a, units in made.items()}
+
+    def _look(self) -> None:
+        """Finds what each line uses and depends on, and how each read and store moves."""
+        stage = self.stage
+        for n, line in stage.lines():
+            if line.read is not None:
+                self.reads[n] = self._access(line.read.source, line.read.index, line.read.guard, line.read.fill)
+        self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
+        self._merge()
+        self.interleaved = self._runs()
+        for n, line in enumerate(stage.before):
+            self._line(n, line)
+        for n, c in enumerate(stage.combine, self.border):
+            self.deps[n], self.uses[n] = self.deps[c.line].intersection(self.free), ()
+        for n, line in enumerate(stage.after, self.border + len(stage.combine)):
+            self._line(n, line)
+        for a in self.stores:
+            a.deps = self._moving([*a.guard, *[e for _, e in a.rest]]).union(a.coef)
+        if self.reducing:
+            for n, a in self.reads.items():
+                a.epilogue = n >= self.border
+            for s, a in zip(stage.to, self.stores, strict=True):
+                a.epilogue = s.line >= self.border
+        self.hoisted = [a for a in (*self.reads.values(), *self.stores) if not a.epilogue]
+
+    def _line(self, n: int, line: Line) -> None:
+        inside = line.exprs
+        deps = self._moving(inside) if line.read is None else frozenset()
+        if line.read is not None:
+            a = self.reads[n]
+            inside = [*a.guard, *[e for _, e in a.rest]]
+            deps = a.deps = self._moving(inside).union(a.coef)
+        self.uses[n] = uses = (*line.args, *loads(*inside))
+        self.deps[n] = deps.union(*[self.deps[u] for u in uses])
+
+    def _moving(self, exprs: Iterable[ExprLike]) -> frozenset[Loop]:
+        """The loops along which expressions move."""
+        found: set[Loop] = set()
+        for e in exprs:
+            for leaf in expr.leaves(e):
+                if type(leaf) is Idx:
+                    found.update(self.forms.place[leaf.of].coef)
+                elif type(leaf) is Load:
+                    found.update(self.deps[leaf.of])
+        return frozenset(found & self.dims)
+
+    def _merge(self) -> None:
+        """Loops that every access walks as one become one."""
+        accesses, inside = [*self.reads.values(), *self.stores], inside_expressions(self.stage, self.reads, self.stores)
+        apart = {d for e in inside for leaf in expr.leaves(e) if type(leaf) is Idx for d in self.forms.place[leaf.of].coef}
+        apart |= {d for d in self.dims if not isinstance(d.extent, int) or d.uneven}
+        for loops in (self.free, self.reduced):
+            todo = [d for d in loops if d not in apart]
+            pairs = [(o, i) for o in todo for i in todo if o is not i]
+            while pairs:
+                outer, inner = pairs.pop(0)
+                if outer not in loops or inner not in loops:
+                    continue
+                n = inner.extent
+                assert isinstance(n, int) and isinstance(outer.extent, int)
+                steps = [(a.coef.get(outer, 0), a.coef.get(inner, 0)) for a in accesses]
+                if any(not isinstance(c, int) or not isinstance(k, int) or k != c * n for k, c in steps):
+                    continue
+                one = Loop((*outer.parts, *inner.parts), outer.extent * n, outer.extent * n, total=outer.extent * n)
+                for a, (_, c) in zip(accesses, steps, strict=True):
+                    a.coef = {d: k for d, k in a.coef.items() if d is not outer and d is not inner} | ({one: c} if c else {})
+                loops[loops.index(outer)] = one
+                loops.remove(inner)
+                todo = [d for d in loops if d not in apart]
+                pairs = [(one, d) for d in todo if d is not one] + [(d, one) for d in todo if d is not one]
+                pairs += [(o, i) for o in todo for i in todo if o is not i and one not in (o, i)]
+        self.dims = frozenset((*self.free, *self.reduced))
+
+    def _runs(self) -> dict[int, list[int]]:
+        """For each store the stores that go to the places next to each other, all along, itself among them."""
+        alike: dict[Any, list[int]] = {}
+        for k, (a, s) in enumerate(zip(self.stores, self.stage.to, strict=True)):
+            alone = k if s.combine != "set" or a.rest or (a.guard and a.dtype.bits < 32) else -1  # of narrowed lanes masks are constants
+            alike.setdefault((alone, a.source, a.base, a.dtype, frozenset(a.coef.items()), s.line < self.border), []).append(k)
+        runs: dict[int, list[int]] = {}
+        for some in alike.values():
+            run: list[int] = []
+            for k in sorted(some, key=lambda k: self.stores[k].const):
+                run = run if run and self.stores[run[-1]].const + 1 == self.stores[k].const else []
+                run.append(k)
+                runs[k] = run
+        return runs
+
+    def _access(self, b: Buffer, index: Mapping[AxisId, ExprLike], guard: tuple[ExprLike, ...], fill: Any) -> Access:
+        kernel = self.kernel
+        made = Access(b, guard, fill)
+        total = LinearForm({}, 0)
+        for (a, div, mod), stride in zip(b.dims, kernel.strides(b), strict=True):
+            e = index[a]
+            if type(b) is Local and kernel.block.get(a, 1) > 1:
+                e = combine("-", e, BlockStart(a))
+            e = combine("//", e, div) if div > 1 else e
+            e = e if mod is None else combine("%", e, mod)
+            e = combine("+", e, b.border[a][0]) if a in b.border else e
+            form = self.forms.of(e)
+            if form is None:
+                made.rest.append((stride, e))
+            else:
+                total = total.plus(form, stride)
+        base: list[tuple[Loop | None, ExprLike]] = []
+        if isinstance(total.const, int):
+            made.const = total.const
+        else:
+            base.append((None, total.const))
+        for d, c in total.coef.items():
+            if d.grid:
+                base.append((d, c))
+            else:
+                made.coef[d] = c
+        made.base = tuple(base)
+        step = total.coef.get(kernel.grid[kernel.kernel.loops[-1][0]], 0) if kernel.kernel.loops else 0
+        made.turn = step if isinstance(step, int) else 0
+        if made.turn and kernel.streams(b):
+            made.prefetch = PrefetchAhead("next work item", made.turn)
+        high = total.extremes()[1]
+        if b.bytes is not None and not made.rest and high < math.inf:
+            made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
+        return made
+
+    # ---- vectors and tiles
+
+    def _choose(self) -> tuple[LoopSchedule, Tile]:
+        target, stage = self.kernel.target, self.stage
+        walks = [self._walk(a) for a in self.reads.values()]
+        stores = enumerate(zip(self.stores, stage.to, strict=True))
+        walks += [self._walk(a, True, s.combine != "set", len(self.interleaved[k])) for k, (a, s) in stores]
+        moving = [a for a in (*self.reads.values(), *self.stores) if a.deps]  # what stays fills no vector
+        bits = [a.dtype.bits for a in moving] + [c.dtype.bits for c in stage.combine]
+        lanes = target.lanes(max([32 if b == 16 else b for b in bits], default=32))
+        fused = {c.line for c in stage.combine if c.kind == "add" and self.lines[c.line].op in PRODUCTS}
+        shown = range(self.border) if self.reducing else self.lines
+        work = [(float(COST[self.lines[n].op]), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
+        self.work = sum([k for k, _ in work])
+        bound = [d for d in self.dims if d.uneven and d.lower is not None]
+        bound += self.reduced if self._in_order() else []
+        loops = (*self.free, *self.reduced)
+        number = {d: k for k, d in enumerate(loops)}
+
+        def numbers(dims: Iterable[Loop]) -> frozenset[int]:
+            return frozenset([number[d] for d in dims])
+
+        seen = [
+            AccessDescriptor(
+                tuple([_known(a.coef.get(d, 0)) for d in loops]), numbers(a.deps), numbers(non_affine), a.dtype.bits // 8, *how
+            )
+            for a, non_affine, how in walks
+        ]
+        view = View(
+            tuple(range(len(self.free))),
+            tuple(range(len(self.free), len(loops))),
+            tuple([d.most for d in loops]),
+            tuple(seen),
+            tuple([(k, numbers(deps)) for k, deps in work]),
+            tuple([numbers(self.deps[c.line]) for c in stage.combine]),
+            numbers(bound),
+        )
+        machine = CoreModel(lanes, target.vector_registers, target.l1, target.l2)
+        if not self.kernel.cold:
+            self.kernel.views[view] = machine
+        made = self.kernel.picks.get(view) or schedule(view, machine)
+        vector, tile, second = [None if k is None else loops[k] for k in (made.vector, made.tile, made.second)]
+        across = second if second is not None else vector
+        return made, Tile(made.lanes, vector, tile, across, made.rows, made.columns, tuple([loops[k] for k in made.order]))
+
+    def _in_order(self) -> bool:
+        """Whether an accumulator of the stage takes its terms one after the other."""
+        return any(in_order(c.kind, c.dtype) for c in self.stage.combine)
+
+    def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Loop], Any]:
+        return a, self._moving([e for _, e in a.rest]), (store, a.epilogue, combines, run)
+
+    def _mode(self, a: Access) -> str:
+        """How the lanes of an access lie in memory."""
+        v, t = self.tile.vector, self.tile.tile
+        if v is None or v not in a.deps:
+            return "scalar"
+        step = a.coef.get(v, 0)
+        if v in self._moving([e for _, e in a.rest]):
+            return "indexed"
+        if isinstance(step, int) and 2 <= step <= MAX_SHUFFLED_STEP and not a.rest:
+            return "strided"
+        if t is not None and a.coef.get(t) == 1 and step not in (0, 1) and not a.rest and not a.guard:
+            return "transposed"
+        if step == -1 and not a.rest:
+            return "reversed"
+        return {0: "one", 1: "contiguous"}.get(step, "indexed") if isinstance(step, int) else "indexed"
+
+    # ---- sums
+
+    def _one_loop(self) -> tuple[list[Loop], int]:
+        """The reduced loops in the order in which they run, and how many of the last become one whose offsets are known beforehand."""
+        early_stores = any(s.line < self.border for s in self.stage.to)
+        fixed = all(isinstance(d.extent, int) and d.extent > 0 and not d.uneven for d in self.reduced)
+        if not self.reduced or not self.reducing or early_stores or self._in_order() or not fixed:
+            return list(self.reduced), 0
+        early = [a for a in self.hoisted if not a.deps.isdisjoint(self.reduced)]
+        fixed = self.tile.vector not in self.reduced and self.tile.across not in self.reduced
+        affine = all(isinstance(c, int) for a in early for c in a.coef.values())
+        inside = [e for a in early for e in (*a.guard, *[e for _, e in a.rest])]
+        for line in self.stage.before:
+            inside += line.exprs if line.read is None else ()
+        if not fixed or not affine or not self._moving(inside).isdisjoint(self.reduced):
+            return list(self.reduced), 0
+        main = [a for a in early if self.tile.vector in a.coef] or early
+        order = sorted(self.reduced, key=lambda d: -max([abs(_certain(a.coef.get(d, 0))) for a in main], default=0))
+        k, steps = len(order), 1
+        while k and steps * _certain(order[k - 1].extent) <= MAX_LISTED_OFFSETS:
+            k -= 1
+            steps *= _certain(order[k].extent)
+        return order, max(len(order) - k, 1)
+
+    def _unroll(self, d: Loop) -> int:
+        """How many steps of a reduced loop are written out: no two of them may read the same element, or it would stay in a register."""
+        n, t, most = _certain(d.extent), self.tile, MAX_UNROLLED_STEPS
+        for a in self.hoisted:
+            step, row = a.coef.get(d, 0), a.coef.get(t.tile, 0) if t.tile is not None else 0
+            if step and row:
+                shared = [u for u in range(1, most) if u * _certain(step) % row == 0 and 0 < u * step // row < t.rows]  # type: ignore[operator]
+                most = min([most, *shared])
+        full = t.rows * t.columns * len(self.stage.combine) > self.kernel.target.vector_registers // 2
+        good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == SPILLED_UNROLL and full)]
+        return good[0] if good else most if len(self.reduced) == 1 and n >= most else 1
+
+    # ---- prefetches
+
+    def _prefetch(self, sums: list[Loop], flattened: int, unroll: int) -> None:
+        """Decides what accesses ask for ahead; one of the four ways each."""
+        for a in self.reads.values():
+            a.prefetch = a.prefetch if a.deps >= self.dims else None
+        for a in self.stores:
+            a.prefetch = None
+        for a in self._paged():
+            a.prefetch = PrefetchAhead("page", PAGE_BYTES)
+        if not flattened:
+            return
+        t, d = self.tile.tile, sums[-1]
+        rows = -(-t.extent // self.tile.rows) if t is not None and isinstance(t.extent, int) else 1
+        if unroll > 1 and rows > 1:
+            for a in self.hoisted:
+                step = self._panel(a) if d in a.coef else 0
+                if step:
+                    a.prefetch = PrefetchAhead("next panel", step)
+        if flattened == len(sums):
+            for a, step in self._rows():
+                a.prefetch = PrefetchAhead("rows", step)
+
+    def _paged(self) -> list[Access]:
+        """Reads that come from memory line by line while others are computed with: they ask for lines a page ahead."""
+        v = self.tile.vector
+
+        def moves(a: Access) -> bool:
+            return (a.source.bytes or 0) > 2 * self.kernel.target.l2 and a.deps >= self.dims
+
+        reads = [a for a in self.reads.values() if moves(a)]
+        lines = len(reads) + 2 * sum(map(moves, self.stores))  # what is stored is read before
+        if v is None or self.work < MIN_INSTRUCTIONS_PER_LINE * lines or self.kernel.cold:
+            return []
+        return [a for a in reads if a.coef.get(v) == 1 and not (a.prefetch or a.rest or a.guard)]
+
+    def _panel(self, a: Access) -> int:
+        """Elements from a panel to the next one, if it is read from memory and again by each row of tiles; else 0."""
+        l2, size, v = self.kernel.target.l2, a.source.bytes or 0, self.tile.vector
+        if size <= l2 or v is None or a.coef.get(v, 0) != 1 or self.tile.tile in a.deps or a.rest or a.guard:
+            return 0
+        step = min([c for d, c in a.coef.items() if d in self.free and d is not v and isinstance(c, int)], default=a.turn)
+        return step if 0 < step * a.dtype.bits // 8 <= l2 // 2 else 0
+
+    def _rows(self) -> list[tuple[Access, int]]:
+        """Operands of the epilogue that come from memory, and elements from row to row."""
+        t, v = self.tile.tile, self.tile.vector
+        if t is None or v is None or math.prod([_certain(d.extent) for d in self.reduced]) < MIN_STEPS_TO_PREFETCH:
+            return []
+        found, seen = [], set[Any]()
+        for a in (*self.reads.values(), *self.stores):
+            place = a.source.shares or a.source, a.const, frozenset(a.coef.items())
+            step, beside = a.coef.get(t), a.coef.get(v) == 1 and not a.rest and not a.guard
+            large = (a.source.bytes or 0) > self.kernel.target.l2
+            if a.epilogue and beside and isinstance(step, int) and large and place not in seen:
+                seen.add(place)
+                found.append((a, step))
+        return found
+
+
+def inside_expressions(stage: Stage, reads: Mapping[int, Access], stores: Iterable[Access]) -> list[ExprLike]:
+    """The expressions that code computes where it stands: predicates, indices, and what accesses do not walk."""
+    inside = [e for a in (*reads.values(), *stores) for e in (*a.guard, *[e for _, e in a.rest])]
+    for _, line in stage.lines():
+        inside += line.exprs if line.read is None else ()
+    return inside
+
+
+def _known(c: ExprLike) -> int | None:
+    return c if isinstance(c, int) else None
+
+
+def _certain(c: ExprLike) -> int:
+    """A whole number that is known."""
+    assert isinstance(c, int)
+    return c

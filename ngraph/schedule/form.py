@@ -1,0 +1,211 @@
+"""The nouns of a scheduled kernel: how a kernel of a plan runs on one kind of machine, as values.
+
+    ScheduledKernel = kernel · grid loops · Locals with their places · versions
+    Version         = {axis: places of the block} · cold · stages
+    ScheduledStage  = stage · loops · reads and stores as addresses · LoopSchedule · prefetches
+
+One work item runs the stages one after another for one block of every grid loop. A version is code for blocks of known lengths: the last
+block along an axis may be shorter, and has a version of its own. `docs/native.md` shows the printed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ngraph.op_graph.expr import ExprLike, Leaf
+from ngraph.plan.kernels import Buffer, Kernel, Local, Stage
+from ngraph.program.program import AxisId
+from ngraph.schedule.search import CoreModel, LoopSchedule, View
+from ngraph.targets import Target
+
+
+class BlockNumber(Leaf):
+    """The number of a work item's block along a loop of the grid."""
+
+    __slots__ = ()
+
+
+class BlockStart(Leaf):
+    """The index at which a work item's block begins along an axis: indices of Locals count from there."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """One loop: `extent` places, at most `most` (None: unknown).
+
+    parts   the digits of axes that its counter is made of, outermost first: (axis, elements for each place, places). One part, but
+            where loops were merged because every access walks them as one
+    unit    elements of the axis that one place covers; `total` elements are covered by all places together
+    lower   the loop over the elements inside one place, if memory splits the axis
+    uneven  the loop has fewer places at the end of the axis than elsewhere
+    grid    the loop is one of the kernel's: each place is a block of its axis, and work items run in parallel
+    """
+
+    parts: tuple[tuple[AxisId, int, ExprLike], ...]
+    extent: ExprLike
+    most: int | None
+    unit: int = 1
+    total: int = 0
+    lower: Loop | None = None
+    uneven: bool = False
+    grid: bool = False
+
+    @property
+    def counter(self) -> BlockNumber:
+        """The counter of a loop of the grid, as an expression."""
+        return BlockNumber(self.parts[0][0])
+
+    @property
+    def name(self) -> str:
+        """The axes and digits that it walks, such as "H", "C // 16" and "H, W"."""
+        return ", ".join([a if unit == 1 else f"{a} // {unit}" for a, unit, _ in self.parts])
+
+    def places(self, total: int) -> int:
+        """How many places cover so many elements."""
+        return -(-total // self.unit)
+
+
+class PrefetchAhead(NamedTuple):
+    """What an access asks for before it needs it.
+
+    kind      "next work item"  the same place of the next work item, `distance` elements on
+              "page"            the line `distance` bytes on, where hardware prefetchers stop
+              "next panel"      the packed operand's next panel, `distance` elements on, shared by the rows of tiles
+              "rows"            the lines of all rows of a tile, `distance` elements apart, before the end of the sum
+    """
+
+    kind: str
+    distance: int
+
+
+class Access:
+    """One read or store at `source` + the sum of `base`, of `coef[loop] * counter`, of `const`, of stride * `rest`, in elements.
+
+    base    terms that stay in a work item: (grid loop, elements), and elements over lengths
+    rest    (stride, expression) of what is no sum of multiples of counters
+    zero    all bytes of the value that is read where a predicate fails are 0
+    deps    the loops that it moves with
+    room    elements of the buffer behind the last one that it reaches; None where that is unknown
+    turn    elements to the same place of the next work item
+    mode    how lanes lie: "one" element for all, "contiguous", "strided", "reversed", "transposed", "indexed"; "scalar" without lanes
+    """
+
+    __slots__ = "source dtype guard fill zero base coef const rest deps room turn prefetch epilogue mode".split()
+
+    def __init__(self, source: Buffer, guard: tuple[ExprLike, ...], fill: Any):
+        self.source, self.dtype, self.guard, self.fill = source, source.dtype, guard, fill
+        self.zero = not guard or fill is None or not any(self.dtype.array(fill).tobytes())
+        self.base: tuple[tuple[Loop | None, ExprLike], ...] = ()
+        self.coef: dict[Loop, ExprLike] = {}
+        self.const = 0
+        self.rest: list[tuple[ExprLike, ExprLike]] = []
+        self.deps: frozenset[Loop] = frozenset()
+        self.room: int | None = None
+        self.turn = 0
+        self.prefetch: PrefetchAhead | None = None
+        self.epilogue = False
+        self.mode = "scalar"
+
+
+class Tile(NamedTuple):
+    """A LoopSchedule over the loops of a stage."""
+
+    lanes: int
+    vector: Loop | None
+    tile: Loop | None
+    across: Loop | None
+    rows: int
+    columns: int
+    order: tuple[Loop, ...]
+
+    def units(self, d: Loop) -> int:
+        """How many steps of a loop are done together."""
+        return self.rows if d is self.tile else self.columns if d is self.across else 1
+
+
+@dataclass(eq=False)
+class ScheduledStage:
+    """A stage with its loops.
+
+    free, reduced   its loops in the order of its axes
+    reads, stores   addresses, by the number of the line, and in the order of the stage's stores
+    deps, uses      the loops with which a line or accumulator changes, and the lines that it reads
+    interleaved     for each store the stores that go to the places next to each other, itself among them
+    chosen, tile    the schedule by numbers of loops, and over the loops themselves
+    sums            the reduced loops in the order in which they run; the last `flattened` of them run as one, with listed offsets
+    unroll          steps of the innermost reduced loop that are written out in whole tiles
+    """
+
+    stage: Stage
+    free: tuple[Loop, ...]
+    reduced: tuple[Loop, ...]
+    reads: Mapping[int, Access]
+    stores: tuple[Access, ...]
+    deps: Mapping[int, frozenset[Loop]]
+    uses: Mapping[int, tuple[int, ...]]
+    interleaved: Mapping[int, list[int]]
+    chosen: LoopSchedule
+    tile: Tile
+    sums: tuple[Loop, ...] = ()
+    flattened: int = 0
+    unroll: int = 1
+    forms: Any = field(default=None, repr=False)
+
+    @property
+    def reducing(self) -> bool:
+        """Whether it has accumulators or reduced axes."""
+        return bool(self.stage.combine or self.stage.reduced)
+
+    @property
+    def loops(self) -> tuple[Loop, ...]:
+        return (*self.free, *self.reduced)
+
+    @property
+    def accesses(self) -> tuple[Access, ...]:
+        return (*self.reads.values(), *self.stores)
+
+
+@dataclass(eq=False)
+class Version:
+    """The stages for blocks of these lengths. `cold`: few work items run it, so that its code is short."""
+
+    blocks: Mapping[AxisId, int]
+    cold: bool
+    stages: tuple[ScheduledStage, ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a Local lies: on the stack, or `offset` bytes into the thread's scratch; `elements` of its dtype."""
+
+    space: str
+    elements: ExprLike
+    offset: ExprLike = 0
+
+
+@dataclass(eq=False)
+class ScheduledKernel:
+    """A kernel as it runs.
+
+    strides   elements from one place to the next along each dim, for all buffers
+    scratch   bytes that each thread needs
+    searched  what had to be scheduled, but for cold versions, and for which vectors, registers and caches
+    """
+
+    kernel: Kernel
+    grid: tuple[Loop, ...]
+    places: Mapping[Local, Place]
+    strides: Mapping[Buffer, tuple[ExprLike, ...]]
+    scratch: ExprLike
+    versions: tuple[Version, ...]
+    searched: Mapping[View, CoreModel]
+    target: Target
+
+    @property
+    def peeled(self) -> tuple[AxisId, ...]:
+        """The axes whose last block has versions of its own."""
+        return tuple(self.versions[0].blocks)
