@@ -13,7 +13,7 @@ from plans import describe, kernels, program_of
 
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import expr
-from ngraph.plan import Kernel, MachineModel, plan
+from ngraph.plan import Kernel, plan
 from ngraph.runtime.host import jit
 from ngraph.targets import host
 
@@ -41,7 +41,7 @@ def seconds(made, step, loaded):
 
 
 def main():
-    made = plan(program_of(sys.argv[1]), machine=MachineModel(cores=2))
+    made = plan(program_of(sys.argv[1]))
     share = float(sys.argv[2]) if len(sys.argv) > 2 else 0.02
     rows, loaded = [], {}
     plans = [(made, 1)]

@@ -9,6 +9,8 @@ import os
 import sys
 import time
 
+from ngraph.targets import DEFAULT
+
 os.environ.setdefault("NGRAPH_TRANSFORMER", "direct")
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -16,7 +18,7 @@ import numpy as np
 from peer_adapter import Infer, Train
 from peerbench.workloads import WORKLOADS
 
-from ngraph.plan import Kernel, MachineModel, plan, text, verify
+from ngraph.plan import Kernel, plan, text, verify
 
 
 def program_of(name):
@@ -138,7 +140,7 @@ def main():
     asked = args.parse_args()
     print("      steps kernels  rout  diff  1turn       MB  /least    GFLOP  /need predicted   arena    plan s")
     for name in asked.workloads:
-        row(name, asked.v, MachineModel())
+        row(name, asked.v, DEFAULT)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ import os
 import pprint
 import random
 import sys
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,11 +34,12 @@ from ngraph.codegen.routines import emit_opaque_op  # noqa: E402
 from ngraph.op_graph import dtypes  # noqa: E402
 from ngraph.op_graph.arrays import ArrayRef  # noqa: E402
 from ngraph.op_graph.expr import Idx, combine  # noqa: E402
-from ngraph.plan import MachineModel, arrays, interpret, parse, plan, text, verify  # noqa: E402
+from ngraph.plan import arrays, interpret, parse, plan, text, verify  # noqa: E402
 from ngraph.program.program import AxisId, State  # noqa: E402
 from ngraph.program.text import text as program_text  # noqa: E402
 from ngraph.program.verify import verify as verify_program  # noqa: E402
-from ngraph.targets import TARGETS, host  # noqa: E402
+from ngraph.targets import DEFAULT, TARGETS, host  # noqa: E402
+from ngraph.targets.products import DOTS  # noqa: E402
 from ngraph.testing.rules import Steps  # noqa: E402
 
 FLOATS, INTEGERS = ("float16", "bfloat16", "float32", "float64"), ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -414,8 +416,10 @@ class Guarded(plans.Compiled):
 
 
 def machine_of(case):
-    made = None if case["machine"] is None else next(machines(case["machine"], 1))
-    return (made or MachineModel())._replace(**case["fields"]) if case.get("fields") else made
+    made = DEFAULT if case["machine"] is None else next(machines(case["machine"], 1))
+    fields = dict(case.get("fields") or {})
+    names = fields.pop("products", ())
+    return replace(made, products=(*DEFAULT.products, *[row for row in DOTS.values() if row.name in names]), **fields)
 
 
 def differs(got, expected, dtype):
@@ -482,7 +486,7 @@ def _first(got, wanted):
 
 # ---- drawing cases ----------------------------------------------------------------------------------------------------------
 
-SHORT, SHORTS = 1 << 16, 0.04  # products from which the plan looks for another form (`pairs.LEAST`), and how many cases have so many
+SHORT, SHORTS = 1 << 16, 0.04  # products from which the plan looks for another form (`MIN_PRODUCTS`), and how many cases have so many
 LENGTHS = [*range(2, 20), 23, 29, 31, 32, 33, 37, 41, 47, 48, 53, 61, 64, 67, 70]
 
 
@@ -701,7 +705,8 @@ class Draw:
     def fields(self):
         """What else a machine may have."""
         yes = lambda: self.r.random() < 0.5
-        return {"vector": self.r.choice([16, 32, 64]), "registers": self.r.choice([16, 32]), "pairs": yes(), "quads": yes()}
+        bits, registers = self.r.choice([128, 256, 512]), self.r.choice([16, 32])
+        return {"vector_bits": bits, "vector_registers": registers, "products": [row.name for row in DOTS.values() if yes()]}
 
     def state(self):
         """Inputs that are state, and values of their type, which they have afterwards; perhaps one that reads the state at other places."""

@@ -21,12 +21,12 @@ from ngraph.program.program import AxisId
 from ngraph.schedule.cpu import schedule_kernel, strides_of
 from ngraph.schedule.form import BlockNumber, ScheduledKernel, Version
 from ngraph.schedule.search import LoopSchedule, View
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 
 ZEROS = 64  # bytes of the shortest table of zeros: one cache line
 
 
-def emit(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule] | None = None) -> KernelCode:
+def emit(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule] | None = None) -> KernelCode:
     """The code of a kernel. Lengths that the plan does not know are arguments; `picks` are schedules that somebody chose."""
     return lower(plan, schedule_kernel(plan, kernel, target, picks))
 
@@ -39,7 +39,7 @@ def lower(plan: Plan, scheduled: ScheduledKernel) -> KernelCode:
 class FunctionWriter:
     """A function over buffers and lengths that is being written."""
 
-    def __init__(self, plan: Plan, buffers: Sequence[Buffer], target: Target) -> None:
+    def __init__(self, plan: Plan, buffers: Sequence[Buffer], target: Cpu) -> None:
         self.plan, self.target = plan, target
         self.w = IRWriter(target)
         self.buffers = tuple(buffers)

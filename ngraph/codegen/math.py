@@ -17,12 +17,13 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.opdef import OPS
 from ngraph.parts.registry import Column
+from ngraph.targets.products import DOTS, PACKED_BITS, PACKS
 
 Function = Callable[..., Number]
 MACHINE_CODE: Column[Any] = OPS.column(
     "machine_code", Callable, None, "(*Numbers, **attributes) -> Number: writes the instructions of an elementwise op, for any lanes"
 )
-STORED = {"where", "bitcast", "cast", "pair", "quad"}  # take 16-bit floats and narrow ones as their bits; all others as float32
+STORED = {"where", "bitcast", "cast", *PACKS}  # take 16-bit floats and narrow ones as their bits; all others as float32
 INFINITY, NAN = float("inf"), float("nan")
 TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
 LOG2_E, TWO_OVER_PI_1 = 1.4426950408889634, 0.6366197723675814
@@ -62,19 +63,12 @@ def _half_type(x: Number) -> str:
     return "half" if x.v.lanes == 1 else f"<{x.v.lanes} x half>"
 
 
-@MACHINE_CODE.of("pair")
-def pair(low: Number, high: Number) -> Number:
-    """Two bfloat16 as the halves of 32 bits."""
-    low, high = (x.unsigned().convert("zext", dtypes.uint32) for x in (low, high))
-    return low | (high << 16)
-
-
-@MACHINE_CODE.of("quad")
-def quad(*parts: Number) -> Number:
-    """Four 8-bit integers as the bytes of 32 bits, the first one lowest."""
+@MACHINE_CODE.of(*PACKS)
+def pack(*parts: Number) -> Number:
+    """Short values beside each other in 32 bits, the first one lowest."""
     first, *rest = (x.unsigned().convert("zext", dtypes.uint32) for x in parts)
     for k, x in enumerate(rest, 1):
-        first = first | (x << 8 * k)
+        first = first | (x << PACKED_BITS // len(parts) * k)
     return first
 
 
@@ -219,8 +213,8 @@ def bitcast(x: Number, dtype: DType) -> Number:
 MACHINE_CODE.of("add")(lambda x, y: x + y)
 MACHINE_CODE.of("subtract")(lambda x, y: x - y)
 MACHINE_CODE.of("multiply")(lambda x, y: x * y)
-MACHINE_CODE.of("multiply_pairs")(lambda x, y: Number(x.w, x.w.dot2_accumulate(x.v, y.v, constant(0, dtypes.float32, x.v.lanes))))
-MACHINE_CODE.of("multiply_quads")(lambda x, y: Number(x.w, x.w.dot4_accumulate(x.v, y.v, constant(0, dtypes.int32, x.v.lanes))))
+MACHINE_CODE.of("dot2")(lambda x, y: Number(x.w, x.w.dot("dot2", x.v, y.v, constant(0, DOTS["dot2"].sum, x.v.lanes))))
+MACHINE_CODE.of("dot4")(lambda x, y: Number(x.w, x.w.dot("dot4", x.v, y.v, constant(0, DOTS["dot4"].sum, x.v.lanes))))
 MACHINE_CODE.of("fma")(lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
 
 

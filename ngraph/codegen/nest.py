@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,11 @@ from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Combine
 from ngraph.schedule.form import Access, Loop, ScheduledStage
 from ngraph.schedule.search import split
+from ngraph.targets.products import DOTS, PACKS, PRODUCTS
 from ngraph.targets.tuning import INTERLEAVED_PLACES, MIN_INTERLEAVED_COST, PREFETCH_ROUNDS
-from ngraph.tensors.index import PRODUCTS
 
 if TYPE_CHECKING:
     from ngraph.codegen.kernel import FunctionWriter
-
-TOGETHER = ("pair", "quad")  # of short elements in 32 bits
 
 
 class Nest(Scope):
@@ -293,7 +292,7 @@ class Nest(Scope):
             return None
         if op == "multiply":
             return w.fma if c.dtype.is_float and c.dtype.bits > 16 else None
-        return {"multiply_pairs": w.dot2_accumulate, "multiply_quads": w.dot4_accumulate}.get(op)
+        return partial(w.dot, op) if op in DOTS else None
 
     # ---- values
 
@@ -309,7 +308,7 @@ class Nest(Scope):
             if key in self.known:
                 todo.pop()
                 continue
-            whole = self._together_there(n, i, j) if self.lines[n].op in TOGETHER else None
+            whole = self._together_there(n, i, j) if self.lines[n].op in PACKS else None
             missing = [] if whole is not None else [u for u in self.uses[n] if self._key(u, i, j) not in self.known]
             if missing:
                 todo += missing[::-1]

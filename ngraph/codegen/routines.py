@@ -23,7 +23,7 @@ from ngraph.op_graph.opdef import OPS
 from ngraph.parts.registry import Column
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan
 from ngraph.program.program import AxisId
-from ngraph.targets import Target
+from ngraph.targets.machine import Cpu
 from ngraph.tensors.index import in_order, loads
 
 KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is no loop nest")
@@ -33,7 +33,7 @@ COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minim
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 
-def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
+def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     """The kernels of a routine. Raises UnsupportedError for what is no routine of generated code: effects, and control flow."""
     write = KERNELS[routine.op]
     if write is None:
@@ -139,7 +139,7 @@ def _wide(d: DType) -> DType:
 class _Running:
     """What all forms of a running value share: loading, combining, storing."""
 
-    def __init__(self, plan: Plan, routine: OpaqueOp, target: Target, *more: Buffer):
+    def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu, *more: Buffer):
         self.x, self.y = routine.inputs[0], routine.results[0]
         self.t = OpaqueOpText(plan, (self.x, self.y, *more), target)
         self.w, self.target = self.t.w, target
@@ -175,7 +175,7 @@ class _Running:
 
 
 @KERNELS.of("cumulate")
-def _cumulate(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
+def _cumulate(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     unit = _unit(routine.results[0])
     if unit == _unit(routine.inputs[0]) and unit not in (None, routine.attrs["axis"]):
         return (_Beside(plan, routine, target, unit).code(),)
@@ -196,7 +196,7 @@ def _cumulate(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode
 class _Beside(_Running):
     """Along one axis, for many places of another side by side in vectors."""
 
-    def __init__(self, plan: Plan, routine: OpaqueOp, target: Target, unit: AxisId):
+    def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu, unit: AxisId):
         super().__init__(plan, routine, target)
         self.unit, self.lanes = unit, target.lanes(self.dtype.bits)
         n = self.t.open(unit)
@@ -247,7 +247,7 @@ class _Beside(_Running):
 class _Along(_Running):
     """Along the axis of the vectors: a vector at a time, by shuffles within it; long rows in pieces, which several threads may share."""
 
-    def __init__(self, plan: Plan, routine: OpaqueOp, target: Target, totals: Buffer | None = None):
+    def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu, totals: Buffer | None = None):
         super().__init__(plan, routine, target, *([] if totals is None else [totals]))
         self.in_order = in_order(self.kind, self.dtype)  # then neither vectors nor pieces combine places apart from those before
         dense = _unit(self.x) == _unit(self.y) == self.axis and not self.in_order
@@ -363,7 +363,7 @@ class _Along(_Running):
 
 
 @KERNELS.of("sort")
-def _sort(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
+def _sort(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     """One work item for each row: its keys as whole numbers in order, with the places they come from; then all is moved."""
     key, axis = routine.inputs[0], routine.attrs["axis"]
     t = OpaqueOpText(plan, (*routine.inputs, *routine.results), target)
@@ -400,7 +400,7 @@ def _sort(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ..
 
 
 @KERNELS.of("compact")
-def _compact(plan: Plan, routine: OpaqueOp, target: Target) -> tuple[KernelCode, ...]:
+def _compact(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     """Each place is written, and the next one goes behind it only where the condition held: no branch to guess wrong."""
     (c,), (found, count) = routine.inputs, routine.results
     axes, t = routine.attrs["axes"], OpaqueOpText(plan, (c, found, count), target)

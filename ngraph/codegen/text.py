@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
-from ngraph.targets import Target
+from ngraph.targets import Cpu
+from ngraph.targets.products import DOTS, PACKED_BITS, ProductInstruction
 
 # how a dtype is held in a register; 16-bit floats and narrow ones are their bits, for no instruction works on them
 REGISTER = {"bool": "i1", "float16": "i16", "bfloat16": "i16", "float32": "float", "float64": "double"}
 REGISTER |= {f"{sign}int{bits}": f"i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 REGISTER |= dict.fromkeys(dtypes.NARROW, "i8")
 STORAGE = {**REGISTER, "bool": "i8"}
-GROUPED = (4, 8, 16)  # lanes whose groups of short numbers one instruction multiplies and adds
 _MANGLED = {"half": "f16", "float": "f32", "double": "f64"}
 
 
@@ -145,7 +145,7 @@ Body = Callable[..., Sequence[IRValue]]
 class IRWriter:
     """One module under construction. Instructions go to the current block of the current function."""
 
-    def __init__(self, target: Target):
+    def __init__(self, target: Cpu):
         self.target = target
         self.functions: list[str] = []
         self.declared: dict[str, str] = {}
@@ -272,42 +272,37 @@ class IRWriter:
             return self.intrinsic("fma", x.dtype, x.lanes, x, y, z)
         return self.op("fadd", self.op("fmul", x, y), z)
 
-    def dot2_accumulate(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
-        """The products of bfloat16 in the high and in the low halves of x and y, added to z; by one instruction for all widths, if any."""
-        if self.target.pairs:
-            if (made := self._as_group(self.dot2_accumulate, x, y, z)) is not None:
-                return made
-            halves = f"<{2 * z.lanes} x bfloat>"
-            each = [f"{halves} {self.pure(f'bitcast {v} to {halves}')}" for v in (x, y)]
-            return self.intrinsic(f"x86.avx512bf16.dpbf16ps.{z.lanes * 32}", z.dtype, z.lanes, z, *each, types=())
-        for name, k in (("and", 0xFFFF0000), ("shl", 16)):
+    def dot(self, op: str, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
+        """z and the sums of as many products as `op` takes of each element of x and y; by one instruction where the target has one."""
+        row = self.target.product(op)
+        n = next((k for k in row.lanes if k >= z.lanes), 0) if row is not None else 0
+        if row is None or not n:
+            return (self._dot_floats if DOTS[op].sum.is_float else self._dot_integers)(DOTS[op], x, y, z)
+        if n > z.lanes:  # no instruction is so short
+            wide = [self.splat(v, n) if v.lanes == 1 else self.shuffle(v, [*range(v.lanes)] + [0] * (n - v.lanes)) for v in (x, y, z)]
+            made = self.dot(op, *wide)
+            return self.lane(made, 0) if z.lanes == 1 else self.shuffle(made, range(z.lanes))
+        each: list[Any] = [x, y]
+        if row.passed:
+            kind = f"<{row.k * n} x {row.passed}>"
+            each = [f"{kind} {self.pure(f'bitcast {v} to {kind}')}" for v in each]
+        return self.intrinsic(row.intrinsic.format(bits=32 * n), z.dtype, n, z, *each, types=())
+
+    def _dot_floats(self, row: ProductInstruction, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
+        """The same for bfloat16, which is the upper half of a float32: the upper operands first, as the instruction does."""
+        for name, k in (("and", 0xFFFF0000), ("shl", row.operand_bits)):
             a, b = (self.convert("bitcast", self.op(name, v, self.constant(k, v)), z.dtype) for v in (x, y))
             z = self.fma(a, b, z)
         return z
 
-    def dot4_accumulate(self, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
-        """The products of the bytes of x, each 0 to 255, with those of y, each -128 to 127, added to z, which wraps around."""
-        if self.target.quads:
-            if (made := self._as_group(self.dot4_accumulate, x, y, z)) is not None:
-                return made
-            if self.target.triple.startswith("x86"):
-                return self.intrinsic(f"x86.avx512.vpdpbusd.{z.lanes * 32}", z.dtype, z.lanes, z, x, y, types=())
-            each = [f"<16 x i8> {self.pure(f'bitcast {v} to <16 x i8>')}" for v in (x, y)]
-            return self.intrinsic("aarch64.neon.usdot.v4i32.v16i8", z.dtype, z.lanes, z, *each, types=())
-        for k in range(0, 32, 8):
-            a = self.op("and", self.op("lshr", x, self.constant(k, x)), self.constant(255, x))
-            b = self.op("ashr", self.op("shl", y, self.constant(24 - k, y)), self.constant(24, y))
+    def _dot_integers(self, row: ProductInstruction, x: IRValue, y: IRValue, z: IRValue) -> IRValue:
+        """The same for unsigned integers times signed ones; the sum wraps around."""
+        bits = row.operand_bits
+        for k in range(0, PACKED_BITS, bits):
+            a = self.op("and", self.op("lshr", x, self.constant(k, x)), self.constant((1 << bits) - 1, x))
+            b = self.op("ashr", self.op("shl", y, self.constant(PACKED_BITS - bits - k, y)), self.constant(PACKED_BITS - bits, y))
             z = self.op("add", z, self.op("mul", a, b)._replace(dtype=z.dtype))
         return z
-
-    def _as_group(self, fma: Callable[[IRValue, IRValue, IRValue], IRValue], x: IRValue, y: IRValue, z: IRValue) -> IRValue | None:
-        """The same for vectors of another length than an instruction takes, by the next longer one; None where there is one for it."""
-        n = next(k for k in GROUPED if k >= z.lanes)
-        if n == z.lanes:
-            return None
-        wide = [self.splat(v, n) if v.lanes == 1 else self.shuffle(v, [*range(v.lanes)] + [0] * (n - v.lanes)) for v in (x, y, z)]
-        made = fma(*wide)
-        return self.lane(made, 0) if z.lanes == 1 else self.shuffle(made, range(z.lanes))
 
     # ---- memory
 

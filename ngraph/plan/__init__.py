@@ -18,7 +18,6 @@ import importlib as _importlib
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from ngraph.plan.cost import MachineModel
 from ngraph.plan.interpret import interpret
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Memory, OpaqueOp, Plan, Stage, Store
 from ngraph.plan.text import arrays, parse, text
@@ -35,7 +34,6 @@ __all__ = [
     "Line",
     "Load",
     "Local",
-    "MachineModel",
     "Memory",
     "Plan",
     "Read",

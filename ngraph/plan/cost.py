@@ -6,41 +6,18 @@ Also which axes its work items may share, and which of them become loops, in wha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
-from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
+from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import EXPENSIVE, PRODUCT, REREAD, SMALL
 from ngraph.tensors.build import Node
-from ngraph.tensors.index import PRODUCTS, Load, Read, affine
-
-
-class MachineModel(NamedTuple):
-    """What a price needs to know of a machine: bytes, bytes per second, elements per second of one core, seconds, registers."""
-
-    cores: int = 2
-    l1: int = 24 << 10
-    l2: int = 600 << 10
-    l3: int = 16 << 20
-    memory: float = 18e9
-    cache: float = 120e9
-    speed: float = 40e9
-    launch: float = 1e-6
-    vector: int = 64
-    registers: int = 32
-    pairs: bool = False  # adds products of bfloat16 two at a time
-    quads: bool = False  # adds products of 8-bit integers four at a time
-    scalar_ops: Collection[str] = ELEMENTWISE.names  # the elementwise ops that there is code for; others are library calls
-
-    @property
-    def lanes(self) -> int:
-        """Elements of 32 bits in a vector."""
-        return self.vector // 4
-
+from ngraph.tensors.index import Load, Read, affine
 
 LANES = 16  # elements below which an axis is too short for a vector
 GUARDED = 6  # times the work of a guarded read of what the same kernel computes
@@ -164,7 +141,7 @@ class FusionGroup:
         """Whether the work items of another group can be those of this one."""
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
 
-    def measure(self, m: MachineModel) -> None:
+    def measure(self, m: Cpu) -> None:
         """Fills in its products; what it moves at least, in seconds by source and by result; what of its price that does not explain."""
         whole: dict[Any, int] = {}
         for _, r in self.outer:
@@ -347,7 +324,7 @@ def stored_by(n: Node, p: Node, r: Read) -> bool:
 class CostTable:
     """Groups with their prices. What is alike but for names, as the layers of a network are, is priced once."""
 
-    def __init__(self, machine: MachineModel, lengths: Lengths):
+    def __init__(self, machine: Cpu, lengths: Lengths):
         self.machine, self.lengths = machine, lengths
         self.templates: dict[Any, int] = {}
         self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
@@ -423,7 +400,7 @@ class CostTable:
 class _Choice:
     """Which shared axes become loops, in what blocks: for locality first, then so that there are work items enough to share out."""
 
-    def __init__(self, g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]):
+    def __init__(self, g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]):
         self.g, self.m, self.cut = g, m, cut
         self.loops: dict[AxisId, int] = {}
         self.work_items = self.chunks = 1
@@ -433,7 +410,8 @@ class _Choice:
             if n.kind == "reduce" or (n in fed and n.kind == "elem"):
                 fed.update([r.source for r in n.reads])
         reads = [r for n, r in g.outer if n in fed or n.kind == "reduce"]
-        self.heavy = [r for r in reads if g.walk(r).bytes > (SMALL // 2 if len(r.axes) > 1 else m.l2 // 4)]  # a line of them is near anyway
+        least = m.usable_l2 // 4  # a dim alone is near anyway
+        self.heavy = [r for r in reads if g.walk(r).bytes > (SMALL // 2 if len(r.axes) > 1 else least)]
         self.v = vector_axis(g)
         self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
@@ -462,7 +440,7 @@ class _Choice:
         """Bytes that a work item wants at once: what stages hand on; its part of what several read from memory, and of results."""
         g = self.g
         several = len(set(g.stage_of.values())) + any(n.kind == "elem" for n in g.results) > 1
-        if not several or max([g.walk(r).bytes for _, r in g.outer], default=0) <= self.m.l3 // 4:
+        if not several or max([g.walk(r).bytes for _, r in g.outer], default=0) <= self.m.usable_l3 // 4:
             return self.locals()
         parts: dict[Any, int] = {}
         for _, r in g.outer:
@@ -475,7 +453,7 @@ class _Choice:
         if a not in self.cut:
             return True
         parts = 2 * self.chunks * sum([n.bytes for n in self.g.nodes if a in n.reduced])
-        return self.chunks <= 4 * CHUNKS and parts <= self.m.l3 // 4
+        return self.chunks <= 4 * CHUNKS and parts <= self.m.usable_l3 // 4
 
     def halve(self, a: AxisId) -> None:
         """Work items half as long along an axis, of equal length if there is one near."""
@@ -492,7 +470,7 @@ class _Choice:
         """Work items that the work is worth."""
         g, m = self.g, self.m
         moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
-        seconds = max(g.work / m.speed, moved / m.memory)
+        seconds = max(g.work / m.speed, moved / m.memory_bandwidth)
         return math.ceil(max(min(4 * m.cores, seconds / SHARE), min(16 * m.cores, seconds / PIECE)))
 
     def choose(self) -> None:
@@ -514,7 +492,7 @@ class _Choice:
             else:
                 self.take(a, max(self.grain(a, want), PANEL) if a in whole & long else self.grain(a, want))
         if v in clean:
-            if self.crossing and g.length(v) > PANEL and self.locals() > m.l1:
+            if self.crossing and g.length(v) > PANEL and self.locals() > m.usable_l1:
                 self.take(v, PANEL)
             elif v not in self.loops:
                 rest.append(v)
@@ -523,22 +501,22 @@ class _Choice:
             rest.remove(a)
             self.take(a, self.block(a, -(-want // self.work_items), rest))
         for a in rest:
-            if a != v and self.locals() > m.l2 // 3 and g.length(a) > 32:
+            if a != v and self.locals() > m.usable_l2 // 3 and g.length(a) > 32:
                 self.take(a, 32)
-        self.shorten([*self.loops], m.l2)
+        self.shorten([*self.loops], m.usable_l2)
         before = dict(self.loops), self.work_items, self.chunks
-        self.shorten(axes, 2 * m.l2)  # where that was far from enough, along others
-        if self.near() > 2 * m.l2:  # to no avail
+        self.shorten(axes, 2 * m.usable_l2)  # where that was far from enough, along others
+        if self.near() > 2 * m.usable_l2:  # to no avail
             self.loops, self.work_items, self.chunks = before
         still = [r for r in self.heavy if g.parameters(r)]
-        if still and len(self.loops) > 1 and sum({r.source: g.touched(r, {}) for r in still}.values()) <= m.l2 // 2:
+        if still and len(self.loops) > 1 and sum({r.source: g.touched(r, {}) for r in still}.values()) <= m.usable_l2 // 2:
             common = {a for r in still for a in r.axes}  # each core keeps all parameters: what changes need not go from one to another
             self.loops = dict(sorted(self.loops.items(), key=lambda loop: loop[0] in common))
 
     def shorten(self, axes: list[AxisId], room: int) -> None:
         """Shorter work items along some of these axes until what stages hand on, or read one after the other, has room near them."""
         while self.near() > room:
-            least = 1 if self.locals() > self.m.l2 else TILE // 2
+            least = 1 if self.locals() > self.m.usable_l2 else TILE // 2
             blocks = {a: self.loops.get(a, self.g.length(a)) for a in axes if a != self.v and a not in self.last}
             large = [a for a, b in blocks.items() if b > least and self.divides(a)]
             if not large:
@@ -564,7 +542,7 @@ class _Choice:
         g = self.g
         again = [r for r in self.heavy if a in r.axes and any(x not in r.axes and g.length(x) > 1 for x in g.widest.axes)]
         one = sum([g.touched(r, {**self.loops, a: 1}) for r in again])
-        return self.m.l2 // 2 // one if one else g.length(a)
+        return self.m.usable_l2 // 2 // one if one else g.length(a)
 
     def block(self, a: AxisId, pieces: int, rest: list[AxisId]) -> int:
         """The length of one of about so many pieces: whole panels of a contiguous axis, else what leaves a register tile its rows."""
@@ -587,7 +565,7 @@ class _Choice:
         return round(-(-items // self.m.cores) * block / n / self.work_items, 1)
 
 
-def price(g: FusionGroup, m: MachineModel, cutting: bool = True) -> FusionGroup:
+def price(g: FusionGroup, m: Cpu, cutting: bool = True) -> FusionGroup:
     """Fills in the loops and the seconds that the group takes as one kernel, its reductions cut into parts if that pays."""
     g.levels()
     _cost_of(g, m, ())
@@ -599,7 +577,7 @@ def price(g: FusionGroup, m: MachineModel, cutting: bool = True) -> FusionGroup:
     return g
 
 
-def _cost_of(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
+def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     choice = _Choice(g, m, cut)
     choice.choose()
     fixed, items, local = choice.loops, choice.work_items, choice.locals()
@@ -614,16 +592,16 @@ def _cost_of(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
         size = max([g.touched(r, {}) for _, r in reads])
         passes = len({g.level[n] // 2 for n, _ in reads})
         traffic += _moving(m, size)
-        again += size * (passes - 1) / (_rate(m, size) if foot > m.l2 else m.cache)
+        again += size * (passes - 1) / (_rate(m, size) if foot > m.usable_l2 else m.all_caches_bandwidth)
         run_once_apart = parts[s] * items
-        if run_once_apart > size > m.l1:
-            anew += (run_once_apart - size) / (m.memory if size > m.l3 else m.cache)
+        if run_once_apart > size > m.usable_l1:
+            anew += (run_once_apart - size) / (m.memory_bandwidth if size > m.usable_l3 else m.all_caches_bandwidth)
     cuts = tuple([n for n in g.nodes if any(a in fixed for a in n.reduced)]) if cut else ()
     for n in g.results:
         size = n.bytes * choice.chunks if n in cuts else n.bytes
         traffic += 2 * _moving(m, size)
-    if local > m.l2:
-        traffic += 3 * local * items / m.memory
+    if local > m.usable_l2:
+        traffic += 3 * local * items / m.memory_bandwidth
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.recomputed}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
     work += (items - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
@@ -635,12 +613,12 @@ def _cost_of(g: FusionGroup, m: MachineModel, cut: tuple[AxisId, ...]) -> None:
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
 
 
-def _rate(m: MachineModel, size: int) -> float:
+def _rate(m: Cpu, size: int) -> float:
     """Bytes per second of so many bytes that lie together."""
-    return m.memory if size > m.l3 // 4 else m.cache
+    return m.memory_bandwidth if size > m.usable_l3 // 4 else m.all_caches_bandwidth
 
 
-def _moving(m: MachineModel, size: int) -> float:
+def _moving(m: Cpu, size: int) -> float:
     """Seconds of reading so many bytes, or writing them."""
     return size / _rate(m, size)
 

@@ -11,7 +11,8 @@ import math
 from bisect import bisect_left
 from typing import Any
 
-from ngraph.plan.cost import NUMBER, CostTable, FusionGroup, Lengths, MachineModel
+from ngraph.plan.cost import NUMBER, CostTable, FusionGroup, Lengths
+from ngraph.targets.machine import Cpu
 from ngraph.tensors.build import Node, NodeGraph
 from ngraph.tensors.index import Read
 
@@ -24,7 +25,7 @@ NODES_WITH_FEW_PARTNERS, MAX_PARTNERS_OF_LARGE = 128, 2
 MAX_CONTRACTIONS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
 
-def fuse(graph: NodeGraph, machine: MachineModel) -> list[FusionGroup]:
+def fuse(graph: NodeGraph, machine: Cpu) -> list[FusionGroup]:
     """The groups, in an order in which they can run."""
     merge = _Merge(graph, machine)
     merge.chains()
@@ -38,7 +39,7 @@ def fuse(graph: NodeGraph, machine: MachineModel) -> list[FusionGroup]:
 class _Merge:
     """The groups so far, by node; fusion barriers are routines with their results, which nothing joins."""
 
-    def __init__(self, graph: NodeGraph, machine: MachineModel):
+    def __init__(self, graph: NodeGraph, machine: Cpu):
         self.graph, self.machine = graph, machine
         guesses = graph.guesses()
         self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]), graph.parameters(), {})

@@ -21,6 +21,7 @@ from ngraph.op_graph.opdef import REGISTRY, Call
 from ngraph.ops.random import philox
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store, extent, places
 from ngraph.program.program import AxisId
+from ngraph.targets.products import DOTS, PACKS
 from ngraph.tensors.index import Load, Read
 
 COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -197,17 +198,13 @@ class _WorkItem:
         if line.op == "fma":
             (x, y, z), minus = args, line.attrs.get("minus")
             return np.asarray(z - x * y if minus == "product" else x * y - z if minus else x * y + z).reshape(shape)
-        if line.op == "pair":
-            low, high = (a.view(np.uint16).astype(np.uint32) for a in args)
-            return np.asarray(low | high << 16).reshape(shape)
-        if line.op == "multiply_pairs":
-            halves = [[(a & np.uint32(0xFFFF0000)).view(np.float32), (a << 16).view(np.float32)] for a in args]
-            return np.asarray(sum([x * y for x, y in zip(*halves, strict=True)])).reshape(shape)
-        if line.op == "quad":
-            return np.stack([a.view(np.uint8) for a in args], -1).view("<u4").astype(np.uint32).reshape(shape)
-        if line.op == "multiply_quads":
-            u, s = (a.astype("<u4").view(kind).reshape(-1, 4).astype(np.int32) for a, kind in zip(args, (np.uint8, np.int8), strict=True))
-            return np.asarray((u * s).sum(-1, dtype=np.int32)).reshape(shape)
+        if line.op in PACKS:
+            held = f"<u{PACKS[line.op].operand_bits // 8}"
+            return np.stack([a.view(held) for a in args], -1).view("<u4").astype(np.uint32).reshape(shape)
+        if line.op in DOTS:
+            row = DOTS[line.op]
+            x, y = (a.astype("<u4").view(d.np).reshape(-1, row.k).astype(row.sum.np) for a, d in zip(args, row.operands, strict=True))
+            return np.asarray(sum([x[:, k] * y[:, k] for k in reversed(range(row.k))])).reshape(shape)
         types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
         attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
         call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)

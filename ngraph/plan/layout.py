@@ -9,18 +9,18 @@ from collections.abc import Callable
 
 from ngraph.parts.runner import pass_
 from ngraph.plan.control import lifted
-from ngraph.plan.cost import MachineModel
 from ngraph.plan.kernels import Buffer, Plan
 from ngraph.plan.packing import SETS, Packer, product_of
 from ngraph.plan.padding import Padding
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
 from ngraph.tensors.index import loads
 
 WASTE = 1.25  # times the memory that whole vectors may take
 
 
 @pass_(needs=("machine", "unplaced"), gives=("borders",), keeps=("unplaced",))
-def insert_packing(plan: Plan, machine: MachineModel) -> Plan:
+def insert_packing(plan: Plan, machine: Cpu) -> Plan:
     """Puts copies in panels before sums of products, and gives the buffers that the plan owns borders and rows."""
     lengths: dict[AxisId, int | None] = {}
 
@@ -58,7 +58,7 @@ def unchanged(plan: Plan) -> set[Buffer]:
     return found.difference([b for step in plan.steps for b in step.targets])
 
 
-def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None], machine: MachineModel) -> None:
+def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None], machine: Cpu) -> None:
     """Rows of what sums of products read and write start at whole vectors, and do not fall onto each other in the cache."""
     for kernel in plan.kernels:
         for stage in kernel.stages:
@@ -68,12 +68,12 @@ def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None]
                         set_row(b, length, machine)
 
 
-def set_row(b: Buffer, length: Callable[[AxisId], int | None], machine: MachineModel) -> None:
+def set_row(b: Buffer, length: Callable[[AxisId], int | None], machine: Cpu) -> None:
     a, div, mod = b.dims[-1]
     n, size = length(a), b.dtype.bits // 8
     if n is None or mod is not None or div != 1 or a in b.border:
         return
-    lanes = machine.vector // size
+    lanes = machine.lanes(8 * size)
     row = -(-n // lanes) * lanes
     row = n if row > WASTE * n else row
     row = row + lanes if row * size % SETS == 0 else row

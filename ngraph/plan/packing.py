@@ -14,11 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Origin
-from ngraph.plan.cost import GRAIN, TILE, MachineModel
+from ngraph.plan.cost import GRAIN, TILE
 from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, Plan, PlanStep, Stage, Store, dims_of, used
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
+from ngraph.targets.products import PRODUCTS
 from ngraph.tensors.contraction import LONG, Length, OperandAxes, vector_of, windowless
-from ngraph.tensors.index import PRODUCTS, Load, Read, affine, identity_index, loop_variant_axes
+from ngraph.tensors.index import Load, Read, affine, identity_index, loop_variant_axes
 from ngraph.tensors.memo import memo
 
 FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
@@ -32,22 +34,22 @@ GROWN = 4  # times as large as its source that a copy of overlapping windows may
 K = TypeVar("K")
 
 
-def panel_width(n: int, rows: int, machine: MachineModel, block: int = 0, deep: int = 1) -> int:
+def panel_width(n: int, rows: int, machine: Cpu, block: int = 0, deep: int = 1) -> int:
     """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best.
 
     Where work items take `block` places each, that is a whole number of panels. A place has `deep` bytes: a panel is to stay in the cache.
     """
-    lanes, need = machine.lanes, -(-n // machine.lanes)
+    lanes, need = machine.lanes32, -(-n // machine.lanes32)
     if need <= 4:
         return need * lanes
 
     def waste(w: int) -> tuple[float, int]:
-        tile = max(1, (machine.registers - 4) // w)
+        tile = max(1, (machine.vector_registers - 4) // w)
         height = -(-rows // -(-rows // tile))  # equal tiles
         whole = -(-need // w) * w / need * -(-rows // height) * height / rows
         return round(whole * (1 + 0.1 * (1 / w + 1 / height)), 3), -w
 
-    near = [w for w in (2, 3, 4) if w * lanes * deep <= machine.l2 // 2]
+    near = [w for w in (2, 3, 4) if w * lanes * deep <= machine.usable_l2 // 2]
     return min([w for w in near if block % (w * lanes) == 0] or [2], key=waste) * lanes
 
 
@@ -96,7 +98,7 @@ class Product(NamedTuple):
     reduced: tuple[AxisId, ...]
 
 
-def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: MachineModel) -> Product | None:
+def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: Cpu) -> Product | None:
     """What an accumulator sums, if that is a product and all lengths are known."""
     line = stage.before[c.line]
     fixed = tuple([a for a, b in kernel.loops if b == 1])
@@ -107,7 +109,7 @@ def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine
     operands = (Operand(stage, line.args[0], space, length), Operand(stage, line.args[1], space, length))
     lasts = [s.target.dims[-1][0] for s in stage.to if s.line >= len(stage.before) and s.target.dims]
     factors, last = [o.factor for o in operands], lasts[0] if lasts else None
-    v = vector_of(stage.free, factors, last, lambda a: length(a) or 0, machine.lanes, dict(kernel.loops))
+    v = vector_of(stage.free, factors, last, lambda a: length(a) or 0, machine.lanes32, dict(kernel.loops))
     return None if v is None else Product(operands, v, space, inner, stage.reduced)
 
 
@@ -142,7 +144,7 @@ def _in_order(makers: Sequence[PlanStep], copies: Sequence[PlanStep]) -> tuple[P
 class Packer:
     """Walks the kernels of a plan, and knows what has been copied."""
 
-    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: MachineModel):
+    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Cpu):
         self.plan, self.still, self.length, self.machine = plan, still, length, machine
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []
@@ -211,7 +213,7 @@ class Packer:
         terms, apart = 1, 1
         while a := next((a for a in p.reduced if self.length(a) != 1 and all(stride(r, a, self.length) == apart for r in reads)), None):
             n = self.length(a) or 0
-            if apart == 1 and n < self.machine.lanes:
+            if apart == 1 and n < self.machine.lanes32:
                 break
             terms, apart = terms * min(n, blocks.get(a, n)), apart * n
             if terms < apart:
@@ -298,7 +300,7 @@ class Packer:
         if any(affine(e) is None and not set(p.reduced).isdisjoint(loop_variant_axes(e)) for r in o.reads for e in r.index.values()):
             return True
         (other,) = [x for x in p.operands if x is not o]
-        long = [a for a in p.reduced if (self.length(a) or 0) >= self.machine.lanes]
+        long = [a for a in p.reduced if (self.length(a) or 0) >= self.machine.lanes32]
         near = [a for a in long if all(stride(r, a, self.length) == 1 for r in other.reads)]
         apart = any(stride(r, a, self.length) > 1 for a in near for r in o.reads)
         return apart and not self.wants(kernel, p, other)
@@ -309,7 +311,7 @@ class Packer:
         axes = (*[a for a in o.axes if a not in rows], *rows)
         target = Buffer(o.reads[0].source.name, dims_of(axes), o.dtype, "arena")
         self.made.append(target)
-        loops = self.work_items(axes, axes[-1], self.machine.lanes)
+        loops = self.work_items(axes, axes[-1], self.machine.lanes32)
         made = Stage(axes, (), o.copy, (), (), (Store(len(o.copy) - 1, target, identity_index(axes)),), len(loops))
         before.append(Kernel(loops, (made,), kernel.origin))
         return _reading(stage, o.line, target, identity_index(axes))
@@ -338,7 +340,7 @@ class Packer:
             if a not in o.axes:
                 return False
             part = part * min(b, n) // n if n else 0
-        return bool(kernel.loops) and part <= self.machine.l2 // 2
+        return bool(kernel.loops) and part <= self.machine.usable_l2 // 2
 
     def order(self, p: Product, o: Operand) -> list[AxisId]:
         """The axes that are summed, in the order in which the other operand lies in memory."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
-from ngraph.plan.cost import MachineModel
 from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Stage, Store
 from ngraph.plan.memory import around, reused_places
 from ngraph.plan.packing import copy_of
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
 from ngraph.tensors.index import Read, affine, bounds
 
 WIDEST = 4  # places that a border may have at one end
@@ -35,7 +35,7 @@ class _PaddingRequest:
 class Padding:
     """Finds what readers want, gives each buffer that the plan owns the heaviest wish, and fills it."""
 
-    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: MachineModel):
+    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Cpu):
         self.plan, self.still, self.length, self.machine = plan, still, length, machine
         calls = [s for s in plan.every if type(s) is not Kernel]
         self.rigid = {b for s in calls for b in (*s.sources, *s.targets)} | {b for b in plan.buffers if b.shares is not None}
@@ -120,7 +120,7 @@ class Padding:
         """Borders of little memory are filled when an arena is made; others before each use, so that they can share their places."""
         shapes = {b: tuple([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) for b in buffers}
         leader = reused_places(self.plan, buffers, lambda b: (shapes[b], around(b)))
-        room, lasts = self.machine.l3 // LITTLE, set[Buffer]()
+        room, lasts = self.machine.usable_l3 // LITTLE, set[Buffer]()
         for b in sorted(dict.fromkeys(leader.values()), key=lambda b: math.prod(shapes[b])):
             room -= math.prod(shapes[b]) * b.dtype.bits // 8
             if room >= 0:

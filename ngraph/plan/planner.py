@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Run
+from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.parts.runner import Pass, Pipeline, form, inside, pass_
 from ngraph.passes import plan_passes
 from ngraph.passes.specialise import specialise
-from ngraph.plan.cost import FusionGroup, MachineModel
+from ngraph.plan.cost import FusionGroup
 from ngraph.plan.deduplication import read_numbers
 from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan, PlanStep, dims_of
@@ -22,6 +23,8 @@ from ngraph.plan.text import text
 from ngraph.plan.verify import verify
 from ngraph.program.program import AxisId, Program, Value, map_attr
 from ngraph.rewrite.runner import run
+from ngraph.targets import DEFAULT
+from ngraph.targets.machine import Cpu
 from ngraph.tensors.bf16_dot import use_bf16_dots
 from ngraph.tensors.build import Constant, Node, NodeGraph
 from ngraph.tensors.float_dot import use_float_dots
@@ -49,10 +52,10 @@ form(
 form(Plan, "plan", "steps", size=lambda p: len(p.every), text=text, verify=verify, broken=ProgramError, mutable=True)
 
 
-@pass_(needs=("machine", "loop_invariant"), gives=("integer sums",))
-def tensors(program: Program, machine: MachineModel, loop_invariant: Iterable[Value]) -> NodeGraph:
+@pass_(needs=("scalar_ops", "loop_invariant"), gives=("integer sums",))
+def tensors(program: Program, scalar_ops: Collection[str], loop_invariant: Iterable[Value]) -> NodeGraph:
     """The program as scalar operations over index spaces; sums of whole numbers are taken in their own dtype."""
-    graph = NodeGraph(program, machine.scalar_ops)
+    graph = NodeGraph(program, scalar_ops)
     graph.loop_invariant.update(loop_invariant)
     return graph
 
@@ -97,24 +100,29 @@ BUFFER_PASSES = Pipeline(  # once there are kernels
 def plan(
     program: Program,
     lengths: Mapping[str, int] | None = None,
-    machine: MachineModel | None = None,
+    machine: Cpu = DEFAULT,
     winograd: bool = True,
     passes: Iterable[Any] = plan_passes,
+    scalar_ops: Collection[str] = ELEMENTWISE.names,
 ) -> Plan:
     """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices.
 
     Without `winograd` all sums of products over windows are made of the products that they are written as. `passes` are what the program
     goes through first. Passes of the graph and of the plan follow, and are seen as all are: by `watching()`, `DEBUG=5`, `CHECK=1`.
+    `scalar_ops` are the elementwise ops that there is code for; others are library calls.
     """
     graph_passes = GRAPH_PASSES if winograd else GRAPH_PASSES.without("winograd")
-    return _Planner(run(program, passes, lengths=lengths or {}), machine or MachineModel(), graph_passes).plan()
+    return _Planner(run(program, passes, lengths=lengths or {}), machine, graph_passes, scalar_ops).plan()
 
 
 class _Planner:
     graph: NodeGraph
 
-    def __init__(self, program: Program, machine: MachineModel, graph_passes: Pipeline, loop_invariant: slice = slice(0)):
-        self.program, self.machine, self.graph_passes, self.loop_invariant = program, machine, graph_passes, loop_invariant
+    def __init__(
+        self, program: Program, machine: Cpu, graph_passes: Pipeline, scalar_ops: Collection[str], loop_invariant: slice = slice(0)
+    ):
+        self.program, self.machine, self.graph_passes, self.scalar_ops = program, machine, graph_passes, scalar_ops
+        self.loop_invariant = loop_invariant
         self.buffers: dict[Any, Buffer] = {}
         self.every: list[Buffer] = []
 
@@ -126,7 +134,8 @@ class _Planner:
     def plan(self) -> Plan:
         kernels = Pass(self.kernels, needs=("layouts",), gives=("unplaced",), keeps=(), name="fuse")
         passes = (tensors, *self.graph_passes, kernels, *BUFFER_PASSES)
-        made: Plan = run(self.program, passes, machine=self.machine, loop_invariant=self.program.inputs[self.loop_invariant])
+        loop_invariant = self.program.inputs[self.loop_invariant]
+        made: Plan = run(self.program, passes, machine=self.machine, scalar_ops=self.scalar_ops, loop_invariant=loop_invariant)
         return made
 
     def kernels(self, g: NodeGraph) -> Plan:
@@ -201,7 +210,7 @@ class _Planner:
             open_: dict[str, int] = {a: n for a, n in known.items() if not isinstance(body.axes[a], int)}
             with inside(call.op):
                 body = run(body, (specialise,), lengths=open_)
-                return _Planner(body, self.machine, self.graph_passes, slice(loop_variant_axes, None)).plan()
+                return _Planner(body, self.machine, self.graph_passes, self.scalar_ops, slice(loop_variant_axes, None)).plan()
 
         return planned
 

@@ -43,7 +43,7 @@ from ngraph.program.text import _Printer
 from ngraph.runtime.host import jit, worker
 from ngraph.runtime.host.workers import llvm_folder, workers
 from ngraph.runtime.sources import BEGAN, COARSE, TICK, contents, modules, newest, unchanged
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 from ngraph.warn import warn
 
 try:
@@ -495,11 +495,11 @@ class Cache:
         if self.folder is not None:
             atexit.register(self.folder.tell)
 
-    def object(self, text: str, target: Target) -> bytes:
+    def object(self, text: str, target: Cpu) -> bytes:
         """The object of one text."""
         return self.objects([text], target)[0]
 
-    def objects(self, texts: Iterable[str], target: Target) -> list[bytes]:
+    def objects(self, texts: Iterable[str], target: Cpu) -> list[bytes]:
         """The object of each text, in order; equal texts are compiled once, and those that are new while more texts come.
 
         Raises `workers.Failed` with LLVM's words where a text is no IR.
@@ -530,7 +530,7 @@ class Cache:
         known |= made
         return [known[key] for key in keys]
 
-    def key(self, text: str, target: Target) -> bytes:
+    def key(self, text: str, target: Cpu) -> bytes:
         """The key of the object of a text."""
         return digest(compiler(), *[s.encode() for s in (target.triple, target.cpu, target.features, text)])
 
@@ -600,7 +600,7 @@ def start_compiler() -> None:
         workers.start()
 
 
-def compiled(texts: Iterable[str], target: Target) -> list[bytes]:
+def compiled(texts: Iterable[str], target: Cpu) -> list[bytes]:
     """Objects of texts, by processes beside this one; by this one where there can be none."""
     given = iter(texts)
     first = next(given, None)

@@ -1,7 +1,7 @@
 """What this machine can do at most: bytes moved and multiplications per second, the cost of a launch; measured by generated kernels.
 
-`measure` takes a few seconds and keeps what it found in the cache's folder; `machine` is what the plan's prices take from it, or from the
-description of the target where nobody has measured.
+`measure` takes a few seconds and keeps what it found in the cache's folder. Reports compare with it. Nothing that is compiled depends on
+it: plans follow from the description of the target, so that equal machines give equal bits.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ import numpy as np
 
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
-from ngraph.plan.cost import MachineModel
 from ngraph.runtime.cache import Cache, cache, digest
 from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.loader import LoadedObjects
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 
 ACCUMULATORS = 12  # independent chains: more than a multiply-add takes cycles, times how many begin in one; fewer than registers
 LAUNCHES = 1000
@@ -48,7 +47,7 @@ class Measured(NamedTuple):
 # ---- kernels; arguments: three addresses, elements of a work item, repetitions
 
 
-def _kernel(target: Target, item: Callable[[IRWriter, Sequence[str], IRValue, IRValue, IRValue], None]) -> str:
+def _kernel(target: Cpu, item: Callable[[IRWriter, Sequence[str], IRValue, IRValue, IRValue], None]) -> str:
     w = IRWriter(target)
 
     def body(args: str, first: str, last: str, _: str) -> None:
@@ -65,7 +64,7 @@ def _kernel(target: Target, item: Callable[[IRWriter, Sequence[str], IRValue, IR
     return w.text()
 
 
-def triad(target: Target) -> str:
+def triad(target: Cpu) -> str:
     """a = b + s c, in vectors, each work item over its own part."""
     lanes = target.lanes(32)
 
@@ -87,7 +86,7 @@ def triad(target: Target) -> str:
     return _kernel(target, item)
 
 
-def products(target: Target) -> str:
+def products(target: Cpu) -> str:
     """Multiply-adds in registers."""
     lanes = target.lanes(32)
 
@@ -103,7 +102,7 @@ def products(target: Target) -> str:
     return _kernel(target, item)
 
 
-def nothing(target: Target) -> str:
+def nothing(target: Cpu) -> str:
     """A kernel whose cost is that of being called."""
     return _kernel(target, lambda w, pointers, t, size, times: None)
 
@@ -114,7 +113,7 @@ def nothing(target: Target) -> str:
 class _Bench:
     """Kernels in the pool's threads."""
 
-    def __init__(self, target: Target, own: Cache):
+    def __init__(self, target: Cpu, own: Cache):
         self.target, self.threads = target, pools.threads()
         self.code = LoadedObjects(*own.objects([triad(target), products(target), nothing(target)], target))
         self.pool = pools.pool(lambda text, t: LoadedObjects(own.object(text, t)))
@@ -169,7 +168,7 @@ class _Bench:
         return max(shared - alone, least) / LAUNCHES
 
 
-def measure(target: Target) -> Measured:
+def measure(target: Cpu) -> Measured:
     """Measures this machine with the target's instructions and keeps the best that it ever did; it should do nothing else meanwhile."""
     own, before = cache(), measured(target)
     b = _Bench(target, own)
@@ -190,7 +189,7 @@ def measure(target: Target) -> Measured:
     return found
 
 
-def measured(target: Target) -> Measured | None:
+def measured(target: Cpu) -> Measured | None:
     """What was measured of this machine, if somebody has."""
     folder = cache().folder
     data = None if folder is None else folder.read("machines", _key(target))
@@ -207,27 +206,5 @@ def processor() -> str:
     return found[1] if found else ""
 
 
-def _key(target: Target) -> bytes:
+def _key(target: Cpu) -> bytes:
     return digest(processor().encode(), str(os.cpu_count()).encode(), repr(replace(target, cores=0)).encode())
-
-
-def machine(target: Target) -> MachineModel:
-    """What prices need to know. It does not depend on how many processors this process may use, so that plans do not."""
-    usual, cores = MachineModel(), os.cpu_count() or 1
-    made = usual._replace(
-        cores=cores,
-        l1=target.l1 * 3 // 4,
-        l2=target.l2 * 600 // 1024,
-        l3=target.l3 // 2,
-        cache=usual.cache * cores / usual.cores,
-        speed=usual.speed * target.vector_bits // 8 / usual.vector,
-        vector=target.vector_bits // 8,
-        registers=target.vector_registers,
-        pairs=target.pairs,
-        quads=target.quads,
-    )
-    found = measured(target)
-    if found is None:
-        return made
-    # a triad's bytes leave out that what is written is read first; an element of usual work is two multiply-adds
-    return made._replace(memory=found.memory, cache=max(found.l3, found.memory), speed=found.flops_of_one / 4, launch=found.launch)

@@ -28,7 +28,7 @@ from ngraph.runtime.measure import processor
 from ngraph.schedule.cpu import schedule_kernel
 from ngraph.schedule.form import ScheduledKernel
 from ngraph.schedule.search import CoreModel, LoopSchedule, View, alternatives
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 
 Picks = dict[View, LoopSchedule]
 TRIED_SCHEDULES = 3  # schedules tried beside the first, for each of the heaviest
@@ -46,7 +46,7 @@ class _Trial(NamedTuple):
     changes: tuple[tuple[int, int], ...]
 
 
-def tune(plans: Iterable[Plan], target: Target) -> None:
+def tune(plans: Iterable[Plan], target: Cpu) -> None:
     """Measures those kernels of these plans that nobody has measured yet; nothing where lengths are open."""
     own, trials = cache(), dict[bytes, _Trial]()
     for plan in plans:
@@ -61,7 +61,7 @@ def tune(plans: Iterable[Plan], target: Target) -> None:
         own.keep("tunings", trial.key, json.dumps(best).encode())
 
 
-def picks(plan: Plan, kernel: Kernel, target: Target) -> Picks:
+def picks(plan: Plan, kernel: Kernel, target: Cpu) -> Picks:
     """The schedules of a kernel that were found to be faster than the first ones."""
     key = _key(plan, kernel, target)
     found = None if key is None else cache().find(key, "tunings")
@@ -74,7 +74,7 @@ def picks(plan: Plan, kernel: Kernel, target: Target) -> Picks:
     return {view: alternatives(view, m, TRIED_SCHEDULES)[rank] for number, rank in chosen for view, m in [views[number]]}
 
 
-def _key(plan: Plan, kernel: Kernel, target: Target) -> bytes | None:
+def _key(plan: Plan, kernel: Kernel, target: Cpu) -> bytes | None:
     made = shape(plan, kernel)
     known = all(type(b) is Local or b.bytes is not None for b in (*kernel.sources, *kernel.targets))
     return digest(b"tuned", makers(), processor().encode(), repr(target).encode(), made.key) if made is not None and known else None
@@ -89,7 +89,7 @@ def _heavy(scheduled: ScheduledKernel) -> list[tuple[View, CoreModel]]:
     return sorted(scheduled.searched.items(), key=lambda item: -weight(item[0]))[:HEAVY]
 
 
-def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Target) -> _Trial:
+def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Cpu) -> _Trial:
     first = schedule_kernel(plan, kernel, target)
     codes, changes = [lower(plan, first)], list[tuple[int, int]]()
     if isinstance(codes[0].work_items, int) and isinstance(codes[0].scratch, int):

@@ -18,7 +18,8 @@ from ngraph.program.program import AxisId
 from ngraph.schedule.form import Access, BlockStart, Loop, Place, PrefetchAhead, ScheduledKernel, ScheduledStage, Tile, Version
 from ngraph.schedule.linear import Forms, LinearForm
 from ngraph.schedule.search import AccessDescriptor, CoreModel, LoopSchedule, View, schedule
-from ngraph.targets import Target
+from ngraph.targets import Cpu
+from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
     HOT_BLOCKS,
     MAX_LISTED_OFFSETS,
@@ -32,13 +33,13 @@ from ngraph.targets.tuning import (
     SPILLED_UNROLL,
     STACK_BYTES,
 )
-from ngraph.tensors.index import PRODUCTS, Load, in_order, loads
+from ngraph.tensors.index import Load, in_order, loads
 
 ALIGN = 64  # bytes: Locals begin at cache lines, which are whole vectors
 FREE = ("read", "number", "index", "guard", "copy")  # lines that cost nothing beside their address
 
 
-def schedule_kernel(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule] | None = None) -> ScheduledKernel:
+def schedule_kernel(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule] | None = None) -> ScheduledKernel:
     """The kernel as it runs on a processor. Lengths that the plan does not know stay expressions.
 
     picks: schedules of loop nests that take the place of the cheapest ones.
@@ -49,7 +50,7 @@ def schedule_kernel(plan: Plan, kernel: Kernel, target: Target, picks: Mapping[V
 class _Scheduler:
     """One kernel: its grid, its memory, and what its stages share."""
 
-    def __init__(self, plan: Plan, kernel: Kernel, target: Target, picks: Mapping[View, LoopSchedule]) -> None:
+    def __init__(self, plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule]) -> None:
         self.plan, self.kernel, self.target, self.picks = plan, kernel, target, picks
         self.views: dict[View, CoreModel] = {}
         self.block = dict(kernel.loops)

@@ -18,7 +18,7 @@ from ngraph.op_graph.expr import ExprLike, Leaf
 from ngraph.plan.kernels import Buffer, Kernel, Local, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.search import CoreModel, LoopSchedule, View
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 
 
 class BlockNumber(Leaf):
@@ -203,7 +203,7 @@ class ScheduledKernel:
     scratch: ExprLike
     versions: tuple[Version, ...]
     searched: Mapping[View, CoreModel]
-    target: Target
+    target: Cpu
 
     @property
     def peeled(self) -> tuple[AxisId, ...]:

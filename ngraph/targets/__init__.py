@@ -1,4 +1,4 @@
-"""Machine descriptions as data: what the plan and the code generator need to know of a processor. A new machine is a table entry.
+"""Machines as data. `machine` has the record, `products` the product instructions, `tuning` every tuned number.
 
 `host()` is this machine, `chosen()` what NGRAPH_TARGET asks for (default: the host), `runnable()` what runs here, `TARGETS` are all.
 Nothing here loads LLVM, so that a warm start need not.
@@ -12,60 +12,84 @@ import platform
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from ngraph.errors import NgraphError
+from ngraph.targets.machine import Cpu, Gpu, MemorySpace, Target
+from ngraph.targets.products import AVX512_BF16, AVX512_VNNI, AVX_VNNI, FMA, FMA64, I8MM, MMA_BF16, WGMMA_BF16, ProductInstruction
 
-
-@dataclass(frozen=True)
-class Target:
-    """A processor. Sizes are in bytes; `features` and `cpu` are LLVM's words."""
-
-    name: str
-    triple: str
-    cpu: str
-    features: str = ""
-    vector_bits: int = 128
-    vector_registers: int = 16
-    mask_registers: bool = False  # masked loads and stores cost what plain ones do
-    fma: bool = False  # without it a fused multiply-add is two roundings
-    half: bool = False  # converts float16 to float32 and back
-    pairs: bool = False  # adds products of bfloat16 to float32 two at a time
-    quads: bool = False  # adds products of uint8 and int8 to int32 four at a time
-    scale: bool = False  # multiplies by a power of two, given as a float, in one instruction
-    l1: int = 32 << 10
-    l2: int = 512 << 10
-    l3: int = 8 << 20
-    line: int = 64
-    cores: int = 1
-
-    def lanes(self, bits: int) -> int:
-        """How many elements of so many bits one register holds."""
-        return max(1, self.vector_bits // bits)
-
+__all__ = [
+    "DEFAULT",
+    "GPUS",
+    "TARGETS",
+    "Cpu",
+    "Gpu",
+    "MemorySpace",
+    "ProductInstruction",
+    "Target",
+    "allowed_cores",
+    "caches",
+    "chosen",
+    "extended",
+    "host",
+    "level",
+    "missing",
+    "named",
+    "runnable",
+]
 
 _X86 = "x86_64-unknown-linux-gnu"
-TARGETS: dict[str, Target] = {
+_FMA = (FMA, FMA64)
+TARGETS: dict[str, Cpu] = {
     t.name: t
     for t in (
-        Target("x86-64-v2", _X86, "x86-64-v2"),
-        Target("x86-64-v3", _X86, "x86-64-v3", vector_bits=256, fma=True, half=True),
-        Target(
+        Cpu("x86-64-v2", triple=_X86, cpu="x86-64-v2"),
+        Cpu("x86-64-v3", _FMA, triple=_X86, cpu="x86-64-v3", vector_bits=256, half=True),
+        Cpu(
             "x86-64-v4",
-            _X86,
-            "x86-64-v4",
-            "-prefer-256-bit",  # LLVM's default splits vectors of 512 bits
+            _FMA,
+            triple=_X86,
+            cpu="x86-64-v4",
+            features="-prefer-256-bit",  # LLVM's default splits vectors of 512 bits
             vector_bits=512,
             vector_registers=32,
             mask_registers=True,
-            fma=True,
             half=True,
             scale=True,
             l2=1 << 20,
         ),
-        Target(
-            "aarch64", "aarch64-unknown-linux-gnu", "generic", "+neon", vector_registers=32, fma=True, half=True, l1=64 << 10, l2=1 << 20
+        Cpu(
+            "aarch64",
+            _FMA,
+            triple="aarch64-unknown-linux-gnu",
+            cpu="generic",
+            features="+neon",
+            vector_registers=32,
+            half=True,
+            l1=64 << 10,
+            l2=1 << 20,
+        ),
+    )
+}
+DEFAULT = replace(TARGETS["x86-64-v4"], cores=2, l3=32 << 20)  # what plans are made for where nobody names a target
+
+# machines that are described and that no code is generated for yet
+GPUS = {
+    g.name: g
+    for g in (
+        Gpu(
+            "sm_90",
+            (MMA_BF16, WGMMA_BF16),
+            line=128,
+            launch=5e-6,
+            multiprocessors=132,
+            shared=227 << 10,
+            l2=50 << 20,
+            memory=80 << 30,
+            shared_bandwidth=33e12,
+            l2_bandwidth=5.5e12,
+            memory_bandwidth=3.3e12,
         ),
     )
 }
@@ -78,7 +102,7 @@ _LEVELS = (
 )
 
 
-def level(flags: Iterable[str]) -> Target:
+def level(flags: Iterable[str]) -> Cpu:
     """The best x86-64 target that a processor with these flags of /proc/cpuinfo runs. Raises NgraphError where it runs none."""
     have = set(flags)
     for name, needed in _LEVELS:
@@ -87,20 +111,16 @@ def level(flags: Iterable[str]) -> Target:
     raise NgraphError("this x86-64 processor lacks SSE 4.2", fix="take a transformer that compiles nothing: NGRAPH_TRANSFORMER=numpy")
 
 
-# what processors may have beside a target: the flag of /proc/cpuinfo, LLVM's word, and the field that says so
-_MORE = {
-    "x86-64-v4": (("avx512_bf16", "+avx512bf16", "pairs"), ("avx512_vnni", "+avx512vnni", "quads")),
-    "x86-64-v3": (("avx_vnni", "+avxvnni", "quads"),),
-    "aarch64": (("i8mm", "+i8mm", "quads"),),
-}
+# the product instructions that processors may have beside those of their target
+_MORE = {"x86-64-v4": (AVX512_BF16, AVX512_VNNI), "x86-64-v3": (AVX_VNNI,), "aarch64": (I8MM,)}
 
 
-def extended(target: Target, flags: Iterable[str]) -> Target:
-    """A target with the instructions that a processor with these flags has beside it."""
-    found = [(word, field) for flag, word, field in _MORE.get(target.name, ()) if flag in set(flags)]
-    fields = {field for _, field in found}
-    features = ",".join([f for f in (target.features, *[word for word, _ in found]) if f])
-    return replace(target, features=features, pairs="pairs" in fields, quads="quads" in fields)
+def extended(target: Cpu, flags: Iterable[str]) -> Cpu:
+    """A target with the instructions that a processor with these flags of /proc/cpuinfo has beside it."""
+    have = set(flags)
+    rows = [row for row in _MORE.get(target.name, ()) if row.flag in have]
+    features = ",".join([f for f in (target.features, *[row.feature for row in rows]) if f])
+    return replace(target, features=features, products=(*target.products, *rows))
 
 
 SYSTEMS = {"darwin": "macOS", "win32": "Windows", "cygwin": "Windows"}  # as people call what `sys.platform` says
@@ -116,8 +136,8 @@ def missing() -> str:
 
 
 @cache
-def host() -> Target:
-    """This machine: its instruction set, caches and the cores that this process may use."""
+def host() -> Cpu:
+    """This machine: its instruction set, caches and cores."""
     machine = platform.machine().lower()
     if machine not in MACHINES:
         raise NgraphError(f"no code is generated for {machine}", fix=f"there are {', '.join(TARGETS)}")
@@ -125,10 +145,10 @@ def host() -> Target:
     base = extended(level(flags) if MACHINES[machine] == "x86-64" else TARGETS["aarch64"], flags)
     found = caches()
     sizes = {size: found.get(size, getattr(base, size)) for size in ("l1", "l2", "l3", "line")}
-    return replace(base, name="host", cores=_cores(), l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
+    return replace(base, name="host", cores=os.cpu_count() or 1, l1=sizes["l1"], l2=sizes["l2"], l3=sizes["l3"], line=sizes["line"])
 
 
-def chosen() -> Target:
+def chosen() -> Cpu:
     """The target that NGRAPH_TARGET names; the host where it is unset. Raises NgraphError where there is none, or none that runs here."""
     name = os.environ.get("NGRAPH_TARGET", "") or "host"
     if name == "host":
@@ -147,7 +167,7 @@ def runnable() -> tuple[str, ...]:
     return tuple(levels[: levels.index(best) + 1]) if best in levels else (best,)
 
 
-def named(target: Target) -> str:
+def named(target: Cpu) -> str:
     """The entry of `TARGETS` whose instructions it has, be there others beside them."""
     return next(t.name for t in TARGETS.values() if (t.triple, t.cpu) == (target.triple, target.cpu))
 
@@ -164,7 +184,8 @@ def _flags() -> list[str]:
     return [renamed.get(name, name) for name, there in binding.get_host_cpu_features().items() if there]
 
 
-def _cores() -> int:
+def allowed_cores() -> int:
+    """How many cores this process may use."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 

@@ -58,7 +58,7 @@ INTERLEAVED_PLACES = 4
 MIN_INTERLEAVED_COST = 5
 """[vector instructions] Of a line from which on chains are interleaved. Rule: shorter ones are reordered by the processor."""
 PAGE_BYTES = 4096
-"""[bytes] Of a page, at whose end prefetchers stop and after which lines compete for one set of the first cache. Rule."""
+"""[bytes] Of a page, at whose end prefetchers stop, and after which lines compete for one set of the L1 cache. Rule: pages have 4 KiB."""
 MIN_INSTRUCTIONS_PER_LINE = 12
 """[vector instructions] Per line from memory, from which on pages are prefetched. Chosen: 2026-11-22, chains over 64 MB."""
 MIN_STEPS_TO_PREFETCH = 32
@@ -82,3 +82,20 @@ HOT_BLOCKS = 2
 """[blocks] Along an axis up to which the last one is written for speed. Limit: code size."""
 MIN_WORK_ITEMS_TO_PREFETCH = 16
 """[work items] From which on what the next one reads is prefetched. Rule: fewer are over before memory answers."""
+
+# ---- rates of a machine, where a description does not say more
+
+MEMORY_BANDWIDTH = 18e9
+"""[bytes / second] Of main memory, all cores together. Rule: half of what two cores of a server measure; only ratios matter."""
+CACHE_BANDWIDTH = 60e9
+"""[bytes / second] Of the caches of one core. Rule: a load of 64 bytes in about three cycles."""
+LANE_SPEED = 2.5e9
+"""[operations / second] Elementwise, of 32 bits of a vector. Rule: about one vector instruction in each cycle."""
+LAUNCH_SECONDS = 1e-6
+"""[seconds] That a kernel takes to begin and to end on all threads. Rule: a round trip of a cache line between cores, with spread."""
+USABLE_L1 = 0.75
+"""[of the first cache] That a kernel may count on. Rule: the stack, and lines that prefetchers bring, take the rest."""
+USABLE_L2 = 600 / 1024
+"""[of the second cache] That a kernel may count on. Chosen: 2026-11-21, products of matrices."""
+USABLE_L3 = 0.5
+"""[of the third cache] That a kernel may count on. Rule: other programs and cores share it."""

@@ -2,29 +2,28 @@
 
 So are sums of products of whole numbers up to 256, which are bfloat16 values whatever their dtype is. Products of two bfloat16 values are
 exact in float32, so that adding two of them to a sum in float32 is what two fused multiply-adds do, the odd term first; only numbers below
-2**-126 count as 0. Terms that follow each other along one axis of the sum become halves of 32 bits (`pair`), products of such halves are
-`multiply_pairs`: to all other passes that is a sum of products like any other, half as long.
+2**-126 count as 0. Terms that follow each other along one axis of the sum become halves of 32 bits (`pack2`), the sum of the products of
+such halves is `dot2`: to all other passes that is a product like any other, in a sum half as long.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
+from ngraph.targets.products import ProductInstruction
 from ngraph.targets.tuning import PRODUCT
 from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
 from ngraph.tensors.index import Read, identity_index, loop_variant_axes
 from ngraph.tensors.memo import memo
 from ngraph.tensors.value_range import EXACT, integer_range
-
-if TYPE_CHECKING:
-    from ngraph.plan.cost import MachineModel
 
 PACKING_COST = 3.0  # vector instructions for a value that is put into a group, written and read again
 MAX_RELATIVE_TIME = 0.9  # of the time of all products, below which it is taken
@@ -48,25 +47,26 @@ class Packed(NamedTuple):
 
 
 @pass_(needs=("machine",), keeps=("integer sums",))
-def use_bf16_dots(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
-    """Puts sums over pairs in the place of those that then take less time."""
-    if not machine.pairs:
+def use_bf16_dots(graph: NodeGraph, machine: Cpu) -> NodeGraph:
+    """Puts sums over pairs of terms in the place of those that then take less time."""
+    row = machine.product("dot2")
+    if row is None:
         return graph
     known: dict[Hashable, Read] = {}
     still = graph.parameters()
 
-    def pairs(n: Node) -> Node | None:
+    def by_two(n: Node) -> Node | None:
         product = summed(n) if n.dtype is dtypes.float32 else None
         if product is None or not all(map(_short, product.args)):
             return None
         over, factors = terms(graph, n, product.args)
-        if over is None or not pays(graph, n, factors, 2, still):
+        if over is None or not pays(graph, n, factors, row.k, still):
             return None
         values = [Packed(_cast(f.read) or Read(f.read.source, identity_index(f.read.source.axes)), dtypes.bfloat16) for f in factors]
-        made: Node = shorter(graph, n, product, over, [*zip(factors, values, strict=True)], "pair", known).source
+        made: Node = shorter(graph, n, product, over, [*zip(factors, values, strict=True)], row, known).source
         return made
 
-    return regrouped(graph, pairs)
+    return regrouped(graph, by_two)
 
 
 def _short(a: Arg) -> bool:
@@ -85,9 +85,6 @@ def _cast(r: Read) -> Read | None:
 
 
 # ---- groups of any number of terms ----------------------------------------------------------------------------------------
-
-
-OPS = {"pair": (2, dtypes.float32), "quad": (4, dtypes.int32)}  # terms of a group, and in what its sums are taken
 
 
 def regrouped(graph: NodeGraph, instead: Callable[[Node], Node | None]) -> NodeGraph:
@@ -133,37 +130,43 @@ def is_call_invariant(a: Arg, known: Callable[[Read], bool]) -> bool:
 
 
 def shorter(
-    graph: NodeGraph, n: Node, product: Node, over: AxisId, sides: Sequence[tuple[DotOperand, Packed]], op: str, known: dict[Hashable, Read]
+    graph: NodeGraph,
+    n: Node,
+    product: Node,
+    over: AxisId,
+    sides: Sequence[tuple[DotOperand, Packed]],
+    row: ProductInstruction,
+    known: dict[Hashable, Read],
 ) -> Read:
-    """The sum over groups: its two sides packed along the axis `over`."""
-    count, dtype = OPS[op]
-    group = graph.axis(f"{over}.{op}", -(-(graph.known(over) or 0) // count))
-    args = [_packed(graph, f, value, group, op, known) for f, value in sides]
+    """The sum over groups of as many terms as the instruction adds: its two sides packed along the axis `over`."""
+    group = graph.axis(f"{over}.{row.pack}", -(-(graph.known(over) or 0) // row.k))
+    args = [_packed(graph, f, value, group, row, known) for f, value in sides]
     axes, reduced = (tuple([group if a == over else a for a in some]) for some in (product.axes, n.reduced))
-    p = graph.elem(f"multiply_{op}s", *args, axes=axes, dtype=dtype)
-    return graph.node("reduce", "add", [p], n.axes, dtype, reduced=reduced)
+    p = graph.elem(row.op, *args, axes=axes, dtype=row.sum)
+    return graph.node("reduce", "add", [p], n.axes, row.sum, reduced=reduced)
 
 
-def _packed(graph: NodeGraph, f: DotOperand, x: Packed, group: AxisId, op: str, known: dict[Hashable, Read]) -> Read:
+def _packed(graph: NodeGraph, f: DotOperand, x: Packed, group: AxisId, row: ProductInstruction, known: dict[Hashable, Read]) -> Read:
     """A factor in groups."""
-    count, bits = OPS[op][0], 32 // OPS[op][0]
-    made = memo(known, _groups, graph, op, x.value, f.read.source.axes, f.at, graph.known(group), x.zero, x.dtype).source
+    bits = row.operand_bits
+    made = memo(known, _groups, graph, row, x.value, f.read.source.axes, f.at, graph.known(group), x.zero, x.dtype).source
     (own,) = [a for a in made.axes if a not in f.read.source.axes]
     index: dict[AxisId, Any] = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(group)}
-    fill = sum([(x.fill & (1 << bits) - 1) << bits * k for k in range(count)]) if f.read.guard else 0
+    fill = sum([(x.fill & (1 << bits) - 1) << bits * k for k in range(row.k)]) if f.read.guard else 0
     return Read(made, index, f.read.guard, fill)
 
 
-def _groups(graph: NodeGraph, op: str, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType) -> Read:
+def _groups(
+    graph: NodeGraph, row: ProductInstruction, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType
+) -> Read:
     """A value along `axes` in so many groups along one of them; what lies behind the last place is 0."""
-    count, bits = OPS[op][0], 32 // OPS[op][0]
-    group = graph.axis(f"{at}.{op}", groups)
+    group = graph.axis(f"{at}.{row.pack}", groups)
     grouped = tuple([group if a == at else a for a in axes])
     parts: list[Arg] = []
-    for place in [count * Idx(group) + k for k in range(count)]:
+    for place in [row.k * Idx(group) + k for k in range(row.k)]:
         part = graph.guarded(value, axes, {at: place}, [graph.length(at) - 1 - place], zero)
         if zero:
             part = graph.elem("subtract", part, ScalarConstant(zero, dtype_of(part)), axes=grouped, dtype=dtype_of(part))
-        held = dtype_of(part).bits == bits and dtype_of(part).kind != "bool"  # which is a bit in registers
+        held = dtype_of(part).bits == row.operand_bits and dtype_of(part).kind != "bool"  # which is a bit in registers
         parts.append(part if held else graph.cast(part, grouped, dtype))
-    return graph.elem(op, *parts, axes=grouped, dtype=dtypes.uint32)
+    return graph.elem(row.pack, *parts, axes=grouped, dtype=dtypes.uint32)

@@ -11,9 +11,6 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len
 from ngraph.program.program import AxisId
 
-# lines that a sum takes in with one instruction, and how many products each of them is
-PRODUCTS = {"multiply": 1, "multiply_pairs": 2, "multiply_quads": 4}
-
 
 class Load(Leaf):
     """The whole number that a line has at this index; in a graph of nodes, that a read gives."""

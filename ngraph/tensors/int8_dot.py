@@ -13,19 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import NamedTuple, cast
 
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
 from ngraph.tensors.bf16_dot import DotOperand, Packed, is_call_invariant, pays, regrouped, shorter, terms
 from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, summed
 from ngraph.tensors.index import Read, identity_index
 from ngraph.tensors.value_range import Range, integer_range
-
-if TYPE_CHECKING:
-    from ngraph.plan.cost import MachineModel
 
 FITS = 1 << 31
 UNSIGNED, SIGNED = (0, 255), (-128, 127)
@@ -42,25 +40,26 @@ class Side(NamedTuple):
 
 
 @pass_(needs=("integer sums", "machine"), keeps=("integer sums",))
-def use_int8_dots(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
+def use_int8_dots(graph: NodeGraph, machine: Cpu) -> NodeGraph:
     """Puts sums over groups of four in the place of those that then take less time."""
-    if not machine.quads:
+    row = machine.product("dot4")
+    if row is None:
         return graph
     known: dict[Hashable, Read] = {}
     still = graph.parameters()
 
-    def quads(n: Node) -> Node | None:
+    def by_four(n: Node) -> Node | None:
         product = summed(n) if n.dtype in (dtypes.float32, dtypes.int32) else None
         args = [] if product is None else [_unscaled(a, n, still) for a in product.args]
         if product is None or not _small(graph, n, [r for r, _ in args]):
             return None
         over, factors = terms(graph, n, [r for r, _ in args])
-        if over is None or not pays(graph, n, factors, 4, still):
+        if over is None or not pays(graph, n, factors, row.k, still):
             return None
         sides = _best(n, factors, still)
         if sides is None:
             return None
-        total = shorter(graph, n, product, over, [(s.factor, s.bytes) for s in sides], "quad", known)
+        total = shorter(graph, n, product, over, [(s.factor, s.bytes) for s in sides], row, known)
         made = graph.cast(_corrected(graph, n, total, sides), n.axes, n.dtype)
         scales = [s for _, some in args for s in some]
         if scales:  # a sum of products begins at +0, so that it is never -0
@@ -70,7 +69,7 @@ def use_int8_dots(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
             made = graph.elem("fma", made, by, ScalarConstant(0.0, n.dtype), axes=n.axes, dtype=n.dtype)
         return cast(Read, made).source
 
-    return regrouped(graph, quads)
+    return regrouped(graph, by_four)
 
 
 def _along(n: Node, *args: Arg) -> tuple[AxisId, ...]:

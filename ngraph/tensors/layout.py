@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
+from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import EXPENSIVE, REREAD, SMALL
 from ngraph.tensors.build import Arg, Constant, Node, NodeGraph
 from ngraph.tensors.contraction import LONG, OperandAxes, vector_of, windowless
-from ngraph.tensors.index import PRODUCTS, Read, affine, identity_index
-
-if TYPE_CHECKING:
-    from ngraph.plan.cost import MachineModel
+from ngraph.tensors.index import Read, affine, identity_index
 
 MAX_RECOMPUTED_INSTRUCTIONS = 16  # vector instructions that a value may take that is made again, each value that it reads being one
 SMALL_RESULT_RATIO = 8  # times as large a value may be that counts as small
@@ -25,7 +24,7 @@ WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 
 
 @pass_(needs=("machine",), gives=("layouts",))
-def assign_layouts(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
+def assign_layouts(graph: NodeGraph, machine: Cpu) -> NodeGraph:
     """What is decided about nodes before they are merged."""
     _mark_prepacked(graph)
     _recompute(graph, machine)
@@ -58,7 +57,7 @@ def _mark_prepacked(graph: NodeGraph) -> None:
 # ---- what is computed again -----------------------------------------------------------------------------------------------
 
 
-def _recompute(graph: NodeGraph, machine: MachineModel) -> None:
+def _recompute(graph: NodeGraph, machine: Cpu) -> None:
     """Large values that are cheap to make of what is kept anyway are made again by those that a reduction stands before."""
     length = graph.guesses().__getitem__
     level: dict[Node, int] = {}
@@ -77,7 +76,7 @@ def _recompute(graph: NodeGraph, machine: MachineModel) -> None:
             kept.add(n)
     price: dict[Node, tuple[float, set[Any]]] = {}  # what a value costs that is made again, and the large values that it takes
     for n in graph.nodes:
-        if n in kept or n in products or n.bytes < machine.l2 or n.once:
+        if n in kept or n in products or n.bytes < machine.usable_l2 or n.once:
             continue
         cost, large = float(n.weight), set[Any]()
         for r in n.reads:
@@ -115,7 +114,7 @@ def _recompute(graph: NodeGraph, machine: MachineModel) -> None:
 # ---- results that lie otherwise than they are made ------------------------------------------------------------------------
 
 
-def _transpose_results(graph: NodeGraph, machine: MachineModel) -> None:
+def _transpose_results(graph: NodeGraph, machine: Cpu) -> None:
     """Results of short sums of products whose vectors lie along another axis than the last are made first, and then turned over.
 
     A vector whose elements lie apart is stored one by one, which takes as long as the products of a sum of so many terms.
@@ -124,7 +123,7 @@ def _transpose_results(graph: NodeGraph, machine: MachineModel) -> None:
     for n in graph.nodes:
         line.append(n)
         end = _end(n) if n.kind == "reduce" and n.split_k is None and math.prod(map(length, n.reduced)) < LONG else None
-        if end is None or end.state or not end.axes or end.bytes < machine.l1:
+        if end is None or end.state or not end.axes or end.bytes < machine.usable_l1:
             continue
         found = contraction(n, length, parameters, machine, end.axes[-1])
         if found is None or found.vector == end.axes[-1]:
@@ -142,7 +141,7 @@ def _transpose_results(graph: NodeGraph, machine: MachineModel) -> None:
 Preferences = dict[AxisId, float]
 
 
-def _order(graph: NodeGraph, machine: MachineModel) -> None:
+def _order(graph: NodeGraph, machine: Cpu) -> None:
     """Puts last, in each value that the plan owns, the axis along which its readers and its writer want to walk.
 
     Elementwise values over one space go together. A contraction wants its result and one operand contiguous along the axis that its
@@ -156,7 +155,7 @@ def _order(graph: NodeGraph, machine: MachineModel) -> None:
     def prefer(s: object, a: AxisId | None, weight: float) -> None:
         if type(s) is Node and a is not None and a in s.axes:
             mine = preferences.setdefault(family[s], {})
-            mine[a] = mine.get(a, 0.0) + weight * min(1.0, length[a] / machine.lanes)
+            mine[a] = mine.get(a, 0.0) + weight * min(1.0, length[a] / machine.lanes32)
 
     parameters = graph.parameters()
     for n in graph.nodes:
@@ -168,7 +167,7 @@ def _order(graph: NodeGraph, machine: MachineModel) -> None:
                 fixed.add(r.source)
             elif not isinstance(r.source, Node) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
-                if type(e) is Idx and length[e.of] >= machine.lanes // MIN_VECTOR_DIVISOR:  # a shorter one is worth nobody's while
+                if type(e) is Idx and length[e.of] >= machine.lanes32 // MIN_VECTOR_DIVISOR:  # a shorter one is worth nobody's while
                     prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
@@ -246,7 +245,7 @@ class Contraction(NamedTuple):
 
 
 def contraction(
-    n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: MachineModel, last: AxisId | None = None
+    n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Cpu, last: AxisId | None = None
 ) -> Contraction | None:
     """A reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: what its result ends in."""
     if n.kind != "reduce":
@@ -266,7 +265,7 @@ def contraction(
         for o, s in zip(operands, sources, strict=True)
     ]
     last = n.axes[-1] if n.result and n.axes else last
-    vector = vector_of(n.axes, factors, last, length, machine.lanes)
+    vector = vector_of(n.axes, factors, last, length, machine.lanes32)
     return None if vector is None else Contraction(vector, tuple(sources), n.reduced, length)
 
 

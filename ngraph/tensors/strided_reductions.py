@@ -19,8 +19,9 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
+from ngraph.targets.products import PRODUCTS
 from ngraph.tensors.build import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
-from ngraph.tensors.index import PRODUCTS, Load, Read, affine, bounds, identity_index, in_order, substitute_index
+from ngraph.tensors.index import Load, Read, affine, bounds, identity_index, in_order, substitute_index
 
 MAX_RESIDUE_CLASSES_IN_ALL = 16  # classes of one reduction
 MAX_UNROLLED_TERMS = 9  # terms that are written out

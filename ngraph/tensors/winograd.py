@@ -13,19 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
+from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import PRODUCT
 from ngraph.tensors.build import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
 from ngraph.tensors.index import Read, affine, bounds, identity_index, loop_variant_axes
 from ngraph.tensors.value_range import integer_range
-
-if TYPE_CHECKING:
-    from ngraph.plan.cost import MachineModel
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
 MAX_WINDOW = 5  # places along a window
@@ -75,7 +73,7 @@ class Sum(NamedTuple):
 
 
 @pass_(needs=("machine",), keeps=("integer sums",))
-def winograd(graph: NodeGraph, machine: MachineModel) -> NodeGraph:
+def winograd(graph: NodeGraph, machine: Cpu) -> NodeGraph:
     """Puts transformed sums in the place of those that then take less time."""
     nodes: list[Node] = []
     ends: dict[Node, Sum] = {}
@@ -114,7 +112,7 @@ def _chain(n: Node) -> list[Node]:
 # ---- which sums, along which axes -------------------------------------------------------------------------------------------
 
 
-def _best(graph: NodeGraph, n: Node, machine: MachineModel) -> Sum | None:
+def _best(graph: NodeGraph, n: Node, machine: Cpu) -> Sum | None:
     """The cheapest way to tiles, if one is worth it."""
     p = summed(n)
     if p is None or not n.dtype.is_float or n.dtype.bits < 32:
@@ -178,7 +176,7 @@ def _cuts(graph: NodeGraph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: 
             yield Along(at, out, tap, sign, results, taps, -(-terms // taps), False, k)
 
 
-def _cost(graph: NodeGraph, s: Sum, machine: MachineModel) -> float:
+def _cost(graph: NodeGraph, s: Sum, machine: Cpu) -> float:
     """Vector instructions for each lane: products at all points, and what is transformed."""
 
     def size(axes: Iterable[AxisId]) -> int:
@@ -196,7 +194,7 @@ def _cost(graph: NodeGraph, s: Sum, machine: MachineModel) -> float:
     known = _parameters(graph, s.y)
     untiled = y if s.along[0].results else z  # that is large: it is written, which takes a read, and read again
     moved = untiled * s.node.dtype.bits // 8
-    rate = machine.memory if moved > machine.l3 // 4 else machine.cache
+    rate = machine.memory_bandwidth if moved > machine.usable_l3 // 4 else machine.all_caches_bandwidth
     far = (1 if known else 3) * moved / rate * machine.speed * machine.cores
     turned = TRANSPOSE_COST * sum([size(axes) for axes in _turned(s)])
     return max(PRODUCT * products, far) + TRANSFORM * len(s.along) / 2 * (x + z + (0 if known else y)) + turned

@@ -14,7 +14,7 @@ from ngraph.errors import UnsupportedError
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import pool
 from ngraph.runtime.measure import Measured, measure, measured, processor
-from ngraph.targets import Target, chosen, missing, named
+from ngraph.targets import Cpu, allowed_cores, chosen, missing, named
 from ngraph.tools.cache import listed
 from ngraph.tools.ops import columns
 from ngraph.transformers.base import TRANSFORMERS
@@ -40,20 +40,19 @@ def installed(package: str) -> str:
         return ""
 
 
-def machine_facts(target: Target | None) -> dict[str, str]:
+def machine_facts(target: Cpu | None) -> dict[str, str]:
     """What code is generated for, and how many threads run it."""
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     if target is None:
         return {"system": system, "processor": processor() or "unknown", "target": f"none: {missing()}"}
-    sizes = ", ".join(f"{name} {size >> 10:,} KiB" for name, size in (("L1", target.l1), ("L2", target.l2), ("L3", target.l3)))
-    here = f"{os.cpu_count()} in the machine, {target.cores} allowed by affinity, {pool.cores()} with the limits of control groups"
+    sizes = ", ".join(f"{space.name} {space.bytes >> 10:,} KiB" for space in target.spaces if space.bytes)
+    here = f"{target.cores} in the machine, {allowed_cores()} allowed by affinity, {pool.cores()} with the limits of control groups"
     asked = os.environ.get("NGRAPH_TARGET", "")
     return {
         "system": system,
         "processor": processor() or "unknown",
         "target": f"{named(target)}, vectors of {target.vector_bits} bits"
-        + (", products of bfloat16 by pairs" if target.pairs else "")
-        + (", products of 8-bit integers by fours" if target.quads else "")
+        + "".join([f", {row.name}" for row in target.products if row.k > 1])
         + (f" (NGRAPH_TARGET={asked})" if asked else ""),
         "caches": f"{sizes}, lines of {target.line} bytes",
         "cores": here,

@@ -1,24 +1,22 @@
 """Products of bfloat16 by pairs: one instruction where the machine has it, elsewhere two fused ones with the same bits."""
 
-from dataclasses import replace
-
 import ml_dtypes
 import numpy as np
 import plans
 import pytest
 from kernels import HOST, RUNNABLE, run, single
+from machines import BF16
 from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph import dtypes
 from ngraph.plan import Kernel, plan, text
-from ngraph.plan.cost import MachineModel
 from ngraph.runtime.host import jit
-from ngraph.targets import TARGETS
+from ngraph.targets import TARGETS, extended
 
 SHORT = ml_dtypes.bfloat16
-WITH = replace(TARGETS["x86-64-v4"], features="-prefer-256-bit,+avx512bf16", pairs=True)
+WITH = extended(TARGETS["x86-64-v4"], ["avx512_bf16"])
 
 
 def dot(m, k, n):
@@ -30,14 +28,14 @@ def dot(m, k, n):
 @pytest.mark.parametrize("m, k, n", [(64, 64, 64), (65, 63, 70), (33, 130, 17), (40, 401, 33)])
 def test_any_machine_gives_the_same_sums(m, k, n):
     p = dot(m, k, n)
-    made = plan(p, machine=MachineModel(pairs=True))
-    assert "multiply_pairs" in text(made)
+    made = plan(p, machine=BF16)
+    assert "dot2" in text(made)
     (a, b), _ = arrays_for(p)
-    every = {t: plans.run(made, [a, b], target=t)[0][0] for t in (*RUNNABLE, *([HOST] if HOST.pairs else []))}
+    every = {t: plans.run(made, [a, b], target=t)[0][0] for t in (*RUNNABLE, *([HOST] if HOST.product("dot2") else []))}
     exact = a.astype(np.float64) @ b.astype(np.float64)
     for got in every.values():
         np.testing.assert_allclose(got, exact, rtol=1e-5, atol=1e-5 * np.abs(exact).max())
-    if HOST.pairs:  # two fused multiply-adds, the odd term first, are what its instruction does
+    if HOST.product("dot2"):  # two fused multiply-adds, the odd term first, are what its instruction does
         np.testing.assert_array_equal(every[HOST], every[TARGETS["x86-64-v4"]])
 
 
@@ -51,13 +49,13 @@ def test_halves_and_their_products_for_any_width():
     products = low_x.astype(np.float64) * low_y + high_x * high_y  # the second is exact in float32
     for target in (HOST, *RUNNABLE):
         for lanes in (1, 3, 4, 7, 8, 13, 16):
-            code = jit.load(single(target, "pair", [dtypes.bfloat16] * 2, dtypes.uint32, {}, lanes), target)
+            code = jit.load(single(target, "pack2", [dtypes.bfloat16] * 2, dtypes.uint32, {}, lanes), target)
             np.testing.assert_array_equal(run(code, [low.view(SHORT), high.view(SHORT)], [dtypes.uint32])[0], packed)
-            code = jit.load(single(target, "multiply_pairs", [dtypes.uint32] * 2, dtypes.float32, {}, lanes), target)
+            code = jit.load(single(target, "dot2", [dtypes.uint32] * 2, dtypes.float32, {}, lanes), target)
             np.testing.assert_array_equal(run(code, [x, y], [dtypes.float32])[0], products.astype(np.float32))
 
 
 def test_where_there_is_an_instruction_it_is_taken():
-    made = plan(dot(128, 512, 256), machine=MachineModel(pairs=True))
+    made = plan(dot(128, 512, 256), machine=BF16)
     every = [emit(made, k, WITH) for k in made.every if isinstance(k, Kernel)]
     assert sum([jit.compile_assembly(code.text, WITH).count("vdpbf16ps") for code in every]) >= 20

@@ -1,11 +1,14 @@
 """Whole programs as machine code: those of the tests of plans, and random ones bit by bit, for all targets that run here."""
 
+from dataclasses import replace
+
 import numpy as np
 import plans
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kernels import RUNNABLE
+from machines import usable
 from plan_programs import arrays_for, axis, hole, program
 from test_kernels import ONE, network
 from test_random_programs import programs, results
@@ -13,19 +16,18 @@ from test_random_programs import programs, results
 import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.plan import Kernel, plan, text
-from ngraph.plan.cost import MachineModel
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text
 from ngraph.runtime.host import jit
 from ngraph.runtime.host.loader import undefined_symbols
-from ngraph.targets import TARGETS, host
+from ngraph.targets import DEFAULT, TARGETS, host
 
 LENGTHS = {AxisId("N"): 2}
-MACHINES = (MachineModel(), MachineModel(launch=1.0), MachineModel(launch=0.0), MachineModel(cores=64, l1=8, l2=64))
+MACHINES = (DEFAULT, replace(DEFAULT, launch=1.0), replace(DEFAULT, launch=0.0), replace(usable(l1=8, l2=64), cores=64))
 
 
-def agree(p, target=None, machine=None, rtol=1e-3, atol=1e-3):
+def agree(p, target=None, machine=DEFAULT, rtol=1e-3, atol=1e-3):
     inputs, state = arrays_for(p)
     expected, after = oracle.interpret(p, inputs, dict(state))
     made = plan(p, machine=machine)

@@ -12,11 +12,11 @@ import ngraph as ng
 from ngraph.codegen.kernel import emit
 from ngraph.op_graph.expr import Idx
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, cost, plan
+from ngraph.plan import Kernel, plan
 from ngraph.plan.packing import panel_width
 from ngraph.runtime.host import jit
 from ngraph.schedule.search import AccessDescriptor, CoreModel, View, schedule, split
-from ngraph.targets import TARGETS, host
+from ngraph.targets import DEFAULT, TARGETS, host
 from ngraph.tensors import winograd
 
 V4, V3 = TARGETS["x86-64-v4"], TARGETS["x86-64-v3"]
@@ -256,7 +256,7 @@ def test_values_that_were_asked_for(m, n, k):
 
 
 def test_panels_fit_the_cache():
-    m = cost.MachineModel()
+    m = DEFAULT
     assert panel_width(512, 7, m) == 64 and panel_width(512, 7, m, deep=4608 * 4) == 32
 
 

@@ -1,5 +1,7 @@
 """Rows of a tile that lie side by side in memory and are turned over: each read has the elements that are its own."""
 
+from dataclasses import replace
+
 import kernels
 import numpy as np
 import plans
@@ -7,13 +9,14 @@ import pytest
 from plan_programs import axis, hole, program
 
 import ngraph as ng
-from ngraph.plan import MachineModel, plan
+from ngraph.plan import plan
+from ngraph.targets import DEFAULT
 
 LEVELS = kernels.RUNNABLE
 
 
 def on(target, results, holes, values):
-    machine = MachineModel(vector=target.vector_bits // 8, registers=target.vector_registers)
+    machine = replace(DEFAULT, vector_bits=target.vector_bits, vector_registers=target.vector_registers)
     return plans.run(plan(program(results, *holes), machine=machine), values, target=target)[0]
 
 

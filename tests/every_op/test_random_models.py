@@ -4,13 +4,15 @@ Any seed will do, `SEEDS` says which are run: `SEEDS=1000-2000 pytest tests/ever
 """
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from machines import usable
 from networks import model
 from runs import another_machine, expected, on_cpu
 
-from ngraph.plan import MachineModel, cost, plan, verify
+from ngraph.plan import cost, plan, verify
 from ngraph.program.lower import lower
 
 FIRST, LAST = map(int, os.environ.get("SEEDS", "0-16").split("-"))
@@ -46,4 +48,9 @@ def test_plans_are_whole_where_every_sum_is_cut_that_can_be(seed, monkeypatch):
     """Also those that could be cut only once the parts of others are put together."""
     monkeypatch.setattr(cost, "GAIN", 1000)
     _, holes, _, results, updates = model(seed)
-    verify(plan(lower([*results, *updates], holes).program, machine=MachineModel(cores=8, l2=8 << 10, l3=1 << 20, launch=1e-9, memory=1e9)))
+    verify(
+        plan(
+            lower([*results, *updates], holes).program,
+            machine=replace(usable(l2=8 << 10, l3=1 << 20), cores=8, launch=1e-9, memory_bandwidth=1e9),
+        )
+    )

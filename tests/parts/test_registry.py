@@ -100,7 +100,7 @@ def test_somebody_reads_every_fact_about_ops():
     for module in SAYING:
         pytest.importorskip(module)
     assert OPS.undeclared() == {}
-    of_plans = {"fma", "copy", "pair", "quad", "multiply_pairs", "multiply_quads"}
+    of_plans = {"fma", "copy", "pack2", "pack4", "dot2", "dot4"}
     of_tables = {"ufunc", "elementwise", "batch_norm", "layer_norm", "quantize", "dequantize"}  # for several ops; nodes of ONNX
     assert {f.name for f in OPS} - set(REGISTRY) == of_plans | of_tables
 

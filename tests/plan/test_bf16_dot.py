@@ -3,13 +3,14 @@
 import ml_dtypes
 import numpy as np
 import pytest
+from machines import BF16
 from plan_programs import agree, axis, hole, program
 
 import ngraph as ng
 from ngraph.plan import parse, plan, text, verify
-from ngraph.plan.cost import MachineModel
+from ngraph.targets import DEFAULT
 
-SHORT, PAIRS = ml_dtypes.bfloat16, MachineModel(pairs=True)
+SHORT = ml_dtypes.bfloat16
 
 
 def dot(m, k, n, x=SHORT, y=SHORT):
@@ -46,8 +47,8 @@ FORMS = {
 def test_they_give_what_the_oracle_gives(make):
     results, holes = make()
     p = program(results, *holes)
-    made = verify(plan(p, machine=PAIRS, winograd=False))
-    assert text(made).count("multiply_pairs(") >= len(results)
+    made = verify(plan(p, machine=BF16, winograd=False))
+    assert text(made).count("dot2(") >= len(results)
     assert text(parse(text(made))) == text(made)
     agree(p, made, rtol=2e-2, atol=2e-2)
 
@@ -55,22 +56,22 @@ def test_they_give_what_the_oracle_gives(make):
 @pytest.mark.parametrize(
     "results, holes, machine",
     [
-        (*dot(64, 64, 64), MachineModel()),  # no such instruction
-        (*dot(64, 64, 64, np.float16, np.float16), PAIRS),
-        (*dot(64, 64, 64, np.float32, np.float32), PAIRS),
-        (*dot(64, 64, 64, SHORT, np.float32), PAIRS),
-        (*dot(1, 1000, 1000), PAIRS),  # each element is read once: packing takes longer
-        (*dot(4, 8, 4), PAIRS),
+        (*dot(64, 64, 64), DEFAULT),  # no such instruction
+        (*dot(64, 64, 64, np.float16, np.float16), BF16),
+        (*dot(64, 64, 64, np.float32, np.float32), BF16),
+        (*dot(64, 64, 64, SHORT, np.float32), BF16),
+        (*dot(1, 1000, 1000), BF16),  # each element is read once: packing takes longer
+        (*dot(4, 8, 4), BF16),
     ],
     ids=["another machine", "float16", "float32", "one of two", "a vector", "small"],
 )
 def test_others_stay_as_they_are(results, holes, machine):
-    assert "pair(" not in text(plan(program(results, *holes), machine=machine))
+    assert "pack2(" not in text(plan(program(results, *holes), machine=machine))
 
 
 def test_parameters_are_packed_before_any_call():
     m, k, n = axis(1, "M"), axis(512, "K"), axis(512, "N")
     x, w = hole(m, k, dtype=SHORT), ng.variable([k, n], dtype=SHORT, initial_value=0)
-    made = plan(program([ng.dot(x, w)], x), machine=PAIRS)
-    assert any(line.op == "pair" for step in made.once for s in step.stages for line in s.before)
+    made = plan(program([ng.dot(x, w)], x), machine=BF16)
+    assert any(line.op == "pack2" for step in made.once for s in step.stages for line in s.before)
     assert any(b.storage == "once" and b.dtype.name == "uint32" for b in made.buffers)

@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from machines import INT8
 from plan_programs import agree, arrays_for, axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.plan import interpret, parse, plan, text, verify
-from ngraph.plan.cost import MachineModel
 from ngraph.program.interpret import interpret as oracle
+from ngraph.targets import DEFAULT
 
-QUADS = MachineModel(quads=True)
 FLOAT, INT = np.float32, np.int32
 
 
@@ -81,8 +81,8 @@ FORMS = {
 def test_they_give_what_the_oracle_gives(make):
     results, holes = make()
     p = program(results, *holes)
-    made = verify(plan(p, machine=QUADS))
-    assert "multiply_quads(" in text(made)
+    made = verify(plan(p, machine=INT8))
+    assert "dot4(" in text(made)
     assert text(parse(text(made))) == text(made)
     agree(p, made, rtol=0, atol=0)
 
@@ -90,29 +90,29 @@ def test_they_give_what_the_oracle_gives(make):
 @pytest.mark.parametrize(
     "results, holes, machine",
     [
-        (*dot(), MachineModel()),  # no such instruction
-        (*dot(move=lambda x, y: (ng.sqrt(x), y)), QUADS),
-        (*dot(move=lambda x, y: (x * 3, y), kind=INT), QUADS),
-        (*dot(x=np.int16), QUADS),
-        (*dot(8, 1 << 17, 8), QUADS),  # a sum may be larger than int32 holds
-        (*dot(1, 1000, 1000), QUADS),  # each element is read once: packing takes longer
-        (*dot(4, 8, 4), QUADS),
-        (*window(zero=-5), QUADS),  # 5 to 260, and 0 where it is padded
+        (*dot(), DEFAULT),  # no such instruction
+        (*dot(move=lambda x, y: (ng.sqrt(x), y)), INT8),
+        (*dot(move=lambda x, y: (x * 3, y), kind=INT), INT8),
+        (*dot(x=np.int16), INT8),
+        (*dot(8, 1 << 17, 8), INT8),  # a sum may be larger than int32 holds
+        (*dot(1, 1000, 1000), INT8),  # each element is read once: packing takes longer
+        (*dot(4, 8, 4), INT8),
+        (*window(zero=-5), INT8),  # 5 to 260, and 0 where it is padded
     ],
     ids=["another machine", "roots", "multiples", "int16", "a long sum", "a vector", "small", "padding that is no byte"],
 )
 def test_others_stay_as_they_are(results, holes, machine):
-    assert "quad(" not in text(plan(program(results, *holes), machine=machine))
+    assert "pack4(" not in text(plan(program(results, *holes), machine=machine))
 
 
 def test_sums_of_parameters_are_taken_before_any_call():
     m, k, n = axis(16, "M"), axis(512, "K"), axis(512, "N")
     x, w = hole(m, k, dtype=np.uint8), ng.variable([k, n], dtype=np.int8, initial_value=0)
-    made = plan(program([ng.dot(ng.cast(x, FLOAT) - 9, ng.cast(w, FLOAT))], x), machine=QUADS)
+    made = plan(program([ng.dot(ng.cast(x, FLOAT) - 9, ng.cast(w, FLOAT))], x), machine=INT8)
     lines = [line.op for step in made.once for s in step.stages for line in s.before]
     sums = [c for step in made.once for s in step.stages for c in s.combine]
-    assert "quad" in lines and sums
-    assert not any(s.combine for step in made.steps for s in step.stages if "multiply_quads" not in [line.op for line in s.before])
+    assert "pack4" in lines and sums
+    assert not any(s.combine for step in made.steps for s in step.stages if "dot4" not in [line.op for line in s.before])
 
 
 @pytest.mark.parametrize("make", FORMS.values(), ids=list(FORMS))
@@ -131,8 +131,8 @@ def test_machine_code_gives_it_too(make):
 def test_scales_multiply_the_sum(per):
     results, holes = quantised(per)
     p = program(results, *holes)
-    made = verify(plan(p, machine=QUADS))
-    assert "multiply_quads(" in text(made)
+    made = verify(plan(p, machine=INT8))
+    assert "dot4(" in text(made)
     agree(p, made, rtol=1e-6, atol=0)
 
 
@@ -140,14 +140,14 @@ def test_scales_that_change_along_the_sum_stay_in_it():
     m, k, n = axis(64, "M"), axis(62, "K"), axis(66, "N")
     a, w, scales = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8), ng.variable([k], initial_value=0.5)
     p = program([ng.dot(ng.cast(a, FLOAT) * scales, ng.cast(w, FLOAT))], a, w)
-    assert "quad(" not in text(plan(p, machine=QUADS))
+    assert "pack4(" not in text(plan(p, machine=INT8))
 
 
 def test_sums_of_nothing_but_zeros_are_no_negative_zero():
     m, k, n = axis(64, "M"), axis(62, "K"), axis(66, "N")
     a, w = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8)
     y = ng.dot(ng.cast(a, FLOAT) * -0.5, ng.cast(w, FLOAT))
-    assert "multiply_quads(" in text(plan(program([y], a, w), machine=QUADS))
+    assert "dot4(" in text(plan(program([y], a, w), machine=INT8))
     with ngt.allocate_transformer("cpu") as t:
         got = t.computation(y, a, w)(np.zeros((64, 62), np.uint8), np.ones((62, 66), np.int8))
     assert not np.signbit(got).any()
@@ -161,8 +161,8 @@ def test_a_part_and_the_whole_of_a_factor_have_groups_of_their_own(first):
     half, whole = ng.dot(ng.cast(a[:, :256], INT), ng.cast(b[:256], INT)), ng.dot(ng.cast(a, INT), ng.cast(b, INT))
     draw = np.random.default_rng(0)
     x, y = draw.integers(0, 256, (64, 512), np.uint8), draw.integers(-128, 128, (512, 64), np.int8)
-    made = plan(program([half, whole][:: 1 - 2 * first], a, b), machine=QUADS)
-    assert "quad" in text(made)
+    made = plan(program([half, whole][:: 1 - 2 * first], a, b), machine=INT8)
+    assert "pack4" in text(made)
     got = interpret(made, [x, y], {})[0][:: 1 - 2 * first]
     for z, terms in zip(got, (256, 512), strict=True):
         np.testing.assert_array_equal(z, x[:, :terms].astype(INT) @ y[:terms].astype(INT))

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,12 +17,13 @@ from plan_programs import agree, axis, hole, program
 import ngraph as ng
 import ngraph.frontends.neon as neon
 from ngraph.op_graph.opdef import REGISTRY
-from ngraph.plan import Kernel, MachineModel, OpaqueOp, plan, text, verify
+from ngraph.plan import Kernel, OpaqueOp, plan, text, verify
 from ngraph.plan import cost as prices
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
 from ngraph.schedule import search as schedules
 from ngraph.schedule.search import AccessDescriptor, View, schedule
+from ngraph.targets import DEFAULT
 
 N, H, W, C = axis(64, "N"), axis(96, "H"), axis(5, "W"), axis(8, "C")
 
@@ -114,7 +116,7 @@ def test_gradients_of_a_norm_for_rows_and_columns_read_what_is_near():
     y = norm(x, g, b, [columns])[0]
     made = verify(plan(program([ng.deriv(y, v, dy) for v in (x, g, b)], x, g, b, dy)))
     large = max(made.kernels, key=lambda k: len(k.stages))
-    assert len(large.stages) > 4 and 3 * 4 * 1024 * dict(large.loops)["I"] <= MachineModel().l2
+    assert len(large.stages) > 4 and 3 * 4 * 1024 * dict(large.loops)["I"] <= DEFAULT.usable_l2
 
 
 def test_what_several_kernels_would_compute_again_is_one_value_in_one():
@@ -294,7 +296,7 @@ def test_a_total_is_begun_by_many_turns_and_finished_by_one():
     first, last = made.kernels
     items = math.prod([-(-made.length(a) // b) for a, b in first.loops])
     (parts,) = first.targets
-    assert items >= MachineModel().cores * 4 and made.length(parts.axes[-1]) == items <= 16
+    assert items >= DEFAULT.cores * 4 and made.length(parts.axes[-1]) == items <= 16
     assert not last.loops and last.sources == (parts,)
 
 
@@ -322,7 +324,7 @@ def test_the_parts_of_a_sum_follow_from_the_machine_alone():
     n, h = axis(1000, "N"), axis(300, "H")
     x = hole(n, h)
     p = program([ng.sum(ng.exp(x), out_axes=())], x)
-    assert len({text(plan(p, machine=m)) for m in (MachineModel(), MachineModel(), MachineModel(cores=2))}) == 1
+    assert len({text(plan(p, machine=m)) for m in (DEFAULT, replace(DEFAULT), replace(DEFAULT, name="another"))}) == 1
 
 
 def test_what_is_read_along_another_axis_is_made_along_it():
@@ -362,7 +364,7 @@ def test_work_is_shared_out_in_pieces_that_hold_whole_vectors():
     x, w = hole(m, k), hole(k, o)
     *_, kernel = plan(program([ng.relu(ng.dot(x, w))], x, w)).kernels  # the first copies w to panels
     loops = dict(kernel.loops)
-    assert math.prod([-(-len(a) // loops[a.name]) for a in (m, o) if a.name in loops]) >= 4 * MachineModel().cores
+    assert math.prod([-(-len(a) // loops[a.name]) for a in (m, o) if a.name in loops]) >= 4 * DEFAULT.cores
     assert loops.get("O", 64) % 32 == 0
 
 
@@ -461,7 +463,7 @@ def test_what_several_stages_of_a_turn_read_stays_near(height):
     assert len(k.stages) > 2
     lengths = {**made.axes, **dict(k.loops)}
     near = sum([math.prod([lengths[a] for a in b.axes if a in lengths]) * 4 for b in {*k.sources, *k.targets} if len(b.axes) == 4])
-    assert near <= MachineModel().l2, k.loops
+    assert near <= DEFAULT.usable_l2, k.loops
 
 
 def test_what_places_of_a_window_have_in_common_is_computed_once():

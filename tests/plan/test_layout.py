@@ -1,18 +1,22 @@
 """Where values lie: borders instead of guards, copies in panels, once-steps, orders by readers; and that results stay what they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from machines import usable
 from plan_programs import arrays_for, axis, hole, program
 
 import ngraph as ng
 from ngraph.op_graph import expr
 from ngraph.ops.rearrange import reindex
-from ngraph.plan import Kernel, Local, MachineModel, OpaqueOp, arrays, interpret, parse, plan, text, verify
+from ngraph.plan import Kernel, Local, OpaqueOp, arrays, interpret, parse, plan, text, verify
 from ngraph.plan.kernels import Buffer, dims_of
 from ngraph.plan.layout import set_row
 from ngraph.plan.packing import OperandAxes, panel_width, vector_of
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId
+from ngraph.targets import DEFAULT
 from ngraph.tensors import winograd
 from ngraph.tensors.index import affine
 
@@ -36,7 +40,7 @@ def conv(x, k, size=3, **options):
     return ng.conv(x, weights(k, x.axes[1], r, s), {x.axes[2]: r, x.axes[3]: s}, **options)
 
 
-def planned(results, *holes, machine=None, **limits):
+def planned(results, *holes, machine=DEFAULT, **limits):
     """The plan, once it was verified, printed, parsed and held against the oracle."""
     p = program(results, *holes)
     made = verify(plan(p, machine=machine))
@@ -186,7 +190,7 @@ def test_borders_of_much_memory_are_filled_in_the_call():
     y = x
     for k in range(6):
         y = ng.relu(conv(y, axis(16 * (k + 1), f"K{k}"), padding=1))
-    few, many = (planned([y], x, machine=MachineModel(l3=size), rtol=1e-3, atol=1e-3) for size in (0, 1 << 24))
+    few, many = (planned([y], x, machine=usable(l3=size), rtol=1e-3, atol=1e-3) for size in (0, 1 << 24))
     assert not few.start and few.arena < many.arena
 
 
@@ -291,15 +295,15 @@ def test_rows_start_at_vectors():
 @pytest.mark.parametrize(("length", "row"), [(100, 112), (1024, 1040), (512, 528), (256, 0), (5, 0), (3072, 3088)])
 def test_rows_do_not_fall_onto_each_other(length, row):
     b = Buffer("b", dims_of(("A", "B")), ng.float32, "arena")
-    set_row(b, lambda a: length, MachineModel())
+    set_row(b, lambda a: length, DEFAULT)
     assert b.row == row
 
 
 @pytest.mark.parametrize(("n", "rows"), [(64, 56), (128, 14), (784, 128), (650, 20), (2048, 7), (48, 49), (1000, 1)])
-@pytest.mark.parametrize("machine", [MachineModel(), MachineModel(vector=32, registers=16), MachineModel(vector=16, registers=16)])
+@pytest.mark.parametrize("machine", [DEFAULT, *[replace(DEFAULT, vector_bits=bits, vector_registers=16) for bits in (256, 128)]])
 def test_panels_divide_and_fit_registers(n, rows, machine):
     w = panel_width(n, rows, machine)
-    lanes = machine.lanes
+    lanes = machine.lanes32
     assert w % lanes == 0 and w // lanes <= 4
     assert -(-n // w) * w <= 1.2 * -(-n // lanes) * lanes
 

@@ -1,20 +1,21 @@
 """What the arena holds: values that are cheap to make again are not kept for the way back; state is updated in place."""
 
 import numpy as np
-from machines import machines
+from machines import machines, usable
 from plan_programs import axis, hole, program
 
 import ngraph as ng
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import TensorType
-from ngraph.plan import MachineModel, interpret, plan, verify
+from ngraph.plan import interpret, plan, verify
 from ngraph.plan.kernels import Kernel
 from ngraph.program import interpret as oracle
 from ngraph.program.program import AxisId, State, Value
+from ngraph.targets import DEFAULT
 from ngraph.testing.rules import Steps
 
-SMALL = MachineModel(l2=1 << 10)  # so that small arrays are large
+SMALL = usable(l2=1 << 10)  # so that small arrays are large
 
 
 def network(layers=4):
@@ -47,7 +48,7 @@ def held(p, machine):
 
 def test_cheap_values_are_made_again_on_the_way_back():
     p = network()
-    keeping, again = held(p, MachineModel(l2=1 << 30)), held(p, SMALL)
+    keeping, again = held(p, usable(l2=1 << 30)), held(p, SMALL)
     assert again.arena < keeping.arena
 
 
@@ -69,7 +70,7 @@ def test_state_that_becomes_what_it_is_stays():
     same = s("reduce", w, kind="add", axes=())
     one = s("reduce", s("reindex", u, axes=("A", "B"), index=(("B", Idx(AxisId("B"))),), guard=(), fill=0.0), kind="max", axes=("A",))
     fields = {"state_in": (State("w", w), State("u", u)), "state_out": (("w", same), ("u", one))}
-    held(s.program(x, **fields), MachineModel())
+    held(s.program(x, **fields), DEFAULT)
 
 
 def test_what_is_made_of_state_once_has_no_borders():

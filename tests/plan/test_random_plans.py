@@ -1,21 +1,24 @@
 """Random programs: planned = interpreted, bit by bit, for arithmetic on small whole numbers is exact; the plan is lawful and parses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from machines import usable
 from test_random_programs import programs, results
 
 import ngraph as ng
 from ngraph.plan import arrays, interpret, parse, plan, text, verify
-from ngraph.plan.cost import MachineModel
 from ngraph.program.lower import lower
 from ngraph.program.program import AxisId
 from ngraph.program.text import text as program_text
+from ngraph.targets import DEFAULT
 
 LENGTHS = {AxisId("N"): 2}
 # machines on which nothing is free to start, and on which nothing costs to move: other merges, other loops
-MACHINES = (MachineModel(), MachineModel(launch=1.0), MachineModel(launch=0.0), MachineModel(cores=64, l1=8, l2=64))
+MACHINES = (DEFAULT, replace(DEFAULT, launch=1.0), replace(DEFAULT, launch=0.0), replace(usable(l1=8, l2=64), cores=64))
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])

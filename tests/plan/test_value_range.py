@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from machines import BF16
 from plan_programs import axis, hole, program
 
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.plan import plan, text
-from ngraph.plan.cost import MachineModel
 from ngraph.tensors import value_range
 from ngraph.tensors.build import NodeGraph
 
@@ -77,4 +77,4 @@ def test_small_ones_are_multiplied_by_pairs():
     x, y = hole(m, k, dtype=np.uint8), hole(k, n, dtype=np.int8)
     for zero, there in ((128.0, True), (400.0, False)):  # up to 256 bfloat16 holds all
         p = program([ng.dot(ng.cast(x, FLOAT) - zero, ng.cast(y, FLOAT))], x, y)
-        assert ("multiply_pairs(" in text(plan(p, machine=MachineModel(pairs=True)))) == there
+        assert ("dot2(" in text(plan(p, machine=BF16))) == there

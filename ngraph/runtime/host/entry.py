@@ -22,7 +22,7 @@ import numpy as np
 from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.pool import FIELDS, expanded
-from ngraph.targets import Target, host
+from ngraph.targets import Cpu, host
 
 FAST = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
 READY = 0x0001 | 0x0100  # of an array: contiguous in C's order, aligned
@@ -293,7 +293,7 @@ out:
 """
 
 
-def text(target: Target, layout: ArrayObjectLayout) -> str:
+def text(target: Cpu, layout: ArrayObjectLayout) -> str:
     """The module: `entry`."""
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
     words |= {"DONE": bytecode.DONE, "HOST_STEP": bytecode.HOST_CALLBACK, "INTERRUPTED": bytecode.INTERRUPTED}
@@ -459,7 +459,7 @@ class NativeFunction:
 _code: list[Any] = []
 
 
-def code(load: Callable[[str, Target], Any]) -> Any:
+def code(load: Callable[[str, Cpu], Any]) -> Any:
     """The entry's code, made once; None where objects are not laid out as known. `load` makes loaded code of IR text."""
     if not _code:
         found = layout()

@@ -23,7 +23,7 @@ import numpy as np
 
 from ngraph.config import config
 from ngraph.runtime.host import bytecode
-from ngraph.targets import Target, host
+from ngraph.targets import Cpu, host
 
 MOST = 256  # threads
 
@@ -712,7 +712,7 @@ out:
 """
 
 
-def expanded(text: str, target: Target) -> str:
+def expanded(text: str, target: Cpu) -> str:
     """IR with fields and what the machine calls things spelled out."""
     machine = target.triple.split("-")[0]
     declared, pause = PAUSE[machine]
@@ -743,7 +743,7 @@ def expanded(text: str, target: Target) -> str:
     return f'target triple = "{target.triple}"\n{text.replace("PAUSE", pause)}\n{declared}\n'
 
 
-def text(target: Target) -> str:
+def text(target: Cpu) -> str:
     """The module: `run`, `worker`, `stop`, `pauses`."""
     return expanded(WORK + FORK + WALK + COPY, target)
 
@@ -909,7 +909,7 @@ _pool: Pool | None = None
 _making = threading.Lock()
 
 
-def pool(load: Callable[[str, Target], Any]) -> Pool:
+def pool(load: Callable[[str, Cpu], Any]) -> Pool:
     """The pool of this process; `load` makes loaded code of IR text, and is asked once."""
     global _pool
     if _pool is None:

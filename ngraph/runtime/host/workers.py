@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from importlib.machinery import PathFinder
 
 from ngraph.runtime.host import worker
-from ngraph.targets import Target, host
+from ngraph.targets import Cpu, allowed_cores
 
 MUCH = 400_000  # characters of IR that one process compiles in 0.1 to 0.5 seconds; to load LLVM takes one 0.2
 AHEAD = 2  # requests that a process holds at most, so that it never waits for the next
@@ -56,7 +56,7 @@ class _Process:
         self.given: deque[tuple[int, str]] = deque()
         self.came = bytearray()
 
-    def ask(self, number: int, text: str, target: Target) -> None:
+    def ask(self, number: int, text: str, target: Cpu) -> None:
         parts = [s.encode() for s in (target.triple, target.cpu, target.features, text)]
         left = memoryview(struct.pack(worker.REQUEST, *map(len, parts)) + b"".join(parts))
         self.given.append((number, text))
@@ -113,7 +113,7 @@ class Workers:
                 self.processes.append(_Process())
                 self._rest()
 
-    def compile(self, texts: Iterable[str], target: Target) -> list[bytes]:
+    def compile(self, texts: Iterable[str], target: Cpu) -> list[bytes]:
         """The object of each text, in order. Raises `Failed`; whatever is raised, Ctrl-C too, ends the processes at once."""
         with self.lock:
             try:
@@ -147,7 +147,7 @@ class Workers:
 class _Batch:
     """Texts on their way through the processes."""
 
-    def __init__(self, processes: list[_Process], target: Target):
+    def __init__(self, processes: list[_Process], target: Cpu):
         self.processes, self.target = processes, target
         self.waiting: deque[tuple[int, str]] = deque()
         self.made: dict[int, bytes] = {}
@@ -163,7 +163,7 @@ class _Batch:
 
     def pass_on(self, patience: float | None) -> None:
         """Gives what waits, starts another process where that is much, takes what is done."""
-        most = min(host().cores, MAX_PROCESSES) if sum(len(text) for _, text in self.waiting) > MUCH * len(self.processes) else 1
+        most = min(allowed_cores(), MAX_PROCESSES) if sum(len(text) for _, text in self.waiting) > MUCH * len(self.processes) else 1
         if len(self.processes) < most:
             self.processes.append(_Process())
         for p in list(self.processes):

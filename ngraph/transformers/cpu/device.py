@@ -13,7 +13,7 @@ import numpy as np
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.loader import LoadedObjects
-from ngraph.targets import Target, chosen
+from ngraph.targets import Cpu, chosen
 from ngraph.transformers.cpu.fast import Fast, fast, load_text
 from ngraph.transformers.executable.device import DeviceMemory, KernelDevice, LoadedKernel
 from ngraph.transformers.executable.frame import InstantiatedPlan, empty
@@ -27,7 +27,7 @@ class CpuDevice(KernelDevice):
     """Each different kernel is loaded once in a process, however many plans have it."""
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Cpu:
         return chosen()
 
     @property

@@ -12,7 +12,7 @@ from ngraph.runtime.host import entry, pool
 from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.entry import NativeFunction, Spot
 from ngraph.runtime.host.loader import LoadedObjects
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 from ngraph.transformers.executable.frame import RELEASE, ActivationRecord, InstantiatedPlan, root
 
 ALONE = 5e-3  # seconds for which a call may keep other Python threads waiting: as long as they wait for each other
@@ -20,7 +20,7 @@ QUIET = FRAME["quiet"]
 MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is asked for with more care than NumPy takes
 
 
-def load_text(text: str, target: Target) -> LoadedObjects:
+def load_text(text: str, target: Cpu) -> LoadedObjects:
     return LoadedObjects(cache().object(text, target))
 
 

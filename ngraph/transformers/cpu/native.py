@@ -19,7 +19,6 @@ from ngraph.plan.kernels import OpaqueOp, Plan
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import start_compiler
 from ngraph.runtime.graph_cache import CacheHit
-from ngraph.runtime.measure import machine
 from ngraph.targets import chosen
 from ngraph.transformers.cpu.device import CpuDevice
 from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan
@@ -28,9 +27,8 @@ from ngraph.warn import warn
 
 
 def settings() -> tuple[Any, ...]:
-    """The target, what is known of this machine, and all else beside a program that decides what it is compiled to."""
-    target = chosen()
-    return target, machine(target), config.exact, config.winograd, config.tune
+    """The target, and all else beside a program that decides what it is compiled to."""
+    return chosen(), config.exact, config.winograd, config.tune
 
 
 class NativeExecutable(VersionedExecutable):
@@ -91,9 +89,9 @@ class NativeExecutable(VersionedExecutable):
 
 def planned(program: Program, lengths: Mapping[AxisId, int], facts: tuple[Any, ...], passes: Pipeline) -> Plan:
     """The plan of a program for these lengths, under these settings."""
-    _, own, _, winograd, _ = facts
+    target, _, winograd, _ = facts
     writing = _writing()
-    made: Plan = writing.plan(program, lengths, own._replace(scalar_ops=writing.MACHINE_CODE.names), winograd, passes)
+    made: Plan = writing.plan(program, lengths, target, winograd, passes, writing.MACHINE_CODE.names)
     return made
 
 

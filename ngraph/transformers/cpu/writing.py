@@ -18,13 +18,13 @@ from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit
 from ngraph.runtime.tune import picks, tune
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, LoadedPlan, NativeStep, StrippedKernel, bodies
 
 __all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "texts"]
 
 
-def compile_plan(plan: Plan, target: Target, tuned: bool = False) -> CompiledPlan:
+def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
     """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile. `tuned`: with schedules that were measured."""
     own = cache()
     if tuned:
@@ -92,7 +92,7 @@ def every(plan: Plan) -> list[Plan]:
     return found
 
 
-def emitted(plan: Plan, step: PlanStep, target: Target, tuned: bool = False) -> Sequence[KernelCode]:
+def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Sequence[KernelCode]:
     """The code of a step; none for what Python runs."""
     if type(step) is Kernel:
         return (emit(plan, step, target, picks(plan, step, target) if tuned else None),)
@@ -103,5 +103,5 @@ def emitted(plan: Plan, step: PlanStep, target: Target, tuned: bool = False) -> 
         return ()
 
 
-def assembly(text: str, target: Target) -> str:
+def assembly(text: str, target: Cpu) -> str:
     return jit.compile_assembly(text, target)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 from ngraph.transformers.executable import walk
 
 
@@ -37,7 +37,7 @@ class KernelDevice(ABC):
 
     @property
     @abstractmethod
-    def target(self) -> Target:
+    def target(self) -> Cpu:
         """The machine that kernels are compiled for."""
 
     @abstractmethod

@@ -13,16 +13,16 @@ from ngraph.errors import show_line
 from ngraph.plan.kernels import Buffer, Kernel
 from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.bytecode import TIMES as WORDS
-from ngraph.runtime.measure import machine, measured
+from ngraph.runtime.measure import measured
 from ngraph.runtime.profile import KernelProfile, Profile
-from ngraph.targets import Target
-from ngraph.tensors.index import PRODUCTS
+from ngraph.targets.machine import Cpu
+from ngraph.targets.products import PACKS, PRODUCTS
 from ngraph.transformers.executable.code import NativeStep, origin
 from ngraph.transformers.executable.frame import THREADS, InstantiatedPlan
 
 TIMES = FRAME["times"]
-OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "guard", "pair", "quad"), 0)  # of a line, where not one
-OPERATIONS |= {op: 2 * n - 1 for op, n in PRODUCTS.items()}
+OPERATIONS = dict.fromkeys(("read", "number", "index", "copy", "guard", *PACKS), 0)  # of a line, where not one
+OPERATIONS |= {op: 2 * row.k - 1 for op, row in PRODUCTS.items()}
 
 
 def profile(name: str, bound: InstantiatedPlan, call: Callable[[], Any], calls: int, title: Callable[[Any], str]) -> Profile:
@@ -85,13 +85,12 @@ def within(bound: InstantiatedPlan) -> list[InstantiatedPlan]:
     return found
 
 
-def limits(target: Target) -> tuple[float, float]:
+def limits(target: Cpu) -> tuple[float, float]:
     """Bytes and operations per second: measured if somebody did, else those of the description."""
     found = measured(target)
     if found is not None:
         return found.memory, found.flops
-    usual = machine(target)
-    return usual.memory, 4 * usual.speed * usual.cores
+    return target.memory_bandwidth, 4 * target.speed * target.cores
 
 
 def work(step: NativeStep, bound: InstantiatedPlan) -> tuple[float, float]:
@@ -114,7 +113,7 @@ def work(step: NativeStep, bound: InstantiatedPlan) -> tuple[float, float]:
 def together(step: NativeStep) -> int:
     """How many products of a kernel are taken at a time: the machine's limit is as many times as high."""
     lines = [line.op for s in step.step.stages for line in s.before] if type(step.step) is Kernel else []
-    return max([PRODUCTS.get(op, 1) for op in lines], default=1)
+    return max([PRODUCTS[op].k for op in lines if op in PRODUCTS], default=1)
 
 
 def _length(bound: InstantiatedPlan, axis: Any) -> int:

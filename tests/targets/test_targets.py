@@ -1,0 +1,60 @@
+"""Machines as records: product instructions as rows, what costs ask for, and tuned numbers that say where they come from."""
+
+import ast
+import inspect
+import re
+from dataclasses import replace
+
+import pytest
+
+from ngraph.targets import DEFAULT, GPUS, TARGETS, extended, tuning
+from ngraph.targets.products import AVX_VNNI, DOTS, FMA, I8MM, MMA_BF16, PACKED_BITS, PACKS, PRODUCTS, WGMMA_BF16
+
+FLAGS = ["avx512_bf16", "avx512_vnni", "avx_vnni", "i8mm"]
+ROWS = {row for t in TARGETS.values() for row in extended(t, FLAGS).products}
+
+
+def test_rows_of_one_operation_add_up_the_same():
+    for row in ROWS:
+        known = PRODUCTS[row.op]
+        assert (row.m, row.n, row.k) == (known.m, known.n, known.k) == (1, 1, row.k)
+        assert row.op == "multiply" or (row.operands, row.sum) == (known.operands, known.sum)
+        assert row.op == "multiply" or all(d.bits == row.operand_bits for d in row.operands)
+    assert {row.op for row in ROWS} == set(PRODUCTS) and {"dot2", "dot4"} == set(DOTS)
+    assert all(row.k * row.operand_bits == PACKED_BITS for row in PACKS.values())
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_processor_has_the_rows_whose_flags_it_has(name):
+    plain = TARGETS[name]
+    assert plain.product("dot2") is plain.product("dot4") is None
+    assert plain.fma == (plain.product("multiply") is FMA) == (name != "x86-64-v2")
+    more = extended(plain, FLAGS)
+    added = [row for row in more.products if row not in plain.products]
+    assert all(row.feature in more.features.split(",") for row in added)
+    assert all(32 * max(row.lanes) <= more.vector_bits for row in added)
+    assert {"x86-64-v3": [AVX_VNNI], "aarch64": [I8MM], "x86-64-v2": []}.get(name, added) == added
+
+
+def test_what_costs_ask_for_follows_from_the_record():
+    assert DEFAULT.usable_l1 == 24 << 10 and DEFAULT.usable_l2 == 600 << 10 and DEFAULT.usable_l3 == 16 << 20
+    assert DEFAULT.lanes32 == 16 and DEFAULT.speed == 40e9 and DEFAULT.all_caches_bandwidth == 120e9
+    assert replace(DEFAULT, vector_bits=256).speed == 20e9 and replace(DEFAULT, cores=4).all_caches_bandwidth == 240e9
+    assert [space.name for space in DEFAULT.spaces] == ["L1", "L2", "L3", "memory"]
+    assert len({DEFAULT, replace(DEFAULT), replace(DEFAULT, cores=3)}) == 2
+
+
+def test_a_graphics_processor_is_a_record_of_the_same_kind():
+    g = GPUS["sm_90"]
+    assert g.warp == 32 and g.threads_per_block == 1024 and g.spaces[0].bytes == 227 << 10
+    assert [space.name for space in g.spaces] == ["shared", "L2", "memory"]
+    assert g.product("mma16x8x16") is MMA_BF16 and g.product("mma64x256x16") is WGMMA_BF16 and g.product("dot2") is None
+
+
+def test_every_tuned_number_says_its_unit_and_where_it_comes_from():
+    body = ast.parse(inspect.getsource(tuning)).body
+    names = [(k, node.targets[0].id) for k, node in enumerate(body) if isinstance(node, ast.Assign)]
+    assert len(names) > 20
+    for k, name in names:
+        said = body[k + 1].value.value if isinstance(body[k + 1], ast.Expr) else ""
+        assert re.fullmatch(r"\[[^\]]+\] .+ (Rule|Limit|Chosen)(:| of) .+\.", said, re.DOTALL), (name, said)
