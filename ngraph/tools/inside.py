@@ -9,13 +9,15 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from ngraph.frontends.positional import formats
+from ngraph.frontends.positional.formats import FileGraph
 from ngraph.runtime.profile import KernelProfile, Profile
 from ngraph.tools import graph, viewer
 from ngraph.tools.files import check_output, number_from, write
-from ngraph.tools.models import feeds_of, frontend, inputs_of, loaded, model_of
+from ngraph.tools.models import feeds_of, inputs_of, loaded, model_of
 from ngraph.verbs import Answer, UsageError, verb
 
 MAX_SHOWN = 6  # numbers of an attribute, values of a node, that a box shows
@@ -76,8 +78,7 @@ def view(arguments: Any) -> Answer:
     name = os.path.splitext(os.path.basename(arguments.model))[0]
     path = arguments.output or f"{name}.html"
     check_output(path, ".html")
-    file, _ = frontend("proto").read(arguments.model)
-    drawn = Drawing(file).picture
+    drawn = Drawing(formats.of(arguments.model).facts(arguments.model).graph).picture
     write(path, viewer.page(drawn, graph.FILLS, name))
     if arguments.open:
         importlib.import_module("webbrowser").open(f"file://{os.path.abspath(path)}")
@@ -88,37 +89,34 @@ def view(arguments: Any) -> Answer:
 class Drawing:
     """A file's graph as boxes: inputs, nodes, those of graphs in them too; names with slashes are scopes. Weights stand in their nodes."""
 
-    def __init__(self, model: Any):
+    def __init__(self, whole: FileGraph):
         self.picture = graph.Picture()
-        self.types = dict(types(model.graph))
-        self.graph(model.graph, {}, "")
+        self.types: dict[str, str] = {}
+        self.graph(whole, {}, "")
 
-    def graph(self, g: Any, outer: dict[str, int | str], scope: str) -> list[int | str]:
+    def graph(self, g: FileGraph, outer: dict[str, int | str], scope: str) -> list[int | str]:
         """Its outputs. `outer` are the names around it: for each the number of a box, or the text of a constant."""
         names = dict(outer)
-        self.types.update(types(g))
-        names.update({t.name: f"{shown_shape(t.dims)}" for t in g.initializer})
-        for i in g.input:
-            if i.name not in names or i.name in outer:
-                names[i.name] = self.box("placeholder", [i.name], "", scope)
-        results = {o.name for o in g.output}
-        for node in g.node:
-            if node.op_type == "Constant" and not results & set(node.output):
-                names.update(dict.fromkeys(node.output, "constant"))
+        self.types.update(g.types)
+        names.update({name: f"[{', '.join(map(str, shape))}]" for name, shape in g.arrays.items()})
+        for name in g.inputs:
+            if name not in names or name in outer:
+                names[name] = self.box("placeholder", [name], "", scope)
+        results = set(g.outputs)
+        for node in g.nodes:
+            if node.constant and not results & set(node.gives):
+                names.update(dict.fromkeys(node.gives, "constant"))
                 continue
-            path = (node.name or next(filter(None, node.output), "")).split("/")
+            path = (node.name or next(filter(None, node.gives), "")).split("/")
             within = "/".join(filter(None, [scope, *path[:-1]]))
-            graphs = [(a.name, h) for a in node.attribute for h in (*([a.g] if a.HasField("g") else []), *a.graphs)]
-            about = [f"{a.name} = {self.value(a)}" for a in node.attribute if not a.HasField("g") and not a.graphs]
-            held = [f"{k}: {names[name]}" for k, name in enumerate(node.input) if isinstance(names.get(name), str)][:MAX_SHOWN]
-            note = "\n".join([node.op_type + (f" of {node.domain}" if node.domain else ""), *about, *held])
-            inner = [b for name, h in graphs for b in self.graph(h, names, "/".join(filter(None, [within, f"{path[-1]} {name}"])))]
-            lines = [path[-1], ".".join(filter(None, [frontend("proto").domain_of(node), node.op_type])), *held[:2]]
-            here = self.box("op", lines, note, within, node.output, bool(results & set(node.output)))
-            used = [names.get(name) for name in node.input]
+            held = [f"{k}: {names[name]}" for k, name in enumerate(node.takes) if isinstance(names.get(name), str)][:MAX_SHOWN]
+            note = "\n".join([node.op, *node.attributes, *held])
+            inner = [b for name, h in node.graphs for b in self.graph(h, names, "/".join(filter(None, [within, f"{path[-1]} {name}"])))]
+            here = self.box("op", [path[-1], node.op, *held[:2]], note, within, node.gives, bool(results & set(node.gives)))
+            used = [names.get(name) for name in node.takes]
             self.picture.edges += [(a, here) for a in dict.fromkeys([*used, *inner]) if type(a) is int]
-            names.update({o: here for o in node.output if o})
-        return [names[o.name] for o in g.output if o.name in names]
+            names.update({o: here for o in node.gives if o})
+        return [names[name] for name in g.outputs if name in names]
 
     def box(self, kind: str, lines: list[str], note: str, scope: str, outputs: Sequence[str] = (), result: bool = False) -> int:
         number = len(self.picture.boxes)
@@ -126,19 +124,3 @@ class Drawing:
         notes = "\n".join([note, *(f"gives {o}" for o in outputs if o), "", f"box {number}"])
         self.picture.boxes.append(graph.Box(kind, [*filter(None, lines), *([of] if of else [])], notes, result, of, scope))
         return number
-
-    def value(self, a: Any) -> str:
-        made = importlib.import_module("onnx").helper.printable_attribute(a)
-        return str(made).partition(" = ")[2][:200]
-
-
-def types(g: Any) -> Iterator[tuple[str, str]]:
-    """The types of a graph's values, where the file tells them."""
-    port = frontend("reading").port
-    for v in (*g.input, *g.output, *g.value_info):
-        found = port(v)
-        yield v.name, str(found).rpartition(": ")[2]
-
-
-def shown_shape(dims: Sequence[int]) -> str:
-    return f"[{', '.join(map(str, dims))}]"

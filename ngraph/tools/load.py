@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ngraph.errors import NgraphError
+from ngraph.frontends.positional import formats
 from ngraph.op_graph.files import told
 from ngraph.verbs import UsageError
 
@@ -26,7 +27,7 @@ def run_file(path: str) -> dict[str, Any]:
     """The names that the program defines. Raises UsageError where there is no such file, ProgramFailed where it stops."""
     if not os.path.isfile(path):
         raise UsageError(f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}")
-    if path.lower().endswith(".onnx"):
+    if not path.endswith(".py") and formats.known(path):
         raise UsageError(f"{path} is a model, no program", fix="`ngraph info`, `view`, `run` and `profile` look into models")
     with told(path, "read"), open(path, "rb"):
         pass

@@ -1,4 +1,4 @@
-"""The verbs for model files: `info`, `check`, `run`, `bench`, `diff`, `convert`. They take ONNX files.
+"""The verbs for model files: `info`, `check`, `run`, `bench`, `diff`, `convert`. They take files of any format that is registered.
 
 ngraph run model.onnx --inputs in.npz --outputs out.npz
 ngraph bench model.onnx --shape x:1,3,224,224 --against onnxruntime,openvino
@@ -6,7 +6,6 @@ ngraph bench model.onnx --shape x:1,3,224,224 --against onnxruntime,openvino
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import importlib
 import math
@@ -19,19 +18,22 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import NgraphError, UnsupportedError
+from ngraph.frontends.positional import formats
+from ngraph.op_graph.files import told
 from ngraph.tools.files import check_output, existing, model_file, number_from, read_arrays, write_arrays
 from ngraph.verbs import Answer, UsageError, verb
 
 Feeds = dict[str, np.ndarray[Any, Any]]
 
 
-def frontend(part: str = "") -> Any:
-    """The ONNX frontend, which needs its package. Raises UnsupportedError with the line that installs it."""
-    return importlib.import_module(f"ngraph.frontends.onnx{'.' + part if part else ''}")
+def model_path(path: str) -> str:
+    """The path of a file, or of a folder that a format owns; argparse says what is wrong with another."""
+    return path if os.path.isdir(path) and formats.known(path) else model_file(path)
 
 
 def loaded(path: str) -> Any:
-    return frontend().load(path)
+    """The model of a file of any format."""
+    return formats.of(path).load(path)
 
 
 # ---- inputs -------------------------------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ def inputs_of(parser: Any) -> None:
 
 
 def model_of(parser: Any) -> None:
-    parser.add_argument("model", metavar="MODEL", type=model_file, help="an .onnx file")
+    parser.add_argument("model", metavar="MODEL", type=model_path, help="a model file, such as .onnx")
 
 
 # ---- info and check -----------------------------------------------------------------------------------------------------
@@ -98,36 +100,26 @@ def model_of(parser: Any) -> None:
 @verb("info", "say what a model file holds", model_of)
 def info(arguments: Any) -> Answer:
     """`ngraph info model.onnx`: inputs, outputs, ops by count, opsets, parameters, what cannot be translated."""
-    proto, reading = frontend("proto"), frontend("reading")
-    file, home = proto.read(arguments.model)
-    main = file.graph
-    own = {t.name for t in main.initializer}
-    ports = [[reading.port(v) for v in vs] for vs in ([i for i in main.input if i.name not in own], main.output)]
-    refused = reading.refused(file, home)
-    ops = collections.Counter(".".join(filter(None, [proto.domain_of(n), n.op_type])) for n in main.node)
-    parameters = sum(math.prod(t.dims) for t in main.initializer)
-    opsets = {k or "ai.onnx": v for k, v in proto.opsets(file).items()}
+    found = formats.of(arguments.model).facts(arguments.model)
+    parameters = sum(math.prod(shape) for shape in found.graph.arrays.values())
+    ports = [[{"name": p.name, "type": p.type, "shape": p.shape} for p in group] for group in (found.inputs, found.outputs)]
     data = {
-        "name": main.name,
-        "producer": f"{file.producer_name} {file.producer_version}".strip(),
-        "ir_version": file.ir_version,
-        "opsets": opsets,
-        "inputs": [{"name": p.name, "type": p.type, "shape": p.shape} for p in ports[0]],
-        "outputs": [{"name": p.name, "type": p.type, "shape": p.shape} for p in ports[1]],
-        "nodes": len(main.node),
-        "functions": len(file.functions),
+        "name": found.name,
+        **found.data,
+        "inputs": ports[0],
+        "outputs": ports[1],
+        "nodes": len(found.graph.nodes),
         "parameters": parameters,
-        "ops": dict(ops.most_common()),
-        "unsupported": refused,
+        "ops": dict(found.ops.most_common()),
+        "unsupported": found.refused,
     }
+    about = [f"{len(found.graph.nodes):,} nodes", f"{parameters:,} parameters", *found.said]
     lines = [
-        f"{main.name or arguments.model}: {len(main.node):,} nodes, {parameters:,} parameters, IR {file.ir_version}, "
-        + ", ".join(f"{k} {v}" for k, v in opsets.items())
-        + (f", made by {data['producer']}" if data["producer"] else ""),
-        *(f"input   {p}" for p in ports[0]),
-        *(f"output  {p}" for p in ports[1]),
-        *(f"{count:6}  {op}" for op, count in ops.most_common()),
-        *(f"cannot be translated: {text}" for text in refused),
+        f"{found.name or arguments.model}: {', '.join(about)}",
+        *(f"input   {p}" for p in found.inputs),
+        *(f"output  {p}" for p in found.outputs),
+        *(f"{count:6}  {op}" for op, count in found.ops.most_common()),
+        *(f"cannot be translated: {text}" for text in found.refused),
     ]
     return Answer("\n".join(lines), data)
 
@@ -135,11 +127,11 @@ def info(arguments: Any) -> Answer:
 @verb("check", "say whether every node of a model can be run; exits with 1 where not", model_of)
 def check(arguments: Any) -> Answer:
     """`ngraph check model.onnx`: all that cannot be translated, at once."""
-    file, home = frontend("proto").read(arguments.model)
-    refused = frontend("reading").refused(file, home)
-    if refused:
-        raise UnsupportedError(f"{len(refused)} nodes of {arguments.model} cannot be translated", details=tuple(refused))
-    return Answer(f"{arguments.model}: all {len(file.graph.node):,} nodes can be run", {"nodes": len(file.graph.node), "unsupported": []})
+    found = formats.of(arguments.model).facts(arguments.model)
+    if found.refused:
+        raise UnsupportedError(f"{len(found.refused)} nodes of {arguments.model} cannot be translated", details=tuple(found.refused))
+    count = len(found.graph.nodes)
+    return Answer(f"{arguments.model}: all {count:,} nodes can be run", {"nodes": count, "unsupported": []})
 
 
 # ---- run ----------------------------------------------------------------------------------------------------------------
@@ -193,7 +185,7 @@ def refusing(name: str) -> Iterator[None]:
         raise UnsupportedError(f"{name} does not run this: {str(error).splitlines()[0][:300]}", fix="measure without it") from error
 
 
-def peer_onnxruntime(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
+def peer_onnxruntime(path: Any, threads: int) -> Callable[[Feeds], list[Any]]:
     ort = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
     options.log_severity_level = 3
@@ -210,7 +202,7 @@ def peer_onnxruntime(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
     return run
 
 
-def peer_openvino(path: str, threads: int) -> Callable[[Feeds], list[Any]]:
+def peer_openvino(path: Any, threads: int) -> Callable[[Feeds], list[Any]]:
     ov = importlib.import_module("openvino")
     settings: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY"}
     if threads:
@@ -293,7 +285,7 @@ def bench(arguments: Any) -> Answer:
     apart: dict[str, float] = {}
     for name in others:
         try:
-            peer = PEERS[name](arguments.model, arguments.threads)
+            peer = PEERS[name](formats.of(arguments.model).elsewhere(arguments.model), arguments.threads)
         except ImportError:
             raise UnsupportedError(f"{name} is not installed", fix=f"pip install {name}") from None
         apart[name] = disagreement(mine, peer(feeds))
@@ -318,8 +310,8 @@ def bench(arguments: Any) -> Answer:
 
 
 def _diff(parser: Any) -> None:
-    parser.add_argument("a", metavar="A", type=model_file, help="an .onnx file")
-    parser.add_argument("b", metavar="B", type=model_file, help="another, or the same, which then runs on ONNX Runtime")
+    parser.add_argument("a", metavar="A", type=model_path, help="a model file, such as .onnx")
+    parser.add_argument("b", metavar="B", type=model_path, help="another, or the same, which then runs on ONNX Runtime")
     for option, more in (("--inputs", {"type": existing}), ("--shape", {"action": "append"})):
         parser.add_argument(option, **more)
     parser.add_argument("--seed", type=number_from(0), default=0, help="of random inputs (default: 0)")
@@ -330,23 +322,22 @@ def _diff(parser: Any) -> None:
 @verb("diff", "find the first node in which two models, or two runtimes of one, differ", _diff)
 def diff(arguments: Any) -> Answer:
     """Every value of both, in the order of A's nodes, until one differs."""
-    proto = frontend("proto")
-    file, other = proto.whole(arguments.a), proto.whole(arguments.b)
-    same = file.SerializeToString() == other.SerializeToString()
-    values = [(n, o) for n in file.graph.node for o in n.output if o]
-    if not same:
-        theirs = {o for n in other.graph.node for o in n.output}
-        values = [(n, o) for n, o in values if o in theirs]
+    a, b = arguments.a, arguments.b
+    format, mine = formats.of(a), loaded(a)
+    nodes = [(n, o) for n in format.facts(a).graph.nodes for o in n.gives if o]
+    same = content(a) == content(b) and (os.path.samefile(a, b) or not mine.reader.external())
+    theirs = nodes if same else [(n, o) for n in formats.of(b).facts(b).graph.nodes for o in n.gives]
+    values = [(n, o) for n, o in nodes if o in {name for _, name in theirs}]
     names = [o for _, o in values]
     if not names:
-        raise NgraphError(f"{arguments.a} and {arguments.b} have no value of one name to compare", fix="give two versions of one model")
-    mine = watched(file, names)
+        raise NgraphError(f"{a} and {b} have no value of one name to compare", fix="give two versions of one model")
     feeds = feeds_of(arguments, mine)
-    got = dict(zip(names, mine.run(names, feeds), strict=True))
+    got = dict(zip(names, mine.watched(names).run(None, feeds), strict=True))
     if same:
-        want = dict(zip(names, peer_onnxruntime(mine.proto.SerializeToString(), 0)(feeds)[-len(names) :], strict=True))
+        found = peer_onnxruntime(format.elsewhere(a, names), 0)(feeds)
     else:
-        want = dict(zip(names, watched(other, names).run(names, feeds), strict=True))
+        found = loaded(b).watched(names).run(None, feeds)
+    want = dict(zip(names, found, strict=True))
     for node, name in values:
         a, b = np.asarray(got[name]), np.asarray(want[name])
         if a.shape != b.shape or a.dtype != b.dtype:
@@ -356,25 +347,21 @@ def diff(arguments: Any) -> Answer:
         else:
             what = ""
         if what:
-            raise NgraphError(f"node {node.name or '?'} ({node.op_type}) is the first that differs: {name}, {what}")
+            raise NgraphError(f"node {node.name or '?'} ({node.op}) is the first that differs: {name}, {what}")
     return Answer(f"all {len(values):,} values agree", {"values": len(values)})
 
 
-def watched(file: Any, names: Sequence[str]) -> Any:
-    """The model with these values among its outputs."""
-    onnx = importlib.import_module("onnx")
-    copy = onnx.ModelProto()
-    copy.CopyFrom(file)
-    del copy.graph.output[:]
-    copy.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
-    return frontend().load(copy)
+def content(path: str) -> bytes:
+    """What a file holds."""
+    with told(path, "read"), open(path, "rb") as file:
+        return file.read()
 
 
 # ---- convert ------------------------------------------------------------------------------------------------------------
 
 
 def _convert(parser: Any) -> None:
-    parser.add_argument("model", metavar="A", type=model_file, help="an .onnx file")
+    parser.add_argument("model", metavar="A", type=model_path, help="a model file, such as .onnx")
     parser.add_argument("output", metavar="B", help="the .onnx file to be written; arrays beside it go into B.data")
     parser.add_argument("--opset", type=int, help="of ai.onnx, 13 to 28 (default: 20)")
     parser.add_argument("--shape", action="append", metavar="NAME:DIMS", help="fixes the lengths of an input, as x:?,3,224,224")
@@ -384,22 +371,19 @@ def _convert(parser: Any) -> None:
 @verb("convert", "write a model anew: another opset, known lengths, arrays beside it", _convert)
 def convert(arguments: Any) -> Answer:
     """`ngraph convert a.onnx b.onnx --opset 17 --shape x:?,3,224,224`."""
-    proto = frontend("proto")
-    (old, _), model = proto.read(arguments.model), loaded(arguments.model)
+    model, to = loaded(arguments.model), formats.of(arguments.output)
     folder = os.path.dirname(arguments.model)
     reads = {"the file that is read": arguments.model} | {
         f"what {arguments.model} keeps beside it": os.path.join(folder, name) for name in model.reader.external()
     }
-    for path, endings in ((arguments.output, (".onnx",)), (f"{arguments.output}.data", ())):
+    for path, endings in ((arguments.output, tuple(filter(None, to.endings))), (f"{arguments.output}.data", ())):
         check_output(path, *endings, reads=reads)
     shapes = shapes_of(arguments.shape, open_=True)
     start = time.perf_counter()
-    frontend().save(model, arguments.output, arguments.opset, shapes=shapes, external=arguments.external)
+    to.save(model, arguments.output, opset=arguments.opset, shapes=shapes, external=arguments.external)
     taken = time.perf_counter() - start
-    new, _ = proto.read(arguments.output)
-    opsets = [proto.opsets(file)[""] for file in (old, new)]
-    nodes = [len(file.graph.node) for file in (old, new)]
-    text = (
-        f"{arguments.output}: opset {opsets[1]}, {nodes[1]:,} nodes ({arguments.model}: opset {opsets[0]}, {nodes[0]:,}), in {taken:.2f} s"
-    )
-    return Answer(text, {"opset": opsets[1], "nodes": nodes[1], "from": {"opset": opsets[0], "nodes": nodes[0]}})
+    old, new = formats.of(arguments.model).facts(arguments.model), to.facts(arguments.output)
+    sizes = [(found.data.get("opsets", {}).get("ai.onnx"), len(found.graph.nodes)) for found in (old, new)]
+    was, now = (f"{'' if opset is None else f'opset {opset}, '}{nodes:,}" for opset, nodes in sizes)
+    text = f"{arguments.output}: {now} nodes ({arguments.model}: {was}), in {taken:.2f} s"
+    return Answer(text, {"opset": sizes[1][0], "nodes": sizes[1][1], "from": {"opset": sizes[0][0], "nodes": sizes[0][1]}})

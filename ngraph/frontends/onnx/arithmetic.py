@@ -37,8 +37,7 @@ def binary(*names: str, **options: Any) -> Callable[[Callable[..., Op]], Any]:
 
     def add(function: Callable[..., Op]) -> Any:
         def translate(n: Any, a: Value, b: Value) -> Tensor:
-            (x, y), dims = n.g.align(a, _old_broadcast(n, a, b))
-            return n.g.made(function(n, x, y), dims)
+            return by_element.each(n.g, lambda x, y: function(n, x, y), a, _old_broadcast(n, a, b))
 
         translates(*names, **options)(translate)
         return function
@@ -50,8 +49,7 @@ def each(function: Callable[..., Op], *names: str, **options: Any) -> None:
     """A translator from a function of one op, which works on each element by itself."""
 
     def translate(n: Any, x: Value) -> Tensor:
-        t = n.g.tensor(x)
-        return Tensor(function(n, t.op), t.dims)
+        return by_element.alone(n.g, lambda op: function(n, op), x)
 
     translates(*names, **options)(translate)
 
@@ -70,8 +68,7 @@ binary("Mod")(lambda n, x, y: by_element.remainder(x, y, bool(n.attr("fmod", 0))
 def equal(n: Any, a: Value, b: Value) -> Value:
     if isinstance(a, StringInput) or isinstance(b, StringInput) or np.dtype(a.np) == object:
         return n.g.host("Equal", lambda x, y: np.equal(x, y), [a, b], [np.bool_])[0]
-    (x, y), dims = n.g.align(a, _old_broadcast(n, a, b))
-    return n.g.made(e.equal(x, y), dims)
+    return by_element.each(n.g, e.equal, a, _old_broadcast(n, a, b))
 
 
 @translates("Pow")
@@ -87,8 +84,7 @@ for _name, _function in (("Max", e.maximum), ("Min", e.minimum), ("Sum", e.add),
 def where(n: Any, c: Value, a: Value, b: Value) -> Value:
     if np.dtype(a.np) == object and not isinstance(a, Sizes):
         return n.g.host("Where", np.where, [c, a, b], [object])[0]
-    (p, x, y), dims = n.g.align(c, a, b)
-    return n.g.made(e.where(p, x, y), dims)
+    return by_element.each(n.g, e.where, c, a, b)
 
 
 @translates("PRelu")

@@ -11,11 +11,11 @@ import onnx
 
 from ngraph.errors import GraphError, ParseError, UnsupportedError
 from ngraph.frontends.onnx import folding, proto, table
+from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.folding import is_text
 from ngraph.frontends.positional.trace import MOST_NODES, SMALLER, ModelTrace
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Value
 from ngraph.frontends.positional.walk import DEEPEST, Frame, GraphNode, last_uses, walk
-from ngraph.op_graph.op import SourceLocation
 
 Attrs = dict[str, Any]
 
@@ -111,7 +111,7 @@ class ModelNode(GraphNode):
     frame: GraphNames
 
     def __init__(self, g: ModelTrace, frame: GraphNames, node: onnx.NodeProto):
-        super().__init__(g, frame, node.op_type, node.input, node.output)
+        super().__init__(g, frame, node.op_type, node.input, node.output, node.name)
         self.proto = node
         self.domain = proto.domain_of(node)
         self.version = frame.opsets.get(self.domain, 1)
@@ -144,16 +144,9 @@ class ModelNode(GraphNode):
         return self.frame.library.attribute(a)
 
     @property
-    def place(self) -> SourceLocation:
-        """Where its ops come from: the node's op and name, within what the name says is around it."""
-        name = self.proto.name or next((str(o) for o in self.proto.output if o), "")
-        return SourceLocation((f"{self.op} {name!r}", 0), "/".join(filter(None, name.split("/")[:-1])))
-
-    @property
-    def label(self) -> str:
-        name = f"{self.proto.name!r} " if self.proto.name else ""
-        outputs = ", ".join(str(o) for o in self.proto.output if o)
-        return f"node {name}({self.domain or 'ai.onnx'}.{self.op}, version {self.version}, gives {outputs or 'nothing'})"
+    def described(self) -> str:
+        """See `GraphNode.described`."""
+        return f"{self.domain or 'ai.onnx'}.{self.op}, version {self.version}"
 
     def translate(self, inputs: list[Value]) -> Any:
         """See `GraphNode.translate`."""
@@ -169,14 +162,14 @@ class ModelNode(GraphNode):
         return walk_graph(self.g, frame, graph)
 
 
-def walk_graph(g: ModelTrace, frame: GraphNames, graph: onnx.GraphProto) -> list[Value]:
-    """The outputs of a graph whose inputs are in the frame."""
+def walk_graph(g: ModelTrace, frame: GraphNames, graph: onnx.GraphProto, outputs: Sequence[str] | None = None) -> list[Value]:
+    """The outputs of a graph whose inputs are in the frame, or other values of it."""
     library = frame.library
     for t in (*graph.initializer, *graph.sparse_initializer):
         name = t.name if isinstance(t, onnx.TensorProto) else t.values.name
         constant = library.constant(t)
         frame.names.setdefault(name, g.parameter(name, constant) if frame.outer is None else constant)
-    return walk_nodes(g, frame, graph.node, [o.name for o in graph.output])
+    return walk_nodes(g, frame, graph.node, [o.name for o in graph.output] if outputs is None else outputs)
 
 
 def walk_nodes(g: ModelTrace, frame: GraphNames, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[Value]:
@@ -200,8 +193,7 @@ def translated(node: ModelNode, inputs: list[Value]) -> Any:
         return translator(node, *inputs)
     record = table.one_to_one().get(node.op) if node.domain == "" else None
     if record is not None:
-        ops, dims = node.g.align(*inputs)
-        return node.g.made(record(*ops), dims)
+        return each(node.g, record, *inputs)
     function = standard_function(node, inputs)
     if function is not None:
         return call_function(node, function, inputs)

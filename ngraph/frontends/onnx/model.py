@@ -1,46 +1,34 @@
-"""ONNX models: `load` reads a file, and gives a `Model` to be called. The package onnx is imported when the graph is read."""
+"""ONNX models: `load` reads a file, and gives a `Model` to be called."""
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ngraph.errors import ArgumentError
-from ngraph.frontends.positional.formats import Format
+from ngraph.frontends.onnx.format import ONNX
 from ngraph.frontends.positional.model import Model, Port
 from ngraph.op_graph.arguments import checked
 from ngraph.transformers.base import Transformer
 
-if TYPE_CHECKING:
-    from ngraph.frontends.positional.reader import Reader
-
 __all__ = ["Model", "Port", "load"]
 
 
-class Onnx(Format):
-    """The format ONNX."""
-
-    name, package = "ONNX", "onnx"
-
-    def read(self, source: Any, transformer: Any, trainable: Sequence[str], indices: str) -> Reader:
-        """See `Format.read`."""
-        room = importlib.import_module("ngraph.frontends.onnx.reading")  # this needs the package onnx
-        made: Reader = room.OnnxReader(source, transformer, trainable, indices)
-        return made
-
-
-ONNX = Onnx()
-
-
 @checked
-def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = (), indices: str = "raise") -> Model:
+def load(
+    source: Any,
+    transformer: Any = None,
+    trainable: str | Sequence[str] = (),
+    indices: str = "raise",
+    state: Mapping[str, str] | None = None,
+) -> Model:
     """A model from an ONNX file: a path, the bytes of one, or a ModelProto.
 
     transformer: what runs it; the default one by default. trainable: patterns such as "*" or "layer4.*"; float initializers of these
     names become variables (`Model.graph`). indices: what becomes of those of Gather, Scatter and their like that are out of bounds: `raise`
-    a BoundsError with the node's name, as ONNX Runtime does, or `clip` them to the nearest.
+    a BoundsError with the node's name, as ONNX Runtime does, or `clip` them to the nearest. state: {input: output}; these inputs become
+    variables, which start as the file's array or as zeros, and hold after each call what the output gave.
     Raises UnsupportedError with every node that has no translation, ParseError for a damaged file.
     """
     if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not hasattr(source, "graph"):
@@ -54,4 +42,6 @@ def load(source: Any, transformer: Any = None, trainable: str | Sequence[str] = 
         raise ArgumentError(f"trainable= takes a pattern of names or several, not {trainable!r}", fix='trainable="*"')
     if indices not in ("raise", "clip"):
         raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
-    return Model(source, ONNX, transformer, patterns, indices)
+    if state is not None and not (isinstance(state, Mapping) and all(isinstance(n, str) for pair in state.items() for n in pair)):
+        raise ArgumentError(f"state= takes names of inputs with names of outputs, not {state!r}", fix='state={"h": "h_new"}')
+    return ONNX.load(source, transformer, trainable=patterns, indices=indices, state=state)

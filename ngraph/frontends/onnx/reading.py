@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 
 from ngraph.errors import UnsupportedError
@@ -84,12 +85,16 @@ class OnnxReader(Reader):
                 found.update({e.value: None for e in t.external_data if e.key == "location"})
         return [name for name in found if name != OWN]
 
-    def values(self, g: ModelTrace, inputs: Mapping[str, Value]) -> list[Value]:
+    def initial(self, name: str) -> np.ndarray[Any, Any] | None:
+        """See `Reader.initial`."""
+        return next((self.library.constant(t).array for t in self.proto.graph.initializer if t.name == name), None)
+
+    def values(self, g: ModelTrace, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
         """See `Reader.values`."""
         g.most, g.clamped = self.library.most, "ng.onnx.load(path, indices='clip') takes the nearest"
         frame = graph.GraphNames(self.library, self.library.opsets)
         frame.names.update(inputs)
-        return graph.walk_graph(g, frame, self.proto.graph)
+        return graph.walk_graph(g, frame, self.proto.graph, outputs)
 
 
 def is_float(t: onnx.TensorProto) -> bool:

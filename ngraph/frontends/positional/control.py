@@ -1,13 +1,13 @@
 """Branches and loops, whose bodies are functions from values to values, read as often as they are needed.
 
 A branch whose condition is known is read in place. One that depends on a few numbers of the input is decided for this call. Others
-become ops with bodies, as do loops of more than a few trips, where shapes stay the same and nothing has to be known in between.
+become ops with bodies, as do loops of more than a few trips, where shapes stay the same and nothing has to be known in between. What
+bodies assign to variables is carried through them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,14 +32,48 @@ MOST_TRIPS = 1024  # of a loop that is unrolled
 FEW_TRIPS = 8  # up to so many a loop is unrolled, where that is possible
 
 
-@contextmanager
-def body(g: Any) -> Iterator[None]:
-    """Within it graphs are read as bodies of one op."""
-    g.bodies += 1
-    try:
-        yield
-    finally:
-        g.bodies -= 1
+def as_op(g: Any, attempt: Callable[[Sequence[str]], Values]) -> tuple[Value, ...] | None:
+    """What an op with bodies gives; None where there can be none.
+
+    attempt: reads the bodies and builds the op, whose first results are the values of these variables. It is tried with none, and again
+    with those that bodies have been seen to assign.
+    """
+    names: list[str] = []
+    before, outer = dict(g.state), g.assigned
+    while True:
+        g.assigned = set()
+        g.bodies += 1
+        try:
+            found = attempt(names)
+        except Inside:
+            return None
+        finally:
+            g.bodies -= 1
+            seen, g.assigned = g.assigned, outer
+            entered(g, before)
+        if seen <= set(names):
+            for name, value in zip(names, found, strict=False):
+                g.assign(name, value)
+            return tuple(found[len(names) :])
+        names = sorted(seen)
+
+
+def entered(g: Any, state: Mapping[str, Value]) -> None:
+    """Variables hold these values, and else what they held before the call."""
+    g.state.clear()
+    g.state.update(state)
+
+
+def with_state(g: Any, names: Sequence[str], turn: Callable[[Values], Values], takes: int, gives: int) -> Callable[[Values], list[Value]]:
+    """A turn that has the values of variables among what it carries, behind `takes` values, and gives them behind `gives`."""
+
+    def run(values: Values) -> list[Value]:
+        behind = takes + len(names)
+        g.state.update(zip(names, values[takes:behind], strict=True))
+        given = turn([*values[:takes], *values[behind:]])
+        return [*given[:gives], *map(g.current, names), *given[gives:]]
+
+    return run
 
 
 def fitted(g: Any, v: Value, like: Tensor) -> Op:
@@ -64,11 +98,16 @@ def scalar(g: Any, t: Tensor) -> Op:
 def branch(g: Any, condition: Value, then: Callable[[], Values], other: Callable[[], Values]) -> tuple[Value, ...]:
     """The branch that holds, where that is known or follows from few numbers; else an op that takes one of two ways."""
     if isinstance(condition, Tensor) and not g.few(condition):
-        try:
-            with body(g):
-                return choice(g, condition, then, other)
-        except Inside:
-            pass
+        before = dict(g.state)
+
+        def way(function: Callable[[], Values], names: Sequence[str]) -> Values:
+            entered(g, before)
+            values = function()
+            return [*map(g.current, names), *values]
+
+        found = as_op(g, lambda names: choice(g, condition, lambda: way(then, names), lambda: way(other, names)))
+        if found is not None:
+            return found
     return tuple((then if g.known(condition).ravel()[0] else other)())
 
 
@@ -105,11 +144,13 @@ def loop(
     trips = None if most is None else g.sizes(most)[0] if isinstance(most, (ConstantArray, Sizes)) else most
     short = isinstance(trips, int) and trips <= FEW_TRIPS
     if not short and all(isinstance(v, (Tensor, ConstantArray, Sizes)) for v in carry):
-        try:
-            with body(g):
-                return rolled(g, trips, condition, carry, turn, len(empties))
-        except Inside:
-            pass
+
+        def attempt(names: Sequence[str]) -> Values:
+            return rolled(g, trips, condition, [*map(g.current, names), *carry], with_state(g, names, turn, 2, 1), len(empties))
+
+        found = as_op(g, attempt)
+        if found is not None:
+            return found
     return unrolled(g, most, condition, carry, turn, empties)
 
 
@@ -190,11 +231,13 @@ def scan(g: Any, state: Values, xs: Values, turn: Callable[[Values], Values], wa
     way = way._replace(axes=[k % t.rank for k, t in zip(way.axes, ts, strict=True)])
     size = ts[-1].shape[way.axes[-1]]
     if len({*map(bool, way.back), *map(bool, way.out_back)}) == 1 and not (isinstance(size, int) and size <= FEW_TRIPS):
-        try:
-            with body(g):
-                return scan_rolled(g, state, ts, turn, way)
-        except Inside:
-            pass
+
+        def attempt(names: Sequence[str]) -> Values:
+            return scan_rolled(g, [*map(g.current, names), *state], ts, with_state(g, names, turn, 0, 0), way)
+
+        found = as_op(g, attempt)
+        if found is not None:
+            return found
     return scan_unrolled(g, state, ts, turn, way)
 
 

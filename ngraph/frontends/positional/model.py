@@ -12,12 +12,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ngraph.errors import ArgumentError, ParseError
-from ngraph.frontends.positional.formats import Format
 from ngraph.frontends.positional.index import DirectCall, ModelIndex
 from ngraph.frontends.positional.ports import About, Port
 from ngraph.transformers import make_transformer
 
 if TYPE_CHECKING:
+    from ngraph.frontends.positional.formats import Format
     from ngraph.frontends.positional.reader import ImportedGraph, Reader
 
 __all__ = ["Model", "Port"]
@@ -29,21 +29,29 @@ class Model:
     """An imported model. Call it with arrays in the order of `inputs`, or by name; `run({"name": array})` gives a dict.
 
     inputs, outputs   what it takes and gives, each a `Port`
-    variables         those initializers that are variables, by name
+    variables         those initializers and inputs that are variables, by name
     fixed             names of dims whose length is taken as it comes, with a version for each; the others stay open
     readings          how often the graph was read: never, where all that was called was found compiled
     host_callbacks    what Python runs, by op, with their number
     proto             the file as the package of its format has it, large arrays apart; None where it has none
     """
 
-    def __init__(self, source: Any, format: Format, transformer: Any = None, trainable: Sequence[str] = (), indices: str = "raise"):
-        self.format = format
+    def __init__(
+        self,
+        source: Any,
+        format: Format,
+        transformer: Any = None,
+        trainable: Sequence[str] = (),
+        indices: str = "raise",
+        state: Mapping[str, str] | None = None,
+    ):
+        self.format, self._state = format, dict(state or {})
         self.transformer = transformer if transformer is not None else make_transformer()
         self._source, self._trainable, self._indices = source, list(trainable), indices
         self._reader: Reader | None = None
         self._lock = threading.RLock()
         self._straight: dict[Hashable, DirectCall] = {}
-        self._index = None if self._trainable else ModelIndex.of(source, self.transformer, format.package, indices)
+        self._index = None if self._trainable or self._state else ModelIndex.of(source, self.transformer, format.package, indices)
         about = None if self._index is None else self._index.about()
         self.about: About = self.reader.about if about is None else about
         self.name, self.inputs, self.defaults, self.outputs = self.about
@@ -54,6 +62,7 @@ class Model:
         with self._lock:
             if self._reader is None:
                 self._reader = made = self.format.read(self._source, self.transformer, self._trainable, self._indices)
+                made.hold(self._state)
                 if getattr(self, "about", made.about) != made.about:
                     raise ParseError(f"{self._source} has changed since it was loaded", fix="load it again")
             return self._reader
@@ -85,6 +94,13 @@ class Model:
         the model sees what training does to its variables. Raises UnsupportedError where values decide what comes next.
         """
         return self.reader.graph(shapes)
+
+    def watched(self, names: Sequence[str]) -> Model:
+        """The same model with other values of its graph for outputs, by name."""
+        made = Model(self._source, self.format, self.transformer, self._trainable, self._indices, self._state)
+        made._index, made.outputs = None, tuple([Port(name, "", None, None, "tensor") for name in names])
+        made.reader.about = made.about = made.about._replace(outputs=made.outputs)
+        return made
 
     # ---- calling
     def __call__(self, *arrays: Any, **named: Any) -> Any:
@@ -150,7 +166,7 @@ class Model:
         index, self._index = self._index, None
         if way is not None and shapes is not None and len(self._straight) < STRAIGHT:
             self._straight[shapes] = way
-            if index is not None:
+            if index is not None and not self.reader.variables:
                 index.keep(self.about, self.reader.external(), slots, way, self.transformer)
         return results
 

@@ -166,8 +166,7 @@ def unscaled(g: Any, sums: Tensor, a_scale: Tensor, b_scale: Tensor, bias: Value
     y = g.made(e.cast(p, dtypes.float32) * (e.cast(q, dtypes.float32) * e.cast(r, dtypes.float32)), dims)
     if bias is None:
         return y
-    (p, q), dims = g.align(y, bias)
-    return g.made(p + q, dims)
+    return each(g, e.add, y, bias)
 
 
 def integers_to_float(g: Any, a: Value, b: Value, a_scale: Value, b_scale: Value, a_zero: Value, b_zero: Value, bias: Value) -> Tensor:

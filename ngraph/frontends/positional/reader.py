@@ -13,17 +13,17 @@ from ngraph.errors import ArgumentError, GraphError, NgraphError, OutOfMemoryErr
 from ngraph.frontends.positional.index import DirectCall
 from ngraph.frontends.positional.ports import About, Port
 from ngraph.frontends.positional.stages import Ask, CallStage, Compute, Done, StageRun
-from ngraph.frontends.positional.trace import Fixed, ModelTrace
+from ngraph.frontends.positional.trace import Fixed, ModelTrace, leaves
 from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph.axes import make_axis
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.ops.rearrange import broadcast
-from ngraph.ops.state import variable
+from ngraph.ops.state import assign, variable
 
 
 class ImportedGraph(NamedTuple):
-    """A model as op-graph: placeholders, results and variables by their names in the file."""
+    """A model as op-graph: placeholders, results and variables by their names in the file; `name.new` is what a variable gets."""
 
     inputs: dict[str, Op]
     outputs: dict[str, Op]
@@ -35,7 +35,7 @@ class Reader:
 
     fixed       names of dims whose length is taken as it comes, with a version for each; the others stay open
     readings    how often the graph was walked      host_callbacks  what Python runs, by op, with their number
-    proto       the file as a package has it
+    proto       the file as a package has it                     state  inputs that are variables, each with the output that it gets
     """
 
     proto: Any = None
@@ -43,15 +43,41 @@ class Reader:
     def __init__(self, about: About, transformer: Any, variables: Mapping[str, Op] | None = None, indices: str = "raise"):
         self.about, self.transformer, self.indices = about, transformer, indices
         self.variables = dict(variables or {})
+        self.state: dict[str, str] = {}
         self.fixed: frozenset[str] = frozenset()
         self.readings = 0
         self.host_callbacks: dict[str, int] = {}
         self.root: CallStage = Ask(self._signature, True)
         self._lock = threading.RLock()
 
-    def values(self, g: ModelTrace, inputs: Mapping[str, Value]) -> list[Value]:
-        """The outputs for these inputs, with the graph walked."""
+    def values(self, g: ModelTrace, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
+        """Values of the graph by name, for these inputs, with the graph walked."""
         raise NotImplementedError
+
+    def initial(self, name: str) -> np.ndarray[Any, Any] | None:
+        """The array that the file has for an input."""
+        return None
+
+    def hold(self, state: Mapping[str, str]) -> None:
+        """Makes variables of inputs; after a call each holds what an output gave, which is an output no more. Raises ArgumentError."""
+        inputs, outputs = {p.name: p for p in self.about.every}, [p.name for p in self.about.outputs]
+        for name, output in state.items():
+            if name not in inputs or output not in outputs:
+                there = (f"inputs {', '.join(inputs)}", f"outputs {', '.join(outputs)}")
+                raise ArgumentError(f"there is no input {name!r} with an output {output!r}", details=there, fix="state={input: output}")
+            port, start = inputs[name], self.initial(name)
+            if start is None:
+                if port.dtype is None or port.shape is None or not all(isinstance(n, int) for n in port.shape):
+                    raise ArgumentError(f"{port} cannot be state: its lengths are open", fix="`ngraph convert --shape` fixes lengths")
+                start = np.zeros(port.shape, port.dtype)
+            self.variables[name] = parameter(name, start)
+        self.state = dict(state)
+        about = self.about
+        self.about = about._replace(
+            inputs=tuple([p for p in about.inputs if p.name not in state]),
+            defaults=tuple([p for p in about.defaults if p.name not in state]),
+            outputs=tuple([p for p in about.outputs if p.name not in state.values()]),
+        )
 
     def external(self) -> list[str]:
         """The files beside the model that have data of its tensors, by their names in its folder."""
@@ -77,10 +103,11 @@ class Reader:
                 fixed |= found.names
                 continue
             whole = [g.full(g.tensor(v)) for v in values]
+            changed = {f"{name}.new": op for name, op in g.changes().items()}
             holes = {slot: o for o, (slot, _) in g.slots.items() if o.is_placeholder}
             return ImportedGraph(
                 {p.name: holes[-1 - k] for k, p in enumerate(self.about.inputs)},
-                {p.name: broadcast(t.op, t.dims) for p, t in zip(self.about.outputs, whole, strict=True)},
+                {p.name: broadcast(t.op, t.dims) for p, t in zip(self.about.outputs, whole, strict=True)} | changed,
                 self.variables,
             )
 
@@ -183,9 +210,10 @@ class Reader:
         g.indices = self.indices
         values = self._values(g)
         found = OutputGetters(g)
-        tensors = [t for v in values for t in found.tensors(v)]
+        tensors = [t for v in values for t in leaves(v)]
         todo = list({id(t): t for t in tensors if g.slot_of(t) is None}.values())
-        found.slots = {id(t): s for t, s in zip(todo, g.compute_stage(todo) if todo else [], strict=True)}
+        stores = [assign(self.variables[name], value) for name, value in g.changes().items()]  # in the last stage, so all or none
+        found.slots = {id(t): s for t, s in zip(todo, g.compute_stage(todo, stores) if todo or stores else [], strict=True)}
         made = [found.result(v) for v in values]
         done = g.follow(lambda: Done(made))
         for name in g.hosts:
@@ -218,7 +246,12 @@ class Reader:
     def _values(self, g: ModelTrace) -> list[Value]:
         """The outputs, with the inputs of this call."""
         given = {p.name: self._input(g, p, -1 - k) for k, p in enumerate(self.about.every) if -1 - k in g.run.slots}
-        return self.values(g, given)
+        given.update({name: g.current(name) for name in self.state})
+        outputs = [p.name for p in self.about.outputs]
+        values = self.values(g, given, [*outputs, *self.state.values()])
+        for name, value in zip(self.state, values[len(outputs) :], strict=True):
+            g.assign(name, value)
+        return values[: len(outputs)]
 
     def _input(self, g: ModelTrace, p: Port, slot: int) -> Value:
         given = g.run.slots[slot]
@@ -286,11 +319,6 @@ class OutputGetters:
     def __init__(self, g: ModelTrace):
         self.g = g
         self.slots: dict[int, int] = {}
-
-    def tensors(self, v: Value) -> list[Tensor]:
-        if isinstance(v, Tensor):
-            return [v]
-        return [t for item in v for t in self.tensors(item)] if isinstance(v, list) else []
 
     def result(self, v: Value) -> Callable[[StageRun], Any]:
         if isinstance(v, Tensor):

@@ -65,7 +65,7 @@ class Ask(CallStage):
 
 
 class Compute(CallStage):
-    """A computation, made by a transformer."""
+    """A computation, made by a transformer. Behind what it gives may stand effects, which give nothing."""
 
     __slots__ = ("computation", "takes", "gives")
 
@@ -75,7 +75,7 @@ class Compute(CallStage):
 
     def step(self, run: StageRun) -> None:
         slots = run.slots
-        for slot, array in zip(self.gives, self.computation(*[slots[s] for s in self.takes]), strict=True):
+        for slot, array in zip(self.gives, self.computation(*[slots[s] for s in self.takes]), strict=False):
             run.put(slot, array)
 
 

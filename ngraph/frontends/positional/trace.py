@@ -23,7 +23,7 @@ from ngraph.op_graph.expr import Run as RunLength
 from ngraph.op_graph.op import Op, ordered
 from ngraph.ops.elementwise import cast, constant, constant_record, filled
 from ngraph.ops.rearrange import broadcast, digits, product, radix, reindex, rename_record, stack
-from ngraph.ops.state import placeholder
+from ngraph.ops.state import placeholder, value_of
 
 MOST_NODES = 1 << 14  # nodes that calls of functions and turns of loops stand for: a few seconds of reading
 SMALLER = "is the file damaged? Else call functions less often, or make loops of what repeats"
@@ -61,7 +61,9 @@ class ModelTrace:
         self.slots: dict[Op, tuple[int, Any]] = {}  # what stands in slots: where, and as which dims
         self.answers: dict[Any, Hashable] = {}
         self.constants: dict[ConstantArray, Tensor] = {}
-        self.scopes: list[dict[str, Value]] = []
+        self.state: dict[str, Value] = {}  # what variables hold that have been assigned on the way here, by name
+        self.assigned: set[str] = set()  # variables that have been assigned in the innermost op with bodies
+        self.scopes: list[dict[str, Value]] = [self.state]
         self.numbered = 0  # axes that were named by their number
         self.next_slot = 0
         self.hosts: list[str] = []
@@ -174,6 +176,34 @@ class ModelTrace:
         variable = self.variables.get(name)
         return value if variable is None else self.ones(Tensor(variable, variable.axes))
 
+    # ---- state
+    def current(self, name: str) -> Value:
+        """What a variable holds here: what was assigned last, else what it held before the call. Raises GraphError where there is none."""
+        if name in self.state:
+            return self.state[name]
+        variable = self.variables.get(name)
+        if variable is None:
+            raise GraphError(f"there is no variable {name!r}", fix=f"there are {', '.join(self.variables) or 'none'}")
+        return self.ones(Tensor(variable, variable.axes))
+
+    def assign(self, name: str, value: Value) -> None:
+        """From here on a variable holds this value, and after the call too. Raises GraphError for another shape or dtype."""
+        old, new = self.current(name), self.tensor(value)
+        wanted, given = self.described(old), self.described(new)
+        if old.np != new.np or old.rank != new.rank or not all(self.same(a, b) for a, b in zip(old.shape, new.shape, strict=True)):
+            raise GraphError(f"the variable {name!r} is {wanted}, and gets {given}", fix="give it a value of its shape and dtype")
+        self.state[name] = new
+        self.assigned.add(name)
+
+    def changes(self) -> dict[str, Op]:
+        """What variables hold after the call where that may be new, by name, each with the axes of its variable."""
+        found = {}
+        for name, value in self.state.items():
+            axes = self.variables[name].axes
+            t = self.renamed(self.full(self.tensor(value)), axes)
+            found[name] = broadcast(t.op, axes)
+        return found
+
     def constant(self, array: np.ndarray[Any, Any], name: str = "") -> Tensor:
         if array.dtype == object or array.dtype.kind in "SUc":
             raise GraphError(f"a tensor of numbers is wanted, not of {'strings' if array.dtype.kind != 'c' else 'complex numbers'}")
@@ -214,8 +244,9 @@ class ModelTrace:
         """Whether a tensor depends on few numbers of the inputs, so that the way on may be for their values only."""
         if self.unseen is not None:
             return False
-        holes = [o for o in ordered([t.op]) if o.is_placeholder]
-        if any(h not in self.slots for h in holes):
+        every = list(ordered([t.op]))
+        holes = [o for o in every if o.is_placeholder]
+        if any(h not in self.slots for h in holes) or any(o.is_variable for o in every):
             return False
         return sum(self.run.slots[self.slots[h][0]].size for h in holes) <= most
 
@@ -426,15 +457,16 @@ class ModelTrace:
         for t, slot in zip(tensors, gives, strict=True):
             self.replace(t, self.hole(slot, t.dtype, t.dims))
 
-    def compute_stage(self, tensors: Sequence[Tensor]) -> list[int]:
-        """A stage that computes tensors, with all their dims in order, into new slots."""
+    def compute_stage(self, tensors: Sequence[Tensor], effects: Sequence[Op] = ()) -> list[int]:
+        """A stage that computes tensors, with all their dims in order, into new slots, and has effects."""
         if self.bodies:
             raise Inside
         whole = [self.full(t) for t in tensors]
-        ops = [broadcast(t.op, t.dims) for t in whole]
+        values = [broadcast(t.op, t.dims) for t in whole]
+        ops = [*(value_of(o) if o.is_variable else o for o in values), *effects]
         holes = self.holes(ops)
         takes = [self.slots[h][0] for h in holes]
-        gives = [self.slot() for _ in ops]
+        gives = [self.slot() for _ in whole]
         self.follow(lambda: Compute(self.compute(ops, holes), takes, gives))
         return gives
 
@@ -464,15 +496,11 @@ class ModelTrace:
                 self.fresh(1) if d is None else self.open_axis(f"R{slot}.{k}", slot, k) if self.unknown(d) else d
                 for k, d in enumerate(dims)
             ]
-        op = placeholder(axes, dtype=dtype)
-        t = self.ones(Tensor(op, axes))
-        self.slots[t.op] = slot, t.dims
-        self.slots.setdefault(op, (slot, tuple(axes)))
-        return t
+        return self.input(slot, dtype, axes)
 
-    def input(self, slot: int, dtype: Any, axes: Sequence[Axis], name: str) -> Tensor:
-        """A placeholder for an input of the model."""
-        op = placeholder(axes, dtype=dtype).named(name)
+    def input(self, slot: int, dtype: Any, axes: Sequence[Axis], name: str | None = None) -> Tensor:
+        """A placeholder for what comes in a slot, such as an input of the model."""
+        op = placeholder(axes, dtype=dtype, name=name)
         t = self.ones(Tensor(op, axes))
         self.slots[t.op] = slot, t.dims
         self.slots.setdefault(op, (slot, tuple(axes)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ngraph.errors import BoundsError, GraphError, NgraphError, ParseError, UnsupportedError
 from ngraph.frontends.positional.trace import Fixed, Inside, ModelTrace
 from ngraph.frontends.positional.values import Value
 from ngraph.op_graph.op import SourceLocation, made_for
+
+T = TypeVar("T")
 
 DEEPEST = 64  # graphs within each other
 
@@ -34,28 +36,71 @@ class Frame:
 class GraphNode:
     """A node as its translator sees it, made for one walk.
 
-    op           what it does, in the words of the format
-    takes, gives the names of its inputs and outputs; "" where one is left out
+    op    what it does, in the words of the format        takes, gives  the names of its inputs and outputs; "" where one is left out
+    name  what it is called; slashes in it are scopes
     """
 
-    __slots__ = ("g", "frame", "op", "takes", "gives")
+    __slots__ = ("g", "frame", "op", "takes", "gives", "name")
 
-    def __init__(self, g: ModelTrace, frame: Frame, op: str, takes: Sequence[str], gives: Sequence[str]):
-        self.g, self.frame, self.op, self.takes, self.gives = g, frame, op, takes, gives
+    def __init__(self, g: ModelTrace, frame: Frame, op: str, takes: Sequence[str], gives: Sequence[str], name: str = ""):
+        self.g, self.frame, self.op, self.takes, self.gives, self.name = g, frame, op, takes, gives, name
 
     @property
     def place(self) -> SourceLocation:
-        """Where its ops come from."""
-        return SourceLocation((f"{self.op} {next(filter(None, self.gives), '')!r}", 0), "")
+        """Where its ops come from: the node's op and name, within what the name says is around it."""
+        name = self.name or next((str(o) for o in self.gives if o), "")
+        return SourceLocation((f"{self.op} {name!r}", 0), "/".join(filter(None, name.split("/")[:-1])))
 
     @property
     def label(self) -> str:
         """The node in an error's words."""
-        return f"node {self.op} that gives {', '.join(filter(None, self.gives)) or 'nothing'}"
+        name = f"{self.name!r} " if self.name else ""
+        return f"node {name}({self.described}, gives {', '.join(str(o) for o in self.gives if o) or 'nothing'})"
+
+    @property
+    def described(self) -> str:
+        """Its op in an error's words."""
+        return self.op
 
     def translate(self, inputs: list[Value]) -> Any:
         """Its result, or a tuple of results, for these inputs; None stands for an input that is left out."""
         raise NotImplementedError
+
+
+def in_order(
+    nodes: Sequence[T],
+    takes: Callable[[T], Iterable[str]],
+    gives: Callable[[T], Iterable[str]],
+    after: Callable[[T], Iterable[str]] = lambda node: (),
+    wanted: Iterable[str] | None = None,
+) -> list[T]:
+    """Nodes of a file that keeps them in any order, each behind those that it needs; where that leaves a choice, as in the file.
+
+    takes, gives: names of values. after: what else is to happen before, names of values or, if it gives none, of the node itself as `gives`
+    has it. wanted: names; what none of them needs is left out. Raises ParseError for nodes that wait for each other.
+    """
+    makers = {name: k for k, node in enumerate(nodes) for name in gives(node)}
+    found: list[T] = []
+    done, waiting = set[int](), dict[int, None]()  # the latter in the order in which they were come to
+    todo = [makers[name] for name in wanted if name in makers] if wanted is not None else list(range(len(nodes)))
+    todo.reverse()
+    while todo:
+        k = todo[-1]
+        if k in waiting:
+            del waiting[k]
+            done.add(k)
+            found.append(nodes[k])
+        if k in done:
+            todo.pop()
+            continue
+        waiting[k] = None
+        needed = [makers[name] for name in (*takes(nodes[k]), *after(nodes[k])) if name in makers]
+        if any(j in waiting for j in needed):
+            names = [next(iter(gives(nodes[j])), "?") for j in waiting]
+            first = names[list(waiting).index(next(j for j in needed if j in waiting)) :]
+            raise ParseError(f"nodes wait for each other: {' -> '.join([*first, first[0]])}", fix="a loop is a graph of its own")
+        todo += [j for j in needed[::-1] if j not in done]
+    return found
 
 
 def last_uses(used: Iterable[Iterable[str]], outputs: Sequence[str]) -> dict[str, int]:

@@ -114,3 +114,16 @@ def test_scan(back):
     whole = model([scan], [("x", F, ["T", 4]), ("first", F, [4]), ("w", F, [4])], [("end", F, None), ("ys", F, None)])
     m = agree(whole, *({"x": x(t, 4), "first": x(4), "w": x(4)} for t in (20, 33, 1)))
     assert m.readings == 1 and "scan" in kinds(m)
+
+
+@pytest.mark.parametrize("length", [3, 20])
+def test_what_a_scan_from_the_end_gives_is_stacked_in_the_order_of_its_turns(length):
+    body = h.make_graph(
+        [h.make_node("Add", ["s", "e"], ["t"]), h.make_node("Identity", ["t"], ["o"])],
+        "body",
+        [h.make_tensor_value_info(n, F, []) for n in ("s", "e")],
+        [h.make_tensor_value_info(n, F, []) for n in ("t", "o")],
+    )
+    node = h.make_node("Scan", ["zero", "x"], ["last", "y"], body=body, num_scan_inputs=1, scan_input_directions=[1])
+    whole = model([node], [("x", F, [length])], [("last", F, []), ("y", F, [length])], {"zero": np.float32(0)})
+    agree(whole, {"x": np.arange(length, dtype=np.float32)})
