@@ -1,6 +1,9 @@
 """The command takes files of any format that is registered: here of an example's own, which no package reads."""
 
 import json
+import os
+import shutil
+from importlib import metadata
 
 import numpy as np
 import pytest
@@ -90,3 +93,30 @@ def test_formats_are_found_by_ending_and_registered_once():
     assert formats.of("a/b.STEPS") is STEPS and formats.of("b.onnx").name == formats.of("no_ending").name == "ONNX"
     with pytest.raises(ValueError, match="the format steps is registered already, for files that end in .steps"):
         formats.register(type("Again", (formats.Format,), {"name": "again", "endings": (".steps",)})())
+
+
+class Folders(formats.Format):
+    """Models that are folders with a file `model.steps`, as another package would have them."""
+
+    name = "folders"
+
+    def owns(self, path):
+        return os.path.isfile(os.path.join(path, "model.steps"))
+
+    def read(self, source, *options):
+        return STEPS.read(os.path.join(source, "model.steps"), *options)
+
+
+def test_a_package_adds_a_format_of_folders(ngraph, folder, monkeypatch):
+    class Point:
+        def load(self):
+            if not any(f.name == "folders" for f in formats.FORMATS):
+                formats.register(Folders())
+
+    found = metadata.entry_points
+    monkeypatch.setattr(formats, "FORMATS", list(formats.FORMATS))
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Point()] if group == "ngraph.formats" else found(group=group))
+    os.makedirs(folder / "saved")
+    assert ngraph("run", "saved")[0] == 2  # a folder that nobody owns
+    shutil.copy(folder / "good.steps", folder / "saved" / "model.steps")
+    assert ngraph("run", "saved", "--inputs", "in.npz")[:2] == (0, "y: float32[2, 2] 2.0, 1.0, 8.0, 1.0\n")

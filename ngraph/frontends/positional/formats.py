@@ -129,7 +129,9 @@ def of(path: str) -> Format:
 
 def known(path: str) -> bool:
     """Whether a format has a file's ending."""
-    return registered(path) is not None or (not load_frontends() and registered(path) is not None)
+    if registered(path) is None:
+        load_frontends()
+    return registered(path) is not None
 
 
 def load_frontends() -> list[UnsupportedError]:

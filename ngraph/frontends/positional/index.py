@@ -59,9 +59,11 @@ class ModelIndex:
         if not isinstance(source, (str, os.PathLike)) or cache().folder is None:
             return None
         facts, version = transformer.facts(), installed(package) if package else b""
+        if not facts or not version or os.path.isdir(source):
+            return None
         with told(source, "read"):
             file = MappedFile.of(source)
-        return ModelIndex(os.fspath(source), file, version, facts, indices) if facts and version and isinstance(file, MappedFile) else None
+        return ModelIndex(os.fspath(source), file, version, facts, indices) if isinstance(file, MappedFile) else None
 
     # ---- what is there
     def about(self) -> About | None:
