@@ -92,26 +92,32 @@ def folded(g: Any, function: Callable[[Op, Op], Op], values: Sequence[Value], me
 
 
 def leaky_relu(x: Op, slope: Any) -> Op:
+    """x, below 0 times a slope."""
     return e.where(e.less(x, 0), x * slope, x)
 
 
 def elu(x: Op, alpha: float = 1.0) -> Op:
+    """x, below 0 alpha * (exp(x) - 1)."""
     return e.where(e.less(x, 0), alpha * e.expm1(e.minimum(x, 0.0)), x)
 
 
 def celu(x: Op, alpha: float) -> Op:
+    """x, below 0 alpha * (exp(x / alpha) - 1)."""
     return e.maximum(x, 0.0) + e.minimum(0.0, alpha * e.expm1(e.minimum(x, 0.0) / alpha))
 
 
 def selu(x: Op, alpha: float, gamma: float) -> Op:
+    """gamma times `elu`, as self-normalizing networks have it."""
     return gamma * e.where(e.less_equal(x, 0.0), alpha * e.expm1(e.minimum(x, 0.0)), x)
 
 
 def hard_sigmoid(x: Op, alpha: float = 0.2, beta: float = 0.5) -> Op:
+    """alpha * x + beta, held between 0 and 1."""
     return e.minimum(e.maximum(x * alpha + beta, 0.0), 1.0)
 
 
 def softplus(x: Op) -> Op:
+    """log(1 + exp(x)), exact for large x."""
     return e.maximum(x, 0.0) + e.log1p(e.exp(-e.absolute(x)))
 
 
@@ -123,6 +129,7 @@ def gelu(x: Op, tanh: bool = False) -> Op:
 
 
 def sinh(x: Op) -> Op:
+    """The hyperbolic sine, exact near 0."""
     if x.dtype.bits > 32:
         return (e.exp(x) - e.exp(-x)) * 0.5
     a = e.expm1(x)
@@ -241,6 +248,7 @@ def cast_text(a: np.ndarray[Any, Any], target: Any) -> np.ndarray[Any, Any]:
 
 
 def float_text(v: Any) -> str:
+    """A float as ONNX and NumPy write it."""
     if np.isnan(v):
         return "NaN"
     if np.isinf(v):

@@ -117,6 +117,7 @@ def extreme(kind: str, *arrays: Any) -> Any:
 
 
 def cast(a: Any, dtype: np.dtype[Any]) -> Any:
+    """Numbers as another dtype, where NumPy's cast is the compiler's."""
     if a.dtype == object:
         return a if dtype.kind in "iu" and dtype.itemsize >= 4 else NotImplemented
     if dtype.isbuiltin != 1 or dtype.kind not in "iufb" or a.dtype.kind not in "iufb" or dtype.itemsize == 2:

@@ -43,6 +43,7 @@ def multiplied(x: Op, y: Op, over: tuple[Any, ...], accumulate: DType | None = N
 
 
 def scaled(x: Op, by: float) -> Op:
+    """x times a number, whole for integers."""
     return x if by == 1 else x * (by if x.dtype.is_float else int(by))
 
 

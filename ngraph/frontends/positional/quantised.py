@@ -53,6 +53,7 @@ def is_zero(v: Value) -> bool:
 
 
 def limits(target: DType) -> tuple[float, float]:
+    """The smallest and the largest number of a dtype."""
     return float(target.lowest), float(target.highest)
 
 

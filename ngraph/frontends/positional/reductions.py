@@ -39,16 +39,19 @@ def reduce_over(t: Tensor, dims: Sequence[int], function: Callable[[Op, tuple[Ax
 
 
 def total(x: Op, axes: tuple[Any, ...], kind: str = "add") -> Op:
+    """The sum over axes; kind: or the product (`multiply`), max or min."""
     return reduce.build(x, kind=kind, axes=axes) if axes else x
 
 
 def mean(x: Op, axes: tuple[Any, ...]) -> Op:
+    """The mean over axes, see `in_float`."""
     if not axes:
         return x
     return in_float(lambda y: total(y, axes) / count(axes, y.dtype), x)
 
 
 def log_sum_exp(x: Op, axes: tuple[Any, ...]) -> Op:
+    """log of the sum of exp over axes, safe for large numbers."""
     if not axes:
         return x
     top = total(x, axes, "max")

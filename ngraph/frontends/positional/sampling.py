@@ -106,6 +106,7 @@ NEAREST: dict[str, Callable[[Any], Any]] = {
 
 
 def hat(x: Any) -> Any:
+    """The linear kernel of a distance."""
     return np.clip(1 - abs(x), 0, None)
 
 
@@ -132,6 +133,7 @@ def weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) -> 
 
 
 def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
+    """A length times a scale, rounded down."""
     if isinstance(size, int):
         return int(math.floor(size * scale))
     if scale == int(scale):
