@@ -752,7 +752,8 @@ def contraction(x: V, y: V, over: Sequence[tuple[str, int]], extra: float = 1.0)
         d = accumulator(x.d)
         tiny = np.ldexp(1.0, FLOATS[d][1] - FLOATS[d][0] + 1)
         e = np.where((e == 0) & (rounded(p, d) == p), 0.0, e + tiny)
-        e = np.where(np.isfinite(p) & (np.abs(p) > largest(d) * 0.99), INF, e)
+        finite = np.broadcast_to(np.isfinite(a) & np.isfinite(b), shape).reshape(flat)
+        e = np.where(finite & ~(np.abs(p) <= largest(d) * 0.99), INF, e)  # infinite, but not if it is rounded with its sum
         r, off = summed(p, e, x.d, 2 * extra)
     return finish(r, off, x.d, z=False, dims=stay)
 
