@@ -72,10 +72,10 @@ def _prefetch(s: Scope, a: Access, at: str, unmasked: bool, adjacent: bool) -> N
     w, (kind, distance) = s.w, a.prefetch or (None, 0)
     if kind == "page" and unmasked:
         w.prefetch(w.at(at, distance * 8 // a.dtype.bits, a.dtype))
-    elif kind == "next work item" and adjacent:
+    elif kind == "item" and adjacent:
         w.prefetch(w.at(at, distance, a.dtype))
-    elif kind == "next panel" and ("next panel", a) in s.known:
-        far, d, share = s.known["next panel", a]
+    elif kind == "panel" and ("panel", a) in s.known:
+        far, d, share = s.known["panel", a]
         if s.opened[d].offset < share:
             w.prefetch(w.at(at, far, a.dtype), locality=2)
 

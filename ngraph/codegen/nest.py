@@ -216,7 +216,7 @@ class Nest(Scope):
     def _find_panels(self, d: Loop) -> None:
         """Finds which lines of an operand's next panel each row of tiles prefetches: all that use a panel share those of the next one."""
         unroll, t = self._unroll(), self.row
-        panels = [a for a in self.hoisted if a.prefetch is not None and a.prefetch.kind == "next panel"]
+        panels = [a for a in self.hoisted if a.prefetch is not None and a.prefetch.kind == "panel"]
         if t is None or unroll == 1 or not panels:
             return
         w, o, rows = self.w, self.opened[t], -(-certain(self.size(t)) // self.tile.rows)
@@ -225,7 +225,7 @@ class Nest(Scope):
         first = apply(w, "%", times(w, row, share), unroll)
         for a in panels:
             assert a.prefetch is not None
-            self.known["next panel", a] = plus(w, times(w, first, self.coef(a, d)), a.prefetch.distance), d, share
+            self.known["panel", a] = plus(w, times(w, first, self.coef(a, d)), a.prefetch.distance), d, share
 
     def _together(self, order: Sequence[Loop], carried: Sequence[IRValue], leaf: Body) -> tuple[IRValue, ...]:
         """Loops as one: each iteration does some steps of the innermost one; offsets that do not step evenly come from a table."""

@@ -110,26 +110,40 @@ class _PlanPrinter(_Printer):
         return line + ("" if b.offset is None else f" at {b.offset}")
 
     def kernel(self, k: Kernel) -> list[str]:
-        loops = ", ".join([f"{self.axis(a)} by {b}" for a, b in k.loops])
-        out = [f"kernel{' ' + loops if loops else ''}{self.origin(k.origin) if self.origins else ''}"]
-        locals_ = dict.fromkeys(s.target for stage in k.stages for s in stage.to if type(s.target) is Local)
-        for n, b in enumerate(locals_):
-            self.buffers[b] = f"%l{n}"
-            out.append(f"local %l{n} : {self.type_of(b)}")
+        out = self.kernel_head(k)
         for s in k.stages:
             out += self.stage(s)
         return out
 
-    def stage(self, s: Stage) -> list[str]:
+    def kernel_head(self, k: Kernel) -> list[str]:
+        """The line of a kernel, and those of its Locals."""
+        loops = ", ".join([f"{self.axis(a)} by {b}" for a, b in k.loops])
+        out = [f"kernel{' ' + loops if loops else ''}{self.origin(k.origin) if self.origins else ''}"]
+        locals_ = dict.fromkeys([s.target for stage in k.stages for s in stage.to if type(s.target) is Local])
+        for n, b in enumerate(locals_):
+            self.buffers[b] = f"%l{n}"
+            out.append(f"local %l{n} : {self.type_of(b)}{self.local_place(k, b)}")
+        return out
+
+    def local_place(self, k: Kernel, b: Local) -> str:
+        """Where a Local lies; a plan does not say."""
+        return ""
+
+    def stage_head(self, s: Stage) -> str:
         listed = [", ".join(map(self.axis, axes)) for axes in (s.free, s.reduced)]
-        out = [f"stage [{listed[0]}] over [{listed[1]}] depth {s.depth}"]
+        return f"stage [{listed[0]}] over [{listed[1]}] depth {s.depth}"
+
+    def stage(self, s: Stage) -> list[str]:
+        out = [self.stage_head(s)]
         sums = [f"%{n} : {c.dtype.name} = combine {c.kind}(%{c.line})" for n, c in enumerate(s.combine, len(s.before))]
         lines = [f"%{n} : {line.dtype.name} = {self.line(line)}" for n, line in s.lines()]
         out += [*lines[: len(s.before)], *sums, *lines[len(s.before) :]]
-        for t in s.to:
-            by = "" if t.combine == "set" else f" by {t.combine}"
-            out.append(f"store %{t.line} in {self.at(t.target, t.index)}{self.where(t.guard)}{by}")
+        out += [self.store(t) for t in s.to]
         return out
+
+    def store(self, t: Store) -> str:
+        by = "" if t.combine == "set" else f" by {t.combine}"
+        return f"store %{t.line} in {self.at(t.target, t.index)}{self.where(t.guard)}{by}"
 
     def line(self, line: Line) -> str:
         if line.read is not None:
@@ -149,8 +163,11 @@ class _PlanPrinter(_Printer):
     def attr(self, a: Any, s: Any) -> str:
         if type(a) is not Plan:
             return super().attr(a, s)
-        inner = _PlanPrinter(self.origins, self.strict, self)
-        return f"plan{_title(a)} {{\n{inner.plan(a)}}}"
+        return f"plan{_title(a)} {{\n{self.inner(a).plan(a)}}}"
+
+    def inner(self, body: Plan) -> _PlanPrinter:
+        """The printer of a plan inside an opaque op."""
+        return _PlanPrinter(self.origins, self.strict, self)
 
     def routine(self, r: OpaqueOp) -> str:
         line = f"routine {self.word(r.op)}({self.names_of(r.inputs)}) gives {self.names_of(r.results)}{self.attributes(r.attrs)}"
@@ -303,13 +320,20 @@ class _PlanParser(_Parser):
             self.k += 1
             dtype, dims, _ = self.dims()
             self.buffers[token] = Local(token[1:], dims, dtype)
+            self.local_place()
             self.end_of_line()
+        return Kernel(tuple(loops), self.stages(), origin)
+
+    def local_place(self) -> None:
+        """Reads where a Local lies; a plan does not say."""
+
+    def stages(self) -> tuple[Stage, ...]:
         stages = []
         while self.accept("stage"):
             stages.append(self.stage())
-        return Kernel(tuple(loops), tuple(stages), origin)
+        return tuple(stages)
 
-    def stage(self) -> Stage:
+    def stage_head(self) -> tuple[tuple[AxisId, ...], tuple[AxisId, ...], int]:
         self.expect("[")
         free = tuple(self.listed(self.axis))
         self.expect("over")
@@ -318,6 +342,10 @@ class _PlanParser(_Parser):
         self.expect("depth")
         depth = self.integer()
         self.end_of_line()
+        return free, reduced, depth
+
+    def stage(self) -> Stage:
+        free, reduced, depth = self.stage_head()
         before: list[Line] = []
         after: list[Line] = []
         combine: list[Combine] = []
@@ -336,13 +364,16 @@ class _PlanParser(_Parser):
                 (after if combine else before).append(self.line(dtype))
             self.end_of_line()
         while self.accept("store"):
-            line = self.numbered()
-            self.expect("in")
-            target, index = self.at()
-            guard = self.where()
-            to.append(Store(line, target, index, guard, self.word("how to combine") if self.accept("by") else "set"))
+            to.append(self.store())
             self.end_of_line()
         return Stage(free, reduced, tuple(before), tuple(combine), tuple(after), tuple(to), depth)
+
+    def store(self) -> Store:
+        line = self.numbered()
+        self.expect("in")
+        target, index = self.at()
+        guard = self.where()
+        return Store(line, target, index, guard, self.word("how to combine") if self.accept("by") else "set")
 
     def numbered(self) -> int:
         token = self.tokens[self.k]

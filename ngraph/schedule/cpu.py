@@ -7,15 +7,28 @@ is a vector and what a tile; the rest follows from addresses and sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
 from ngraph.op_graph.opdef import COST
-from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, Stage
+from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage
 from ngraph.program.program import AxisId
-from ngraph.schedule.form import Access, BlockStart, Loop, Place, PrefetchAhead, ScheduledKernel, ScheduledStage, Tile, Version
+from ngraph.schedule.form import (
+    Access,
+    BlockStart,
+    Loop,
+    Place,
+    PrefetchAhead,
+    ScheduledKernel,
+    ScheduledPlan,
+    ScheduledStage,
+    StageChoice,
+    Tile,
+    Version,
+)
 from ngraph.schedule.linear import Forms, LinearForm
 from ngraph.schedule.search import AccessDescriptor, CoreModel, LoopSchedule, View, schedule
 from ngraph.targets import Cpu
@@ -47,11 +60,41 @@ def schedule_kernel(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View
     return _Scheduler(plan, kernel, target, picks or {}).scheduled()
 
 
+Choose = Callable[[Sequence[Loop], Sequence[Loop]], StageChoice]
+
+
+def chosen_kernel(plan: Plan, kernel: Kernel, target: Cpu, choices: Sequence[Choose]) -> ScheduledKernel:
+    """The kernel with these choices: functions of the free and the reduced loops, one for each stage of each version.
+
+    Raises ProgramError where they are of another kernel.
+    """
+    given = iter(choices)
+    made = _Scheduler(plan, kernel, target, {}, given).scheduled()
+    if sum([len(v.stages) for v in made.versions]) != len(choices):
+        raise ProgramError(f"a kernel with {len(made.versions)} versions of {len(kernel.stages)} stages is given {len(choices)} schedules")
+    return made
+
+
+def schedule_plan(plan: Plan, target: Cpu) -> ScheduledPlan:
+    """All kernels of a plan, and of the plans inside its opaque ops, as they run on a processor."""
+    steps = list(plan.every)
+    kernels = {step: schedule_kernel(plan, step, target) for step in steps if type(step) is Kernel}
+    inside = [a for step in steps if type(step) is OpaqueOp for a in step.attrs.values() if type(a) is Plan]
+    return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target) for body in inside})
+
+
 class _Scheduler:
     """One kernel: its grid, its memory, and what its stages share."""
 
-    def __init__(self, plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule]) -> None:
-        self.plan, self.kernel, self.target, self.picks = plan, kernel, target, picks
+    def __init__(
+        self,
+        plan: Plan,
+        kernel: Kernel,
+        target: Cpu,
+        picks: Mapping[View, LoopSchedule],
+        choices: Iterator[Choose] | None = None,
+    ) -> None:
+        self.plan, self.kernel, self.target, self.picks, self.choices = plan, kernel, target, picks, choices
         self.views: dict[View, CoreModel] = {}
         self.block = dict(kernel.loops)
         self.cut: dict[AxisId, int] = {}
@@ -258,14 +301,24 @@ class _StageScheduler:
         self.reducing = bool(stage.combine or stage.reduced)
 
     def scheduled(self) -> ScheduledStage:
+        """The stage with what is chosen for it, or with the next of the choices that the kernel was given."""
         self._look()
-        chosen, tile = self._choose()
-        self.tile = tile
-        sums, flattened = self._one_loop()
-        unroll = self._unroll(sums[-1]) if flattened else 1
-        for a in (*self.reads.values(), *self.stores):
+        choose = None if self.kernel.choices is None else next(self.kernel.choices, None)
+        given = None if choose is None else choose(self.free, self.reduced)
+        chosen = self._choose() if given is None else given.loops
+        self.tile = self._tile(chosen)
+        accesses = (*self.reads.values(), *self.stores)
+        for a in accesses:
             a.mode = self._mode(a)
-        self._prefetch(sums, flattened, unroll)
+        if given is None:
+            sums, flattened = self._one_loop()
+            unroll = self._unroll(sums[-1]) if flattened else 1
+            self._prefetch(sums, flattened, unroll)
+        else:
+            loops, asked = (*self.free, *self.reduced), dict(given.prefetch)
+            sums, flattened, unroll = [self._numbered(loops, k) for k in given.sums], given.flattened, given.unroll
+            for k, a in enumerate(accesses):
+                a.prefetch = asked.get(k)
         self.kernel.touched.update([a.source for a in self.reads.values()])
         return ScheduledStage(
             self.stage,
@@ -277,12 +330,25 @@ class _StageScheduler:
             self.uses,
             self.interleaved,
             chosen,
-            tile,
+            self.tile,
             tuple(sums),
             flattened,
             unroll,
             self.forms,
         )
+
+    def _tile(self, chosen: LoopSchedule) -> Tile:
+        """A schedule over the loops of the stage."""
+        loops = (*self.free, *self.reduced)
+        vector, tile, second = [None if k is None else self._numbered(loops, k) for k in (chosen.vector, chosen.tile, chosen.second)]
+        across = second if second is not None else vector
+        order = tuple([self._numbered(loops, k) for k in chosen.order])
+        return Tile(chosen.lanes, vector, tile, across, chosen.rows, chosen.columns, order)
+
+    def _numbered(self, loops: Sequence[Loop], k: int) -> Loop:
+        if not 0 <= k < len(loops):
+            raise ProgramError(f"a schedule names loop {k}, and the stage has {len(loops)}")
+        return loops[k]
 
     # ---- loops and addresses
 
@@ -418,7 +484,7 @@ class _StageScheduler:
         step = total.coef.get(kernel.grid[kernel.kernel.loops[-1][0]], 0) if kernel.kernel.loops else 0
         made.turn = step if isinstance(step, int) else 0
         if made.turn and kernel.streams(b):
-            made.prefetch = PrefetchAhead("next work item", made.turn)
+            made.prefetch = PrefetchAhead("item", made.turn)
         high = total.extremes()[1]
         if b.bytes is not None and not made.rest and high < math.inf:
             made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
@@ -426,7 +492,8 @@ class _StageScheduler:
 
     # ---- vectors and tiles
 
-    def _choose(self) -> tuple[LoopSchedule, Tile]:
+    def _choose(self) -> LoopSchedule:
+        """The cheapest vectors, tile and order."""
         target, stage = self.kernel.target, self.stage
         walks = [self._walk(a) for a in self.reads.values()]
         stores = enumerate(zip(self.stores, stage.to, strict=True))
@@ -464,10 +531,7 @@ class _StageScheduler:
         machine = CoreModel(lanes, target.vector_registers, target.l1, target.l2)
         if not self.kernel.cold:
             self.kernel.views[view] = machine
-        made = self.kernel.picks.get(view) or schedule(view, machine)
-        vector, tile, second = [None if k is None else loops[k] for k in (made.vector, made.tile, made.second)]
-        across = second if second is not None else vector
-        return made, Tile(made.lanes, vector, tile, across, made.rows, made.columns, tuple([loops[k] for k in made.order]))
+        return self.kernel.picks.get(view) or schedule(view, machine)
 
     def _in_order(self) -> bool:
         """Whether an accumulator of the stage takes its terms one after the other."""
@@ -546,7 +610,7 @@ class _StageScheduler:
             for a in self.hoisted:
                 step = self._panel(a) if d in a.coef else 0
                 if step:
-                    a.prefetch = PrefetchAhead("next panel", step)
+                    a.prefetch = PrefetchAhead("panel", step)
         if flattened == len(sums):
             for a, step in self._rows():
                 a.prefetch = PrefetchAhead("rows", step)

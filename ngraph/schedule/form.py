@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import ExprLike, Leaf
-from ngraph.plan.kernels import Buffer, Kernel, Local, Stage
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.search import CoreModel, LoopSchedule, View
 from ngraph.targets import Cpu
@@ -72,10 +72,10 @@ class Loop:
 class PrefetchAhead(NamedTuple):
     """What an access asks for before it needs it.
 
-    kind      "next work item"  the same place of the next work item, `distance` elements on
-              "page"            the line `distance` bytes on, where hardware prefetchers stop
-              "next panel"      the packed operand's next panel, `distance` elements on, shared by the rows of tiles
-              "rows"            the lines of all rows of a tile, `distance` elements apart, before the end of the sum
+    kind      "item"   the same place of the next work item, `distance` elements on
+              "page"   the line `distance` bytes on, where hardware prefetchers stop
+              "panel"  the packed operand's next panel, `distance` elements on, shared by the rows of tiles
+              "rows"   the lines of all rows of a tile, `distance` elements apart, before the end of the sum
     """
 
     kind: str
@@ -127,6 +127,22 @@ class Tile(NamedTuple):
         return self.rows if d is self.tile else self.columns if d is self.across else 1
 
 
+class StageChoice(NamedTuple):
+    """All that is chosen for a stage; the rest of a ScheduledStage follows from it, the stage and the target.
+
+    loops      vectors, tile and order of the free loops, by number
+    sums       the reduced loops in the order in which they run, by number; the last `flattened` run as one
+    unroll     steps of the innermost reduced loop that are written out
+    prefetch   (number of the access among reads and stores, what it asks for)
+    """
+
+    loops: LoopSchedule
+    sums: tuple[int, ...]
+    flattened: int
+    unroll: int
+    prefetch: tuple[tuple[int, PrefetchAhead], ...]
+
+
 @dataclass(eq=False)
 class ScheduledStage:
     """A stage with its loops.
@@ -154,6 +170,13 @@ class ScheduledStage:
     flattened: int = 0
     unroll: int = 1
     forms: Any = field(default=None, repr=False)
+
+    @property
+    def choice(self) -> StageChoice:
+        """What was chosen for it."""
+        number = {d: k for k, d in enumerate(self.loops)}
+        asked = [(k, a.prefetch) for k, a in enumerate(self.accesses) if a.prefetch is not None]
+        return StageChoice(self.chosen, tuple([number[d] for d in self.sums]), self.flattened, self.unroll, tuple(asked))
 
     @property
     def reducing(self) -> bool:
@@ -209,3 +232,13 @@ class ScheduledKernel:
     def peeled(self) -> tuple[AxisId, ...]:
         """The axes whose last block has versions of its own."""
         return tuple(self.versions[0].blocks)
+
+
+@dataclass(eq=False)
+class ScheduledPlan:
+    """A plan with its kernels as they run on a target, and the plans inside its opaque ops likewise."""
+
+    plan: Plan
+    target: Target
+    kernels: Mapping[Kernel, ScheduledKernel]
+    bodies: Mapping[Plan, ScheduledPlan]

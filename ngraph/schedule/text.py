@@ -1,0 +1,315 @@
+"""Scheduled plans as text that can be read and parsed back: `text`, `parse`.
+
+    ngraph schedule 1 for x86-64-v4
+    axis N = 64
+    buffer %b0 x : float32[N, C] input
+    kernel N by 32  # dot at "net.py":7
+    local %l0 : float32[N] stack
+    version N = 32
+    stage [N, K] over [C] depth 1
+      for K = 64 vector 16 columns 2
+        for N = 32 rows 8
+          sum C = 128 steps 4 listed
+            %0 : float32 = read %b0[N: Idx(N), C: Idx(C)] lanes one
+            %1 : float32 = read %b1[C: Idx(C), K: Idx(K)] lanes contiguous prefetch panel 4096
+            %2 : float32 = multiply(%0, %1)
+            %3 : float32 = combine add(%2)
+          store %3 in %b2[N: Idx(N), K: Idx(K)] lanes contiguous
+
+Plans stand as they do in the text of plans. A loop says its axes, its places and how it runs: `vector` lanes, `rows` and `columns` of the
+register tile, `steps` of a sum that are written out, `listed` where loops run as one over listed offsets. `for K // 16` goes over blocks of
+16 places, and `for H, W` over two axes as one. Indentation is for readers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from ngraph.op_graph.expr import ExprLike, Leaf
+from ngraph.op_graph.text import FORMAT
+from ngraph.plan.kernels import Combine, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store
+from ngraph.plan.text import _PlanParser, _PlanPrinter
+from ngraph.program.program import AxisId
+from ngraph.program.text import _END
+from ngraph.schedule.cpu import chosen_kernel
+from ngraph.schedule.form import BlockNumber, Loop, PrefetchAhead, ScheduledKernel, ScheduledPlan, ScheduledStage, StageChoice, Version
+from ngraph.schedule.search import LoopSchedule
+from ngraph.targets import Target
+
+
+def text(scheduled: ScheduledPlan, origins: bool = True) -> str:
+    """The scheduled plan as text. `origins=False` leaves out where kernels come from."""
+    plan = scheduled.plan
+    name = "" if plan.name == "program" else f" {json.dumps(plan.name)}"
+    return f"ngraph schedule {FORMAT}{name} for {scheduled.target.name}\n" + _SchedulePrinter(scheduled, origins).plan(plan)
+
+
+class _SchedulePrinter(_PlanPrinter):
+    """Prints plans whose kernels are loop nests."""
+
+    def __init__(self, scheduled: ScheduledPlan, origins: bool, strict: bool = True, outer: _PlanPrinter | None = None) -> None:
+        super().__init__(origins, strict, outer)
+        self.scheduled = scheduled
+
+    def inner(self, body: Plan) -> _PlanPrinter:
+        return _SchedulePrinter(self.scheduled.bodies[body], self.origins, self.strict, self)
+
+    def leaf(self, leaf: Leaf) -> str:
+        return f"Block({self.axis(leaf.of)})" if type(leaf) is BlockNumber else super().leaf(leaf)
+
+    def local_place(self, k: Kernel, b: Local) -> str:
+        place = self.scheduled.kernels[k].places[b]
+        return " stack" if place.space == "stack" else f" scratch at {self.whole_number(place.offset)}"
+
+    def kernel(self, k: Kernel) -> list[str]:
+        scheduled = self.scheduled.kernels[k]
+        out = self.kernel_head(k)
+        for version in scheduled.versions:
+            if scheduled.peeled:
+                out.append(self.version(version))
+            for stage in version.stages:
+                out += self.nest(stage)
+        return out
+
+    def version(self, v: Version) -> str:
+        return f"version {', '.join([f'{self.axis(a)} = {n}' for a, n in v.blocks.items()])}{' cold' if v.cold else ''}"
+
+    def nest(self, s: ScheduledStage) -> list[str]:
+        """The loops of a stage, each within the one before, and its lines where they run."""
+        stage, out, depth = s.stage, [self.stage_head(s.stage)], 1
+        for d in s.tile.order:
+            out.append("  " * depth + f"for {self.loop(s, d)}")
+            depth += 1
+        late = depth
+        for k, d in enumerate(s.sums):
+            listed = k >= len(s.sums) - s.flattened
+            steps = f" steps {s.unroll}" if listed and k == len(s.sums) - 1 else ""
+            out.append("  " * depth + f"sum {self.loop(s, d)}{steps}{' listed' if listed else ''}")
+            depth += 1
+        border, asked = len(stage.before), s.reads
+        lines = {n: f"%{n} : {line.dtype.name} = {self.line(line)}{self.access(s, asked.get(n))}" for n, line in stage.lines()}
+        sums = [f"%{n} : {c.dtype.name} = combine {c.kind}(%{c.line})" for n, c in enumerate(stage.combine, border)]
+        stores = [(t.line < border, self.store(t) + self.access(s, a)) for t, a in zip(stage.to, s.stores, strict=True)]
+        early = [*list(lines.values())[:border], *[line for before, line in stores if before], *sums]
+        after = [*list(lines.values())[border:], *[line for before, line in stores if not before]]
+        return out + ["  " * depth + line for line in early] + ["  " * (late if s.reducing else depth) + line for line in after]
+
+    def loop(self, s: ScheduledStage, d: Loop) -> str:
+        name = ", ".join([self.axis(a) + (f" // {unit}" if unit != 1 else "") for a, unit, _ in d.parts])
+        how = f" vector {s.tile.lanes}" if d is s.tile.vector else ""
+        how += f" rows {s.tile.rows}" if d is s.tile.tile else ""
+        how += f" columns {s.tile.columns}" if d is s.tile.across else ""
+        return f"{name} = {self.whole_number(d.extent)}{how}"
+
+    def access(self, s: ScheduledStage, a: Any) -> str:
+        if a is None:
+            return ""
+        lanes = "" if a.mode == "scalar" else f" lanes {a.mode}"
+        return lanes + (f" prefetch {a.prefetch.kind} {a.prefetch.distance}" if a.prefetch is not None else "")
+
+
+def parse(source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any] | None = None) -> ScheduledPlan:
+    """The scheduled plan that `text` printed for one of these targets; `arrays` are its large constants.
+
+    Raises ParseError with line and column for anything else, and where loops are not those of the kernel.
+    """
+    return _ScheduleParser(source, targets, arrays or {}).whole_schedule()
+
+
+@dataclass(frozen=True, eq=False)
+class _LoopLine:
+    """A loop as it is printed: (axis, elements for each place) of its digits, its places, and how it runs."""
+
+    parts: tuple[tuple[AxisId, int], ...]
+    extent: ExprLike
+    words: Mapping[str, int]
+    reduced: bool
+    token: int
+
+
+class _StageLines(NamedTuple):
+    """What is printed of a stage beside the stage itself: loops, and for each line that reads and each store lanes and prefetch."""
+
+    loops: tuple[_LoopLine, ...]
+    reads: dict[int, tuple[str, PrefetchAhead | None]]
+    stores: list[tuple[str, PrefetchAhead | None]]
+
+
+class _ScheduleParser(_PlanParser):
+    """One reading. A kernel gets the stages of its first version, which all versions have."""
+
+    def __init__(self, source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any]) -> None:
+        super().__init__(source, arrays)
+        self.targets = targets
+        self.shown: dict[Stage, list[_StageLines]] = {}  # by the stage of the first version, those of all versions
+
+    def whole_schedule(self) -> ScheduledPlan:
+        while self.tokens[self.k][:1] == "\n":
+            self.k += 1
+        for word in ("ngraph", "schedule"):
+            self.expect(word)
+        self.integer("the number of the format")
+        name = "program" if self.tokens[self.k] == "for" else self.string()
+        self.expect("for")
+        begin = self.k
+        while self.tokens[self.k] != _END and self.tokens[self.k][0] != "\n":
+            self.k += 1
+        called = "".join(self.tokens[begin : self.k])
+        if called not in self.targets:
+            self.fail(f"a target is expected, one of {', '.join(self.targets)}, and here is {called}", begin)
+        self.end_of_line()
+        return self.scheduled(self.plan(name, _END), self.targets[called])
+
+    def scheduled(self, plan: Plan, target: Target) -> ScheduledPlan:
+        """The plan with the schedules that were printed."""
+        kernels = {step: self.scheduled_kernel(plan, step, target) for step in plan.every if type(step) is Kernel}
+        inside = [a for step in plan.every if type(step) is OpaqueOp for a in step.attrs.values() if type(a) is Plan]
+        return ScheduledPlan(plan, target, kernels, {body: self.scheduled(body, target) for body in inside})
+
+    def scheduled_kernel(self, plan: Plan, kernel: Kernel, target: Target) -> ScheduledKernel:
+        versions = len(self.shown[kernel.stages[0]]) if kernel.stages else 0
+        shown = [self.shown[stage][v] for v in range(versions) for stage in kernel.stages]
+        made = chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown])
+        for lines, stage in zip(shown, [s for v in made.versions for s in v.stages], strict=True):
+            modes = [a.mode for a in stage.accesses]
+            if modes != [mode for mode, _ in (*lines.reads.values(), *lines.stores)]:
+                self.fail(f"the lanes of the kernel's accesses are {', '.join(modes)}", lines.loops[0].token if lines.loops else None)
+        return made
+
+    def choice(self, lines: _StageLines, free: Sequence[Loop], reduced: Sequence[Loop]) -> StageChoice:
+        """What the printed loops choose among the loops that the stage has. Raises ParseError where they are others."""
+        loops = (*free, *reduced)
+        numbers: dict[_LoopLine, int] = {}
+        for line in lines.loops:
+            of = range(len(free), len(loops)) if line.reduced else range(len(free))
+            found = [k for k in of if tuple([(a, unit) for a, unit, _ in loops[k].parts]) == line.parts]
+            if not found or found[0] in numbers.values() or loops[found[0]].extent != line.extent:
+                there = ", ".join([f"{loops[k].name} = {loops[k].extent}" for k in of if k not in numbers.values()])
+                self.fail(f"the stage has no such loop left; it has {there or 'none'}", line.token)
+            numbers[line] = found[0]
+        if len(numbers) != len(loops):
+            missing = [d.name for k, d in enumerate(loops) if k not in numbers.values()]
+            self.fail(f"the loops {', '.join(missing)} of the stage are missing", lines.loops[0].token if lines.loops else None)
+
+        def with_word(word: str) -> _LoopLine | None:
+            return next((line for line in lines.loops if word in line.words), None)
+
+        vector, tile, across = with_word("vector"), with_word("rows"), with_word("columns")
+        chosen = LoopSchedule(
+            vector.words["vector"] if vector is not None else 1,
+            numbers[vector] if vector is not None else None,
+            numbers[tile] if tile is not None else None,
+            numbers[across] if across is not None and across is not vector else None,
+            tile.words["rows"] if tile is not None else 1,
+            across.words["columns"] if across is not None else 1,
+            tuple([numbers[line] for line in lines.loops if not line.reduced]),
+        )
+        steps = with_word("steps")
+        asked = [prefetch for _, prefetch in (*lines.reads.values(), *lines.stores)]
+        return StageChoice(
+            chosen,
+            tuple([numbers[line] for line in lines.loops if line.reduced]),
+            sum(["listed" in line.words for line in lines.loops]),
+            steps.words["steps"] if steps is not None else 1,
+            tuple([(k, prefetch) for k, prefetch in enumerate(asked) if prefetch is not None]),
+        )
+
+    # ---- lines
+
+    def local_place(self) -> None:
+        if not self.accept("stack"):
+            self.expect("scratch")
+            self.expect("at")
+            self.expr()
+
+    def operand(self, bare: bool) -> Any:
+        if self.tokens[self.k] != "Block":
+            return super().operand(bare)
+        self.k += 1
+        self.expect("(")
+        a = self.axis()
+        self.expect(")")
+        return BlockNumber(a)
+
+    def stages(self) -> tuple[Stage, ...]:
+        first: list[Stage] = []
+        version = 0
+        while self.tokens[self.k] in ("version", "stage"):
+            if self.accept("version"):
+                while self.tokens[self.k] != _END and self.tokens[self.k][0] != "\n":
+                    self.k += 1  # which blocks have versions follows from lengths
+                self.end_of_line()
+            here: list[Stage] = []
+            while self.accept("stage"):
+                begin = self.k
+                stage, lines = self.nest()
+                if version:
+                    stage = first[len(here)] if len(here) < len(first) else self.fail("the first version has no such stage", begin)
+                self.shown.setdefault(stage, []).append(lines)
+                here.append(stage)
+            first = first or here
+            version += 1
+        return tuple(first)
+
+    def nest(self) -> tuple[Stage, _StageLines]:
+        free, reduced, depth = self.stage_head()
+        loops: list[_LoopLine] = []
+        while self.tokens[self.k] in ("for", "sum"):
+            loops.append(self.loop())
+            self.end_of_line()
+        before: list[Line] = []
+        after: list[Line] = []
+        sums: list[Combine] = []
+        to: list[Store] = []
+        reads: dict[int, tuple[str, PrefetchAhead | None]] = {}
+        stores: list[tuple[str, PrefetchAhead | None]] = []
+        while self.tokens[self.k][:1] == "%" or self.tokens[self.k] == "store":
+            if self.accept("store"):
+                to.append(self.store())
+                stores.append(self.access())
+            else:
+                n = self.numbered()
+                self.expect(":")
+                dtype = self.dtype()
+                self.expect("=")
+                if self.accept("combine"):
+                    kind = self.word("how to combine")
+                    self.expect("(")
+                    sums.append(Combine(kind, self.numbered(), dtype))
+                    self.expect(")")
+                else:
+                    line = self.line(dtype)
+                    (after if sums else before).append(line)
+                    if line.read is not None:
+                        reads[n] = self.access()
+            self.end_of_line()
+        stage = Stage(free, reduced, tuple(before), tuple(sums), tuple(after), tuple(to), depth)
+        return stage, _StageLines(tuple(loops), reads, stores)
+
+    def loop(self) -> _LoopLine:
+        token = self.k
+        reduced = self.tokens[self.k] == "sum"
+        self.k += 1
+        parts = [self.part()]
+        while self.accept(","):
+            parts.append(self.part())
+        self.expect("=")
+        extent = self.expr()
+        words: dict[str, int] = {}
+        while self.tokens[self.k] in ("vector", "rows", "columns", "steps", "listed"):
+            word = self.word("how the loop runs")
+            words[word] = 1 if word == "listed" else self.integer()
+        return _LoopLine(tuple(parts), extent, words, reduced, token)
+
+    def part(self) -> tuple[AxisId, int]:
+        a = self.axis()
+        return a, self.integer() if self.accept("//") else 1
+
+    def access(self) -> tuple[str, PrefetchAhead | None]:
+        mode = self.word("how lanes lie") if self.accept("lanes") else "scalar"
+        asked = PrefetchAhead(self.word("what is prefetched"), self.integer()) if self.accept("prefetch") else None
+        return mode, asked
