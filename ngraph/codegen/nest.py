@@ -18,7 +18,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Combine
 from ngraph.schedule.form import Access, Loop, ScheduledStage
-from ngraph.schedule.search import split
+from ngraph.schedule.search import segments
 from ngraph.targets.products import DOTS, PACKS, PRODUCTS
 from ngraph.targets.tuning import INTERLEAVED_PLACES, MIN_INTERLEAVED_COST, PREFETCH_ROUNDS
 
@@ -93,16 +93,8 @@ class Nest(Scope):
                 segment(whole, n, 1)
             self.cold = before
         else:
-            first = 0
-            pieces = [(k, size, None) for k, size in split(-(-n // unit), units)]
-            if n % unit:  # the last vector of the last piece is cut
-                (k, size, _) = pieces.pop()
-                pieces += [(k - 1, size, None)] if k > 1 else []
-                pieces += [(1, size, n % unit)]  # type: ignore[list-item]
-            for k, size, left in pieces:
-                last = min(first + k * size * unit, n)
+            for first, last, size, left in segments(n, unit, units):
                 segment(first, last, size, left)
-                first = last
         return values
 
     def _hoist(self, roots: Iterable[int], inside: Sequence[Loop]) -> None:

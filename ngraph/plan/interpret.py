@@ -191,29 +191,7 @@ class _WorkItem:
         if line.op == "read":
             assert line.read is not None
             return self.read(line.read, axes, shape, lines)
-        args = [np.ascontiguousarray(lines[k]).ravel() for k in line.args]
-        n = int(np.prod(shape, dtype=np.int64))
-        if line.op == "random_bits":
-            return _random(line, args).reshape(shape)
-        if line.op == "fma":
-            (x, y, z), minus = args, line.attrs.get("minus")
-            return np.asarray(z - x * y if minus == "product" else x * y - z if minus else x * y + z).reshape(shape)
-        if line.op in PACKS:
-            held = f"<u{PACKS[line.op].operand_bits // 8}"
-            return np.stack([a.view(held) for a in args], -1).view("<u4").astype(np.uint32).reshape(shape)
-        if line.op in DOTS:
-            row = DOTS[line.op]
-            x, y = (a.astype("<u4").view(d.np).reshape(-1, row.k).astype(row.sum.np) for a, d in zip(args, row.operands, strict=True))
-            return np.asarray(sum([x[:, k] * y[:, k] for k in reversed(range(row.k))])).reshape(shape)
-        types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
-        attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
-        call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)
-        reference = REGISTRY[line.op].reference
-        assert reference is not None
-        made = np.asarray(reference(call, *args))
-        if made.dtype != line.dtype.np:
-            raise ProgramError(f"a line {line.op} gives {made.dtype} where the plan says {line.dtype}")
-        return made.reshape(shape)
+        return line_value(line, [np.ascontiguousarray(lines[k]).ravel() for k in line.args]).reshape(shape)
 
     # indices
     def whole(self, e: ExprLike, axes: tuple[AxisId, ...], lines: dict[int, np.ndarray]) -> Any:
@@ -279,6 +257,32 @@ class _WorkItem:
         else:
             with np.errstate(all="ignore"):
                 COMBINE[s.combine].at(array, at, value)
+
+
+def line_value(line: Line, args: Sequence[np.ndarray]) -> np.ndarray:
+    """The values of a line that computes, of the values of its arguments: flat arrays of one length."""
+    n = args[0].size
+    if line.op == "random_bits":
+        return _random(line, args)
+    if line.op == "fma":
+        (x, y, z), minus = args, line.attrs.get("minus")
+        return np.asarray(z - x * y if minus == "product" else x * y - z if minus else x * y + z)
+    if line.op in PACKS:
+        held = f"<u{PACKS[line.op].operand_bits // 8}"
+        return np.stack([a.view(held) for a in args], -1).view("<u4").astype(np.uint32).ravel()
+    if line.op in DOTS:
+        row = DOTS[line.op]
+        x, y = (a.astype("<u4").view(d.np).reshape(-1, row.k).astype(row.sum.np) for a, d in zip(args, row.operands, strict=True))
+        return np.asarray(sum([x[:, k] * y[:, k] for k in reversed(range(row.k))]))
+    types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
+    attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
+    call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)
+    reference = REGISTRY[line.op].reference
+    assert reference is not None
+    made = np.asarray(reference(call, *args))
+    if made.dtype != line.dtype.np:
+        raise ProgramError(f"a line {line.op} gives {made.dtype} where the plan says {line.dtype}")
+    return made
 
 
 def _combined(kind: str, x: np.ndarray, dims: tuple[int, ...], dtype: DType) -> np.ndarray:

@@ -239,6 +239,6 @@ class ScheduledPlan:
     """A plan with its kernels as they run on a target, and the plans inside its opaque ops likewise."""
 
     plan: Plan
-    target: Target
+    target: Cpu
     kernels: Mapping[Kernel, ScheduledKernel]
     bodies: Mapping[Plan, ScheduledPlan]

@@ -112,6 +112,29 @@ def split(n: int, most: int) -> list[tuple[int, int]]:
     return [(k, size) for k, size in ((longer, length + 1), (pieces - longer, length)) if k]
 
 
+class Segment(NamedTuple):
+    """Equal iterations of a loop, from `first` to before `last`: `units` steps each, and `left` lanes in the last step if it is cut."""
+
+    first: int
+    last: int
+    units: int
+    left: int | None = None
+
+
+def segments(n: int, unit: int, units: int) -> list[Segment]:
+    """A loop over n places in iterations of at most `units` steps of `unit` lanes: as few as there can be, and as equal."""
+    pieces = split(-(-n // unit), units)
+    found, first = [], 0
+    for number, (count, size) in enumerate(pieces):
+        cut = n % unit if number == len(pieces) - 1 else 0  # the last vector of the last iteration
+        for some, left in ((count - 1, None), (1, cut)) if cut else ((count, None),):
+            if some:
+                last = min(first + some * size * unit, n)
+                found.append(Segment(first, last, size, left))
+                first = last
+    return found
+
+
 def size(view: View, d: D) -> int:
     """The places along a loop, at least one."""
     n = view.sizes[d]

@@ -38,7 +38,7 @@ from ngraph.program.text import _END
 from ngraph.schedule.cpu import chosen_kernel
 from ngraph.schedule.form import BlockNumber, Loop, PrefetchAhead, ScheduledKernel, ScheduledPlan, ScheduledStage, StageChoice, Version
 from ngraph.schedule.search import LoopSchedule
-from ngraph.targets import Target
+from ngraph.targets import Cpu
 
 
 def text(scheduled: ScheduledPlan, origins: bool = True) -> str:
@@ -112,7 +112,7 @@ class _SchedulePrinter(_PlanPrinter):
         return lanes + (f" prefetch {a.prefetch.kind} {a.prefetch.distance}" if a.prefetch is not None else "")
 
 
-def parse(source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any] | None = None) -> ScheduledPlan:
+def parse(source: str, targets: Mapping[str, Cpu], arrays: Mapping[str, Any] | None = None) -> ScheduledPlan:
     """The scheduled plan that `text` printed for one of these targets; `arrays` are its large constants.
 
     Raises ParseError with line and column for anything else, and where loops are not those of the kernel.
@@ -142,7 +142,7 @@ class _StageLines(NamedTuple):
 class _ScheduleParser(_PlanParser):
     """One reading. A kernel gets the stages of its first version, which all versions have."""
 
-    def __init__(self, source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any]) -> None:
+    def __init__(self, source: str, targets: Mapping[str, Cpu], arrays: Mapping[str, Any]) -> None:
         super().__init__(source, arrays)
         self.targets = targets
         self.shown: dict[Stage, list[_StageLines]] = {}  # by the stage of the first version, those of all versions
@@ -164,13 +164,13 @@ class _ScheduleParser(_PlanParser):
         self.end_of_line()
         return self.scheduled(self.plan(name, _END), self.targets[called])
 
-    def scheduled(self, plan: Plan, target: Target) -> ScheduledPlan:
+    def scheduled(self, plan: Plan, target: Cpu) -> ScheduledPlan:
         """The plan with the schedules that were printed."""
         kernels = {step: self.scheduled_kernel(plan, step, target) for step in plan.every if type(step) is Kernel}
         inside = [a for step in plan.every if type(step) is OpaqueOp for a in step.attrs.values() if type(a) is Plan]
         return ScheduledPlan(plan, target, kernels, {body: self.scheduled(body, target) for body in inside})
 
-    def scheduled_kernel(self, plan: Plan, kernel: Kernel, target: Target) -> ScheduledKernel:
+    def scheduled_kernel(self, plan: Plan, kernel: Kernel, target: Cpu) -> ScheduledKernel:
         versions = len(self.shown[kernel.stages[0]]) if kernel.stages else 0
         shown = [self.shown[stage][v] for v in range(versions) for stage in kernel.stages]
         made = chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown])
