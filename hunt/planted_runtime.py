@@ -7,7 +7,7 @@ import numpy as np
 from ngraph.op_graph import fingerprint
 from ngraph.ops import state as state_ops
 from ngraph.runtime import arguments, state, weights
-from ngraph.transformers.executable import frame, table, versions
+from ngraph.transformers.executable import frame, layout, table, versions
 
 KIND = "histories"
 
@@ -139,17 +139,17 @@ def _exchanged(was, at, scope, r, inner):
 
 
 def a_work_item_is_left_where_there_are_threads():
-    @instead(table.Table, "kernel")
+    @instead(table.Table, "shares")
     def _(was):
-        def kernel(self, scope, s, at):
-            record = was(self, scope, s, at)
-            return [*record[:3], record[3] - (record[5] > 1), *record[4:]]
+        def shares(self, scope, s, items, about):
+            _, grain, ways, *rest = was(self, scope, s, items, about)
+            return [items - (ways > 1), grain, ways, *rest]
 
-        return kernel
+        return shares
 
 
 def the_arena_is_short():
-    @instead(frame.InstantiatedPlan, "_inner")
+    @instead(layout.Layout, "_inner")
     def _(was):
         def inner(self, step):
             was(self, step)

@@ -16,6 +16,7 @@ from ngraph.transformers.cpu.device import CpuDevice
 from ngraph.transformers.executable import frame
 from ngraph.transformers.executable.device import DeviceMemory
 from ngraph.transformers.executable.frame import ActivationRecord, BufferAddresses, InstantiatedPlan, root
+from ngraph.transformers.executable.table import ABSOLUTE, Address
 
 WIDTH, BYTE, EMPTY = 256, 0xA7, 0xFF
 
@@ -74,13 +75,13 @@ class Fences:
         if b in scope.bound.constants:
             if b not in own:
                 own[b] = self.like(scope.bound.constants[b])
-            return own[b].ctypes.data
-        if b not in scope.bound.offsets:
-            return b
+            return Address(ABSOLUTE, own[b].ctypes.data)
+        if b not in scope.bound.layout.offsets:
+            return Address(b)
         place = b, scope.kept if b.storage == "once" else scope.base
         if place not in own:
             own[place] = self.bytes(scope.bound.sizes[b], 64)
-        return own[place].ctypes.data
+        return Address(ABSOLUTE, own[place].ctypes.data)
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ class CheckingDevice(KernelDevice):
         keys = list(keys)
         if not self.addresses.keys() >= set(keys):
             again()
-        return {key: LoadedKernel(None, self.addresses[key]) for key in keys}
+        return {key: LoadedKernel(key, None, self.addresses[key]) for key in keys}
 
     def launch(self, kernel, arguments, work_items, scratch):
         plan, step, code = self.kernels[kernel]

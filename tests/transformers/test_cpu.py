@@ -14,9 +14,9 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, OutOfMemoryError
 from ngraph.plan.kernels import OpaqueOp
+from ngraph.runtime.host.bytecode import at_once
 from ngraph.transformers.cpu.device import CpuDevice
 from ngraph.transformers.executable import versions
-from ngraph.transformers.executable.table import at_once
 
 
 @pytest.fixture

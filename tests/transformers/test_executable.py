@@ -112,6 +112,18 @@ def test_profiles_and_comparisons_are_the_rooms():
         assert f.compare(*calls[0]) == len(profile.rows)
 
 
+def test_offsets_follow_from_each_other_in_long_rows():
+    """Each open value lies behind the one before: as many as there are, no recursion is as deep."""
+    n = ng.make_axis(name="N")
+    x = ng.placeholder([n])
+    parts = [ng.cumsum(x * float(k), n) for k in range(400)]
+    with ngt.allocate_transformer("cpu") as cpu:
+        f = cpu.computation(sum(parts[1:], start=parts[0]), x)
+        for length in (3, 5, 4):
+            np.testing.assert_allclose(f(np.ones(length, "f")), np.arange(1, length + 1) * sum(range(400)), rtol=1e-5)
+        assert len(set(next(reversed(f.native.bound.values())).layout.offsets.values())) > 300
+
+
 def test_lengths_that_keep_coming_get_a_version(monkeypatch):
     monkeypatch.setattr("ngraph.transformers.executable.versions.CALLS_BEFORE_SPECIALISING", 2)
     results, holes, _ = open_lengths()

@@ -5,7 +5,7 @@ KERNEL  fn args items grain ways long back   runs a kernel over its work items, 
 COPY    a           copies bytes: the words at a are where to, where from, and how many
 HOST                ends the walk, and whoever runs it does what is to be done here
 MOVES   a b         b times three words at a: the word at the first becomes the word at the second, plus the third
-COMPUTE a b c op    the word at a becomes that at b op that at c (OPERATIONS)
+COMPUTE a b c op    the word at a becomes that at b op that at c (OPERATIONS; of `at once` field `ways` is the third operand)
 JUMP    a           goes to instruction a
 UNLESS  a b         goes to instruction b where the byte that the word at a points to is 0
 LOOP    a b c       counts the word at a up, and goes to instruction c while it is below b
@@ -14,8 +14,12 @@ END                 ends the walk
 
 from __future__ import annotations
 
+import functools
+
 END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP, COMPUTE, COPY = range(9)
-OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max")  # of `COMPUTE`; the first two read memory
+OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max", "at once")  # of `COMPUTE`; the first two read memory
+PIECES = 8  # ranges for each thread of a long kernel
+NEAR = 64  # sizes of ranges that are looked at, at most
 DONE, HOST_CALLBACK, INTERRUPTED = range(3)  # how a walk ends
 WORDS = 8  # in an instruction
 TIMES = 4  # words for each instruction where it is timed: nanoseconds, how often it ran, start and end of the last time
@@ -25,3 +29,17 @@ FIELDS |= {"a": 8, "b": 16, "c": 24, "op": 32}
 FRAME = {
     name: k for k, name in enumerate("table pc scratch stride threads now release saved looked count times second nano quiet".split())
 }  # words
+
+
+@functools.lru_cache(1 << 12)
+def at_once(items: int, pieces: int, ways: int) -> int:
+    """How many work items make a range, if there are to be about so many: of the sizes near, the one with which threads have equal work."""
+    most = max(1, -(-items // pieces))
+    sizes = range(most, max(most // PIECES, most - NEAR, 0), -1)
+
+    def longest(size: int) -> int:
+        """The work items of the thread that has most of them, in hundredths of all."""
+        each = -(-items // size // ways) * size
+        return (200 * each + items) // (2 * max(items, 1))
+
+    return min(sizes, key=longest)

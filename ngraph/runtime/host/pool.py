@@ -549,7 +549,8 @@ compute:                                          ; the word at a becomes b op c
     i64 5, label %over
     i64 6, label %over
     i64 7, label %least
-    i64 8, label %most ]
+    i64 8, label %most
+    i64 9, label %share ]
 read32:
   %p32 = inttoptr i64 %x to ptr
   %i32 = load i32, ptr %p32
@@ -593,9 +594,46 @@ most:
   %gt = icmp sgt i64 %x, %y
   %nmax = select i1 %gt, i64 %x, i64 %y
   br label %computed
+share:                                            ; `bytecode.at_once` of x items, y pieces, for so many threads
+  %sways = get i64 %rec.ways
+  %sx = add i64 %x, %y
+  %sx1 = sub i64 %sx, 1
+  %swhole = sdiv i64 %sx1, %y
+  %sone = icmp sgt i64 %swhole, 1
+  %smost = select i1 %sone, i64 %swhole, i64 1
+  %spart = sdiv i64 %smost, PIECES
+  %snear = sub i64 %smost, NEAR
+  %sfar = icmp sgt i64 %spart, %snear
+  %sleast = select i1 %sfar, i64 %spart, i64 %snear
+  %sany = icmp sgt i64 %x, 1
+  %sitems = select i1 %sany, i64 %x, i64 1
+  %stwice = shl i64 %sitems, 1
+  %sround = sub i64 %sways, 1
+  br label %share1
+share1:
+  %size = phi i64 [ %smost, %share ], [ %size1, %share1 ]
+  %ssize = phi i64 [ %smost, %share ], [ %ssize1, %share1 ]
+  %skey = phi i64 [ 9223372036854775807, %share ], [ %skey1, %share1 ]
+  %su = add i64 %x, %size
+  %su1 = sub i64 %su, 1
+  %sranges = sdiv i64 %su1, %size
+  %sr = add i64 %sranges, %sround
+  %srounds = sdiv i64 %sr, %sways
+  %seach = mul i64 %srounds, %size
+  %sh = mul i64 %seach, 200
+  %sh1 = add i64 %sh, %x
+  %shundredths = sdiv i64 %sh1, %stwice
+  %sless = icmp slt i64 %shundredths, %skey
+  %skey1 = select i1 %sless, i64 %shundredths, i64 %skey
+  %ssize1 = select i1 %sless, i64 %size, i64 %ssize
+  %size1 = sub i64 %size, 1
+  %smore = icmp sgt i64 %size1, %sleast
+  br i1 %smore, label %share1, label %share2
+share2:
+  br label %computed
 computed:
   %result = phi i64 [ %n32, %read32 ], [ %n64, %read64 ], [ %nplus, %plus ], [ %nminus, %minus ], [ %nby, %by ],
-    [ %nover, %over ], [ %nmin, %least ], [ %nmax, %most ]
+    [ %nover, %over ], [ %nmin, %least ], [ %nmax, %most ], [ %ssize1, %share2 ]
   store i64 %result, ptr %pa
   br label %step
 unless1:
@@ -738,7 +776,7 @@ def expanded(text: str, target: Cpu) -> str:
 
     text = re.sub(r"(%\w+) = get (monotonic )?(\w+) %(\w+)\.(\w+)", get, text)
     text = re.sub(r"put (monotonic )?(\w+) (\S+), %(\w+)\.(\w+)", put, text)
-    for word, number in SYSTEM[machine].items():
+    for word, number in {**SYSTEM[machine], "pieces": bytecode.PIECES, "near": bytecode.NEAR}.items():
         text = re.sub(rf"\b{word.upper()}\b", str(number), text)
     return f'target triple = "{target.triple}"\n{text.replace("PAUSE", pause)}\n{declared}\n'
 

@@ -59,7 +59,7 @@ class CpuDevice(KernelDevice):
                     raise LookupError("kernels are gone from the cache")
             loaded = LoadedObjects(*[o for o in objects if o is not None])
             for which, k in enumerate(missing):
-                found[k] = _kernels[k] = LoadedKernel(loaded, loaded.address("kernel", which))
+                found[k] = _kernels[k] = LoadedKernel(k, loaded, loaded.address("kernel", which))
         return {k: e for k, e in found.items() if e is not None}
 
     def threads(self) -> int:

@@ -44,8 +44,7 @@ class Fast:
 
     def spot(self, b: Buffer) -> Spot:
         table = self.frame.walk.table
-        at = table.array.ctypes.data
-        return Spot(self.bound.shape(b), b.dtype.np, [at + 8 * k for k in table.places.get(b, ())])
+        return Spot(self.bound.shape(b), b.dtype.np, [table.address + 8 * k for k, _ in table.relocations.get(b, ())])
 
     @property
     def packed(self) -> int | None:

@@ -72,6 +72,7 @@ class LoadedPlan:
     def __init__(self, made: CompiledPlan, device: KernelDevice, again: Callable[[], Any] = lambda: None):
         """`again` compiles what is kept no more; LookupError where it does not."""
         self.plan, self.device, self.target, self.tuned = made.plan, device, device.target, made.tuned
+        self.layout: Any = None  # where its buffers lie: `layout.Layout.of`
         self.bodies = {id(b.plan): LoadedPlan(b, device, again) for b in made.bodies}
         loaded = device.load([part.key for parts in made.parts for part in parts], again)
         plan, steps = made.plan, list[tuple[Step, ...]]()

@@ -21,12 +21,12 @@ class DeviceMemory(NamedTuple):
 
 
 class LoadedKernel:
-    """A kernel that can be launched: `address` is what instructions call it by, `held` what has to live as long."""
+    """A kernel that can be launched: by its `address`, as long as `held` lives; `key` is that of its object."""
 
-    __slots__ = ("held", "address", "__weakref__")
+    __slots__ = ("key", "held", "address", "__weakref__")
 
-    def __init__(self, held: Any, address: int):
-        self.held, self.address = held, address
+    def __init__(self, key: bytes, held: Any, address: int):
+        self.key, self.held, self.address = key, held, address
 
 
 class KernelDevice(ABC):

@@ -1,6 +1,6 @@
 """A compiled plan with its lengths settled, and the memory and table of one call of it.
 
-`InstantiatedPlan` is what all calls with equal lengths share: sizes, constants, what runs once, where bodies lie in the arena.
+`InstantiatedPlan` is what all calls with equal lengths share: sizes, constants, what runs once.
 `BufferAddresses` knows where the buffers of a plan or of a body are during one call, `BytecodeRunner` is a table in memory.
 `ActivationRecord` is one call's arena and table; a call takes one that is free, or has one made, so that calls on several threads never
 meet.
@@ -13,7 +13,7 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,17 +21,18 @@ from ngraph.errors import OutOfMemoryError
 from ngraph.numpy_ops import check_bounds
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import MappedFile, Pages, file_of, settled
-from ngraph.op_graph.expr import ExprLike, Leaf, Len, maximum
-from ngraph.plan.kernels import Buffer, OpaqueOp, Plan, places
+from ngraph.op_graph.expr import ExprLike, Leaf, Len
+from ngraph.plan.kernels import Buffer, OpaqueOp, places
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import FRAME, HOST
-from ngraph.tensors.index import bounds, loads
+from ngraph.tensors.index import loads
 from ngraph.transformers.executable.callbacks import run_opaque_op
-from ngraph.transformers.executable.code import Control, LoadedPlan, NativeStep, Step
+from ngraph.transformers.executable.code import Control, LoadedPlan, Step
 from ngraph.transformers.executable.device import KernelDevice
-from ngraph.transformers.executable.table import CONTROL, SHARE, Place, Table, Word, real
+from ngraph.transformers.executable.layout import ALIGN, Computed, Inner, Layout, real
+from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE, SHARE, Address, Constant, Place, Table, Word
 
-ALIGN, HUGE = 64, 1 << 21
+HUGE = 1 << 21  # bytes of a huge page
 PORTION = 1 << 26  # bytes
 LET_GO = 2e-5  # seconds from which on other Python threads may run meanwhile
 TABLE, PC, SCRATCH, STRIDE, THREADS, RELEASE = (FRAME[f] for f in ("table", "pc", "scratch", "stride", "threads", "release"))
@@ -67,19 +68,26 @@ def available(size: int) -> None:
 
 
 class InstantiatedPlan:
-    """A compiled plan for given lengths of its symbols."""
+    """A compiled plan for given lengths of its symbols; a body has those of its surroundings, and lies in their arena."""
 
-    def __init__(self, code: LoadedPlan, lengths: Mapping[AxisId, int]):
+    def __init__(
+        self, code: LoadedPlan, lengths: Mapping[AxisId, int], layout: Layout | None = None, outer: InstantiatedPlan | None = None
+    ):
         self.code, self.plan, self.lengths = code, code.plan, dict(lengths)
-        self.arena, self.lasting = self.plan.arena, self.plan.kept  # bytes
-        self.offsets: dict[Buffer, int] = {}
-        self.sizes: dict[Buffer, int | None] = {b: self._size(b) for b in self._buffers()}
+        self.layout = layout or Layout.of(code, frozenset(self.lengths))
+        self.symbols: Mapping[AxisId, int] = self.lengths if outer is None else outer.symbols
+        self.computed: dict[Leaf, int] = {} if outer is None else outer.computed
+        for name in self.layout.names.values() if outer is None else ():  # in order: each is over those before it
+            self.computed[name] = self.value(name.value)
+        self.sizes = {b: None if n is None else self.value(n) for b, n in self.layout.sizes.items()}  # bytes
         self.often = {root(b) for s in (*self.plan.start, *self.plan.steps) for b in s.sources} | set(self.plan.outputs)
         self.constants = self._constants()
         self.befores = tuple([before for _, before, _ in self.plan.state])
         self.copies: dict[Buffer, tuple[Any, np.ndarray]] = {}  # of state that lies in files, and that calls read
         self.nearer: tuple[Any, Any] = None, None  # the state's arrays, and what calls take in their place
-        self.kept, self.kept_at = code.device.alloc(max(self.lasting, 1))
+        self.total = self.value(self.layout.total)
+        if outer is None:
+            self.kept = code.device.alloc(max(self.value(self.layout.lasting), 1))
         self.version = -1
         self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
         self.preparing = threading.Lock()
@@ -87,57 +95,31 @@ class InstantiatedPlan:
         self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.spare: dict[Buffer, np.ndarray] = {}  # arrays that state had before
         self.threads = code.device.threads()
-        self.total = self.arena
-        self.inner: dict[OpaqueOp, Inner] = {}
+        self.inner = {step: self.instantiated(inner) for step, inner in self.layout.inner.items()}
         self.used: set[Buffer] | None = None
-        for s in code.every:
-            if type(s) is Control:
-                self._inner(s.step)
         self.results = [b for k, b in enumerate(self.plan.outputs) if b.storage == "output" and b not in self.plan.outputs[:k]]
         self.beside: tuple[Any, Any] = None, None  # a reference to a caller's array, and the state's arrays that it shares no memory with
+
+    def value(self, e: ExprLike) -> int:
+        """A number of the layout for these lengths."""
+
+        def leaf(x: Leaf) -> int:
+            return self.computed[x] if type(x) is Computed else self.symbols[x.of]
+
+        return e if isinstance(e, int) else int(expr.evaluate(e, leaf))
+
+    def instantiated(self, inner: Inner) -> Inner:
+        """A loop or branch with its bodies for these lengths."""
+
+        def body(layout: Layout) -> InstantiatedPlan:
+            return InstantiatedPlan(layout.code, {a: self.value(n) for a, n in layout.lengths.items()}, layout, self)
+
+        return inner._replace(bodies={name: (body(layout), at) for name, (layout, at) in inner.bodies.items()})
 
     def _constants(self) -> dict[Buffer, np.ndarray]:
         """Their arrays. Those that calls read are settled; the others are read where they are, once."""
         arrays = {b: b.value.array for b in self.plan.buffers if b.value is not None}
         return {b: settled(a) if b in self.often or not a.flags.c_contiguous else a for b, a in arrays.items()}
-
-    def _buffers(self) -> list[Buffer]:
-        """All buffers, those between the parts of a routine too."""
-        found = dict.fromkeys(self.plan.buffers)
-        for s in self.code.every:
-            if type(s) is NativeStep:
-                found.update(dict.fromkeys(s.code.buffers))
-        return list(found)
-
-    def _size(self, b: Buffer) -> int | None:
-        """Bytes; buffers without a place in the arena that are of known size get one behind it."""
-        if b.dtype.np is None:
-            return None
-        size = b.bytes
-        if size is None:
-            try:
-                size = math.prod(self.full(b)) * b.dtype.np.itemsize
-            except LookupError:
-                size = self._most(b)
-            if size is None:
-                return None
-        if b.offset is None and b.storage in ("arena", "run", "temp"):
-            self.offsets[b] = self.arena
-            self.arena += -(-size // ALIGN) * ALIGN
-        elif b.offset is None and b.storage == "once":
-            self.offsets[b] = self.lasting = -(-self.lasting // ALIGN) * ALIGN
-            self.lasting += size
-        elif b.offset is not None:
-            self.offsets[b] = b.offset
-        return size
-
-    def _most(self, b: Buffer) -> int | None:
-        """The bytes that a buffer never exceeds whose length is known only while the plan runs."""
-        size = float(b.dtype.np.itemsize)
-        for d in b.dims:
-            _, top = bounds(expr.substitute(self.settled(Len(d[0])), lambda x: maximum(x, 0)), lambda _: None)  # no length is negative
-            size *= places(b, d, int(top)) if top < math.inf else math.inf
-        return int(size) if size < math.inf else None
 
     def settled(self, e: ExprLike) -> ExprLike:
         """A length over what is loaded alone."""
@@ -168,21 +150,6 @@ class InstantiatedPlan:
             except LookupError:
                 return tuple([self.length(a, run) for a in b.axes])
         return known
-
-    def _inner(self, step: OpaqueOp) -> None:
-        """Puts the bodies of a loop or branch behind the arena, if all lengths are known: they lie where those of other steps lie too."""
-        try:
-            inner = Inner.of(self, step, self.arena, self.length)
-        except LookupError:
-            return
-        if any(b.code.start for b, _ in inner.bodies.values()):  # whose borders have to last
-            inner = Inner.of(self, step, self.total, self.length)
-        self.inner[step], self.total = inner, max(self.total, inner.end)
-
-    @property
-    def apart(self) -> int:
-        """Bytes of the arena, those of bodies too, up to where other memory may begin."""
-        return -(-self.total // ALIGN) * ALIGN
 
     def needs(self, b: Buffer) -> bool:
         """Whether anybody reads a buffer."""
@@ -291,46 +258,8 @@ class InstantiatedPlan:
         return True
 
 
-class Inner(NamedTuple):
-    """A loop or branch in its surroundings' arena: where its bodies, by name, and its own memory lie, how often it runs."""
-
-    bodies: dict[str, tuple[InstantiatedPlan, int]]
-    spare: dict[int, int]  # the second place of a carry
-    flag: int
-    trips: int
-    end: int
-
-    @staticmethod
-    def of(outer: InstantiatedPlan, step: OpaqueOp, at: int, length: Callable[[AxisId], int]) -> Inner:
-        """Raises LookupError where lengths are not known."""
-        found: dict[str, tuple[InstantiatedPlan, int]] = {}
-        for name, body in step.attrs.items():
-            if type(body) is Plan:
-                known = {a: length(a) for a, n in body.axes.items() if n == Len(a) and a in outer.plan.axes}
-                made = InstantiatedPlan(outer.code.bodies[id(body)], known)
-                if any(real(b) and made.sizes[b] is None for b in (*body.inputs, *body.outputs)):
-                    raise LookupError(f"the body of a {step.op} has values of unknown size")
-                at = -(-at // ALIGN) * ALIGN
-                found[name] = made, at
-                at += made.apart + made.lasting
-        spare: dict[int, int] = {}
-        trips = length(step.attrs["axis"]) if step.op == "scan" else 0
-        for k in range(step.attrs.get("carries", 0)):
-            body, _ = found["body"]
-            at = -(-at // ALIGN) * ALIGN
-            spare[k] = at
-            at += body.sizes[body.plan.inputs[k]] or 0
-        return Inner(found, spare, at, trips, at + 1)
-
-    def scope(self, name: str, outer: BufferAddresses, table: Table) -> tuple[InstantiatedPlan, BufferAddresses]:
-        """A body, and where its buffers are: the caller names its arguments."""
-        bound, at = self.bodies[name]
-        at += outer.base
-        return bound, BufferAddresses(bound, at, at + bound.apart, outer.arrays, table, outer.point)
-
-
 class BufferAddresses:
-    """Where the buffers of a plan are: in an arena that starts at `base`, in arrays that calls come with, or where `name` put them.
+    """Where the buffers of a plan are: in an arena from `base` on, in arrays that calls come with, or where `name` put them.
 
     What runs once lies from `kept` on.
     """
@@ -338,8 +267,8 @@ class BufferAddresses:
     def __init__(
         self,
         bound: InstantiatedPlan,
-        base: int,
-        kept: int,
+        base: Address,
+        kept: Address,
         arrays: dict[Buffer, Any],
         table: Table,
         point: Callable[[Buffer, np.ndarray], None],
@@ -348,19 +277,39 @@ class BufferAddresses:
         self.arrays, self.table, self.point = arrays, table, point
         self.named: dict[Buffer, Place] = {}
 
+    def body(self, inner: Inner, name: str, table: Table) -> tuple[InstantiatedPlan, BufferAddresses]:
+        """A body, and where its buffers are: the caller names its arguments."""
+        bound, at = inner.bodies[name]
+        base = self.base.plus(at)
+        return bound, BufferAddresses(bound, base, base.plus(bound.layout.apart), self.arrays, table, self.point)
+
     def name(self, b: Buffer, place: Place) -> None:
         self.named[root(b)] = place
 
     def resolve(self, b: Buffer) -> Place:
+        """Where a buffer is, in this table."""
         b = root(b)
-        if b in self.named:
-            return self.named[b]
+        place = self.named.get(b)
+        if place is None:
+            place = self.named[b] = self._resolved(b)
+        return place
+
+    def _resolved(self, b: Buffer) -> Place:
         if b in self.bound.constants:
-            return int(self.bound.constants[b].ctypes.data)
-        at = self.bound.offsets.get(b)
+            constant = Constant(b)
+            self.table.bases[constant] = int(self.bound.constants[b].ctypes.data)
+            return Address(constant)
+        at = self.bound.layout.offsets.get(b)
         if at is None:
-            return b
-        return at + (self.kept if b.storage == "once" else self.base)
+            return Address(b)
+        region, base = self.kept if b.storage == "once" else self.base
+        return Address(region, base + at)
+
+    def address(self, place: Place) -> int:
+        """Where a place is now."""
+        if isinstance(place, Word):
+            return int(self.table.array[place.word])
+        return self.table.bases[place.region] + self.bound.value(place.offset)
 
     def sized(self, b: Buffer) -> bool:
         """Whether the size of a buffer is known before anything runs."""
@@ -379,13 +328,13 @@ class BufferAddresses:
         """What a buffer holds, by its axes."""
         b = root(b)
         place = self.resolve(b)
-        shape = self.shape(b)
-        if isinstance(place, Buffer):
-            found: np.ndarray = self.arrays[place]
+        shape, given = self.shape(b), brought(place)
+        if given is not None:
+            found: np.ndarray = self.arrays[given]
             if found.shape == shape:
                 return found
             return found.reshape(-1)[: math.prod(shape)].reshape(shape)  # there was room for more
-        at = int(self.table.array[place.word]) if isinstance(place, Word) else place
+        at = self.address(place)
         full, item = self.bound.full(b, self.run_length), b.dtype.np.itemsize
         size = math.prod(full) * item
         memory = (ctypes.c_char * max(size, 1)).from_address(at)
@@ -397,11 +346,11 @@ class BufferAddresses:
 
     def place(self, b: Buffer) -> np.ndarray:
         """The memory of a buffer that a step is about to fill."""
-        place = self.resolve(b)
-        if isinstance(place, Buffer):
+        given = brought(self.resolve(b))
+        if given is not None:
             shape = self.bound.full(b, self.run_length)
-            if place not in self.arrays or self.arrays[place].size < math.prod(shape):
-                self.point(place, np.empty(shape, b.dtype.np))
+            if given not in self.arrays or self.arrays[given].size < math.prod(shape):
+                self.point(given, np.empty(shape, b.dtype.np))
         return self.array(b)
 
     # ---- what Python does
@@ -416,19 +365,20 @@ class BufferAddresses:
 
     def late(self, step: Control) -> None:
         """A loop or branch whose lengths have become known: a table of its own, for this time."""
-        r = step.step
-        inner = Inner.of(self.bound, r, 0, self.length)
-        memory, at = self.bound.code.device.alloc(max(inner.end, 1))
-        tables = Table(), Table()
-        scopes = [BufferAddresses(self.bound, at, self.kept, self.arrays, t, self.point) for t in tables]
+        r, device = step.step, self.bound.code.device
+        inner = self.bound.instantiated(Inner.of(self.bound.layout, r, 0, self.length))
+        memory = device.alloc(max(self.bound.value(inner.end), 1))
+        tables = Table(self.table.bases), Table(self.table.bases)
+        base = Address(ABSOLUTE, memory.address)
+        scopes = [BufferAddresses(self.bound, base, self.kept, self.arrays, t, self.point) for t in tables]
         for b in filter(real, (*r.inputs, *r.results)):
             array = self.place(b) if b in r.results else self.array(b)
             for s in scopes:
-                s.name(b, array.__array_interface__["data"][0])
+                s.name(b, Address(ABSOLUTE, array.__array_interface__["data"][0]))
         starting(tables[0], scopes[0], [inner])
         CONTROL[r.op](tables[1], scopes[1], r, inner)
         for table in tables:
-            BytecodeRunner(table, self.bound.threads, self.bound.code.device).run()
+            BytecodeRunner(table, self.bound.threads, device, self.bound.symbols).run()
         del memory
 
 
@@ -438,7 +388,7 @@ def starting(table: Table, scope: BufferAddresses, inside: Iterable[Inner]) -> N
     while todo:
         outer, inner = todo.pop()
         for name in inner.bodies:
-            bound, within = inner.scope(name, outer, table)
+            bound, within = outer.body(inner, name, table)
             table.add(within, bound.code.start)
             todo += [(within, i) for i in bound.inner.values()]
 
@@ -446,17 +396,23 @@ def starting(table: Table, scope: BufferAddresses, inside: Iterable[Inner]) -> N
 class BytecodeRunner:
     """A table in memory, and what runs it."""
 
-    def __init__(self, table: Table, threads: int, device: KernelDevice):
+    def __init__(self, table: Table, threads: int, device: KernelDevice, lengths: Mapping[AxisId, int]):
+        """`lengths`: of the axes whose lengths calls bring."""
         table.finish()
         self.table, self.device = table, device
         self.words = np.zeros(len(FRAME), np.int64)
         wide = table.longest >= 2 * SHARE and threads > 1
         self.words[THREADS] = device.start(threads) if wide else 1
-        self.words[TABLE] = table.table.ctypes.data
+        self.words[TABLE] = table.address
         self.words[RELEASE] = table.seconds > LET_GO
         self.room = 0
         self._scratch()
         self.runs = device.runner(self.words)
+        if table.prologue:
+            for a, k in table.lengths.items():
+                table.array[k] = lengths[a]
+            self.words[PC] = table.start
+            self.runs()
         self.host_callbacks = sum(r[0] == HOST for r in table.records) - table.checks  # that every call takes
 
     def _scratch(self) -> None:
@@ -467,8 +423,8 @@ class BytecodeRunner:
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""
-        for k in self.table.places.get(b, ()):
-            self.table.array[k] = array.__array_interface__["data"][0]
+        for k, offset in self.table.relocations.get(b, ()):
+            self.table.memory[k] = array.__array_interface__["data"][0] + offset
 
     def run(self) -> None:
         """Walks the table to its end; Python takes the steps that are its own."""
@@ -480,6 +436,11 @@ class BytecodeRunner:
             if self.table.scratch > self.room:
                 self._scratch()
             words[PC] = k + 1
+
+
+def brought(place: Place) -> Buffer | None:
+    """The buffer that calls come with and that lies there, if it is one."""
+    return place.region if isinstance(place, Address) and isinstance(place.region, Buffer) else None
 
 
 def root(b: Buffer) -> Buffer:
@@ -520,12 +481,13 @@ class ActivationRecord:
         """Makes the table of these steps; what others left in memory is still there."""
         self.scope = self._scope(table := Table())
         table.add(self.scope, steps)
-        self.walk = BytecodeRunner(table, self.bound.threads, self.bound.code.device)
+        self.walk = BytecodeRunner(table, self.bound.threads, self.bound.code.device, self.bound.symbols)
         for b, array in self.arrays.items():
             self.walk.point(b, array)
 
     def _scope(self, table: Table) -> BufferAddresses:
-        return BufferAddresses(self.bound, self.arena.address, self.bound.kept_at, self.arrays, table, self.point)
+        table.bases.update({ARENA: self.arena.address, ONCE: self.bound.kept.address})
+        return BufferAddresses(self.bound, Address(ARENA), Address(ONCE), self.arrays, table, self.point)
 
     def _start(self) -> None:
         """Runs what fills borders, those of bodies too."""
@@ -534,7 +496,7 @@ class ActivationRecord:
         table.add(scope, self.bound.code.start)
         starting(table, scope, self.bound.inner.values())
         if table.records:
-            BytecodeRunner(table, 1, self.walk.device).run()
+            BytecodeRunner(table, 1, self.walk.device, self.bound.symbols).run()
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""

@@ -1,30 +1,69 @@
-"""The table that threads walk: records, and the words that they work on.
+"""The table that threads walk: instructions, and the words that they work on.
 
-A kernel is one record. Loops and branches never leave generated code: the body's records stand in the same table, between trips a record
-moves words (slices are addresses that advance, carries addresses that change places), another counts and jumps back.
+A kernel is one instruction. Loops and branches never leave generated code: the body's instructions stand in the same table, between trips
+one moves words (slices are addresses that advance, carries addresses that change places), another counts and jumps back.
+
+There is no address in a table: a place is a region and an offset, and whoever runs it says where regions lie. Lengths that calls bring are
+words; instructions ahead of the others compute from them what the table needs: offsets, sizes, work items, trips.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import Bin, ExprLike, Len, maximum
+from ngraph.op_graph.expr import Bin, Expr, ExprLike, Len, maximum, minimum
 from ngraph.plan.kernels import Buffer, OpaqueOp
-from ngraph.runtime.host.bytecode import COMPUTE, COPY, FIELDS, HOST, JUMP, KERNEL, LOOP, MOVES, OPERATIONS, UNLESS, WORDS
-from ngraph.tensors.index import Load, bounds
+from ngraph.program.program import AxisId
+from ngraph.runtime.host.bytecode import (
+    COMPUTE,
+    COPY,
+    END,
+    FIELDS,
+    HOST,
+    JUMP,
+    KERNEL,
+    LOOP,
+    MOVES,
+    OPERATIONS,
+    PIECES,
+    UNLESS,
+    WORDS,
+    at_once,
+)
+from ngraph.tensors.index import Load
 from ngraph.transformers.executable.code import Control, HostCallback, NativeStep, Step
+from ngraph.transformers.executable.layout import Computed, Inner, real
 
 if TYPE_CHECKING:
-    from ngraph.transformers.executable.frame import BufferAddresses, Inner
+    from ngraph.transformers.executable.frame import BufferAddresses
 
 SHARE, PIECE = 2.5e-6, 5e-5  # seconds: what a thread is worth being given; what is long enough to be handed out piece by piece
-PIECES = 8  # ranges for each thread of a long kernel
+MOST_WAYS = 1 << 30  # no limit: threads there are fewer
+ZEROS = [0] * WORDS
+
+
+TABLE, ARENA, ONCE, ABSOLUTE = "table", "arena", "once", "absolute"  # regions; the last one starts at 0, for what is there for one walk
+
+
+class Constant(NamedTuple):
+    """The region of a constant's array."""
+
+    of: Buffer
+
+
+class Address(NamedTuple):
+    """A place in a region: TABLE, ARENA, ONCE, ABSOLUTE, a `Constant`, a kernel, or a buffer that calls come with."""
+
+    region: Any
+    offset: ExprLike = 0
+
+    def plus(self, more: ExprLike) -> Address:
+        return Address(self.region, self.offset + more)
 
 
 class WordAddress(NamedTuple):
@@ -40,71 +79,131 @@ class Word(NamedTuple):
 
 
 class InstructionField(NamedTuple):
-    """The address of a word of a record."""
+    """The address of a word of an instruction."""
 
     record: int
     name: str
 
 
-Place = int | Buffer | Word  # an address for good, a buffer that calls come with, or a word
-Triple = tuple[Any, Any, int]  # a word becomes another word and a number
+Place = Address | Word
+Triple = tuple[Any, Any, ExprLike]  # a word becomes another word and a number
+Operand = int | Address | WordAddress | InstructionField
 
 
 class Table:
-    """Records and words under construction; `finish` makes memory of them."""
+    """Instructions and words under construction; `finish` makes memory of them. `bases` says where regions lie."""
 
-    def __init__(self) -> None:
+    def __init__(self, bases: Mapping[Any, int] = {}) -> None:
+        self.bases: dict[Any, int] = {**bases, ABSOLUTE: 0}
         self.records: list[list[Any]] = []
-        self.steps: list[Any] = []  # what each record is, for those who look
-        self.hosts: dict[int, Callable[[], None]] = {}  # what Python does at a record
+        self.prologue: list[list[Any]] = []  # what computes from lengths
+        self.lengths: dict[AxisId, int] = {}  # words of lengths that calls bring
+        self.numbers: dict[ExprLike, int] = {}  # words of what is computed from these
+        self.steps: list[Any] = []  # what each instruction is, for those who look
+        self.hosts: dict[int, Callable[[], None]] = {}  # what Python does at an instruction
         self.checks = 0  # how many of these only say what is wrong, where something is
-        self.words: list[int | WordAddress | InstructionField] = []
-        self.places: dict[Buffer, list[int]] = {}  # words that hold the address of a buffer that calls come with
+        self.words: list[Operand] = []
         self.followers: dict[int, list[int]] = {}  # words that follow one that moves
-        self.constants: dict[int, int] = {}
+        self.sources: dict[Address | int, int] = {}
+        self.scratches: list[ExprLike] = []  # bytes that kernels need
         self.scratch = 0
         self.seconds = 0.0
         self.longest = 0.0
         self.times = 1  # how often what is added now runs, as far as known
 
     def finish(self) -> None:
-        self.array = np.zeros(len(self.words) + 1, np.int64)
-        self.table = np.zeros((len(self.records) + 1, WORDS), np.int64)
-        at, here = self.array.ctypes.data, self.table.ctypes.data
-
-        def number(x: int | WordAddress | InstructionField) -> int:
-            if isinstance(x, InstructionField):
-                return here + 8 * WORDS * x.record + FIELDS[x.name]
-            return at + 8 * x.word if isinstance(x, WordAddress) else x
-
-        self.array[: len(self.words)] = [number(x) for x in self.words]
-        for k, r in enumerate(self.records):
-            self.table[k, : len(r)] = [number(x) for x in r]
+        """Lays out instructions, those ahead of them, words; puts in where regions lie, as far as that is known."""
+        self.start = len(self.records) + 1
+        flat: list[Any] = []
+        for row in (*self.records, [END], *self.prologue, [END]):
+            flat += row
+            flat += ZEROS[len(row) :]
+        first = len(flat)
+        flat += self.words
+        flat.append(0)
+        self.relocations: dict[Any, list[tuple[int, int]]] = {}  # by region: words of memory, and what is added to where the region lies
+        for at, x in enumerate(flat):
+            if type(x) is int:
+                continue
+            region: Any = TABLE
+            offset: Any = 0
+            if type(x) is Address:
+                region, offset = x  # a number: `hold` computes what is an expression
+            elif type(x) is WordAddress:
+                offset = 8 * (first + x.word)
+            else:
+                offset = 8 * WORDS * x.record + FIELDS[x.name]
+            self.relocations.setdefault(region, []).append((at, offset))
+            flat[at] = self.bases.get(region, 0) + offset
+        self.memory = np.array(flat, np.int64)
+        self.table, self.array = self.memory[:first].reshape(-1, WORDS), self.memory[first:]
+        self.address = self.bases[TABLE] = int(self.memory.ctypes.data)
+        for at, offset in self.relocations.get(TABLE, ()):
+            self.memory[at] = self.address + offset
 
     # ---- words and records
 
-    def word(self, value: int | WordAddress = 0) -> int:
+    def word(self, value: Operand = 0) -> int:
         self.words.append(value)
         return len(self.words) - 1
 
-    def held(self, place: Place) -> int:
-        """A new word that holds where a place is, all the time."""
-        k = self.word(place if isinstance(place, int) else 0)
-        if isinstance(place, Buffer):
-            self.places.setdefault(place, []).append(k)
-        elif isinstance(place, Word):
+    def hold(self, k: int, place: Place) -> None:
+        """A word holds where a place is, all the time."""
+        if isinstance(place, Word):
             self.followers.setdefault(place.word, []).append(k)
-        return k
+        elif isinstance(place.offset, int):
+            self.words[k] = place
+        else:
+            self.ahead(WordAddress(k), self.source(Address(place.region)), "+", self.early(place.offset))
 
-    def source(self, place: Place) -> int:
-        """A word to move from."""
+    def source(self, place: Place | int) -> int:
+        """A word to move from: of a place, or of a number."""
         if isinstance(place, Word):
             return place.word
-        if isinstance(place, Buffer):
-            return self.held(place)
-        if place not in self.constants:
-            self.constants[place] = self.word(place)
-        return self.constants[place]
+        if place not in self.sources:
+            self.sources[place] = k = self.word()
+            if isinstance(place, int):
+                self.words[k] = place
+            else:
+                self.hold(k, place)
+        return self.sources[place]
+
+    # ---- what is computed from lengths, ahead of all steps
+
+    def ahead(self, to: WordAddress | InstructionField, a: int, op: str, b: int, *more: int) -> None:
+        self.prologue.append([COMPUTE, to, WordAddress(a), WordAddress(b), OPERATIONS.index(op), *more])
+
+    def early(self, e: ExprLike, to: WordAddress | InstructionField | None = None) -> int:
+        """The word of a number over lengths that calls bring; `to` is another word that it goes to."""
+        if to is not None:
+            k = self.early(e)
+            self.ahead(to, k, "+", self.source(0))
+            return k
+        todo = [e]
+        while todo:  # without recursion: names stand for expressions over other names, in long rows
+            x = todo[-1]
+            parts = (x.a, x.b) if isinstance(x, Bin) else (x.value,) if isinstance(x, Computed) else ()
+            missing = [p for p in parts if not isinstance(p, int) and p not in self.numbers]
+            todo += missing
+            if not missing:
+                todo.pop()
+                if not isinstance(x, int) and x not in self.numbers:
+                    self.numbers[x] = self._early(x)
+        return self.source(e) if isinstance(e, int) else self.numbers[e]
+
+    def _early(self, e: Expr) -> int:
+        """The word of an expression whose parts have theirs."""
+        if isinstance(e, Computed):
+            return self.early(e.value)
+        k = self.word()
+        if isinstance(e, Bin):
+            self.ahead(WordAddress(k), self.early(e.a), e.op, self.early(e.b))
+        else:
+            assert isinstance(e, Len)
+            self.lengths[e.of] = k
+        return k
+
+    # ---- instructions
 
     def record(self, *fields: Any, step: Any = None) -> int:
         self.records.append(list(fields))
@@ -122,10 +221,15 @@ class Table:
         self.records[unless] = [UNLESS, WordAddress(self.source(scope.resolve(s.step.inputs[-1]))), len(self.records)]
 
     def move(self, record: int, triples: Sequence[Triple]) -> None:
-        """Makes a record move words, one triple after another."""
+        """Makes an instruction move words, one triple after another."""
         start = len(self.words)
         for to, source, more in triples:
-            self.words += [WordAddress(to) if isinstance(to, int) else to, WordAddress(source) if isinstance(source, int) else source, more]
+            self.word(WordAddress(to) if isinstance(to, int) else to)
+            self.word(WordAddress(source) if isinstance(source, int) else source)
+            self.word(more if isinstance(more, int) else 0)
+        for k, (_, _, more) in enumerate(triples):
+            if not isinstance(more, int):
+                self.early(more, WordAddress(start + 3 * k + 2))
         self.records[record] = [MOVES, WordAddress(start), len(triples)]
 
     def following(self, cells: Sequence[int]) -> list[Triple]:
@@ -151,36 +255,63 @@ class Table:
                 self.seconds += 1.0  # who knows
 
     def native(self, scope: BufferAddresses, s: NativeStep) -> None:
+        layout = scope.bound.layout
         places = [scope.resolve(b) for b in s.code.buffers]
-        known = all(not isinstance(p, Buffer) or scope.sized(b) for p, b in zip(places, s.code.buffers, strict=True))
+        known = all(scope.sized(b) or not of_call(p) for p, b in zip(places, s.code.buffers, strict=True))
         at = len(self.words)
-        for p in places:
-            self.held(p)
-        for a in s.code.lengths:
+        self.words += [0] * (len(places) + len(s.code.lengths))
+        for k, p in enumerate(places, at):
+            self.hold(k, p)
+        for k, a in enumerate(s.code.lengths, at + len(places)):
             try:
-                self.word(scope.bound.length(a))
+                n = layout.length(a)
             except LookupError:
-                self.word()
                 known = False
+                continue
+            if isinstance(n, int):
+                self.words[k] = n
+            else:
+                self.early(n, WordAddress(k))
+        self.bases[s.entry] = s.entry.address
         if known:
-            self.record(*self.kernel(scope, s, at), step=s)
+            self.kernel(scope, s, at)
         elif all(scope.sized(b) for b in s.code.buffers) and self.room(scope, s) is not None:
             self.measured(scope, s, at)
         else:
             self.host(partial(self.settle, scope, s, at, len(self.records) + 1))
-            self.record(KERNEL, s.entry.address, WordAddress(at), 0, 1, 1, 0, step=s)
+            self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, 1, 0, step=s)
         self.seconds += s.seconds * self.times
         self.longest = max(self.longest, s.seconds)
 
-    def kernel(self, scope: BufferAddresses, s: NativeStep, at: int) -> list[Any]:
-        """A kernel's record: how many work items, on how many threads, how many at a time."""
-        items, threads = number(s.code.work_items, scope.length), scope.bound.threads
-        self.scratch = max(self.scratch, number(s.code.scratch, scope.length))
-        ways = max(1, min(threads, items, int(s.seconds / SHARE)))
-        pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
+    def kernel(self, scope: BufferAddresses, s: NativeStep, at: int) -> None:
+        """A kernel's instruction: how many work items, on how many threads, how many at a time."""
+        layout = scope.bound.layout
+        items = layout.over(s.code.work_items)
+        self.needs(scope, layout.over(s.code.scratch))
         about = self.times > 1 and self.large(scope, s)
-        pieces = max(pieces, PIECES * ways) if about else pieces
-        return [KERNEL, s.entry.address, WordAddress(at), items, at_once(items, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
+        if isinstance(items, int):
+            self.record(KERNEL, Address(s.entry), WordAddress(at), *self.shares(scope, s, items, about), step=s)
+            return
+        ways, pieces = self.pieces(scope, s, about)
+        k = self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, ways, int(s.seconds > PIECE), int(about), step=s)
+        self.early(items, InstructionField(k, "items"))
+        self.ahead(InstructionField(k, "grain"), self.early(items), "at once", self.source(pieces), ways)
+
+    def pieces(self, scope: BufferAddresses, s: NativeStep, about: bool, most: int = MOST_WAYS) -> tuple[int, int]:
+        """On how many threads a kernel runs, and in about how many pieces, of which there are no more than `most` to share out."""
+        ways = max(1, min(scope.bound.threads, most, int(s.seconds / SHARE)))
+        pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
+        return ways, max(pieces, PIECES * ways) if about else pieces
+
+    def shares(self, scope: BufferAddresses, s: NativeStep, items: int, about: bool) -> list[int]:
+        """How a known number of work items is shared out: the instruction's fields from `items` on."""
+        ways, pieces = self.pieces(scope, s, about, items)
+        return [items, at_once(items, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
+
+    def needs(self, scope: BufferAddresses, scratch: ExprLike) -> None:
+        """A kernel needs so many bytes."""
+        self.scratches.append(scratch)
+        self.scratch = max(self.scratch, scope.bound.value(scratch))
 
     def large(self, scope: BufferAddresses, s: NativeStep) -> bool:
         """Whether a kernel of a loop reads so much again in each trip that the second cache holds a part of it.
@@ -190,75 +321,79 @@ class Table:
         loop_invariant = [b for b in s.step.sources if b.parameters]
         return sum([scope.bound.sizes[b] or 0 for b in loop_invariant]) > scope.bound.code.target.l2 // 2
 
-    def room(self, scope: BufferAddresses, s: NativeStep) -> int | None:
+    def room(self, scope: BufferAddresses, s: NativeStep) -> ExprLike | None:
         """The scratch that a kernel never exceeds, if there is such a limit and all its lengths can be computed by the table."""
-        exprs = [scope.bound.settled(e) for e in (s.code.scratch, s.code.work_items, *map(Len, s.code.lengths))]
+        layout = scope.bound.layout
+        exprs = [layout.over(e) for e in (s.code.scratch, s.code.work_items, *map(Len, s.code.lengths))]
         leaves = [x for e in exprs for x in expr.leaves(e)]
-        if not all(type(x) is Load and x.of.dtype.name in OPERATIONS for x in leaves):
+        if not all(layout.early(x) or type(x) is Load and x.of.dtype.name in OPERATIONS for x in leaves):
             return None
-        _, most = bounds(expr.substitute(exprs[0], lambda x: maximum(x, 0)), lambda _: None)  # no length is negative
-        return int(most) if most < math.inf else None
+        return layout.most(exprs[0])
 
     def measured(self, scope: BufferAddresses, s: NativeStep, at: int) -> None:
-        """A kernel whose lengths the table computes, from what lies in memory then."""
-        bound = scope.bound
-        self.scratch = max(self.scratch, self.room(scope, s) or 0)
+        """A kernel whose lengths the table computes where it stands, from what lies in memory then."""
+        layout = scope.bound.layout
+        self.needs(scope, self.room(scope, s) or 0)
         for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
-            self.compute(scope, bound.settled(Len(a)), WordAddress(k))
-        items = bound.settled(s.code.work_items)
-        ways = max(1, min(bound.threads, int(s.seconds / SHARE)))
-        self.compute(scope, items, WordAddress(total := self.word()))
+            self.compute(scope, layout.over(Len(a)), WordAddress(k))
+        items = layout.over(s.code.work_items)
+        ways = max(1, min(scope.bound.threads, int(s.seconds / SHARE)))
+        total = self.compute(scope, items, None)
         grain = self.compute(scope, maximum((items + (ways - 1)) // ways, 1), None)
-        triples = len(self.records)
-        self.record()
-        kernel = self.record(KERNEL, s.entry.address, WordAddress(at), 0, 1, ways, int(s.seconds > PIECE), step=s)
-        self.move(
-            triples,
-            [(InstructionField(kernel, "items"), WordAddress(total), 0), (InstructionField(kernel, "grain"), WordAddress(grain), 0)],
-        )
+        triples = self.record()
+        kernel = self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, ways, int(s.seconds > PIECE), step=s)
+        self.move(triples, [(InstructionField(kernel, "items"), total, 0), (InstructionField(kernel, "grain"), grain, 0)])
 
     def compute(self, scope: BufferAddresses, e: ExprLike, to: WordAddress | None) -> int:
-        """Records that compute a whole number; the word that holds it."""
-        if isinstance(e, int):
-            if to is None:
-                return self.source(e)
-            self.move(self.record(), [(to, WordAddress(self.source(e)), 0)])
-            return to.word
+        """Instructions that compute a whole number where they stand; the word that holds it."""
+        if scope.bound.layout.early(e):
+            k = self.early(e)
+            if to is not None:
+                self.move(self.record(), [(to, k, 0)])
+            return k
         k = self.word() if to is None else to.word
         if type(e) is Load:
             at = self.source(scope.resolve(e.of))
-            self.record(COMPUTE, WordAddress(k), WordAddress(at), WordAddress(at), OPERATIONS.index(e.of.dtype.name))
+            self.now(k, at, e.of.dtype.name, at)
         else:
             assert type(e) is Bin
             a, b = self.compute(scope, e.a, None), self.compute(scope, e.b, None)
-            self.record(COMPUTE, WordAddress(k), WordAddress(a), WordAddress(b), OPERATIONS.index(e.op))
+            self.now(k, a, e.op, b)
         return k
+
+    def now(self, to: int, a: int, op: str, b: int) -> int:
+        """An instruction that computes a word; that word."""
+        self.record(COMPUTE, WordAddress(to), WordAddress(a), WordAddress(b), OPERATIONS.index(op))
+        return to
 
     def settle(self, scope: BufferAddresses, s: NativeStep, at: int, record: int) -> None:
         """A kernel whose lengths have become known gets its arguments."""
         for k, b in enumerate(s.code.buffers, at):
-            if isinstance(scope.resolve(b), Buffer):
+            if of_call(scope.resolve(b)):
                 array = scope.place(b) if b in s.step.targets else scope.array(b)
                 self.array[k] = array.__array_interface__["data"][0]
         for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
             self.array[k] = scope.length(a)
-        kind, fn, _, *rest = self.kernel(scope, s, at)
-        self.table[record] = [kind, fn, self.table[record, 2], *rest]
+        self.scratch = max(self.scratch, number(s.code.scratch, scope.length))
+        items, about = number(s.code.work_items, scope.length), self.times > 1 and self.large(scope, s)
+        self.table[record, 3:] = self.shares(scope, s, items, about)
 
-    def copy(self, scope: BufferAddresses, to: Place, source: Place, size: int) -> None:
+    def copy(self, to: Place, source: Place, size: ExprLike) -> None:
         """Bytes from one place to another."""
         at = len(self.words)
-        self.held(to)
-        self.held(source)
-        self.word(size)
+        self.words += [0] * 3
+        self.hold(at, to)
+        self.hold(at + 1, source)
+        if isinstance(size, int):
+            self.words[at + 2] = size
+        else:
+            self.early(size, WordAddress(at + 2))
         self.record(COPY, WordAddress(at))
 
 
-def at_once(items: int, pieces: int, ways: int) -> int:
-    """How many work items make a range, if there are to be about so many: of the sizes near, the one with which threads have equal work."""
-    most = max(1, -(-items // pieces))
-    sizes = range(most, max(most // PIECES, most - 64, 0), -1)
-    return min(sizes, key=lambda size: round(-(-items // size // ways) * size / max(items, 1), 2))
+def of_call(place: Place) -> bool:
+    """Whether it is an array that calls come with."""
+    return isinstance(place, Address) and isinstance(place.region, Buffer)
 
 
 def number(e: ExprLike, length: Callable[[Any], int]) -> int:
@@ -267,11 +402,6 @@ def number(e: ExprLike, length: Callable[[Any], int]) -> int:
 
 
 # ---- loops and branches --------------------------------------------------------------------------------------------------
-
-
-def real(b: Buffer) -> bool:
-    """Whether it is memory at all, and no token."""
-    return b.dtype.np is not None
 
 
 class _LoopInstructions:
@@ -284,17 +414,17 @@ class _LoopInstructions:
         self.advance: list[Triple] = []  # then slices move on
         self.cells: list[int] = []
 
-    def cell(self, place: Place, more: int = 0) -> int:
+    def cell(self, place: Place, more: ExprLike = 0) -> int:
         """A word that starts as a place and moves."""
         k = self.table.word()
         self.enter.append((k, self.table.source(place), more))
         self.cells.append(k)
         return k
 
-    def slices(self, place: Place, size: int, reverse: bool) -> Word:
+    def slices(self, place: Place, size: ExprLike, reverse: bool) -> Word:
         """Where each trip has its own slice of `size` bytes."""
         k = self.cell(place, (self.inner.trips - 1) * size if reverse else 0)
-        self.advance.append((k, k, -size if reverse else size))
+        self.advance.append((k, k, size * -1 if reverse else size))
         return Word(k)
 
     def swapped(self, start: Place, first: Place, second: Place) -> tuple[Word, Word]:
@@ -302,6 +432,15 @@ class _LoopInstructions:
         taken, put, spare = self.cell(start), self.cell(first), self.cell(second)
         self.turn += [(taken, put, 0), (put, spare, 0), (spare, taken, 0)]
         return Word(taken), Word(put)
+
+    def ordered(self, end: Place, spare: Place) -> tuple[Place, Place]:
+        """Where the first trip and where the second one puts a carry, so that the last one puts it where it shall be."""
+        n, t = self.inner.trips, self.table
+        if isinstance(n, int):
+            return (end, spare) if n % 2 else (spare, end)
+        a, b, odd = t.source(end), t.source(spare), t.early(n % 2)
+        apart = t.now(t.word(), t.now(t.word(), a, "-", b), "*", odd)
+        return Word(t.now(t.word(), b, "+", apart)), Word(t.now(t.word(), a, "-", apart))
 
     def begin(self) -> int:
         return self.table.record()
@@ -315,14 +454,33 @@ class _LoopInstructions:
 
 
 def _scan(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
+    n = inner.trips
+    if not isinstance(n, int):
+        test = table.record()
+        _trips(table, scope, r, inner)
+        leave = table.record()
+        some = table.word(WordAddress(table.early(minimum(n, 1))))
+        table.records[test] = [UNLESS, WordAddress(some), len(table.records)]
+        _no_trip(table, scope, r, inner)
+        table.records[leave] = [JUMP, len(table.records)]
+    elif n:
+        _trips(table, scope, r, inner)
+    else:
+        _no_trip(table, scope, r, inner)
+
+
+def _no_trip(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
+    """Carries are what they were."""
+    body, _ = inner.bodies["body"]
+    for first, last, b in zip(r.inputs[: r.attrs["carries"]], r.results, body.plan.inputs, strict=False):
+        if real(b):
+            table.copy(scope.resolve(last), scope.resolve(first), body.layout.sizes[b] or 0)
+
+
+def _trips(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     carries, xs, reverse, n = r.attrs["carries"], r.attrs["xs"], r.attrs["reverse"], inner.trips
-    body, child = inner.scope("body", scope, table)
-    plan, sizes = body.plan, body.sizes
-    if n == 0:
-        for first, last, b in zip(r.inputs[:carries], r.results[:carries], plan.inputs, strict=False):
-            if real(b):
-                table.copy(scope, scope.resolve(last), scope.resolve(first), sizes[b] or 0)
-        return
+    body, child = scope.body(inner, "body", table)
+    plan, sizes = body.plan, body.layout.sizes
     loop = _LoopInstructions(table, scope, inner)
     for k, (outer, b) in enumerate(zip(r.inputs, plan.inputs, strict=True)):
         if real(b) and k >= carries:
@@ -331,7 +489,7 @@ def _scan(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> No
     for stack, b in zip(r.results[carries:], plan.outputs[carries:], strict=True):
         if real(b):
             child.name(b, loop.slices(scope.resolve(stack), sizes[b] or 0, reverse))
-    stacked: list[tuple[Place, Place, int]] = []
+    stacked: list[tuple[Place, Place, ExprLike]] = []
     for k, (b, made) in enumerate(zip(plan.inputs[:carries], plan.outputs[:carries], strict=True)):
         if not real(b):
             continue
@@ -344,43 +502,44 @@ def _scan(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> No
             if scope.bound.needs(r.results[k]):
                 stacked.append((end, taken, sizes[b] or 0))
         else:  # the last trip puts it where it shall be
-            spare = scope.base + inner.spare[k]
-            taken, out = loop.swapped(start, *((end, spare) if n % 2 else (spare, end)))
+            taken, out = loop.swapped(start, *loop.ordered(end, scope.base.plus(inner.spare[k])))
             child.name(made, out)
         child.name(b, taken)
     table.add(child, body.code.once)
     begin, counter = loop.begin(), table.word()
     loop.enter.append((counter, table.source(0), 0))
     top, before = len(table.records), table.times
-    table.times *= n
+    table.times *= scope.bound.value(n)
     table.add(child, body.code.steps)
     table.times = before
     again = table.record()
-    if n > 1:
+    if not isinstance(n, int):
+        table.early(n, InstructionField(table.record(LOOP, WordAddress(counter), 0, top), "b"))
+    elif n > 1:
         table.record(LOOP, WordAddress(counter), n, top)
     for end, place, size in stacked:
-        table.copy(scope, end, place, size)
+        table.copy(end, place, size)
     loop.fill(begin, again)
 
 
 def _while(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     carries = r.attrs["carries"]
-    body, child = inner.scope("body", scope, table)
-    test, asked = inner.scope("cond", scope, table)
+    body, child = scope.body(inner, "body", table)
+    test, asked = scope.body(inner, "cond", table)
     loop = _LoopInstructions(table, scope, inner)
-    ends: list[tuple[Place, Place, int]] = []
+    ends: list[tuple[Place, Place, ExprLike]] = []
     for k, (b, again) in enumerate(zip(body.plan.inputs, test.plan.inputs, strict=True)):
         if not real(b):
             continue
         place = scope.resolve(r.inputs[k])
         if k < carries:
-            end, size = scope.resolve(r.results[k]), body.sizes[b] or 0
-            place, out = loop.swapped(place, end, scope.base + inner.spare[k])
+            end, size = scope.resolve(r.results[k]), body.layout.sizes[b] or 0
+            place, out = loop.swapped(place, end, scope.base.plus(inner.spare[k]))
             child.name(body.plan.outputs[k], out)
             ends.append((end, place, size))
         child.name(b, place)
         asked.name(again, place)
-    flag = scope.base + inner.flag
+    flag = scope.base.plus(inner.flag)
     asked.name(test.plan.outputs[0], flag)
     table.add(asked, test.code.once)
     table.add(child, body.code.once)
@@ -392,7 +551,7 @@ def _while(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> N
     table.record(JUMP, top)
     table.records[leave] = [UNLESS, WordAddress(table.source(flag)), len(table.records)]
     for end, place, size in ends:
-        table.copy(scope, end, place, size)
+        table.copy(end, place, size)
     loop.fill(begin, turn)
 
 
@@ -400,7 +559,7 @@ def _cond(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> No
     choose = table.record()
     ends: list[int] = []
     for name in ("then", "else"):
-        body, child = inner.scope(name, scope, table)
+        body, child = scope.body(inner, name, table)
         for outer, b in (*zip(r.inputs[1:], body.plan.inputs, strict=True), *zip(r.results, body.plan.outputs, strict=True)):
             if real(b):
                 child.name(b, scope.resolve(outer))

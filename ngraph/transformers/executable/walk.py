@@ -20,6 +20,7 @@ def word(address: int) -> ctypes.c_int64:
     return ctypes.c_int64.from_address(address)
 
 
+AT_ONCE = bytecode.OPERATIONS.index("at once")
 COMPUTED: dict[str, Callable[[int, int], int]] = {
     "int32": lambda a, b: ctypes.c_int32.from_address(a).value,
     "int64": lambda a, b: word(a).value,
@@ -54,7 +55,8 @@ def run(device: KernelDevice, frame: np.ndarray) -> int:
                 to, source, more = [word(at + 8 * k).value for k in range(3)]
                 word(to).value = word(source).value + more
         elif kind == bytecode.COMPUTE:
-            word(a).value = COMPUTED[bytecode.OPERATIONS[op]](word(b).value, word(c).value)
+            x, y = word(b).value, word(c).value
+            word(a).value = bytecode.at_once(x, y, rest[4]) if op == AT_ONCE else COMPUTED[bytecode.OPERATIONS[op]](x, y)
         elif kind == bytecode.JUMP:
             after = a
         elif kind == bytecode.UNLESS:

@@ -13,8 +13,24 @@ import pytest
 
 import ngraph as ng
 from ngraph.runtime.host import jit, pool
-from ngraph.runtime.host.bytecode import DONE, FRAME, HOST, HOST_CALLBACK, JUMP, KERNEL, LOOP, MOVES, UNLESS, WORDS
+from ngraph.runtime.host.bytecode import (
+    COMPUTE,
+    COPY,
+    DONE,
+    FRAME,
+    HOST,
+    HOST_CALLBACK,
+    JUMP,
+    KERNEL,
+    LOOP,
+    MOVES,
+    OPERATIONS,
+    UNLESS,
+    WORDS,
+    at_once,
+)
 from ngraph.runtime.host.pool import FIELDS, aligned
+from ngraph.transformers.executable.walk import COMPUTED
 
 COUNT = """
 define void @kernel(ptr %args, i64 %first, i64 %last, ptr %scratch) nounwind {
@@ -154,6 +170,33 @@ def test_records_of_control(count):
     assert program.run(7) == DONE and (rows == 1).all()
     flag[0] = 1
     assert program.run() == HOST_CALLBACK and (rows == 3).all()
+
+
+@pytest.mark.parametrize("op", OPERATIONS[2:])
+def test_what_a_table_computes_is_what_python_computes(op):
+    """Rounded down; by 0 it is 0. How work items are shared out, too."""
+    draw = np.random.default_rng(OPERATIONS.index(op))
+    pairs = draw.integers(-50, 50, (300, 2))
+    ways = draw.integers(1, 9, 300)
+    if op == "at once":
+        pairs = np.stack([draw.integers(0, 1 << draw.integers(1, 40, 300)), ways * draw.integers(1, 9, 300)], 1)
+    cells = np.zeros((300, 3), np.int64)
+    cells[:, :2] = pairs
+    at = [cells.ctypes.data + 24 * k for k in range(300)]
+    records = [(COMPUTE, a + 16, a, a + 8, OPERATIONS.index(op), int(n)) for a, n in zip(at, ways, strict=True)]
+    assert Program(records).run() == DONE
+    if op == "at once":
+        assert cells[:, 2].tolist() == [at_once(*map(int, x)) for x in zip(*pairs.T, ways, strict=True)]
+    else:
+        assert cells[:, 2].tolist() == [COMPUTED[op](*map(int, pair)) for pair in pairs]
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 65, 1000])
+def test_bytes_are_copied(size):
+    source, target = np.arange(2000, dtype=np.uint8), np.zeros(2000, np.uint8)
+    args = np.array([target.ctypes.data + 7, source.ctypes.data + 3, size])
+    assert Program([(COPY, args.ctypes.data)]).run() == DONE
+    assert (target[7 : 7 + size] == source[3 : 3 + size]).all() and not target[:7].any() and not target[7 + size :].any()
 
 
 def test_threads_of_python_share_one_pool(count):
