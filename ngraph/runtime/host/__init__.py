@@ -1,5 +1,6 @@
 """What runs machine code in this process: it knows addresses, objects and threads, and nothing of programs or plans.
 
 `jit` IR to objects by LLVM · `worker`, `workers` the same in processes beside this one · `loader` objects into executable memory ·
-`pool` the threads, and the generated code that runs a table of instructions on them · `entry` the way from Python into a table.
+`bytecode` the instructions of tables · `image` a table without addresses, as bytes · `pool` the threads, and the generated code that runs
+a table on them · `entry` the way from Python into a table.
 """

@@ -19,7 +19,7 @@ from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit
 from ngraph.runtime.tune import picks, tune
 from ngraph.targets import Cpu
-from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, LoadedPlan, NativeStep, StrippedKernel, bodies
+from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel, bodies
 
 __all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "texts"]
 
@@ -71,10 +71,10 @@ def stripped(made: CompiledPlan) -> CompiledPlan:
     return CompiledPlan(replace(made.plan, **steps), parts, tuple(bodies), made.tuned)
 
 
-def texts(code: LoadedPlan) -> dict[str, list[NativeStep]]:
+def texts(code: LoadedPlan) -> dict[str, list[KernelStep]]:
     """The different kernels of a plan, written again, each with the steps that it runs."""
-    found: dict[str, list[NativeStep]] = {}
-    natives = iter([s for s in code.every if type(s) is NativeStep])
+    found: dict[str, list[KernelStep]] = {}
+    natives = iter([s for s in code.every if type(s) is KernelStep])
     for s in code.plan.every:
         for c in emitted(code.plan, s, code.target, code.tuned):
             found.setdefault(c.text, []).append(next(natives))

@@ -12,7 +12,7 @@ from ngraph.runtime.cache import cache, digest
 from ngraph.transformers.executable.device import KernelDevice, LoadedKernel
 
 
-class NativeStep(NamedTuple):
+class KernelStep(NamedTuple):
     """A step, or a part of one, that is a kernel."""
 
     step: PlanStep
@@ -33,7 +33,7 @@ class HostCallback(NamedTuple):
     step: OpaqueOp
 
 
-Step = NativeStep | Control | HostCallback
+Step = KernelStep | Control | HostCallback
 
 
 class CompiledKernel(NamedTuple):
@@ -81,7 +81,7 @@ class LoadedPlan:
                 assert type(s) is OpaqueOp
                 steps.append((Control(s) if bodies(s) else HostCallback(s),))
             else:
-                steps.append(tuple([NativeStep(s, p.code, loaded[p.key], seconds(s) / len(parts)) for p in parts]))
+                steps.append(tuple([KernelStep(s, p.code, loaded[p.key], seconds(s) / len(parts)) for p in parts]))
         flat = [step for part in steps for step in part]
         first, second = (sum(map(len, steps[:n])) for n in (len(plan.once), len(plan.once) + len(plan.start)))
         self.once, self.start, self.steps = flat[:first], flat[first:second], flat[second:]
@@ -90,9 +90,9 @@ class LoadedPlan:
     def every(self) -> list[Step]:
         return [*self.once, *self.start, *self.steps]
 
-    def kernels(self) -> list[NativeStep]:
+    def kernels(self) -> list[KernelStep]:
         """All kernels, those of bodies too."""
-        own = [s for s in self.every if type(s) is NativeStep]
+        own = [s for s in self.every if type(s) is KernelStep]
         return own + [k for body in self.bodies.values() for k in body.kernels()]
 
     def host_callbacks(self) -> list[OpaqueOp]:

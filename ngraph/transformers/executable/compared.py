@@ -20,7 +20,7 @@ from ngraph.plan.interpret import GARBAGE, PlanRun
 from ngraph.plan.kernels import Buffer, Kernel, Local, OpaqueOp, Plan, PlanStep
 from ngraph.plan.text import step_text
 from ngraph.program.program import AxisId
-from ngraph.transformers.executable.code import LoadedPlan, NativeStep, origin
+from ngraph.transformers.executable.code import KernelStep, LoadedPlan, origin
 
 ALIGN, FENCE = 64, 256  # bytes; a store beside a result goes no farther than some vectors
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}  # from 1 to the next number
@@ -85,9 +85,9 @@ class MachineRun(PlanRun):
     def __init__(self, code: LoadedPlan, lengths: dict[AxisId, int]):
         super().__init__(code.plan, lengths)
         self.device = code.device
-        self.native: dict[int, list[NativeStep]] = {}
+        self.native: dict[int, list[KernelStep]] = {}
         for s in code.every:
-            if type(s) is NativeStep:
+            if type(s) is KernelStep:
                 self.native.setdefault(id(s.step), []).append(s)
 
     def take(self, b: Buffer, array: Any) -> None:

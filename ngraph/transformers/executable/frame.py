@@ -30,7 +30,7 @@ from ngraph.transformers.executable.callbacks import run_opaque_op
 from ngraph.transformers.executable.code import Control, LoadedPlan, Step
 from ngraph.transformers.executable.device import KernelDevice
 from ngraph.transformers.executable.layout import ALIGN, Computed, Inner, Layout, real
-from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE, SHARE, Address, Constant, Place, Table, Word
+from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE, SHARE, Address, ConstantRegion, Place, Table, Word
 
 HUGE = 1 << 21  # bytes of a huge page
 PORTION = 1 << 26  # bytes
@@ -296,7 +296,7 @@ class BufferAddresses:
 
     def _resolved(self, b: Buffer) -> Place:
         if b in self.bound.constants:
-            constant = Constant(b)
+            constant = ConstantRegion(b)
             self.table.bases[constant] = int(self.bound.constants[b].ctypes.data)
             return Address(constant)
         at = self.bound.layout.offsets.get(b)

@@ -12,7 +12,7 @@ from ngraph.op_graph.expr import Bin, ExprLike, Leaf, Len, maximum, minimum
 from ngraph.plan.kernels import Buffer, Dim, OpaqueOp, Plan
 from ngraph.program.program import AxisId
 from ngraph.tensors.index import bounds
-from ngraph.transformers.executable.code import Control, LoadedPlan, NativeStep
+from ngraph.transformers.executable.code import Control, KernelStep, LoadedPlan
 
 ALIGN = 64  # bytes: a line of the cache
 _numbers = itertools.count()
@@ -146,7 +146,7 @@ class Layout:
         """All buffers, those between the parts of a routine too."""
         found = dict.fromkeys(self.plan.buffers)
         for s in self.code.every:
-            if type(s) is NativeStep:
+            if type(s) is KernelStep:
                 found.update(dict.fromkeys(s.code.buffers))
         return list(found)
 

@@ -14,7 +14,7 @@ from ngraph.runtime.host.image import TableImage
 from ngraph.transformers.executable.code import Step
 from ngraph.transformers.executable.device import LoadedKernel
 from ngraph.transformers.executable.frame import BufferAddresses, InstantiatedPlan, starting
-from ngraph.transformers.executable.table import ARENA, ONCE, TABLE, Address, Constant, Table
+from ngraph.transformers.executable.table import ARENA, ONCE, TABLE, Address, ConstantRegion, Table
 
 
 class PortablePlan(NamedTuple):
@@ -80,7 +80,7 @@ class _Images:
             if isinstance(region, LoadedKernel):
                 self.names[region] = f"kernel {len(self.kernels)}"
                 self.kernels[self.names[region]] = region.key
-            elif isinstance(region, Constant):
+            elif isinstance(region, ConstantRegion):
                 self.names[region] = f"constant {len(self.constants)}"
                 assert region.of.value is not None
                 self.constants[self.names[region]] = np.ascontiguousarray(region.of.value.array)

@@ -17,7 +17,7 @@ from ngraph.runtime.measure import measured
 from ngraph.runtime.profile import KernelProfile, Profile
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PACKS, PRODUCTS
-from ngraph.transformers.executable.code import NativeStep, origin
+from ngraph.transformers.executable.code import KernelStep, origin
 from ngraph.transformers.executable.frame import THREADS, InstantiatedPlan
 
 TIMES = FRAME["times"]
@@ -46,7 +46,7 @@ def profile(name: str, bound: InstantiatedPlan, call: Callable[[], Any], calls: 
     homes = {id(s): b for b in within(bound) for s in b.code.every}
     rows = []
     for step, (spent, often, first, last) in zip(table.steps, counted, strict=False):
-        if type(step) is not NativeStep:
+        if type(step) is not KernelStep:
             continue
         flops, moved = work(step, homes[id(step)])
         least = max(flops / peak / together(step), moved / memory)
@@ -57,13 +57,13 @@ def profile(name: str, bound: InstantiatedPlan, call: Callable[[], Any], calls: 
         spans = flops, moved, step.seconds, least, (first - began) * 1e-9, (last - began) * 1e-9
         rows.append(KernelProfile(ops, lines, often, spent * 1e-9, *spans, largest(step, homes[id(step)]), names(step), scopes))
     known = measured(bound.code.target) is not None
-    most = max([together(step) for step in table.steps if type(step) is NativeStep], default=1)
+    most = max([together(step) for step in table.steps if type(step) is KernelStep], default=1)
     by_python = [s for s in bound.code.host_callbacks() if s.op != "check_bounds"]  # which runs where it fails
     host = tuple(dict.fromkeys([f"{s.op} ({show_line((o.file, o.line))})" for s in by_python for o in s.origin[:1] if o.file]))
     return Profile(name, tuple(rows), spent_all * 1e-9, calls, int(walk.words[THREADS]), (memory, peak), known, host, most)
 
 
-def largest(step: NativeStep, bound: InstantiatedPlan) -> str:
+def largest(step: KernelStep, bound: InstantiatedPlan) -> str:
     """The type of the largest result of a kernel, its axes with their lengths."""
     results: Sequence[Any] = [b for b in step.step.targets if type(b) is Buffer]
     if not results:
@@ -72,7 +72,7 @@ def largest(step: NativeStep, bound: InstantiatedPlan) -> str:
     return f"{b.dtype.name}[{', '.join([f'{a}={_length(bound, a)}' for a in b.axes])}]"
 
 
-def names(step: NativeStep) -> tuple[str, ...]:
+def names(step: KernelStep) -> tuple[str, ...]:
     """What a kernel reads of the user's: state, arguments and constants, by name."""
     return tuple(dict.fromkeys([b.name for b in step.step.sources if b.storage in ("state", "input", "constant", "once") and b.name]))
 
@@ -93,7 +93,7 @@ def limits(target: Cpu) -> tuple[float, float]:
     return target.memory_bandwidth, 4 * target.speed * target.cores
 
 
-def work(step: NativeStep, bound: InstantiatedPlan) -> tuple[float, float]:
+def work(step: KernelStep, bound: InstantiatedPlan) -> tuple[float, float]:
     """Operations, and bytes of what comes in and goes out, of one run of a kernel."""
     buffers: Sequence[Any] = dict.fromkeys((*step.step.sources, *step.step.targets))  # type: ignore[assignment]
     moved = sum(bound.sizes.get(b) or 0 for b in buffers)
@@ -110,7 +110,7 @@ def work(step: NativeStep, bound: InstantiatedPlan) -> tuple[float, float]:
     return total, moved
 
 
-def together(step: NativeStep) -> int:
+def together(step: KernelStep) -> int:
     """How many products of a kernel are taken at a time: the machine's limit is as many times as high."""
     lines = [line.op for s in step.step.stages for line in s.before] if type(step.step) is Kernel else []
     return max([PRODUCTS[op].k for op in lines if op in PRODUCTS], default=1)

@@ -36,7 +36,7 @@ from ngraph.runtime.host.bytecode import (
     at_once,
 )
 from ngraph.tensors.index import Load
-from ngraph.transformers.executable.code import Control, HostCallback, NativeStep, Step
+from ngraph.transformers.executable.code import Control, HostCallback, KernelStep, Step
 from ngraph.transformers.executable.layout import Computed, Inner, real
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ ZEROS = [0] * WORDS
 TABLE, ARENA, ONCE, ABSOLUTE = "table", "arena", "once", "absolute"  # regions; the last one starts at 0, for what is there for one walk
 
 
-class Constant(NamedTuple):
+class ConstantRegion(NamedTuple):
     """The region of a constant's array."""
 
     of: Buffer
 
 
 class Address(NamedTuple):
-    """A place in a region: TABLE, ARENA, ONCE, ABSOLUTE, a `Constant`, a kernel, or a buffer that calls come with."""
+    """A place in a region: TABLE, ARENA, ONCE, ABSOLUTE, a `ConstantRegion`, a kernel, or a buffer that calls come with."""
 
     region: Any
     offset: ExprLike = 0
@@ -240,7 +240,7 @@ class Table:
 
     def add(self, scope: BufferAddresses, steps: Sequence[Step]) -> None:
         for s in steps:
-            if type(s) is NativeStep:
+            if type(s) is KernelStep:
                 self.native(scope, s)
             elif type(s) is Control:
                 inner = scope.bound.inner.get(s.step)
@@ -254,7 +254,7 @@ class Table:
                 self.host(partial(scope.routine, s.step), s)
                 self.seconds += 1.0  # who knows
 
-    def native(self, scope: BufferAddresses, s: NativeStep) -> None:
+    def native(self, scope: BufferAddresses, s: KernelStep) -> None:
         layout = scope.bound.layout
         places = [scope.resolve(b) for b in s.code.buffers]
         known = all(scope.sized(b) or not of_call(p) for p, b in zip(places, s.code.buffers, strict=True))
@@ -283,7 +283,7 @@ class Table:
         self.seconds += s.seconds * self.times
         self.longest = max(self.longest, s.seconds)
 
-    def kernel(self, scope: BufferAddresses, s: NativeStep, at: int) -> None:
+    def kernel(self, scope: BufferAddresses, s: KernelStep, at: int) -> None:
         """A kernel's instruction: how many work items, on how many threads, how many at a time."""
         layout = scope.bound.layout
         items = layout.over(s.code.work_items)
@@ -297,13 +297,13 @@ class Table:
         self.early(items, InstructionField(k, "items"))
         self.ahead(InstructionField(k, "grain"), self.early(items), "at once", self.source(pieces), ways)
 
-    def pieces(self, scope: BufferAddresses, s: NativeStep, about: bool, most: int = MOST_WAYS) -> tuple[int, int]:
+    def pieces(self, scope: BufferAddresses, s: KernelStep, about: bool, most: int = MOST_WAYS) -> tuple[int, int]:
         """On how many threads a kernel runs, and in about how many pieces, of which there are no more than `most` to share out."""
         ways = max(1, min(scope.bound.threads, most, int(s.seconds / SHARE)))
         pieces = ways if s.seconds < PIECE * ways else ways * max(1, min(PIECES, int(s.seconds / (PIECE * ways))))
         return ways, max(pieces, PIECES * ways) if about else pieces
 
-    def shares(self, scope: BufferAddresses, s: NativeStep, items: int, about: bool) -> list[int]:
+    def shares(self, scope: BufferAddresses, s: KernelStep, items: int, about: bool) -> list[int]:
         """How a known number of work items is shared out: the instruction's fields from `items` on."""
         ways, pieces = self.pieces(scope, s, about, items)
         return [items, at_once(items, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
@@ -313,7 +313,7 @@ class Table:
         self.scratches.append(scratch)
         self.scratch = max(self.scratch, scope.bound.value(scratch))
 
-    def large(self, scope: BufferAddresses, s: NativeStep) -> bool:
+    def large(self, scope: BufferAddresses, s: KernelStep) -> bool:
         """Whether a kernel of a loop reads so much again in each trip that the second cache holds a part of it.
 
         Every other trip then takes the work items from the last to the first: what one trip has read last, the next one finds.
@@ -321,7 +321,7 @@ class Table:
         loop_invariant = [b for b in s.step.sources if b.parameters]
         return sum([scope.bound.sizes[b] or 0 for b in loop_invariant]) > scope.bound.code.target.l2 // 2
 
-    def room(self, scope: BufferAddresses, s: NativeStep) -> ExprLike | None:
+    def room(self, scope: BufferAddresses, s: KernelStep) -> ExprLike | None:
         """The scratch that a kernel never exceeds, if there is such a limit and all its lengths can be computed by the table."""
         layout = scope.bound.layout
         exprs = [layout.over(e) for e in (s.code.scratch, s.code.work_items, *map(Len, s.code.lengths))]
@@ -330,7 +330,7 @@ class Table:
             return None
         return layout.most(exprs[0])
 
-    def measured(self, scope: BufferAddresses, s: NativeStep, at: int) -> None:
+    def measured(self, scope: BufferAddresses, s: KernelStep, at: int) -> None:
         """A kernel whose lengths the table computes where it stands, from what lies in memory then."""
         layout = scope.bound.layout
         self.needs(scope, self.room(scope, s) or 0)
@@ -366,7 +366,7 @@ class Table:
         self.record(COMPUTE, WordAddress(to), WordAddress(a), WordAddress(b), OPERATIONS.index(op))
         return to
 
-    def settle(self, scope: BufferAddresses, s: NativeStep, at: int, record: int) -> None:
+    def settle(self, scope: BufferAddresses, s: KernelStep, at: int, record: int) -> None:
         """A kernel whose lengths have become known gets its arguments."""
         for k, b in enumerate(s.code.buffers, at):
             if of_call(scope.resolve(b)):
