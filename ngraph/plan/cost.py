@@ -15,7 +15,7 @@ from ngraph.op_graph import expr
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
-from ngraph.targets.tuning import EXPENSIVE, PRODUCT, REREAD, SMALL
+from ngraph.targets.tuning import EXPENSIVE, PLANNED_CORES, PRODUCT, REREAD, SMALL
 from ngraph.tensors.build import Node
 from ngraph.tensors.index import Load, Read, affine
 
@@ -149,7 +149,7 @@ class FusionGroup:
         self.loads = {s: _moving(m, size) for s, size in whole.items()}
         self.stores = {n: 2 * _moving(m, n.bytes) for n in self.results}
         self.products = sum([n.kind == "reduce" and _weight(n) < 1 for n in self.nodes])
-        self.slack = self.seconds - sum(self.loads.values()) - sum(self.stores.values()) - self.work / m.speed / m.cores
+        self.slack = self.seconds - sum(self.loads.values()) - sum(self.stores.values()) - self.work / m.speed / PLANNED_CORES
 
     # levels
     def levels(self) -> None:
@@ -420,7 +420,7 @@ class _Choice:
         """Makes a loop of an axis, if that makes work items."""
         n = self.g.length(a)
         if a in self.cut:
-            most = max(CHUNKS, 4 * self.m.cores) // self.chunks
+            most = max(CHUNKS, 4 * PLANNED_CORES) // self.chunks
             step = LANES if a == self.v or a in self.last else 1
             block = max(block, -(-n // most // step) * step) if most else n
         if block < n:
@@ -471,7 +471,7 @@ class _Choice:
         g, m = self.g, self.m
         moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
         seconds = max(g.work / m.speed, moved / m.memory_bandwidth)
-        return math.ceil(max(min(4 * m.cores, seconds / SHARE), min(16 * m.cores, seconds / PIECE)))
+        return wanted_items(seconds, PLANNED_CORES)
 
     def choose(self) -> None:
         g, m = self.g, self.m
@@ -562,7 +562,12 @@ class _Choice:
         """The share of the work that one core has at least, if so long an axis is cut into such blocks; rounded, so that near is equal."""
         whole, left = divmod(n, block)
         items = self.work_items * (whole + (left > 0))
-        return round(-(-items // self.m.cores) * block / n / self.work_items, 1)
+        return round(-(-items // PLANNED_CORES) * block / n / self.work_items, 1)
+
+
+def wanted_items(seconds: float, cores: int) -> int:
+    """How many work items a kernel is worth that takes one core so long: four for each core, more of long ones."""
+    return math.ceil(max(min(4 * cores, seconds / SHARE), min(16 * cores, seconds / PIECE)))
 
 
 def price(g: FusionGroup, m: Cpu, cutting: bool = True) -> FusionGroup:
@@ -606,8 +611,8 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
     work += (items - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
     pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones as far as they go
-    ways = min(m.cores * items / (items + m.cores - 1), pieces)
-    if items < m.cores:
+    ways = min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces)
+    if items < PLANNED_CORES:
         traffic *= 1.3
     seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts

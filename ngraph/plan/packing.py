@@ -19,6 +19,7 @@ from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, Plan,
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
+from ngraph.targets.tuning import PLANNED_CORES
 from ngraph.tensors.contraction import LONG, Length, OperandAxes, vector_of, windowless
 from ngraph.tensors.index import Load, Read, affine, identity_index, loop_variant_axes
 from ngraph.tensors.memo import memo
@@ -353,12 +354,12 @@ class Packer:
 
     def work_items(self, axes: Sequence[AxisId], v: AxisId, w: int) -> tuple[tuple[AxisId, int], ...]:
         """Loops of a copy: whole panels, else parts of its longest axis."""
-        most = PARTS * self.machine.cores
+        most = PARTS * PLANNED_CORES
         if self.size(axes) < GRAIN * most:
             return ()
         n = self.length(v) or 0
         longest = max([a for a in axes if a != v], key=lambda a: self.length(a) or 0, default=v)
-        a, step = (v, w) if n >= w * self.machine.cores else (longest, 1)
+        a, step = (v, w) if n >= w * PLANNED_CORES else (longest, 1)
         n = self.length(a) or 0
         block = -(-n // (most * step)) * step
         return ((a, block),) if 1 < block < n else ()

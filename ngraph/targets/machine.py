@@ -18,6 +18,7 @@ from ngraph.targets.tuning import (
     LANE_SPEED,
     LAUNCH_SECONDS,
     MEMORY_BANDWIDTH,
+    PLANNED_CORES,
     USABLE_L1,
     USABLE_L2,
     USABLE_L3,
@@ -123,8 +124,8 @@ class Cpu(Target):
 
     @cached_property
     def all_caches_bandwidth(self) -> float:
-        """Bytes per second that all cores together move to and from their caches."""
-        return self.cache_bandwidth * self.cores
+        """Bytes per second that the cores that plans are made for move together to and from their caches."""
+        return self.cache_bandwidth * PLANNED_CORES
 
     @cached_property
     def speed(self) -> float:

@@ -83,6 +83,15 @@ HOT_BLOCKS = 2
 MIN_WORK_ITEMS_TO_PREFETCH = 16
 """[work items] From which on what the next one reads is prefetched. Rule: fewer are over before memory answers."""
 
+# ---- cores
+
+PLANNED_CORES = 2
+"""[cores] That every plan is made for. Rule: how many a machine has must not decide in which order a sum is added up."""
+MIN_SHARED_ROWS = 8
+"""[places] Of a block that more cores share out, along an axis that is contiguous nowhere. Rule: a register tile wants rows."""
+MIN_SHARED_PANEL = 64
+"""[places] Of a block that more cores share out, along a contiguous axis. Rule: whole vectors, and cache lines of one core each."""
+
 # ---- rates of a machine, where a description does not say more
 
 MEMORY_BANDWIDTH = 18e9

@@ -20,7 +20,7 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
-from ngraph.targets.tuning import PRODUCT
+from ngraph.targets.tuning import PLANNED_CORES, PRODUCT
 from ngraph.tensors.build import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
 from ngraph.tensors.index import Read, affine, bounds, identity_index, loop_variant_axes
 from ngraph.tensors.value_range import integer_range
@@ -195,7 +195,7 @@ def _cost(graph: NodeGraph, s: Sum, machine: Cpu) -> float:
     untiled = y if s.along[0].results else z  # that is large: it is written, which takes a read, and read again
     moved = untiled * s.node.dtype.bits // 8
     rate = machine.memory_bandwidth if moved > machine.usable_l3 // 4 else machine.all_caches_bandwidth
-    far = (1 if known else 3) * moved / rate * machine.speed * machine.cores
+    far = (1 if known else 3) * moved / rate * machine.speed * PLANNED_CORES
     turned = TRANSPOSE_COST * sum([size(axes) for axes in _turned(s)])
     return max(PRODUCT * products, far) + TRANSFORM * len(s.along) / 2 * (x + z + (0 if known else y)) + turned
 

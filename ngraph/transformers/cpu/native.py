@@ -92,7 +92,8 @@ def planned(program: Program, lengths: Mapping[AxisId, int], facts: tuple[Any, .
     target, _, winograd, _ = facts
     writing = _writing()
     made: Plan = writing.plan(program, lengths, target, winograd, passes, writing.MACHINE_CODE.names)
-    return made
+    shared: Plan = writing.share_out(made, target)
+    return shared
 
 
 def _writing() -> Any:

@@ -18,10 +18,11 @@ from ngraph.plan.planner import plan
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit
 from ngraph.runtime.tune import picks, tune
+from ngraph.schedule.cores import share_out
 from ngraph.targets import Cpu
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel, bodies
 
-__all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "texts"]
+__all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "share_out", "texts"]
 
 
 def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
