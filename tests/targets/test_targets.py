@@ -39,7 +39,7 @@ def test_a_processor_has_the_rows_whose_flags_it_has(name):
 def test_what_costs_ask_for_follows_from_the_record():
     assert DEFAULT.usable_l1 == 24 << 10 and DEFAULT.usable_l2 == 600 << 10 and DEFAULT.usable_l3 == 16 << 20
     assert DEFAULT.lanes32 == 16 and DEFAULT.speed == 40e9 and DEFAULT.all_caches_bandwidth == 120e9
-    assert replace(DEFAULT, vector_bits=256).speed == 20e9 and replace(DEFAULT, cores=4).all_caches_bandwidth == 240e9
+    assert replace(DEFAULT, vector_bits=256).speed == 20e9 and replace(DEFAULT, cores=4).all_caches_bandwidth == 120e9
     assert [space.name for space in DEFAULT.spaces] == ["L1", "L2", "L3", "memory"]
     assert len({DEFAULT, replace(DEFAULT), replace(DEFAULT, cores=3)}) == 2
 
