@@ -7,42 +7,44 @@
     >>> [float(plus_one(i)) for i in range(3)]
     [1.0, 2.0, 3.0]
 
-The house, in the order in which a graph meets it; a room imports only rooms above it:
+The rooms, in the order in which they process a graph; a room imports only rooms above it:
 
-    parts            what all rooms stand on, of the standard library alone: facts by name, passes in a row
-    errors, config   what went wrong and how to mend it; settings
-    warn             what runs, but is probably not what the user means
-    verbs, data      what rooms add to the `ngraph` command; digits to train on
-    op_graph         what a user means: axes, ops, records, names
+    parts            common ground of all rooms, of the standard library alone: facts by name, passes in sequence
+    errors, config   what went wrong and how to fix it; settings
+    warn             warnings: valid programs that are probably not intended
+    verbs, data      registry of the `ngraph` command's verbs; digits to train on
+    op_graph         the user's graph: axes, ops, records, names
     ops              the vocabulary, one record per op
     autodiff         derivatives, from the records
-    api              the public names, which `ng.x` looks up when x is first named
-    program          the straight line of core ops: lowering, law, text, and the oracle that interprets it
+    api              the public names, which `ng.x` looks up when x is first used
+    program          the intermediate representation, core ops in sequence: lowering, verifier, text, and the oracle that interprets it
     rewrite          patterns and the driver that applies them
-    numpy_functions  what NumPy lacks
+    numpy_functions  functions of arrays that NumPy lacks
     numpy_ops        core op -> NumPy call
     passes           program -> program: simplify, share, fold, dead, specialise
-    targets          what a machine is: registers, caches, features; every tuned number
+    targets          descriptions of machines: registers, caches, features; every tuned number
     tensors          program -> scalar operations over index spaces, and rewrites of them
-    plan             tensors -> kernels over buffers: one merge, one price, memory
+    plan             tensors -> kernels over buffers: fusion, layouts, cost, memory
     schedule         kernels -> scheduled kernels: loops, vectors, tiles and prefetches as values
     codegen          kernels -> LLVM IR, one generator for every target
     runtime.host     IR -> machine code in this process: compiling, loading, threads, the entry from Python
     runtime          computations, state, saving
     transformers.executable  compiled plans on a kind of machine: memory of calls, tables of instructions, versions by lengths
-    transformers     what runs a program: direct walks it, numpy prints Python
-    export           programs as files for others to run: ONNX
-    frontends        other ways of writing models: neon's layers; positional, which all formats of files share, and onnx on top of it
+    transformers     execution of programs: direct calls NumPy, numpy prints Python, cpu runs machine code
+    export           programs as files for other systems: ONNX
+    frontends        other ways of writing models: neon's layers; positional, which all file formats share, and onnx on top of it
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import
+
+Words: docs/glossary.md.
 """
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-import ngraph.runtime.sources as _sources  # before all others: it notes when they were read
+import ngraph.runtime.sources as _sources  # before all others: it records when they were read
 from ngraph.config import config
 from ngraph.parts.registry import LOADERS as _LOADERS
 
@@ -51,13 +53,13 @@ if _TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_LOADERS["op"] = lambda: _import_module("ngraph.api")  # a graph that comes from a file may hold any op
-_ROOMS = ("frontends", "testing", "transformers", "types")  # `ng.testing` and the like load a room when it is first named
-_FRONTENDS = ("onnx",)  # ng.onnx is ngraph.frontends.onnx; it needs its package
+_LOADERS["op"] = lambda: _import_module("ngraph.api")  # a graph from a file may contain any op
+_ROOMS = ("frontends", "testing", "transformers", "types")  # `ng.testing` and the like load a room when it is first used
+_FRONTENDS = ("onnx",)  # ng.onnx is ngraph.frontends.onnx; it needs the package onnx
 
 
 def __getattr__(name: str) -> _Any:
-    """Loads what is public where it is first named, so that `import ngraph` costs next to nothing."""
+    """Loads public names on first use, so that `import ngraph` is cheap."""
     if name in _ROOMS:
         return _import_module(f"ngraph.{name}")
     if name in _FRONTENDS:

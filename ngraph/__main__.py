@@ -1,4 +1,4 @@
-"""`python -m ngraph` is the command `ngraph`, also where the folder of commands is not on the path."""
+"""Makes `python -m ngraph` the command `ngraph`, also where the folder of commands is not on the path."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""The public names of ngraph, each imported from the room that it belongs to. `ngraph.x` looks here when x is first named.
+"""The public names of ngraph, each imported from its room. `ngraph.x` is looked up here on first use.
 
-Functions check the kinds of their arguments here, so that the rooms themselves call each other without.
+The kinds of arguments are checked here, so that the rooms themselves call each other without checks.
 """
 
 from types import FunctionType as _FunctionType

@@ -1,6 +1,6 @@
-"""Settings: from the environment, or for the length of a `with ng.config(...)` block. Nothing else is global.
+"""Settings: from the environment, or for the duration of a `with ng.config(...)` block. There is no other global state.
 
-`SETTINGS` is the table of them, each with its variable, what it may be, and what it does.
+`SETTINGS` is the table of them, each with its environment variable, kind and meaning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class SettingKind(NamedTuple):
-    """What values a setting may have. `of` gives the value that a text or an object stands for, and raises ValueError or TypeError."""
+    """The values that a setting may have. `of` converts a text or an object to a value; it raises ValueError or TypeError."""
 
     says: str
     of: Callable[[Any], Any]
@@ -35,7 +35,7 @@ def _switch(value: Any) -> bool:
 
 
 def number(low: int, high: int | None = None) -> SettingKind:
-    """A whole number from `low` on, or up to `high`."""
+    """Returns the kind of integers from `low` on, or up to `high`."""
 
     def of(value: Any) -> int:
         whole = int(value) if isinstance(value, str) else value.__index__()
@@ -47,7 +47,7 @@ def number(low: int, high: int | None = None) -> SettingKind:
 
 
 def one_of(*words: str) -> SettingKind:
-    """One of these words."""
+    """Returns the kind of these words."""
 
     def of(value: Any) -> str:
         if value not in words:
@@ -58,7 +58,7 @@ def one_of(*words: str) -> SettingKind:
 
 
 def _folder(value: Any) -> str:
-    """The folder as an absolute path; "" for none."""
+    """Returns the folder as an absolute path; "" for none."""
     path = os.fsdecode(os.fspath(value))
     return "" if path.lower() in OFF else os.path.abspath(path)
 
@@ -75,16 +75,16 @@ WORD = SettingKind("a word", _word)
 
 
 def _users_cache() -> str:
-    """`ngraph` in the user's cache folder, by the XDG Base Directory Specification; "" for nowhere."""
+    """Returns `ngraph` in the user's cache folder, by the XDG Base Directory Specification; "" for none."""
     base = os.environ.get("XDG_CACHE_HOME", "")
     base = base if os.path.isabs(base) else os.path.expanduser("~/.cache")
     return os.path.join(base, "ngraph") if os.path.isabs(base) else ""
 
 
 class Setting(NamedTuple):
-    """One setting: its variable of the environment, the value without that (or a function that gives it), and what it may be.
+    """One setting: its environment variable, the default value (or a function that gives it), its kind, and its meaning.
 
-    `variable_kind` is that of the variable, where it may be less than what `ng.config` takes.
+    `variable_kind` is the kind of the variable, where it is narrower than that of `ng.config`.
     """
 
     variable: str
@@ -116,12 +116,12 @@ SETTINGS = {
     "cache": Setting("NGRAPH_CACHE", _users_cache, FOLDER, "a folder for what was compiled; off: none"),
 }
 
-# setting -> what is called with the value of a block that sets it, and whether the block begins or ends
+# setting -> callback for blocks that set it, called with the value and whether the block begins or ends
 WATCHED: dict[str, Callable[[Any, bool], None]] = {}
 
 ELSEWHERE = ("NGRAPH_TARGET", "NGRAPH_DATA", "NGRAPH_SEED")  # variables that other rooms read
-OURS = "NGRAPH_"  # variables without it, such as DEBUG, may be meant for another program: those warn instead
-TESTS = ("NGRAPH_TESTS_", "NGRAPH_BENCH", "NGRAPH_EXAMPLES", "NGRAPH_MODELS")  # those of tests and benchmarks
+OURS = "NGRAPH_"  # variables without this prefix, such as DEBUG, may be meant for another program: invalid ones warn instead of raising
+TESTS = ("NGRAPH_TESTS_", "NGRAPH_BENCH", "NGRAPH_EXAMPLES", "NGRAPH_MODELS")  # variables of tests and benchmarks
 
 
 def _bad_value(what: str, value: Any, kind: SettingKind) -> SettingError:
@@ -129,7 +129,7 @@ def _bad_value(what: str, value: Any, kind: SettingKind) -> SettingError:
 
 
 def from_environment(variable: str, kind: SettingKind, default: Any) -> Any:
-    """The value that a variable of the environment gives, `default` where it is not set. Raises SettingError."""
+    """Returns the value of an environment variable, `default` where it is not set. Raises SettingError."""
     text = os.environ.get(variable)
     if text is None or (text == "" and kind is not FOLDER):
         return default() if callable(default) else default
@@ -144,13 +144,13 @@ def from_environment(variable: str, kind: SettingKind, default: Any) -> Any:
 
 
 def _warn(message: str, fix: str, line: Line | None = None) -> None:
-    """A warning of the settings themselves, on which `ngraph.warn` rests."""
+    """Issues a warning about settings, which `ngraph.warn` itself depends on."""
     file, number = line or user_line() or ("<unknown>", 0)
     warnings.warn_explicit(f"{message}\n  fix: {fix}", NgraphWarning, file, number)
 
 
 def _environment() -> dict[str, Any]:
-    """Every setting as the environment gives it; warns of variables that none has, as misspelt ones."""
+    """Returns every setting as the environment gives it; warns of unknown variables."""
     values = {name: from_environment(s.variable, s.variable_kind or s.kind, s.default) for name, s in SETTINGS.items()}
     known = [*(s.variable for s in SETTINGS.values()), *ELSEWHERE]
     for variable in os.environ:
@@ -162,7 +162,7 @@ def _environment() -> dict[str, Any]:
 
 
 class Config:
-    """The settings as attributes; call it for a block in which some differ: `with ng.config(exact=False): ...`"""
+    """The settings as attributes; a call makes a block in which some differ: `with ng.config(exact=False): ...`"""
 
     def __init__(self) -> None:
         empty: Mapping[str, Any] = {}
@@ -173,7 +173,7 @@ class Config:
         values: Mapping[str, Any] = self._values.get()
         if not values:
             if not self._given:
-                self._given.update(_environment())  # with the first look, so that an error is the user's to see
+                self._given.update(_environment())  # on first use, so that an error reaches the user's line
             values = self._given
         return values
 
@@ -190,7 +190,7 @@ class Config:
         )
 
     def __call__(self, **changes: Any) -> Block:
-        """A block, or with `@` a function, in which these settings hold. Raises UnknownName, SettingError."""
+        """Returns a block, or with `@` a decorator, in which these settings hold. Raises UnknownName, SettingError."""
         return Block({name: _checked(name, value) for name, value in changes.items()})
 
     def __repr__(self) -> str:
@@ -198,7 +198,7 @@ class Config:
 
 
 class Block(ContextDecorator):
-    """What `ng.config(...)` gives: settings that hold inside it. One that is never entered changed nothing, and warns of that."""
+    """The result of `ng.config(...)`: settings that hold inside a block. One that is never entered has no effect, and warns of that."""
 
     def __init__(self, changes: Mapping[str, Any]):
         self.changes, self.line = changes, user_line()
@@ -233,7 +233,7 @@ def _unknown(name: str) -> UnknownName:
 
 
 def _checked(name: str, value: Any) -> Any:
-    """The value of a setting. Raises UnknownName, SettingError."""
+    """Returns the value of a setting, converted. Raises UnknownName, SettingError."""
     if name not in SETTINGS:
         raise _unknown(name)
     kind = SETTINGS[name].kind

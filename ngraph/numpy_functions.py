@@ -1,7 +1,7 @@
-"""What core ops need and NumPy lacks: plain functions of arrays, each standing by itself beside the others in this file.
+"""Functions of arrays that core ops need and NumPy lacks, independent of each other except where one calls another in this file.
 
-`numpy_ops` names them in its calls; the `numpy` transformer prints their source beside the code that uses them, so nothing here
-may use more than NumPy and its neighbours. Dims come in the order that each docstring says.
+`numpy_ops` names them in its calls; the `numpy` transformer prints their source beside the code that uses them, so a function here
+may use only NumPy and other functions of this file. Dims are in the order that each docstring states.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-Array = Any  # an ndarray, or a NumPy scalar where a ufunc gave one
+Array = Any  # an ndarray, or a NumPy scalar where a ufunc returned one
 
-# ---- element by element -----------------------------------------------------------------------------------------------
+# ---- elementwise ------------------------------------------------------------------------------------------------------
 
-# Chebyshev fits, made with 50 digits: erf(x)/x in x*x for x up to 1, then erfc(x)*exp(x*x) in 1/(x + 2)
+# Chebyshev fits, computed with 50 digits: erf(x)/x in x*x for x up to 1, then erfc(x)*exp(x*x) in 1/(x + 2)
 ERF = {
     4: (
         (1.1283791658483509, -0.37612626666720334, 0.11283594715160218, -0.026854212010626412, 0.005189087423433974,
@@ -38,7 +38,7 @@ ERF = {
 
 
 def erf(x: Array) -> Array:
-    """The error function, float32 and float64 within 2 units in the last place."""
+    """Returns the error function, of float32 and float64 within 2 units in the last place."""
     near, far, (top, scale, offset) = ERF[x.dtype.itemsize]
     size = np.abs(x)
     square = np.minimum(size, 1) ** 2
@@ -54,7 +54,7 @@ def erf(x: Array) -> Array:
 
 
 def integer_power(x: Array, y: Array) -> Array:
-    """x to the y, wrapping; a negative exponent gives the whole part of the reciprocal, 0 for x = 0."""
+    """Returns x to the y, wrapping; a negative exponent gives the truncated reciprocal, 0 for x = 0."""
     x, y = np.broadcast_arrays(x, y)
     result, base, left = np.ones_like(x), x, np.maximum(y, 0)
     while left.any():
@@ -67,16 +67,16 @@ def integer_power(x: Array, y: Array) -> Array:
 
 
 def saturate(x: Array, dtype: Any) -> Array:
-    """Floats as integers: cut toward zero, held at the limits, NaN as 0."""
+    """Returns floats as integers: truncated toward zero, saturated at the limits, NaN as 0."""
     limits = np.iinfo(dtype)
     x = x.astype(np.float64)
-    above, below = x >= float(limits.max), x <= float(limits.min)  # the limit itself counts: int64's is not a float64
+    above, below = x >= float(limits.max), x <= float(limits.min)  # the limit itself counts: int64's is no float64
     inside = np.where(above | below | np.isnan(x), 0, x).astype(dtype)
     return np.where(above, np.array(limits.max, dtype), np.where(below, np.array(limits.min, dtype), inside))
 
 
 def narrowed(x: Array, dtype: Any, limits: tuple[int, int] | None) -> Array:
-    """Numbers as a narrow type: of integers, which have `limits`, or of floats, by way of float32."""
+    """Returns numbers in a narrow dtype: of integers, which have `limits`, or of floats, by way of float32."""
     if limits is None:
         return x.astype(np.float32).astype(dtype)
     return (x if x.dtype.kind in "iub" else np.clip(saturate(x, np.int8), *limits)).astype(dtype)
@@ -86,13 +86,13 @@ def narrowed(x: Array, dtype: Any, limits: tuple[int, int] | None) -> Array:
 
 
 def arg_reduce(function: Callable[..., Array], x: Array, count: int) -> Array:
-    """Flat positions over the last `count` dims, which are taken as one."""
+    """Returns flat positions over the last `count` dims, which are taken as one."""
     flat = x.reshape(*x.shape[: x.ndim - count], -1) if x.size else np.zeros((*x.shape[: x.ndim - count], 1), np.int8)
     return function(flat, axis=-1).astype(np.int32)
 
 
 def reduce_windows(function: Any, x: Array, count: int) -> Array:
-    """Reduces the last `count` dims one position at a time: for windows, which are small and overlap."""
+    """Reduces the last `count` dims, one position at a time: for windows, which are small and overlap."""
     result = None
     for at in np.ndindex(*x.shape[x.ndim - count :]):
         part = x[(..., *at)]
@@ -101,7 +101,7 @@ def reduce_windows(function: Any, x: Array, count: int) -> Array:
 
 
 def cumulate(function: Any, x: Array, dim: int, exclusive: bool, reverse: bool, start: Any) -> Array:
-    """The running `function`; `start` is what stands first where each element leaves itself out."""
+    """Returns the cumulative `function` along `dim`; `start` comes first where each element is excluded from its own result."""
     x = np.moveaxis(x, dim, 0)
     if reverse:
         x = x[::-1]
@@ -117,7 +117,7 @@ def cumulate(function: Any, x: Array, dim: int, exclusive: bool, reverse: bool, 
 
 
 def sorted_positions(key: Array, dim: int, descending: bool) -> Array:
-    """Where each element comes from in a stable sort with NaN last; take_along_axis moves keys and values."""
+    """Returns the source index of each element in a stable sort with NaN last; take_along_axis moves keys and values."""
     if descending:
         key = np.negative(key) if key.dtype.kind == "f" else np.invert(key)
     return np.argsort(key, axis=dim, kind="stable")
@@ -127,7 +127,7 @@ def sorted_positions(key: Array, dim: int, descending: bool) -> Array:
 
 
 def mix_trips(*indices: Array) -> int:
-    """One number from the trip indices of nested loops, outermost first."""
+    """Returns one number from the trip indices of nested loops, outermost first."""
     trip = 0
     for index in indices:
         trip = (trip * 0x9E3779B1 + int(index) + 1) & 0xFFFFFFFF
@@ -135,7 +135,7 @@ def mix_trips(*indices: Array) -> int:
 
 
 def philox(state: Array, stream: int, trip: int, shape: tuple[int, ...]) -> Array:
-    """Random words by Philox-4x32-10 (Salmon et al., 2011), key state[0], counter (index // 4, state[1], stream, trip)."""
+    """Returns random words by Philox-4x32-10 (Salmon et al., 2011), key state[0], counter (index // 4, state[1], stream, trip)."""
     count = int(np.prod(shape, dtype=np.int64))
     mask = np.uint64(0xFFFFFFFF)
     shift = np.uint64(32)
@@ -156,9 +156,9 @@ def philox(state: Array, stream: int, trip: int, shape: tuple[int, ...]) -> Arra
 
 
 def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], shape: tuple[int, ...], fill: Any = 0) -> Array:
-    """x read at affine indices: a view, of a padded copy where an index leaves its dim.
+    """Returns x read at affine indices: a view, of a padded copy where an index is outside of its dim.
 
-    terms: for each dim of x, (start, ((dim of the result, coefficient), ...)); outside of x stands `fill`.
+    terms: for each dim of x, (start, ((dim of the result, coefficient), ...)); `fill` is the value outside of x.
     """
     if 0 in shape:
         return np.empty(shape, x.dtype)
@@ -182,7 +182,7 @@ def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], sh
         big[tuple(target)] = x[tuple(source)]
         x = big
     kind, strides = x.dtype, [0] * len(shape)
-    if kind.itemsize == 1:  # NumPy has no name for some types of 8 bits
+    if kind.itemsize == 1:  # NumPy has no name for some 8-bit types
         x = x.view(np.uint8)
     for (_, moves), step in zip(terms, x.strides, strict=True):
         for d, c in moves:
@@ -191,7 +191,7 @@ def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], sh
 
 
 def indexed(x: Array, indices: Sequence[Array], shape: tuple[int, ...], guards: Sequence[Array] = (), fill: Any = 0) -> Array:
-    """x at these indices, one for each of its dims, that broadcast to `shape`; `fill` where one leaves its dim or a guard is below 0."""
+    """Returns x at these indices, one for each of its dims, broadcast to `shape`; `fill` where one is outside or a guard is negative."""
     inside: Any = True
     safe = []
     for index, n in zip(indices, x.shape, strict=True):
@@ -206,7 +206,7 @@ def indexed(x: Array, indices: Sequence[Array], shape: tuple[int, ...], guards: 
 
 
 def spread(x: Array, dim: int, step: int, fill: Any = 0) -> Array:
-    """x's elements `step` apart along a dim, `fill` between them."""
+    """Returns x's elements `step` apart along a dim, with `fill` between them."""
     shape = list(x.shape)
     shape[dim] = max((shape[dim] - 1) * step + 1, 0)
     result = np.full(shape, fill, x.dtype)
@@ -215,7 +215,7 @@ def spread(x: Array, dim: int, step: int, fill: Any = 0) -> Array:
 
 
 def positions(indices: Sequence[Array], lengths: Sequence[int], mode: str, shared: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
-    """The indices made safe, then one for each shared axis; and where the given ones were inside (True for all modes but fill)."""
+    """Returns the indices clamped, then one for each shared axis; and a mask of indices inside (True for all modes but fill)."""
     dims = max(np.ndim(i) for i in indices)
     inside: Any = True
     safe: list[Any] = []
@@ -232,7 +232,7 @@ def positions(indices: Sequence[Array], lengths: Sequence[int], mode: str, share
 
 
 def check_bounds(index: Array, n: int, negative: bool, what: str, *about: Any) -> Array:
-    """The index along an axis of length n, as int64, counted from its start. Raises IndexError where it is no place there."""
+    """Returns the index along an axis of length n, as int64, counted from its start. Raises IndexError where it is outside."""
     index = np.asarray(index)
     outside = np.less(index, -n if negative else 0) | np.greater_equal(index, n)
     if np.any(outside):
@@ -242,7 +242,7 @@ def check_bounds(index: Array, n: int, negative: bool, what: str, *about: Any) -
 
 
 def gather(x: Array, indices: Sequence[Array], mode: str, shared: Sequence[int] = ()) -> Array:
-    """x[indexed dims, shared dims, rest] at the indices: [dims of the indices, rest]. `shared`: which dim of the indices each is."""
+    """Returns x[indexed dims, shared dims, rest] at the indices: [dims of the indices, rest]. `shared`: their dims among the indices'."""
     count = len(indices) + len(shared)
     at, inside = positions(indices, x.shape[: len(indices)], mode, list(zip(shared, x.shape[len(indices) : count], strict=True)))
     if 0 in x.shape[:count]:
@@ -255,9 +255,9 @@ def gather(x: Array, indices: Sequence[Array], mode: str, shared: Sequence[int] 
 
 
 def scatter(function: Any, x: Array, indices: Sequence[Array], u: Array, mode: str, shared: Sequence[int] = ()) -> Array:
-    """A copy of x[indexed dims, shared dims, rest] into which u[dims of the indices, rest] is combined; `function` None sets.
+    """Returns a copy of x[indexed dims, shared dims, rest] into which u[dims of the indices, rest] is combined; `function` None sets.
 
-    Targets that occur more than once are sorted together and reduced first: many times faster than one at a time.
+    Targets that occur more than once are sorted and reduced first: many times faster than one at a time.
     """
     count = len(indices) + len(shared)
     result = np.array(x, order="C")
@@ -282,19 +282,19 @@ def scatter(function: Any, x: Array, indices: Sequence[Array], u: Array, mode: s
 
 
 def true_positions(c: Array) -> Array:
-    """Flat positions of what is true."""
+    """Returns the flat positions of true elements."""
     return np.flatnonzero(c).astype(np.int32)
 
 
 # ---- convolution ------------------------------------------------------------------------------------------------------
 
-COLUMNS = 1 << 22  # bytes of unfolded input at a time: what a second-level cache holds
+COLUMNS = 1 << 22  # bytes of unfolded input at a time, sized for a second-level cache
 
 
 def convolve(x: Array, f: Array, spatial: Sequence[tuple[int, int, int, int]], out: tuple[int, ...]) -> Array:
-    """x[batch, group, inner, in...] with f[group, outer, inner, filter...]: [batch, group, outer, out...].
+    """Returns x[batch, group, inner, in...] convolved with f[group, outer, inner, filter...]: [batch, group, outer, out...].
 
-    spatial: (stride, dilation, in_dilation, pad) of each; the windows are unfolded a piece at a time for one large product.
+    spatial: (stride, dilation, in_dilation, pad) of each; windows are unfolded in chunks, each for one large product.
     """
     b, g, c = x.shape[:3]
     k, size, n = f.shape[1], f.shape[3:], len(out)
@@ -309,7 +309,7 @@ def convolve(x: Array, f: Array, spatial: Sequence[tuple[int, int, int, int]], o
     terms += [(-pad, ((3 + d, stride), (3 + n + d, dilation))) for d, (stride, dilation, _, pad) in enumerate(spatial)]
     windows = strided(x, terms, (b, g, c, *out, *size))
     outs, filters = range(3, 3 + n), range(3 + n, 3 + 2 * n)
-    if c == k == 1 and taps <= places:  # depthwise: too thin for a product of matrices
+    if c == k == 1 and taps <= places:  # depthwise: too thin for a matrix product
         part = np.empty_like(result)
         result[...] = 0
         for at in np.ndindex(*size):
@@ -323,7 +323,7 @@ def convolve(x: Array, f: Array, spatial: Sequence[tuple[int, int, int, int]], o
             piece = windows[i : i + step].transpose(0, 1, 2, *filters, *outs)
             np.matmul(left, piece.reshape(len(piece), g, c * taps, places), out=result[i : i + step].reshape(-1, g, k, places))
         return result
-    right = f.reshape(g, k, c * taps).transpose(0, 2, 1)  # few places, many taps: the gradient of a filter
+    right = f.reshape(g, k, c * taps).transpose(0, 2, 1)  # few outputs, many taps: the gradient of a filter
     for i in range(0, b, step):
         piece = windows[i : i + step].transpose(1, 0, *outs, 2, *filters)
         rows = np.matmul(piece.reshape(g, -1, c * taps), right).reshape(g, -1, places, k)
@@ -343,7 +343,7 @@ def scan(
     reverse: bool,
     stacked: Any,
 ) -> tuple[Array, ...]:
-    """Runs `body` once per index of the first dim of `xs`; gives the last carries, then what else it gave, stacked.
+    """Runs `body` once per index of the first dim of `xs`; returns the last carries, then its other results, stacked.
 
     stacked: (shape, dtype) of one slice of each.
     """
@@ -360,7 +360,7 @@ def scan(
 def while_loop(
     condition: Callable[..., Any], body: Callable[..., Any], carries: Sequence[Array], consts: Sequence[Array]
 ) -> tuple[Array, ...]:
-    """Runs `body` for as long as `condition` holds."""
+    """Runs `body` while `condition` holds; returns the last carries."""
     carries = tuple(carries)
     while condition(*carries, *consts)[0]:
         carries = tuple(body(*carries, *consts))
@@ -368,5 +368,5 @@ def while_loop(
 
 
 def branch(p: Array, then: Callable[..., Any], otherwise: Callable[..., Any], args: Sequence[Array]) -> tuple[Array, ...]:
-    """Runs one of the two."""
+    """Returns the results of `then` or of `otherwise`."""
     return tuple((then if p else otherwise)(*args))

@@ -1,6 +1,6 @@
 """The `onnx.backend.base` interface: `prepare`, `run_model`, `run_node`, `supports_device`, `is_compatible`, as functions of this module.
 
-It runs on the transformer `cpu`, whatever the environment says.
+It runs on the transformer `cpu`, whatever the environment sets.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ngraph.transformers import allocate_transformer
 
 
 class Representation(BackendRep):
-    """A model made ready: `run` takes its inputs in order, or by name."""
+    """A prepared model: `run` takes its inputs in order, or by name."""
 
     def __init__(self, model: Model):
         self.model = model
 
     def run(self, inputs: Any, **options: Any) -> Any:
-        """The outputs, by place and by name."""
+        """Returns the outputs, by position and by name."""
         names = [p.name for p in self.model.inputs]
         if isinstance(inputs, dict):
             feeds = inputs
@@ -37,11 +37,11 @@ class Representation(BackendRep):
 
 
 class NgraphBackend(Backend):
-    """ngraph as a backend of onnx."""
+    """The backend class of onnx for ngraph."""
 
     @classmethod
     def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> bool:
-        """Whether every node can be translated, and the device is there."""
+        """Whether every node can be translated, and the device is available."""
         if not cls.supports_device(device):
             return False
         try:
@@ -69,7 +69,7 @@ class NgraphBackend(Backend):
         outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
         **options: Any,
     ) -> Any:
-        """One node as a model of its own."""
+        """Runs one node as a model of its own."""
         arrays = [np.asarray(i) for i in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
         info = [
             onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)

@@ -1,4 +1,4 @@
-"""Names for `isinstance` and annotations. There is one class of ops; what kind an op is of, its record and flags say."""
+"""Names for `isinstance` and annotations. There is one class of ops; an op's record and flags define its kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ngraph.transformers import Transformer
 
 
 class _Kind(type):
-    """Classes whose instances are told by a question, not by how they were made."""
+    """A metaclass whose `isinstance` is a predicate, independent of the class that made the object."""
 
     def __instancecheck__(cls, x: Any) -> bool:
         return bool(cls.holds(x))  # type: ignore[attr-defined]
@@ -31,7 +31,7 @@ class AssignableTensorOp(metaclass=_Kind):
 
 
 class NameableValue(metaclass=_Kind):
-    """What `named` gives a name: ops and axes."""
+    """Objects that `named` gives a name: ops and axes."""
 
     holds = staticmethod(lambda x: isinstance(x, (Op, Axis)))
     get_object_by_name = staticmethod(get_object_by_name)

@@ -1,9 +1,9 @@
-"""The verbs of the `ngraph` command, a registry that any room, or another package, adds to.
+"""The verbs of the `ngraph` command: a registry to which any room, or another package, adds.
 
     @verb("size", "count the ops of a graph", lambda parser: parser.add_argument("program"))
     def size(arguments): return Answer("12 ops", {"ops": 12})
 
-The command imports the modules that its table names and those under the entry point group `ngraph.verbs`.
+The command imports the modules in its table and those under the entry point group `ngraph.verbs`.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from ngraph.errors import NgraphError
 
 
 class Answer(NamedTuple):
-    """What a verb found: text for a person, and the same as data for `--json`."""
+    """The result of a verb: text for a person, and the same as data for `--json`."""
 
     text: str
     data: Any
 
 
 class UsageError(NgraphError, ValueError):
-    """The command was asked for something that is not there; it says what is, and exits with 2."""
+    """A request of the command for something that does not exist; the message lists what does, and the exit status is 2."""
 
 
 class Verb(NamedTuple):
-    """One verb: `arguments` adds its options to an argparse parser, `run` takes what was parsed."""
+    """One verb: `arguments` adds its options to an argparse parser, `run` takes the parsed arguments."""
 
     name: str
     help: str
@@ -38,7 +38,7 @@ REGISTRY: dict[str, Verb] = {}
 
 
 def verb(name: str, help: str, arguments: Callable[[Any], Any] = lambda parser: None) -> Callable[[Callable[[Any], Answer]], Any]:
-    """Registers the function under it as a verb. Raises ValueError where the name is taken."""
+    """Registers the decorated function as a verb. Raises ValueError where the name is taken."""
 
     def add(run: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
         if name in REGISTRY:

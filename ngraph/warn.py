@@ -1,4 +1,4 @@
-"""Warnings: a program that runs, but is probably not what the user means. Each is shown once for each of the user's lines.
+"""Warnings: valid programs that are probably not intended. Each is shown once for each of the user's lines.
 
 `ng.config(warnings="off")` silences them for a block, `warnings="always"` repeats them, `strict=True` makes them errors.
 """
@@ -16,7 +16,7 @@ _shown: set[tuple[Line | None, str]] = set()
 def warn(
     message: str, *, fix: str = "", details: tuple[str, ...] = (), line: Line | None = None, error: type[NgraphError] = NgraphError
 ) -> None:
-    """Warns of `message` at the user's line (or at `line`, a file and a number), with both sides in `details` and a fix.
+    """Issues the warning `message` at the user's line (or at `line`, a file and a number), with both sides in `details` and a fix.
 
     Raises `error` with the same text where `ng.config(strict=True)` holds.
     """
@@ -32,5 +32,5 @@ def warn(
 
 
 def forget() -> None:
-    """Shows each warning once more, as a new process does; for tests."""
+    """Resets the set of shown warnings, as in a new process; for tests."""
     _shown.clear()

@@ -1,4 +1,4 @@
-"""Handwritten digits as arrays, and the 8x8 ones that ship inside the package (see LICENSE.md beside them)."""
+"""Handwritten digits as arrays, and the 8x8 ones inside the package (see LICENSE.md beside them)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DigitSet:
         return len(self.labels)
 
     def batches(self, size: int, random: np.random.Generator | None = None) -> Iterator[tuple[Array, Array]]:
-        """Batches of exactly `size`, shuffled where `random` is given; what is left over at the end is dropped."""
+        """Yields batches of exactly `size`, shuffled where `random` is given; a remainder at the end is dropped."""
         order = np.arange(len(self.labels)) if random is None else random.permutation(len(self.labels))
         for start in range(0, len(order) - size + 1, size):
             chosen = order[start : start + size]
@@ -31,7 +31,7 @@ class DigitSet:
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """A data set of digits: its name and the parts to train and to test on."""
+    """A data set of digits: its name and its training and test sets."""
 
     name: str
     train: DigitSet
@@ -39,7 +39,7 @@ class Digits:
 
 
 def digits() -> Digits:
-    """The 1,797 images of 8 x 8 that ship here, every fifth of them for testing."""
+    """Returns the 1,797 images of 8 x 8 inside the package, every fifth of them in the test set."""
     with np.load(os.path.join(os.path.dirname(__file__), "digits.npz")) as stored:
         images, labels = stored["images"].astype(np.float32) / 16, stored["labels"].astype(np.int32)
     held_out = np.arange(len(labels)) % 5 == 0

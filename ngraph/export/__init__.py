@@ -1,1 +1,1 @@
-"""Ways out of ngraph: programs as files that others run; nothing here is imported by `import ngraph`."""
+"""Export of programs to files that other systems run; nothing here is imported by `import ngraph`. Words: docs/glossary.md."""

@@ -1,4 +1,4 @@
-"""Arrays for tests: random ones of given axes, comparison within what a dtype allows, NumPy's warnings as errors."""
+"""Arrays for tests: random ones of given axes, comparison within dtype tolerances, NumPy's warnings as errors."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from ngraph.op_graph.axes import Axes
 from ngraph.op_graph.dtypes import as_dtype
 
-TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-5, "float64": 1e-9}  # what any transformer may differ by
+TOLERANCE = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-5, "float64": 1e-9}  # relative tolerance for any transformer
 
 
 class RandomTensorGenerator:
-    """Random arrays of the lengths of axes; the same seed gives the same ones."""
+    """Random arrays with the lengths of axes; equal seeds give equal arrays."""
 
     def __init__(self, seed: int = 0, dtype: Any = np.float32):
         self.seed, self.dtype = seed, as_dtype(dtype).np
         self.reset()
 
     def reset(self, seed: int | None = None) -> None:
-        """Starts anew, from another seed if it is given."""
+        """Restarts, with another seed if it is given."""
         self.seed = self.seed if seed is None else seed
         self.rng = np.random.default_rng(self.seed)
 
@@ -33,19 +33,19 @@ class RandomTensorGenerator:
         return self._as(self.rng.uniform(low, high, Axes(axes).lengths), dtype)
 
     def discrete_uniform(self, low: float, high: float, quantum: float, axes: Any = (), dtype: Any = None) -> np.ndarray:
-        """Multiples of `quantum` above low, at most high."""
+        """Returns multiples of `quantum` above low, at most high."""
         steps = int((high - low) // quantum)
         return self._as(low + quantum * self.rng.integers(0, steps, Axes(axes).lengths, endpoint=True), dtype)
 
     def random_integers(self, low: int, high: int, axes: Any = (), dtype: Any = np.int8) -> np.ndarray:
-        """Whole numbers from low to high, both among them."""
+        """Returns integers from low to high, inclusive."""
         return self._as(self.rng.integers(low, high, Axes(axes).lengths, endpoint=True), dtype)
 
     def normal(self, loc: float = 0.0, scale: float = 1.0, axes: Any = (), dtype: Any = None) -> np.ndarray:
         return self._as(self.rng.normal(loc, scale, Axes(axes).lengths), dtype)
 
     def randn_abs_clip(self, axes: Any = (), clip_min: float = 0.0, clip_max: float = 1.0, dtype: Any = None) -> np.ndarray:
-        """Distances from 0 of normal numbers, clipped."""
+        """Returns absolute values of normal numbers, clipped."""
         return np.clip(np.abs(self.normal(axes=axes, dtype=dtype)), clip_min, clip_max)
 
 
@@ -58,9 +58,9 @@ def assert_allclose(
     transformer_overwrite: bool = True,
     **options: Any,
 ) -> None:
-    """NumPy's, with tolerances no tighter than the coarser dtype of the two allows; as they are with `transformer_overwrite=False`.
+    """Compares as NumPy does, with tolerances at least those of the coarser dtype; as given with `transformer_overwrite=False`.
 
-    atol_multiplier: makes the absolute tolerance wider.
+    atol_multiplier: factor of the absolute tolerance.
     """
     if transformer_overwrite:
         floats = [as_dtype(np.asarray(a).dtype) for a in (actual, desired)]
@@ -71,7 +71,7 @@ def assert_allclose(
 
 
 def with_error_settings(**settings: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: NumPy treats floating-point errors in the function as `numpy.errstate(**settings)` says."""
+    """Returns a decorator under which NumPy handles floating-point errors in the function as in `numpy.errstate(**settings)`."""
 
     def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -88,5 +88,5 @@ raise_all_numpy_errors = with_error_settings(all="raise")
 
 
 def is_flex_factory(factory: Any) -> bool:
-    """Whether a transformer factory makes one that computes in shared-exponent integers, which tests gave wider tolerances."""
+    """Whether a transformer factory makes one that computes in shared-exponent integers, for which tests widen tolerances."""
     return str(getattr(factory, "name", "")).startswith("flex")

@@ -1,6 +1,6 @@
 """Convolution and deconvolution in plain NumPy, by position, with their gradients: references that run none of the compiler.
 
-Inputs are C D H W N, filters C T R S K, results K M P Q N; element by filter element, slices of the padded arrays are multiplied.
+Inputs are C D H W N, filters C T R S K, results K M P Q N; slices of the padded arrays are multiplied, one filter element at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _numbers(conv_params: Mapping[str, int], what: str) -> list[int]:
 
 
 def _taps(conv_params: Mapping[str, int], window: Sequence[int], count: Sequence[int]) -> Taps:
-    """Each element of the filter, and where in the padded long array it meets the `count` elements of the short one."""
+    """Yields each filter element with the slices of the padded longer array that it pairs with the `count` elements of the shorter one."""
     strides, dilations = _numbers(conv_params, "str"), _numbers(conv_params, "dil")
     for tap in itertools.product(*map(range, window)):
         starts = [t * d for t, d in zip(tap, dilations, strict=True)]
@@ -45,7 +45,7 @@ def _length(n: int, window: int, pad: int, stride: int, dilation: int, deconv: b
 
 
 class ConvParams:
-    """Sizes of a convolution (with `deconv` a deconvolution); `dimI dimF dimO`, axes `ax_i ax_f ax_o` and `conv_params` follow."""
+    """Sizes of a convolution (with `deconv` a deconvolution); `dimI dimF dimO`, axes `ax_i ax_f ax_o` and `conv_params` are derived."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class ConvParams:
 def reference_conv(
     dimI: Sequence[int], dimF: Sequence[int], dimO: Sequence[int], conv_params: Mapping[str, int], valI: Any, valF: Any, valE: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The convolution of valI with valF, and for an error valE of its shape the gradients of both: (O, dI, dF)."""
+    """Returns the convolution of valI with valF, and for an error valE of its shape the gradients of both: (O, dI, dF)."""
     x, f, e = (np.asarray(v, np.float64).reshape(d) for v, d in ((valI, dimI), (valF, dimF), (valE, dimO)))
     wide = _padded(conv_params, x)
     out, dx, df = np.zeros(tuple(dimO)), np.zeros_like(wide), np.zeros_like(f)
@@ -100,13 +100,13 @@ def reference_conv(
 
 
 def _reach(conv_params: Mapping[str, int], x: np.ndarray, f: np.ndarray) -> list[int]:
-    """The lengths of a deconvolution's result before padding is taken off."""
+    """Returns the lengths of a deconvolution's result before padding is removed."""
     strides, dilations = _numbers(conv_params, "str"), _numbers(conv_params, "dil")
     return [_length(n, w, 0, s, d, True) for n, w, s, d in zip(x.shape[1:4], f.shape[1:4], strides, dilations, strict=True)]
 
 
 def reference_deconv_fprop(conv_params: Mapping[str, int], valI: Any, valF: Any) -> np.ndarray:
-    """The deconvolution of valI with valF."""
+    """Returns the deconvolution of valI with valF."""
     x, f = np.asarray(valI, np.float64), np.asarray(valF, np.float64)
     out = np.zeros((f.shape[4], *_reach(conv_params, x, f), x.shape[4]))
     for (t, r, s), at in _taps(conv_params, f.shape[1:4], x.shape[1:4]):
@@ -115,7 +115,7 @@ def reference_deconv_fprop(conv_params: Mapping[str, int], valI: Any, valF: Any)
 
 
 def reference_deconv_bprop(conv_params: Mapping[str, int], valE: Any, valI: Any, valF: Any) -> tuple[np.ndarray, np.ndarray]:
-    """For an error valE of the result's shape, the gradients of both operands: (dI, dF)."""
+    """Returns the gradients of both operands for an error valE of the result's shape: (dI, dF)."""
     e, x, f = (np.asarray(v, np.float64) for v in (valE, valI, valF))
     wide = _padded(conv_params, e)
     dx, df = np.zeros_like(x), np.zeros_like(f)

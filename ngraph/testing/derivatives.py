@@ -1,4 +1,4 @@
-"""Derivatives by differences, and what compares them with those that ngraph finds."""
+"""Numeric derivatives by central differences, and their comparison with those of `ng.deriv`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ngraph.transformers import make_transformer
 
 
 def numeric_derivative(f: Callable[[Any], Any], x: Any, dx: float) -> np.ndarray:
-    """The derivative of `f` at `x` by central differences of width 2 dx: an array with the dims of f(x), then those of x."""
+    """Returns the derivative of `f` at `x` by central differences of width 2 dx: an array with the dims of f(x), then those of x."""
     x = np.array(x, dtype=None if np.asarray(x).dtype.kind == "f" else np.float64)
     columns = []
     for at in np.ndindex(*x.shape):
@@ -36,11 +36,11 @@ class ExecutorFactory:
         self.transformer = make_transformer()
 
     def executor(self, results: Any, *parameters: Op) -> Any:
-        """The computation of `results`; those of one factory share their state."""
+        """Returns the computation of `results`; those of one factory share their state."""
         return self.transformer.computation(results, *parameters)
 
     def get_tensor_view_value(self, op: Op, host_tensor: np.ndarray | None = None) -> np.ndarray:
-        """A variable's value, copied into `host_tensor` where it is given."""
+        """Returns a variable's value, copied into `host_tensor` where it is given."""
         value = self.transformer.get(op)
         if host_tensor is None:
             return value
@@ -48,12 +48,12 @@ class ExecutorFactory:
         return host_tensor
 
     def numeric_derivative(self, f: Op, p_x: Op, dx: float, *params: Op) -> Callable[..., np.ndarray]:
-        """A function of a value for `p_x`, and values for `params`: `numeric_derivative` of the computation of `f`."""
+        """Returns a function of a value for `p_x`, and values for `params`: `numeric_derivative` of the computation of `f`."""
         compute = self.executor(f, p_x, *params)
         return lambda x, *args: numeric_derivative(lambda at: compute(at, *args), x, dx)
 
     def derivative(self, f: Op, px: Op, *params: Op) -> Callable[..., np.ndarray]:
-        """The same from `ng.deriv`, one vector-Jacobian product for each element of `f`."""
+        """Returns the same function by `ng.deriv`, one vector-Jacobian product for each element of `f`."""
         error = placeholder(f.axes, dtype=f.dtype)
         compute = self.executor(deriv(f, px, error=error), error, px, *params)
 
@@ -81,7 +81,7 @@ class ExecutorFactory:
 def check_derivative(
     f: Op, x: Op, delta: float, x_value: Any, parameters: Sequence[Op] = (), parameter_values: Sequence[Any] = (), **tolerances: Any
 ) -> None:
-    """Raises AssertionError unless `ng.deriv` of `f` with respect to `x` at `x_value` is what differences of width 2 delta give.
+    """Raises AssertionError unless `ng.deriv` of `f` by `x` at `x_value` agrees with central differences of width 2 delta.
 
     tolerances: those of `assert_allclose`.
     """

@@ -1,8 +1,8 @@
-"""Tests a rewrite rule by itself: fills its holes at random, runs both sides through the oracle, and compares.
+"""Tests of a rewrite rule by itself: fills its holes at random, runs both sides through the oracle, and compares.
 
     check_rule(Rule("x * 1", x * 1, lambda x: x))
 
-`Steps` writes programs by hand, for these and other tests.
+`Steps` builds programs by hand, for these and other tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 4e-6, "float64": 1e-1
 
 
 class Steps:
-    """A program written step by step: `s = Steps(H=3)`, `y = s("exp", s.input("H"))`, `s.program(y)`. Axes of length None are symbols."""
+    """A program built step by step: `s = Steps(H=3)`, `y = s("exp", s.input("H"))`, `s.program(y)`. Axes of length None are symbols."""
 
     def __init__(self, **axes: ExprLike | None):
         self.axes: dict[AxisId, ExprLike] = {}
@@ -62,7 +62,7 @@ class Steps:
         return Program(dict(self.axes), hints, tuple(self.inputs), steps=tuple(self.steps), outputs=outputs, **fields)
 
 
-# ---- programs that a pattern matches --------------------------------------------------------------------------------------
+# ---- programs that match a pattern --------------------------------------------------------------------------------------
 
 LENGTHS: dict[str, int | None] = {"H": 3, "W": 4, "K": 3, "O": 1, "P": 1, "Z": 0, "N": None}
 SYMBOL = 2  # the length of N at the call
@@ -71,7 +71,7 @@ KINDS = {"reduce": ("add", "multiply", "max", "min"), "compare": ("eq", "lt", "l
 
 
 class Instance:
-    """One random program whose last step has the form of a pattern. Raises NgraphError where the choices do not fit."""
+    """A random program whose last step matches a pattern. Raises NgraphError where the random choices are incompatible."""
 
     def __init__(self, pattern: StepPattern, seed: int, tame: bool = False):
         self.tame = tame  # positive numbers only
@@ -88,7 +88,7 @@ class Instance:
         return options[int(self.draw.integers(len(options)))]
 
     def some(self, options: Sequence[Any]) -> tuple[Any, ...]:
-        """A random part of `options`, in random order."""
+        """Returns a random subset of `options`, in random order."""
         options = [o for o in options if self.draw.random() < 0.6]
         return tuple([options[int(k)] for k in self.draw.permutation(len(options))])
 
@@ -231,21 +231,21 @@ def _held(n: Any, dtype: DType) -> Any:
 
 
 def instances(rule: Rule, tries: int = 300, seed: int = 0) -> Iterator[Program]:
-    """Random programs of the form of the rule's pattern, for those of `tries` choices that fit."""
+    """Yields random programs that match the rule's pattern, out of `tries` random choices."""
     for k in range(tries):
         try:
             yield Instance(rule.pattern, seed * 100_000 + k, bool(rule.inexact)).program
         except (NgraphError, IndexError, KeyError, ValueError, TypeError):
-            continue  # axes or dtypes that do not go together
+            continue  # incompatible axes or dtypes
 
 
 # ---- both sides ---------------------------------------------------------------------------------------------------------
 
 
 def arrays_for(program: Program, draw: np.random.Generator, special: bool) -> list[np.ndarray]:
-    """Inputs. With `special`, a third of the floats are NaN, infinities and zeros of both signs; else all lie between 0.5 and 2.
+    """Returns inputs. With `special`, a third of the floats are NaN, infinities and zeros of both signs; else all are in 0.5 … 2.
 
-    Integers reach everywhere.
+    Integers cover the whole range of their dtype.
     """
     made = []
     for v in program.inputs:
@@ -269,7 +269,7 @@ def arrays_for(program: Program, draw: np.random.Generator, special: bool) -> li
 
 
 def same(a: np.ndarray, b: np.ndarray, dtype: DType, tolerance: float) -> bool:
-    """Equal as the spec asks of exact rules: NaN, infinities and signs of zeros alike, the rest within rounding."""
+    """Whether arrays are equal as the spec requires of exact rules: NaN, infinities and signs of zeros alike, the rest within rounding."""
     if not dtype.is_float:
         return np.array_equal(a, b)
     x, y = a.astype(np.float64), b.astype(np.float64)
@@ -283,7 +283,7 @@ def same(a: np.ndarray, b: np.ndarray, dtype: DType, tolerance: float) -> bool:
 
 
 def differs(rule: Rule, program: Program, draw: np.random.Generator, bits: bool = False) -> str | None:
-    """How the rule changes what `program` gives: "" not at all, None where it does not fire, else a sentence."""
+    """Returns how the rule changes the results of `program`: "" for not at all, None where it does not match, else a sentence."""
     with config(exact=not rule.inexact), tracing() as trace:
         try:
             after = rewrite(program, Rules(rule))
@@ -307,9 +307,9 @@ def differs(rule: Rule, program: Program, draw: np.random.Generator, bits: bool 
 
 
 def check_rule(rule: Rule, firings: int = 12, tries: int = 600, bits: bool = False, show: Callable[[Program], str] = repr) -> int:
-    """Raises AssertionError where the rule's sides differ on random programs, or where it never fires. Gives how often it fired.
+    """Raises AssertionError where the rule's sides differ on random programs, or where it never matches. Returns the number of matches.
 
-    bits: demand equal bits, not rounding alike. A rule that says where it is inexact is held to floats between 0.5 and 2 only.
+    bits: require equal bits, not equality within rounding. A rule with a statement of inexactness is tested on floats in 0.5 … 2 only.
     """
     fired = 0
     draw = np.random.Generator(np.random.PCG64(len(rule.name)))
@@ -326,6 +326,6 @@ def check_rule(rule: Rule, firings: int = 12, tries: int = 600, bits: bool = Fal
 
 
 def needs_condition(rule: Rule, tries: int = 4000) -> bool:
-    """Whether the rule without its condition is wrong somewhere: the test of the test above."""
+    """Whether the rule without its condition fails on some program: the test of the test above."""
     bare, draw = rule.without_condition(), np.random.Generator(np.random.PCG64(1))
     return any(differs(bare, program, draw) for program in instances(bare, tries))

@@ -1,7 +1,7 @@
-"""Where the generated tests get their inputs: a source makes placeholders, and remembers the values to feed them.
+"""Inputs of the generated tests: a source makes placeholders, and keeps the values to feed them.
 
-A record's `samples(s)` builds small graphs from `s`. The standard lists hold what goes wrong most: lengths 0 and 1, other orders
-of the axes, a dual axis, ties, signed zeros, NaN, infinities, the extremes of integers.
+A record's `samples(s)` builds small graphs from `s`. The standard lists cover frequent causes of errors: lengths 0 and 1, other orders
+of the axes, a dual axis, ties, signed zeros, NaN, infinities, extremes of integers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ngraph.ops.state import parts, placeholder
 
 
 class SampleSource:
-    """Inputs of one dtype for the samples of one record. The same seed gives the same values, exact in float32, for every float dtype.
+    """Inputs of one dtype for the samples of one record. Equal seeds give equal values, exact in float32, for every float dtype.
 
-    values   {placeholder: array}       smooth   those whose values are distinct and regular, so fit for slopes
+    values   {placeholder: array}       smooth   those with distinct regular values, suited to numeric derivatives
     """
 
     def __init__(self, dtype: Any, seed: int = 0):
@@ -41,7 +41,7 @@ class SampleSource:
 
     # inputs
     def given(self, array: Any, *axes: Axis, dtype: Any = None) -> Op:
-        """Just these values; their dtype is the source's unless given."""
+        """Returns a placeholder with these values; their dtype is the source's unless given."""
         d = as_dtype(dtype) if dtype is not None else self.dtype
         array = np.asarray(array).astype(d.np)
         made = placeholder(axes, dtype=d)
@@ -49,7 +49,7 @@ class SampleSource:
         return made
 
     def x(self, *axes: Axis, low: float = -2, high: float = 2) -> Op:
-        """Distinct values between low and high, in no order; integers reach eight times as far."""
+        """Returns a placeholder with distinct values between low and high, in random order; integers have eight times the range."""
         count = math.prod(len(a) for a in axes)
         values: np.ndarray
         if self.dtype.python is float:
@@ -67,7 +67,7 @@ class SampleSource:
         return made
 
     def special(self, *axes: Axis) -> Op:
-        """Ties, signed zeros, NaN and infinities of floats; the extremes of integers."""
+        """Returns a placeholder with ties, signed zeros, NaN and infinities of floats; extremes of integers."""
         lowest, highest = self.dtype.lowest, self.dtype.highest
         if self.dtype.python is float:
             values: list[Any] = [1.0, -0.0, 0.0, 1.0, -np.inf, -1.0, np.inf, 0.5, np.nan, 2.5, -1.0, 1e-30, -3e4]
@@ -81,29 +81,29 @@ class SampleSource:
         return made
 
     def ints(self, *axes: Axis, low: int = 0, high: int = 2, dtype: Any = dtypes.int32) -> Op:
-        """Random integers from low to high, both among them."""
+        """Returns a placeholder with random integers from low to high, inclusive."""
         return self.given(self._draw.integers(low, high, [len(a) for a in axes], endpoint=True), *axes, dtype=dtype)
 
     def bools(self, *axes: Axis) -> Op:
         return self.given(self._draw.integers(0, 2, [len(a) for a in axes]), *axes, dtype=dtypes.bool_)
 
     def body(self, function: Callable[..., Any], *inputs: Any) -> Body:
-        """A body for scan, while and cond: `function` of one placeholder per input (an op whose type it has, or axes)."""
+        """Returns a body for scan, while and cond: `function` of one placeholder per input (an op of its type, or axes)."""
         holes = [placeholder(i.axes, dtype=i.dtype) if isinstance(i, Op) else placeholder(i, dtype=self.dtype) for i in inputs]
         results = function(*holes)
         return Body(holes, results if isinstance(results, (list, tuple)) else (results,))
 
     # standard lists
     def shapes(self) -> list[tuple[Axis, ...]]:
-        """Axes that every op should meet: none, one, two in both orders, lengths 0 and 1, a dual."""
+        """Returns axes that every op is tested with: none, one, two in both orders, lengths 0 and 1, a dual."""
         return [(), (self.I,), (self.I, self.J), (self.J, self.I), (self.Z, self.J), (self.O, self.I), (self.I, self.I - 1)]
 
     def unary(self, f: Callable[[Op], Any], low: float = -2, high: float = 2) -> list[Any]:
-        """`f` of every shape, and of special values."""
+        """Returns `f` of every shape, and of special values."""
         return [f(self.x(*axes, low=low, high=high)) for axes in self.shapes()] + [f(self.special(self.I, self.N)), f(self.special(self.N))]
 
     def binary(self, f: Callable[[Op, Op], Any], low: float = -2, high: float = 2) -> list[Any]:
-        """`f` of operands with equal axes, in other orders, one lacking axes, none in common, scalars; and of special values."""
+        """Returns `f` of operands with equal axes, in other orders, one lacking axes, none in common, scalars; and of special values."""
         i, j, k = self.I, self.J, self.K
         pairs: list[tuple[tuple[Axis, ...], tuple[Axis, ...]]] = [
             *((axes, axes) for axes in self.shapes()),
@@ -128,19 +128,19 @@ class SampleSource:
 
 
 def samples(record: OpDef, dtype: Any, seed: int = 0) -> tuple[SampleSource, list[Op]]:
-    """The record's samples for one dtype, with the source that knows the values of their placeholders."""
+    """Returns the record's samples for one dtype, with the source that has the values of their placeholders."""
     source = SampleSource(dtype, seed)
     assert record.samples is not None, record
     return source, list(record.samples(source))
 
 
 def tensors(ops: Iterable[Op]) -> list[Op]:
-    """The ops themselves, or the parts of those that have several results."""
+    """Returns the ops themselves, or the parts of those that have several results."""
     return [t for o in ops for t in (parts(o) if type(o.type) is tuple else (o,))]
 
 
 def feed(source: SampleSource, ops: Iterable[Op]) -> tuple[list[Op], list[np.ndarray]]:
-    """The placeholders that `ops` need, in the order they were made, and their values."""
+    """Returns the placeholders that `ops` need, in order of creation, and their values."""
     need = {p for o in ops for p in Op.ordered_ops([o]) if p.is_placeholder}
     holes = [p for p in source.values if p in need]
     return holes, [source.values[p] for p in holes]

@@ -11,9 +11,11 @@
 `base` the interface, and what every transformer has: computations, shared state, saving · `direct` walks a program over NumPy calls ·
 `numpy` prints it as readable Python. Another package adds its own by subclassing `Transformer`, found through the entry point group
 `ngraph.transformers`.
+
+Words: docs/glossary.md.
 """
 
-import ngraph.api  # all ops have their records: what is run or loaded may hold any
+import ngraph.api  # all ops have their records: a graph that is run or loaded may contain any
 from ngraph.transformers.base import (
     Transformer,
     allocate_transformer,

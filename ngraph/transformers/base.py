@@ -1,4 +1,4 @@
-"""The interface of transformers, their registry, and all that does not depend on how a program is run.
+"""The interface of transformers, their registry, and everything that does not depend on how a program is executed.
 
 A new one is a subclass with a `name` and a `compile`; it inherits passes, state, saving, and the tests generated from the records.
 """
@@ -44,10 +44,10 @@ GROUP = "ngraph.transformers"
 
 
 class Transformer(Alone):
-    """Makes computations, which share its state.
+    """Makes computations that share its state.
 
-    name    how it is chosen; giving one registers the class      passes   what a program goes through before `compile`
-    device  where arrays live; the host unless a subclass says otherwise
+    name    its name in the registry; setting one registers the class      passes   the pipeline from lowering to `compile`
+    device  the location of arrays; the host unless a subclass changes it
 
     Use it as a context manager, or `close()` it.
     """
@@ -75,52 +75,52 @@ class Transformer(Alone):
             lambda self, name: no_attribute("a transformer", name, OF_TRANSFORMERS, dir(type(self)), "transformer")
         )
 
-    # what a transformer of its own kind writes
+    # written by each kind of transformer
     def compile(self, program: Program) -> Executable:
-        """The program as something that runs."""
+        """Returns an executable for the program."""
         raise NotImplementedError(f"{type(self).__name__} has no compile")
 
     def takes(self, step: Step) -> bool:
-        """Whether it can run this step; hybrid asks it. Any core op, unless a subclass says otherwise."""
+        """Whether it can run this step; the hybrid transformer uses it. Any core op, unless a subclass changes it."""
         record = REGISTRY.get(step.op)
         return record is not None and record.core
 
     def make_device(self) -> Device:
-        """Where its arrays live."""
+        """Returns the device of its arrays."""
         return Device()
 
-    # what it needs to call again, in a later process, what it has compiled, without its program being made again
+    # reuse of compiled programs in a later process, without lowering the graph again
     def facts(self) -> tuple[Any, ...] | None:
-        """What decides, beside a program, what it is compiled to; None where nothing of it can be kept."""
+        """Returns everything that determines a compilation beside the program; None where nothing can be cached."""
         return None
 
     def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> CachedGraph | None:
-        """Where there is what such results were lowered to before; None where nothing of it can be kept."""
+        """Returns the cache entry for the lowering of these results; None where nothing can be cached."""
         return None
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
-        """What runs a program that was compiled before under the same facts; `whole` gives it with its steps."""
+        """Returns the executable of a program that was compiled before under the same facts; `whole` returns it with its steps."""
         raise NotImplementedError(f"{type(self).__name__} has no found")
 
     def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:
-        """What stands for a computation first called with such arguments, and the large arrays that it reads; None where nothing does."""
+        """Returns the cache entry for a computation first called with these arguments, and its large arrays; None where it has none."""
         return None
 
     def recall(self, kept: Any, arrays: Sequence[np.ndarray]) -> Callable[..., Any] | None:
-        """A callable for what was kept, with these large arrays, for arguments of the lengths of that time; None where it is gone."""
+        """Returns a callable for a cache entry, with these large arrays, for arguments of the same lengths; None where it is gone."""
         return None
 
     @classmethod
     def unavailable(cls) -> str:
-        """Why it cannot be had here; "" where it can."""
+        """Returns the reason why it is not available here; "" where it is."""
         return ""
 
     # computations
     def computation(self, results: Any, *parameters: Op, name: str | None = None) -> Computation:
-        """A callable that computes `results` from values for `parameters`, in order.
+        """Returns a callable that computes `results` from values for `parameters`, in order.
 
         results: an op gives one value, a list or tuple a tuple, a set a dict keyed by op, None nothing. Ops without a value, such as
-        assigns, happen and give None. parameters: placeholders, or variables whose value is then the argument.
+        assigns, are executed and give None. parameters: placeholders, or variables whose value is then the argument.
         Raises GraphError for a placeholder that is needed and no parameter; StateError after an explicit `initialize()`.
         """
         self._open()
@@ -149,12 +149,12 @@ class Transformer(Alone):
         return made
 
     def add_computation(self, computation: ComputationOp) -> Computation:
-        """A callable for what `ng.computation` describes; all else as in `computation`."""
+        """Returns a callable for the computation that `ng.computation` describes; all else as in `computation`."""
         return self.computation(computation.returns, *computation.parameters, name=computation.name)
 
     @property
     def computations(self) -> list[Computation]:
-        """Those that somebody still holds, in the order in which they were made."""
+        """Returns the computations that are still referenced, in order of creation."""
         self._made = [ref for ref in self._made if ref() is not None]
         return [c for ref in self._made if (c := ref()) is not None]
 
@@ -178,7 +178,7 @@ class Transformer(Alone):
         self.graph_passes = Pipeline(*self.graph_passes[:at], graph_pass, *self.graph_passes[at:])
 
     def allocate(self) -> None:
-        """Compiles all computations, and gives memory and initial values to all state that has none yet."""
+        """Compiles all computations, and allocates and initialises all state that is not yet."""
         self._open()
         for c in self.computations:
             c.executable  # noqa: B018  compiled here
@@ -186,23 +186,23 @@ class Transformer(Alone):
             self.state.ensure(list(self.state.names.values()))
 
     def initialize(self) -> None:
-        """Allocates, and ends the making of computations. Calls do what is needed by themselves, so this is seldom of use."""
+        """Allocates, and ends the creation of computations. Calls allocate by themselves, so this is seldom needed."""
         self.allocate()
         self.finalized = True
 
     # state
     def get(self, variable: Op) -> np.ndarray:
-        """A copy of a variable's value."""
+        """Returns a copy of a variable's value."""
         self._open()
         return self.state.get(variable)
 
     def set(self, variable: Op, value: Any) -> None:
-        """Gives a variable a value, which may broadcast to its axes. Raises ArgumentError where it does not fit."""
+        """Sets a variable's value, which may broadcast to its axes. Raises ArgumentError where it does not fit."""
         self._open()
         self.state.set(variable, value)
 
     def seed(self, seed: int) -> None:
-        """Starts the random numbers of this transformer anew, from this seed."""
+        """Restarts the random numbers of this transformer with this seed."""
         self._open()
         self._seed = _seed(seed)
         for v in list(self.state.names.values()):
@@ -210,28 +210,28 @@ class Transformer(Alone):
                 self.state.set(v, np.array([self._seed, 0], np.uint64))
 
     def _apply_seed(self) -> None:
-        """Gives random state that is new its seed: the one that was set, else NGRAPH_SEED."""
+        """Sets the seed of new random state: the one that was set, else NGRAPH_SEED."""
         seed = self._seed if self._seed is not None else from_environment("NGRAPH_SEED", number(0), 0) % (1 << 64)
         for v in list(self.state.names.values()):
             if seed and _is_random(v) and v not in self.state.arrays:
                 self.state.set(v, np.array([seed, 0], np.uint64))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """All state into one safetensors file; a crash leaves the old file. Raises StateError for state whose update was cut off."""
+        """Saves all state into one safetensors file, atomically. Raises StateError for state whose update failed half-way."""
         self._open()
         weights.save(self.state, path)
 
     def restore(self, path: str | os.PathLike[str], partial: bool = False) -> None:
-        """State from a file. StateError lists all that does not fit, before anything has changed.
+        """Loads state from a file. Raises StateError that lists all that does not fit, before any change.
 
-        partial: leave alone what only one side has.
+        partial: skips variables that only one side has.
         """
         self._open()
         weights.restore(self.state, path, partial)
 
-    # the end
+    # closing
     def close(self) -> None:
-        """Lets go of state, once calls on other threads have ended; computations can no longer be called."""
+        """Releases state, once calls on other threads have ended; computations can no longer be called."""
         self.state.close()
         for c in self.computations:
             c.close()
@@ -263,7 +263,7 @@ def _is_random(variable: Op) -> bool:
 
 
 def _seed(given: Any) -> int:
-    """A seed as the 64 bits that generators take. Raises ArgumentError where it is no whole number."""
+    """Returns a seed as the 64 bits that generators take. Raises ArgumentError where it is no integer."""
     try:
         return operator.index(given) % (1 << 64)
     except TypeError:
@@ -275,13 +275,13 @@ def _identifier(name: str) -> str:
     return clean if clean and not clean[0].isdigit() else f"c_{clean}"
 
 
-# ---- choosing one -----------------------------------------------------------------------------------------------------
+# ---- registry and choice ----------------------------------------------------------------------------------------------
 
 _factory: Callable[[], Transformer] | None = None
 
 
 def _entry_points() -> dict[str, Any]:
-    """Transformers of other packages, not yet loaded."""
+    """Returns transformers of other packages, not yet loaded."""
     metadata = importlib.import_module("importlib.metadata")  # slow to import, and seldom needed
     return {e.name: e for e in metadata.entry_points(group=GROUP)}
 
@@ -296,14 +296,14 @@ def _found(name: str) -> type[Transformer] | None:
 
 
 def transformer_choices() -> list[str]:
-    """The names that can be had here, sorted."""
+    """Returns the names of available transformers, sorted."""
     here = [name for name, cls in TRANSFORMERS.items() if not cls.unavailable()]
     return sorted({*here, *_entry_points()} - {name for name, cls in TRANSFORMERS.items() if cls.unavailable()})
 
 
 @checked
 def make_transformer_factory(name: str, **options: Any) -> Callable[[], Transformer]:
-    """A function of nothing that makes transformers of this kind. Raises UnsupportedError with the reason where it cannot be had."""
+    """Returns a function without arguments that makes such transformers. Raises UnsupportedError with the reason where it cannot."""
     cls = _found(name)
     if cls is None:
         raise UnsupportedError(f"there is no transformer {name!r}", fix=f"take one of {', '.join(transformer_choices())}")
@@ -319,7 +319,7 @@ def make_transformer_factory(name: str, **options: Any) -> Callable[[], Transfor
 
 
 def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
-    """Makes a factory the one that `make_transformer` uses; None goes back to the default."""
+    """Sets the factory that `make_transformer` uses; None restores the default."""
     global _factory
     if factory is not None and not callable(factory):
         raise ArgumentTypeError(f"{factory!r} makes no transformers", fix="pass what ngt.make_transformer_factory(name) gives")
@@ -327,12 +327,12 @@ def set_transformer_factory(factory: Callable[[], Transformer] | None) -> None:
 
 
 def allocate_transformer(name: str, **options: Any) -> Transformer:
-    """A transformer by name. Raises UnsupportedError naming those there are."""
+    """Returns a transformer by name. Raises UnsupportedError that lists the available ones."""
     return make_transformer_factory(name, **options)()
 
 
 def _preferred() -> str:
-    """The first of those preferred that can be had; warns of one before it that cannot, for it would be faster."""
+    """Returns the first available one in order of preference; warns of an unavailable one before it, which would be faster."""
     reasons = {name: TRANSFORMERS[name].unavailable() for name in PREFERRED if name in TRANSFORMERS}
     found = next(name for name, reason in reasons.items() if not reason)
     for name, reason in reasons.items():
@@ -348,7 +348,7 @@ def _preferred() -> str:
 
 @checked
 def make_transformer() -> Transformer:
-    """A transformer from the factory that was set, else the one that NGRAPH_TRANSFORMER names, else cpu, numpy or direct."""
+    """Returns a transformer from the factory that was set, else the one that NGRAPH_TRANSFORMER names, else cpu, numpy or direct."""
     if _factory is not None:
         made = _factory()
     elif config.transformer:

@@ -1,4 +1,4 @@
-"""Runs a program by walking it over NumPy calls: nothing is generated, so it is ready at once."""
+"""Executes a program by NumPy calls, one step at a time; without code generation, so it is ready at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ngraph.transformers.base import Transformer
 
 
 class DirectTransformer(Transformer):
-    """For one-off calls, for debugging, and where nothing else can be had."""
+    """For single calls, for debugging, and where no other transformer is available."""
 
     name = "direct"
 

@@ -1,6 +1,6 @@
-"""Prints a program as readable Python over NumPy, and runs that: names are the user's, comments say which line asked for what.
+"""Prints a program as readable Python over NumPy, and runs that: names are the user's, comments show the user's lines.
 
-Elementwise results take the buffer of an operand that dies there, so state is updated where it lies.
+Elementwise results reuse the buffer of an operand that dies there, so state is updated in place.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ngraph.program.program import Program
 from ngraph.runtime.computation import Executable, inside
 from ngraph.transformers.base import Transformer
 
-EXTRA = {d.name: d.np.type for d in DTYPES.values() if d.np is not None and d.np.isbuiltin != 1}  # types that are not NumPy's own
+EXTRA = {d.name: d.np.type for d in DTYPES.values() if d.np is not None and d.np.isbuiltin != 1}  # dtypes that NumPy itself lacks
 FUNCTIONS = {name: f for name, f in vars(numpy_functions).items() if inspect.isfunction(f)}
 RESERVED = {*keyword.kwlist, *dir(builtins), *FUNCTIONS, "np", *EXTRA, "ERF", "COLUMNS"}
-POSTFIX = ("[]", ".T()", ".transpose", "scalar", "np.broadcast_to")  # printed where they are used, if that is one place
-VIEWS = (".reshape", ".view", "strided", "[]", ".T()", ".transpose", "np.broadcast_to")  # what they read lives on
-FREED = 1 << 20  # bytes: a variable of this size is deleted once it is dead
+POSTFIX = ("[]", ".T()", ".transpose", "scalar", "np.broadcast_to")  # inlined where they have one use
+VIEWS = (".reshape", ".view", "strided", "[]", ".T()", ".transpose", "np.broadcast_to")  # their operand's buffer stays live
+FREED = 1 << 20  # bytes: variables of at least this size are deleted once dead
 
 
 class NumPyTransformer(Transformer):
-    """The default: generated code that one can read, keep and run without this package."""
+    """Generated Python code that can be read, kept and run without this package."""
 
     name = "numpy"
 
@@ -48,7 +48,7 @@ class NumPyTransformer(Transformer):
 
 @functools.lru_cache(256)
 def shown(file: str) -> str:
-    """A file as errors show it."""
+    """Returns a file as errors print it."""
     return show_line((file, 0)).removesuffix(":0")
 
 
@@ -126,7 +126,7 @@ class Printed:
         return "np.bool_" if d.kind == "bool" else f"np.{d.name}"
 
     def call(self, call: CallLine, out: str = "") -> str:
-        """A call as text."""
+        """Returns a call as text."""
         fn = call.fn
         args = [self.text(a) for a in call.args]
         named = [f"{k.rstrip('_')}={self.text(a)}" for k, a in call.kwargs.items()] + ([f"out={out}"] if out else [])
@@ -160,7 +160,7 @@ class Printed:
         life = Life(lines, set(written))
         for k, call in enumerate(lines.calls):
             if call.fn == "len" and call.targets[0] not in life.uses:
-                continue  # a length that no line needs
+                continue  # a length that no line uses
             if call.fn in POSTFIX and life.uses.get(call.targets[0]) == 1 and call.targets[0] not in lines.results:
                 self.names[call.targets[0]] = self.call(call)
                 continue
@@ -185,7 +185,7 @@ class Printed:
         self.out.append(f"{pad}return {', '.join(results)}{',' * (len(results) == 1)}" if results else f"{pad}return ()")
 
     def comment(self, call: CallLine) -> str:
-        """The user's line, where it is another than that of the line before."""
+        """Returns the user's line as a comment, where it differs from that of the previous line."""
         where = next((o for o in call.origin if o.file), None)
         said = "" if where is None else f"{shown(where.file)}:{where.line}"
         if said == self.said or not said:
@@ -193,13 +193,13 @@ class Printed:
         self.said = said
         return f"  # {said}"
 
-    # the whole
+    # whole program
     @functools.cached_property
     def body(self) -> str:
         return "\n".join(self.out)
 
     def compiled(self) -> Any:
-        """The function, compiled."""
+        """The compiled function."""
         space: dict[str, Any] = {"np": np, **EXTRA, "__name__": "ngraph.printed"}
         space.update((name, function(name)) for name in self.helpers)
         space.update((self.names[v], v.array) for v in self.constants)
@@ -208,7 +208,7 @@ class Printed:
         return space[self.name]
 
     def module(self) -> str:
-        """A module that runs by itself."""
+        """Returns a module that runs by itself."""
         small = [v for v in self.constants if v.array is not None and v.array.nbytes <= 64]
         large = [v for v in self.constants if v not in small]
         parts = [f'"""{self.name}, as NumPy: {self.signature()}"""', "import numpy as np"]
@@ -229,7 +229,7 @@ class Printed:
         return "\n\n".join(parts) + f"\n\n\n{self.body}\n\n\n{self.main(large)}\n"
 
     def inline(self, v: Variable) -> str:
-        """A small constant."""
+        """Returns the text of a small constant."""
         assert v.array is not None
         items = v.array.astype(np.float64 if v.dtype.python is float else np.int32) if v.dtype.name in EXTRA else v.array
         written = np.array2string(items, separator=", ", threshold=100, floatmode="unique").replace("\n", "")
@@ -238,13 +238,13 @@ class Printed:
         return made if v.array.size else f"np.zeros({v.array.shape}, dtype={self.dtype(v.dtype)})"
 
     def signature(self) -> str:
-        """What goes in and comes out, with axes."""
+        """Returns a summary of arguments and results, with axes."""
         lines = self.made.lines
         given = ", ".join(f"{self.names[v]}{self.text(v.shape) if v.shape else ''}" for v in lines.params)
         return f"({given or 'nothing'}) to {self.made.outputs} results and {len(lines.results) - self.made.outputs} new states."
 
     def main(self, large: list[Variable]) -> str:
-        """Runs the function on zeros, lengths unknown being 2."""
+        """Returns code that runs the function on zeros, with unknown lengths of 2."""
 
         def zeros(v: Variable) -> str:
             shape = tuple([n if type(n) is int else expr.evaluate(n, lambda leaf: 2) for n in v.shape])
@@ -258,14 +258,14 @@ class Printed:
 
 
 class Life:
-    """When variables are last read, and which buffers an elementwise result may take."""
+    """Liveness: the last read of variables, and the buffers that an elementwise result may reuse."""
 
     def __init__(self, lines: Lines, written: set[Variable]):
         self.uses: dict[Variable, int] = {}
         self.results = set(lines.results)
         self.last: dict[Variable, int] = {}  # by root
         self.own: dict[Variable, int] = {}  # by variable
-        self.free = set(written)  # roots that may be written to, once dead
+        self.free = set(written)  # roots that may be overwritten, once dead
         escaped: set[Variable] = set()
         views: dict[Variable, Variable] = {}
         for k, call in enumerate(lines.calls):
@@ -280,7 +280,7 @@ class Life:
                 views[call.targets[0]] = call.args[0]
             if call.fn not in SEVERAL:
                 self.free.update(v for v in call.targets if v.root is v)
-        for k, call in enumerate(lines.calls):  # an inlined view is read where its text stands
+        for k, call in enumerate(lines.calls):  # an inlined view is read where it is printed
             for v in used(call):
                 while v in views:
                     v = views[v]
@@ -296,7 +296,7 @@ class Life:
                 self.dead.setdefault(k, []).append(v)
 
     def buffer(self, k: int, call: CallLine) -> Variable | None:
-        """An operand that is of no more use after this call and has the result's shape and dtype."""
+        """Returns an operand that is dead after this call and has the result's shape and dtype; None where there is none."""
         target = call.targets[0]
         if not call.fits or not target.shape:
             return None
@@ -311,7 +311,7 @@ class Life:
 
 
 def library(names: Iterable[str]) -> list[str]:
-    """The source of helper functions, with what they use themselves, in the order of their file."""
+    """Returns the source of helper functions with those that they use, in the order of their file."""
     wanted, todo = set(), list(names)
     while todo:
         name = todo.pop()

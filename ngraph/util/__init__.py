@@ -1,1 +1,1 @@
-"""Small helpers that users import by name; see `utils`."""
+"""Small helpers that users import by name; see `utils`. Words: docs/glossary.md."""

@@ -1,4 +1,4 @@
-"""`executor`: a transformer and a computation in one call, for programs that need only one.
+"""`executor`: a transformer and a computation in one call, for programs with a single computation.
 
 >>> import ngraph as ng
 >>> x = ng.placeholder(())
@@ -16,9 +16,9 @@ from ngraph.transformers import make_transformer
 
 
 class executor:
-    """The computation of `results` from `parameters` on a transformer of its own: call it, or open it with `with`.
+    """A computation of `results` from `parameters` on a transformer of its own: call it, or use it in a `with` block.
 
-    Takes and gives what `Transformer.computation` does. Each executor has its own state, so two of them never share a variable.
+    Takes and returns what `Transformer.computation` does. Each executor has its own state, so two of them never share a variable.
     """
 
     def __init__(self, results: Any, *parameters: Op) -> None:

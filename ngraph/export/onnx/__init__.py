@@ -1,8 +1,8 @@
 """Op-graphs as ONNX files.
 
-    results and parameters as ops  →  a program, in which ops that ONNX has whole stay whole  →  passes
-    →  `Writer`: a rule for each op gives nodes; here axes get positions  →  nodes that nothing needs go  →  bytes
+    results and parameters as ops  →  a program in which composite ops that ONNX has are kept  →  passes
+    →  `Writer`: each op's rule gives nodes, and axes get positions  →  nodes without uses are removed  →  bytes
 
-The rules stand in `rules`, `moving`, `products` and `loops`; that ops have a counterpart one to one is said by their records. `model` does
-the whole, `file` writes it.
+The rules are in `rules`, `moving`, `products` and `loops`; one-to-one counterparts are in the ops' records. `model` controls the
+whole, `file` writes it.
 """

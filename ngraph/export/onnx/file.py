@@ -1,4 +1,4 @@
-"""Graphs into the bytes of a file: the same bytes for the same graph, large arrays beside it, and never a file that is half written."""
+"""Writes graphs as files: equal graphs give equal bytes, large arrays lie beside the file, and writes are atomic."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.files import written
 from ngraph.program.program import AxisId
 
-LIMIT = (1 << 31) - (1 << 24)  # bytes that a file of protobuf may have, less room for the nodes
-SMALL = 1 << 10  # bytes up to which an array always stands in the file itself
-PAGE = 4096  # where arrays begin in the file beside it, so that they can be mapped
+LIMIT = (1 << 31) - (1 << 24)  # bytes that a protobuf file may have, less space for the nodes
+SMALL = 1 << 10  # bytes up to which an array is always stored in the file itself
+PAGE = 4096  # bytes: alignment of arrays in the file beside it, so that they can be mapped
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +32,7 @@ Array = np.ndarray[Any, Any]
 
 
 def needed(part: OutputGraph, outputs: Iterable[str]) -> set[str]:
-    """Takes away the nodes that nothing needs; gives the names that the rest reads."""
+    """Removes the nodes without uses; returns the names that the rest reads."""
     wanted = set(outputs)
     kept = []
     for node in reversed(part.nodes):
@@ -48,7 +48,7 @@ def needed(part: OutputGraph, outputs: Iterable[str]) -> set[str]:
 
 
 def rename(part: OutputGraph, new: Mapping[str, str]) -> None:
-    """Other names for tensors, everywhere."""
+    """Renames tensors everywhere in a graph."""
     for node in part.nodes:
         node.inputs = [new.get(n, n) for n in node.inputs]
         node.outputs = [new.get(n, n) for n in node.outputs]
@@ -60,7 +60,7 @@ def rename(part: OutputGraph, new: Mapping[str, str]) -> None:
 
 
 class AxisNames:
-    """How axes are called in the file."""
+    """The names of axes in the file."""
 
     def __init__(self, hints: Mapping[AxisId, str]):
         self.hints = hints
@@ -69,7 +69,7 @@ class AxisNames:
         return self.hints.get(a, str(a))
 
     def dim(self, n: ExprLike) -> int | str | None:
-        """A number, the name of an axis, or how a length follows from those of axes."""
+        """Returns a number, the name of an axis, or an expression over lengths of axes; None where a step computes the length."""
         if isinstance(n, int):
             return n
         if not all(isinstance(leaf, expr.Len) for leaf in expr.leaves(n)):
@@ -81,7 +81,7 @@ class AxisNames:
 
 
 def graph(part: OutputGraph, shared: Shared, names: AxisNames) -> onnx.GraphProto:
-    """A graph without its constants."""
+    """Returns a graph without its constants."""
     made = onnx.GraphProto(name=part.name)
     made.node.extend(node(n, shared, names) for n in part.nodes)
     for refs, field in ((part.inputs, made.input), (part.outputs, made.output)):
@@ -115,7 +115,7 @@ def tensor(name: str, array: Array, dtype: int) -> onnx.TensorProto:
 
 
 def raw(array: Array, dtype: int) -> bytes:
-    """The bytes of an array as ONNX keeps them: little endian, small types packed, the first in the lowest bits."""
+    """Returns the bytes of an array in ONNX's format: little endian, small types packed, the first in the lowest bits."""
     flat = np.ascontiguousarray(array).reshape(-1)
     bits = PACKED.get(dtype, 0)
     if not bits:
@@ -126,7 +126,7 @@ def raw(array: Array, dtype: int) -> bytes:
 
 
 class Beside:
-    """Which arrays lie in a file of their own, and where in it."""
+    """The arrays stored in a file of their own, and their offsets."""
 
     def __init__(self, place: str, least: int | None, total: int):
         self.place = place
@@ -159,7 +159,7 @@ class Beside:
 
 
 def model(made: onnx.GraphProto, opset: int, about: Mapping[str, str]) -> onnx.ModelProto:
-    """The model around a graph, of the oldest version of the format that has this opset, so that most can read it."""
+    """Returns the model around a graph, in the oldest version of the format that has this opset, so that most runtimes can read it."""
     ids = [helper.make_opsetid("", opset)]
     whole = onnx.ModelProto(
         ir_version=max(helper.find_min_ir_version_for(ids), 4), producer_name="ngraph", producer_version=__version__, opset_import=ids
@@ -171,12 +171,12 @@ def model(made: onnx.GraphProto, opset: int, about: Mapping[str, str]) -> onnx.M
 
 
 def axes_of(types: Mapping[str, Sequence[Any]]) -> str:
-    """The names of the axes of tensors, null where a dim has none, as JSON."""
+    """Returns the names of tensors' axes as JSON, null where a dim has none."""
     return json.dumps({name: list(axes) for name, axes in types.items() if axes}, ensure_ascii=False, separators=(",", ":"))
 
 
 def write(path: str, content: bytes, beside: Beside) -> None:
-    """Both files, or neither; the arrays are there before the model that names them."""
+    """Writes both files, or neither; the arrays are written before the model that names them."""
     folder = os.path.dirname(os.path.abspath(path))
     with ExitStack() as files:
         files.enter_context(written(path, [content]))

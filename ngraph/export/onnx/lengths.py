@@ -1,7 +1,7 @@
-"""What holds for lengths that come with the call, whatever they are.
+"""Properties that hold for every length that a call brings.
 
-Lengths are piecewise linear in those of the inputs, with few pieces, so what is true for many of them is true: it is tried on some, small
-ones and large ones, without an algebra of floors and minima.
+Lengths are piecewise linear in those of the inputs, with few pieces, so a property that holds for many of them holds: it is tested on
+some, small and large ones, without an algebra of floors and minima.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Length = Callable[[AxisId], ExprLike]
 
 
 def indexed(e: ExprLike) -> list[AxisId]:
-    """The axes along which an index expression moves, each once."""
+    """Returns the axes whose indices an expression contains, each once."""
     return list(dict.fromkeys(leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)))
 
 
 def assignments(*expressions: ExprLike) -> Iterator[dict[AxisId, int]]:
-    """Lengths for the symbols of some expressions; none where a step computes one."""
+    """Yields lengths for the symbols of some expressions; none where a step computes one."""
     leaves = [leaf for e in expressions for leaf in expr.leaves(e) if not isinstance(leaf, Idx)]
     if not all(isinstance(leaf, Len) for leaf in leaves):
         return
@@ -37,7 +37,7 @@ def value(e: ExprLike, at: dict[AxisId, int]) -> int:
 
 
 def numbers(*expressions: ExprLike) -> list[tuple[int, ...]]:
-    """What some expressions are together, for each assignment."""
+    """Returns the values of some expressions together, for each assignment."""
     return [tuple([value(e, at) for e in expressions]) for at in assignments(*expressions)]
 
 
@@ -50,7 +50,7 @@ def same(a: ExprLike, b: ExprLike) -> bool:
 
 
 def constant(e: ExprLike) -> int | None:
-    """The number that an expression always is."""
+    """Returns the number that an expression always equals; None where it varies."""
     if isinstance(e, int):
         return e
     found = set(numbers(e))
@@ -58,7 +58,7 @@ def constant(e: ExprLike) -> int | None:
 
 
 def beyond(e: ExprLike, n: ExprLike, length: Length) -> tuple[int, int] | None:
-    """How far below 0 an index goes, and how far beyond the end of n; None where that is not always the same."""
+    """Returns how far an index goes below 0, and how far beyond the end of n; None where that varies."""
     found: set[tuple[int, int]] = set()
     axes = indexed(e)
     tried = False
@@ -77,7 +77,7 @@ def beyond(e: ExprLike, n: ExprLike, length: Length) -> tuple[int, int] | None:
 
 
 def positive(e: ExprLike) -> bool:
-    """Whether an expression of lengths and indices is surely not negative."""
+    """Whether an expression of lengths and indices is provably not negative."""
     if isinstance(e, int):
         return e >= 0
     if isinstance(e, Bin):

@@ -1,4 +1,4 @@
-"""Rules for loops, choices and effects: their bodies are graphs, which see the names of the graph around them."""
+"""Rules for loops, choices and effects: their bodies are graphs, which see the names of the enclosing graph."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ Axes = tuple[AxisId, ...]
 
 
 def _real(values: Sequence[Value]) -> list[Value]:
-    """Those that are no token: nodes with effects there are none."""
+    """Returns the values that are no token: nodes with effects do not exist."""
     return [v for v in values if v.dtype.kind != "token"]
 
 
 def _given(step: Step, made: Sequence[TensorRef]) -> tuple[TensorRef, ...]:
-    """The results of a step, tokens among them."""
+    """Returns the results of a step, tokens included."""
     rest = iter(made)
     return tuple([TensorRef("", (), v.dtype) if v.dtype.kind == "token" else next(rest) for v in step.results])
 
 
 def _filled(body: GraphWriter, program: Program, dims: Sequence[Axes]) -> list[TensorRef]:
-    """The nodes of a body; its outputs with all their axes, in these orders."""
+    """Adds the nodes of a body; returns its outputs with all their axes, in these orders."""
     body.run()
     outputs = _real(program.outputs)
     return [body.full(body.refs[v], d) for v, d in zip(outputs, dims, strict=True)]
@@ -50,7 +50,7 @@ def _scan(
         inner.refs[v] = inner.taken(v.hint or "slice", TensorRef(r.name, tuple([a for a in r.dims if a != axis]), r.dtype))
     for v, r in zip(holes[count + xs :], given[count + xs :], strict=True):
         inner.refs[v] = r
-    if not sliced:  # a Scan goes along something
+    if not sliced:  # a Scan needs a sliced input
         sliced = [w.counted(axis)]
         inner.taken("trip", TensorRef("", (), INT64))
     inner.leave(_filled(inner, body, [*axes[:count], *ys]))
@@ -72,7 +72,7 @@ def _scan(
 
 @NODES.of("while")
 def _while(w: GraphWriter, step: Step, *refs: TensorRef, cond: Program, body: Program, carries: int) -> tuple[TensorRef, ...]:
-    """A Loop asks at the end of each turn whether there is another; so the first question stands before it."""
+    """Adds a Loop, which evaluates its condition at the end of each iteration; the first evaluation precedes it."""
     count = len(_real(body.inputs[:carries]))
     holes = _real(body.inputs)
     given = [r for r, v in zip(refs, step.inputs, strict=True) if v.dtype.kind != "token"]
@@ -94,7 +94,7 @@ def _while(w: GraphWriter, step: Step, *refs: TensorRef, cond: Program, body: Pr
 
 
 def _asked(w: GraphWriter, cond: Program, values: Sequence[TensorRef]) -> TensorRef:
-    """The condition, among the nodes of a graph."""
+    """Returns the condition, computed among the nodes of a graph."""
     inner = w.beside(cond)
     for v, r in zip(_real(cond.inputs), values, strict=True):
         inner.refs[v] = r

@@ -1,4 +1,4 @@
-"""From ops to a model: what the steps are, one after another."""
+"""Builds a model from ops, step by step."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ngraph.runtime.computation import declared_orders
 __all__ = ["Exported", "build", "loops", "moving", "products"]
 
 OPSETS = range(13, min(28, onnx.defs.onnx_opset_version()) + 1)
-DEFAULT = 20  # what runtimes of the last years read
+DEFAULT = 20  # an opset that runtimes of recent years read
 
 Array = np.ndarray[Any, Any]
 Value = Callable[[Op], Array]
 
 
 class Exported(NamedTuple):
-    """What is to be exported: results and inputs by name, and where the values of variables are found."""
+    """The export's arguments: results and inputs by name, and the values of variables."""
 
     results: dict[str, Op]
     effects: list[Op]
@@ -47,7 +47,7 @@ class Exported(NamedTuple):
 # ---- the program --------------------------------------------------------------------------------------------------------
 
 
-# a reshape and a transpose are two nodes; read in one go they would be index arithmetic
+# a reshape and a transpose are two nodes; merged they would be index arithmetic
 SIMPLE = Rules(*[r for r in simplify_rules if r.name != "reindex of reindex"])
 
 
@@ -72,7 +72,7 @@ export_passes = Pipeline(
 
 
 def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> Lowered:
-    """The program: without the state of random numbers, which runtimes have their own of, and simplified."""
+    """Returns the program, simplified and without the state of random numbers, which runtimes have themselves."""
     roots = [*what.results.values(), *what.effects]
     lowered = lower(roots, list(what.inputs.values()), what.name, whole=lambda op: rules.claims(op, opset))
     own = {label for label, v in lowered.states.items() if v.attrs.get("advance") is not None}
@@ -84,7 +84,7 @@ def _program(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | Non
 
 
 def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
-    """Lengths that the user gives, by axis. Raises ArgumentError where they do not fit."""
+    """Returns the lengths that the user gave, by axis. Raises ArgumentError where they do not fit."""
     unknown = [n for n in shapes if n not in what.inputs]
     if unknown:
         raise ArgumentError(f"there is no input {', '.join(unknown)}", fix=f"there are {', '.join(what.inputs)}")
@@ -118,7 +118,7 @@ def _lengths(program: Program, what: Exported, shapes: Mapping[str, Sequence[int
 def _written(
     program: Program, lowered: Lowered, what: Exported, opset: int
 ) -> tuple[GraphWriter, list[tuple[str, TensorRef]], dict[str, Op]]:
-    """Nodes for a program; the outputs; the variables that are initializers. Raises UnsupportedError naming all that cannot be said."""
+    """Returns nodes for a program; the outputs; the variables that become initializers. Raises UnsupportedError."""
     shared = Shared(opset)
     for name in (*what.results, *what.inputs, *(s.name for s in program.state_in)):
         shared.taken.add(name)
@@ -152,7 +152,7 @@ def _written(
 
 
 def _finished(w: GraphWriter, outputs: Sequence[tuple[str, TensorRef]]) -> set[str]:
-    """Outputs under their own names, and no node that nothing needs; gives the names of what is read."""
+    """Names outputs and removes nodes without uses; returns the names of tensors that are read."""
     own = {name for node in w.part.nodes for name in node.outputs}
     new, named = dict(w.shared.swapped), set()
     for name, ref in outputs:
@@ -176,7 +176,7 @@ def _finished(w: GraphWriter, outputs: Sequence[tuple[str, TensorRef]]) -> set[s
 
 
 def checked(opset: int | None) -> int:
-    """The opset that is meant. Raises UnsupportedError for one that cannot be written."""
+    """Returns the opset to write. Raises UnsupportedError for one that cannot be written."""
     opset = DEFAULT if opset is None else opset
     if isinstance(opset, bool) or not isinstance(opset, int) or opset not in OPSETS:
         raise UnsupportedError(f"opset {opset!r} cannot be written", fix=f"take one from {OPSETS[0]} to {OPSETS[-1]}")
@@ -184,7 +184,7 @@ def checked(opset: int | None) -> int:
 
 
 def _fix(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | None]]) -> str:
-    """What helps where ops cannot be exported: the newest opset, if it has them all."""
+    """Returns the fix where ops cannot be exported: the newest opset, if it has them all."""
     newest = OPSETS[-1]
     if opset < newest:
         with suppress(UnsupportedError):
@@ -197,7 +197,7 @@ def _fix(what: Exported, opset: int, shapes: Mapping[str, Sequence[int | None]])
 def build(
     what: Exported, path: str, opset: int, shapes: Mapping[str, Sequence[int | None]], external: int | None
 ) -> tuple[onnx.ModelProto, file.Beside]:
-    """The model, and the arrays that lie beside it. Raises UnsupportedError naming all ops that ONNX cannot say at this opset."""
+    """Returns the model, and the arrays beside it. Raises UnsupportedError that lists all ops that ONNX lacks at this opset."""
     lowered = _program(what, opset, shapes)
     program = lowered.program
     try:

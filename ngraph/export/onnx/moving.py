@@ -1,4 +1,4 @@
-"""Rules for what moves elements: other names and orders of axes, reads at index expressions, reads and writes at computed places."""
+"""Rules for ops that move elements: names and orders of axes, reads at index expressions, reads and writes at computed indices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_INDEX_ELEMENTS = 1 << 16  # index arrays of more elements are computed by th
 
 @NODES.of("broadcast")
 def _broadcast(w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...]) -> TensorRef:
-    """Who needs the repeated elements asks for them (`GraphWriter.full`)."""
+    """Returns x itself: rules that need repeated elements expand it (`GraphWriter.full`)."""
     return x
 
 
@@ -36,7 +36,7 @@ def _rename(w: GraphWriter, step: Step, x: TensorRef, to: tuple[tuple[AxisId, Ax
 
 @NODES.of("concat")
 def _concat(w: GraphWriter, step: Step, *refs: TensorRef, parts: tuple[AxisId, ...], axis: AxisId) -> TensorRef:
-    """Along a dim of the first operand that has all axes; the others follow its order."""
+    """Returns the concatenation along a dim of the first operand that has all axes; the others follow its order."""
     every = tuple(step.result.axes)
     template = next((r for r, part in zip(refs, parts, strict=True) if len(r.axes) == len(every)), None)
     if template is not None:
@@ -55,11 +55,11 @@ def _concat(w: GraphWriter, step: Step, *refs: TensorRef, parts: tuple[AxisId, .
 def _reindex(
     w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...], index: Any, guard: tuple[ExprLike, ...], fill: Any
 ) -> TensorRef:
-    """One group of axes after another: those whose indices have an axis of the result in common."""
+    """Returns the read, one group of axes after another: a group's indices share axes of the result."""
     if any(w.length(a) == 0 for a in step.inputs[0].axes):
         return w.filled(fill, axes, x.dtype)
     reads = {a: w.settle(e) for a, e in index}
-    guards = [g for g in map(w.settle, guard) if (beyond(g, END, w.length) or (1, 0))[0]]  # those that are negative somewhere
+    guards = [g for g in map(w.settle, guard) if (beyond(g, END, w.length) or (1, 0))[0]]  # those that may be negative
     missing = [a for a, e in reads.items() if a not in x.axes and beyond(e, w.length(a), w.length) != (0, 0)]
     if missing:
         x = w.full(x, (*x.dims, *missing))
@@ -78,7 +78,7 @@ def _reindex(
 
 
 def _source(a: AxisId) -> AxisId:
-    """The name of an axis of what is read, so that it is not taken for one of the result; its length changes on the way."""
+    """Returns a name for an axis of the operand, distinct from the result's axes; its length changes during the reads."""
     return AxisId(f"<{a}")
 
 
@@ -94,7 +94,7 @@ def _groups(reads: Mapping[AxisId, ExprLike]) -> list[list[AxisId]]:
 
 
 class _Read:
-    """A read on its way, and what is read where there is nothing."""
+    """A partly translated read, and its fill value."""
 
     def __init__(self, w: GraphWriter, fill: Any):
         self.w, self.fill = w, fill
@@ -102,7 +102,7 @@ class _Read:
     def spread(
         self, x: TensorRef, reads: dict[AxisId, ExprLike], guards: list[ExprLike]
     ) -> tuple[TensorRef, dict[AxisId, ExprLike], list[ExprLike]]:
-        """Every k-th place, by a guard on a remainder: zeros come between the elements first."""
+        """Dilates axes that are read at every k-th index, by a guard on a remainder: inserts zeros between the elements."""
         w = self.w
         for a, e in reads.items():
             if not (isinstance(e, Bin) and e.op == "//" and type(e.b) is int and 0 - e.a % e.b in guards):
@@ -147,14 +147,14 @@ class _Read:
         return (*x.dims[:at], *new, *x.dims[at + 1 :])
 
     def padded(self, x: TensorRef, axis: AxisId, before: int, after: int) -> TensorRef:
-        """The fill at both ends of an axis."""
+        """Returns x padded with the fill at both ends of an axis."""
         at, rank = x.dims.index(axis), len(x.dims)
         pads = [before if k == at else after if k == at + rank else 0 for k in range(2 * rank)]
         self.w.lengths[axis] = self.w.length(axis) + (before + after)
         return self.w.op("Pad", x, self.w.ints(pads), self.value(x), dims=x.dims, dtype=x.dtype)
 
     def at(self, x: TensorRef, axis: AxisId, e: ExprLike) -> TensorRef:
-        """One place of an axis, which goes."""
+        """Returns x at one index of an axis, which is removed."""
         w, n = self.w, self.w.length(axis)
         if type(e) is int and type(n) is int and not 0 <= e < n:
             return w.number(self.fill, x.dtype)
@@ -165,7 +165,7 @@ class _Read:
         return w.op("Gather", x, w.scalar(e), dims=self.put(x, axis, ()), dtype=x.dtype, axis=x.dims.index(axis))
 
     def slice(self, x: TensorRef, axis: AxisId, new: AxisId, start: ExprLike, step: int) -> TensorRef | None:
-        """Padding where the read goes beyond the ends, then a slice; None where nobody knows how far it goes."""
+        """Returns x padded where the read exceeds the ends, then sliced; None where that extent is unknown."""
         w, count = self.w, self.w.length(new)
         out = beyond(start + Idx(new) * step, w.length(axis), w.length)
         if out is None:
@@ -180,7 +180,7 @@ class _Read:
         if step > 0:
             stop = END if all(a >= b for a, b in numbers(stop, n) or [(0, 1)]) else stop
         elif all(a < 0 for (a,) in numbers(stop) or [(0,)]):
-            stop = -END  # numbers below 0 count from the end
+            stop = -END  # negative numbers count from the end
         elif not all(a >= 0 for (a,) in numbers(stop) or [(-1,)]):
             return None
         start = END if step < 0 and same(start, n - 1) else start
@@ -188,7 +188,7 @@ class _Read:
         return w.op("Slice", x, *ends, w.ints([x.dims.index(axis)]), w.ints([step]), dims=dims, dtype=x.dtype)
 
     def flatten(self, x: TensorRef, reads: Mapping[AxisId, ExprLike], new: AxisId) -> TensorRef | None:
-        """Axes read at the digits of one index are one axis. None where they are not that."""
+        """Returns axes read at the digits of one index as one axis. None where the index has another form."""
         left = []
         for a, e in reads.items():
             found = digit(e)
@@ -218,7 +218,7 @@ class _Read:
         return last if part[2] is None else same(part[2], self.w.lengths[part[0]])
 
     def unflatten(self, x: TensorRef, axis: AxisId, e: ExprLike, over: Sequence[AxisId]) -> TensorRef | None:
-        """An axis read at the flat position of several indices is taken apart. None where it is not that."""
+        """Returns an axis read at the flat position of several indices split into axes. None where the index has another form."""
         form = affine(e)
         if form is None or form[0] != 0 or len(form[1]) != len(over):
             return None
@@ -237,7 +237,7 @@ class _Read:
         return self.w.reshaped(x.name, self.w.shape(dims), dims, x.dtype, self.w.shape(x.dims))
 
     def anywhere(self, x: TensorRef, reads: Mapping[AxisId, ExprLike], over: Sequence[AxisId]) -> TensorRef:
-        """The axes become one, which is read at numbers; where one lies outside, the fill is taken."""
+        """Returns the axes joined into one, which is gathered at computed positions, and the fill where one is outside."""
         w = self.w
         inside: TensorRef | None = None
         flat: ExprLike = 0
@@ -273,7 +273,7 @@ class _Read:
         return here if inside is None else w.elementwise("And", inside, here)
 
     def places(self, e: ExprLike, over: Sequence[AxisId]) -> TensorRef:
-        """Index numbers over axes: a constant where lengths are known."""
+        """Returns index numbers over axes: a constant where lengths are known."""
         w = self.w
         sizes = [w.known(a) for a in over]
         total = 1
@@ -295,9 +295,9 @@ class _Read:
 
 @NODES.of("check_bounds")
 def _check_bounds(w: GraphWriter, step: Step, i: TensorRef, axis: AxisId, negative: bool, **about: Any) -> TensorRef:
-    """The index as it is, where all who read it check it; for others, an index of the places, which checks it and counts from the start."""
+    """Returns the index itself where all of its readers check it; else a gather from an iota, which checks it and counts from the start."""
     i = w.cast(i, INT64)
-    if not negative:  # one below 0 goes where nothing is
+    if not negative:  # negative ones become indices outside
         below = w.elementwise("Less", i, w.number(0, INT64), dtype=BOOL)
         i = w.elementwise("Where", below, TensorRef(w.scalar(w.length(axis)), (), INT64), i)
     if w.uses.get(step.result) == w.indices.get(step.result):
@@ -312,7 +312,7 @@ def _checked(w: GraphWriter, v: Value) -> bool:
 
 
 def _placed(w: GraphWriter, step: Step, k: int, i: TensorRef, axis: AxisId, mode: str) -> tuple[TensorRef, TensorRef | None]:
-    """A step's index k, as int64, that lies in its axis, or is checked by the node; and where it did so by itself, for `fill`."""
+    """Returns a step's index k, as int64 and within its axis, or checked by the node; and for `fill`, whether it was inside."""
     if _checked(w, step.inputs[1 + k]):
         return i, None
     n = w.length(axis)
@@ -361,7 +361,7 @@ def _gather_several(
     over: tuple[AxisId, ...],
     shared: tuple[AxisId, ...],
 ) -> TensorRef:
-    """GatherND: axes that x and the indices share stand first in both."""
+    """Returns a GatherND: axes that x and the indices share come first in both."""
     rest = tuple([a for a in x.axes if a not in axes and a not in shared])
     free = tuple([a for a in over if a not in shared])
     x = w.arranged(x, (*shared, *axes, *rest))
@@ -370,7 +370,7 @@ def _gather_several(
 
 
 def _stacked(w: GraphWriter, indices: Sequence[TensorRef], dims: tuple[AxisId, ...]) -> TensorRef:
-    """Indices side by side along a last dim."""
+    """Returns indices stacked along a last dim."""
     each = []
     for i in indices:
         i = w.full(i, dims)
@@ -390,7 +390,7 @@ COMBINE = {"set": None, "add": "add", "multiply": "mul", "max": "max", "min": "m
 
 @NODES.of("scatter")
 def _scatter(w: GraphWriter, step: Step, x: TensorRef, *others: TensorRef, axes: tuple[AxisId, ...], combine: str, mode: str) -> TensorRef:
-    """ScatterND on the axes that are named, and those that x shares with the indices. What is dropped goes into a place beyond the end."""
+    """Returns a ScatterND on the named axes, and those that x shares with the indices. Dropped writes go to a position beyond the end."""
     *indices, u = others
     reduction = COMBINE[combine]
     if reduction is not None and w.opset < (16 if reduction in ("add", "mul") else 18):
@@ -423,7 +423,7 @@ def _scatter(w: GraphWriter, step: Step, x: TensorRef, *others: TensorRef, axes:
 
 @NODES.of("one_hot")
 def _one_hot(w: GraphWriter, step: Step, x: TensorRef, axis: AxisId) -> TensorRef:
-    """Equal, for ONNX's OneHot counts numbers below 0 from the end."""
+    """Returns a comparison, since ONNX's OneHot counts negative numbers from the end."""
     at = w.cast(w.counted(axis), x.dtype)
     return w.cast(w.elementwise("Equal", at, w.arranged(x, (*x.axes, None)), dtype=BOOL), DTYPES["float32"])
 

@@ -1,4 +1,4 @@
-"""What ONNX calls our ops and element types; importer and exporter read it."""
+"""ONNX's names of ops and element types, for importer and exporter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import onnx
 
 from ngraph.op_graph.dtypes import DType
 
-PACKED = {  # types of less than a byte, several in one, the first in the lowest bits: how many bits
+PACKED = {  # bits of element types of less than a byte, which are packed, the first in the lowest bits
     getattr(onnx.TensorProto, name): bits
     for name, bits in (("UINT4", 4), ("INT4", 4), ("FLOAT4E2M1", 4), ("UINT2", 2), ("INT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
     if hasattr(onnx.TensorProto, name)
@@ -15,7 +15,7 @@ PACKED = {  # types of less than a byte, several in one, the first in the lowest
 
 
 def onnx_name(dtype: DType) -> str:
-    """As the type constraints of ONNX call it: `tensor(float8e4m3fn)`."""
+    """Returns the name in ONNX's type constraints: `tensor(float8e4m3fn)`."""
     name = {"float32": "float", "float64": "double", "float8_e8m0fnu": "float8e8m0"}.get(dtype.name)
     if name is None:
         name = dtype.name.replace("_", "")
@@ -24,5 +24,5 @@ def onnx_name(dtype: DType) -> str:
 
 
 def onnx_type(dtype: DType) -> int:
-    """Its number in a TensorProto."""
+    """Returns the type's number in a TensorProto."""
     return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype.np)))

@@ -1,4 +1,4 @@
-"""Rules for sums of products and for windows: contractions, convolutions and both their gradients, pooling."""
+"""Rules for contractions and windows: contractions, convolutions with both gradients, pooling."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Axes = tuple[AxisId, ...]
 
 
 def _alone(w: GraphWriter, x: TensorRef, other: TensorRef, over: Axes) -> TensorRef:
-    """x summed over the axes that only x has."""
+    """Returns x summed over the axes that only x has."""
     mine = tuple([a for a in x.axes if a in over and a not in other.axes])
     return reduced(w, "ReduceSum", x, mine, x.dtype) if mine else x
 
@@ -34,7 +34,7 @@ def _alone(w: GraphWriter, x: TensorRef, other: TensorRef, over: Axes) -> Tensor
 @NODES.of("contract")
 def _contract(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, over: Axes, accumulate: DType) -> TensorRef:
     dtype = x.dtype
-    if accumulate.bits > 32 or not dtype.is_float:  # of 16-bit floats the runtime keeps the sums in what it likes
+    if accumulate.bits > 32 or not dtype.is_float:  # the accumulator of 16-bit floats is the runtime's choice
         x, y = w.cast(x, accumulate), w.cast(y, accumulate)
     lost = tuple([a for a in over if a not in x.axes and a not in y.axes])
     x = w.full(x, (*x.dims, *lost)) if lost else x
@@ -48,7 +48,7 @@ def _contract(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, over: Axes
 
 
 def _product(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes) -> TensorRef:
-    """MatMul or Gemm where operands are matrices, or stacks of them, up to the order of their axes; Einsum elsewhere."""
+    """Returns MatMul or Gemm where operands are matrices or batches of them, up to the order of their axes; else Einsum."""
     batch = tuple([a for a in x.axes if a in y.axes and a not in sums])
     rows = tuple([a for a in x.axes if a not in y.axes])
     columns = tuple([a for a in y.axes if a not in x.axes])
@@ -66,14 +66,14 @@ def _product(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes) -> TensorRe
             return gemm
     if not batch and not rows and columns and y.axes != (*sums, *columns):
         x, y, rows, columns = y, x, columns, rows  # a vector on the other side needs no transposed matrix
-    one = (None,) if batch else ()  # a stack of vectors is one of matrices with a dim of length 1
+    one = (None,) if batch else ()  # a batch of vectors is one of matrices with a dim of length 1
     left, right = (*batch, *(rows or one), *sums), (*batch, *sums, *(columns or one))
     dims = (*batch, *(rows or one), *(columns or one))
     return w.op("MatMul", w.arranged(x, left), w.arranged(y, right), dims=dims, dtype=x.dtype)
 
 
 def _gemm(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes, rows: Axes, columns: Axes) -> TensorRef | None:
-    """Two matrices in whatever order their axes are; MatMul where it is the one that it wants."""
+    """Returns Gemm for two matrices in any order of axes; None where MatMul takes them as they are, or Gemm cannot."""
     if x.dims == (*rows, *sums) and y.dims == (*sums, *columns) or not takes("Gemm", w.opset, x.dtype) or not x.dtype.is_float:
         return None
     a, b = w.arranged(x, x.axes), w.arranged(y, y.axes)
@@ -84,7 +84,7 @@ def _gemm(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes, rows: Axes, co
 
 
 def _joined(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes, rows: Axes, columns: Axes) -> TensorRef | None:
-    """Several axes that are summed, as one; None where they do not stand together in both operands."""
+    """Returns the product with several summed axes joined; None where they are not adjacent in both operands."""
     if len(rows) > 1 or len(columns) > 1:
         return None
     a, b = w.merged(x, [rows, sums]), w.merged(y, [sums, columns])
@@ -96,7 +96,7 @@ def _joined(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes, rows: Axes, 
 
 
 def _einsum(w: GraphWriter, x: TensorRef, y: TensorRef, sums: Axes) -> TensorRef:
-    """Any sum of products, whatever the order of axes."""
+    """Returns an Einsum, for any contraction and any order of axes."""
     x, y = w.arranged(x, x.axes), w.arranged(y, y.axes)
     dims = tuple(dict.fromkeys(a for a in (*x.axes, *y.axes) if a not in sums))
     every = tuple(dict.fromkeys((*x.axes, *y.axes)))
@@ -114,7 +114,7 @@ Spatial = tuple[AxisId, AxisId, AxisId, int, int, int, int]  # in, filter, out; 
 def _convolve(
     w: GraphWriter, step: Step, x: TensorRef, f: TensorRef, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType
 ) -> TensorRef:
-    """Conv; ConvTranspose where the input is spread out, or the filter runs backwards as in the gradient."""
+    """Returns a Conv; a ConvTranspose where the input is dilated, or the filter is flipped as in the gradient."""
     tx, tf = step.inputs
     dtype = x.dtype
     if any(w.length(a) == 0 for v in (tx, tf) for a in v.axes):
@@ -148,7 +148,7 @@ def _convolve(
 
 
 def _apart(w: GraphWriter, axis: AxisId, spatial: Axes) -> AxisId:
-    """Another name for a spatial axis of an operand, for the other may have one of that name."""
+    """Returns another name for a spatial axis of an operand, since the other may have one of that name."""
     if axis not in spatial:
         return axis
     made = AxisId(f"<{axis}")
@@ -157,7 +157,7 @@ def _apart(w: GraphWriter, axis: AxisId, spatial: Axes) -> AxisId:
 
 
 def _flipped(w: GraphWriter, f: TensorRef, taps: Sequence[AxisId]) -> TensorRef:
-    """The filter read backwards along some axes."""
+    """Returns the filter flipped along some axes."""
     if not taps:
         return f
     count = len(taps)
@@ -167,7 +167,7 @@ def _flipped(w: GraphWriter, f: TensorRef, taps: Sequence[AxisId]) -> TensorRef:
 
 
 def _trimmed(w: GraphWriter, x: TensorRef, before: Sequence[int], after: Sequence[int]) -> TensorRef:
-    """Spatial dims with zeros at their ends, or, below 0, without so many elements."""
+    """Returns spatial dims padded with zeros, or cropped where the number is negative."""
     if any(n > 0 for n in (*before, *after)):
         pads = [0, 0, *[max(n, 0) for n in before], 0, 0, *[max(n, 0) for n in after]]
         x = w.op("Pad", x, w.ints(pads), dims=x.dims, dtype=x.dtype)
@@ -179,11 +179,11 @@ def _trimmed(w: GraphWriter, x: TensorRef, before: Sequence[int], after: Sequenc
 
 
 def ends(n: ExprLike, out: ExprLike, size: ExprLike, stride: int, dilation: int, before: int) -> int:
-    """The padding behind with which windows of `size` give `out` results: of those that do the one nearest to that before."""
+    """Returns the trailing padding for which windows of `size` give `out` results: the one nearest to `before` among those that do."""
     span = constant((out - 1) * stride + (size - 1) * dilation + 1 - n - before)
     if span is not None:
         return min(max(before, span), span + stride - 1)
-    for k in range(64 * stride):  # out is a floor of n, so what is missing moves with the remainder
+    for k in range(64 * stride):  # out is a floor of n, so the missing length varies with the remainder
         for after in (k, -k):
             if constant((n + (before + after) - ((size - 1) * dilation + 1)) // stride + 1 - out) == 0:
                 return after
@@ -191,7 +191,7 @@ def ends(n: ExprLike, out: ExprLike, size: ExprLike, stride: int, dilation: int,
 
 
 def windowed(pads: Sequence[int], strides: Sequence[int], dilations: Sequence[int]) -> dict[str, Any]:
-    """Attributes of windows, without those that a node has anyway."""
+    """Returns attributes of windows, without defaults."""
     return {
         "pads": list(pads) if any(pads) else None,
         "strides": list(strides) if set(strides) != {1} else None,
@@ -235,7 +235,7 @@ def _straight(
 def _transposed(
     w: GraphWriter, x: TensorRef, f: TensorRef, spatial: Sequence[Any], kinds: Sequence[Sequence[AxisId]], count: int
 ) -> TensorRef:
-    """What each element of the input adds to the result: o = i * in_dilation - r * dilation + pad."""
+    """Returns a ConvTranspose: each input element adds to the results o = i * in_dilation - r * dilation + pad."""
     groups, inner, outer = kinds
     f = _flipped(w, f, [s[1] for s in spatial if s[4] > 0])
     before, after, more, stride, dilation = [], [], [], [], []
@@ -275,7 +275,7 @@ def _transposed(
 def _by_windows(
     w: GraphWriter, step: Step, x: TensorRef, f: TensorRef, over: Axes, spatial: tuple[Spatial, ...], accumulate: DType
 ) -> TensorRef:
-    """Where no Conv fits, integers say: the windows of x, contracted with the filter."""
+    """Returns windows of x, read by index, contracted with the filter, for dtypes or sizes that Conv does not support."""
     tx, tf = step.inputs
     outs = {s[0]: s for s in spatial}
     taps = {}
@@ -311,7 +311,7 @@ Window = tuple[AxisId, AxisId, AxisId, int, int, int]  # in, within, out; stride
 
 
 def fits(windows: Sequence[Any], length: Callable[[Any], ExprLike]) -> bool:
-    """Whether ONNX has such windows: along at most three axes, of known length, none wholly beyond the ends."""
+    """Whether ONNX supports these windows: along at most three axes, of known length, none wholly in the padding."""
     if not 1 <= len(windows) <= 3:
         return False
     for i, r, o, stride, dilation, pad in windows:
@@ -336,7 +336,7 @@ CLAIMS.update(max_pool=poolable, avg_pool=poolable)
 
 
 def window_read(step: Step, inside: Axes, length: Callable[[AxisId], ExprLike]) -> tuple[Window, ...] | None:
-    """The windows that a `reindex` reads, where the axes `inside` are just those within windows; None where it is another read."""
+    """Returns the windows that a `reindex` reads, if the axes `inside` are exactly those within windows; else None."""
     axes = step.inputs[0].axes
     if step.attrs["guard"] or not inside or any(a in axes for a in inside):
         return None
@@ -362,7 +362,7 @@ def _pool(w: GraphWriter, step: Step, x: TensorRef, windows: tuple[Any, ...]) ->
 
 
 def pool(w: GraphWriter, op: str, x: TensorRef, windows: Sequence[Window], **attrs: Any) -> TensorRef:
-    """A pooling node: what stands beside the windows is the batch and the channel."""
+    """Returns a pooling node; axes other than the windows' become batch and channel."""
     ins = [s[0] for s in windows]
     x = w.full(x, (*x.dims, *[a for a in ins if a not in x.axes]))
     rest = [a for a in x.axes if a not in ins]
@@ -385,12 +385,12 @@ def pool(w: GraphWriter, op: str, x: TensorRef, windows: Sequence[Window], **att
     return w.split(TensorRef(made.name, (), made.dtype), [*groups, *[[s[2]] for s in windows]])
 
 
-# ---- what was put together ----------------------------------------------------------------------------------------
+# ---- recomposed ops -----------------------------------------------------------------------------------------------
 
 
 @NODES.of("batch_norm")
 def _batch_norm(w: GraphWriter, step: Step, x: TensorRef, *along: TensorRef, epsilon: float) -> TensorRef:
-    """The axis that is normed stands second, behind all that is no space."""
+    """Returns the node with the normalised axis second, after all axes that are not spatial."""
     (channel,) = along[0].axes
     at = x.dims.index(channel)
     if at != 1:
@@ -413,7 +413,7 @@ def _layer_norm(w: GraphWriter, step: Step, x: TensorRef, *given: TensorRef, axe
 
 
 def _by_axis(w: GraphWriter, x: TensorRef, scale: TensorRef, zero: TensorRef | None, dtype: DType) -> tuple[list[str], int | None]:
-    """Scale and zero point as the node takes them: scalars, or vectors of one length along an axis."""
+    """Returns scale and zero point as the node takes them: scalars, or vectors of one length along an axis."""
     axes = scale.axes or (zero.axes if zero is not None else ())
     values = [w.array(scale), np.zeros(()) if zero is None else w.array(zero)]
     length = (w.known(axes[0]) or 0,) if axes else ()

@@ -1,6 +1,6 @@
-"""Rules for ops that take and give elements at the same place, for reductions, and for what comes from nowhere.
+"""Rules for elementwise ops, reductions, and sources such as constants.
 
-What an op is called one to one stands in its record, as for the importer; what ONNX computes otherwise is made of smaller nodes here.
+One-to-one names are in the ops' records, as for the importer; ops that ONNX lacks are composed of smaller nodes here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BOOL, INT32, FLOAT32 = DTYPES["bool"], DTYPES["int32"], DTYPES["float32"]
 
 # ---- one to one ---------------------------------------------------------------------------------------------------------
 
-WHOLE = ("floor", "round")  # of integers nothing
+WHOLE = ("floor", "round")  # identity for integers
 
 
 @NODES.of("elementwise")
@@ -37,11 +37,11 @@ def named(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
     return fused or w.elementwise(ONNX[step.op], *refs)
 
 
-CHANNEL = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1}  # the dim of the result that a bias goes along
+CHANNEL = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1}  # the dim of the result that a bias is along
 
 
 def _products(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> Iterator[tuple[TensorRef, OutputNode, TensorRef]]:
-    """An operand that a Conv or a Gemm makes for this step alone, that node, and the other operand, along its channel."""
+    """Yields each operand computed by a Conv or Gemm for this step alone, that node, and the other operand, aligned to its channel."""
     for k, value in enumerate(step.inputs):
         x, other = refs[k], refs[1 - k]
         maker = w.shared.makers.get(x.name)
@@ -53,7 +53,7 @@ def _products(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> Iterat
 
 
 def _biased(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRef | None:
-    """A sum with what such a node gives: it adds constants and variables itself."""
+    """Returns a sum folded into the bias of such a node, for constants and variables; None where it cannot."""
     for x, maker, bias in _products(w, step, refs):
         array = w.array(bias)
         if array is not None and bias.axes == () and maker.op != "Gemm":
@@ -67,7 +67,7 @@ def _biased(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRe
 
 
 def _scaled(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRef | None:
-    """A product of what such a node gives with constants: they go into its weights, if those are constants too. Of a sum: the mean."""
+    """Returns a product of such a node with constants folded into its constant weights; of a sum: the mean; None where it cannot."""
     for x, y in (refs, refs[::-1]):
         share = w.literal(y)
         if share and x.name in w.shared.sums and x.dtype.is_float and (1 / share).is_integer():
@@ -83,7 +83,7 @@ def _scaled(w: GraphWriter, step: Step, refs: tuple[TensorRef, ...]) -> TensorRe
 
 
 def claims(op: Op, opset: int) -> bool:
-    """Whether an op that is made of smaller ones goes out whole, as one node."""
+    """Whether a composite op is exported as one node."""
     found = CLAIMS.get(op.opdef.name)
     return found is not None and bool(found(op, opset))
 
@@ -120,14 +120,14 @@ def _extremes(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef) -> TensorR
 
 @NODES.of("clip")
 def _clip(w: GraphWriter, step: Step, x: TensorRef, low: TensorRef, high: TensorRef) -> TensorRef:
-    """Bounds that bound nothing are left out."""
+    """Returns Clip without bounds that have no effect."""
     bounds: list[TensorRef | None] = [None if w.literal(b) == edge else b for b, edge in ((low, x.dtype.lowest), (high, x.dtype.highest))]
     return w.op("Clip", x, *bounds, dims=x.dims, dtype=x.dtype) if any(bounds) else x
 
 
 @NODES.of("compare")
 def _compare(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, kind: str) -> TensorRef:
-    if x.dtype is BOOL and kind != "eq":  # false lies below true
+    if x.dtype is BOOL and kind != "eq":  # false is less than true
         return w.elementwise("And" if kind == "lt" else "Or", w.elementwise("Not", x), y)
     return w.elementwise({"eq": "Equal", "lt": "Less", "le": "LessOrEqual"}[kind], x, y, dtype=BOOL)
 
@@ -136,7 +136,7 @@ def _compare(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, kind: str) 
 
 
 def _other_than(w: GraphWriter, y: TensorRef, *numbers: int) -> TensorRef:
-    """Integers with a 1 in place of those that must not be divided by; a constant without such stays."""
+    """Returns integers with a 1 in place of invalid divisors; a constant without such divisors stays."""
     array = w.array(y)
     if array is not None and not np.isin(array, numbers).any():
         return y
@@ -146,7 +146,7 @@ def _other_than(w: GraphWriter, y: TensorRef, *numbers: int) -> TensorRef:
 
 
 def _at(w: GraphWriter, y: TensorRef, n: int, then: TensorRef, otherwise: TensorRef) -> TensorRef:
-    """`then` where y is n."""
+    """Returns `then` where y is n, else `otherwise`."""
     array = w.array(y)
     if array is not None and not (array == n).any():
         return otherwise
@@ -154,7 +154,7 @@ def _at(w: GraphWriter, y: TensorRef, n: int, then: TensorRef, otherwise: Tensor
 
 
 def _wide_enough(w: GraphWriter, refs: tuple[TensorRef, ...]) -> list[TensorRef]:
-    """Integers in a type in which there is no least one whose negative is not there; 64 bits stay."""
+    """Returns integers in a type whose minimum they do not reach, so that negation is exact; 64 bits stay."""
     d = refs[0].dtype
     wide = INT64 if d.kind == "int" or d.bits < 64 else d
     return [w.cast(r, wide) for r in refs]
@@ -162,7 +162,7 @@ def _wide_enough(w: GraphWriter, refs: tuple[TensorRef, ...]) -> list[TensorRef]
 
 @NODES.of("divide")
 def _divide(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
-    """Of integers the floor: ONNX cuts towards 0, and leaves division by 0 open, so nothing is divided by 0, and 64 bits not by -1."""
+    """Returns the floor for integers: ONNX truncates, and division by 0 is undefined, so divisors of 0, and of 64 bits -1, are replaced."""
     dtype = refs[0].dtype
     if dtype.is_float:
         return _mean(w, *refs) or w.elementwise("Div", *refs)
@@ -179,7 +179,7 @@ def _divide(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
 
 
 def _mean(w: GraphWriter, x: TensorRef, y: TensorRef) -> TensorRef | None:
-    """A sum divided by how many there are."""
+    """Returns ReduceMean for a sum divided by its number of terms; None for other quotients."""
     summed = w.shared.sums.get(x.name)
     size = w.shared.sizes.get(y.name, w.literal(y))
     if summed is None or size is None or not same(w.size(summed[1]), int(size) if isinstance(size, float) and size == int(size) else size):
@@ -190,7 +190,7 @@ def _mean(w: GraphWriter, x: TensorRef, y: TensorRef) -> TensorRef | None:
 
 @NODES.of("remainder")
 def _remainder(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
-    """ONNX's Mod of integers has the divisor's sign; that of floats x's, as C has it."""
+    """Returns the remainder: ONNX's Mod of integers has the divisor's sign; that of floats x's, as in C."""
     dtype = refs[0].dtype
     if dtype.is_float:
         x, y = refs
@@ -213,7 +213,7 @@ def _power(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef) -> TensorRef:
 
 
 def _integer_power(w: GraphWriter, x: TensorRef, y: TensorRef) -> TensorRef:
-    """By squaring, a bit of the exponent in each turn of a loop, so that results wrap as products do."""
+    """Returns the power by squaring, one bit of the exponent in each iteration, so that results wrap as products do."""
     dtype, bits = x.dtype, x.dtype.bits
     x, y = (w.cast(r, DTYPES["int64"]) for r in (x, y)) if dtype.bits < 64 or dtype.kind == "int" else (x, y)
     d = x.dtype
@@ -231,7 +231,7 @@ def _integer_power(w: GraphWriter, x: TensorRef, y: TensorRef) -> TensorRef:
     body.leave([go, new, body.elementwise("Mul", b, b), body.elementwise("Div", e, two)])
     names = w.node("Loop", [w.scalar(bits), w.number(True, BOOL).name, done.name, base.name, exponent.name], 3, body=body.part)
     made = TensorRef(names[0], dims, d)
-    if dtype.kind == "int":  # of a negative exponent the whole part of the reciprocal
+    if dtype.kind == "int":  # for a negative exponent the truncated reciprocal
         sign = w.elementwise("Where", w.elementwise("Equal", w.elementwise("Mod", y, two), zero, dtype=BOOL), one, w.number(-1, d))
         below = _at(w, x, 1, one, _at(w, x, -1, sign, zero))
         made = w.elementwise("Where", w.elementwise("Less", y, zero, dtype=BOOL), below, made)
@@ -250,7 +250,7 @@ def _bitwise(w: GraphWriter, step: Step, x: TensorRef, y: TensorRef, kind: str) 
 
 
 def _shift(w: GraphWriter, x: TensorRef, y: TensorRef, kind: str) -> TensorRef:
-    """ONNX shifts unsigned integers, by fewer places than they have bits. A negative number to the right: its complement, shifted."""
+    """Returns the shift: ONNX shifts unsigned integers, by fewer places than their bits. Negative numbers: the complement, shifted."""
     dtype, bits = x.dtype, x.dtype.bits
     unsigned = DTYPES[f"uint{bits}"]
     count = w.literal(y)
@@ -279,14 +279,14 @@ def _shift(w: GraphWriter, x: TensorRef, y: TensorRef, kind: str) -> TensorRef:
 
 @NODES.of("expm1")
 def _expm1(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
-    """tanh(x / 2) * (e to the x, + 1): exact near 0."""
+    """Returns tanh(x / 2) * (exp(x) + 1), exact near 0."""
     half = w.elementwise("Tanh", w.elementwise("Mul", x, w.number(0.5, x.dtype)))
     return w.elementwise("Mul", half, w.elementwise("Add", w.elementwise("Exp", x), w.number(1, x.dtype)))
 
 
 @NODES.of("log1p")
 def _log1p(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
-    """2 atanh(x / (x + 2)) near 0, where 1 + x has lost what counts."""
+    """Returns 2 atanh(x / (x + 2)) near 0, where 1 + x would lose precision."""
     one, two, half = (w.number(n, x.dtype) for n in (1, 2, 0.5))
     near = w.elementwise("Less", w.elementwise("Abs", x), half, dtype=BOOL)
     inner = w.elementwise("Where", near, x, w.number(0, x.dtype))
@@ -296,7 +296,7 @@ def _log1p(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
 
 @NODES.of("cast")
 def _cast(w: GraphWriter, step: Step, x: TensorRef, dtype: DType) -> TensorRef:
-    """Floats are held within 8 and 16 bits first; what is beyond 32 and 64 bits ONNX leaves open."""
+    """Returns the cast, with floats saturated to 8 and 16 bits first; beyond 32 and 64 bits ONNX leaves the result open."""
     if x.dtype.is_float and dtype.is_integer and dtype.bits <= 16:
         maker = w.shared.makers.get(x.name)
         if maker is None or maker.op != "Clip":
@@ -313,11 +313,11 @@ def _bitcast(w: GraphWriter, step: Step, x: TensorRef, dtype: DType) -> TensorRe
     return w.op("BitCast", x, dims=x.dims, dtype=dtype, exact=True, to=onnx_type(dtype))
 
 
-# ---- across axes --------------------------------------------------------------------------------------------------------
+# ---- along axes ---------------------------------------------------------------------------------------------------------
 
 
 def reduced(w: GraphWriter, op: str, x: TensorRef, axes: tuple[AxisId, ...], dtype: DType) -> TensorRef:
-    """A reduction; its axes are an input at some opsets, an attribute at others. Dims of length 1 stay."""
+    """Returns a reduction; its axes are an input at some opsets, an attribute at others. Dims of length 1 stay."""
     places = [x.dims.index(a) for a in axes]
     dims: Dims = tuple([a for a in x.dims if a not in axes])
     if len(schema(op, w.opset).inputs) > 1:
@@ -384,7 +384,7 @@ def _cumulate(w: GraphWriter, step: Step, x: TensorRef, kind: str, axis: AxisId,
 
 
 def _running(w: GraphWriter, x: TensorRef, kind: str, at: int, exclusive: bool, reverse: bool) -> TensorRef:
-    """Running products and extremes: a Scan with one node in it."""
+    """Returns cumulative products and extremes: a Scan with one node in it."""
     rest = (*x.dims[:at], *x.dims[at + 1 :])
     start = {"multiply": 1, "max": x.dtype.lowest, "min": x.dtype.highest}[kind]
     first = w.full(w.number(start, x.dtype), rest)
@@ -410,7 +410,7 @@ def _running(w: GraphWriter, x: TensorRef, kind: str, at: int, exclusive: bool, 
 
 @NODES.of("sort")
 def _sort(w: GraphWriter, step: Step, *refs: TensorRef, axis: AxisId, descending: bool) -> tuple[TensorRef, ...]:
-    """TopK of all; what else is moved follows its indices."""
+    """Returns TopK of all elements; values are gathered at its indices."""
     dims = tuple(step.inputs[0].axes)
     key, *values = (w.full(r, dims) for r in refs)
     if w.length(axis) == 1:
@@ -436,12 +436,12 @@ def _compact(w: GraphWriter, step: Step, c: TensorRef, axes: tuple[AxisId, ...],
     return w.cast(TensorRef(places, (axis,), INT64), found.dtype), number
 
 
-# ---- from nowhere -------------------------------------------------------------------------------------------------------
+# ---- sources ------------------------------------------------------------------------------------------------------------
 
 
 @NODES.of("constant")
 def _constant(w: GraphWriter, step: Step, value: Any, axes: tuple[AxisId, ...], dtype: DType) -> TensorRef:
-    if isinstance(value, ArrayRef):  # what was computed of constants beforehand is called as the first of them that has a name
+    if isinstance(value, ArrayRef):  # a folded constant is named after the first of its operands that has a name
         made_of = next((o.name for o in step.origin if o.name not in REGISTRY), "")
         return TensorRef(w.constant(value.array, value.name or step.result.hint or made_of), tuple(axes), dtype)
     if isinstance(value, Expr):
@@ -464,7 +464,7 @@ def _random(w: GraphWriter, step: Step, *refs: TensorRef, axes: tuple[AxisId, ..
 
 
 def drawn(w: GraphWriter, op: str, axes: tuple[AxisId, ...], dtype: DType, **numbers: Any) -> TensorRef:
-    """Random numbers of the runtime's own: an op with a shape; one like a tensor for a scalar, or where lengths come with the call."""
+    """Returns random numbers of the runtime: an op with a shape; one like a tensor for a scalar, or for lengths that calls bring."""
     wide = dtype if dtype.bits > 16 else FLOAT32
     sizes = w.shape(axes)
     if sizes and all(isinstance(n, int) for n in sizes):
@@ -488,7 +488,7 @@ def _random_bits(w: GraphWriter, step: Step, *refs: TensorRef, **attrs: Any) -> 
     raise Cannot("random bits of a generator of our own; ng.uniform, ng.normal and ng.randint go out as the runtime's random numbers")
 
 
-# ---- between processes: here there is one -------------------------------------------------------------------------------
+# ---- collectives: there is one process ----------------------------------------------------------------------------------
 
 
 @NODES.of("all_reduce", "broadcast_from")

@@ -1,4 +1,4 @@
-"""Smaller ops put together again: what an importer or a user took apart, and ONNX has as one node."""
+"""Recomposition: groups of smaller ops, from an importer or a user, that are one node in ONNX."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ reduce, reindex, softmax, log_softmax, gelu, softplus, clip, max_pool = function
 
 
 def length(new: Builder, axis: AxisId) -> ExprLike:
-    """The length of an axis over those that come with the call."""
+    """Returns the length of an axis over those that calls bring."""
     own = new.axes[axis]
     return expr.substitute(own, lambda leaf: length(new, leaf.of) if type(leaf) is Len and leaf.of != axis else leaf)
 
 
 def pooled(x: Built, step: Step, new: Builder) -> Any:
-    """The largest of windows, where what is read beyond the ends is never the largest. None where ONNX has no such window."""
+    """Returns max pooling for windows whose padding is never the maximum. None where ONNX has no such window."""
     read = x.of(step.inputs[0]).maker
     assert read is not None
     windows = window_read(read, step.attrs["axes"], lambda axis: length(new, axis))
@@ -45,13 +45,13 @@ def near(number: Any, value: float) -> bool:
 
 
 def bell(c: Built, z: Built) -> bool:
-    """Whether numbers are those of gelu: a half, and the root of a half or of 2."""
+    """Whether constants are those of gelu: a half, and the root of a half or of 2."""
     return near(c.number, 0.5) and (near(z.number, math.sqrt(0.5)) or near(z.number, math.sqrt(2)))
 
 
 @functools.cache
 def rules(opset: int) -> Rules:
-    """The equivalences, for ops and element types that there are at an opset."""
+    """Returns the equivalences, for ops and element types of an opset."""
 
     def has(name: str, step: Step) -> bool:
         return takes(name, opset, step.result.dtype)
@@ -91,7 +91,7 @@ def rules(opset: int) -> Rules:
     return made
 
 
-# ---- norms and steps of quantisation, for which there are no records ------------------------------------------------------
+# ---- norms and quantisation, which have no records ------------------------------------------------------------------------
 
 Makers = dict[Value, Step]
 m, g, v, b = (var(n) for n in "mgvb")
@@ -100,11 +100,11 @@ BATCH = [n for p in ((x - m) * (g / sqrt(v + c)) + b, (x - m) / sqrt(v + c) * g 
 LAYER = [n for p in (x / sqrt(v + c), x * reciprocal(sqrt(v + c))) for n in Rule("", p, lambda x: x).variants]
 QUANTIZE = [n for p in (cast(clip(rounded(x / c) + z, g, b)),) for n in Rule("", p, lambda x: x).variants]
 DEQUANTIZE = [n for p in (cast(cast(x) - z) * c, cast(x) * c) for n in Rule("", p, lambda x: x).variants]
-FIND: dict[str, tuple[Any, ...]] = {}  # op of a step -> what may stand in its place
+FIND: dict[str, tuple[Any, ...]] = {}  # op of a step -> candidates for its replacement
 
 
 def named(program: Program, opset: int) -> Program:
-    """`program` with steps called as NODES says, which the rules of this room alone know."""
+    """Returns `program` with steps named as in NODES, which only the rules of this room handle."""
     makers: Makers = {}
     new = Builder(program, makers)
     steps = []
@@ -128,7 +128,7 @@ NODES = {
 
 
 def found(nodes: list[Any], step: Step, makers: Makers) -> dict[str, Any] | None:
-    """What the holes of the first pattern that fits are filled with."""
+    """Returns the bindings of the first pattern that matches; None where none does."""
     for node in nodes:
         bound: dict[str, Any] = {}
         if step.op in node.ops and match(node, step, makers, bound, []):
@@ -137,7 +137,7 @@ def found(nodes: list[Any], step: Step, makers: Makers) -> dict[str, Any] | None
 
 
 def batch_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
-    """Of known mean and variance along one axis."""
+    """Returns batch normalisation with given mean and variance along one axis; None where the step is no such."""
     bound = found(BATCH, step, makers)
     if bound is None:
         return None
@@ -149,7 +149,7 @@ def batch_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
 
 
 def layer_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
-    """x less its mean, over the root of the mean of squares of that."""
+    """Returns layer normalisation: x less its mean, over the root of the mean of squares of that; None where the step is no such."""
     bound = found(LAYER, step, makers)
     if bound is None:
         return None
@@ -167,7 +167,7 @@ def layer_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
 
 
 def scaled_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
-    """A norm with a scale, or a bias, along its axes."""
+    """Returns a norm with a scale, or a bias, along its axes; None where the step is no such."""
     for k, value in enumerate(step.inputs):
         maker, other = makers.get(value), step.inputs[1 - k]
         if maker is not None and maker.op == "layer_norm" and len(maker.inputs) == (1 if step.op == "multiply" else 2):
@@ -177,7 +177,7 @@ def scaled_norm(step: Step, makers: Makers, new: Builder) -> Step | None:
 
 
 def mean_of(value: Value, makers: Makers, new: Builder) -> tuple[Value, tuple[AxisId, ...]] | None:
-    """Of what, and along which axes, a value is the mean."""
+    """Returns the operand and axes of which a value is the mean; None where it is none."""
     step = makers.get(value)
     if step is None or step.op not in ("divide", "multiply"):
         return None
@@ -205,7 +205,7 @@ def constant_of(value: Value, makers: Makers) -> bool:
 
 
 def quantize(step: Step, makers: Makers, new: Builder) -> Step | None:
-    """x over a scale, rounded, with a zero point, held within 8 bits."""
+    """Returns quantisation: x over a scale, rounded, with a zero point, saturated to 8 bits; None where the step is no such."""
     bound, dtype = found(QUANTIZE, step, makers), step.attrs["dtype"]
     if bound is None or dtype.name not in ("int8", "uint8") or bound["x"].dtype.name != "float32":
         return None
@@ -217,13 +217,13 @@ def quantize(step: Step, makers: Makers, new: Builder) -> Step | None:
 
 
 def dequantize(step: Step, makers: Makers, new: Builder) -> Step | None:
-    """Integers of 8 bits less a zero point, times a scale."""
+    """Returns dequantisation: 8-bit integers less a zero point, times a scale; None where the step is no such."""
     bound = found(DEQUANTIZE, step, makers)
     if bound is None or bound["x"].dtype.name not in ("int8", "uint8") or step.result.dtype.name != "float32":
         return None
     zero = bound.get("z")
     if (zero is None and bound["x"].dtype.kind == "uint") or not all(constant_of(bound[n], makers) for n in "cz" if n in bound):
-        return None  # 8 bits without a sign, times a number, may be a picture's
+        return None  # unsigned 8-bit integers, times a number, may be an image's
     return Step(step.results, "dequantize", tuple([bound[n] for n in "xcz" if n in bound]), {}, step.origin)
 
 
@@ -239,5 +239,5 @@ FIND.update(
 
 @pass_(needs=("opset",), gives=("whole",))
 def put_together(program: Program, opset: int) -> Program:
-    """`program` with ops that ONNX has whole in place of what makes them up."""
+    """Returns `program` with ONNX's composite ops in place of the steps that compute them."""
     return named(rewrite(program, rules(opset)), opset)

@@ -1,8 +1,8 @@
-"""A program on its way into ONNX nodes. Here an axis gets a position: a `TensorRef` is a tensor of the graph, and which dim is which axis.
+"""Translation of a program to ONNX nodes, in which axes get positions: a `TensorRef` is a tensor of the graph with the axis of each dim.
 
-Rules (the column `onnx_nodes`, one for each op) take refs and give refs. They may leave out axes along which a value only repeats, as
+Rules (the column `onnx_nodes`, one for each op) take refs and return refs. They may omit axes along which a value is constant, as
 NumPy's broadcasting allows, and may keep dims of length 1 that are no axis (`None`), such as a batch of one, which the next convolution
-wants again.
+needs again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ INT64 = DTYPES["int64"]
 
 
 class Cannot(Exception):
-    """Something that ONNX, at this opset, has no node for."""
+    """An error for a step that ONNX, at this opset, has no node for."""
 
 
 class TensorRef(NamedTuple):
@@ -48,7 +48,7 @@ class TensorRef(NamedTuple):
 
 
 class OutputNode:
-    """A node of the graph that is made; attributes that are graphs are `OutputGraph`s."""
+    """A node of the new graph; attributes that are graphs are `OutputGraph`s."""
 
     __slots__ = ("op", "inputs", "outputs", "attrs", "name", "part")
 
@@ -57,7 +57,7 @@ class OutputNode:
 
 
 class OutputGraph:
-    """A graph: nodes, and what comes in and goes out, as (name, element type, shape)."""
+    """A graph: nodes, and its inputs and outputs, as (name, element type, shape)."""
 
     def __init__(self, name: str):
         self.name = name
@@ -66,12 +66,12 @@ class OutputGraph:
         self.outputs: list[TensorRef] = []
 
 
-# ---- what ONNX has ------------------------------------------------------------------------------------------------------
+# ---- ONNX's schemas -----------------------------------------------------------------------------------------------------
 
 
 @functools.cache
 def schema(op: str, opset: int) -> Any:
-    """What an op takes and gives at an opset; None where there is none."""
+    """Returns the schema of an op at an opset; None where it has none."""
     try:
         return onnx.defs.get_schema(op, opset, "")
     except onnx.defs.SchemaError:
@@ -80,18 +80,18 @@ def schema(op: str, opset: int) -> Any:
 
 @functools.cache
 def constraints(op: str, opset: int) -> Mapping[str, frozenset[str]]:
-    """The element types that each of its type variables may stand for."""
+    """Returns the element types that each of the op's type variables allows."""
     return {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema(op, opset).type_constraints}
 
 
 @functools.cache
 def since(op: str) -> int:
-    """The first opset that has it."""
+    """Returns the first opset that has the op."""
     return min((s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""), default=0)
 
 
 def takes(op: str, opset: int, dtype: DType, formal: int = 0) -> bool:
-    """Whether an op, at an opset, takes this element type for an input."""
+    """Whether an op, at an opset, accepts this element type for an input."""
     found = schema(op, opset)
     if found is None:
         return False
@@ -99,7 +99,7 @@ def takes(op: str, opset: int, dtype: DType, formal: int = 0) -> bool:
     return onnx_name(dtype) in constraints(op, opset).get(kind, frozenset([kind]))
 
 
-# Ops that take elements as they are. The others compute: small integers in int32 and uint32 in int64, which every runtime has.
+# Ops that accept elements of any type. The others compute: small integers in int32 and uint32 in int64, which every runtime supports.
 MOVING = frozenset(
     "BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Cast Concat Expand Gather GatherElements GatherND Identity If Loop Pad "
     "Range Reshape Scan ScatterElements ScatterND Shape Slice Squeeze Transpose Unsqueeze Where And Or Not Xor "
@@ -107,7 +107,7 @@ MOVING = frozenset(
 )
 ARITHMETIC = {"+": "Add", "-": "Sub", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}  # of lengths and indices
 COMPUTED = {**dict.fromkeys(("int8", "uint8", "int16", "uint16"), "int32"), "uint32": "int64"}
-WIDER = {  # where a type is refused, the first of these that is not holds all its values
+WIDER = {  # where a type is refused, the first of these that is accepted and represents all its values
     "bool": ("uint8", "int32", "float32"),
     "int8": ("int16", "int32", "int64"),
     "uint8": ("int16", "int32", "int64"),
@@ -123,7 +123,7 @@ WIDER = {  # where a type is refused, the first of these that is not holds all i
 
 
 def wider(dtype: DType, allowed: frozenset[str]) -> DType | None:
-    """The element type to compute in: the type itself, or the next that holds all its values."""
+    """Returns the element type to compute in: the type itself, or the next that represents all its values; None where there is none."""
     if dtype.form is not None:
         names: tuple[str, ...] = ("float32",) if dtype.python is float else ("int8", "int32", "uint8")
     else:
@@ -138,12 +138,12 @@ NODES: Column[Any] = OPS.column("onnx_nodes", Callable, None, "(writer, step, *r
 
 
 def rule_of(op: str) -> Any:
-    """What writes the steps of an op: its own function, or the one for elementwise ops that ONNX has by name; None of others."""
+    """Returns the function that writes the steps of an op: its own, or that of elementwise ops that ONNX has by name; None for others."""
     return NODES[op] or (NODES["elementwise"] if ELEMENTWISE[op] and ONNX[op] else None)
 
 
 class Shared:
-    """What the graphs of one model share: names, constants, the opset."""
+    """State shared by the graphs of one model: names, constants, the opset."""
 
     def __init__(self, opset: int):
         self.opset = opset
@@ -151,16 +151,16 @@ class Shared:
         self.tried: dict[str, int] = {}
         self.arrays: dict[str, Array] = {}  # constants, by name
         self.known: dict[Any, str] = {}  # small constants, by value
-        self.made_of: dict[str, tuple[TensorRef, Dims]] = {}  # what a tensor only rearranges, and into which dims
+        self.made_of: dict[str, tuple[TensorRef, Dims]] = {}  # the tensor that a tensor is a rearrangement of, with those dims
         self.makers: dict[str, OutputNode] = {}
-        self.variants: dict[str, str] = {}  # constants and those that they are made of
-        self.swapped: dict[str, str] = {}  # names that are exchanged in the end
-        self.sums: dict[str, tuple[TensorRef, tuple[AxisId, ...]]] = {}  # of what, and along which axes
+        self.variants: dict[str, str] = {}  # constants and the constants that they are made of
+        self.swapped: dict[str, str] = {}  # names that are exchanged at the end
+        self.sums: dict[str, tuple[TensorRef, tuple[AxisId, ...]]] = {}  # the operand and axes of sums
         self.sizes: dict[str, ExprLike] = {}  # scalars that are lengths
         self.types: dict[str, tuple[DType, tuple[ExprLike, ...], Dims]] = {}
 
     def fresh(self, base: str) -> str:
-        """The name, or with the first number that makes it free."""
+        """Returns the name, with the first free number where it is taken."""
         name, n = base, self.tried.get(base, 1)
         while name in self.taken:
             n += 1
@@ -171,7 +171,7 @@ class Shared:
 
 
 class GraphWriter:
-    """One graph in the making: the model's, or the body of a loop or a branch, which sees the names of those around it."""
+    """The writer of one graph: the model's, or the body of a loop or a branch, which sees the names of enclosing graphs."""
 
     def __init__(self, program: Program, shared: Shared, name: str, parent: GraphWriter | None = None):
         self.program, self.shared, self.parent = program, shared, parent
@@ -185,7 +185,7 @@ class GraphWriter:
 
     @functools.cached_property
     def uses(self) -> dict[Value, int]:
-        """How often each value of the program is read."""
+        """The number of uses of each value of the program."""
         found: dict[Value, int] = {}
         for v in [*(v for s in self.program.steps for v in s.inputs), *self.program.results()]:
             found[v] = found.get(v, 0) + 1
@@ -193,7 +193,7 @@ class GraphWriter:
 
     @functools.cached_property
     def indices(self) -> dict[Value, int]:
-        """How often each value is read as an index of a gather or a scatter."""
+        """The number of uses of each value as an index of a gather or a scatter."""
         found: dict[Value, int] = {}
         for s in self.program.steps:
             for v in {"gather": s.inputs[1:], "scatter": s.inputs[1:-1]}.get(s.op, ()):
@@ -202,11 +202,11 @@ class GraphWriter:
 
     @functools.cached_property
     def steps(self) -> dict[Value, Step]:
-        """The step of the program that makes a value."""
+        """The step of the program that computes each value."""
         return {v: s for s in self.program.steps for v in s.results}
 
     def alone(self, value: Value) -> bool:
-        """Whether a tensor is read once only, be it under the name of another value."""
+        """Whether a tensor has one use only, under any value's name."""
         while self.uses.get(value) == 1:
             step = self.steps.get(value)
             if step is None or not step.inputs or self.refs[step.inputs[0]].name != self.refs[value].name:
@@ -214,26 +214,26 @@ class GraphWriter:
             value = step.inputs[0]
         return False
 
-    # ---- graphs within it
+    # nested graphs
     def body(self, name: str, program: Program | None = None) -> GraphWriter:
-        """The graph of a loop or a branch; without a program of its own its nodes are made by a rule."""
+        """Returns the writer of a loop's or a branch's graph; without a program of its own, a rule makes its nodes."""
         return GraphWriter(program or self.program, self.shared, self.shared.fresh(f"{self.label or name}_{name}"), self)
 
     def beside(self, program: Program) -> GraphWriter:
-        """A writer of another program into this same graph."""
+        """Returns a writer of another program into this same graph."""
         made = GraphWriter(program, self.shared, self.part.name, self)
         made.part, made.label = self.part, self.label
         return made
 
     def taken(self, name: str, ref: TensorRef) -> TensorRef:
-        """An input of this graph, of the type of a tensor."""
+        """Adds an input of this graph, of the type of a tensor."""
         made = TensorRef(self.shared.fresh(name or "taken"), ref.dims, ref.dtype)
         self.part.inputs.append(made)
         self.shared.types[made.name] = made.dtype, tuple(self.shape(made.dims)), made.dims
         return made
 
     def leave(self, refs: Sequence[TensorRef]) -> None:
-        """What this graph gives: each a name that a node of it makes, and none twice."""
+        """Adds the outputs of this graph: each a name that one of its nodes makes, and none twice."""
         own = {name for node in self.part.nodes for name in node.outputs}
         for ref in refs:
             if ref.name not in own:
@@ -246,7 +246,7 @@ class GraphWriter:
         return self if self.parent is None else self.parent.root
 
     def remembered(self, key: Any) -> Any:
-        """What was made for this before, here or around."""
+        """Returns the cached result for a key, here or in an enclosing graph; None where there is none."""
         w: GraphWriter | None = self
         while w is not None:
             if key in w.cache:
@@ -256,7 +256,7 @@ class GraphWriter:
 
     # ---- nodes
     def node(self, op: str, inputs: Sequence[str], count: int = 1, **attrs: Any) -> list[str]:
-        """A node as it is; gives the names of its results."""
+        """Adds a node as it is; returns the names of its results."""
         names = [self.shared.fresh(self.label or op.lower()) for _ in range(count)]
         made = OutputNode(op, list(inputs), names, {k: a for k, a in attrs.items() if a is not None}, names[0], self.part)
         self.part.nodes.append(made)
@@ -265,9 +265,9 @@ class GraphWriter:
         return names
 
     def op(self, op: str, *inputs: TensorRef | str | None, dims: Dims, dtype: DType, exact: bool = False, **attrs: Any) -> TensorRef:
-        """A node on inputs whose element types it is made to take; the result is cast to `dtype` where the node gives another.
+        """Adds a node, with inputs cast to element types that it accepts; its result is cast to `dtype` where it has another.
 
-        Inputs that are names, not refs, are of the type that is asked for. exact: an attribute says what type it gives.
+        Inputs that are names, not refs, have the required type. exact: an attribute defines the result's type.
         """
         found = schema(op, self.opset)
         if found is None:
@@ -299,13 +299,13 @@ class GraphWriter:
         return self.cast(TensorRef(name, dims, given), dtype)
 
     def step(self, op: str, inputs: Sequence[Value], refs: Sequence[TensorRef], result: Value, attrs: dict[str, Any]) -> TensorRef:
-        """A rule applied to a step that the program has not."""
+        """Applies a rule to a step that is not in the program."""
         made: TensorRef = rule_of(op)(self, Step((result,), op, tuple(inputs), attrs), *refs, **attrs)
         return made
 
     # ---- constants
     def constant(self, array: Any, name: str = "") -> str:
-        """A constant's name; equal small ones are one."""
+        """Returns a constant's name; equal small ones are shared."""
         array = np.asarray(array)
         key = (array.dtype.str, array.dtype.name, array.shape, array.tobytes()) if array.nbytes <= 4096 else None
         if key is not None and key in self.shared.known:
@@ -317,7 +317,7 @@ class GraphWriter:
         return made
 
     def variant(self, array: Any, name: str) -> str:
-        """A constant made of another, whose name it takes in the end where that one is not needed any more."""
+        """Returns a constant made of another, whose name it finally takes if that one is unused."""
         base = self.shared.variants.get(name, name)
         made = self.constant(array, base)
         if made != base and not base.startswith("constant"):
@@ -332,16 +332,16 @@ class GraphWriter:
             return TensorRef(self.constant(np.array(value).astype(dtype.np)), (), dtype)
 
     def array(self, ref: TensorRef) -> Array | None:
-        """The values of a constant."""
+        """Returns the values of a constant; None for other tensors."""
         return self.shared.arrays.get(ref.name)
 
     def literal(self, ref: TensorRef) -> Any:
-        """The number of a constant that is one."""
+        """Returns the number of a constant with one element; None for other tensors."""
         array = self.array(ref)
         return None if array is None or array.size != 1 else array.reshape(())[()].item()
 
     def filled(self, value: Any, dims: Dims, dtype: DType) -> TensorRef:
-        """A number over dims."""
+        """Returns a number filled over dims."""
         return self.full(self.number(value, dtype), tuple([a for a in dims if a is not None]))
 
     # ---- element types
@@ -364,7 +364,7 @@ class GraphWriter:
 
     # ---- order of dims
     def arranged(self, ref: TensorRef, dims: Dims) -> TensorRef:
-        """The same tensor with just these dims: its own axes in this order, and None where one of length 1 is wanted."""
+        """Returns the same tensor with exactly these dims: its own axes in this order, and None for dims of length 1."""
         if ref.dims == dims:
             return ref
         array = self.array(ref)
@@ -375,7 +375,7 @@ class GraphWriter:
             ones = [k for k, a in enumerate(dims) if a is None]
             return TensorRef(self.variant(np.expand_dims(moved, ones), ref.name), dims, ref.dtype)
         source = self.shared.made_of.get(ref.name)
-        if source is not None:  # that one is rearranged, with the names that its axes have here
+        if source is not None:  # rearranges the original instead, under its axes' present names
             again = {old: new for old, new in zip(source[1], ref.dims, strict=True) if old is not None}
             below = TensorRef(source[0].name, tuple([None if a is None else again.get(a) for a in source[0].dims]), ref.dtype)
             if len(below.axes) == len(ref.axes):
@@ -413,7 +413,7 @@ class GraphWriter:
         return self.op("Squeeze", ref, self.ints(k for k, a in enumerate(ref.dims) if a is None), dims=ref.axes, dtype=ref.dtype)
 
     def aligned(self, ref: TensorRef, dims: Dims) -> TensorRef:
-        """The tensor so that it broadcasts to `dims`: length 1 where it has no such axis, and leading ones left out."""
+        """Returns the tensor broadcastable to `dims`: length 1 where it lacks an axis, and leading ones omitted."""
         if len(ref.dims) <= len(dims) and all(a is None or a == b for a, b in zip(ref.dims[::-1], dims[::-1], strict=False)):
             return ref
         own = set(ref.axes)
@@ -421,11 +421,11 @@ class GraphWriter:
         return self.arranged(ref, tuple([a if a in own else None for a in dims[first:]]))
 
     def full(self, ref: TensorRef, dims: Dims) -> TensorRef:
-        """The tensor with all of these dims, in this order."""
+        """Returns the tensor with all of these dims, in this order."""
         if set(ref.axes) == set(dims) - {None}:
             return self.arranged(ref, dims)
         ones = [a for a in dims if a is not None and a not in ref.axes and self.length(a) == 1]
-        if ones:  # an axis of length 1 is a dim that is there, and nothing is repeated
+        if ones:  # an axis of length 1 is a dim, and nothing is repeated
             ref = self.aligned(ref, tuple([None if a in ones else a for a in dims]))
             ref = self.arranged(ref, tuple([a if a in ref.axes else None for a in dims if a in ref.axes or a in ones]))
             left = iter([a for a in dims if a in ref.axes or a in ones])
@@ -444,7 +444,7 @@ class GraphWriter:
         return made
 
     def reshaped(self, name: str, sizes: Sequence[ExprLike], dims: Dims, dtype: DType, old: Sequence[ExprLike] = ()) -> TensorRef:
-        """A tensor's elements in another shape; `old`: the shape that it has, for dims that stay."""
+        """Returns a tensor's elements in another shape; `old`: its present shape, for dims that stay."""
         array = self.shared.arrays.get(name)
         if array is not None and all(isinstance(n, int) for n in sizes):
             return TensorRef(self.variant(array.reshape([int(n) for n in sizes if isinstance(n, int)]), name), dims, dtype)
@@ -466,7 +466,7 @@ class GraphWriter:
         return TensorRef(found, dims, dtype)
 
     def merged(self, ref: TensorRef, groups: Sequence[Sequence[AxisId]]) -> TensorRef:
-        """The tensor with one dim for each group of axes, in this order, of length 1 for a group without any."""
+        """Returns the tensor with one dim for each group of axes, in this order, of length 1 for an empty group."""
         if all(len(g) <= 1 for g in groups):
             return self.arranged(ref, tuple([g[0] if g else None for g in groups]))
         flat = tuple([a for g in groups for a in g])
@@ -476,7 +476,7 @@ class GraphWriter:
         return TensorRef(made.name, dims, ref.dtype)
 
     def split(self, ref: TensorRef, groups: Sequence[Sequence[AxisId]]) -> TensorRef:
-        """`merged` undone: a tensor whose dims stand for groups of axes, with a dim for each axis."""
+        """Returns a tensor whose dims stand for groups of axes with a dim for each axis: the inverse of `merged`."""
         if all(len(g) <= 1 for g in groups):
             return TensorRef(ref.name, tuple([g[0] if g else None for g in groups]), ref.dtype)
         flat = tuple([a for g in groups for a in g])
@@ -484,7 +484,7 @@ class GraphWriter:
 
     # ---- lengths
     def length(self, axis: AxisId) -> ExprLike:
-        """The number of elements: a number, or an expression over `Len` of axes that come with the call, and `Run`."""
+        """Returns the number of elements: a number, or an expression over `Len` of axes that calls bring, and `Run`."""
         if axis not in self.lengths:
             own = self.program.axes.get(axis)
             if own is None or own == Len(axis):
@@ -494,7 +494,7 @@ class GraphWriter:
         return self.lengths[axis]
 
     def settle(self, e: ExprLike) -> ExprLike:
-        """An expression over lengths that come with the call; indices stay."""
+        """Returns an expression over lengths that calls bring; indices stay."""
         return expr.substitute(e, lambda leaf: self.length(leaf.of) if type(leaf) is Len else leaf)
 
     def known(self, axis: AxisId) -> int | None:
@@ -511,7 +511,7 @@ class GraphWriter:
         return total
 
     def vector(self, sizes: Sequence[ExprLike]) -> str:
-        """Lengths as a tensor of int64."""
+        """Returns lengths as a tensor of int64."""
         if all(isinstance(n, int) for n in sizes):
             return self.ints(int(n) for n in sizes if isinstance(n, int))
         parts: list[str] = []
@@ -531,7 +531,7 @@ class GraphWriter:
         return str(found)
 
     def computed(self, e: ExprLike) -> str:
-        """A length as a tensor of int64 with one element."""
+        """Returns a length as a tensor of int64 with one element."""
         if isinstance(e, int):
             return self.ints([e])
         free = not any(isinstance(leaf, Run) for leaf in expr.leaves(e))
@@ -547,7 +547,7 @@ class GraphWriter:
     def _compute(self, e: Expr) -> str:
         if isinstance(e, Bin):
             a, b = self.computed(e.a), self.computed(e.b)
-            if e.op == "//" and any(n < 0 for (n,) in numbers(e.a) or [(-1,)]):  # Div cuts towards 0
+            if e.op == "//" and any(n < 0 for (n,) in numbers(e.a) or [(-1,)]):  # Div truncates towards 0
                 a = self.node("Sub", [a, self.node("Mod", [a, b])[0]])[0]
             return self.node(ARITHMETIC[e.op], [a, b])[0]
         if isinstance(e, Len):
@@ -564,7 +564,7 @@ class GraphWriter:
         return w.refs[value]
 
     def _measured(self, axis: AxisId) -> str:
-        """The length of an axis that comes with the call, taken from an input that has it."""
+        """Returns the length of an axis that calls bring, taken from an input that has it."""
         for value in self.program.sources():
             for k, a in enumerate(value.axes):
                 if a == axis or self.program.axes[a] == Len(axis):
@@ -577,7 +577,7 @@ class GraphWriter:
         raise self.program.no_length(axis)
 
     def scalar(self, e: ExprLike) -> str:
-        """A length as a scalar of int64."""
+        """Returns a length as a scalar of int64."""
         if isinstance(e, int):
             return self.constant(np.array(e, np.int64))
         key = ("scalar", e)
@@ -587,7 +587,7 @@ class GraphWriter:
         return str(found)
 
     def counted(self, axis: AxisId) -> TensorRef:
-        """0, 1, 2 … along an axis, as int64."""
+        """Returns 0, 1, 2 … along an axis, as int64."""
         n = self.length(axis)
         if isinstance(n, int) and n <= 1 << 16:
             return TensorRef(self.constant(np.arange(n)), (axis,), INT64)
@@ -599,7 +599,7 @@ class GraphWriter:
         return TensorRef(found.name, (axis,), INT64)
 
     def placed(self, e: ExprLike) -> TensorRef:
-        """The values of an index expression, as int64, over the axes that it names."""
+        """Returns the values of an index expression, as int64, over its axes."""
         if isinstance(e, Idx):
             return self.counted(e.of)
         axes = [leaf.of for leaf in expr.leaves(e) if isinstance(leaf, Idx)]
@@ -613,27 +613,27 @@ class GraphWriter:
 
     # ---- element by element
     def elementwise(self, op: str, *refs: TensorRef, dtype: DType | None = None, **attrs: Any) -> TensorRef:
-        """A node on operands that are lined up: in the order of the largest, what others have besides behind."""
+        """Returns a node on aligned operands: axes in the order of the largest, then the others' further axes."""
         dims = self.common(refs)
         if op in ("Add", "Sub", "Mul") and len(dims) == 2 and all(len(r.axes) == 1 for r in refs):
-            # shape inference takes vectors for shapes, and refuses those of unlike lengths
+            # shape inference takes vectors for shapes, and refuses unequal lengths
             refs = self.full(refs[0], tuple([a for a in dims if a is not None])), *refs[1:]
         given = [self.aligned(r, dims) for r in refs]
         rank = max(len(r.dims) for r in given)
         return self.op(op, *given, dims=dims[len(dims) - rank :], dtype=dtype or refs[-1].dtype, **attrs)
 
     def common(self, refs: Sequence[TensorRef]) -> Dims:
-        """The dims of what operands give that meet."""
+        """Returns the dims of the common result of operands."""
         largest = max(refs, key=lambda r: (len(r.axes), len(r.dims)))
         return largest.dims + tuple(dict.fromkeys(a for r in refs for a in r.axes if a not in largest.dims))
 
     def output(self, ref: TensorRef, axes: Sequence[AxisId]) -> TensorRef:
-        """A ref that leaves the graph: with all its axes, in their order."""
+        """Returns an output of the graph with all its axes, in their order."""
         return self.full(ref, tuple(axes))
 
-    # ---- the whole
+    # whole program
     def run(self) -> None:
-        """Nodes for all steps. What cannot be said is told to `refused`, and goes on as if it had been."""
+        """Adds nodes for all steps. Steps without nodes are added to `refused`, and translation continues."""
         for step in self.program.steps:
             self.label = label(step)
             first = len(self.part.nodes)
@@ -649,7 +649,7 @@ class GraphWriter:
                     self.shared.types[ref.name] = ref.dtype, tuple(self.shape(ref.dims)), ref.dims
 
     def _called(self, name: str, first: int) -> None:
-        """A step's result has the step's name, and the nodes before it, from number `first` on, have it with a number."""
+        """Names a step's result after the step, and the nodes before it, from number `first` on, with a number."""
         mine = [o for node in self.part.nodes[first:] for o in node.outputs]
         if name in mine[1:] and mine[0] not in self.shared.swapped and name.startswith(mine[0]):
             self.shared.swapped.update({name: mine[0], mine[0]: name})
@@ -663,10 +663,10 @@ class GraphWriter:
             return empty
         refs = [self.refs.get(v, TOKEN) for v in step.inputs]
         made = found(self, step, *refs, **step.attrs)
-        return made if type(made) is tuple else (made,)  # a TensorRef is a tuple too, of another type
+        return made if type(made) is tuple else (made,)  # a TensorRef is a tuple, too, of another type
 
     def _empty(self, step: Step) -> tuple[TensorRef, ...] | None:
-        """Results without elements, which no node has to compute."""
+        """Returns results without elements as constants; None where some have elements."""
         sizes = [[self.length(a) for a in v.axes] for v in step.results]
         if not all(0 in s and all(isinstance(n, int) for n in s) for s in sizes) or not sizes:
             return None
@@ -677,11 +677,11 @@ class GraphWriter:
         return tuple(made)
 
 
-IMPORTED = re.compile(r"\w+ '(.+)'")  # what stands in place of a line for ops that came from a file
+IMPORTED = re.compile(r"\w+ '(.+)'")  # in place of a line for ops from a file
 
 
 def label(step: Step) -> str:
-    """How nodes of a step are called: as its result, as the node that it was read from, or as its op, behind its scope."""
+    """Returns the name of a step's nodes: its result's, that of the node it was read from, or its op's, after its scope."""
     own = step.results[0].hint if step.results else ""
     origin = step.origin[0] if step.origin else None
     if origin is None:
