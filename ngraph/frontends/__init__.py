@@ -1,1 +1,3 @@
-"""Ways into ngraph for people and for files of other frameworks; nothing here is imported by `import ngraph`."""
+"""Frontends: ways of writing models, and readers of other frameworks' files; nothing here is imported by `import ngraph`.
+
+Words: docs/glossary.md."""

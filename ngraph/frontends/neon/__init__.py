@@ -1,4 +1,4 @@
-"""neon: layers that read like the model's description, on named axes; one loop that trains them."""
+"""neon: layers that read like the model's description, on named axes; one loop that trains them. Words: docs/glossary.md."""
 
 from typing import Never
 

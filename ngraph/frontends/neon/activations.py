@@ -1,4 +1,4 @@
-"""Activations: callables on ops, with numbers of their own."""
+"""Activations: callables on ops, with parameters of their own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ngraph.op_graph.op import Op
 
 
 class Transform(Checked):
-    """What all activations share: a short `repr` with their numbers."""
+    """Base of all activations: a short `repr` with their parameters."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
 
 
 class Rectlin(Transform):
-    """x above 0, `slope` times x below."""
+    """x where it is positive, `slope` times x elsewhere."""
 
     def __init__(self, slope: float = 0):
         self.slope = slope
@@ -28,7 +28,7 @@ class Rectlin(Transform):
 
 
 class Rectlinclip(Transform):
-    """As Rectlin, and never above `cutoff`."""
+    """Like Rectlin, limited to `cutoff`."""
 
     def __init__(self, slope: float = 0, cutoff: float = 20.0):
         self.slope, self.cutoff = slope, cutoff
@@ -38,14 +38,14 @@ class Rectlinclip(Transform):
 
 
 class Identity(Transform):
-    """x."""
+    """The identity."""
 
     def __call__(self, x: Op) -> Op:
         return x
 
 
 class Explin(Transform):
-    """x above 0, alpha * (e to the x, less 1) below: the exponential linear unit, ELU."""
+    """x where it is positive, alpha * (exp(x) - 1) elsewhere: the exponential linear unit, ELU."""
 
     def __init__(self, alpha: float = 1.0):
         self.alpha = alpha
@@ -78,7 +78,7 @@ class Softmax(Transform):
 
 
 class Gelu(Transform):
-    """x times the share of the bell curve below x; `approximate`: with a tanh."""
+    """x times the standard normal distribution function of x; `approximate`: with a tanh."""
 
     def __init__(self, approximate: bool = False):
         self.approximate = approximate

@@ -1,4 +1,4 @@
-"""The flags that neon's programs share."""
+"""The command-line flags common to neon's programs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ngraph.frontends.neon.initializers import set_seed
 
 
 class NgraphArgparser(argparse.ArgumentParser):
-    """An ArgumentParser with neon's flags, or with those alone that `only` names by their long names.
+    """An ArgumentParser with neon's flags, or only with those that `only` lists by their long names.
 
-    `parse_args` itself does what five of them say: it chooses the transformer that `-b` names, seeds it, first values and orders of
-    shuffling by `-r`, lets data sets look in the folder that `-w` names, copies what is printed into the file that `-l` names, and takes
-    further flags from the file that `-c` names, one `key: value` or `key = value` a line; those on the command line win. The others are
-    for the program to read. Raises ArgumentError where `only` names a flag that there is not.
+    `parse_args` itself applies five of them: it chooses the transformer of `-b`, seeds it, initial values and shuffling by `-r`, makes data
+    sets look in the folder of `-w`, copies the output into the file of `-l`, and reads further flags from the file of `-c`, one
+    `key: value` or `key = value` a line; the command line takes precedence. The program reads the others.
+    Raises ArgumentError where `only` lists an unknown flag.
     """
 
     def __init__(self, *args: Any, only: Collection[str] | None = None, **options: Any):
@@ -35,15 +35,15 @@ class NgraphArgparser(argparse.ArgumentParser):
             (("-o", "--output_file"), {"default": output, "help": "costs: .hdf5, .npz or .csv"}),
             (("-t", "--num_iterations"), {"type": _count, "default": 2000, "help": "batches to train on"}),
             (("--iter_interval",), {"type": _count, "default": 200, "help": "batches between evaluations"}),
-            (("-e", "--epochs"), {"type": _count, "default": 10, "help": "times through the data"}),
+            (("-e", "--epochs"), {"type": _count, "default": 10, "help": "passes over the data"}),
             (("--manifest",), {"action": "append", "help": "a manifest of data, as key:file"}),
-            (("--manifest_root",), {"help": "what a manifest's files are relative to"}),
+            (("--manifest_root",), {"help": "the folder that a manifest's paths are relative to"}),
             (("-eval", "--eval_freq"), {"type": _count, "default": 1, "help": "epochs between evaluations"}),
             (("-l", "--log"), {"help": "a file that gets a copy of what is printed"}),
             (("-s", "--save_path"), {"help": "a folder for checkpoints"}),
             (("-z", "--batch_size"), {"type": _count, "default": 128, "help": "examples in a batch"}),
             (("-b", "--backend"), {"default": None, "choices": ngt.transformer_choices(), "help": "the transformer"}),
-            (("-r", "--rng_seed"), {"type": int, "default": None, "help": "the seed of first values, shuffling and random numbers"}),
+            (("-r", "--rng_seed"), {"type": int, "default": None, "help": "the seed of initial values, shuffling and random numbers"}),
         )
         names = [flags[-1].removeprefix("--") for flags, _ in known]
         if only is not None and not set(only) <= set(names):
@@ -99,7 +99,7 @@ class NgraphArgparser(argparse.ArgumentParser):
         return found
 
     def _value(self, flag: argparse.Action, value: str, where: str) -> Any:
-        """What the text behind a flag in a file means; refused as it would be on the command line."""
+        """Returns the value of a flag in a file; refused as on the command line."""
         if flag.nargs == 0:  # a switch
             if value.lower() not in ("true", "false", "1", "0", "yes", "no"):
                 self.error(f"{where}: {flag.dest} is true or false, not {value!r}")
@@ -121,7 +121,7 @@ def _count(text: str) -> int:
 
 
 class _Copied:
-    """A stream, and a file that gets the same lines at once."""
+    """A stream whose lines are also written to a file at once."""
 
     def __init__(self, stream: TextIO, file: TextIO):
         self._stream, self._file = stream, file
@@ -136,7 +136,7 @@ class _Copied:
 
 
 def _seeded(make: Any, seed: int) -> Any:
-    if make is ngt.make_transformer:  # a factory that asks for itself would never end
+    if make is ngt.make_transformer:  # a factory that called itself would never end
         ngt.set_transformer_factory(None)
         make = type(ngt.make_transformer())
 

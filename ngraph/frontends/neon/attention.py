@@ -1,4 +1,4 @@
-"""Attention with named axes: multi-head attention, with a key-value cache for text that grows, and the transformer block."""
+"""Attention with named axes: multi-head attention, with a key-value cache for decoding, and the transformer block."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ngraph.op_graph.opdef import show_input
 
 
 class Growing:
-    """Where a text that grows word by word has come to: `at` is an op, the position of the first new word; `length`, the most there are.
+    """The state of step-by-step decoding: `at`, an op, is the position of the first new word; `length`, the size of the cache.
 
-    Layers called with it keep keys and values of earlier words in the transformer, for `batch` texts at a time.
+    Layers called with it cache keys and values of earlier words in the transformer, for `batch` texts at a time.
     """
 
     def __init__(self, length: int, at: Op, batch: Axis):
@@ -38,12 +38,13 @@ class Growing:
 
 
 class MultiHeadAttention(Layer):
-    """Every time step looks at time steps of x, or of `memory`, with `heads` looks at once. [F, REC, N] in and out.
+    """Multi-head attention of each time step to the time steps of x, or of `memory`, with `heads` heads. [F, REC, N] in and out.
 
-    heads: how many; head_size: features of each, F / heads by default. init: first values of the four weights.
-    causal: a step sees itself and earlier ones. dropout: the share of the output that is kept. bias: whether products have one.
-    Call: (x, memory=None, mask=None, growing=None). mask: bool, True where a step may look, along any of N, REC (of x) and the memory's
-    time axis; for x itself that is `REC - 1`. growing: see `Growing`; x then has the new time steps alone.
+    heads: their number; head_size: features of each, F / heads by default. init: initial values of the four weights.
+    causal: a step attends to itself and earlier ones. dropout: the probability of keeping an output. bias: whether products have
+    one.
+    Call: (x, memory=None, mask=None, growing=None). mask: bool, True where a step attends, along any of N, REC (of x) and the memory's
+    time axis; for x itself that is `REC - 1`. growing: see `Growing`; x then has the new time steps only.
     Raises AxisError. Source: A. Vaswani and others, "Attention is all you need" (2017).
     """
 
@@ -106,7 +107,7 @@ class MultiHeadAttention(Layer):
         return self.dropout(ng.axes_with_order(y, x.axes))
 
     def _grown(self, q: Op, k: Op, v: Op, size: Axis, time: Axis, growing: Growing) -> Op:
-        """New keys and values go to their places in the cache; queries look at all up to their own."""
+        """Writes new keys and values into the cache; queries attend to positions up to their own."""
         past = make_axis(growing.length, name="past")
         places = ng.iota(time) + growing.at
         filled, kept = [], []
@@ -127,7 +128,7 @@ class MultiHeadAttention(Layer):
 class TransformerBlock(Layer):
     """x + attention(norm(x)), then x + feed_forward(norm(x)): the block of GPT-2; with `cross`, attention to a memory in between.
 
-    heads, init, causal, dropout (the share kept): as for MultiHeadAttention. hidden: features inside the feed-forward part, four times F
+    heads, init, causal, dropout (the probability of keeping): as for MultiHeadAttention. hidden: features inside the feed-forward part, 4 F
     by default. activation: Gelu(). norm: makes a normalising layer. Call: (x, memory=None, mask=None, growing=None).
     Source: A. Radford and others, "Language models are unsupervised multitask learners" (2019).
     """

@@ -1,4 +1,4 @@
-"""The axes that neon's layers know by name: `ax.N` the batch, `ax.REC` time, `ax.C` channels, `ax.D ax.H ax.W` space, `ax.Y` classes."""
+"""The axes that neon's layers find by name: `ax.N` the batch, `ax.REC` time, `ax.C` channels, `ax.D ax.H ax.W` space, `ax.Y` classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = "N C D H W REC R S T J K M P Q Y".split()
 
 
 class NeonAxes(NameScope):
-    """Axes by attribute. What is assigned is named by its attribute alone, so `ax.H` equals `ng.make_axis(name="H")`."""
+    """Axes as attributes. An assigned axis is named by its attribute alone, so `ax.H` equals `ng.make_axis(name="H")`."""
 
     N: Axis
     C: Axis
@@ -30,7 +30,7 @@ class NeonAxes(NameScope):
         object.__setattr__(self, attribute, value)
 
     def sized(self, name: str, length: int) -> Axis:
-        """The axis of that name with this length. Where it has another one, a new axis takes its place, and older graphs keep theirs."""
+        """Returns the axis of that name with this length. Where it has another length, a new axis replaces it in later graphs."""
         axis: Axis | None = getattr(self, name, None)
         if axis is None or (axis.length is not None and axis.length != length):
             setattr(self, name, make_axis(length, name=name))
@@ -47,7 +47,7 @@ ar = SimpleNamespace(**{name: make_axis_role(name) for name in NAMES})
 
 
 def recurrent_axis(x: Op, layer: str) -> Axis:
-    """The time axis of a layer's input. Raises AxisError naming the layer."""
+    """Returns the time axis of a layer's input. Raises AxisError that names the layer."""
     axis = x.axes.recurrent_axis()
     if axis is None:
         raise AxisError(
@@ -58,7 +58,7 @@ def recurrent_axis(x: Op, layer: str) -> Axis:
 
 
 def feature_axis(x: Op, layer: str) -> Axis:
-    """The one axis that is neither batch nor time. Raises AxisError naming the layer."""
+    """Returns the one axis that is neither batch nor time. Raises AxisError that names the layer."""
     features = x.axes.feature_axes()
     if len(features) != 1:
         raise AxisError(
@@ -69,7 +69,7 @@ def feature_axis(x: Op, layer: str) -> Axis:
 
 
 def out_axis(x: Op, length: int) -> Axis:
-    """The feature axis that a layer with `nout` gives: named as the input's only one, else F."""
+    """Returns the output's feature axis for a layer with `nout`: named as the input's only one, else F."""
     features = x.axes.feature_axes()
     if len(features) != 1:
         return make_axis(length, name="F")
@@ -77,5 +77,5 @@ def out_axis(x: Op, length: int) -> Axis:
 
 
 def named_axes(x: Op, names: Any) -> Axes:
-    """Those axes of x that these names mean; names that x has not are left out."""
+    """Returns the axes of x with these names; unknown names are skipped."""
     return Axes(a for n in names if (a := x.axes.find_axis(n)) is not None)

@@ -1,4 +1,4 @@
-"""What numbers may be, in words: `check("Adam", COUNT, accumulate=0)` says "Adam: accumulate is a whole number above 0, not 0"."""
+"""Checks of numbers, with bounds in words: `check("Adam", COUNT, accumulate=0)` raises "accumulate is a whole number above 0, not 0"."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _BOUNDS: dict[str, tuple[Callable[[Any], bool], str]] = {  # the test of each, a
 
 
 def check(who: str, bound: str, **numbers: Any) -> None:
-    """Raises ArgumentError for a number out of bounds, or what is no number. None and ops, whose values nobody knows yet, pass."""
+    """Raises ArgumentError for a number out of bounds, or a value that is no number. None and ops, whose values are unknown, pass."""
     for name, value in numbers.items():
         if value is None or isinstance(value, Op):
             continue

@@ -1,7 +1,7 @@
-"""Callbacks: what happens around the steps of a training loop. `loop_train` runs the loop; a callback gets every phase of it.
+"""Callbacks: code that runs around the steps of a training loop. `loop_train` runs the loop; a callback is called in every phase.
 
 A callback is a function (transformer, callback_data, phase, data, idx), or a Callback, which has a method for each phase that it
-minds, such as `minibatch_post`. `callback_data` is a Record: lists of numbers by path (`cost/train`), and what goes on.
+handles, such as `minibatch_post`. `callback_data` is a Record: lists of numbers by path (`cost/train`), and the state of the loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Batch = Mapping[str, Any]
 
 
 class CallbackPhase(enum.Enum):
-    """When a callback is called: around training, around an interval of batches, around each batch."""
+    """The times at which callbacks are called: around training, around an interval of batches, around each batch."""
 
     train_pre_ = 0
     train_post = 1
@@ -40,26 +40,26 @@ class CallbackPhase(enum.Enum):
 
 
 class Record:
-    """What a training has shown so far: lists of (step, number) by path; `status`, what a bar shows; `stop`, set to end the loop."""
+    """The record of a training: lists of (step, number) by path; `status`, shown by a progress bar; `stop`, set to end the loop."""
 
     def __init__(self) -> None:
         self.lists: dict[str, list[tuple[int, float]]] = {}
         self.status: dict[str, Any] = {}
         self.total: int | None = None  # batches in all
-        self.stop = ""  # why the loop ends, where a callback ends it
+        self.stop = ""  # the reason, where a callback ends the loop
 
     def add(self, path: str, step: int, value: Any) -> None:
         self.lists.setdefault(path, []).append((int(step), float(value)))
 
     def __getitem__(self, path: str) -> np.ndarray:
-        """The numbers at a path, in order."""
+        """Returns the numbers at a path, in order."""
         return np.array([v for _, v in self.lists.get(path, [])])
 
     def __contains__(self, path: str) -> bool:
         return path in self.lists
 
     def recent(self, path: str, count: int) -> float:
-        """The mean of the last `count` numbers at a path."""
+        """Returns the mean of the last `count` numbers at a path."""
         return float(np.mean([v for _, v in self.lists[path][-count:]]))
 
     def last(self, path: str) -> float:
@@ -67,7 +67,7 @@ class Record:
 
     # files
     def save(self, path: str) -> None:
-        """All lists, as the file's name says: .npz, .csv (step, path, value), or .hdf5 as neon wrote it (needs h5py)."""
+        """Writes all lists, by the file's extension: .npz, .csv (step, path, value), or .hdf5 in neon's layout (needs h5py)."""
         end = os.path.splitext(path)[1].lower()
         if end == ".csv":
             text = io.StringIO()
@@ -91,7 +91,7 @@ class Record:
 
 
 class Callback(Checked):
-    """What callbacks share: a method for each phase, named as it. One that is saved with checkpoints has `state` and `restore`."""
+    """Base of callbacks: a method for each phase, of its name. One that is saved with checkpoints has `state` and `restore`."""
 
     def __call__(self, transformer: Any, callback_data: Record, phase: CallbackPhase, data: Any, idx: Any) -> None:
         minded = getattr(self, phase.name, None)
@@ -99,11 +99,11 @@ class Callback(Checked):
             minded(transformer, callback_data, data, idx)
 
     def state(self) -> Any:
-        """What a checkpoint keeps of it, as JSON can hold; None for nothing."""
+        """Returns its state for a checkpoint, as JSON values; None for nothing."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Turns `state` round."""
+        """Restores its state from a checkpoint."""
 
 
 class TrainCostCallback(Callback):
@@ -123,7 +123,7 @@ class TrainCostCallback(Callback):
 
 
 class RunTimerCallback(Callback):
-    """Records the seconds of each batch as time/train, and those of the whole as time/total."""
+    """Records the seconds of each batch as time/train, and those of the whole training as time/total."""
 
     def train_pre_(self, transformer: Any, record: Record, data: Any, idx: Any) -> None:
         self.began = time.perf_counter()
@@ -139,7 +139,7 @@ class RunTimerCallback(Callback):
 
 
 class TrainLoggerCallback(Callback):
-    """Says the mean cost of each interval of `frequency` batches, the last batch included."""
+    """Prints the mean cost of each interval of `frequency` batches, the last batch included."""
 
     def __init__(self, frequency: int, say: Callable[[str], Any] = print):
         check("TrainLoggerCallback", COUNT, frequency=frequency)
@@ -179,7 +179,7 @@ class LossCallback(Callback):
 
 
 class ProgressCallback(Callback):
-    """A bar with what `callback_data.status` says and the rate; only on a terminal, and only where tqdm is installed."""
+    """A progress bar with `callback_data.status` and the rate; only on a terminal, and only where tqdm is installed."""
 
     def __init__(self, total: int | None = None, unit: str = "batch", start: int = 0, force: bool = False):
         self.total, self.unit, self.start, self.force = total, unit, start, force
@@ -210,9 +210,9 @@ class ProgressCallback(Callback):
 
 
 class CallbackContainer(Checked):
-    """Callbacks in their order, what they record, and the file into which it goes at the end (None for none).
+    """Callbacks in their order, their record, and the file to which it is written at the end (None for none).
 
-    interval: how many batches lie between interval_pre_ and interval_post.
+    interval: number of batches between interval_pre_ and interval_post.
     """
 
     def __init__(
@@ -256,7 +256,7 @@ def make_default_callbacks(
     loss_computation: Any = None,
     use_progress_bar: bool = True,
 ) -> CallbackContainer:
-    """The step, a timer, a logger, an evaluation every `frequency` batches if there is an eval_set, and a bar."""
+    """Returns the step, a timer, a logger, an evaluation every `frequency` batches if there is an eval_set, and a progress bar."""
     container = CallbackContainer(transformer, output_file, total_iterations, [RunTimerCallback()], frequency)
     container.add_callback(TrainCostCallback(train_computation))
     container.add_callback(TrainLoggerCallback(frequency))
@@ -271,9 +271,9 @@ def make_default_callbacks(
 
 @public
 def loop_train(dataset: Iterable[Batch], computation: Any, callbacks: CallbackContainer) -> Record:
-    """One loop over batches: callbacks get every phase, and run the step. What they recorded.
+    """Runs one loop over batches: callbacks are called in every phase, and run the step. Returns their record.
 
-    computation: for a container without a TrainCostCallback, the step to run; else it is not needed. Raises ArgumentError where neither is.
+    computation: the step, for a container without a TrainCostCallback; else it is not needed. Raises ArgumentError where neither is given.
     """
     if not any(isinstance(c, TrainCostCallback) for c in callbacks):
         if computation is None:
@@ -299,7 +299,7 @@ def loop_train(dataset: Iterable[Batch], computation: Any, callbacks: CallbackCo
 
 
 def _batch_length(computation: Any) -> int | None:
-    """The length of the batch axis of a computation's inputs, where it has one and that is fixed."""
+    """Returns the length of the batch axis of a computation's inputs, if there is one of known length."""
     if not isinstance(computation, BoundComputation):
         return None
     found = [a.length for k in computation.needed for a in computation.inputs[k].axes.batch_axes()]
@@ -307,7 +307,7 @@ def _batch_length(computation: Any) -> int | None:
 
 
 def _batch_place(computation: Any, name: str, shape: tuple[int, ...], size: int) -> int | None:
-    """Which dimension of an output is the batch: its batch axis, or for functions the last or the first, if that is so long."""
+    """Returns the dimension of an output that is the batch: its batch axis, or for functions the last or the first, if of that length."""
     if isinstance(computation, BoundComputation):
         axes = computation.outputs[name].axes
         return next((d for d, a in enumerate(axes) if a.is_batch), None)
@@ -316,9 +316,9 @@ def _batch_place(computation: Any, name: str, shape: tuple[int, ...], size: int)
 
 @public
 def loop_eval(dataset: Iterable[Batch], computation: BoundComputation | Callable[[Batch], Mapping[str, Any]]) -> dict[str, Any]:
-    """The mean of each output over the examples of a data set, each counted once.
+    """Returns the mean of each output over the examples of a data set, each counted once.
 
-    Outputs have the batch first or last, or are means over it. Warns of such a mean over a batch with examples that count no more.
+    Outputs have the batch first or last, or are means over it. Warns of such a mean over a batch with examples that do not count.
     """
     bound, fixed = isinstance(computation, BoundComputation), _batch_length(computation)
     once = dataset.once() if bound and isinstance(dataset, Batches) else dataset

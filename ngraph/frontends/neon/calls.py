@@ -1,6 +1,6 @@
-"""What the arguments of neon's classes and functions may be, by their names; and errors in the name of what the user wrote.
+"""The kinds of arguments of neon's classes and functions, by argument name; and errors that name the user's call.
 
-A class that is made within another one, as the Linear within an Affine, speaks in the name of the outer one.
+A class that is constructed within another one, as the Linear within an Affine, reports errors under the outer one's name.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _outer: ContextVar[str] = ContextVar("neon_outer", default="")
 
 
 def speaker(name: str) -> str:
-    """In whose name a message speaks: that of the outermost class or function of neon that is being called, else `name`."""
+    """Returns the name that a message shows: the outermost class or function of neon that is being called, else `name`."""
     return _outer.get() or name
 
 
 @contextmanager
 def speaking(name: str) -> Iterator[None]:
-    """Messages of this block are in this name, unless they are in that of one outside."""
+    """Makes messages of this block show this name, unless an outer block has set one."""
     token = _outer.set(_outer.get() or name)
     try:
         yield
@@ -146,7 +146,7 @@ _NAMES = (
     (TEXT, "text tgt_key"),
 )
 KINDS = {name: kind for kind, names in _NAMES for name in names.split()}
-ELSEWHERE = {  # where a name means something else, and None where anything may stand
+ELSEWHERE = {  # entries whose argument name means something else, and None where any value is allowed
     **{(c, "axes"): NAMED for c in ("LayerNorm", "RMSNorm", "Softmax")},
     **{(c, "axes"): MAPPING for c in ("IterableSource",)},
     **{(c, "in_obj"): ONE_OP for c in ALONE},
@@ -162,7 +162,7 @@ ELSEWHERE = {  # where a name means something else, and None where anything may 
     ("Schedule", "name"): None,
 }
 
-SYNONYMS = {  # other libraries' names of arguments
+SYNONYMS = {  # argument names of other libraries
     **dict.fromkeys(("units", "out_features", "hidden_size", "num_units", "n_out", "size", "outputs"), ("nout", "embed_dim", "head_size")),
     **dict.fromkeys(("kernel_initializer", "initializer", "weights"), ("weight_init", "filter_init", "init")),
     **dict.fromkeys(("kernel_size", "kernel"), ("filter_shape", "pool_shape")),
@@ -193,7 +193,7 @@ SYNONYMS = {  # other libraries' names of arguments
     **dict.fromkeys(("loss",), ("cost",)),
 }
 
-CLASSES = {  # other libraries' names of classes
+CLASSES = {  # class names of other libraries
     **dict.fromkeys(("Dense", "FullyConnected"), "Affine(nout=100)"),
     **dict.fromkeys(("Conv1d", "Conv2d", "Conv3d", "Conv1D", "Conv2D", "Conv3D"), "Convolution((3, 3, 16), KaimingInit())"),
     **dict.fromkeys(("ConvTranspose2d", "Conv2DTranspose"), "Deconvolution((3, 3, 16), KaimingInit())"),
@@ -223,13 +223,13 @@ CLASSES = {  # other libraries' names of classes
 
 
 def no_name(name: str, there: Iterable[str]) -> UnknownName:
-    """The error for a name that neon has not: the fix is what it is called here, or the nearest name."""
+    """Returns the error for an unknown name of neon: the fix is the equivalent here, or the nearest name."""
     meant = CLASSES.get(name) or nearest(name, there)
     return UnknownName(f"neon has no {name!r}", fix=f"write {meant}" if meant else "dir(ngraph.frontends.neon) lists what there is")
 
 
 def kind_of(name: str, parameter: str) -> ArgumentKind | None:
-    """What the argument of a class or function of neon may be, where that is known."""
+    """Returns the kind of an argument of neon's classes and functions; None where none is declared."""
     return ELSEWHERE[name, parameter] if (name, parameter) in ELSEWHERE else KINDS.get(parameter)
 
 
@@ -237,12 +237,12 @@ Parameters = Mapping[str, inspect.Parameter]
 
 
 def blamed(name: str, parameters: Parameters, args: Any, named: Any, error: Exception) -> NgraphError | None:
-    """The error for a call that failed, where its arguments explain that; None where they do not."""
+    """Returns the error for a failed call whose arguments explain the failure, else None."""
     return told(name, parameters, args, named, error, kind_of, SYNONYMS)
 
 
 def _call(name: str, parameters: Parameters, args: Any, named: Any, run: Callable[[], Any]) -> Any:
-    """Returns what `run` gives. Raises the NgraphError for an argument that is not of its kind, before the call or where it fails."""
+    """Returns the result of `run`. Raises the NgraphError for an argument of a wrong kind, before the call or after it fails."""
     try:
         given = inspect.Signature(list(parameters.values())).bind(*args, **named).arguments
     except TypeError as error:
@@ -265,7 +265,7 @@ def _without_self(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def public(function: F) -> F:
-    """A function or method whose arguments are looked at; errors speak in its name."""
+    """Returns a function or method with checks of its arguments; errors show its name."""
     method = "self" in inspect.signature(function).parameters
     parameters = _without_self(function)
 
@@ -279,7 +279,7 @@ def public(function: F) -> F:
 
 
 class Checked:
-    """A class whose constructor looks at its arguments; constructors of the user's own classes are left alone."""
+    """A class whose constructor checks its arguments; constructors of the user's own classes are not changed."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -288,7 +288,7 @@ class Checked:
 
     @classmethod
     def _further(cls) -> Parameters:
-        """What `**options` of the constructor may be, where they go neither to a base class nor to anything."""
+        """Returns the parameters that `**options` of the constructor allows, where no base class takes them."""
         return {}
 
 
@@ -305,7 +305,7 @@ def _constructor(owner: type, init: Callable[..., None]) -> Callable[..., None]:
 
 @functools.cache
 def arguments_of(owner: Any, cls: Any) -> dict[str, inspect.Parameter]:
-    """The arguments of the constructor of `owner` for a `cls`: its own and, where it hands others on, those of the classes it stands on."""
+    """Returns the constructor's parameters of `owner` for a `cls`: its own and, where it passes others on, those of its base classes."""
     by_place: dict[str, inspect.Parameter] = {}
     by_name: dict[str, inspect.Parameter] = {}
     hands_on: set[Any] = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
@@ -323,7 +323,7 @@ def arguments_of(owner: Any, cls: Any) -> dict[str, inspect.Parameter]:
         hands_on = {p.kind for p in own.values()} & hands_on
         if inspect.Parameter.VAR_KEYWORD not in hands_on:
             break
-    else:  # the last one takes any
+    else:  # the last constructor takes any
         by_name.update({n: p for n, p in own.items() if p.kind is p.VAR_KEYWORD and not cls._further()})
     further = {n: p.replace(kind=p.KEYWORD_ONLY) for n, p in cls._further().items() if n not in by_name}
     return {**by_place, **{n: p for n, p in {**further, **by_name}.items() if n not in by_place}}
@@ -339,10 +339,10 @@ def one_of(name: str, what: str, value: Any, choices: Sequence[Any]) -> None:
 
 
 def refuse(name: str, why: str, fix: str) -> ArgumentError:
-    """The error for an argument, in the name of what the user wrote."""
+    """Returns the error for an argument, under the name of the user's call."""
     return ArgumentError(f"{speaker(name)}: {why}", fix=fix)
 
 
 def wrong_kind(name: str, why: str, fix: str) -> ArgumentTypeError:
-    """The same, for an argument of another kind than is wanted."""
+    """Returns the same error, for an argument of a wrong kind."""
     return ArgumentTypeError(f"{speaker(name)}: {why}", fix=fix)

@@ -1,7 +1,7 @@
-"""Checkpoints: all that a training needs to go on as though nothing had happened, in one safetensors file and one JSON beside it.
+"""Checkpoints: the complete state of a training, in one safetensors file and one JSON beside it; resuming gives equal results.
 
-The tensors are written first, under a name of their own; the JSON, which names them, becomes the new one in a single step of the file
-system. So at every moment the JSON there is whole, and so are the tensors that it names.
+The tensors are written first, under a name of their own; the JSON, which names them, is then replaced atomically. So at every moment
+the present JSON is complete, and so are the tensors that it names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAME = "checkpoint"
 
 
 def named_states(transformer: Any, model: Any, optimizer: Any) -> dict[str, Op]:
-    """All state of a transformer that outlives it, by names that depend on the model alone: model/..., optimizer/..., rng."""
+    """Returns all state of a transformer that outlives it, by names that depend on the model alone: model/..., optimizer/..., rng."""
     path = model.path
     own = {v: k for k, v in enumerate(optimizer.states)}
     found: dict[str, Op] = {}
@@ -46,7 +46,7 @@ def named_states(transformer: Any, model: Any, optimizer: Any) -> dict[str, Op]:
 
 
 def save(folder: str, step: int, arrays: Mapping[str, np.ndarray], notes: Mapping[str, Any]) -> str:
-    """Writes a pair; the older pair is there until the newer is. The path of the JSON."""
+    """Writes a pair of files; the older pair stays until the newer is complete. Returns the path of the JSON."""
     os.makedirs(folder, exist_ok=True)
     tensors = f"{NAME}-{step:09d}.safetensors"
     place = os.path.join(folder, tensors)
@@ -64,7 +64,7 @@ def save(folder: str, step: int, arrays: Mapping[str, np.ndarray], notes: Mappin
 
 
 def read(folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """(what the JSON says, arrays); None where there is no checkpoint. Raises ParseError for one that is not whole, or too new."""
+    """Returns (the JSON's content, arrays); None where there is no checkpoint. Raises ParseError for an incomplete or newer one."""
     path = os.path.join(folder, f"{NAME}.json")
     if not os.path.exists(path):
         return None
@@ -88,7 +88,7 @@ def read(folder: str) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
 
 
 def put_back(transformer: Any, variables: Mapping[str, Op], arrays: Mapping[str, np.ndarray], folder: str) -> None:
-    """Gives state the values of a checkpoint. Raises StateError listing all that does not fit, before anything changes."""
+    """Sets state to the values of a checkpoint. Raises StateError that lists all that does not fit, before any change."""
     wrong = [f"{n} is not in the checkpoint" for n in variables if n not in arrays]
     wrong += [f"{n} is no state here" for n in arrays if n not in variables]
     for name, variable in variables.items():

@@ -17,7 +17,7 @@ from ngraph.op_graph.opdef import show_input
 
 
 def check_layer(who: str, layer: Any) -> None:
-    """Raises ArgumentTypeError for what can be called with no op."""
+    """Raises ArgumentTypeError for an object that cannot be called with an op."""
     if isinstance(layer, type):
         raise wrong_kind(who, f"{layer.__name__} is a class, not a layer", f"make one: {layer.__name__}(...)")
     if not callable(layer):
@@ -25,7 +25,7 @@ def check_layer(who: str, layer: Any) -> None:
 
 
 class Sequential(Layer):
-    """Layers one after another. Any callable of an op is a layer; lists of layers are taken apart.
+    """Layers in sequence. Any callable of an op is a layer; nested lists of layers are flattened.
 
     `model[k]` is the k-th layer, `model[a:b]` a Sequential of some, with the same weights. Options of a call go to the first layer.
     """
@@ -56,10 +56,10 @@ class Sequential(Layer):
 
 
 class Parallel(Layer):
-    """Branches side by side, each called with the same input.
+    """Branches in parallel, each called with the same input.
 
-    mode: "concat" joins what they give along `merge_axis` of the call (the channel axis, or the only feature axis, by default); "sum"
-    adds it; None gives a list. Raises AxisError where no axis to join along is clear.
+    mode: "concat" concatenates their results along `merge_axis` of the call (the channel axis, or the only feature axis, by default); "sum"
+    adds them; None gives a list. Raises AxisError where the axis to concatenate along is ambiguous.
     """
 
     def __init__(self, branches: Sequence[Any], name: str | None = None, mode: str | None = "concat"):
@@ -126,9 +126,9 @@ Container = Sequential
 
 
 class BoundComputation:
-    """A computation with names: called with a dict of arrays, it gives a dict of arrays. Further entries of the dict are ignored.
+    """A computation with names: called with a dict of arrays, it returns a dict of arrays. Other entries of the dict are ignored.
 
-    Raises UnknownKey naming all inputs that are missing.
+    Raises UnknownKey that names all missing inputs.
     """
 
     def __init__(self, transformer: Any, named_outputs: Any, named_inputs: Mapping[str, Op], name: str | None = None):
@@ -168,5 +168,5 @@ def _placeholders(op: Op) -> list[Op]:
 
 @public
 def make_bound_computation(transformer: Any, named_outputs: Any, named_inputs: Mapping[str, Op]) -> BoundComputation:
-    """A BoundComputation: {name: op} out, {name: placeholder} in."""
+    """Returns a BoundComputation: {name: op} out, {name: placeholder} in."""
     return BoundComputation(transformer, named_outputs, named_inputs)

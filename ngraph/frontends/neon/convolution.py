@@ -22,7 +22,7 @@ Numbers = dict[str, Any]
 
 
 def window_of(shape: Any, keys: Sequence[str], layer: str) -> dict[str, int]:
-    """{side: length} from a dict, or from a tuple whose last entries belong to the last of `keys`. The caller's dict is left alone."""
+    """Returns {side: length} from a dict, or from a tuple whose last entries belong to the last of `keys`, as a new dict."""
     if isinstance(shape, Mapping):
         unknown = [k for k in shape if k not in keys]
         if unknown:
@@ -35,7 +35,7 @@ def window_of(shape: Any, keys: Sequence[str], layer: str) -> dict[str, int]:
 
 
 def per_side(setting: Any, sides: Sequence[str], layer: str, pairs: bool = False) -> Numbers:
-    """{side: setting} from one for all, a dict, or (unless pairs of numbers mean before and after) a tuple with one for each."""
+    """Returns {side: setting} from one for all, a dict, or (unless pairs of numbers mean before and after) a tuple with one for each."""
     if isinstance(setting, Mapping):
         return {s: setting.get(s, 0 if pairs else 1) for s in sides}
     if isinstance(setting, (tuple, list)) and not (pairs and len(setting) == 2 and all(isinstance(p, int) for p in setting)):
@@ -46,7 +46,7 @@ def per_side(setting: Any, sides: Sequence[str], layer: str, pairs: bool = False
 
 
 def paddings(padding: Any, sides: Sequence[str], layer: str, words: Sequence[str]) -> Numbers:
-    """{side: padding}. Raises ArgumentError for a word that is none of these."""
+    """Returns {side: padding}. Raises ArgumentError for an unknown word."""
     found = per_side(padding, sides, layer, pairs=True)
     for own in found.values():
         if isinstance(own, str):
@@ -55,13 +55,13 @@ def paddings(padding: Any, sides: Sequence[str], layer: str, words: Sequence[str
 
 
 def padding_numbers(padding: Any, length: int, dilation: int) -> Any:
-    """ "full" and "causal" as (before, after); what `ng.conv` knows itself stays."""
+    """Returns "full" and "causal" as (before, after); paddings that `ng.conv` accepts are unchanged."""
     reach = (length - 1) * dilation
     return {"full": (reach, reach), "causal": (reach, 0)}.get(padding, padding) if isinstance(padding, str) else padding
 
 
 class ConvBase(Layer):
-    """What Convolution and Deconvolution share: the filter's axes, and from which axes of the input they come."""
+    """Base of Convolution and Deconvolution: the filter's axes, and the axes of the input along which it is applied."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class ConvBase(Layer):
         self.activation = Activation(activation) if activation is not None else None
 
     def _along(self, x: Op, spatial_axes: Any) -> dict[str, Axis]:
-        """{side: axis of x}. Raises AxisError where x lacks one."""
+        """Returns {side: axis of x}. Raises AxisError where x lacks one."""
         names = {**dict(zip(SIDES, SIDES, strict=True)), **spatial_axes} if isinstance(spatial_axes, Mapping) else None
         if names is None:
             given = [spatial_axes] if isinstance(spatial_axes, (str, Axis)) else list(spatial_axes)
@@ -110,7 +110,7 @@ class ConvBase(Layer):
         return {s: a for s, a in found.items() if a is not None}
 
     def _with_channel(self, x: Op, channel_axes: Any, along: Mapping[str, Axis]) -> tuple[Op, Axis]:
-        """x with a channel axis, of length 1 where there was none, and that axis; several are joined."""
+        """Returns x with a channel axis, of length 1 where there was none, and that axis; several are joined."""
         names = [channel_axes] if isinstance(channel_axes, (str, Axis)) else list(channel_axes)
         channels = named_axes(x, names)
         if len(channels) > 1:
@@ -122,7 +122,7 @@ class ConvBase(Layer):
         return ng.expand_dims(x, axis, min(x.axes.index(a) for a in along.values())), axis
 
     def _filter(self, axes: Sequence[Axis], ins: Axes, outs: Axes) -> Op:
-        """The filter with these axes. First values get outs and duals of ins, so that they know what goes in and out."""
+        """Returns the filter with these axes. Initialisers get outs and duals of ins, from which they derive fan-in and fan-out."""
         first, between = first_value(self.init, f"{self.path}/W"), Axes.linear_map_axes(ins, outs)
         return self.parameter("W", axes, (lambda _: first(between)) if callable(first) else first)
 
@@ -142,12 +142,12 @@ class ConvBase(Layer):
 
 
 class Convolution(ConvBase):
-    """Convolution; the filter is not flipped. Any order of axes goes in, and comes out.
+    """Convolution; the filter is not flipped. Axes may be in any order, and keep it.
 
-    filter_shape: (W, K), (H, W, K), (D, H, W, K) or a dict with these keys; K is the number of filters. filter_init: first values.
+    filter_shape: (W, K), (H, W, K), (D, H, W, K) or a dict with these keys; K is the number of filters. filter_init: initial values.
     strides, dilation: a number, a tuple with one for each side, or a dict. padding: a number, (before, after), "same", "valid", "full",
-    "causal", or a dict of those. bias_init: None for no bias. groups: the channels are taken in so many groups, each with its own
-    filters; as many as there are channels makes it depthwise.
+    "causal", or a dict of those. bias_init: None for no bias. groups: number of groups of channels, each with its own
+    filters; as many as channels make it depthwise.
     Call: (x, channel_axes="C", spatial_axes=("D", "H", "W")), names or axes of x; fewer spatial axes are the last ones. Raises AxisError.
     """
 
@@ -192,9 +192,9 @@ class Convolution(ConvBase):
 
 
 class Deconvolution(ConvBase):
-    """Deconvolution: the adjoint of a convolution with these numbers. Arguments as for Convolution; padding is taken off.
+    """Deconvolution: the adjoint of a convolution with these arguments. Arguments as for Convolution; padding is removed from the result.
 
-    deconv_out_shape: lengths of the result by side, a dict or a tuple; what is over them is cut off on both sides alike.
+    deconv_out_shape: lengths of the result by side, a dict or a tuple; a longer result is cropped equally on both sides.
     """
 
     def __init__(self, filter_shape: Any, filter_init: Any, *args: Any, deconv_out_shape: Any = None, **options: Any):
@@ -224,7 +224,7 @@ class Deconvolution(ConvBase):
         return self._finish(self._trimmed(y, along))
 
     def _taken_off(self, axis: Axis, side: str) -> Any:
-        """ "same": the result is the input's length times the stride."""
+        """Returns the padding to remove; "same": the result has the input's length times the stride."""
         if self.padding[side] != "same":
             return self.padding[side]
         reach = (self.window[side] - 1) * self.dilation[side] + 1
@@ -248,7 +248,7 @@ class Deconvolution(ConvBase):
 def make_conv(
     filter_shape: Any, init: Any, strides: Any = 1, padding: Any = 0, dilation: Any = 1, deconv: bool = False, **options: Any
 ) -> Any:
-    """A Convolution, or a Deconvolution where `deconv` is set."""
+    """Returns a Convolution, or a Deconvolution where `deconv` is set."""
     return (Deconvolution if deconv else Convolution)(filter_shape, init, strides, padding, dilation, **options)
 
 
@@ -256,10 +256,10 @@ DeconvBase = Deconvolution
 
 
 class Pooling(Layer):
-    """The largest, or the mean, of each window.
+    """The maximum, or the mean, of each window.
 
     pool_shape: 1 to 4 numbers, W, HW, DHW or CDHW, or a dict. strides: **1 by default**, not the window's length. padding: a number,
-    (before, after), "same", "valid", or a dict; it is never the largest, and does not count in means. pool_type: "max" or "avg".
+    (before, after), "same", "valid", or a dict; it is never the maximum, and does not count in means. pool_type: "max" or "avg".
     """
 
     def __init__(self, pool_shape: Any, strides: Any = 1, padding: Any = 0, pool_type: str = "max", name: str | None = None):
@@ -294,7 +294,7 @@ class Pooling(Layer):
 
 
 class GlobalPooling(Layer):
-    """The mean, or the largest, over all spatial axes (and those of time, where `time` is set): what is left is [C, N]."""
+    """The mean, or the maximum, over all spatial axes (and those of time, where `time` is set): the result is [C, N]."""
 
     def __init__(self, pool_type: str = "avg", time: bool = False, name: str | None = None):
         super().__init__(name)

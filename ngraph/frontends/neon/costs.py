@@ -1,6 +1,6 @@
-"""Costs as classes: called with a prediction and a target they give the cost of each example, as an op; `Trainer` takes their mean.
+"""Costs as classes: called with a prediction and a target they return the cost of each example, as an op; `Trainer` takes the mean.
 
-Targets of classes may be whole numbers (without the class axis) or probabilities along it.
+Targets of classes may be integers (without the class axis) or probabilities along it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ngraph.op_graph.opdef import show_input
 
 
 def class_axis(y: Op, t: Op, name: str) -> Axis:
-    """The axis of classes: that feature axis of y that whole-number targets have not, or y's only feature axis. Raises AxisError."""
+    """Returns the axis of classes: the feature axis of y that integer targets lack, or y's only feature axis. Raises AxisError."""
     free = [a for a in y.axes if a not in t.axes and not a.is_batch]
     found = free or list(y.axes.feature_axes())
     if len(found) != 1:
@@ -33,13 +33,13 @@ def class_axis(y: Op, t: Op, name: str) -> Axis:
 
 
 def as_probabilities(y: Op, t: Op, name: str, ignore: int | None = None) -> Op:
-    """The target along y's class axis: one-hot where it holds numbers of classes."""
+    """Returns the target along y's class axis: one-hot where it holds numbers of classes."""
     axis = class_axis(y, t, name)
     return t if axis in t.axes else labelled(ng.cast(ng.one_hot(t, axis), y.dtype), name, t, axis.length, ignore)
 
 
 def kept(t: Op, y: Op, ignore: int | None, mask: Any = None) -> Op | None:
-    """`mask`, and 0 where labels say that a place is left out; None where all count. Targets along a class axis leave none out."""
+    """Returns `mask`, with 0 where labels are to be ignored; None where all count. Targets along a class axis ignore none."""
     if ignore is None or set(y.axes) <= set(t.axes):
         return None if mask is None else ng.as_op(mask)
     own = ng.cast(ng.not_equal(t, ignore), ng.float32)
@@ -47,7 +47,7 @@ def kept(t: Op, y: Op, ignore: int | None, mask: Any = None) -> Op | None:
 
 
 def alike(y: Op, t: Any, name: str) -> Op:
-    """The target, where it has the prediction's axes; those of length 1 may be left out. Raises AxisError: others would spread it."""
+    """Returns the target, if it has the prediction's axes, up to those of length 1. Raises AxisError: others would broadcast it."""
     t = ng.as_op(t)
     unlike = [a for a in {*y.axes} ^ {*t.axes} if a.length != 1]
     if unlike and t.axes:
@@ -60,32 +60,32 @@ def alike(y: Op, t: Any, name: str) -> Op:
 
 
 def weighted(cost: Op, mask: Any) -> Op:
-    """A cost with a weight for each place, and the sum over time divided by the mean weight there."""
+    """Returns a cost with a weight for each position; the sum over time is divided by the mean weight there."""
     return cost if mask is None else cost * ng.cast(ng.as_op(mask), cost.dtype)
 
 
 def per_example(x: Op) -> Op:
-    """The sum over all but the batch axis."""
+    """Returns the sum over all but the batch axis."""
     return ng.sum(x, out_axes=[a for a in x.axes if a.is_batch])
 
 
 def per_step(x: Op) -> Op:
-    """The mean over time, and the sum over features, of each example."""
+    """Returns the mean over time, and the sum over features, of each example."""
     time = x.axes.recurrent_axes()
     return per_example(ng.mean(x, reduction_axes=time) if time else x)
 
 
 def either(name: str, logits: bool, activation: str) -> str:
-    """How to let model and cost agree on probabilities, or on scores."""
+    """Returns fixes for a model and a cost that disagree on probabilities or scores."""
     if logits:
         return f"{name}() without logits=True, or a last layer without an activation"
     return f"{name}(logits=True), or activation={activation} in the last layer"
 
 
 class Cost(Checked):
-    """A cost: `cost(y, t)`. A subclass writes `of(y, t)`, the cost of each element or place.
+    """Base of costs: `cost(y, t)`. A subclass defines `of(y, t)`, the cost of each element or position.
 
-    `ignore`, where a cost has it, is the label of places that do not count: they cost nothing, and means are over the others.
+    `ignore`, where a cost has it, is the label of positions that do not count: they cost nothing, and means are over the others.
     """
 
     ignore: int | None = None
@@ -100,7 +100,7 @@ class Cost(Checked):
         raise NotImplementedError(f"{type(self).__name__} has no of(y, t)")
 
     def __call__(self, y: Op, t: Any, mask: Any = None) -> Op:
-        """The cost of each example. mask: weights of places, such as time steps; then the mean is over what they leave."""
+        """Returns the cost of each example. mask: weights of positions, such as time steps; the mean is then weighted."""
         t = ng.as_op(t)
         cost = self.of(wide(y), t)
         m = kept(t, y, self.ignore, mask)
@@ -116,7 +116,7 @@ class Cost(Checked):
         return per_example(cost * m) / ng.maximum(seen, 1.0)
 
     def weight(self, y: Any, t: Any) -> Op | None:
-        """1 for examples that count, and 0 for those whose labels all say that they are left out; None where all count."""
+        """Returns 1 for examples that count, and 0 for those whose labels are all ignored; None where all count."""
         m = kept(t, y, self.ignore) if isinstance(y, Op) and isinstance(t, Op) else None
         return None if m is None else ng.max(m, out_axes=m.axes.batch_axes())
 
@@ -125,10 +125,10 @@ class Cost(Checked):
 
 
 class CrossEntropyMulti(Cost):
-    """Minus the sum over classes of t * log(y), y being probabilities, or scores before softmax with `logits`.
+    """Minus the sum over classes of t * log(y), where y are probabilities, or with `logits` scores before softmax.
 
-    smoothing: that share of each target is spread over all classes. usebits: in bits. ignore: the label of places that do not count, as
-    -1. Raises GraphError where the last op of the model shows that y is the other of the two.
+    smoothing: the share of each target that is spread over all classes. usebits: in bits. ignore: the label of positions that do not count,
+    such as -1. Raises GraphError where the model's last op shows that y is the other of the two.
     Source of smoothing: C. Szegedy and others, "Rethinking the Inception architecture" (2015).
     """
 
@@ -148,8 +148,8 @@ class CrossEntropyMulti(Cost):
 
 
 class CrossEntropyBinary(Cost):
-    """-(t log y + (1 - t) log(1 - y)) of each output; y probabilities, or with `logits` scores before the sigmoid. Whole numbers
-    are one-hot; `ignore` is the one of places that do not count. Raises GraphError where the last op of the model shows that y is the
+    """-(t log y + (1 - t) log(1 - y)) of each output; y are probabilities, or with `logits` scores before the sigmoid. Integer targets
+    become one-hot; `ignore` is the label of positions that do not count. Raises GraphError where the model's last op shows that y is the
     other of the two."""
 
     def __init__(self, logits: bool = False, usebits: bool = False, ignore: int | None = None):
@@ -229,7 +229,7 @@ class CTC(Cost):
 
 
 class Triplet(Cost):
-    """max(0, |anchor - positive|² - |anchor - negative|² + margin); the prediction is (anchor, positive, negative), there is no target.
+    """max(0, |anchor - positive|² - |anchor - negative|² + margin); the prediction is (anchor, positive, negative), without a target.
 
     Source: F. Schroff and others, "FaceNet" (2015).
     """

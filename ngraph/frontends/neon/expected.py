@@ -1,7 +1,7 @@
-"""Checks of what costs and metrics are given: probabilities or scores, and numbers of classes.
+"""Checks of the arguments of costs and metrics: probabilities or scores, and numbers of classes.
 
-A prediction is judged by the op that makes its values, where that is enough; where it is not, `Trainer` looks at the first batch. Labels
-are looked at in NumPy before each batch is run: one pass over the array.
+A prediction is judged by the op that computes it, where that is enough; else `Trainer` checks the first batch. Labels are checked in
+NumPy before each batch runs: one pass over the array.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ngraph.errors import ArgumentError, GraphError, Line, show_line
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.op import Op
 
-PASSING = {"cast", "rename", "broadcast", "sequential", "value_of", "stop_gradient", "checkpoint"}  # values as they are
+PASSING = {"cast", "rename", "broadcast", "sequential", "value_of", "stop_gradient", "checkpoint"}  # ops that pass values on
 SCORES = {"contract", "convolve", "relu", "tanh", "gelu", "silu", "softplus", "log_softmax", "log"}  # no probabilities
-SHARES = {"softmax", "sigmoid"}  # from 0 to 1
+SHARES = {"softmax", "sigmoid"}  # ops whose results are from 0 to 1
 
 
 class Prediction(NamedTuple):
-    """A prediction that could not be judged by its op: whose, the axis along which probabilities sum to 1, whether scores are wanted."""
+    """A prediction that its op does not decide: the user, the axis along which probabilities sum to 1, whether scores are expected."""
 
     who: str
     y: Op
@@ -34,20 +34,20 @@ class Prediction(NamedTuple):
 
     @property
     def numbers(self) -> list[Op]:
-        """The least and the largest value, and how far sums along the axis are from 1."""
+        """Returns the minimum and maximum, and the largest distance of sums along the axis from 1."""
         y = ng.cast(self.y, ng.float32)
         off = ng.absolute(ng.sum(y, reduction_axes=[self.axis]) - 1.0) if self.axis is not None else ng.constant(0.0)
         return [ng.min(y, out_axes=()), ng.max(y, out_axes=()), ng.max(off, out_axes=()) if off.axes else off]
 
     def judge(self, low: float, high: float, off: float) -> None:
-        """Raises GraphError unless the values of a batch can be what is wanted. nan says nothing."""
+        """Raises GraphError unless the values of a batch can be the expected kind. nan decides nothing."""
         narrow = _source(self.y).dtype.bits < 32
         if self.logits:
-            slack = 0.02 if narrow else 1e-3  # what rounding does to the sum of a softmax
+            slack = 0.02 if narrow else 1e-3  # the rounding error of the sum of a softmax
             if low >= 0 and high <= 1 and off <= slack:
                 self.refuse(f"values of {self.y.label} sum to 1 along {self.axis!r} in the first batch")
             return
-        slack = 0.1 if narrow else 0.01  # more than rounding does, less than any score that is none by chance
+        slack = 0.1 if narrow else 0.01  # more than rounding errors, less than any score that is none by chance
         if low < -slack or high > 1 + slack:
             self.refuse(f"values of {self.y.label} go from {low:.3g} to {high:.3g} in the first batch")
         if off > slack:
@@ -64,7 +64,7 @@ class Prediction(NamedTuple):
 
 
 class Labels(NamedTuple):
-    """Labels that a cost or metric takes: by whom, the op, how many classes there are, which number is left out; `whole`: whether they
+    """Labels of a cost or metric: its name, the op, the number of classes, the number to ignore; `whole`: whether they
     are numbers of classes, else values from 0 to 1."""
 
     who: str
@@ -74,7 +74,7 @@ class Labels(NamedTuple):
     whole: bool
 
     def wrong(self, array: Any) -> np.ndarray | None:
-        """Which labels are none; None where all are fine."""
+        """Returns a mask of invalid labels; None where all are valid."""
         if not array.size or array.dtype.kind == "b":
             return None
         limit = self.classes - 1 if self.whole else 1
@@ -89,7 +89,7 @@ class Labels(NamedTuple):
         return bad if bad.any() else None
 
     def check(self, array: Any, key: str, where: str, number: Any) -> None:
-        """Raises ArgumentError for the first label that is none. number: where in the data an example of the batch is, or None."""
+        """Raises ArgumentError for the first invalid label. number: the index in the data of an example of the batch, or None."""
         array = np.asarray(array)
         bad = self.wrong(array)
         if bad is None:
@@ -120,27 +120,27 @@ _predictions: WeakKeyDictionary[Op, Prediction] = WeakKeyDictionary()
 _labels: WeakKeyDictionary[Op, Labels] = WeakKeyDictionary()
 
 
-# ---- what costs and metrics say ------------------------------------------------------------------------------------------
+# ---- declarations by costs and metrics -----------------------------------------------------------------------------------
 
 
 def _source(y: Op) -> Op:
-    """The op that makes the values of y; others only move them."""
+    """Returns the op that computes the values of y; others only move them."""
     while y.opdef.name in PASSING and y.inputs:
         y = y.inputs[-1]
     return y
 
 
 def _are_scores(made: Op) -> bool:
-    """Whether an op makes numbers of any size: a product, with or without a bias, or an activation that is not from 0 to 1."""
+    """Whether an op gives unbounded numbers: a product, with or without a bias, or an activation that is not from 0 to 1."""
     if made.opdef.name == "add":
         return any(i.is_trainable or _are_scores(i) for i in map(_source, made.inputs))
     return made.opdef.name in SCORES
 
 
 def predicted(result: Op, who: str, y: Op, axis: Axis | None, logits: bool, line: Line | None, fix: str) -> Op:
-    """The result of a cost or metric, which remembers what it has to be given: probabilities (that sum to 1 along the axis) or scores.
+    """Returns the result of a cost or metric, recorded with its expectation: probabilities (that sum to 1 along the axis) or scores.
 
-    Raises GraphError where the op that makes y shows that it is the other.
+    Raises GraphError where the op that computes y shows that it is the other.
     """
     made = _source(y)
     expected = Prediction(who, y, axis, logits, line, fix)
@@ -159,22 +159,22 @@ def predicted(result: Op, who: str, y: Op, axis: Axis | None, logits: bool, line
 
 
 def labelled(result: Op, who: str, target: Op, classes: int | None, ignore: int | None, whole: bool = True) -> Op:
-    """The result of an op over labels, which remembers what they may be."""
+    """Returns the result of an op over labels, recorded with their valid range."""
     if classes is not None:
         _labels[result] = Labels(who, target, classes, ignore, whole)
     return result
 
 
-# ---- what a training or a computation checks -----------------------------------------------------------------------------
+# ---- checks by a training or a computation --------------------------------------------------------------------------------
 
 
 def predictions_in(roots: Iterable[Op]) -> list[Prediction]:
-    """The predictions that costs and metrics among these ops, or behind them, could not judge."""
+    """Returns the predictions of costs and metrics among these ops, or their dependencies, that their ops do not decide."""
     return [_predictions[o] for o in Op.all_op_references(list(roots)) if o in _predictions]
 
 
 def labels_in(roots: Iterable[Op], placeholders: Mapping[str, Op]) -> list[tuple[str, Labels]]:
-    """(name of an entry, what its values may be) for labels that come straight from a placeholder."""
+    """Returns (name of an entry, its valid values) for labels that come directly from a placeholder."""
     names = {p: name for name, p in placeholders.items()}
     return [
         (names[s], _labels[o]) for o in Op.all_op_references(list(roots)) if o in _labels and (s := _source(_labels[o].target)) in names
@@ -182,12 +182,12 @@ def labels_in(roots: Iterable[Op], placeholders: Mapping[str, Op]) -> list[tuple
 
 
 def computed_labels(roots: Iterable[Op]) -> list[Labels]:
-    """What the values may be of labels that are computed from what placeholders get."""
+    """Returns the valid values of labels that are computed from placeholders."""
     found = [_labels[o] for o in Op.all_op_references(list(roots)) if o in _labels]
     return [labels for labels in found if not _source(labels.target).is_placeholder]
 
 
 def check_labels(found: Iterable[tuple[str, Labels]], batch: Mapping[str, Any], where: str, number: Any = lambda example: None) -> None:
-    """Raises ArgumentError naming the first label of a batch that is none."""
+    """Raises ArgumentError that names the first invalid label of a batch."""
     for key, labels in found:
         labels.check(batch[key], key, where, number)

@@ -1,6 +1,6 @@
-"""SubGraph: what a piece of a model made, found again by walking from its results: variables, inputs, scopes, selection.
+"""SubGraph: the ops that a piece of a model made, found by traversal from its results: variables, inputs, scopes, selection.
 
-A piece gets its name, such as `Affine_0`, from the piece around it (a number for each class), so the path of a weight,
+A piece gets its name, such as `Affine_0`, from the enclosing piece (a number for each class), so the path of a weight,
 `Sequential_0/Affine_1/W`, depends on the model alone.
 """
 
@@ -24,7 +24,7 @@ _top: dict[str, int] = {}
 
 
 def _ops_in(value: Any) -> Iterator[Op]:
-    """The ops in an argument or a result: alone, or in lists, tuples and dicts."""
+    """Yields the ops in an argument or a result: alone, or in lists, tuples and dicts."""
     if isinstance(value, Op):
         yield value
     elif isinstance(value, dict):
@@ -36,7 +36,7 @@ def _ops_in(value: Any) -> Iterator[Op]:
 
 
 class ComputationalGraph:
-    """Ops that belong together: all that `roots` depend on, bodies of loops included."""
+    """A set of ops: all that `roots` depend on, bodies of loops included."""
 
     def __init__(self, roots: Iterable[Op] = ()):
         self.roots = list(roots)
@@ -63,7 +63,7 @@ class ComputationalGraph:
         return {op.name: op for op in Op.all_op_references(self.roots) if op.is_placeholder and op in self._reached()}
 
     def _reached(self) -> set[Op]:
-        return set(Op.ordered_ops(self.roots))  # the holes of bodies are placeholders too, and nobody's inputs
+        return set(Op.ordered_ops(self.roots))  # holes of bodies are placeholders, too, but no inputs
 
     @property
     def side_effects(self) -> dict[str, Op]:
@@ -92,17 +92,17 @@ class ComputationalGraph:
         return found
 
     def select(self, selector: str) -> list[Op]:
-        """The ops that a selector means, as in CSS: `Affine .bias`, `#Affine_0`, `[recurrent_step=3]`, several joined by commas.
+        """Returns the ops that a selector matches, as in CSS: `Affine .bias`, `#Affine_0`, `[recurrent_step=3]`, with commas for several.
 
-        A word is a class of layers or a kind of op, `#` a name, `.` a label or an op's own name, `[key=value]` metadata; words apart
-        are nested. Raises ArgumentError for text that is no selector.
+        A word is a class of layers or a kind of op, `#` a name, `.` a label or an op's own name, `[key=value]` metadata; separate words
+        are nested. Raises ArgumentError for an invalid selector.
         """
         ways = [[_Part(word) for word in way.split()] for way in selector.split(",")]
         return [op for op in self.ops if any(_selects(way, op) for way in ways)]
 
 
 class _Part:
-    """One word of a selector: tag, ids, classes, and metadata that are asked for."""
+    """One word of a selector: the required tag, ids, classes, and metadata."""
 
     def __init__(self, word: str):
         found = re.fullmatch(r"(\w+|\*)?((?:[#.][\w-]+|\[\w+(?:=[^\]]*)?\])*)", word)
@@ -127,7 +127,7 @@ class _Part:
 
 
 def _selects(way: list[_Part], op: Op) -> bool:
-    """Whether the last word fits the op and the others fit scopes around it, in order; a word may fit the innermost scope alone."""
+    """Whether the last word matches the op and the others enclosing scopes, in order; a single word may match the innermost scope."""
     outer = [p for p in op.scope.split("/") if p]
     chain = [(re.sub(r"_\d+$", "", p), p, set[str](), dict[str, Any]()) for p in outer]
     own = op.hint or op.opdef.name
@@ -146,7 +146,7 @@ def _selects(way: list[_Part], op: Op) -> bool:
 def scope_ops(
     name: str | None = None, mode: str | None = None, subgraph: SubGraph | None = None, metadata: dict[str, Any] | None = None
 ) -> Iterator[SubGraph]:
-    """Ops made in this block are in the scope `name`, carry `mode` and `metadata`, and belong to `subgraph` (a new one by default)."""
+    """Puts ops made in this block into the scope `name`, with `mode` and `metadata`, and into `subgraph` (a new one by default)."""
     piece = SubGraph(name) if subgraph is None else subgraph
     notes = {**(metadata or {}), **({"mode": mode} if mode else {})}
     with piece.scope(name), _noted(notes):
@@ -159,7 +159,7 @@ def _noted(notes: dict[str, Any]) -> Any:
 
 
 class SubGraph(ComputationalGraph):
-    """A piece of a model. Its ops are those in its scopes that its results depend on; calling it again adds to them."""
+    """A piece of a model. Its ops are those in its scopes that its results depend on; further calls add to them."""
 
     metadata: dict[str, Any] = {}
 
@@ -174,7 +174,7 @@ class SubGraph(ComputationalGraph):
 
     @property
     def name(self) -> str:
-        """Its name in the piece around it; given when it is first called or asked for."""
+        """The name in the enclosing piece; given at the first call or use."""
         if self._name is None:
             around = _around.get()
             numbers = _top if around is None else around._numbers
@@ -185,18 +185,18 @@ class SubGraph(ComputationalGraph):
         return self._name
 
     def named(self, name: str) -> Any:
-        """Gives it a name, before its first call."""
+        """Sets its name, before its first call."""
         self._name = name
         return self
 
     @property
     def path(self) -> str:
-        """The scope of its first call, which its weights carry."""
+        """The scope of its first call, which prefixes its weights."""
         return self.places[0] if self.places else self.name
 
     @contextmanager
     def scope(self, name: str | None = None) -> Iterator[None]:
-        """Ops made in this block are in this piece's scope; an error in it has a note that names the innermost."""
+        """Puts ops made in this block into this piece's scope; an error in it gets a note that names the innermost."""
         with name_scope(name or self.name):
             here = current_scope()
             if here not in self.places:
@@ -213,7 +213,7 @@ class SubGraph(ComputationalGraph):
 
     @staticmethod
     def scope_op_creation(function: Callable[..., Any]) -> Callable[..., Any]:
-        """A decorator for methods: what they make is in the scope of their piece, which remembers what went in and came out."""
+        """Returns a decorator for methods: ops are made in the scope of their piece, which records inputs and results."""
 
         parameters = {n: p for n, p in inspect.signature(function).parameters.items() if n != "self"}
 
@@ -223,7 +223,7 @@ class SubGraph(ComputationalGraph):
                 with self.scope(), _noted(type(self).metadata):
                     made = function(self, *args, **options)
             except Exception as error:
-                first = error.__context__ if isinstance(error, ArgumentTypeError) else None  # of a layer within, which was given the same
+                first = error.__context__ if isinstance(error, ArgumentTypeError) else None  # of a nested layer with the same argument
                 said = blamed(type(self).__name__, parameters, args, options, first if isinstance(first, Exception) else error)
                 if said is None:
                     raise

@@ -1,6 +1,6 @@
-"""First values of weights: functions of the weight's Axes. Axes at level 0 are what comes out, duals (level -1) what goes in.
+"""Initial values of weights: functions of the weight's Axes. Axes at level 0 are outputs, duals (level -1) inputs.
 
-A layer hands its weight's path as well, so first values depend on `set_seed` and on the path alone: not on what else was built.
+A layer passes its weight's path, too, so initial values depend on `set_seed` and on the path alone, not on other parts of a program.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _state: dict[str, Any] = {"seed": 0, "free": np.random.default_rng(0)}
 
 
 def set_seed(seed: int) -> None:
-    """Starts all first values anew from this seed, and the orders of iterators that are made later and have none of their own."""
+    """Seeds all initial values, and the shuffling of later iterators without a seed of their own."""
     _state["seed"], _state["free"] = int(seed), np.random.default_rng(int(seed))
 
 
 def current_seed() -> int:
-    """That of `set_seed`; 0 where nobody has set one."""
+    """Returns the seed of `set_seed`; 0 where none was set."""
     seed: int = _state["seed"]
     return seed
 
 
 def fans(axes: Axes) -> tuple[int, int]:
-    """(how many elements go in, how many come out) of weights; without duals all but the last axis go in."""
+    """Returns (fan-in, fan-out) of weights; without duals all but the last axis are inputs."""
     ins = [len(a) for a in axes if a.dual] or [len(a) for a in axes[:-1]]
     outs = [len(a) for a in axes if not a.dual] if any(a.dual for a in axes) else [len(a) for a in axes[-1:]]
     return int(np.prod(ins)), int(np.prod(outs))
 
 
 class Initializer(Checked):
-    """A first value: called with Axes it gives an array of their lengths. A subclass writes `draw(axes, random)`."""
+    """An initialiser: called with Axes it returns an array of their lengths. A subclass defines `draw(axes, random)`."""
 
     def draw(self, axes: Axes, random: np.random.Generator) -> Array:
         raise NotImplementedError(f"{type(self).__name__} has no draw")
@@ -53,7 +53,7 @@ class Initializer(Checked):
 
 
 class GaussianInit(Initializer):
-    """Normal numbers. `std` is the standard deviation; `var`, the word of 2016, meant the same."""
+    """Normal numbers. `std` is the standard deviation; `var` is its name in neon of 2016."""
 
     def __init__(self, mean: float = 0.0, std: float = 0.01, var: float | None = None):
         self.mean, self.std = mean, std if var is None else var
@@ -64,7 +64,7 @@ class GaussianInit(Initializer):
 
 
 class UniformInit(Initializer):
-    """Equally likely numbers in [low, high)."""
+    """Uniform numbers in [low, high)."""
 
     def __init__(self, low: float = -0.01, high: float = 0.01):
         if low > high:
@@ -76,7 +76,7 @@ class UniformInit(Initializer):
 
 
 class ConstantInit(Initializer):
-    """One number everywhere."""
+    """One number for all elements."""
 
     def __init__(self, val: float = 0.0):
         self.val = val
@@ -86,7 +86,7 @@ class ConstantInit(Initializer):
 
 
 class GlorotInit(Initializer):
-    """Uniform within sqrt(6 / (in + out)). Source: X. Glorot, Y. Bengio, "Understanding the difficulty of training deep ..." (2010)."""
+    """Uniform within sqrt(6 / (fan-in + fan-out)). Source: X. Glorot, Y. Bengio, "Understanding the difficulty ..." (2010)."""
 
     def draw(self, axes: Axes, random: np.random.Generator) -> Array:
         bound = np.sqrt(6 / sum(fans(axes)))
@@ -94,7 +94,7 @@ class GlorotInit(Initializer):
 
 
 class XavierInit(Initializer):
-    """Uniform within sqrt(3 / in): variance 1 / in, as Caffe's filler of that name."""
+    """Uniform within sqrt(3 / fan-in): variance 1 / fan-in, as Caffe's filler of that name."""
 
     def draw(self, axes: Axes, random: np.random.Generator) -> Array:
         bound = np.sqrt(3 / fans(axes)[0])
@@ -102,7 +102,7 @@ class XavierInit(Initializer):
 
 
 class KaimingInit(Initializer):
-    """Normal with variance 2 / in, for relu. Source: K. He and others, "Delving deep into rectifiers" (2015)."""
+    """Normal with variance 2 / fan-in, for relu. Source: K. He and others, "Delving deep into rectifiers" (2015)."""
 
     def draw(self, axes: Axes, random: np.random.Generator) -> Array:
         return random.normal(0.0, np.sqrt(2 / fans(axes)[0]), axes.lengths)
@@ -125,7 +125,7 @@ class OrthogonalInit(Initializer):
 
 
 def first_value(init: Any, path: str) -> Any:
-    """`init` as the initial value of the variable with this path: a number, an array, or a function of Axes. Raises ArgumentTypeError."""
+    """Returns the initial value of the variable with this path: a number, an array, or a function of Axes. Raises ArgumentTypeError."""
     if isinstance(init, str):
         raise ArgumentTypeError(
             f"{path}: first values are a number, an array or a function of axes such as GlorotInit(), not {init!r}", fix="pass GlorotInit()"

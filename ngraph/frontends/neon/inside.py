@@ -1,4 +1,4 @@
-"""Looking inside a model: parameters, floating-point operations, and time, layer by layer."""
+"""Inspection of a model: parameters, floating-point operations, and time, layer by layer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def work(program: Program, lengths: Mapping[AxisId, int] | None = None, times: int = 1) -> Iterator[tuple[Step, int]]:
-    """Each step with its floating-point operations: 2 for each multiplication of a product or convolution, 1 for each other result.
+    """Yields each step with its floating-point operations: 2 for each multiplication of a product or convolution, 1 for each other result.
 
-    A scan's body counts as often as it runs; of a branch, the larger one; a while loop's body once.
+    A scan's body counts once per trip; of a branch, the larger one; a while loop's body once.
     """
     known = lengths or {}
 
@@ -51,7 +51,7 @@ _FREE = {"constant", "rename", "broadcast", "reindex", "concat", "iota", "cast",
 
 
 def _shared(outer: Program, body: Program, known: Mapping[AxisId, int]) -> dict[AxisId, int]:
-    """The lengths of a body's axes that it has from the program around it."""
+    """Returns the lengths of a body's axes that the enclosing program determines."""
     found = {}
     for a in body.axes:
         try:
@@ -62,17 +62,17 @@ def _shared(outer: Program, body: Program, known: Mapping[AxisId, int]) -> dict[
 
 
 def lengths_of(program: Program, arrays: Any) -> dict[AxisId, int]:
-    """The lengths of open axes that a call with these arrays has."""
+    """Returns the lengths of unknown axes in a call with these arrays."""
     return {a: n for v, x in zip(program.inputs, arrays, strict=True) for a, n in zip(v.axes, np.shape(x), strict=True)}
 
 
 def flops(computation: Any, *arrays: Any) -> int:
-    """The floating-point operations of one call with such arrays."""
+    """Returns the number of floating-point operations of one call with such arrays."""
     return sum(n for _, n in work(computation.program, lengths_of(computation.program, arrays)))
 
 
 def machine_rate(seconds: float = 0.3) -> float:
-    """Operations a second of the best matrix product that NumPy does here, measured now."""
+    """Returns the operations per second of NumPy's best matrix product here, measured now."""
     a = np.random.default_rng(0).random((768, 768), np.float32)
     best, until = math.inf, time.perf_counter() + seconds
     while best == math.inf or time.perf_counter() < until:
@@ -83,7 +83,7 @@ def machine_rate(seconds: float = 0.3) -> float:
 
 
 def machine_limit() -> tuple[float, str]:
-    """Operations a second that this machine can do at most, and how that is known: `ngraph doctor --measure`, else a product by NumPy."""
+    """Returns the peak operations per second of this machine, and their source: `ngraph doctor --measure`, else a product by NumPy."""
     known = measured(chosen())
     if known is None:
         return machine_rate(), "NumPy's best matrix product here"
@@ -91,10 +91,10 @@ def machine_limit() -> tuple[float, str]:
 
 
 def profile(computation: Any, *arrays: Any, repeats: int = 5) -> dict[str, float]:
-    """Seconds by scope of one call, the best of `repeats`; state stays as it is.
+    """Returns seconds by scope of one call, the best of `repeats`; state is not changed.
 
-    Where the call is machine code that writes no state, its kernels are timed; the time of one that computes parts of several layers is
-    shared out by their operations. Else it is walked step by step over NumPy calls.
+    For machine code that writes no state, its kernels are timed; the time of a kernel with parts of several layers is
+    divided in proportion to their operations. Otherwise the steps are timed one by one as NumPy calls.
     """
     program = computation.program
     if not program.state_out:
@@ -137,10 +137,10 @@ def _within(scope: str, places: list[str]) -> bool:
 
 
 def summary(layer: Layer, computation: Any = None, *arrays: Any, depth: int = 2) -> str:
-    """A table of a model that has been called: layer, axes out, parameters, and with a computation of it and arrays for one call
+    """Returns a table of a model that has been called: layer, axes out, parameters; and with a computation of it and arrays for one call
     floating-point operations and share of time.
 
-    depth: how many levels of layers within layers. Raises GraphError for a model that has not been called.
+    depth: levels of nested layers. Raises GraphError for a model that has not been called.
     """
     if not layer.initialized:
         raise GraphError(f"{type(layer).__name__} has not been called, so has no weights to show", fix="call it with a placeholder first")
@@ -175,7 +175,7 @@ def summary(layer: Layer, computation: Any = None, *arrays: Any, depth: int = 2)
 
 
 def _levels(layer: Layer, depth: int) -> Iterator[tuple[int, Layer]]:
-    """A layer and those within, with how deep they stand; those that were never called are left out."""
+    """Yields a layer and nested ones, with their depth; those that were never called are skipped."""
     todo: list[tuple[int, Layer]] = [(0, layer)]
     seen: set[Layer] = set()
     while todo:

@@ -1,4 +1,4 @@
-"""Layer: a piece of a model with weights of its own. And what weights are computed in, and which mode layers are called in."""
+"""Layer: a piece of a model with weights of its own; precision, and training or inference mode."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ scoped = SubGraph.scope_op_creation
 
 @contextmanager
 def inference_mode_on() -> Iterator[None]:
-    """Layers called in this block infer: dropout passes all on, batch norm uses its running averages. It ends with the block, come
-    what may."""
+    """Calls layers in this block in inference mode: dropout passes values through, batch norm uses its running averages. The mode ends with
+    the block, also after an error."""
     token = _inference.set(True)
     try:
         with ng.metadata(mode="inference"):
@@ -40,7 +40,7 @@ def inference_mode_on() -> Iterator[None]:
 
 @contextmanager
 def precision(compute: Any = None, weights: Any = None) -> Iterator[None]:
-    """Layers called in this block compute in the dtype `compute`; weights made in it are kept in `weights` (float32 by default)."""
+    """Makes layers called in this block compute in the dtype `compute`; their weights are stored in `weights` (float32 by default)."""
     tokens = _computing.set(as_dtype(compute) if compute else None), _storing.set(as_dtype(weights) if weights else None)
     try:
         yield
@@ -50,21 +50,21 @@ def precision(compute: Any = None, weights: Any = None) -> Iterator[None]:
 
 
 def computed(x: Op) -> Op:
-    """x in the dtype that layers compute in here, if it is a float."""
+    """Returns x in the dtype that layers compute in, if it is a float."""
     dtype = _computing.get()
     return ng.cast(x, dtype) if dtype is not None and x.dtype.is_float else x
 
 
 def wide(x: Op) -> Op:
-    """x with at least 32 bits: sums of many squares, exponentials and losses need them."""
+    """Returns x with at least 32 bits, which sums of many squares, exponentials and losses need."""
     return ng.cast(x, ng.float32) if x.dtype.is_float and x.dtype.bits < 32 else x
 
 
 class Layer(Checked, SubGraph):
-    """A piece of a model: a callable from ops to an op, which makes its weights at the first call and uses them in later ones.
+    """A piece of a model: a callable from ops to an op, which makes its weights at the first call and reuses them in later ones.
 
-    So a training graph and an inference graph of one layer share weights. A subclass writes `__call__`, decorated with
-    `@SubGraph.scope_op_creation`, and takes weights from `self.parameter`.
+    So the training graph and the inference graph of one layer share weights. A subclass defines `__call__`, decorated with
+    `@SubGraph.scope_op_creation`, and gets weights from `self.parameter`.
     """
 
     inference_mode_on = staticmethod(inference_mode_on)
@@ -76,7 +76,7 @@ class Layer(Checked, SubGraph):
 
     @property
     def initialized(self) -> bool:
-        """Whether it has been called, so has its weights."""
+        """Whether it has been called, and so has weights."""
         return bool(self.places)
 
     @property
@@ -87,19 +87,19 @@ class Layer(Checked, SubGraph):
         raise NotImplementedError(f"{type(self).__name__} has no __call__")
 
     def train_outputs(self, in_obj: Any, **options: Any) -> Any:
-        """The call of 2016: what the layer gives while it is trained."""
+        """Returns the layer's result in training mode (the call of neon in 2016)."""
         return self(in_obj, **options)
 
     def inference_outputs(self, in_obj: Any, **options: Any) -> Any:
-        """The call of 2016: what the layer gives afterwards, with the same weights."""
+        """Returns the layer's result in inference mode, with the same weights (the call of neon in 2016)."""
         with inference_mode_on():
             return self(in_obj, **options)
 
     def parameter(self, name: str, axes: Any, init: Any = 0.0, trainable: bool = True) -> Op:
-        """The weight called `name`, made at the first call; in the dtype that is computed in.
+        """Returns the weight called `name`, made at the first call, in the dtype of the computation.
 
-        axes: what this call needs; those of later calls must be the same. init: a function of Axes, a number, an array or None (zeros).
-        Raises AxisError where a length is not known or another call had other axes.
+        axes: must be the same in later calls. init: a function of Axes, a number, an array or None (zeros).
+        Raises AxisError where a length is unknown or another call had other axes.
         """
         axes = Axes(axes)
         mine = self.weights.get(name)
@@ -124,10 +124,10 @@ class Layer(Checked, SubGraph):
         return computed(mine) if trainable else mine
 
     def carried(self, name: str, axes: Any) -> Op:
-        """State that goes on from call to call and starts at zeros; nothing trains it, and files of weights have none of it.
+        """Returns state that is carried from call to call and starts at zeros; it is not trained, and files of weights do not contain it.
 
-        Each batch size has its own, and inference has its own too, so an evaluation never disturbs a training. Checkpoints keep that of
-        training. `reset_states` sets it to zeros again.
+        Each batch size has its own, and inference has its own, too, so an evaluation never changes a training. Checkpoints keep that of
+        training. `reset_states` sets it to zeros.
         """
         axes = Axes(axes)
         key = self.inference_mode, name, axes.lengths
@@ -138,11 +138,11 @@ class Layer(Checked, SubGraph):
         return self._carried[key]
 
     def carried_states(self, inference: bool | None = None) -> list[Op]:
-        """What this layer and those within carry from call to call: in inference, in training (False), or both (None)."""
+        """Returns the carried state of this layer and nested ones: of inference, of training (False), or both (None)."""
         return [v for below in self.layers_below() for key, v in below._carried.items() if inference in (None, key[0])]
 
     def reset_states(self, transformer: Any, inference: bool | None = None) -> None:
-        """Zeros for `carried_states`: the next call starts a new text."""
+        """Sets `carried_states` to zeros: the next call starts a new text."""
         for state in self.carried_states(inference):
             transformer.set(state, np.zeros(state.axes.lengths, state.dtype.np))
 
@@ -151,23 +151,23 @@ class Layer(Checked, SubGraph):
         with nullcontext() if self.places else self.scope():
             yield
 
-    # looking inside
+    # inspection
     def weight(self, path: str) -> Op:
-        """The variable at a path below this layer, as `Affine_1/W`. Raises UnknownKey listing the paths there are."""
+        """Returns the variable at a path below this layer, such as `Affine_1/W`. Raises UnknownKey that lists the paths."""
         found = self.paths()
         if path not in found:
             raise self._unknown(path)
         return found[path]
 
     def _unknown(self, path: Any, patterns: Iterable[str] = ()) -> UnknownKey:
-        """The error for a path, or a pattern, that no weight has; the fix is the nearest of paths and patterns."""
+        """Returns the error for a path, or a pattern, that matches no weight; the fix is the nearest path or pattern."""
         found = self.paths()
         meant = nearest(str(path), [*found, *patterns])
         fix = f"take {meant!r}" if meant else f"take one of {', '.join(found)}" if found else "call it first"
         return UnknownKey(f"{self.path} has no weight {path!r}; it has {', '.join(found) or 'none: it has not been called'}", fix=fix)
 
     def paths(self) -> dict[str, Op]:
-        """All variables, trained or not, by their path below this layer."""
+        """Returns all variables, trained or not, by their path below this layer."""
         found: dict[str, Op] = {}
         for layer in self.layers_below():
             for weight in layer.weights.values():
@@ -176,7 +176,7 @@ class Layer(Checked, SubGraph):
         return found
 
     def children(self) -> list[Layer]:
-        """The layers that stand in this one's attributes, in order."""
+        """Returns the layers in this one's attributes, in order."""
         found: list[Layer] = []
         todo = list(vars(self).values())
         while todo:
@@ -190,7 +190,7 @@ class Layer(Checked, SubGraph):
         return list(dict.fromkeys(found))
 
     def layers_below(self) -> list[Layer]:
-        """This layer and all within it, each once, outer ones first."""
+        """Returns this layer and all nested ones, each once, outer ones first."""
         found: dict[Layer, None] = {}
         todo: list[Layer] = [self]
         while todo:
@@ -201,9 +201,9 @@ class Layer(Checked, SubGraph):
         return list(found)
 
     def freeze(self, pattern: str = "*", trained: bool = False) -> list[str]:
-        """Weights whose path fits `pattern` (`Affine_1/*`) are no longer trained by optimizers called from now on; their paths.
+        """Excludes weights whose path matches `pattern` (`Affine_1/*`) from optimizers called from now on. Returns their paths.
 
-        Raises UnknownKey where none fits.
+        Raises UnknownKey where none matches.
         """
         chosen = [p for p in self.paths() if fnmatch.fnmatchcase(p, pattern)]
         if not chosen:
@@ -216,15 +216,15 @@ class Layer(Checked, SubGraph):
         return chosen
 
     def unfreeze(self, pattern: str = "*") -> list[str]:
-        """Turns `freeze` round."""
+        """Reverts `freeze`. Returns the paths."""
         return self.freeze(pattern, trained=True)
 
     def summary(self, computation: Any = None, *arrays: Any, depth: int = 2) -> str:
-        """A table of this layer and those within: axes out, parameters, operations, share of time. See `inside.summary`."""
+        """Returns a table of this layer and nested ones: axes out, parameters, operations, share of time. See `inside.summary`."""
         return inside.summary(self, computation, *arrays, depth=depth)
 
     def _arguments(self) -> str:
-        """What stands in `repr` between the brackets."""
+        """Returns the text between the parentheses of `repr`."""
         return ""
 
     def __repr__(self) -> str:

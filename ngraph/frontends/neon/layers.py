@@ -1,4 +1,4 @@
-"""The layers without space or time: Linear, Bias, Affine, Activation, Dropout, LookupTable, Embedding, Preprocess."""
+"""Layers without space or time: Linear, Bias, Affine, Activation, Dropout, LookupTable, Embedding, Preprocess."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Preprocess(Layer):
 class Linear(Layer):
     """W x: each output element is a weighted sum over all features of x.
 
-    init: first value of the weights, whose axes are the output's and the duals of the input's.
-    nout: how many outputs, along an axis named as the input's only feature axis (else F); or axes: the output axes themselves.
-    keep_axes: axes of x that are kept as they are: those of batch and time by default.
-    Raises ArgumentError unless one of nout and axes is given, AxisError for axes that are kept and put out.
+    init: initial value of the weights, whose axes are the output's and the duals of the input's.
+    nout: number of outputs, along an axis named as the input's only feature axis (else F); or axes: the output axes themselves.
+    keep_axes: axes of x that are not summed: those of batch and time by default.
+    Raises ArgumentError unless exactly one of nout and axes is given, AxisError for axes that are both kept and outputs.
     """
 
     def __init__(self, init: Any, nout: int | None = None, axes: Any = None, keep_axes: Any = None, name: str | None = None):
@@ -89,7 +89,7 @@ class Bias(Layer):
 
 
 class Activation(Layer):
-    """A function of each element, such as `Rectlin()`; None passes on."""
+    """A function of each element, such as `Rectlin()`; None is the identity."""
 
     def __init__(self, transform: Callable[[Op], Op] | None, name: str | None = None):
         super().__init__(name)
@@ -104,7 +104,7 @@ class Activation(Layer):
 
 
 def norm_of(batch_norm: Any, bias_init: Any, name: str) -> Any:
-    """The normalising layer that `batch_norm=` means: none, a new BatchNorm, or the layer that was given."""
+    """Returns the normalising layer for `batch_norm=`: none, a new BatchNorm, or the given layer."""
     if not batch_norm:
         return None
     if bias_init is not None:
@@ -116,8 +116,8 @@ def norm_of(batch_norm: Any, bias_init: Any, name: str) -> Any:
 class Affine(Layer):
     """activation(W x + b), or activation(batch_norm(W x)).
 
-    weight_init, nout, axes: as for Linear. bias_init: first value of the bias; None makes zeros, which are trained.
-    batch_norm: True, or a BatchNorm; then there is no bias, and a bias_init is refused with ArgumentError.
+    weight_init, nout, axes: as for Linear. bias_init: initial value of the bias; None makes zeros, which are trained.
+    batch_norm: True, or a BatchNorm; then there is no bias, and a bias_init raises ArgumentError.
     """
 
     def __init__(
@@ -156,9 +156,9 @@ class Affine(Layer):
 
 
 class Dropout(Layer):
-    """Each element is kept with probability `keep` and then divided by it, else 0; each example of a batch on its own.
+    """Keeps each element with probability `keep`, divided by it; the others become 0; masks differ between examples of a batch.
 
-    Inference passes on. seed: makes the masks independent of other random ops.
+    In inference it is the identity. seed: makes the masks independent of other random ops.
     Source: N. Srivastava and others, "Dropout" (JMLR 2014).
     """
 
@@ -179,7 +179,7 @@ class Dropout(Layer):
 
 
 class LookupTable(Layer):
-    """A row of a table for each whole number: an embedding. Input [N] or [REC, N], output [F, ...].
+    """A row of a table for each integer: an embedding. Input [N] or [REC, N], output [F, ...].
 
     vocab_size, embed_dim: rows and their length. update: whether the table is trained.
     pad_idx: a row that starts as zeros and is not trained; None for none.
@@ -219,11 +219,11 @@ class LookupTable(Layer):
 
 
 class Embedding(Layer):
-    """A LookupTable with positions added: for text of whole numbers [REC, N] it gives [F, REC, N].
+    """A LookupTable plus positions: for texts of integers [REC, N] it gives [F, REC, N].
 
     positions: "learned", up to `max_len` of them, "sinusoidal", or None.
-    start: an op with the number of the first position, for text that comes piece by piece.
-    Source of the waves: A. Vaswani and others, "Attention is all you need" (2017).
+    start: an op with the number of the first position, for text in several parts.
+    Source of the sinusoids: A. Vaswani and others, "Attention is all you need" (2017).
     """
 
     def __init__(

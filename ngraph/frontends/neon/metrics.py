@@ -1,8 +1,8 @@
-"""Metrics: what a batch adds is computed in the graph; batches are combined, and the number taken, in NumPy.
+"""Metrics: each batch's contribution is computed in the graph; contributions are combined, and the result computed, in NumPy.
 
     batch(y, t) -> {name: op}      combine(total, new) -> total, a sum by default      result(total) -> number or array
 
-`mask` leaves places out (padding). Predictions are scores or probabilities along one axis, targets whole numbers without it or one-hot.
+`mask` excludes positions (padding). Predictions are scores or probabilities along one axis, targets integers without it or one-hot.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _total(x: Op) -> Op:
 
 
 def _hits(guess: Op, y: Op, t: Op, metric: Metric) -> Op:
-    """Whether a guess is the target's class."""
+    """Returns whether a guess is the target's class."""
     name = type(metric).__name__
     axis = class_axis(y, t, name)
     if axis in t.axes:
@@ -37,9 +37,9 @@ def _hits(guess: Op, y: Op, t: Op, metric: Metric) -> Op:
 
 
 class Metric(Checked):
-    """What all metrics share. `name` is how progress bars and tables call it; `better` is "max" or "min".
+    """Base of metrics. `name` is shown by progress bars and tables; `better` is "max" or "min".
 
-    `ignore`, where a metric has it, is the label of places that do not count, as -1.
+    `ignore`, where a metric has it, is the label of positions that do not count, such as -1.
     """
 
     name = "metric"
@@ -53,20 +53,20 @@ class Metric(Checked):
         return made
 
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:
-        """What one batch adds, as ops."""
+        """Returns the contribution of one batch, as ops."""
         raise NotImplementedError(f"{type(self).__name__} has no batch")
 
     def combine(self, total: Sums | None, new: Sums) -> Sums:
-        """Totals after one more batch."""
+        """Returns the totals after one more batch."""
         new = {k: np.asarray(v, np.float64) for k, v in new.items()}
         return new if total is None else {k: total[k] + v for k, v in new.items()}
 
     def result(self, total: Sums) -> Any:
-        """The number that totals stand for."""
+        """Returns the metric's number for totals."""
         return float(total["sum"] / total["count"]) if total["count"] else float("nan")
 
     def _mean(self, each: Op, mask: Any) -> dict[str, Op]:
-        """The sum of something for each place, and how many places there are."""
+        """Returns the sum of a quantity over positions, and the number of positions."""
         each = ng.cast(each, ng.float32) if each.dtype is not ng.float64 else each
         weight = ng.broadcast(ng.constant(1.0), each.axes) if mask is None else ng.cast(ng.as_op(mask), ng.float32)
         return {"sum": _total(each * weight), "count": _total(ng.broadcast(weight, each.axes) if mask is not None else weight)}
@@ -76,7 +76,7 @@ class Metric(Checked):
 
 
 class Accuracy(Metric):
-    """The share of places whose highest score is the target's class; of scores without a class axis, those rightly above `threshold`."""
+    """The share of positions whose highest score is the target's class; without a class axis, those on the right side of `threshold`."""
 
     name = "accuracy"
 
@@ -93,7 +93,7 @@ class Accuracy(Metric):
 
 
 class Misclassification(Accuracy):
-    """The share of places whose highest score is not the target's class."""
+    """The share of positions whose highest score is not the target's class."""
 
     name, better = "misclassification", "min"
 
@@ -102,7 +102,7 @@ class Misclassification(Accuracy):
 
 
 class TopK(Metric):
-    """The share of places whose target's class is among the k highest scores."""
+    """The share of positions whose target's class is among the k highest scores."""
 
     def __init__(self, k: int = 5, ignore: int | None = None):
         check("TopK", COUNT, k=k)
@@ -121,7 +121,7 @@ class TopK(Metric):
 
 
 class ConfusionMatrix(Metric):
-    """How often a place of each class (rows) was predicted as each class (columns)."""
+    """The number of positions of each class (rows) predicted as each class (columns)."""
 
     name = "confusion"
 
@@ -168,7 +168,7 @@ class _OfConfusion(ConfusionMatrix):
 
 
 class Precision(_OfConfusion):
-    """Of places predicted as a class, the share that are of it."""
+    """Of positions predicted as a class, the share that belong to it."""
 
     name = "precision"
 
@@ -177,7 +177,7 @@ class Precision(_OfConfusion):
 
 
 class Recall(_OfConfusion):
-    """Of places of a class, the share predicted as it."""
+    """Of positions of a class, the share predicted as it."""
 
     name = "recall"
 
@@ -245,7 +245,7 @@ class BitsPerCharacter(Perplexity):
 class AUC(Metric):
     """The area under the receiver operating characteristic of scores without a class axis, or of class 1 of two; exact, with ties halved.
 
-    It keeps all scores. Raises ArgumentError where only one class was seen.
+    It keeps all scores. Raises ArgumentError where only one class occurs.
     """
 
     name = "auc"
@@ -293,12 +293,12 @@ class Streamed:
         self.totals: list[Sums | None] = [None] * len(self.metrics)
 
     def add(self, values: Any) -> None:
-        """The results of `ops` for one batch."""
+        """Adds the results of `ops` for one batch."""
         found: list[Sums] = [{} for _ in self.metrics]
         for (k, name), value in zip(self.keys, values, strict=True):
             found[k][name] = value
         self.totals = [m.combine(t, new) for m, t, new in zip(self.metrics, self.totals, found, strict=True)]
 
     def results(self) -> dict[str, Any]:
-        """{name: number}; empty before the first batch."""
+        """Returns {name: number}; empty before the first batch."""
         return {m.name: m.result(t) for m, t in zip(self.metrics, self.totals, strict=True) if t is not None}

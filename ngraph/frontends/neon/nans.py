@@ -1,8 +1,8 @@
-"""The first nan or infinity of a training: in which step, layer and op it was made, and of what.
+"""The first nan or infinity of a training: the step, layer and op that computed it, and its operands.
 
-A step costs nothing more than a look at its loss. Now and then, for a share of the time that nobody notices, the state is copied. Where a
-loss or a weight is not finite, the steps since the last copy are run again, from that copy and the same batches, up to the first that
-makes a nan; that one is replayed step by step (`ngraph.runtime.nans`). Weights then are those before it.
+A step's only cost is a test of its loss. At intervals, within a small share of the time, the state is copied. Where a loss or a weight
+is not finite, the steps since the last copy are run again, from that copy on the same batches, up to the first that computes a nan; that
+one is replayed step by step (`ngraph.runtime.nans`). The weights are then those before it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ngraph.errors import NanError
 from ngraph.op_graph.op import Op
 from ngraph.runtime.nans import explain, finite
 
-SHARE = 1 / 200  # of the time of a training: what copies of its state may take
-ROOM = 1 / 4  # of the memory that is free: what a copy may take
+SHARE = 1 / 200  # of the time of a training, for copies of its state
+ROOM = 1 / 4  # of the free memory, for a copy
 FREE_COPY_BYTES = 1 << 26  # bytes of a copy that is made in any case
 HALVINGS = 16  # steps without a finite loss that a dynamic loss scale may take: from 2**15 to 1, and one more
 
@@ -27,7 +27,7 @@ RunStep = Callable[[Mapping[str, Any], int], float]
 
 
 def _free() -> float:
-    """Bytes of memory that are free; infinite where the system does not say."""
+    """Returns the bytes of free memory; infinite where the system does not report it."""
     try:
         return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (ValueError, OSError, AttributeError):
@@ -35,10 +35,10 @@ def _free() -> float:
 
 
 class NanWatch:
-    """What a training keeps to find its first nan: a copy of the state, and the number of the batch that came next.
+    """The data that a training keeps to find its first nan: a copy of the state, and the number of the next batch after it.
 
-    step: the training computation. run: runs a batch with its number, and gives the loss. batch: the batch of a number.
-    tolerated: so many losses one after another may be infinite or nan.
+    step: the training computation. run: runs a batch with its number, and returns the loss. batch: the batch of a number.
+    tolerated: the number of consecutive losses that may be infinite or nan.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class NanWatch:
         self.variables: list[Op] = list(step.states.values())
         self.copy: dict[Op, np.ndarray] | None = None
         self.first = 0  # the number of the first batch after the copy
-        self.due = 0.0  # when the next copy may be made, on time.perf_counter's clock
-        self.bad = 0  # losses up to now, one after another, that were not finite
-        self.at = 0  # the step that was found to be at fault
+        self.due = 0.0  # time of the next copy, on time.perf_counter's clock
+        self.bad = 0  # consecutive losses up to now that were not finite
+        self.at = 0  # the step found to be at fault
 
     def before(self, number: int) -> None:
-        """To be called before the step of the batch of this number."""
+        """Makes a copy of the state where one is due. Called before the step of the batch of this number."""
         start = time.perf_counter()
         if start < self.due or self.bad:
             return
@@ -66,11 +66,11 @@ class NanWatch:
         self.due = now + (now - start) / SHARE
 
     def _sound(self, state: Mapping[Op, np.ndarray]) -> bool:
-        """Whether what was finite in the copy still is."""
+        """Whether everything that was finite in the copy still is."""
         return self.copy is None or all(finite(a) or not finite(self.copy[v]) for v, a in state.items())
 
     def after(self, loss: float, batch: Mapping[str, Any], number: int, step: int) -> None:
-        """To be called with the loss of a step. Raises NanError where it is not finite."""
+        """Raises NanError where the loss of a step is not finite. Called after each step."""
         if np.isfinite(loss):
             self.bad = 0
             return
@@ -79,14 +79,14 @@ class NanWatch:
             raise self.error(f"the loss of step {step} is {loss}", batch, number, step)
 
     def check(self, number: int, step: int) -> None:
-        """Raises NanError where the state is not finite, before it is kept or shown; `number` is that of the last batch, of this step."""
+        """Raises NanError where the state is not finite, before it is saved or shown; `number` is that of the last batch, of this step."""
         if self.copy is None or self._sound(state := {v: self.transformer.get(v) for v in self.variables}):
             return
         names = [v.name for v, a in state.items() if not finite(a) and finite(self.copy[v])]
         raise self.error(f"{', '.join(names[:3])} {'is' if len(names) == 1 else 'are'} not finite after step {step}", None, number, step)
 
     def error(self, what: str, last: Mapping[str, Any] | None, number: int, step: int) -> NanError:
-        """The error that names the step at fault: one of those from the copy to this one. The state is left as it was before that."""
+        """Returns the error that names the step at fault, one of those since the copy. The state is set to that before it."""
         if self.copy is None:
             return NanError(what, details=("the state was too large to be copied, so the step could not be run again",), fix=FIX)
         self.at = step
@@ -121,7 +121,7 @@ FIX = f"take a lower learning rate, or clip gradients: gradient_clip_norm=1.0; {
 
 
 def _spoiled(batch: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Which entry of a batch has a nan or an infinity, and in which example; "" where none has."""
+    """Returns a sentence about the batch's entry and example with a nan or an infinity; "" where there is none."""
     for key in keys:
         array = np.asarray(batch[key])
         if not finite(array):

@@ -1,4 +1,4 @@
-"""Normalisation: BatchNorm with running averages; LayerNorm, GroupNorm, InstanceNorm and RMSNorm, which look at one example each."""
+"""Normalisation: BatchNorm with running averages; LayerNorm, GroupNorm, InstanceNorm and RMSNorm, with statistics of single examples."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ngraph.op_graph.op import Op
 class BatchNorm(Layer):
     """gamma * (x - mean) / sqrt(variance + eps) + beta, for each channel (each feature where there is no channel axis).
 
-    Training takes mean and variance over all other axes, those of batch and time included, and keeps running averages
-    (rho * old + (1 - rho) * new, from 0 and 1) with which inference works. init_gamma, init_beta: first values.
+    Training computes mean and variance over all other axes, those of batch and time included, and keeps running averages
+    (rho * old + (1 - rho) * new, from 0 and 1) for inference. init_gamma, init_beta: initial values.
     Source: S. Ioffe, C. Szegedy, "Batch normalization" (2015).
     """
 
@@ -29,7 +29,7 @@ class BatchNorm(Layer):
         self._batch_index: Any = None
 
     def set_tuning_iteration(self, batch_index: Any) -> None:
-        """Training calls from now on average all batches alike: `batch_index`, a number or an op, is how many there were. None ends it."""
+        """Makes later training calls average all batches equally: `batch_index`, a number or an op, is their count. None ends it."""
         self._batch_index = batch_index
 
     @scoped
@@ -97,7 +97,7 @@ class _OverFeatures(Layer):
 class LayerNorm(_OverFeatures):
     """(x - mean) / sqrt(variance + eps) of each example (and time) over its features, times gamma, plus beta.
 
-    axes: which to take the statistics over; all but batch and time by default. Source: J. Ba and others, "Layer normalization" (2016).
+    axes: of the statistics; all but batch and time by default. Source: J. Ba and others, "Layer normalization" (2016).
     """
 
 
@@ -108,9 +108,9 @@ class RMSNorm(_OverFeatures):
 
 
 class GroupNorm(_OverFeatures):
-    """As LayerNorm, over groups of channels and space; gamma and beta for each channel. InstanceNorm has one channel in each group.
+    """Like LayerNorm, over groups of channels and space; gamma and beta for each channel. InstanceNorm has one channel in each group.
 
-    groups: how many; it divides the channels. Raises AxisError. Source: Y. Wu, K. He, "Group normalization" (2018).
+    groups: their number, a divisor of the channels. Raises AxisError. Source: Y. Wu, K. He, "Group normalization" (2018).
     """
 
     def __init__(self, groups: int | None, eps: float = 1e-5, init_gamma: Any = 1.0, init_beta: Any = 0.0, name: str | None = None):

@@ -1,6 +1,6 @@
 """Optimizers: a rule is a function from a weight, its gradient and its state to their next values; the rest is one class.
 
-    rule(w, g, s, o) -> (next w, {slot: next value})       s.slot is state, o.lr, o.t and o's numbers are what it may use
+    rule(w, g, s, o) -> (next w, {slot: next value})       s.slot is state; o has lr, t and the optimizer's parameters
 
 Around every rule: gradients divided by the batch size, unscaled, accumulated, clipped; weights decayed, clipped, averaged.
 """
@@ -95,7 +95,7 @@ def adagrad(w: Op, g: Op, s: Any, o: Any) -> tuple[Op, Slots]:
 
 
 def clip_gradient_norm(grads: Any, clip_norm: float | None = None) -> Any:
-    """Gradients times clip_norm / max(norm, clip_norm), where the norm is that of all of them together; None changes nothing."""
+    """Returns gradients times clip_norm / max(norm, clip_norm), where the norm is that of all of them together; None changes nothing."""
     if clip_norm is None:
         return grads
     each = [grads] if isinstance(grads, Op) else list(grads)
@@ -106,12 +106,12 @@ def clip_gradient_norm(grads: Any, clip_norm: float | None = None) -> Any:
 
 
 def clip_gradient_value(grad: Op, clip_value: float | None = None) -> Op:
-    """A gradient with each element between -clip_value and clip_value; None changes nothing."""
+    """Returns a gradient with each element between -clip_value and clip_value; None changes nothing."""
     return grad if clip_value is None else ng.clip(grad, -abs(float(clip_value)), abs(float(clip_value)))
 
 
 def clip_weight_value(weight: Op, clip_value: float | None = None, min_value_override: float | None = None) -> Op:
-    """A weight with each element between -clip_value (or min_value_override) and clip_value; None changes nothing."""
+    """Returns a weight with each element between -clip_value (or min_value_override) and clip_value; None changes nothing."""
     if clip_value is None:
         return weight
     return ng.clip(weight, -abs(float(clip_value)) if min_value_override is None else float(min_value_override), abs(float(clip_value)))
@@ -124,7 +124,7 @@ def _sum(ops: Sequence[Op]) -> Op:
     return total
 
 
-# ---- what is around every rule --------------------------------------------------------------------------------------------
+# ---- common to every rule ------------------------------------------------------------------------------------------------
 
 
 BOUNDS = {
@@ -144,18 +144,18 @@ BOUNDS = {
 
 
 class Optimizer(Checked):
-    """Called with a cost it gives one op: when that runs, gradients are taken and weights updated.
+    """Called with a cost it returns one op, which computes gradients and updates weights when it runs.
 
     cost: any axes; it is summed, and gradients are divided by the length of its batch axis, if it has one.
-    variables: which to train; by default all trainable ones that the cost depends on, or those of `subgraph`.
+    variables: to be trained; by default all trainable ones that the cost depends on, or those of `subgraph`.
 
-    learning_rate: a number, an op, a dict or a Schedule. iteration: an op or number that schedules go by; by default the optimizer
-    counts its own updates. gradient_clip_norm, gradient_clip_value, weight_clip_value: bounds. accumulate: an update after every so
-    many calls, with the mean of their gradients. loss_scale: a factor for costs in 16-bit floats, or "dynamic": doubled after 2000
-    good steps, halved, and the step left out, where a gradient is not finite. ema_decay: keeps an average of each weight, `averages`.
-    lookahead: (k, alpha): every k updates the weights go back to a slow copy, moved by alpha toward them. schedule: how learning_rate,
-    a number, changes over updates, as `Schedule([200, 300], 0.1)`. Raises UnknownName for numbers that the rule has not, ArgumentError
-    for such as are out of bounds.
+    learning_rate: a number, an op, a dict or a Schedule. iteration: an op or number for schedules; by default the optimizer
+    counts its own updates. gradient_clip_norm, gradient_clip_value, weight_clip_value: bounds. accumulate: the number of calls per
+    update, with the mean of their gradients. loss_scale: a factor for costs in 16-bit floats, or "dynamic": doubled after 2000
+    good steps; halved, and the step skipped, where a gradient is not finite. ema_decay: keeps an average of each weight, `averages`.
+    lookahead: (k, alpha): every k updates the weights return to a slow copy, moved by alpha toward them. schedule: how learning_rate,
+    a number, changes over updates, such as `Schedule([200, 300], 0.1)`. Raises UnknownName for numbers that the rule lacks, ArgumentError
+    for numbers out of bounds.
     """
 
     rule: Rule = staticmethod(momentum)
@@ -208,7 +208,7 @@ class Optimizer(Checked):
         return {name: Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in cls.numbers.items()}
 
     def __call__(self, cost_func: Op, variables: Any = None, subgraph: Any = None, warning: bool = False) -> Op:
-        """The op that updates; its value is 0. Raises GraphError where there is nothing to train."""
+        """Returns the op that updates; its value is 0. Raises GraphError where there is nothing to train."""
         weights = self._weights(cost_func, variables, subgraph)
         with ng.name_scope(self.name, reuse_scope=False):
             return self._updates(cost_func, weights)
@@ -229,7 +229,7 @@ class Optimizer(Checked):
         return chosen
 
     def state(self, name: str, axes: Any = (), first: float = 0.0, dtype: Any = None) -> Op:
-        """A tensor that stays from call to call, which nobody trains, and which checkpoints keep."""
+        """Returns a tensor that stays from call to call, is not trained, and is kept in checkpoints."""
         made = ng.persistent_tensor(axes, initial_value=first, dtype=dtype).named(name)
         self.states.append(made)
         return made
@@ -254,7 +254,7 @@ class Optimizer(Checked):
         wanted: dict[Op, Op] = {}
         for w, g in zip(weights, gradients, strict=True):
             wanted.update(self._one(w, g, options, count))
-        if count in Op.ordered_ops(wanted.values()):  # else nothing goes by it
+        if count in Op.ordered_ops(wanted.values()):  # else no schedule uses it
             wanted[count] = count + 1
         for variable, value in wanted.items():
             changes[variable] = value if due is None else ng.where(due, value, variable)
@@ -271,7 +271,7 @@ class Optimizer(Checked):
         return found if share is None else [g / ng.cast(ng.as_op(share), g.dtype) for g in found]
 
     def _accumulated(self, weights: list[Op], gradients: list[Op], changes: dict[Op, Op]) -> tuple[list[Op], Op]:
-        """The mean of gradients so far, and whether it is time to use it; then sums start anew."""
+        """Returns the mean of gradients so far, and whether to apply it; the sums are then reset."""
         calls = self.state("calls", dtype=ng.int32)
         due = ng.equal(ng.mod(calls + 1, self.accumulate), 0)
         changes[calls] = calls + 1
@@ -292,7 +292,7 @@ class Optimizer(Checked):
         }
 
     def _one(self, w: Op, g: Op, options: Any, count: Op) -> dict[Op, Op]:
-        """The next values of a weight and of all that is kept for it."""
+        """Returns the next values of a weight and of all of its state."""
         slots = {
             n: self.state(
                 f"{w.name}/{n}",
@@ -319,7 +319,7 @@ class Optimizer(Checked):
         return {n: first for n, first in self.slots.items() if n != "velocity" or self.values.get("momentum_coef")}
 
     def _cast(self, options: Any, w: Op) -> Any:
-        """The rate and the count in the weight's dtype, so that float64 weights get float64 steps."""
+        """Returns rate and count in the weight's dtype, so that float64 weights get float64 steps."""
         if w.dtype is ng.float32:
             return options
         return SimpleNamespace(**{**vars(options), "lr": ng.cast(options.lr, w.dtype), "t": ng.cast(options.t, w.dtype)})

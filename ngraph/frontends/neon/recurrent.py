@@ -1,6 +1,6 @@
-"""Recurrent layers: cells, and one way to run a cell over time, `over_time`, which is a scan: 150 steps compile like one.
+"""Recurrent layers: cells, and one function that runs a cell over time, `over_time`, a scan: 150 steps compile like one.
 
-A cell has `project`, what can be computed for all steps at once, and `step`, what has to wait for the step before.
+A cell has `project`, computed for all steps at once, and `step`, which depends on the previous step.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ States = dict[str, Op]
 
 
 class BaseRNNCell(Layer):
-    """What all cells share. A call takes one step: (input, states) -> (output, states); `states` names them.
+    """Base of cells. A call takes one step: (input, states) -> (output, states); `states` names them.
 
-    A cell of your own writes `project(x)` and `step(projected, states)`, with weights from `self.parameter`.
+    A user's cell defines `project(x)` and `step(projected, states)`, with weights from `self.parameter`.
     """
 
     states: tuple[str, ...] = ("h",)
@@ -55,22 +55,22 @@ class BaseRNNCell(Layer):
         self.batch_norm = norm_of(batch_norm, bias_init, type(self).__name__)
         self.reset_cells = reset_cells
 
-    # the parts of a cell
+    # parts of a cell
     def hidden(self, x: Op) -> Axis:
-        """The axis of what the cell puts out: named as the input's only feature axis, else F."""
+        """Returns the axis of the cell's output: named as the input's only feature axis, else F."""
         return out_axis(x, self.nout)
 
     def _gate(self) -> Axes:
         return Axes([make_axis(len(self.gates), name="gate")]) if len(self.gates) > 1 else Axes()
 
     def _each_gate(self, init: Any, name: str) -> Any:
-        """First values drawn for each gate on its own, as though it were a weight of its own."""
+        """Returns initial values drawn for each gate separately, as for a weight of its own."""
         if not self._gate() or not callable(init):
             return init
         return lambda axes: np.stack([first_value(init, f"{self.path}/{name}_{g}")(axes[1:]) for g in self.gates])
 
     def project(self, x: Op) -> Any:
-        """W_x x + b for all steps at once; batch norm comes in here."""
+        """Returns W_x x + b for all steps at once, with batch norm."""
         x = computed(x)
         hidden, gate = self.hidden(x), self._gate()
         ins = x.axes.feature_axes()
@@ -83,7 +83,7 @@ class BaseRNNCell(Layer):
         return self.bias_init
 
     def recur(self, h: Op) -> Op:
-        """W_h h."""
+        """Returns W_h h."""
         hidden = h.axes.feature_axes()
         return ng.dot(
             self.parameter("W_h", [*self._gate(), *Axes.linear_map_axes(hidden, hidden)], self._each_gate(self.init_h2h, "W_h")), h
@@ -94,7 +94,7 @@ class BaseRNNCell(Layer):
 
     # states
     def initialize_states(self, x: Op, reset_cells: bool | None = None) -> States:
-        """Zeros; or, where cells are not reset, what is carried from call to call: see `Layer.carried`."""
+        """Returns zeros; or, where cells are not reset, the state carried from call to call: see `Layer.carried`."""
         axes = Axes([*(a for a in x.axes if not a.is_recurrent and a not in x.axes.feature_axes()), self.hidden(x)])
         if self.reset_cells if reset_cells is None else reset_cells:
             zero = ng.constant(0.0, dtype=computed(x).dtype)
@@ -116,7 +116,7 @@ class BaseRNNCell(Layer):
 
 
 class RNNCell(BaseRNNCell):
-    """h = activation(W_x x + W_h h + b). init: first values of W_x; init_h2h: of W_h, `init` by default."""
+    """h = activation(W_x x + W_h h + b). init: initial values of W_x; init_h2h: of W_h, `init` by default."""
 
     def step(self, projected: Any, states: States) -> tuple[Op, States]:
         h = self.activation(projected + self.recur(states["h"]))
@@ -124,10 +124,10 @@ class RNNCell(BaseRNNCell):
 
 
 class LSTMCell(BaseRNNCell):
-    """Long short-term memory: c = f * c + i * g, h = o * activation(c). The gates' weights stand along the axis `gate`: i, f, o, g.
+    """Long short-term memory: c = f * c + i * g, h = o * activation(c). The gates' weights lie along the axis `gate`: i, f, o, g.
 
     gate_activation: for i, f and o, Logistic by default; activation: for g and c, Tanh by default. forget_bias: added
-    to the first bias of f; above 0 it remembers from the start. Source: S. Hochreiter, J. Schmidhuber, "Long short-term memory" (1997).
+    to the initial bias of f; above 0 it remembers from the start. Source: S. Hochreiter, J. Schmidhuber, "Long short-term memory" (1997).
     """
 
     states, gates = ("h", "c"), ("i", "f", "o", "g")
@@ -159,7 +159,7 @@ class LSTMCell(BaseRNNCell):
 class GRUCell(BaseRNNCell):
     """Gated recurrent unit: h = (1 - z) * n + z * h, with n = activation(W_n x + b_n + r * (W_hn h + b_hn)). Gates: r, z, n.
 
-    Source: K. Cho and others, "Learning phrase representations ..." (2014), in the form that needs one product for all gates.
+    Source: K. Cho and others, "Learning phrase representations ..." (2014), in the form with one product for all gates.
     """
 
     gates = ("r", "z", "n")
@@ -183,7 +183,7 @@ class GRUCell(BaseRNNCell):
 
 
 def over_time(cell: BaseRNNCell, x: Op, states: States, backward: bool = False) -> tuple[Op, States]:
-    """(outputs along the time axis of x, states after the last step): the cell's steps in one scan."""
+    """Returns (outputs along the time axis of x, states after the last step): the cell's steps in one scan."""
     time = recurrent_axis(x, cell.path)
     names = list(states)
     projected = cell.project(x)
@@ -202,7 +202,7 @@ def over_time(cell: BaseRNNCell, x: Op, states: States, backward: bool = False) 
 
 
 def start_states(cell: BaseRNNCell, x: Op, given: Any, reset_cells: bool | None = None) -> States:
-    """The states to start with: those given (an op for the first, a sequence, or a dict by name), the others from the cell."""
+    """Returns the initial states: those given (an op for the first, a sequence, or a dict by name), the others from the cell."""
     own = cell.initialize_states(x, reset_cells)
     if given is None:
         return own
@@ -214,7 +214,7 @@ def start_states(cell: BaseRNNCell, x: Op, given: Any, reset_cells: bool | None 
 
 
 def _fitted(cell: BaseRNNCell, name: str, given: Op, own: Op) -> Op:
-    """A given state with the cell's axes: its feature axis may have another name."""
+    """Returns a given state with the cell's axes: its feature axis may have another name."""
     mine, theirs = own.axes.feature_axes(), given.axes.feature_axes()
     if len(mine) != len(theirs) or [len(a) for a in mine] != [a.length for a in theirs]:
         why = f"the state {name} has {show_axes(own.axes)}, and {given.label} has {show_axes(given.axes)}"
@@ -224,7 +224,7 @@ def _fitted(cell: BaseRNNCell, name: str, given: Op, own: Op) -> Op:
 
 
 def run(cell: BaseRNNCell, x: Op, init_states: Any, reset_cells: bool, return_sequence: bool, backward: bool) -> tuple[Op, States]:
-    """What layers and `unroll` share: start, run over time, keep the states where cells are not reset."""
+    """Initialises states, runs over time, and assigns the states where cells are not reset; common to layers and `unroll`."""
     first = start_states(cell, x, init_states, reset_cells)
     outputs, states = over_time(cell, x, first, backward)
     if not return_sequence:
@@ -246,7 +246,7 @@ def unroll(
     return_sequence: bool = True,
     reverse_mode: bool = False,
 ) -> Op:
-    """A cell over the time axis of `inputs`, `num_steps` of it; the output has features, time, batch, in that order.
+    """Runs a cell over the time axis of `inputs`, `num_steps` of it; the output has features, time, batch, in that order.
 
     init_states: an op for the first state, or a dict by name; zeros by default. reset_cells: False keeps the states for the next call.
     return_sequence: False gives the last step's output alone. reverse_mode: from the last step to the first.
@@ -311,7 +311,7 @@ class _Recurrent(Layer):
 class Recurrent(_Recurrent):
     """h = activation(W_x x + W_h h + b) over the time axis of x; the output is [feature, REC, N].
 
-    nout: how many features come out. init: first values of the input's weights; init_inner: of the others, `init` by default.
+    nout: number of output features. init: initial values of the input's weights; init_inner: of the others, `init` by default.
     activation: Tanh by default. batch_norm: of W_x x. reset_cells: True starts each call at zeros, False at the end of the call before;
     that state is kept in the transformer and not trained. return_sequence: False gives the last step alone: [feature, N].
     backward: from the last step to the first. Call: (x, init_state=None).
@@ -329,8 +329,8 @@ class GRU(_Recurrent):
 class LSTM(_Recurrent):
     """Long short-term memory over time; arguments as for Recurrent, and gate_activation. See LSTMCell.
 
-    Call: (x, init_state=None, return_cell_state=False); init_state is h, or (h, c), or a dict of them. With return_cell_state it gives
-    (output, {"h": ..., "c": ...}), the states after the last step.
+    Call: (x, init_state=None, return_cell_state=False); init_state is h, or (h, c), or a dict of them. With return_cell_state it
+    returns (output, {"h": ..., "c": ...}), the states after the last step.
     """
 
     cell_type = LSTMCell
@@ -342,7 +342,7 @@ class LSTM(_Recurrent):
 
 
 class BiRNN(Layer):
-    """Two recurrent layers, forwards and backwards in time. A pair comes out, or their sum, or both along one feature axis.
+    """Two recurrent layers, forwards and backwards in time. The result is a pair, or their sum, or both along one feature axis.
 
     Arguments as for Recurrent. sum_out, concat_out: at most one of them. cell: Recurrent, LSTM or GRU.
     init_state, in the call: one for both, or a pair.

@@ -1,4 +1,4 @@
-"""Callbacks that write: a CSV of losses, TensorBoard events, pictures; and those that stop early or keep checkpoints."""
+"""Callbacks that write: a CSV of losses, TensorBoard events, plots; and callbacks for early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ngraph.frontends.neon.calls import one_of
 
 
 class CsvCallback(Callback):
-    """Each number as a line `step,path,value` as soon as it is known. A resumed training writes the lines that it remembers anew."""
+    """Writes each number at once as a line `step,path,value`. A resumed training rewrites the lines of its record."""
 
     def __init__(self, path: str):
         self.path = path
@@ -55,7 +55,7 @@ class CsvCallback(Callback):
 
 
 class TensorBoardCallback(Callback):
-    """Each number as a TensorBoard event in `folder`, and at interval ends histograms of `weights()`. Needs tensorboardX."""
+    """Writes each number as a TensorBoard event in `folder`, and at interval ends histograms of `weights()`. Needs tensorboardX."""
 
     def __init__(self, folder: str, weights: Callable[[], dict[str, np.ndarray]] | None = None, start: int = 0):
         from tensorboardX import SummaryWriter
@@ -85,7 +85,7 @@ class TensorBoardCallback(Callback):
 
 
 class EarlyStop(Callback):
-    """Ends training when `path` has not become better by `least` in `patience` intervals. better: "min" or "max"."""
+    """Ends training when `path` has not improved by `least` in `patience` intervals. better: "min" or "max"."""
 
     def __init__(self, patience: int = 3, path: str = "cost/valid", better: str = "min", least: float = 0.0):
         check("EarlyStop", COUNT, patience=patience)
@@ -115,7 +115,8 @@ class EarlyStop(Callback):
 
 
 class CheckpointCallback(Callback):
-    """Calls `save(step)` every so many batches and at the end of each interval, after what is shown there; `step` batches are done then."""
+    """Calls `save(step)`, with `step` batches done, at intervals of batches and at the end of each interval, after its results are
+    shown."""
 
     def __init__(self, save: Callable[[int], Any], every: int | None, interval: int):
         self.save, self.every, self.interval = save, every, interval
@@ -129,7 +130,7 @@ class CheckpointCallback(Callback):
 
 
 class SayCallback(Callback):
-    """One line for each interval, where there is no bar to show it."""
+    """Prints one line for each interval, where no progress bar shows it."""
 
     def __init__(self, say: Callable[[str], Any], interval: int):
         self.say, self.interval = say, interval
@@ -139,7 +140,7 @@ class SayCallback(Callback):
         self.say(f"step {idx + 1}: loss {record.recent('cost/train', self.interval):.4g}" + (f", {shown}" if shown else ""))
 
 
-# ---- pictures -----------------------------------------------------------------------------------------------------------
+# ---- plots --------------------------------------------------------------------------------------------------------------
 
 
 def _pyplot() -> Any:
@@ -154,7 +155,7 @@ def _pyplot() -> Any:
 
 
 def draw_losses(record: Record, path: str) -> str:
-    """The cost of each batch, its running mean, and that of the valid set, as a picture; "" where matplotlib is missing."""
+    """Plots the cost of each batch, its running mean, and that of the valid set; returns the path, "" where matplotlib is missing."""
     plt = _pyplot()
     if plt is None or "cost/train" not in record:
         return ""
@@ -174,7 +175,7 @@ def draw_losses(record: Record, path: str) -> str:
 
 
 def draw_confusion(counts: np.ndarray, path: str, names: list[str] | None = None) -> str:
-    """A confusion matrix as a picture; up to twenty classes have numbers in their cells, more have every so many a name."""
+    """Plots a confusion matrix; up to twenty classes have numbers in their cells, more have ticks at intervals. Returns the path, or ""."""
     plt = _pyplot()
     if plt is None:
         return ""
@@ -199,7 +200,7 @@ def draw_confusion(counts: np.ndarray, path: str, names: list[str] | None = None
 
 
 def draw_samples(images: np.ndarray, titles: list[str], path: str, title: str = "") -> str:
-    """Pictures [count, rows, columns] or [count, channels, rows, columns] with a title each, and one above all."""
+    """Plots images [count, rows, columns] or [count, channels, rows, columns], with a title each and one above. Returns the path, or ""."""
     plt = _pyplot()
     if plt is None or not len(images):
         return ""
@@ -219,7 +220,7 @@ def draw_samples(images: np.ndarray, titles: list[str], path: str, title: str = 
 
 
 def quiet() -> bool:
-    """Whether nobody watches: standard error is no terminal."""
+    """Whether output is not interactive: standard error is no terminal."""
     return not sys.stderr.isatty()
 
 

@@ -18,7 +18,7 @@ from ngraph.warn import warn
 
 
 def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """{name: array} of a .npz or .safetensors file. Raises ParseError where it is neither."""
+    """Returns {name: array} of a .npz or .safetensors file. Raises ParseError where it is neither."""
     name = os.fspath(path)
     if name.endswith(".npz"):
         try:
@@ -32,7 +32,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def write_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray], compress: bool = False) -> None:
-    """{name: array} into a .npz or .safetensors file, whole or not at all. Raises ArgumentError for a file of another name."""
+    """Writes {name: array} to a .npz or .safetensors file, atomically. Raises ArgumentError for another extension."""
     name = os.fspath(path)
     if name.endswith(".safetensors"):
         return write_arrays(name, arrays)
@@ -46,7 +46,7 @@ def write_weights(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]
 
 
 def states_of(computation: Any) -> dict[str, Op]:
-    """The state that a computation (or an op, or ops) depends on or writes and that outlives the process, by name."""
+    """Returns the state that a computation (or an op, or ops) depends on or writes and that outlives the process, by name."""
     roots = getattr(getattr(computation, "computation", computation), "results", computation)
     roots = getattr(roots, "ops", roots)
     ops = [roots] if isinstance(roots, Op) else list(getattr(roots, "returns", roots) if not isinstance(roots, (list, tuple)) else roots)
@@ -55,9 +55,9 @@ def states_of(computation: Any) -> dict[str, Op]:
 
 
 def transfer(transformer: Any, variables: Mapping[str, Op], arrays: Mapping[str, np.ndarray], strict: bool = False) -> dict[str, list[str]]:
-    """Gives variables the arrays of their names. {"matched", "missing", "left over", "other shape"}: names.
+    """Sets variables to the arrays of their names. Returns {"matched", "missing", "left over", "other shape"}: names.
 
-    strict: raises StateError, before anything changes, unless all match.
+    strict: raises StateError, before any change, unless all match.
     """
     report: dict[str, list[str]] = {"matched": [], "missing": [], "left over": [n for n in arrays if n not in variables], "other shape": []}
     for name, variable in variables.items():
@@ -77,7 +77,7 @@ def transfer(transformer: Any, variables: Mapping[str, Op], arrays: Mapping[str,
 
 
 class Saver(Checked):
-    """Saves and restores the state behind a computation: `setup_save`, then `save` as often as wanted; `setup_restore`, then `restore`."""
+    """Saves and restores the state of a computation: `setup_save`, then `save` any number of times; `setup_restore`, then `restore`."""
 
     def __init__(self) -> None:
         self._saved: tuple[Any, dict[str, Op]] | None = None
@@ -89,7 +89,7 @@ class Saver(Checked):
 
     @public
     def save(self, filename: str, compress: bool = False, transformer: Any = None, computation: Any = None) -> None:
-        """Writes the file, whole or not at all; `.npz` is added to a name without an end. Raises StateError before `setup_save`."""
+        """Writes the file atomically; `.npz` is added to a name without an extension. Raises StateError before `setup_save`."""
         if computation is not None:
             self.setup_save(transformer, computation)
         if self._saved is None:
@@ -103,7 +103,7 @@ class Saver(Checked):
 
     @public
     def restore(self, transformer: Any = None, computation: Any = None, filename: str | None = None) -> dict[str, list[str]]:
-        """Gives state the values of the file; warns of names that only one side has. The report of `transfer`."""
+        """Sets state to the values of the file; warns of names that only one side has. Returns the report of `transfer`."""
         if computation is not None and filename is not None:
             self.setup_restore(transformer, computation, filename)
         if self._restored is None:

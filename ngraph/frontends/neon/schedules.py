@@ -1,4 +1,4 @@
-"""Learning rates over time: a policy is a function from a step's number (an op) to a rate (an op), in the table POLICIES.
+"""Learning-rate schedules: a policy is a function from a step's number (an op) to a rate (an op), in the table POLICIES.
 
 A rate is given as a number, as a dict `{"name": "step", "base_lr": 0.1, ...}`, or as a Schedule: `Cosine(0.1, steps=1000, warmup=50)`.
 """
@@ -23,7 +23,7 @@ Rate = Callable[..., Op]
 
 
 def _steps(t: Op, edges: Sequence[float], factors: Sequence[float]) -> Op:
-    """The product of the factors whose edge has been reached."""
+    """Returns the product of the factors whose edge has been reached."""
     rate: Op = ng.as_op(1.0)
     for edge, factor in zip(edges, factors, strict=True):
         rate = rate * ng.where(t >= float(edge), float(factor), 1.0)
@@ -38,8 +38,8 @@ def _schedule(t: Op, base_lr: float, gamma: Any, schedule: Sequence[float]) -> O
 
 
 def _change(t: Op, base_lr: float, step_config: Any, change: Any) -> Op:
-    """The schedule of 2016: times `change` after every step_config steps, or at each step in the list step_config; where `change` is a
-    list too, it has the rates from those steps on."""
+    """Returns the schedule of neon in 2016: times `change` after every step_config steps, or at each step in the list step_config; where
+    `change` is a list, too, it has the rates from those steps on."""
     if step_config is None:
         return ng.as_op(float(base_lr))
     if isinstance(step_config, int):
@@ -59,17 +59,17 @@ def _warm(t: Op, warmup: float) -> Op:
 
 
 def _part(t: Op, start: float, end: float) -> Op:
-    """How far t is between two steps, from 0 to 1."""
+    """Returns the position of t between two steps, from 0 to 1."""
     return ng.clip((t - float(start)) / float(max(end - start, 1)), 0.0, 1.0)
 
 
 def _half_cosine(part: Op) -> Op:
-    """From 1 to 0, flat at both ends."""
+    """Returns half a cosine, from 1 to 0, flat at both ends."""
     return (ng.cos(part * math.pi) + 1.0) * 0.5
 
 
 def _one_cycle(t: Op, base_lr: float, steps: int, peak: float, divide: float, final_divide: float) -> Op:
-    """Up from base_lr / divide to base_lr, then down to that over final_divide. Source: L. Smith, "Super-convergence" (2018)."""
+    """Returns the rate up from base_lr / divide to base_lr, then down to base_lr / (divide * final_divide). Source: L. Smith (2018)."""
     top, low = peak * steps - 1, base_lr / divide
     up = low + (base_lr - low) * (1.0 - _half_cosine(_part(t, 0, top)))
     end = low / final_divide
@@ -77,7 +77,7 @@ def _one_cycle(t: Op, base_lr: float, steps: int, peak: float, divide: float, fi
     return ng.where(t <= top, up, down)
 
 
-# name -> (function of the step and the dict's entries, defaults of those that may be left out)
+# name -> (function of the step and the dict's entries, defaults of optional ones)
 POLICIES: dict[str, tuple[Rate, dict[str, Any]]] = {
     "fixed": (lambda t, base_lr: ng.as_op(float(base_lr)), {}),
     "step": (lambda t, base_lr, gamma, step: base_lr * ng.power(float(gamma), ng.floor(t / float(step))), {}),
@@ -111,11 +111,11 @@ BOUNDS = {
 
 
 class Schedule(Checked):
-    """A policy with its numbers: called with a step's number, a number or an op, it gives the rate as an op.
+    """A policy with its numbers: called with a step's number, a number or an op, it returns the rate as an op.
 
-    `Schedule(step_config, change)` is the object of 2016, for the option `schedule` of an optimizer: the rate times `change` after every
-    `step_config` steps, or at each of a list of steps; a list of changes has the rates themselves. Raises ArgumentError for an unknown
-    policy, or numbers that do not fit it.
+    `Schedule(step_config, change)` is the schedule of neon in 2016, for the option `schedule` of an optimizer: the rate times `change`
+    after every `step_config` steps, or at each of a list of steps; a list of changes has the rates themselves. Raises ArgumentError for an
+    unknown policy, or numbers that do not fit it.
     """
 
     def __init__(self, name: Any = "change", change: Any = 1.0, **numbers: Any):
@@ -144,7 +144,7 @@ class Schedule(Checked):
             raise refuse(f"learning-rate policy {name!r}", why, f"give it {takes}") from None
 
     def of(self, rate: float) -> Schedule:
-        """The same policy from another rate."""
+        """Returns the same policy with another base rate."""
         return Schedule(self.name, **{**self.numbers, "base_lr": float(rate)})
 
     def __call__(self, iteration: Any) -> Op:
@@ -155,7 +155,7 @@ class Schedule(Checked):
 
 
 def as_schedule(rate: Any) -> Schedule:
-    """A number, an op, a dict or a Schedule as a Schedule. The caller's dict is not touched."""
+    """Returns a number, an op, a dict or a Schedule as a Schedule. The user's dict is not changed."""
     if isinstance(rate, Schedule):
         return rate
     if isinstance(rate, Mapping):
@@ -173,17 +173,17 @@ def as_schedule(rate: Any) -> Schedule:
 
 @public
 def Warmup(base_lr: float, warmup: int) -> Schedule:
-    """From base_lr / warmup up to base_lr in `warmup` steps, then constant."""
+    """Returns a linear warm-up from base_lr / warmup to base_lr in `warmup` steps, then constant."""
     return Schedule("warmup", base_lr=base_lr, warmup=warmup)
 
 
 @public
 def Cosine(base_lr: float, steps: int, warmup: int = 0, final: float = 0.0) -> Schedule:
-    """Half a cosine from base_lr to `final` in `steps` steps, after a linear start. Source: I. Loshchilov, F. Hutter, "SGDR" (2016)."""
+    """Returns half a cosine from base_lr to `final` in `steps` steps, after a linear warm-up. Source: I. Loshchilov, F. Hutter (2016)."""
     return Schedule("cosine", base_lr=base_lr, steps=steps, warmup=warmup, final=final)
 
 
 @public
 def OneCycle(base_lr: float, steps: int, peak: float = 0.3, divide: float = 25.0, final_divide: float = 1e4) -> Schedule:
-    """Up to base_lr at the share `peak` of the steps, and down to nearly nothing."""
+    """Returns a rise to base_lr at the share `peak` of the steps, then a decay to base_lr / divide / final_divide."""
     return Schedule("one_cycle", base_lr=base_lr, steps=steps, peak=peak, divide=divide, final_divide=final_divide)

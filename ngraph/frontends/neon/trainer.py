@@ -1,4 +1,4 @@
-"""Trainer: a model, an optimizer, a cost and metrics; `fit` trains them in the loop of `loop_train`, over the same callbacks."""
+"""Trainer: a model, an optimizer, a cost and metrics; `fit` trains them in the loop of `loop_train`, with the same callbacks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Batch = Mapping[str, Any]
 
 
 class Report:
-    """What a training did: steps, seconds, examples a second, final losses and metrics, files; `str` of it is the summary."""
+    """The result of a training: steps, seconds, examples per second, final losses and metrics, files; `str` of it is the summary."""
 
     def __init__(self, **facts: Any):
         self.facts = facts
@@ -77,14 +77,14 @@ class Report:
 
 
 def _check_batches(data: Any, who: str) -> None:
-    """Raises ArgumentTypeError for data that do not come in batches."""
+    """Raises ArgumentTypeError for data that are not in batches."""
     if not isinstance(data, Batches):
         fix = "pass ArrayIterator({'image': images, 'label': labels}, batch_size=128), or IterableSource(...) for a loader"
         raise wrong_kind(who, f"{type(data).__name__} is no iterator over batches", fix)
 
 
 def _entries(batch: Any, keys: Sequence[str], who: str) -> list[Any]:
-    """The entries of a batch that a computation takes. Raises ArgumentTypeError for no dict, GraphError naming those that are missing."""
+    """Returns the entries of a batch that a computation takes. Raises ArgumentTypeError for no dict, GraphError that names missing ones."""
     if not isinstance(batch, Mapping):
         raise wrong_kind(who, f"a batch is a dict of arrays, not {type(batch).__name__}", f"pass {{{keys[0]!r}: array}}")
     missing = [k for k in keys if k not in batch]
@@ -97,7 +97,7 @@ def _entries(batch: Any, keys: Sequence[str], who: str) -> list[Any]:
 
 
 def _chosen(what: str, names: Any, placeholders: Mapping[str, Op]) -> Any:
-    """The entries that the argument `what` of a Trainer names. Raises GraphError for a name that no entry of a batch has."""
+    """Returns the entries that the argument `what` of a Trainer names. Raises GraphError for a name that no entry of a batch has."""
     if callable(names):
         return names(placeholders)
     if not isinstance(names, (str, list, tuple)):
@@ -114,7 +114,7 @@ def _chosen(what: str, names: Any, placeholders: Mapping[str, Op]) -> Any:
 
 
 def _target(names: Container[str], data: Batches) -> str | None:
-    """The name of the target: the iterator's tgt_key, or one of those that targets are called by, where a batch has one of them."""
+    """Returns the name of the target: the iterator's tgt_key, or the one usual name of a target that a batch has."""
     usual = [n for n in TARGETS if n in names]
     return data.tgt_key if data.tgt_key in names else usual[0] if len(usual) == 1 else None
 
@@ -124,18 +124,18 @@ class Trainer(Checked):
 
     model: a callable from ops to an op, such as Sequential. optimizer: called with the cost. cost: (prediction, target) -> the cost of
     each example. metrics: computed on the valid set after each epoch.
-    inputs, target: which entries of a batch the model and the cost get: a name, a list of names (a dict goes in), or a function of the
+    inputs, target: the entries of a batch for the model and the cost: a name, a list of names (passed as a dict), or a function of the
     dict of placeholders. By default the target is the iterator's `tgt_key`, or the one entry called label, target or the like, and the
     model gets the others.
-    folder: where loss.png, costs.csv, checkpoints and the like go; None for none of them. callbacks: further ones, before checkpoints.
+    folder: for loss.png, costs.csv, checkpoints and other files; None for none of them. callbacks: further ones, before checkpoints.
     precision: "bfloat16" or "float16" computes in that, with float32 weights; give the optimizer a loss_scale for float16.
-    fixed_batch: gives ax.N the iterator's batch size; it is so anyway for recurrent layers with reset_cells=False, whose state goes on
-    from batch to batch until the iterator starts somewhere new (`starts`); evaluations have a state of their own. seed: of the
+    fixed_batch: gives ax.N the iterator's batch size; always so for recurrent layers with reset_cells=False, whose state is carried
+    from batch to batch until the iterator starts new sequences (`starts`); evaluations have a state of their own. seed: of the
     transformer's random numbers.
-    tensorboard: write events (needs tensorboardX). progress_bar: False says a line for each interval instead, as where nobody watches.
-    say: how lines are said. transformer: one to use instead of a new one.
-    nans: "raise" ends the training with NanError at the first step that makes a nan or an infinity, naming the op; weights then are
-    those before it, and the last checkpoint stays. "ignore" goes on.
+    tensorboard: write events (needs tensorboardX). progress_bar: False prints a line for each interval instead, as without a terminal.
+    say: prints lines. transformer: one to use instead of a new one.
+    nans: "raise" ends the training with NanError at the first step that computes a nan or an infinity, naming the op; weights are then
+    those before it, and the last checkpoint stays. "ignore" continues.
     """
 
     def __init__(
@@ -188,10 +188,10 @@ class Trainer(Checked):
         self._predicting: tuple[Any, list[str]] | None = None
         self._evaluations: dict[tuple[tuple[str, ...], ...], Any] = {}
 
-    # ---- the graphs
+    # ---- graphs
 
     def _placeholders(self, data: Batches) -> dict[str, Op]:
-        """A placeholder for each entry; the batch axis is open, so batches may differ in size."""
+        """Returns a placeholder for each entry; the batch axis has no length, so batches may differ in size."""
         if self._fixed():
             made = data.make_placeholders()
         else:
@@ -212,14 +212,14 @@ class Trainer(Checked):
         return self.fixed_batch or self._carries()
 
     def _from_start(self, data: Batches) -> Iterator[Batch]:
-        """The batches of a pass in inference; what layers carry starts at zeros where the data start anew."""
+        """Yields the batches of a pass in inference; carried state is reset where the data start new sequences."""
         for k, batch in enumerate(data):
             if k == 0 or self._carries() and data.starts(k):
                 self._start(inference=True)
             yield batch
 
     def _parts(self, placeholders: Mapping[str, Op], data: Batches) -> tuple[Any, Any]:
-        """What the model gets, and the target."""
+        """Returns the model's inputs, and the target."""
         target = _target(placeholders, data) if self.target is None else self.target
         names = [n for n in placeholders if n != "mask"]
         rest = [n for n in names if n != target]
@@ -236,7 +236,7 @@ class Trainer(Checked):
             return self.model(computed(x) if isinstance(x, Op) else x)
 
     def _cost(self, y: Any, t: Any, mask: Op | None) -> tuple[Op, Op | None]:
-        """The cost of each example, and 0 or 1 for whether it counts; None where all do."""
+        """Returns the cost of each example, and 0 or 1 for whether it counts; None where all do."""
         cost = self.cost(y, t)
         own = self.cost.weight(y, t) if isinstance(self.cost, Cost) else None
         weight = mask if own is None or mask is None else own * mask
@@ -244,8 +244,8 @@ class Trainer(Checked):
         return (cost, None) if weight is None else (cost * weight, weight)
 
     def _check_first(self, data: Batches) -> None:
-        """Looks at predictions for the first batch, in inference mode, where ops alone do not show whether they are probabilities, and at
-        its labels where they are computed."""
+        """Checks predictions for the first batch, in inference mode, where ops alone do not show whether they are probabilities, and the
+        batch's labels where they are computed."""
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
         with inference_mode_on():
@@ -259,11 +259,11 @@ class Trainer(Checked):
             p.judge(*map(float, found[len(labels) + 3 * k : len(labels) + 3 * k + 3]))
 
     def _carries(self) -> bool:
-        """Whether some layer's state goes on from batch to batch."""
+        """Whether some layer's state is carried from batch to batch."""
         return isinstance(self.model, Layer) and any(getattr(below, "reset_cells", None) is False for below in self.model.layers_below())
 
     def _start(self, inference: bool) -> None:
-        """What layers carry from batch to batch starts at zeros."""
+        """Sets the state that layers carry from batch to batch to zeros."""
         if isinstance(self.model, Layer):
             self.model.reset_states(self.transformer, inference)
 
@@ -287,7 +287,7 @@ class Trainer(Checked):
         self._labels = labels_in([cost], placeholders)
 
     def _evaluation(self, data: Batches) -> Any:
-        """(computation, names of a batch's entries, the metrics, input and prediction, its labels) for such data, in inference mode."""
+        """Returns (computation, names of a batch's entries, metrics, input and prediction, labels) for such data, in inference mode."""
         fixed = 0 if self._fixed() else 1
         kind = tuple(sorted((key, *map(str, np.shape(array)[fixed:])) for key, array in data.batch(0).items()))
         if kind not in self._evaluations:
@@ -297,7 +297,7 @@ class Trainer(Checked):
                 y = self._predict(x)
                 cost, weight = self._cost(y, t, placeholders.get("mask"))
                 streamed = Streamed(self.metrics, y, t, placeholders.get("mask"))
-            if cost.axes.batch_axis() is None:  # a mean over the batch, of the user's own making
+            if cost.axes.batch_axis() is None:  # a mean over the batch, by the user's own cost
                 cost = ng.broadcast(cost, [*cost.axes, *next(iter(placeholders.values())).axes.batch_axes()])
             count = ng.sum(weight, out_axes=()) if weight is not None else ng.batch_size(cost)
             ops = [ng.sum(cost, out_axes=()), count, *streamed.ops]
@@ -310,7 +310,7 @@ class Trainer(Checked):
             )
         return self._evaluations[kind]
 
-    # ---- what a user calls
+    # ---- public methods
 
     @public
     def fit(
@@ -325,12 +325,12 @@ class Trainer(Checked):
         patience: int | None = None,
         every: int | None = None,
     ) -> Report:
-        """Trains for `epochs` passes of `train`, or `steps` batches, and gives a report.
+        """Trains for `epochs` passes of `train`, or `steps` batches, and returns a report.
 
         valid: evaluated at the end of each epoch, or `every` so many steps. patience: ends early after so many of these without a
-        lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is kept after each evaluation and at the
-        end too.
-        resume: go on from the folder's checkpoint, if there is one, to the same losses, bit for bit.
+        lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is also written after each evaluation
+        and at the end.
+        resume: continue from the folder's checkpoint, if there is one, to the same losses, bit for bit.
         """
         check("fit", WHOLE, epochs=epochs, steps=steps)
         check("fit", COUNT, every=every, patience=patience, checkpoint_every=checkpoint_every)
@@ -370,7 +370,7 @@ class Trainer(Checked):
     def _endless(self, train: Batches) -> Iterator[Batch]:
         if not len(train):
             raise refuse("fit", "the training data give no batch", "give it at least one example, and a batch size that is not larger")
-        while True:  # a pass that was resumed at its very end gives nothing more
+        while True:  # a pass resumed at its end gives nothing more
             yield from train
 
     def _callbacks(
@@ -393,7 +393,7 @@ class Trainer(Checked):
             yield ProgressCallback(start=start)
 
     def _run(self, batch: Batch) -> float:
-        """The step of a batch. Its first cost is the one to look at."""
+        """Runs the step of a batch, with checks of its labels and its loss; returns the loss."""
         number, watch = self._data.done - 1, self._watch
         check_labels(self._labels, batch, f"step {self.step}", partial(self._data.which, number))
         if watch is not None:
@@ -406,7 +406,7 @@ class Trainer(Checked):
         return loss
 
     def _one(self, batch: Batch, number: int) -> float:
-        """The loss of the batch of this number; weights are updated."""
+        """Returns the loss of the batch of this number; updates the weights."""
         step, keys = self._train
         if self._carries() and self._data.starts(number):
             self._start(inference=False)
@@ -414,14 +414,14 @@ class Trainer(Checked):
         return float(loss)
 
     def _check_state(self) -> None:
-        """Raises NanError where weights, or what else the training keeps, are not finite."""
+        """Raises NanError where weights, or other state of the training, are not finite."""
         if self._watch is not None:
             with self._stopping(self._watch):
                 self._watch.check(self._data.done - 1, self.step - 1)
 
     @contextmanager
     def _stopping(self, watch: NanWatch) -> Iterator[None]:
-        """A NanError of this block stands at the step at fault, and names the checkpoint that there is."""
+        """Adds to a NanError of this block the step at fault and the present checkpoint."""
         try:
             yield
         except NanError as error:
@@ -433,7 +433,7 @@ class Trainer(Checked):
 
     @public
     def evaluate(self, data: Batches) -> dict[str, Any]:
-        """{"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, whatever `last` says."""
+        """Returns {"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, for any `last`."""
         _check_batches(data, "evaluate")
         once = Full(data.once()) if self._fixed() else data.once()
         computation, keys, streamed, _, labels = self._evaluation(once)
@@ -448,8 +448,8 @@ class Trainer(Checked):
 
     @public
     def predict(self, data: Batches | Batch) -> np.ndarray:
-        """Predictions in inference mode, batch first, for an iterator (each example once) or one batch (a dict of arrays); the target may
-        be left out."""
+        """Returns predictions in inference mode, batch first, for an iterator (each example once) or one batch (a dict of arrays); the
+        target may be missing."""
         if isinstance(data, Batches):
             size = data.batch_size if self._fixed() else 0
             return np.concatenate([self.predict(padded(b, size))[: rows(b)] for b in self._from_start(data.once())])
@@ -472,7 +472,7 @@ class Trainer(Checked):
     # ---- weights and checkpoints
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The model's variables, trained or not, as arrays by path."""
+        """Returns the model's variables, trained or not, as arrays by path."""
         return {p: self.transformer.get(v) for p, v in self._layer().paths().items()}
 
     def _layer(self) -> Layer:
@@ -482,17 +482,17 @@ class Trainer(Checked):
 
     @public
     def save(self, path: str) -> None:
-        """The model's weights as .safetensors or .npz, by path."""
+        """Writes the model's weights as .safetensors or .npz, by path."""
         write_weights(path, self.weights())
 
     @public
     def load(self, path: str, strict: bool = True) -> dict[str, list[str]]:
-        """Weights from a file; what matched, was missing, left over, or had another shape. strict: all must match, else StateError."""
+        """Loads weights; returns what matched, was missing, left over, or had another shape. strict: StateError unless all match."""
         return transfer(self.transformer, self._layer().paths(), read_weights(path), strict)
 
     @public
     def summary(self, batch: Batch | None = None, depth: int = 2) -> str:
-        """A table of layers; with a batch, with operations and time of a prediction. See `inside.summary`."""
+        """Returns a table of layers; with a batch, with operations and time of a prediction. See `inside.summary`."""
         if batch is None:
             return summary(self._layer(), depth=depth)
         computation, keys = self._prediction()
@@ -572,7 +572,7 @@ class Trainer(Checked):
         return [m for m in made if m]
 
     def _misclassified(self, valid: Batches, count: int = 32) -> str:
-        """A picture of examples of the first batches that were taken for something else, if they are pictures."""
+        """Plots misclassified examples of the first batches, if they are images; returns the path, or ""."""
         _, keys = self._prediction()
         wrong: list[tuple[np.ndarray, str]] = []
         for batch in itertools.islice(valid.once(), 20):
@@ -590,7 +590,7 @@ class Trainer(Checked):
 
 
 class _CheckState(Callback):
-    """Looks for nan in weights at the end of each interval, before anything is shown of it."""
+    """Checks weights for nan at the end of each interval, before its results are shown."""
 
     def __init__(self, trainer: Trainer):
         self.trainer = trainer
@@ -600,7 +600,7 @@ class _CheckState(Callback):
 
 
 class _Evaluate(Callback):
-    """The valid set at the end of each interval: its cost as cost/valid, metrics that are numbers as metric/..."""
+    """Evaluates the valid set at the end of each interval: its cost as cost/valid, metrics that are numbers as metric/..."""
 
     def __init__(self, trainer: Trainer, valid: Batches | None):
         self.trainer, self.valid = trainer, valid

@@ -1,4 +1,4 @@
-"""Data sets by name: `load_data()` gives parts as dicts {name: {"data": array, "axes": names}}, which iterators take."""
+"""Data sets by name: `load_data()` returns parts as dicts {name: {"data": array, "axes": names}}, which iterators take."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Part = dict[str, dict[str, Any]]
 
 
 def part(**entries: tuple[Array, Sequence[str]]) -> Part:
-    """{name: {"data": array, "axes": names}} from name=(array, names)."""
+    """Returns {name: {"data": array, "axes": names}} from name=(array, names)."""
     return {name: {"data": data, "axes": tuple(axes)} for name, (data, axes) in entries.items()}
 
 
 class DataSet(Checked):
-    """What all share: `path`, or where NGRAPH_DATA or the cache say; files that are missing are fetched if that is possible."""
+    """Base of data sets. `path`: their folder, else from NGRAPH_DATA or the cache; missing files are fetched if that is possible."""
 
     name = ""
 
@@ -34,7 +34,7 @@ class DataSet(Checked):
         self.path = folder_of(self.name, path)
 
     def read(self, reader: Callable[[str], Any]) -> Any:
-        """What `reader` gives for the folder, after fetching if files are missing. Raises Unavailable, ParseError."""
+        """Returns the result of `reader` for the folder, after fetching if files are missing. Raises Unavailable, ParseError."""
         try:
             return reader(self.path)
         except FileNotFoundError as missing:
@@ -60,7 +60,7 @@ class MNIST(DataSet):
 
 
 class FashionMNIST(MNIST):
-    """Pictures of clothes in MNIST's format."""
+    """Images of clothes in MNIST's format."""
 
     name = "fashion"
 
@@ -69,7 +69,7 @@ class FashionMNIST(MNIST):
 
 
 class CIFAR10(DataSet):
-    """Small pictures of ten kinds. load_data: train, valid, each image [N, C, H, W] as bytes and label [N]: 50,000 and 10,000."""
+    """Small images of ten classes. load_data: train, valid, each image [N, C, H, W] as bytes and label [N]: 50,000 and 10,000."""
 
     name, classes = "cifar10", 10
 
@@ -83,7 +83,7 @@ class CIFAR10(DataSet):
 
 
 class CIFAR100(CIFAR10):
-    """Small pictures of 100 kinds in 20 groups. label: "coarse" (20, as neon had them) or "fine" (100)."""
+    """Small images of 100 classes in 20 groups. label: "coarse" (20, as in neon) or "fine" (100)."""
 
     name, classes = "cifar100", 100
 
@@ -100,7 +100,7 @@ class CIFAR100(CIFAR10):
 
 
 class Vocabulary:
-    """Numbers for symbols (characters or words), the most frequent first; what is not in it is `<unk>`, if that is in it."""
+    """Numbers for symbols (characters or words), the most frequent first; other symbols are `<unk>`, if that is in it."""
 
     def __init__(self, symbols: Sequence[str], size: int | None = None):
         counted = Counter(symbols)
@@ -112,7 +112,7 @@ class Vocabulary:
         return len(self.symbols)
 
     def encode(self, symbols: Sequence[str]) -> Array:
-        """Their numbers. Raises ParseError for one that is not known."""
+        """Returns the numbers of symbols. Raises ParseError for an unknown one."""
         unknown = self.numbers.get("<unk>")
         try:
             return np.fromiter((self.numbers.get(s, unknown) for s in symbols), np.int32, len(symbols))
@@ -127,14 +127,14 @@ class Vocabulary:
 
 
 def shifted(text: Array, shift: bool = True) -> Part:
-    """A text as inp_txt, and as tgt_txt what comes next (after the last, the first)."""
+    """Returns a text as inp_txt, and as tgt_txt the following symbol (after the last, the first)."""
     return part(inp_txt=(text, ("REC",)), tgt_txt=(np.concatenate([text[1:], text[:1]]) if shift else text, ("REC",)))
 
 
 class Text(Checked):
     """Any text, as characters or words: `path` is a file, or a folder of .txt files. Attributes: train, valid, test, vocab.
 
-    splits: the shares of valid and test, taken from the end. use_words: words and line ends; vocab_size: how many, the others `<unk>`.
+    splits: the shares of valid and test, taken from the end. use_words: words and line ends; vocab_size: how many, the others are `<unk>`.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Text(Checked):
 class PTB(DataSet):
     """Penn Treebank, as characters or words. load_data: {"train", "valid", "test"}: inp_txt, tgt_txt. Attribute after it: vocab.
 
-    shift_target: the target is what comes next (the last wraps to the first); False makes it the input.
+    shift_target: the target is the following symbol (the last wraps to the first); False makes it the input.
     """
 
     name = "ptb"
@@ -182,7 +182,7 @@ class PTB(DataSet):
 class Shakespeare(Checked):
     """Shakespeare's works, or any text file: `path` is a folder, `filename` a file in it. Attributes: train, test, vocab.
 
-    train_split: the share that is for training. Raises Unavailable where the file is missing: it has no address that can be relied on.
+    train_split: the share for training. Raises Unavailable where the file is missing: it has no reliable address.
     """
 
     def __init__(self, path: str = "./data/", url: str | None = None, filename: str | None = None, train_split: float = 0.9):
@@ -197,8 +197,8 @@ class Shakespeare(Checked):
 class IMDB(DataSet):
     """Film reviews, good (1) and bad (0). load_data(test_split): {"train", "valid"}: review [N, REC] of word numbers, label [N].
 
-    vocab_size: words kept, the others are number 2. sentence_length: words of each review kept, the last ones; shorter ones have
-    pad_idx in front. shuffle: reviews come in random, but always the same, order.
+    vocab_size: words kept; others become number 2. sentence_length: words of each review kept, the last ones; shorter reviews are padded
+    with pad_idx in front. shuffle: reviews are in random, but always the same, order.
     """
 
     name = "imdb"

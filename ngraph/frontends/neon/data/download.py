@@ -1,4 +1,4 @@
-"""Where data lies, and fetching what is missing: with pooch (extra [data]) and the hashes here, or saying what to put where."""
+"""The folders of data sets, and fetching of missing files: with pooch (extra [data]) and hashes; else instructions for the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ngraph.data.mnist import Unavailable, cache_folder
 
 
 class RemoteFile(NamedTuple):
-    """A file to fetch: its address, what it must hash to, and whether it is an archive to be unpacked."""
+    """A file to fetch: its address, its hash, and whether it is an archive to unpack."""
 
     url: str
     hash: str
@@ -50,7 +50,7 @@ SOURCES: dict[str, dict[str, RemoteFile]] = {
 
 
 def folder_of(name: str, path: str | None) -> str:
-    """Where a data set is looked for: `path` if it is given, else NGRAPH_DATA (or its folder `name`), else the cache folder's `name`."""
+    """Returns a data set's folder: `path` if it is given, else NGRAPH_DATA (or its folder `name`), else the cache folder's `name`."""
     if path is not None:
         return path
     root = os.environ.get("NGRAPH_DATA")
@@ -61,7 +61,7 @@ def folder_of(name: str, path: str | None) -> str:
 
 
 def fetch(name: str, folder: str, missing: str) -> None:
-    """Fetches a data set's files into its folder. Raises Unavailable saying what was missing, where it is looked for, how to get it."""
+    """Fetches a data set's files into its folder. Raises Unavailable that says what is missing, the folder, and how to get it."""
     files = SOURCES.get(name, {})
     fix = "put the files there" + (", or where NGRAPH_DATA points" if files else "")
     details = tuple(f"{f}   from {s.url}" for f, s in files.items())

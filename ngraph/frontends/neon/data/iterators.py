@@ -1,6 +1,6 @@
-"""Iterators over arrays in batches: dicts, batch first. They shuffle truly and reproducibly, and can be saved and resumed anywhere.
+"""Iterators over arrays in batches: dicts, batch first. Shuffling is reproducible; they can be saved and resumed at any batch.
 
-Position is one number, the batches so far; which examples a batch has follows from it, the seed and the arrays alone.
+The position is one number, the count of batches; a batch's examples are a function of it, the seed and the arrays.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ Array = np.ndarray
 Batch = dict[str, Any]
 
 
-TARGETS = ("label", "labels", "target", "targets", "tgt_txt", "y")  # names by which a target is known
+TARGETS = ("label", "labels", "target", "targets", "tgt_txt", "y")  # names that mark a target
 
 
 def arrays_of(who: str, data: Any) -> tuple[dict[str, Array], dict[str, tuple[str, ...] | None]]:
-    """({name: array}, {name: names of its axes}) from {name: array or {"data": array, "axes": names}}. Raises ArgumentError."""
+    """Returns ({name: array}, {name: names of its axes}) from {name: array or {"data": array, "axes": names}}. Raises ArgumentError."""
     if not isinstance(data, Mapping):
         data = dict(enumerate(data)) if isinstance(data, (list, tuple)) else {"image": data}
     arrays, axes = {}, {}
@@ -58,7 +58,7 @@ def arrays_of(who: str, data: Any) -> tuple[dict[str, Array], dict[str, tuple[st
 
 
 def _array(who: str, key: Any, data: Any) -> Array:
-    """The examples of an entry. Raises ArgumentError where they are no array, or none."""
+    """Returns the examples of an entry. Raises ArgumentError where they are no array, or none."""
     try:
         array = data if isinstance(data, np.ndarray) else np.asarray(data)
     except ValueError:
@@ -69,7 +69,7 @@ def _array(who: str, key: Any, data: Any) -> Array:
 
 
 def dtype_of(key: str, array: Any) -> str:
-    """The element type of an entry's placeholder. Raises ArgumentTypeError for what no tensor can hold, as texts."""
+    """Returns the element type of an entry's placeholder. Raises ArgumentTypeError for types that no tensor has, such as text."""
     array = np.asarray(array)
     if array.dtype.kind in "OUSMm":
         kind = type(array.ravel()[0]).__name__ if array.size else array.dtype.name
@@ -80,12 +80,12 @@ def dtype_of(key: str, array: Any) -> str:
 
 
 def rows(batch: Mapping[str, Any]) -> int:
-    """The number of examples in a batch."""
+    """Returns the number of examples in a batch."""
     return max((len(a) for a in batch.values() if np.ndim(a)), default=0)
 
 
 def examples(data: Any) -> int | None:
-    """How many examples an iterator goes through in a pass; None where it does not say."""
+    """Returns the number of examples of an iterator's pass; None where it is unknown."""
     try:
         return int(data.ndata)
     except (AttributeError, NotImplementedError):
@@ -93,20 +93,20 @@ def examples(data: Any) -> int | None:
 
 
 def cut(batch: Mapping[str, Any], count: int) -> Batch:
-    """The first `count` examples of a batch."""
+    """Returns the first `count` examples of a batch."""
     size = rows(batch)
     return {k: a[:count] if np.ndim(a) and len(a) == size else a for k, a in batch.items()}
 
 
 def padded(batch: Mapping[str, Any], size: int) -> Batch:
-    """A batch of `size` examples: its own, then its first one again."""
+    """Returns a batch of `size` examples: its own, then copies of its first one."""
     own = rows(batch)
     again = np.concatenate([np.arange(own), np.zeros(max(size - own, 0), np.intp)])
     return {k: np.asarray(a)[again] if np.ndim(a) and len(a) == own < size else a for k, a in batch.items()}
 
 
 class Batches(Checked):
-    """What all iterators share: a pass is `total_iterations` batches, or all of them; the next pass goes on where it ended."""
+    """Base of iterators: a pass is `total_iterations` batches, or all of them; the next pass continues where it ended."""
 
     tgt_key: str = "label"
     shuffle: bool = False
@@ -117,10 +117,10 @@ class Batches(Checked):
         self.done = 0  # batches so far
         self.began = 0  # batches before this pass
 
-    # what a subclass writes
+    # defined by subclasses
     @property
     def nbatches(self) -> int:
-        """How many batches go once through the data."""
+        """The number of batches of one pass over the data."""
         raise NotImplementedError
 
     @property
@@ -128,22 +128,22 @@ class Batches(Checked):
         raise NotImplementedError
 
     def batch(self, k: int) -> Batch:
-        """The k-th batch, counted over all passes."""
+        """Returns the k-th batch, counted over all passes."""
         raise NotImplementedError
 
     def axis_names(self) -> dict[str, tuple[str, ...] | None]:
-        """The names of the axes of each entry of a batch, batch first; None where nobody has said."""
+        """Returns the names of the axes of each entry of a batch, batch first; None where they were not given."""
         raise NotImplementedError
 
     def starts(self, k: int) -> bool:
-        """Whether the k-th batch starts somewhere new, so that what layers carry from batch to batch begins at zeros."""
+        """Whether the k-th batch starts new sequences, so that state that layers carry from batch to batch is reset."""
         return self.shuffle or k % self.nbatches == 0
 
     def which(self, k: int, row: int) -> int | None:
-        """The number in the data of an example of the k-th batch; None where that is not known."""
+        """Returns the index in the data of an example of the k-th batch; None where that is unknown."""
         return None
 
-    # what all share
+    # common to all iterators
     def __len__(self) -> int:
         return self.nbatches if self.total_iterations is None else self.total_iterations
 
@@ -155,25 +155,25 @@ class Batches(Checked):
         self.began = self.done
 
     def reset(self) -> None:
-        """Starts anew, from the first batch of the first pass."""
+        """Restarts from the first batch of the first pass."""
         self.done = self.began = 0
 
     def once(self) -> Batches:
-        """An iterator with one pass, in which each example comes once; evaluations go through it. It has a position of its own.
+        """Returns an iterator of one pass in which each example comes once, for evaluation. It has a position of its own.
 
-        A subclass that knows how to leave out examples that come again, and to bring those that it drops, says so here; by default
-        it is the first `ndata` examples of a pass.
+        A subclass that can omit repeated examples, and include those that passes drop, overrides it; by default it is the first `ndata`
+        examples of a pass.
         """
         return _Once(self)
 
     def _copied(self) -> Self:
-        """A copy that stands at its beginning and makes at most one pass."""
+        """Returns a copy at its beginning that makes at most one pass."""
         made = copy.copy(self)
         made.done = made.began = 0
         return made
 
     def state(self) -> dict[str, int]:
-        """Where it stands; `restore` goes there."""
+        """Returns the position, for `restore`."""
         return {"done": self.done, "began": self.began}
 
     def restore(self, state: Mapping[str, int]) -> None:
@@ -181,7 +181,7 @@ class Batches(Checked):
 
     @public
     def make_placeholders(self, include_iteration: bool = False) -> dict[str, Op]:
-        """Placeholders for the entries of a batch, by name; ax.N, and ax.REC for sequences, get their lengths."""
+        """Returns placeholders for the entries of a batch, by name; sets the lengths of ax.N, and for sequences of ax.REC."""
         made: dict[str, Op] = {}
         for key, array in self.batch(0).items():
             if array is None or key == "mask":
@@ -198,14 +198,14 @@ class Batches(Checked):
 
 
 def view(array: Array, rows: slice) -> Array:
-    """Rows of an array, not copied: what is written into a batch would be written into the data."""
+    """Returns rows of an array, not copied: writing to a batch would write to the data."""
     made = array[rows]
     made.flags.writeable = False
     return made
 
 
 def check_target(who: str, key: str, names: Mapping[str, Any], default: str | None) -> None:
-    """Raises UnknownKey for a `tgt_key` that no entry of a batch is called; the default may be missing."""
+    """Raises UnknownKey where `tgt_key` is no entry of a batch; the default may be missing."""
     if key != default and key not in names:
         meant = nearest(key, names) or next((n for n in TARGETS if n in names), list(names)[-1])
         raise UnknownKey(f"{speaker(who)}: tgt_key is {key!r}, and a batch has {', '.join(names)}", fix=f"take tgt_key={meant!r}")
@@ -246,7 +246,7 @@ class _Once(Batches):
 
 
 class Full(Batches):
-    """Another iterator, its batches all of `batch_size` examples: the first one again for those that lack, where the entry mask has 0."""
+    """Another iterator, with all batches of `batch_size` examples: copies of the first one fill them up, with 0 in the entry mask."""
 
     def __init__(self, source: Batches):
         super().__init__(source.batch_size, None)
@@ -279,9 +279,9 @@ class ArrayIterator(Batches):
     """Batches of rows of arrays: {name: rows, ..., "iteration": number in this pass}.
 
     data_arrays: {name: array or {"data": array, "axes": names}}, or one array. total_iterations: batches of a pass; once through the
-    data by default. shuffle: a new order in each pass, from `seed`, by default that of `set_seed`. last: what becomes of a last batch
+    data by default. shuffle: a new order in each pass, from `seed`, by default that of `set_seed`. last: treatment of a last batch
     that is not full: "wrap" takes examples of the next pass (as neon did), "drop", "short", or "pad" (repeats its first example and adds
-    the entry mask, 0 for those). Batches that are not shuffled are read-only views of the arrays, which may be memory maps. Raises
+    the entry mask, 0 for those). Batches without shuffling are read-only views of the arrays, which may be memory maps. Raises
     ArgumentError for fewer examples than a batch.
     """
 
@@ -330,7 +330,7 @@ class ArrayIterator(Batches):
         return self._order[1]
 
     def _rows(self, k: int) -> Any:
-        """Which examples the k-th batch has: a slice, or an array of their numbers."""
+        """Returns the examples of the k-th batch: a slice, or an array of their indices."""
         n, size = self.ndata, self.batch_size
         epoch, start = divmod(k * size, n) if self.last == "wrap" else (k // self.nbatches, k % self.nbatches * size)
         stop = start + size
@@ -360,12 +360,12 @@ class ArrayIterator(Batches):
 class SequentialArrayIterator(Batches):
     """Windows of long sequences: {name: [N, REC, ...]}.
 
-    data_arrays: {name: array} along time. time_steps: the length of a window. stride: how far apart windows start, time_steps by
-    default. shuffle: windows in random order, new in each pass, from `seed`; False: row r of a batch goes on where row r of the batch
-    before ended, as recurrent layers that carry their state need. stretch: with shuffle, so many windows follow one another in a row
-    before it goes on elsewhere, so that layers carry their state over these and still see the text in random order. reverse_target:
-    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier. Raises ArgumentError where there are
-    fewer windows than a batch.
+    data_arrays: {name: array} along time. time_steps: the length of a window. stride: distance between starts of windows, time_steps
+    by default. shuffle: windows in random order, new in each pass, from `seed`; False: row r of a batch continues row r of the batch
+    before, as recurrent layers that carry their state need. stretch: with shuffle, the number of consecutive windows of a row before it
+    jumps elsewhere, so that layers carry their state over these and still see the text in random order. reverse_target:
+    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier. Raises ArgumentError for fewer windows
+    than a batch.
     """
 
     def __init__(
@@ -408,7 +408,7 @@ class SequentialArrayIterator(Batches):
 
     @property
     def _full(self) -> int:
-        """The batches of a pass that are full."""
+        """The number of full batches of a pass."""
         return self.windows // (self.batch_size * self.stretch) * self.stretch
 
     @property
@@ -420,7 +420,7 @@ class SequentialArrayIterator(Batches):
         return k >= self._full or k % (self.stretch if self.shuffle else self._full) == 0
 
     def once(self) -> SequentialArrayIterator:
-        """As for all iterators; windows that fill no batch come last, each from the beginning."""
+        """Returns an iterator of one pass; windows that fill no batch come last, each with a reset state."""
         made = self._copied()
         made._all = True
         made.total_iterations = None if self.total_iterations is None else min(self.total_iterations, made.nbatches)
@@ -459,10 +459,10 @@ class SequentialArrayIterator(Batches):
 
 
 class IterableSource(Batches):
-    """An iterable of dicts as a source: batches as a PyTorch DataLoader gives them, or with `batch_size` examples as a Hugging Face
-    dataset has them, which are stacked. `axes`: {name: names of axes}, batch first. Each pass iterates it anew; resuming skips.
+    """An iterable of dicts as a source: of batches, such as a PyTorch DataLoader, or with `batch_size` of examples, such as a Hugging Face
+    dataset, which are stacked. `axes`: {name: names of axes}, batch first. Each pass iterates it again; resuming skips.
 
-    source: an iterable that can be gone through again, or a function that gives one.
+    source: an iterable that can be iterated repeatedly, or a function that returns one.
     """
 
     def __init__(
@@ -545,7 +545,7 @@ class IterableSource(Batches):
         return self._counted()[1]
 
     def _counted(self) -> tuple[int, int]:
-        """The batches and the examples of a pass; found by going through one."""
+        """Returns the numbers of batches and examples of a pass; counted by iterating once."""
         if self._all not in self._counts:
             sizes = [rows(batch) for batch in self._batches()]
             self._counts[self._all] = len(sizes), sum(sizes)
@@ -606,7 +606,7 @@ class Prefetch(Batches):
             for k in range(self.done, self.began + len(self)):
                 try:
                     item = self.source.batch(k)
-                    if isinstance(self.source, IterableSource):  # which may fill the same arrays again for its next batch
+                    if isinstance(self.source, IterableSource):  # the source may reuse the same arrays for its next batch
                         item = {name: a.copy() for name, a in item.items()}
                 except BaseException as error:
                     item = error

@@ -1,8 +1,8 @@
-"""Reads pickles of plain data, protocols 0 to 5, by an interpreter of its own that calls nothing of what a file names.
+"""Reads pickles of plain data, protocols 0 to 5, by an interpreter of its own that calls nothing that a file names.
 
-Numbers, texts, bytes, lists, tuples, dicts and NumPy arrays of numbers and texts come out; all else is refused. An array is made here, of
-the file's bytes, after its shape and dtype have been compared with how many they are. So a damaged or malicious file can neither run
-code nor give an array memory that it has not brought. The time is linear in the file's length, and no value is copied.
+The result consists of numbers, texts, bytes, lists, tuples, dicts and NumPy arrays of numbers and texts; all else is refused. An array
+is created here from the file's bytes, after their number has been compared with its shape and dtype. So a damaged or malicious file
+can neither run code nor allocate more memory than it has bytes. The time is linear in the file's length, and no value is copied.
 
 Source of the opcodes: the standard library's `pickletools`.
 """
@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-MAX_RANK = 32  # axes of an array: what NumPy 1 allows
-MAX_KEY = 1 << 60  # whole numbers as keys of a dict: below it each has a hash of its own
+MAX_RANK = 32  # axes of an array: the limit of NumPy 1
+MAX_KEY = 1 << 60  # integer keys of a dict: below it each has a hash of its own
 _DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16|[SU][1-9]\d{0,5})")
 
 
 class Unreadable(Exception):
-    """A pickle that is broken, or holds more than plain data."""
+    """An error for a pickle that is broken, or holds more than plain data."""
 
 
 class _Name:
-    """A global that the file names, as `numpy.dtype`. It is looked up in `_MAKERS`, never imported."""
+    """A global that the file names, such as `numpy.dtype`. It is looked up in `_MAKERS`, never imported."""
 
     def __init__(self, module: Any, name: Any):
         self.text = f"{_text(module)}.{_text(name)}"
@@ -56,7 +56,7 @@ def _whole(value: Any, what: str) -> int:
     return value
 
 
-# ---- what stands for the functions that pickles of arrays name -------------------------------------------------------------
+# ---- replacements of the functions that pickles of arrays name -------------------------------------------------------------
 
 
 def _dtype(name: Any, *_: Any) -> _Unbuilt:
@@ -77,7 +77,7 @@ def _dtype(name: Any, *_: Any) -> _Unbuilt:
 
 
 def _array(shape: Any, dtype: Any, data: Any, fortran: bool) -> Any:
-    """The array of that shape over these bytes; of objects along one axis, the list of them."""
+    """Returns the array of that shape over these bytes; of objects along one axis, a list of them."""
     if not isinstance(shape, tuple) or len(shape) > MAX_RANK:
         raise Unreadable("an array has no shape")
     size = math.prod(_whole(n, "a length") for n in shape)
@@ -119,7 +119,7 @@ def _nothing() -> bytes:
     return b""
 
 
-_MAKERS: dict[str, tuple[Callable[..., Any], int, int]] = {  # name -> what makes it here, least and most arguments
+_MAKERS: dict[str, tuple[Callable[..., Any], int, int]] = {  # name -> its replacement here, least and most arguments
     **{f"numpy.{core}.multiarray._reconstruct": (_reconstruct, 3, 3) for core in ("core", "_core")},
     **{f"numpy.{core}.multiarray.scalar": (_scalar, 2, 2) for core in ("core", "_core")},
     **{
@@ -133,11 +133,11 @@ _MAKERS: dict[str, tuple[Callable[..., Any], int, int]] = {  # name -> what make
 }
 
 
-# ---- the machine --------------------------------------------------------------------------------------------------------
+# ---- the interpreter ----------------------------------------------------------------------------------------------------
 
 
 class _Reader:
-    """The stack, the memo, and the place in the file; a method for each kind of opcode."""
+    """The stack, the memo, and the position in the file; a method for each kind of opcode."""
 
     def __init__(self, content: bytes):
         self.content, self.at = content, 0
@@ -145,7 +145,7 @@ class _Reader:
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
 
-    # what stands behind an opcode
+    # operands of an opcode
     def take(self, count: int) -> bytes:
         if count > len(self.content) - self.at:
             raise Unreadable(f"it ends within a value at byte {self.at:,}")
@@ -265,7 +265,7 @@ class _Reader:
 
 
 def _plain(value: Any) -> Any:
-    """The value, if nothing but plain data is in it; each list is looked at once, however often it occurs."""
+    """Returns the value, if it contains plain data alone; each list is visited once, however often it occurs."""
     seen: set[int] = set()
     todo = [value]
     while todo:
@@ -289,7 +289,7 @@ def _int_or_bool(line: bytes) -> int:
 
 
 def _float(line: bytes) -> float:
-    if len(line) > 400:  # digits: the longest double has 325 behind the point
+    if len(line) > 400:  # digits: the longest double has 325 after the point
         raise Unreadable("a number has too many digits")
     return float(line)
 
@@ -317,7 +317,7 @@ def _protocol(r: _Reader) -> None:
 
 _RULES: dict[bytes, Callable[[_Reader], Any]] = {
     b"\x80": _protocol,
-    b"\x95": lambda r: r.number("Q"),  # a frame: nothing to do
+    b"\x95": lambda r: r.number("Q"),  # a frame: no operation
     b"(": lambda r: r.marks.append(len(r.stack)),
     b"0": lambda r: r.drop(),
     b"1": lambda r: r.since_mark(),
@@ -378,8 +378,8 @@ _RULES: dict[bytes, Callable[[_Reader], Any]] = {
 
 
 def loads(content: bytes) -> Any:
-    """The plain data that a pickle holds. Raises Unreadable, and nothing else, for all else."""
+    """Returns the plain data of a pickle. Raises Unreadable, and nothing else, for everything else."""
     try:
         return _Reader(content).load()
-    except (ValueError, OverflowError) as error:  # of texts, numbers and shapes that are none
+    except (ValueError, OverflowError) as error:  # of invalid texts, numbers and shapes
         raise Unreadable(str(error)) from None

@@ -1,4 +1,4 @@
-"""Readers of data sets as they lie on disk. A file that is not what it should be is named, with what was expected and what was found."""
+"""Readers of data sets in their distributed file formats. Errors name an invalid file, the expectation and the finding."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ngraph.frontends.neon.data import pickles
 from ngraph.op_graph.files import told
 
 Array = np.ndarray
-MAX_MEMBER = 1 << 30  # bytes in an array of an .npz file: ten times what the largest of imdb.npz has
+MAX_MEMBER = 1 << 30  # bytes of an array in an .npz file: ten times the largest in imdb.npz
 
 
 def refuse(path: str, expected: str, found: str) -> ParseError:
@@ -32,7 +32,7 @@ def refuse(path: str, expected: str, found: str) -> ParseError:
 
 
 def unpickle(path: str, content: bytes | None = None) -> Any:
-    """The plain data in a pickle file, read by `pickles.loads`; texts of Python 2 are bytes. Raises ParseError naming the file."""
+    """Returns the plain data of a pickle file, read by `pickles.loads`; texts of Python 2 are bytes. Raises ParseError."""
     if content is None:
         with open(path, "rb") as file:
             content = file.read()
@@ -43,7 +43,7 @@ def unpickle(path: str, content: bytes | None = None) -> Any:
 
 
 def _flat(values: Any) -> Array | None:
-    """Whole numbers as an array: of an array of one axis, or a list that holds nothing else; None for anything else."""
+    """Returns integers as an array: from an array of one axis, or a list that holds nothing else; None for anything else."""
     if isinstance(values, list) and all(t is int or issubclass(t, np.integer) for t in set(map(type, values))):
         with suppress(OverflowError):
             values = np.array(values, np.int64)
@@ -54,7 +54,7 @@ def _flat(values: Any) -> Array | None:
 
 
 def idx_pair(folder: str, prefix: str) -> tuple[Array, Array]:
-    """(images, labels) of a part of MNIST or Fashion-MNIST, plain or gzipped, as bytes. Raises FileNotFoundError, ParseError."""
+    """Returns (images, labels) of a part of MNIST or Fashion-MNIST, plain or gzipped, as bytes. Raises FileNotFoundError, ParseError."""
     found = []
     for kind, rank in (("images-idx3", 3), ("labels-idx1", 1)):
         names = [f"{prefix}-{kind}-ubyte{end}" for end in ("", ".gz")] + [f"{prefix}-{kind.replace('-', '.')}-ubyte"]
@@ -107,10 +107,10 @@ def _cifar_pickled(paths: list[str], keys: tuple[bytes, ...], classes: tuple[int
 
 
 def cifar(folder: str, classes: int) -> dict[str, tuple[Array, Array]]:
-    """{"train", "test": (images uint8 [count, 3, 32, 32], labels)} of CIFAR-10 or, with `classes` 100, CIFAR-100, whose labels are
-    [count, 2]: coarse, fine. Binary files or Python pickles, in the folder or in the one that the archive makes.
+    """Returns {"train", "test": (images uint8 [count, 3, 32, 32], labels)} of CIFAR-10 or, with `classes` 100, CIFAR-100, whose labels
+    are [count, 2]: coarse, fine. Reads binary files or Python pickles, in the folder or in the one that the archive makes.
 
-    Raises FileNotFoundError naming what is missing, ParseError.
+    Raises FileNotFoundError that names missing files, ParseError.
     """
     inner = {10: ("cifar-10-batches-bin", "cifar-10-batches-py"), 100: ("cifar-100-binary", "cifar-100-python")}[classes]
     parts = {
@@ -130,9 +130,9 @@ def cifar(folder: str, classes: int) -> dict[str, tuple[Array, Array]]:
 
 
 def image_folder(folder: str, size: tuple[int, int] | None = None) -> tuple[Array, Array, list[str]]:
-    """(images uint8 [count, 3, rows, columns], labels, names) from a folder with one folder of pictures for each class. Needs Pillow.
+    """Returns (images uint8 [count, 3, rows, columns], labels, names) from a folder with one folder of images per class. Needs Pillow.
 
-    size: (rows, columns) to which pictures are scaled; without it all have to be alike. Raises ParseError naming the picture.
+    size: (rows, columns) to which images are scaled; without it all must have one size. Raises ParseError that names the image.
     """
     from PIL import Image
 
@@ -161,7 +161,7 @@ def image_folder(folder: str, size: tuple[int, int] | None = None) -> tuple[Arra
 
 
 def text_file(path: str) -> str:
-    """A text in UTF-8. Raises ParseError naming the byte that is none."""
+    """Returns a text in UTF-8. Raises ParseError that names an invalid byte."""
     with told(path, "read"), open(path, "rb") as file:
         raw = file.read()
     try:
@@ -171,7 +171,7 @@ def text_file(path: str) -> str:
 
 
 def text_folder(path: str) -> str:
-    """A text file, or all `.txt` files of a folder one after another, in the order of their names."""
+    """Returns a text file, or all `.txt` files of a folder concatenated, in the order of their names."""
     if os.path.isfile(path):
         return text_file(path)
     with told(path, "read"):
@@ -182,7 +182,7 @@ def text_folder(path: str) -> str:
 
 
 def penn_treebank(folder: str) -> dict[str, str]:
-    """{"train", "valid", "test": text} of ptb.train.txt, ptb.valid.txt and ptb.test.txt. Raises FileNotFoundError naming those missing."""
+    """Returns {"train", "valid", "test": text} of ptb.train.txt, ptb.valid.txt, ptb.test.txt. Raises FileNotFoundError."""
     paths = {part: os.path.join(folder, f"ptb.{part}.txt") for part in ("train", "valid", "test")}
     missing = [p for p in paths.values() if not os.path.exists(p)]
     if missing:
@@ -200,7 +200,7 @@ def _reviews_in(folder: str) -> Iterator[tuple[str, int]]:
 
 
 def imdb(folder: str) -> tuple[list[Array], Array] | list[tuple[str, int]]:
-    """Reviews: (arrays of word numbers, labels) from imdb.npz, or (text, label) pairs from aclImdb/train and test with pos and neg.
+    """Returns reviews: (arrays of word numbers, labels) from imdb.npz, or (text, label) pairs from aclImdb/train and test with pos and neg.
 
     Raises FileNotFoundError, ParseError.
     """
@@ -215,7 +215,7 @@ def imdb(folder: str) -> tuple[list[Array], Array] | list[tuple[str, int]]:
 
 
 def _reviews_of(path: str, part: str) -> tuple[list[Array], Array]:
-    """The reviews of a part of imdb.npz as arrays of word numbers, and their labels."""
+    """Returns the reviews of a part of imdb.npz as arrays of word numbers, and their labels."""
     held, labels = _member(path, f"x_{part}.npy"), _flat(_member(path, f"y_{part}.npy"))
     reviews = [_flat(words) for words in held] if isinstance(held, (list, np.ndarray)) else []
     words = [r for r in reviews if r is not None and (not len(r) or r.min() >= 0)]
@@ -225,7 +225,7 @@ def _reviews_of(path: str, part: str) -> tuple[list[Array], Array]:
 
 
 def _member(path: str, member: str) -> Any:
-    """An array of an .npz file; one of Python objects is a list, unpickled without running code."""
+    """Returns an array of an .npz file; one of Python objects is a list, unpickled without running code."""
     try:
         with zipfile.ZipFile(path) as archive:
             if archive.getinfo(member).file_size > MAX_MEMBER:
@@ -243,5 +243,5 @@ def _member(path: str, member: str) -> Any:
 
 
 def words_of(text: str) -> list[str]:
-    """Words in lower case, and punctuation, one by one."""
+    """Returns words in lower case, and punctuation marks."""
     return re.findall(r"[a-z0-9']+|[.,!?;:()]", text.lower().replace("<br />", " "))
