@@ -1,7 +1,9 @@
-"""What stands between a compiled program and its caller.
+"""The layer between a compiled program and its caller.
 
-`computation` the callable: arguments in, results out · `arguments` arrays of any kind as what a program wants · `state` variables
-that computations share, and their lock · `weights` state on disk.
+`computation` the callable: arguments in, results out · `arguments` conversion of arguments to arrays of the program's inputs · `state`
+variables that computations share, and their lock · `weights` state on disk.
 
-This room is given its transformer; it knows of an executable only how to call it.
+This room receives its transformer as an argument; it uses an executable only by calling it.
+
+Words: docs/glossary.md.
 """

@@ -1,4 +1,4 @@
-"""What callers pass, as the arrays that a program wants; and the errors where that cannot be."""
+"""Conversion of callers' arguments to arrays of a program's inputs; and the errors for arguments that do not fit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ngraph.program.program import AxisId, Program, Value
 
 
 def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
-    """`x` as an array of `dtype`. Floats may lose digits, never their fractions; integers must fit. Raises ArgumentError."""
+    """Returns `x` as an array of `dtype`. Floats may lose digits, never their fractions; integers must fit. Raises ArgumentError."""
     if isinstance(x, Op):
         raise ArgumentError(f"{what} got the op {x.label}", fix="pass the value: a number or an array")
     try:
@@ -46,14 +46,14 @@ def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
 
 
 def _kind(dtype: np.dtype) -> str | None:
-    """'b', 'i', 'u' or 'f'; None for what is no number."""
+    """Returns 'b', 'i', 'u' or 'f'; None for a dtype that is no number."""
     if dtype.kind in "biuf":
         return dtype.kind
     return "f" if dtype.kind == "V" and dtype.name in ("bfloat16",) else None
 
 
 class Binder:
-    """Fits arguments to the inputs of a program, and finds the lengths of its symbols."""
+    """Fits arguments to the inputs of a program, and determines the lengths of its symbols."""
 
     def __init__(self, program: Program, ops: Sequence[Op], nonempty: Sequence[AxisId] = ()):
         self.program, self.ops, self.nonempty = program, tuple(ops), nonempty
@@ -64,7 +64,7 @@ class Binder:
         return f"{'variable' if self.ops[k].is_variable else 'placeholder'} {self.ops[k].label}"
 
     def fit(self, arguments: Sequence[Any]) -> list[np.ndarray]:
-        """The arguments as arrays of the right dtype and shape. Raises ArgumentError naming all that does not fit."""
+        """Returns the arguments as arrays of the right dtype and shape. Raises ArgumentError that names all that do not fit."""
         given = [arranged(x, p.axes, self.label(k), ArgumentError) for k, (x, p) in enumerate(zip(arguments, self.ops, strict=True))]
         arrays = [converted(x, v.dtype, self.label(k)) for k, (x, v) in enumerate(zip(given, self.program.inputs, strict=True))]
         pairs = list(enumerate(zip(arrays, self.program.inputs, strict=True)))
@@ -102,7 +102,7 @@ class Binder:
         return ""
 
     def _check(self, axis: AxisId, n: int, k: int) -> str:
-        """Lengths that are known, or follow from those that were bound."""
+        """Returns a complaint about a length that disagrees with a known one, or one that follows from those bound; else ""."""
         wanted = None if isinstance(self.program.axes[axis], Len) else self.length(axis)
         if wanted is None or wanted == n:
             return ""
@@ -133,7 +133,7 @@ class Binder:
 
 
 def from_feeds(feeds: Mapping[Op, Any], ops: Sequence[Op], name: str) -> list[Any]:
-    """The arguments in order from {op: value}. Raises ArgumentError naming what is missing or does not belong."""
+    """Returns the arguments in order from {op: value}. Raises ArgumentError that names missing and superfluous ones."""
     if not isinstance(feeds, Mapping):
         raise ArgumentError(f"{name}: feed_dict is a {type(feeds).__name__}", fix="pass a dict by placeholder: feed_dict={x: value}")
     known = set(ops)
@@ -152,7 +152,7 @@ def from_feeds(feeds: Mapping[Op, Any], ops: Sequence[Op], name: str) -> list[An
 
 
 def miscounted(count: int, ops: Sequence[Op], name: str) -> ArgumentError:
-    """The error for a wrong number of arguments."""
+    """Returns the error for a wrong number of arguments."""
     missing = [f"{op.label} {show_axes(op.axes)}, made at {show_line(op.line)}, is not fed" for op in ops[count:]]
     return ArgumentError(
         f"{name} takes {len(ops)} argument{'s' * (len(ops) != 1)}, not {count}",

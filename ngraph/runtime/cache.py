@@ -1,13 +1,13 @@
-"""What was compiled once is not compiled again: objects of kernels and plans, in this process and in a folder.
+"""The compilation cache: objects of kernels and plans, in this process and in a folder.
 
-    cache().objects(texts, target)       the object of each kernel's text; what is new is compiled, as texts come
-    cache().plan(program, facts, make)   what `make()` gave for a program that means the same, whoever wrote it
-    cache().planned(key, names)          the same where the program is not at hand: by the key that `plan_key` gave, and names for it
+    cache().objects(texts, target)       the object of each kernel's text; new ones are compiled, as texts come
+    cache().plan(program, facts, make)   the plan that `make()` gave for a structurally equal program, with any names
+    cache().planned(key, names)          the same without the program: by the key of `plan_key`, and names for it
     cache().keep(kind, key, data)        bytes of any kind, and `find(key, kind)` again
 
 The folder (`config.cache`) holds one file for each entry: a head with the entry's key and a checksum, and the content. A file that is
-cut off, changed, of another version or another user's is no entry. Files appear whole, by renaming, and are written and dropped under
-a lock that the system takes back from processes that end; the least recently used are dropped first.
+truncated, changed, of another version or another user's is no entry. Files are created atomically, by renaming, and are written and
+deleted under a lock that the system releases when a process ends; the least recently used are deleted first.
 """
 
 from __future__ import annotations
@@ -58,24 +58,24 @@ KINDS = ("objects", "plans", "graphs", "machines", "tunings", "models", "sources
 NEW = ".new"  # a file that is being written
 MAX_FOLDER_BYTES = 1 << 30  # bytes in the folder
 IN_PROCESS = 64 << 20  # bytes kept in this process
-LOCK_TIMEOUT_SECONDS = 2.0  # seconds to wait for another process's lock; what cannot be written is not
+LOCK_TIMEOUT_SECONDS = 2.0  # seconds to wait for another process's lock; after that the entry is not written
 _ENTRY = re.compile(rf"[0-9a-f]{{64}}(?:{re.escape(NEW)})?")
 
 
 def digest(*parts: bytes) -> bytes:
-    """One hash of several parts."""
+    """Returns one hash of several parts."""
     h = hashlib.blake2b(digest_size=HASH)
     for part in parts:
         h.update(len(part).to_bytes(8, "little") + part)
     return h.digest()
 
 
-# ---- what a key is made of
+# ---- parts of keys
 
 
 @once
 def compiler() -> bytes:
-    """What makes objects of texts: LLVM, by its package's version and its library's size, and the module that asks it. No import."""
+    """Returns a digest of the compiler: LLVM, by its package's version and its library's size, and the module that calls it. No import."""
     folder, parts = llvm_folder(), []
     for path in (os.path.join(folder, "_version.py"), worker.__file__):
         with open(path, "rb") as file:
@@ -87,9 +87,9 @@ def compiler() -> bytes:
 
 @once
 def sources() -> bytes:
-    """What ngraph's own modules say. A key of this process alone where they cannot be read, or were written since it began.
+    """Returns a digest of ngraph's own modules; one of this process alone where they cannot be read, or were written since it began.
 
-    They are read once: the folder has a note of what files of these names, lengths and times say.
+    They are read once: the folder records the digest for files of these names, lengths and times.
     """
     try:
         found, folder = modules(), cache().folder
@@ -113,26 +113,26 @@ def _makers() -> bytes:
 
 @once
 def _makers_with(version: int) -> bytes:
-    """`makers` at a version of the facts about ops: files of other packages that fill some in have a part, too."""
+    """Returns `makers` at a version of the facts about ops: files of other packages that fill some in are included."""
     parts = []
     for fact in sorted(foreign(), key=lambda f: (f.column, f.name, f.level)):
         parts.append(f"{fact.column} {fact.name} {fact.level} {fact.where}".encode())
         try:
             with open(fact.where.rpartition(":")[0], "rb") as file:
                 parts.append(file.read())
-        except OSError:  # typed in: nobody can tell whether it is the same next time
+        except OSError:  # typed in: the source cannot be compared next time
             parts.append(os.urandom(HASH))
     return digest(_makers(), *parts) if parts else _makers()
 
 
 def makers() -> bytes:
-    """All that has a part in what is made of a graph: ngraph itself, LLVM, NumPy with its narrow dtypes, which fold constants, Python,
-    and the files of other packages that say something about ops."""
+    """Returns a digest of everything that affects compilation: ngraph itself, LLVM, NumPy with its narrow dtypes, which fold constants,
+    Python, and the files of other packages with facts about ops."""
     return _makers_with(OPS.version)
 
 
 class _Canonical(_Printer):
-    """Prints programs of one meaning alike: numbers for axes, arrays and state, no names, no origins."""
+    """Prints structurally equal programs alike: numbers for axes, arrays and state, no names, no origins."""
 
     def __init__(self, outer: _Canonical | None = None):
         super().__init__(False, True, outer)
@@ -174,11 +174,11 @@ class _Canonical(_Printer):
         return f"array({self.refs.setdefault(ref, len(self.refs))} {ref.dtype.name} {list(ref.array.shape)})"
 
 
-# ---- plans as bytes, for any program of the same meaning
+# ---- plans as bytes, for any structurally equal program
 
 
 class ProgramNames(NamedTuple):
-    """What a plan takes from its program, each by its number. Axes and large arrays have to be there, the rest is for people."""
+    """The parts of a plan that come from its program, each by its number. Axes and large arrays are required, the rest is for people."""
 
     axes: Sequence[str]
     arrays: Sequence[ArrayRef]
@@ -188,7 +188,7 @@ class ProgramNames(NamedTuple):
 
 
 def program_fingerprint(program: Program) -> tuple[bytes, ProgramNames]:
-    """What a program means, as a digest, and the names that it has for what is in it."""
+    """Returns the structural hash of a program, and its names for its parts."""
     found = _meant.get(program)
     if found is None:
         canonical = _Canonical()
@@ -203,14 +203,14 @@ _meant: weakref.WeakKeyDictionary[Program, tuple[bytes, ProgramNames]] = weakref
 
 
 class _Of(NamedTuple):
-    """A name that the program gives: of a "state", a "value", or an array ("name"), by number."""
+    """A name from the program: of a "state", a "value", or an array ("name"), by number."""
 
     what: str
     number: int
 
 
 class _Dump(pickle.Pickler):
-    """Writes what belongs to the program (axes, arrays, names, origins) as numbers."""
+    """Pickles parts of the program (axes, arrays, names, origins) as numbers."""
 
     def __init__(self, file: io.BytesIO, names: ProgramNames):
         super().__init__(file, 5)
@@ -226,7 +226,7 @@ class _Dump(pickle.Pickler):
                 self.origins.setdefault(o, (k, j))
 
     def persistent_id(self, x: Any) -> int | None:
-        """The number of what it stands for in `table`, which is written ahead."""
+        """Returns the number of the part that `x` stands for in `table`, which is written first."""
         kind = type(x)
         if kind is AxisId:
             return self._number("axis", self.axes[x]) if x in self.axes else self._number("own", str(x))
@@ -254,7 +254,7 @@ class _Dump(pickle.Pickler):
         if kind is ArrayRef:
             return _ref, (x.array, x.name)
         if isinstance(x, np.generic | np.ndarray):
-            if x.nbytes > SMALL:  # the key knows nothing of what is in it
+            if x.nbytes > SMALL:  # the key does not cover its content
                 raise pickle.PicklingError("a plan holds a large array that is not its program's")
             return _array, (as_dtype(x.dtype), x.shape, x.tobytes(), isinstance(x, np.generic))
         return NotImplemented
@@ -278,7 +278,7 @@ def _array(dtype: DType, shape: tuple[int, ...], data: bytes, scalar: bool) -> A
 
 
 class _Load(pickle.Unpickler):
-    """Makes nothing but records of ours, and what is in a table."""
+    """Unpickles only records of ngraph, and entries of a table."""
 
     def __init__(self, file: io.BytesIO, table: Sequence[Any]):
         super().__init__(file)
@@ -302,7 +302,7 @@ def dumped(made: Any, names: ProgramNames) -> bytes:
 
 
 def loaded(data: bytes, names: ProgramNames) -> Any:
-    """What was dumped, with these names. Raises whatever pickle does."""
+    """Returns the object that was dumped, with these names. Raises any exception of pickle."""
     axes = frozenset(names.axes)
 
     def origin(k: int, j: int) -> Origin:
@@ -333,21 +333,21 @@ def loaded(data: bytes, names: ProgramNames) -> Any:
 
 
 class Folder:
-    """Entries on disk. Whatever goes wrong with it, there is just less in it: no method raises OSError."""
+    """Entries on disk. Errors of the file system count as missing entries: no method raises OSError."""
 
     def __init__(self, path: str, limit: int = MAX_FOLDER_BYTES):
         self.path, self.limit = path, limit
-        self.room: int | None = None  # bytes that this process may still add before it has to look again
-        self.counts, self.owner = [0, 0], os.getpid()  # entries found and not found, since they were last told
+        self.room: int | None = None  # bytes that this process may still add before it has to check the size again
+        self.counts, self.owner = [0, 0], os.getpid()  # hits and misses since they were last added to the folder's
 
     def get(self, kind: str, key: bytes) -> bytes | None:
-        """The content of an entry, if there is one that can be trusted; counted."""
+        """Returns the content of a valid entry, None for a miss; counted."""
         found = self.read(kind, key)
         self.counts[found is None] += 1
         return found
 
     def read(self, kind: str, key: bytes) -> bytes | None:
-        """The same, not counted."""
+        """Returns the same, not counted."""
         path = os.path.join(self.path, kind, key.hex())
         try:
             with open(path, "rb") as file:
@@ -363,7 +363,7 @@ class Folder:
             return None
 
     def put(self, kind: str, entries: Mapping[bytes, bytes]) -> None:
-        """Adds entries; the least recently used go where there is too much."""
+        """Adds entries; the least recently used are deleted where the limit is exceeded."""
         folder = os.path.join(self.path, kind)
         with contextlib.suppress(OSError), self._locked():
             for key, content in entries.items():
@@ -373,7 +373,7 @@ class Folder:
                     with open(path + NEW, "wb", opener=_private) as file:
                         file.write(_head(key, content) + content)
                     os.replace(path + NEW, path)
-                except OSError:  # the disk is full, say: what is there of it goes
+                except OSError:  # for example, the disk is full: the partial file is removed
                     self._drop(path + NEW)
                     raise
                 self.room = None if self.room is None else self.room - HEAD.size - len(content)
@@ -390,7 +390,7 @@ class Folder:
             return False
 
     def drop(self, kind: str, key: bytes) -> None:
-        """Takes out an entry that turned out to be no good."""
+        """Deletes an invalid entry."""
         self._drop(os.path.join(self.path, kind, key.hex()))
 
     def _drop(self, path: str) -> None:
@@ -398,7 +398,7 @@ class Folder:
             os.unlink(path)
 
     def entries(self) -> Iterator[tuple[str, str, os.stat_result]]:
-        """Kind, path and facts of each file that is an entry, or was to become one."""
+        """Yields kind, path and stat of each file that is an entry, or a partial one."""
         for kind in KINDS:
             with contextlib.suppress(OSError), os.scandir(os.path.join(self.path, kind)) as found:
                 for f in found:
@@ -407,7 +407,7 @@ class Folder:
                             yield kind, f.path, f.stat(follow_symlinks=False)
 
     def _trim(self) -> None:
-        """Drops what was begun by processes that have ended, for the lock is ours, and the oldest until a tenth is free."""
+        """Deletes partial files of ended processes, since the lock is held, and the oldest entries until a tenth is free."""
         kept = []
         for _, path, facts in self.entries():
             if path.endswith(NEW):
@@ -421,10 +421,10 @@ class Folder:
                     break
                 self._drop(path)
                 size -= bytes_
-        self.room = min(self.limit - size, self.limit // 8)  # others add to it too
+        self.room = min(self.limit - size, self.limit // 8)  # other processes add to it, too
 
     def clear(self) -> int:
-        """Drops all entries and counts; how many entries there were."""
+        """Deletes all entries and counts; returns the number of entries."""
         with self._locked():
             paths = [path for _, path, _ in self.entries()]
             for path in [*paths, self._counts_path]:
@@ -437,7 +437,7 @@ class Folder:
         return os.path.join(self.path, "counts")
 
     def told(self) -> list[int]:
-        """How often entries were found and not found, by all processes that have told."""
+        """Returns the hits and misses of all processes that have added theirs."""
         try:
             with open(self._counts_path, encoding="ascii") as file:
                 hits, misses = map(int, file.read().split())
@@ -459,7 +459,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among threads and processes. Raises OSError where that takes too long or cannot be."""
+        """Holds the lock of threads and processes. Raises OSError where that takes too long or is impossible."""
         os.makedirs(self.path, 0o700, exist_ok=True)
         with open(os.path.join(self.path, "lock"), "a", opener=_private) as file:
             end = time.monotonic() + LOCK_TIMEOUT_SECONDS
@@ -490,19 +490,19 @@ class Cache:
 
     def __init__(self, folder: str, limit: int = MAX_FOLDER_BYTES):
         self.folder = Folder(folder, limit) if folder and fcntl is not None else None
-        self.here: dict[bytes, bytes] = {}  # what this process has met
+        self.here: dict[bytes, bytes] = {}  # entries seen by this process
         self.size = 0
         if self.folder is not None:
             atexit.register(self.folder.tell)
 
     def object(self, text: str, target: Cpu) -> bytes:
-        """The object of one text."""
+        """Returns the object of one text."""
         return self.objects([text], target)[0]
 
     def objects(self, texts: Iterable[str], target: Cpu) -> list[bytes]:
-        """The object of each text, in order; equal texts are compiled once, and those that are new while more texts come.
+        """Returns the object of each text, in order; equal texts are compiled once, and new ones while more texts come.
 
-        Raises `workers.Failed` with LLVM's words where a text is no IR.
+        Raises `workers.Failed` with LLVM's message where a text is no IR.
         """
         if self.size > IN_PROCESS:
             self.here, self.size = {}, 0
@@ -531,11 +531,11 @@ class Cache:
         return [known[key] for key in keys]
 
     def key(self, text: str, target: Cpu) -> bytes:
-        """The key of the object of a text."""
+        """Returns the key of the object of a text."""
         return digest(compiler(), *[s.encode() for s in (target.triple, target.cpu, target.features, text)])
 
     def find(self, key: bytes, kind: str = "objects", counted: bool = True) -> bytes | None:
-        """What is known of a kind, from this process or from disk."""
+        """Returns an entry of a kind, from this process or from disk; None for a miss."""
         found = self.here.get(key)
         if found is None and self.folder is not None:
             found = self.folder.get(kind, key) if counted else self.folder.read(kind, key)
@@ -544,7 +544,7 @@ class Cache:
         return found
 
     def keep(self, kind: str, key: bytes, data: bytes) -> None:
-        """Adds what is known of a kind, here and on disk; here alone where a module has changed since it was read, perhaps."""
+        """Adds an entry of a kind, here and on disk; only here where a module may have changed since it was read."""
         self._keep(key, data)
         if self.folder is not None and unchanged():
             self.folder.put(kind, {key: data})
@@ -554,10 +554,10 @@ class Cache:
         self.size += len(data)
 
     def plan(self, program: Program, facts: Any, make: Callable[[], Any]) -> Any:
-        """What `make()` gives: a plan, or records of ours with plans, buffers, axes and arrays in them.
+        """Returns the result of `make()`: a plan, or records of ngraph with plans, buffers, axes and arrays in them.
 
-        It is that of an earlier program of the same meaning, whatever its names, origins and large arrays were: those are then this
-        program's. `facts` is what else decides, by its `repr`: lengths, target, machine, settings.
+        It is reused from an earlier, structurally equal program with any names, origins and large arrays, which are replaced by this
+        program's. `facts` is everything else that determines it, by its `repr`: lengths, target, machine, settings.
         """
         fingerprint, names = program_fingerprint(program)
         key = self.plan_key(fingerprint, facts)
@@ -568,40 +568,40 @@ class Cache:
         return made
 
     def plan_key(self, fingerprint: bytes, facts: Any) -> bytes:
-        """The key under which `plan` keeps what it gives for a program of this meaning."""
+        """Returns the key of `plan` for a program with this fingerprint."""
         return digest(makers(), fingerprint, repr(facts).encode())
 
     def keep_plan(self, key: bytes, made: Any, names: ProgramNames) -> None:
-        """Adds what `planned` finds; not where it cannot be written down."""
+        """Adds an entry for `planned`; not where it cannot be pickled."""
         with contextlib.suppress(pickle.PicklingError, RecursionError):
             self.keep("plans", key, dumped(made, names))
 
     def planned(self, key: bytes, names: ProgramNames) -> Any:
-        """What is kept under a key, if anything is, with these names."""
+        """Returns the entry for a key, with these names; None for a miss."""
         found = self.find(key, "plans")
         if found is None:
             return None
         try:
             return loaded(found, names)
-        except Exception:  # whatever pickle says of what it cannot read
+        except Exception:  # any exception of pickle for invalid data
             self.drop("plans", key)
             return None
 
     def drop(self, kind: str, key: bytes) -> None:
-        """Forgets an entry that turned out to be no good."""
+        """Deletes an invalid entry."""
         self.size -= len(self.here.pop(key, b""))
         if self.folder is not None:
             self.folder.drop(kind, key)
 
 
 def start_compiler() -> None:
-    """Lets LLVM load beside this process while it plans."""
+    """Starts loading LLVM in other processes while this one plans."""
     with contextlib.suppress(OSError):
         workers.start()
 
 
 def compiled(texts: Iterable[str], target: Cpu) -> list[bytes]:
-    """Objects of texts, by processes beside this one; by this one where there can be none."""
+    """Returns objects of texts, compiled by worker processes; by this one where there can be none."""
     given = iter(texts)
     first = next(given, None)
     if first is None:
@@ -618,7 +618,7 @@ _caches: dict[str, Cache] = {}
 
 
 def cache() -> Cache:
-    """The cache of the folder that `config.cache` names now."""
+    """Returns the cache of the current folder, `config.cache`."""
     folder = config.cache
     found = _caches.get(folder)
     if found is None:

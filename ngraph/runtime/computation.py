@@ -1,6 +1,6 @@
-"""Computation: what a user calls. It fits arguments to the program, lends state to the executable, and hands results out.
+"""Computation: the user's callable. It fits arguments to the program, passes state to the executable, and returns results.
 
-The call itself is a small function written for each computation: arguments that are already right pass through one test each.
+The call itself is a small function generated for each computation: arguments that fit pass through one test each.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from ngraph.runtime.nans import checked
 from ngraph.runtime.profile import Profile
 from ngraph.runtime.state import Alone, Lent, StateArrays
 
-if TYPE_CHECKING:  # loaded by transformers that keep what they compile
+if TYPE_CHECKING:  # loaded by transformers that cache compiled programs
     from ngraph.runtime.graph_cache import CachedGraph, CacheHit
 
 
-TIMED = 3  # calls whose time may show that a program is a short one
+TIMED = 3  # calls that are timed to find out whether a program is short
 
 
 def inside(name: str) -> str:
-    """A file name for generated code under which errors count its frames as ours, not as the user's."""
+    """Returns a file name for generated code, so that errors count its frames as this package's, not as the user's."""
     return os.path.join(os.path.dirname(os.path.abspath(__file__)), name)
 
 
 class Executable:
-    """What a transformer makes of a program.
+    """The result of a transformer's `compile`.
 
-    call      (inputs…, states…) -> outputs, then the states written, each an array that nobody else holds
-    source    the generated code, or a function that gives it; "" where there is none
-    memory    bytes by what they are for, or a function that gives them
-    in_place  whether a call that fails may leave states half written; one that has no memory fails before
-    native    what was compiled to machine code, with its plan, IR and assembly as texts; its `call` takes the inputs alone, `states`, the
+    call      (inputs…, states…) -> outputs, then the states written, each an array that nothing else holds
+    source    the generated code, or a function that returns it; "" where there is none
+    memory    bytes by purpose, or a function that returns them
+    in_place  whether a failing call may leave states half written; one that runs out of memory fails before
+    native    the machine code, with its plan, IR and assembly as texts; its `call` takes the inputs alone, `states`, the
               list of those arrays, `out`, a sequence of arrays for the results, and `version`, a number that grows where state is written
               that it only reads; `named()` is itself, with the user's names and lines in those texts
     """
@@ -86,7 +86,7 @@ class Executable:
 
 
 class Maker(Protocol):
-    """The transformer of a computation, as far as that knows it; see `Transformer`."""
+    """The interface of a computation's transformer; see `Transformer`."""
 
     state: StateArrays
 
@@ -98,7 +98,7 @@ class Maker(Protocol):
 
 
 class ResultForm:
-    """The form in which results go out: one value, a tuple, a dict, or nothing."""
+    """The structure of results: one value, a tuple, a dict, or nothing."""
 
     def __init__(self, results: Any):
         self.keys: list[Op] | None = None
@@ -121,7 +121,7 @@ class ResultForm:
         self.plain = all(tensors)
 
     def packed(self, outputs: tuple[Any, ...]) -> Any:
-        """What the caller gets for the arrays of those results that are tensors."""
+        """Returns the caller's results for the arrays of those that are tensors."""
         if self.nothing:
             return None
         if not self.plain:
@@ -132,7 +132,7 @@ class ResultForm:
 
 
 def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
-    """The program with its outputs in the order of the axes that the user's ops declare."""
+    """Returns the program with its outputs in the order of the axes that the user's ops declare."""
     outputs, steps = list(program.outputs), list(program.steps)
     for k, op in enumerate([op for op in ops if type(op.type) is TensorType]):
         value = outputs[k]
@@ -146,11 +146,11 @@ def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
 
 
 _COMPUTATIONS: weakref.WeakSet[Computation] = weakref.WeakSet()
-_raising: list[None] = []  # one for each block that is open in which `nans` is "raise"
+_raising: list[None] = []  # one entry for each open block in which `nans` is "raise"
 
 
 def _nans(value: str, begins: bool) -> None:
-    """Where such a block is open, in whichever thread, calls of all computations come by Python, which asks what holds for it."""
+    """Switches all computations, on every thread, between checked and direct calls when such a block begins or ends."""
     if value == "raise":
         _raising.append(None) if begins else _raising.pop()
         for c in list(_COMPUTATIONS):
@@ -165,11 +165,11 @@ class Computation(Alone, partial[Any]):
     """A callable that computes its results from values for its parameters and from its transformer's state.
 
     Call it with one value per parameter, in order, or with `feed_dict={op: value}`; `out=` takes arrays of the results' shapes and
-    dtypes to be filled. `program` is what runs, after passes; `source` the generated code; `memory` bytes by use.
+    dtypes to fill. `program` is the executed program, after passes; `source` the generated code; `memory` bytes by use.
     Raises ArgumentError where a value does not fit.
 
-    It is a `partial` so that calls go straight to its function, be that the fast way of generated code or `call`, without a `__call__` in
-    Python between.
+    It is a `partial` so that calls go straight to its function, the fast path of generated code or `call`, without a `__call__` in
+    Python in between.
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> Computation:
@@ -187,7 +187,8 @@ class Computation(Alone, partial[Any]):
         graph: CachedGraph | None = None,
         found: CacheHit | None = None,
     ):
-        """`lowered` has no steps where it was `found`, and is kept for later ones of the same `graph` where it was not."""
+        """Makes a computation. `lowered` has no steps where it was `found` in the cache, else it is stored for later ones of equal
+        `graph`."""
         state = maker.state
         self.results, self.state, self.name = results, state, lowered.program.name
         self.parameters = lowered.inputs
@@ -206,7 +207,7 @@ class Computation(Alone, partial[Any]):
         for label, variable in lowered.states.items():
             state.add(label, variable)
 
-    # what it is
+    # inspection
     @property
     def lowered(self) -> Program:
         """The program before any pass."""
@@ -221,22 +222,22 @@ class Computation(Alone, partial[Any]):
 
     @property
     def _face(self) -> Program:
-        """The program as calls see it: it may lack its steps."""
+        """The program's interface for calls: its steps may be missing."""
         return self.program if self._found is None else self._found.program
 
     def history(self) -> list[Ran]:
-        """Each pass by name, what it gave, the seconds, and the rules that fired; runs the passes anew.
+        """Returns each pass by name, its result, the seconds, and the applied rules; runs the passes again.
 
-        Those that make a plan are run for the lengths of the version that was compiled first, and for none before a call.
+        Passes that make a plan run for the lengths of the version that was compiled first; before a call they do not run.
         """
         with watching() as seen:
             self._maker.run_later_passes(self._maker.run_passes(self.lowered), self._executable)
         return seen
 
     def stages(self) -> list[tuple[str, Any]]:
-        """The program as it was lowered, then what each pass gave, with their names; runs the passes anew.
+        """Returns the lowered program, then the result of each pass, with their names; runs the passes again.
 
-        A program is given as itself, what passes make of it on the way to a plan as text.
+        A program is returned as itself, other forms on the way to a plan as text.
         """
         return [("lower", self.lowered), *((ran.name, ran.value) for ran in self.history())]
 
@@ -248,7 +249,7 @@ class Computation(Alone, partial[Any]):
                 if self._found is not None and same:
                     self._executable = self._maker.found(self._found, partial(copy_context().run, lambda: self.program))
                     return self._executable
-                if self._found is not None:  # under other settings than those of now
+                if self._found is not None:  # compiled under other settings than the current ones
                     self._lowered, self._found = lower(self.results.ops, self.parameters, self.name), None
                 start = time.perf_counter()
                 program = self.program
@@ -273,7 +274,7 @@ class Computation(Alone, partial[Any]):
 
     @property
     def native(self) -> Any:
-        """What was compiled to machine code. Raises UnsupportedError where nothing was."""
+        """The machine code. Raises UnsupportedError where there is none."""
         native = self.executable.native
         if native is None:
             raise UnsupportedError(f"{self.name} was not compiled to machine code", fix="make it on transformer cpu")
@@ -281,7 +282,7 @@ class Computation(Alone, partial[Any]):
 
     @property
     def plan(self) -> str:
-        """The kernels over buffers that it runs, as text."""
+        """The kernels over buffers, as text."""
         return str(self.native.plan_text())
 
     @property
@@ -295,20 +296,20 @@ class Computation(Alone, partial[Any]):
         return str(self.native.asm())
 
     def profile(self, *arguments: Any, calls: int = 10) -> Profile:
-        """Where the time of a call goes, kernel by kernel: print it, or `save` it as a page (.html) or a trace (.json).
+        """Returns the time of a call by kernel: print it, or `save` it as a page (.html) or a trace (.json).
 
-        It is called once to get ready and then `calls` times: state that it writes moves on. Raises UnsupportedError where nothing was
-        compiled to machine code.
+        Makes one call for warm-up and then `calls` calls, which update the state. Raises UnsupportedError where there is no machine
+        code.
         """
         self.call(*arguments)
         found: Profile = self.native.profile(lambda: self.call(*arguments), calls)
         return found
 
     def compare(self, *arguments: Any) -> int:
-        """How many kernels do what the plan says for these arguments; state stays as it is.
+        """Returns the number of kernels whose machine code agrees with the plan for these arguments; state is not changed.
 
-        Each kernel runs as machine code and, slowly, by the plan's interpreter. Raises NgraphError that shows the first that differs: its
-        values, its loops, the user's lines; UnsupportedError where nothing was compiled to machine code.
+        Each kernel runs as machine code and, slowly, in the plan's interpreter. Raises NgraphError that shows the first that differs: its
+        values, its loops, the user's lines; UnsupportedError where there is no machine code.
         """
         if len(arguments) != self._count:
             raise miscounted(len(arguments), self.parameters, self.name)
@@ -326,17 +327,17 @@ class Computation(Alone, partial[Any]):
         if config.debug >= 4 and self.source:
             print(self.source, file=sys.stderr)
         if config.dump:
-            with config(debug=0):  # what DEBUG=5 says was said when the passes ran for the call
+            with config(debug=0):  # DEBUG=5 printed when the passes ran for the call
                 stages = dump.stages(self.results.ops, self.lowered, self.history(), self.source, self.executable.native)
             dump.write(config.dump, self.name, stages, {"passes": passes, "compile": compile})
 
     # calling
     def _through(self, function: Callable[..., Any]) -> None:
-        """Calls go to this function from now on."""
+        """Makes calls go to this function."""
         self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
 
     def call(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None, **named: Any) -> Any:
-        """What a call of the computation itself does, for all arguments that can be made to fit."""
+        """Calls the computation, for all arguments that can be made to fit."""
         if named:
             raise UnknownName(f"{self.name} has no argument {next(iter(named))}", fix="pass values in order, or feed_dict={op: value}")
         if feed_dict is not None:
@@ -355,7 +356,7 @@ class Computation(Alone, partial[Any]):
         return results
 
     def _targets(self, out: Any) -> list[Any]:
-        """The caller's arrays, in the order of the results."""
+        """Returns the caller's arrays, in the order of the results."""
         keys, n = self.results.keys, len(self.results.ops)
         if self.results.single:
             return [out]
@@ -368,7 +369,7 @@ class Computation(Alone, partial[Any]):
         raise ArgumentError(f"{self.name}: out= takes {wanted}, and got {got}")
 
     def _into(self, out: Any, *arguments: Any) -> Any:
-        """Results in the caller's arrays: made there where they can be, else copied."""
+        """Computes results in the caller's arrays: directly where that is possible, else by copies."""
         keys = self.results.keys
         targets = self._targets(out)
         entry = self._ready() if self._entry == self._first else self._entry
@@ -391,7 +392,7 @@ class Computation(Alone, partial[Any]):
         return out
 
     def _first(self, *arguments: Any, **more: Any) -> Any:
-        """The first call: compiles, and writes the entry that later calls use."""
+        """Compiles at the first call, and installs the entry for later calls."""
         results = self._ready()(*arguments, **more)
         self._hasten()
         if self._fast is None and self.executable.native is not None:
@@ -401,11 +402,11 @@ class Computation(Alone, partial[Any]):
         return results
 
     def _timed(self, entry: Callable[..., Any], left: int, *arguments: Any, **more: Any) -> Any:
-        """A call that may show that less time is needed than was thought, so that calls may go the fast way; one of so many."""
+        """Times a call, one of the first few, since short programs switch to the fast path."""
         start = time.perf_counter()
         results = entry(*arguments, **more)
         took = time.perf_counter() - start
-        if self.state.compiling.acquire(blocking=False):  # another time, if somebody compiles
+        if self.state.compiling.acquire(blocking=False):  # later, if another thread compiles
             try:
                 if self._entry != self._first:
                     self._entry = partial(self._timed, entry, left - 1) if left > 1 else entry
@@ -415,7 +416,7 @@ class Computation(Alone, partial[Any]):
         return results
 
     def _ready(self) -> Callable[..., Any]:
-        """Compiles, and gives the entry that calls use from now on."""
+        """Compiles, and returns the entry for later calls."""
         self._open()
         executable = self.executable
         if self.variables:
@@ -427,11 +428,11 @@ class Computation(Alone, partial[Any]):
             self._entry = entry
         return entry
 
-    # the fast way
+    # fast path
     def _hasten(self, took: float | None = None) -> None:
-        """Calls go past Python from now on, if the executable has a way for that; all that does not fit comes back to `call`.
+        """Makes calls bypass Python, if the executable supports it; calls that do not fit return to `call`.
 
-        took    how many seconds a call took, where that is known
+        took    seconds of a call, where known
         """
         native = self.executable.native
         if native is None or self.results.keys is not None or self._fast is not None:
@@ -448,11 +449,11 @@ class Computation(Alone, partial[Any]):
                     self._shorten()
 
     def _shorten(self) -> None:
-        """Calls go the fast way, if there is one and their results are not looked at."""
+        """Makes calls go the fast path, if there is one and results are not checked."""
         self._through(self.call if self._fast is None or self._checks else self._fast.function)
 
     def _watch(self, made: Any = None) -> bool:
-        """Tells the fast way where state lies now, and how it sees that this has changed or that somebody else is at work on it."""
+        """Passes the fast path the addresses of state, and the words that show changes of these and writes by others."""
         fast, state = made or self._fast, self.state
         word = held()
         if word is None:
@@ -470,9 +471,9 @@ class Computation(Alone, partial[Any]):
         return True
 
     def compile(self, **lengths: int) -> Computation:
-        """Compiles now, rather than with the first call; for these lengths of axes, if any are given, a version of their own.
+        """Compiles now, rather than at the first call; for these lengths of axes, if any are given, a version of their own.
 
-        Raises AxisError for a name of no axis whose length is open, UnsupportedError for lengths where there is no machine code.
+        Raises AxisError for a name of no axis of unknown length, UnsupportedError for lengths where there is no machine code.
         """
         self.executable  # noqa: B018  compiled here
         if lengths:
@@ -484,13 +485,13 @@ class Computation(Alone, partial[Any]):
             raise StateError(f"{self.name}: its transformer is closed", fix="make a new transformer, and its computations again")
 
     def close(self) -> None:
-        """Calls from now on are errors."""
+        """Makes later calls raise errors."""
         with self.state.compiling:
             self._entry, self._fast = self._first, None
             self._through(self.call)
 
     def _made_entry(self, executable: Executable) -> Callable[..., Any]:
-        """def entry(x, y): if x and y are right as they are, run them, else convert them first."""
+        """Generates `def entry(x, y)`: tests whether x and y fit as they are, else converts them first."""
         program, nonempty = self._lowered.program, self._lowered.nonempty
         names = [f"a{k}" for k in range(self._count)]
         tests: list[str] = []
@@ -532,14 +533,14 @@ class Computation(Alone, partial[Any]):
 
     @property
     def _lent(self) -> Lent:
-        """The variables that the program reads; passes may have dropped some."""
+        """The variables that the program reads; passes may have removed some."""
         if self._taken is None:
             self._taken = Lent(self.state, [self._lowered.states[s.name] for s in self._face.state_in], self._still)
         return self._taken
 
     @property
     def states(self) -> dict[str, Op]:
-        """The variables of the program as it was lowered, by their names there."""
+        """The variables of the lowered program, by their names there."""
         return self._lowered.states
 
     @property
@@ -549,12 +550,13 @@ class Computation(Alone, partial[Any]):
 
     @property
     def _still(self) -> list[Op]:
-        """The variables that the program only reads: what it keeps packed depends on no others."""
+        """The variables that the program only reads: prepacked weights depend on no others."""
         written = {name for name, _ in self._face.state_out}
         return [self._lowered.states[s.name] for s in self._face.state_in if s.name not in written]
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
-        """The executable with state lent to it: beside other readers, or alone and without Ctrl-C in between if it writes."""
+        """Returns the executable with state passed to it: concurrently with other readers, or exclusively and uninterrupted if it
+        writes."""
         state, call, lent, native = self.state, executable.call, self._lent, executable.native is not None
         arrays, lock, count = state.arrays, state.lock, len(self._face.outputs)
         written = self.written
@@ -575,7 +577,7 @@ class Computation(Alone, partial[Any]):
                 try:
                     if state.borrowed:
                         state.own(written)
-                    lent.arrays()  # may fail, before anything is torn
+                    lent.arrays()  # may fail, before any state is inconsistent
                     try:
                         if held:
                             interrupts.running = True
@@ -591,7 +593,7 @@ class Computation(Alone, partial[Any]):
                     state.wrote(written)
                     if any(arrays.get(v) is not a for v, a in zip(written, results[count:], strict=True)):
                         state.move()
-                    arrays.update(zip(written, results[count:], strict=True))  # one step, that nothing can cut
+                    arrays.update(zip(written, results[count:], strict=True))  # one step, which no signal interrupts
                     return results[:count]
                 finally:
                     lock.stop_writing()

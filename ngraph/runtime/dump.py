@@ -1,7 +1,7 @@
 """A computation's stages as texts, for `ngraph explain` and for `DUMP=folder`, which gives each computation a folder of its own:
 
 DUMP/train/0-op-graph.txt  1-lower.txt  2-share.txt  3-simplify.txt  3-simplify.rules.txt …  9-source.py  stages.json
-where there is machine code, in place of the source:  9-plan.txt  10-llvm.ll  11-asm.s
+for machine code, instead of the source:  9-plan.txt  10-llvm.ll  11-asm.s
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ngraph.program.program import Program
 INDEX = "stages.json"
 SUFFIX = {"source": ".py", "llvm": ".ll", "asm": ".s"}
 CODE = ("source", "plan", "llvm", "asm")  # stages that are no programs
-_taken: dict[str, int] = {}  # folders that this process has written, and how often: two computations may have one name
+_taken: dict[str, int] = {}  # folders written by this process, with counts: two computations may have one name
 
 
 class DumpedStage(NamedTuple):
-    """One stage: its name (`simplify.2` where a pass runs again), its text, how many units it has (ops, steps or lines), how often each
-    rule fired to reach it, a line for each time, and how long the pass took."""
+    """One stage: its name (`simplify.2` where a pass runs again), its text, its size (ops, steps or lines), the number of applications
+    of each rule, a line for each of them, and the seconds of the pass."""
 
     name: str
     text: str
@@ -42,7 +42,7 @@ class DumpedStage(NamedTuple):
 
 
 def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], source: str, native: Any = None) -> list[DumpedStage]:
-    """Every stage of a computation, from the op-graph to the generated code; `native` is what was compiled to machine code."""
+    """Returns every stage of a computation, from the op-graph to the generated code; `native` is its machine code."""
     found = [
         DumpedStage("op-graph", graph_text.text(results), len(Op.ordered_ops(results)), {}, "", "ops"),
         DumpedStage("lower", program_text.text(lowered), len(lowered.steps), {}, "", "steps"),
@@ -59,7 +59,7 @@ def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], sour
 
 
 def write(folder: str, name: str, stages: Sequence[DumpedStage], seconds: Mapping[str, float]) -> str:
-    """Writes the stages into a folder of their own inside `folder`, which it gives; over those of an earlier process."""
+    """Writes the stages into a folder of their own inside `folder`, over those of an earlier process; returns its path."""
     place = os.path.join(folder, name)
     _taken[place] = _taken.get(place, 0) + 1
     if _taken[place] > 1:
@@ -87,7 +87,7 @@ def write(folder: str, name: str, stages: Sequence[DumpedStage], seconds: Mappin
 
 
 def read(folder: str) -> dict[str, tuple[dict[str, float], list[DumpedStage]]]:
-    """What `write` wrote into a folder: the seconds and stages of each computation, by the name of its folder."""
+    """Reads folders that `write` wrote: the seconds and stages of each computation, by the name of its folder."""
     found = {}
     for name in sorted(os.listdir(folder)):
         place = os.path.join(folder, name)

@@ -1,10 +1,10 @@
-"""What an op-graph was lowered to, found before it is lowered: enough to call the program, and to find its plans.
+"""A cache from op-graphs to lowered programs, searched before lowering: enough to call the program, and to find its plans.
 
-    graph = CachedGraph.of(results, parameters, facts)  None where nothing can be kept of it
-    graph.find(name)                                    what an earlier graph of the same meaning left, with the names of this one
-    graph.keep(lowered, program)                        what later ones find: the program before and after passes, without its steps
+    graph = CachedGraph.of(results, parameters, facts)  None where nothing can be cached
+    graph.find(name)                                    the entry of an earlier graph of equal fingerprint, with this graph's names
+    graph.keep(lowered, program)                        adds an entry: the program before and after passes, without its steps
 
-A graph with records, passes or rules that are not ngraph's own is lowered each time: what they do is in no key.
+A graph with records, passes or rules that are not ngraph's own is lowered each time, since no key covers their behaviour.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ngraph.program.program import AxisId, Program, State, run_values
 from ngraph.runtime.cache import ProgramNames, cache, digest, dumped, loaded, makers, program_fingerprint
 
 KIND = "graphs"
-STORED = 1 << 20  # bytes of arrays that passes made, and an entry holds
+STORED = 1 << 20  # bytes of arrays made by passes that an entry holds
 
 
 class CacheHit(NamedTuple):
-    """A program by what calls need of it: before passes and after, without steps; what it means, and names for its plans."""
+    """The parts of a program that calls need: before passes and after, without steps; its fingerprint, and names for its plans."""
 
     lowered: Lowered
     program: Program
@@ -42,7 +42,7 @@ class CacheHit(NamedTuple):
 
 
 class CacheEntry(NamedTuple):
-    """An entry. Arrays and states are the graph's, by number; of arrays that passes made there are dtype, shape and bytes."""
+    """An entry. Arrays and states are the graph's, by number; arrays made by passes are stored as dtype, shape and bytes."""
 
     lowered: Program
     program: Program
@@ -63,7 +63,7 @@ class CachedGraph:
 
     @staticmethod
     def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any) -> CachedGraph | None:
-        """`facts` are what decides beside the graph. None where what it gives might not be the same another time."""
+        """Returns the graph with its key. `facts`: everything else that determines the program. None where the result may vary."""
         if not all(isinstance(o, Op) for o in (*results, *parameters)) or [*simplify_rules] != as_written:
             return None
         with no_collection():
@@ -73,13 +73,13 @@ class CachedGraph:
         return CachedGraph(found, parameters, facts)
 
     def find(self, name: str) -> CacheHit | None:
-        """What was kept, if anything; the program is called `name`."""
-        data = cache().find(self.key, KIND, counted=False)  # what is not there costs no more than before
+        """Returns the entry, None for a miss; the program gets the name `name`."""
+        data = cache().find(self.key, KIND, counted=False)  # a miss costs no more than before
         if data is None:
             return None
         try:
             return self._found(loaded(data, ProgramNames((), ())), name)
-        except Exception:  # its checksum is right, and still it says nothing
+        except Exception:  # the checksum is right, but the content is invalid
             cache().drop(KIND, self.key)
             return None
 

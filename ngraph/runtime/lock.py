@@ -12,31 +12,31 @@ from typing import Any
 from ngraph.errors import StateError
 from ngraph.runtime.interrupts import interrupts
 
-WRITER_YIELD_SECONDS = 0.01  # seconds for which a writer at most lets in those who wait
-SIGNAL_POLL_SECONDS = 0.05  # seconds after which one who waits to write looks whether Ctrl-C was pressed
+WRITER_YIELD_SECONDS = 0.01  # seconds for which a writer at most lets waiting threads in
+SIGNAL_POLL_SECONDS = 0.05  # seconds between checks for Ctrl-C by a thread that waits to write
 
 
 class ReadersWriter:
     """Many readers or one writer.
 
-    Each thread that ever reads has a lock of its own, which it holds while it reads; a writer takes the locks of all. To enter and to
-    leave as a reader is one step of the interpreter each, so that no Ctrl-C can come between and leave the lock taken.
-    A reader inside a reader is let in; all else inside each other is refused, for it would never end.
+    Each thread that ever reads has a lock of its own, which it holds while it reads; a writer takes the locks of all. A reader enters and
+    leaves in one step of the interpreter each, so that no Ctrl-C can come between and leave the lock taken.
+    A reader inside a reader is allowed; every other nesting raises, since it would deadlock.
     """
 
     def __init__(self) -> None:
         self._start({})
 
     def _start(self, readers: dict[int, Any]) -> None:
-        self._gate = threading.Lock()  # held by the writer, and while a reader's lock is made
-        self.count = ctypes.c_int64(len(readers))  # of the locks of readers, for generated code
-        self._readers = readers  # by thread; a thread that has the number of an ended one takes its lock over
+        self._gate = threading.Lock()  # held by the writer, and while a reader's lock is created
+        self.count = ctypes.c_int64(len(readers))  # number of readers' locks, for generated code
+        self._readers = readers  # by thread; a thread with the id of an ended one reuses its lock
         self._taken: list[Any] = []
         self._waiting: set[int] = set()
         self.writer: int | None = None
 
     def reading(self) -> Any:
-        """What to hold while reading: `with lock.reading(): ...`"""
+        """Returns the context manager for reading: `with lock.reading(): ...`"""
         me = threading.get_ident()
         own = self._readers.get(me)
         if own is None or self.writer is not None:
@@ -44,7 +44,7 @@ class ReadersWriter:
         return own
 
     def _late(self, me: int, own: Any) -> Any:
-        """As `reading`, where a writer is at work or this thread is new."""
+        """Returns the same as `reading`, where a writer is active or this thread is new."""
         if self.writer == me:
             raise _inside("one that writes")
         if own is not None and own._is_owned():
@@ -59,12 +59,12 @@ class ReadersWriter:
             self._waiting.discard(me)
 
     def readers(self) -> list[Any]:
-        """The locks of all readers, this thread's among them: as long as these are all and free, nobody reads or writes."""
+        """Returns the locks of all readers, this thread's included: while these are all locks and free, no thread reads or writes."""
         with self.reading():
             return list(self._readers.values())
 
     def start_writing(self, held: bool) -> None:
-        """Waits until it is alone. `held`: Ctrl-C waits too, so is looked for here."""
+        """Waits for exclusive access. `held`: Ctrl-C is deferred, so it is polled for here."""
         me = threading.get_ident()
         if self.writer == me:
             raise _inside("one that writes")
@@ -94,7 +94,7 @@ class ReadersWriter:
             self._waiting.discard(me)
 
     def _give_way(self) -> None:
-        """Locks go to whoever asks first, which is always the thread that has just given them back: it lets others in, for a while."""
+        """Lets waiting threads in for a while, since a lock goes to the first that requests it: the thread that has just released it."""
         end = time.monotonic() + WRITER_YIELD_SECONDS
         while self._waiting and time.monotonic() < end:
             time.sleep(5e-5)
@@ -123,12 +123,12 @@ class ReadersWriter:
                 interrupts.release()
 
     def forked(self) -> bool:
-        """In a child process: locks of threads that are no longer there are free. Says whether one of these was writing."""
+        """Frees the locks of threads that do not exist in a child process. Returns whether one of these was writing."""
         me = threading.get_ident()
         if self.writer == me:
             return False
         cut = bool(self._taken)
-        own = self._readers.get(me)  # which a writer may have taken, who is gone
+        own = self._readers.get(me)  # a writer that no longer exists may have taken it
         self._start({me: own} if own is not None and own._is_owned() else {})
         return cut
 

@@ -1,4 +1,4 @@
-"""What this machine can do at most: bytes moved and multiplications per second, the cost of a launch; measured by generated kernels.
+"""Measures the limits of this machine by generated kernels: bytes moved and multiplications per second, and the cost of a launch.
 
 `measure` takes a few seconds and keeps what it found in the cache's folder. Reports compare with it. Nothing that is compiled depends on
 it: plans follow from the description of the target, so that equal machines give equal bits.
@@ -25,7 +25,7 @@ from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Cpu
 
-ACCUMULATORS = 12  # independent chains: more than a multiply-add takes cycles, times how many begin in one; fewer than registers
+ACCUMULATORS = 12  # independent chains: more than the latency of a multiply-add times its throughput; fewer than registers
 LAUNCHES = 1000
 ITEM_SECONDS = 5e-6  # seconds of a work item in which a launch is measured
 SECONDS = 0.01  # of one run, of which the best counts
@@ -65,7 +65,7 @@ def _kernel(target: Cpu, item: Callable[[IRWriter, Sequence[str], IRValue, IRVal
 
 
 def triad(target: Cpu) -> str:
-    """a = b + s c, in vectors, each work item over its own part."""
+    """Returns the kernel a = b + s c, in vectors, each work item over its own part."""
     lanes = target.lanes(32)
 
     def item(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
@@ -87,7 +87,7 @@ def triad(target: Cpu) -> str:
 
 
 def products(target: Cpu) -> str:
-    """Multiply-adds in registers."""
+    """Returns the kernel of multiply-adds in registers."""
     lanes = target.lanes(32)
 
     def item(w: IRWriter, pointers: Sequence[str], t: IRValue, size: IRValue, times: IRValue) -> None:
@@ -103,7 +103,7 @@ def products(target: Cpu) -> str:
 
 
 def nothing(target: Cpu) -> str:
-    """A kernel whose cost is that of being called."""
+    """Returns an empty kernel, whose cost is that of a launch."""
     return _kernel(target, lambda w, pointers, t, size, times: None)
 
 
@@ -111,7 +111,7 @@ def nothing(target: Cpu) -> str:
 
 
 class _Bench:
-    """Kernels in the pool's threads."""
+    """Kernels that run in the pool's threads."""
 
     def __init__(self, target: Cpu, own: Cache):
         self.target, self.threads = target, pools.threads()
@@ -122,7 +122,7 @@ class _Bench:
         self.held = [at for _, at in self.memory]
 
     def seconds(self, which: int, threads: int, arguments: Sequence[int], records: int = 1) -> float:
-        """The least time of so many launches, each with a work item for each thread."""
+        """Returns the least time of this many launches, each with a work item for each thread."""
         args = np.array(arguments, np.int64)
         table = np.zeros((records + 1, bytecode.WORDS), np.int64)
         table[:records, :7] = bytecode.KERNEL, self.code.address("kernel", which), args.ctypes.data, threads, 1, threads, 1
@@ -139,14 +139,14 @@ class _Bench:
         return best
 
     def often(self, which: int, threads: int, arguments: Sequence[int]) -> tuple[float, int]:
-        """The least time of one launch that takes about `SECONDS`, and its repetitions."""
+        """Returns the least time of one launch of about `SECONDS`, and its repetitions."""
         times = 1
         while (took := self.seconds(which, threads, [*arguments, times])) < SECONDS / 2:
             times = max(times + 1, int(times * min(SECONDS / took, 100)))
         return took, times
 
     def bandwidth(self, size: int) -> float:
-        """Bytes per second of a triad whose arrays have so many bytes together."""
+        """Returns bytes per second of a triad whose arrays have this many bytes together."""
         step = 4 * self.target.lanes(32)
         each = max(size // (12 * self.threads) // step, 1) * step
         arrays = [pools.aligned(4 * each * self.threads, 4096) for _ in range(3)]
@@ -160,7 +160,7 @@ class _Bench:
         return 2 * ACCUMULATORS * self.target.lanes(32) * times * threads / took
 
     def launch(self) -> float:
-        """What a launch on all threads takes longer than one thread takes for its work item."""
+        """Returns the time of a launch on all threads beyond that of one thread for its work item."""
         took, times = self.often(1, 1, [*self.held, 0])
         arguments = [*self.held, 0, max(1, int(times * ITEM_SECONDS / took))]
         alone, shared = (self.seconds(1, n, arguments, LAUNCHES) for n in (1, self.threads))
@@ -169,7 +169,7 @@ class _Bench:
 
 
 def measure(target: Cpu) -> Measured:
-    """Measures this machine with the target's instructions and keeps the best that it ever did; it should do nothing else meanwhile."""
+    """Measures this machine with the target's instructions and stores the best of all measurements; it should be idle meanwhile."""
     own, before = cache(), measured(target)
     b = _Bench(target, own)
     found = Measured(
@@ -190,14 +190,14 @@ def measure(target: Cpu) -> Measured:
 
 
 def measured(target: Cpu) -> Measured | None:
-    """What was measured of this machine, if somebody has."""
+    """Returns the measurements of this machine; None where there are none."""
     folder = cache().folder
     data = None if folder is None else folder.read("machines", _key(target))
     return None if data is None else Measured(**json.loads(data))
 
 
 def processor() -> str:
-    """The name of the processor, "" where the system does not tell."""
+    """Returns the name of the processor, "" where the system does not report it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             found = re.search(r"^(?:model name|CPU part)\s*: (.*)$", file.read(), re.MULTILINE)

@@ -1,8 +1,8 @@
-"""Where a nan or an infinity comes from: a call is replayed step by step over NumPy calls, and the first step that makes one is named.
+"""Finds the origin of a nan or an infinity: replays a call step by step as NumPy calls, and names the first step that computes one.
 
-The replay starts from the program as it was lowered, before any pass, so each step has the line and the scope of the user's op. Then the
-way back is followed from a result: through operands that are nan to the first step whose operands are none; and where an operand of that
-is infinite, to the step that made the infinity.
+The replay starts from the lowered program, before any pass, so each step has the line and the scope of the user's op. Then it
+searches backwards from a result: through operands that are nan to the first step whose operands are not; and where an operand of that
+is infinite, to the step that computed the infinity.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIXES = {
 
 
 def _float(array: Any) -> np.ndarray | None:
-    """The array as floats that NumPy can test; None where it holds none."""
+    """Returns the array as floats that NumPy can test; None where it holds none."""
     if not isinstance(array, (np.ndarray, np.generic, float)):
         return None
     array = np.asarray(array)
@@ -47,7 +47,7 @@ def _float(array: Any) -> np.ndarray | None:
 
 
 def finite(array: Any) -> bool:
-    """Whether no element is nan or infinite; of what has no such elements, yes."""
+    """Whether no element is nan or infinite; True for dtypes without such values."""
     floats = _float(array)
     if floats is None:
         return True
@@ -56,7 +56,7 @@ def finite(array: Any) -> bool:
 
 
 class Range(NamedTuple):
-    """What the values of an array are: whether some are nan, whether some are infinite, and the least and largest of the others."""
+    """The values of an array: whether some are nan, whether some are infinite, and the least and largest of the others."""
 
     nan: bool
     inf: bool
@@ -67,7 +67,7 @@ class Range(NamedTuple):
 
     @classmethod
     def of(cls, array: Any) -> Range | None:
-        """None for what holds no numbers."""
+        """Returns the range of an array's values; None where it holds no numbers."""
         if not isinstance(array, (np.ndarray, np.generic, float, int)):
             return None
         own = np.asarray(array)
@@ -87,7 +87,7 @@ class Range(NamedTuple):
 
 
 class FirstNan(NamedTuple):
-    """The step that made the first nan (or infinity): what it is called, its scope, its line, its operands, and where nan came of inf."""
+    """The step that computed the first nan (or infinity): its name, scope and line, its operands, and the step where inf became nan."""
 
     op: str
     scope: str
@@ -97,7 +97,7 @@ class FirstNan(NamedTuple):
     then: str
 
     def error(self, what: str, fix: str = "", details: Sequence[str] = ()) -> NanError:
-        """The error that names it, at its line."""
+        """Returns the error that names it, at its line."""
         layer = f" in {self.scope}" if self.scope else ""
         own = FIXES.get(self.op.split(" ")[0], "")
         return NanError(
@@ -109,11 +109,11 @@ class FirstNan(NamedTuple):
 
 
 class Replay(LineRunner):
-    """A walk that keeps the range of each value, and finds the step at fault."""
+    """An execution that records the range of each value, and finds the step at fault."""
 
     def __init__(self, lines: Lines):
         self.lines, self.bodies = lines, dict[Lines, Replay]()
-        self.found: FirstNan | None = None  # of a body: in the first turn that makes a nan of operands that have none
+        self.found: FirstNan | None = None  # of a body: in the first trip that computes a nan from operands without one
         super().__init__(lines)
 
     def _argument(self, a: Any) -> Callable[[list[Any]], Any]:
@@ -139,7 +139,8 @@ class Replay(LineRunner):
         return tuple([env[i] for i in self.results])
 
     def fault(self, ranges: Mapping[Variable, Range | None]) -> FirstNan | None:
-        """The step at fault for a nan or an infinity among the results; None where there is none, or operands from outside had it."""
+        """Returns the step at fault for a nan or an infinity among the results; None where there is none, or operands from outside had
+        it."""
         made_by = {v: call for call in self.lines.calls for v in call.targets}
         for kind in ("nan", "inf"):
             for v in self.lines.results:
@@ -163,7 +164,7 @@ class Replay(LineRunner):
 
 
 def _has(ranges: Mapping[Variable, Range | None], v: Any, kind: str) -> bool:
-    """Whether an operand, a variable or a number as it stands, has a nan or an infinity."""
+    """Whether an operand, a variable or a literal number, has a nan or an infinity."""
     number = v.literal if type(v) is Variable else v
     if type(number) is float:
         return number != number if kind == "nan" else number in (float("inf"), float("-inf"))
@@ -172,12 +173,12 @@ def _has(ranges: Mapping[Variable, Range | None], v: Any, kind: str) -> bool:
 
 
 def _operands(call: CallLine) -> list[Any]:
-    """The variables that a call reads, and the numbers that stand in it."""
+    """Returns the variables that a call reads, and its literal numbers."""
     return [*used(call), *(a for a in (*call.args, *call.kwargs.values()) if type(a) is float)]
 
 
 def _first(v: Variable, kind: str, made_by: Mapping[Variable, CallLine], ranges: Mapping[Variable, Range | None]) -> CallLine | None:
-    """The call that made a nan (or an infinity) of operands without one, on some way back from a value that has one."""
+    """Returns the call that computed a nan (or an infinity) from operands without one, on some path back from a value that has one."""
     todo, seen = [v], {v}
     while todo:
         call = made_by.get(todo.pop())
@@ -192,7 +193,7 @@ def _first(v: Variable, kind: str, made_by: Mapping[Variable, CallLine], ranges:
 
 
 def _called(call: CallLine) -> tuple[str, str, Line | None]:
-    """(name, scope, line) of the user's op that a call is of."""
+    """Returns (name, scope, line) of a call's user op."""
     own = call.fn.removeprefix("np.").strip("_.()")
     if not call.origin:
         return own, "", None
@@ -211,7 +212,7 @@ def _place(call: CallLine) -> str:
 
 
 def explain(computation: Computation, arguments: Sequence[Any], state: Mapping[Op, Any]) -> FirstNan | None:
-    """The step of a call at fault for a nan or an infinity in its results or in the state that it writes; None where no step is.
+    """Returns the step of a call at fault for a nan or an infinity in its results or written state; None where no step is.
 
     arguments: as the computation takes them. state: the values of its variables before the call.
     """
@@ -225,15 +226,15 @@ def explain(computation: Computation, arguments: Sequence[Any], state: Mapping[O
 
 
 def flat(results: Any) -> Iterable[Any]:
-    """The arrays among the results of a call."""
+    """Yields the arrays among the results of a call."""
     if isinstance(results, Mapping):
         results = list(results.values())
     return results if isinstance(results, (tuple, list)) else [results]
 
 
 def checked(computation: Computation, arguments: tuple[Any, ...], call: Callable[..., Any]) -> Any:
-    """What the call gives. Raises NanError, with state as it was before, where it makes a nan or an infinity of arguments and state
-    that have none."""
+    """Returns the results of the call. Raises NanError, with the state as before, where it computes a nan or an infinity from
+    arguments and state that have none."""
     state, written = computation.state, computation.written
     before = {v: state.get(v) for v in written}
     results = call(*arguments)

@@ -1,4 +1,4 @@
-"""What a computation's time goes into, kernel by kernel: as a table, as a trace for Chrome or Perfetto, as a page."""
+"""The time of a computation by kernel: as a table, as a trace for Chrome or Perfetto, as a page."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SHOWN = 40  # kernels in a table; the page and the trace have all
 
 @dataclass(frozen=True)
 class KernelProfile:
-    """One kernel: the user's ops and lines in it, how often it ran in one call, seconds in one call, what it computes and moves.
+    """One kernel: the user's ops and lines in it, its runs and seconds in one call, its operations and bytes.
 
-    `flops` and `bytes` are of one run, `predicted` are the plan's seconds for one, `limit` what the machine needs at least for one,
-    `shape` the largest of its results, `reads` the user's names of what it takes from outside, `scopes` those of its ops.
+    `flops` and `bytes` are of one run, `predicted` the plan's seconds for one, `limit` the machine's least seconds for one,
+    `shape` the largest of its results, `reads` the user's names of its inputs, `scopes` those of its ops.
     """
 
     ops: str
@@ -33,7 +33,7 @@ class KernelProfile:
 
     @property
     def rate(self) -> str:
-        """Achieved: GFLOP/s where that is what bounds it, else GB/s."""
+        """The achieved rate: GFLOP/s where operations bound it, else GB/s."""
         if not self.seconds:
             return "-"
         each = self.calls / self.seconds / 1e9
@@ -55,7 +55,7 @@ class KernelProfile:
 
     @property
     def share(self) -> float:
-        """Of the machine's limit."""
+        """The share of the machine's limit that it achieves."""
         return min(1.0, self.limit * self.calls / self.seconds) if self.seconds else 0.0
 
 
@@ -69,9 +69,9 @@ class Profile:
     calls: int
     threads: int
     limits: tuple[float, float] = (0.0, 0.0)  # bytes and operations per second
-    measured: bool = False  # the limits were, by `ngraph doctor --measure`
-    host: tuple[str, ...] = ()  # the steps that Python runs: their ops, with the user's lines
-    together: int = 1  # products that some kernel takes at a time, whose limit is as many times as high
+    measured: bool = False  # the limits were measured by `ngraph doctor --measure`
+    host: tuple[str, ...] = ()  # the host callbacks: their ops, with the user's lines
+    together: int = 1  # products per instruction of some kernel, whose limit is as many times as high
 
     @property
     def inside(self) -> float:
@@ -84,7 +84,7 @@ class Profile:
         return sorted(self.rows, key=lambda r: -r.seconds)
 
     def said(self) -> list[str]:
-        """What is known of the whole, in sentences."""
+        """Returns a summary of the whole, in sentences."""
         flops, moved = sum(r.flops * r.calls for r in self.rows), sum(r.bytes * r.calls for r in self.rows)
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
         first = f"{_time(self.seconds)}, the fastest of {self.calls} calls; {_time(self.inside)} in {len(self.rows)} kernels on {threads}."
@@ -114,7 +114,7 @@ class Profile:
         return "\n".join([f"{self.name}: {' '.join(self.said())}", *rows])
 
     def json(self) -> str:
-        """The call as trace events, for chrome://tracing or ui.perfetto.dev; times in microseconds."""
+        """Returns the call as trace events, for chrome://tracing or ui.perfetto.dev; times in microseconds."""
         events = [
             {
                 "name": r.ops,
@@ -141,7 +141,7 @@ class Profile:
         return json.dumps({"traceEvents": [named, *events], "displayTimeUnit": "ms"})
 
     def html(self) -> str:
-        """A page of its own: the call as a line of kernels, then a bar for each, dark as far as the machine's limit goes."""
+        """Returns a self-contained page: the call as a line of kernels, then a bar for each, dark up to the machine's limit."""
         longest = max((r.seconds for r in self.rows), default=0) or 1.0
         number = {id(r): k for k, r in enumerate(self.rows)}
         rows = []
@@ -157,7 +157,7 @@ class Profile:
         return page.replace("STRIP", self._strip()).replace("ROWS", "\n".join(rows))
 
     def _strip(self) -> str:
-        """The call from left to right."""
+        """Returns the call from left to right, as an SVG."""
         end = max((r.end for r in self.rows), default=0) or 1.0
         parts = []
         for k, r in enumerate(self.rows):
@@ -172,7 +172,7 @@ class Profile:
         return self.html()
 
     def save(self, path: str) -> None:
-        """As a page where the name ends in .html, as a trace where it ends in .json, else as the table."""
+        """Writes a page for the extension .html, a trace for .json, else the table."""
         text = self.html() if path.endswith(".html") else self.json() if path.endswith(".json") else f"{self}\n"
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)

@@ -1,6 +1,6 @@
-"""The files of ngraph's own modules: the key of whatever is kept of what they made holds what they say.
+"""The files of ngraph's own modules: keys of the cache cover their content.
 
-`ngraph/__init__.py` imports this module before any other, so that `BEGAN` is earlier than what the others were read.
+`ngraph/__init__.py` imports this module before any other, so that `BEGAN` is earlier than the others' reading.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from importlib.machinery import all_suffixes
 HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BEGAN = time.time_ns()
 TICK = 20_000_000  # nanoseconds by which a file's time may lag behind the clock: two ticks of the slowest kernel clock, 100 Hz
-COARSE = 2_000_000_000  # nanoseconds in which two changes may leave one time behind: as coarse as the coarsest file system counts
+COARSE = 2_000_000_000  # nanoseconds within which two changes may have one time: the resolution of the coarsest file system
 
 Modules = dict[str, tuple[int, ...]]
 
 
 def modules() -> Modules:
-    """All files that Python could import from this package: when each was written, in nanoseconds, its length and where it lies.
+    """Returns all files that Python could import from this package: their time of writing, in nanoseconds, length and location.
 
-    Raises OSError where the package lies in no folder, but in an archive, say.
+    Raises OSError where the package is not in a folder, but in an archive, say.
     """
     suffixes, folders, found = tuple(all_suffixes()), [HOME], Modules()
     for folder in folders:
@@ -36,7 +36,7 @@ def modules() -> Modules:
 
 
 def contents(found: Modules) -> list[bytes]:
-    """Path and content of each, in turn. Raises OSError."""
+    """Returns path and content of each, in turn. Raises OSError."""
     parts = []
     for path in found:
         with open(os.path.join(HOME, path), "rb") as file:
@@ -45,15 +45,15 @@ def contents(found: Modules) -> list[bytes]:
 
 
 def newest(found: Modules) -> int:
-    """When the last of them was written."""
+    """Returns the time at which the last of them was written."""
     return max([when for when, *_ in found.values()], default=BEGAN)
 
 
 def unchanged() -> bool:
-    """Whether no module was written since this process began to read them, so that it runs what the files say."""
+    """Whether no module was written since this process began to read them, so that it runs the files' content."""
     global _unchanged
     still, loaded = _unchanged
-    if still and loaded != len(sys.modules):  # what was loaded at the last look had been read before it
+    if still and loaded != len(sys.modules):  # modules of the last check had been read before it
         try:
             still = newest(modules()) < BEGAN - TICK
         except OSError:
@@ -62,4 +62,4 @@ def unchanged() -> bool:
     return still
 
 
-_unchanged = True, -1  # at the last look, and how many modules were loaded then
+_unchanged = True, -1  # at the last check, and how many modules were loaded then

@@ -23,7 +23,7 @@ from ngraph.program.lower import unique
 from ngraph.runtime.arguments import converted
 from ngraph.runtime.lock import ReadersWriter
 
-BORROWED = 1 << 20  # bytes from which on an initial value is not copied before somebody writes the variable
+BORROWED = 1 << 20  # bytes from which on an initial value is not copied before the variable is written
 _STATES: weakref.WeakSet[StateArrays] = weakref.WeakSet()
 
 
@@ -37,33 +37,33 @@ if hasattr(os, "register_at_fork"):
 
 
 class Device:
-    """Where arrays live. This one is the host: a device of its own kind overrides all of it.
+    """The memory of arrays. This one is the host's: another device overrides all of it.
 
-    maps    whether who computes with arrays can leave those that are only read in a mapped file
+    maps    whether kernels can read arrays in a mapped file
     """
 
     maps = False
 
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Memory for an array, zeros in it."""
+        """Allocates an array of zeros."""
         return np.zeros(shape, dtype)
 
     def put(self, array: np.ndarray) -> Any:
-        """A host array, copied onto the device."""
+        """Copies a host array to the device."""
         return read(array)
 
     def borrow(self, array: np.ndarray) -> Any:
-        """A host array for reading alone: as it is where it is large, dense, and nobody can write what is in it; else a copy."""
+        """Returns a host array for reading: itself where it is large, dense, and nobody can write its memory; else a copy."""
         here = type(self).put is Device.put and array.nbytes >= BORROWED and array.flags.c_contiguous and array.flags.aligned
         return array if here and content_of(array) is not None and (self.maps or file_of(array) is None) else self.put(array)
 
     def get(self, buffer: Any) -> np.ndarray:
-        """What lies on the device, copied to the host."""
+        """Copies an array from the device to the host."""
         return read(buffer)
 
 
 class Alone:
-    """What belongs to this process: neither copied nor pickled."""
+    """An object that belongs to this process: it can be neither copied nor pickled."""
 
     def __reduce__(self) -> NoReturn:
         raise StateError(
@@ -73,20 +73,20 @@ class Alone:
 
 
 class StateArrays(Alone):
-    """The arrays of variables, made from their initial values when first needed.
+    """The arrays of variables, created from their initial values when first needed.
 
-    version  raised by each write         torn   variables whose update was cut off         closed   no more to be had
-    moved    raised where a variable gets another array
-    borrowed variables that have their initial value's own memory still
-    stamps   the version in which Python last wrote a variable      quick   what generated code writes by itself, and how often it did
+    version  incremented by each write    torn   variables whose update was interrupted     closed   no longer usable
+    moved    incremented where a variable gets another array
+    borrowed variables that still have their initial value's own memory
+    stamps   the version in which Python last wrote a variable      quick   variables that generated code writes, and its counters
     """
 
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Device()
         self.arrays: dict[Op, Any] = {}
-        self.names: dict[str, Op] = {}  # in the order in which computations brought them
+        self.names: dict[str, Op] = {}  # in the order in which computations added them
         self.lock = ReadersWriter()
-        self.writes, self.moves = ctypes.c_int64(0), ctypes.c_int64(0)  # words, for generated code counts and reads them too
+        self.writes, self.moves = ctypes.c_int64(0), ctypes.c_int64(0)  # words, since generated code counts and reads them, too
         self.borrowed: set[Op] = set()
         self.stamps: dict[Op, int] = {}
         self.quick: list[tuple[frozenset[Op], ctypes.c_int64]] = []
@@ -107,7 +107,7 @@ class StateArrays(Alone):
         return self.moves.value
 
     def move(self) -> None:
-        """Variables have got other arrays: what computations have looked up is forgotten. Nobody reads or writes meanwhile."""
+        """Invalidates addresses that computations have looked up, since variables have other arrays. The lock is held."""
         self.moves.value += 1
         with self.making:
             for lent in self.lent:
@@ -119,34 +119,34 @@ class StateArrays(Alone):
         self.stamps.update(dict.fromkeys(variables, self.writes.value))
 
     def counter(self, variables: Iterable[Op]) -> ctypes.c_int64:
-        """A word with which generated code counts its writes of these variables."""
+        """Returns a word with which generated code counts its writes of these variables."""
         self.quick.append((frozenset(variables), ctypes.c_int64(0)))
         self.moves.value += 1  # others see that there is one more to watch
         return self.quick[-1][1]
 
     def words(self, variables: Collection[Op]) -> list[ctypes.c_int64]:
-        """The words that stay while none of these variables is written; the first counts what Python writes."""
+        """Returns the words that stay constant while none of these variables is written; the first counts writes by Python."""
         return [self.writes, *[word for written, word in self.quick if not written.isdisjoint(variables)]]
 
     def _start(self) -> None:
-        self.making = threading.RLock()  # initial values and names; asked for last
-        self.compiling = threading.RLock()  # one at a time; asked for first
+        self.making = threading.RLock()  # initial values and names; acquired last
+        self.compiling = threading.RLock()  # one at a time; acquired first
 
     def forked(self) -> None:
-        """In a child process: what a thread was writing that is no longer there is torn."""
+        """Marks state as inconsistent in a child process, where a thread that was writing it no longer exists."""
         if self.lock.forked():
             self.torn.update(self.arrays)
         self._start()
 
     def add(self, name: str, variable: Op) -> None:
-        """Makes a variable known; its name in files is the first free one."""
+        """Adds a variable; its name in files is the first free one."""
         with self.making:
             if variable not in self._known:
                 self._known.add(variable)
                 self.names[unique(name, self.names, self._tried)] = variable
 
     def ensure(self, variables: Iterable[Op]) -> None:
-        """Gives those variables that have none yet their initial values; the lock is held. Raises StateError after the end."""
+        """Creates missing arrays of these variables from their initial values; the lock is held. Raises StateError after the end."""
         with self.making:
             if self.closed:
                 raise StateError("this transformer is closed", fix="make a new one")
@@ -170,19 +170,19 @@ class StateArrays(Alone):
                 self.move()
 
     def get(self, variable: Op) -> np.ndarray:
-        """A copy of a variable's value."""
+        """Returns a copy of a variable's value."""
         self._check(variable)
         with self.lock.reading():
             self.ensure((variable,))
             return self.device.get(self.arrays[variable])
 
     def set(self, variable: Op, value: Any) -> None:
-        """Gives a variable a value. Raises ArgumentError where shape or dtype do not fit."""
+        """Sets a variable's value. Raises ArgumentError where shape or dtype do not fit."""
         self._check(variable)
         self.put({variable: fitted(value, variable)})
 
     def put(self, arrays: Mapping[Op, np.ndarray]) -> None:
-        """Gives variables values that fit: all of them or, where something fails, none."""
+        """Sets variables to values that fit: all of them or, where something fails, none."""
         buffers = {v: self.device.put(a) for v, a in arrays.items()}
         with self.lock.writing():
             self.wrote(buffers)
@@ -192,7 +192,7 @@ class StateArrays(Alone):
             self.torn.difference_update(buffers)
 
     def close(self) -> None:
-        """Lets go of the arrays, once nobody reads or writes them."""
+        """Releases the arrays, once no thread reads or writes them."""
         with self.lock.writing():
             self.closed = True
             self.move()
@@ -206,9 +206,9 @@ class StateArrays(Alone):
 
 
 class Lent:
-    """What a computation takes from the state in each call, looked up again only where that has changed.
+    """The state that a computation uses in each call, looked up again only where it has changed.
 
-    variables   whose arrays it takes       still   those of them that it only reads
+    variables   whose arrays it uses       still   those of them that it only reads
     """
 
     def __init__(self, state: StateArrays, variables: Sequence[Op], still: Collection[Op]):
@@ -220,19 +220,19 @@ class Lent:
             state.lent.add(self)
 
     def arrays(self) -> list[Any]:
-        """Their arrays, made where there are none yet: one list while they stay the same, which then loses them. The lock is held."""
+        """Returns their arrays, created where missing: one list while they stay the same, which is emptied afterwards. The lock is held."""
         if not self.found:
             self.state.ensure(self.variables)
             self.found = [self.state.arrays[v] for v in self.variables]
         return self.found
 
     def forget(self) -> None:
-        """Lets go of the arrays, for all who have the list."""
+        """Releases the arrays, for all holders of the list."""
         self.found.clear()
         self.found = []
 
     def stamp(self) -> int:
-        """A number that stays while none of those that are only read is written, and then grows."""
+        """Returns a number that is constant while none of the variables that are only read is written, and then grows."""
         state = self.state
         seen = state.writes.value, state.moves.value
         if seen != self.seen:
@@ -243,13 +243,13 @@ class Lent:
 
 
 def read(array: np.ndarray) -> np.ndarray:
-    """A dense copy, of what lies in a mapped file too. Raises ParseError where that has become shorter."""
+    """Returns a dense copy, also of an array in a mapped file. Raises ParseError where that was truncated."""
     with reading(array):
         return np.array(array, order="C")
 
 
 def shape_of(variable: Op) -> tuple[int, ...]:
-    """The lengths of a variable's axes. Raises StateError where one is not known."""
+    """Returns the lengths of a variable's axes. Raises StateError where one is unknown."""
     unknown = [a.label for a in variable.axes if a.length is None]
     if unknown:
         raise StateError(
@@ -261,7 +261,7 @@ def shape_of(variable: Op) -> tuple[int, ...]:
 
 
 def fitted(value: Any, variable: Op) -> np.ndarray:
-    """A value as an array of the variable's dtype and shape; it may broadcast to it."""
+    """Returns a value as an array of the variable's dtype and shape; it may broadcast to it."""
     shape = shape_of(variable)
     array = converted(
         arranged(value, variable.axes, f"variable {variable.label}", ArgumentError), variable.dtype, f"variable {variable.label}"
@@ -276,7 +276,7 @@ def fitted(value: Any, variable: Op) -> np.ndarray:
 
 
 def initial(variable: Op) -> np.ndarray:
-    """The variable's initial value: a number, an array, or what a function of nothing or of its Axes gives; 0 without one."""
+    """Returns the variable's initial value: a number, an array, or the result of a function of nothing or of its Axes; 0 without one."""
     value = variable.attrs.get("initial_value")
     if value is None:
         return np.zeros(shape_of(variable), variable.dtype.np)
@@ -288,7 +288,7 @@ def initial(variable: Op) -> np.ndarray:
     value = getattr(value, "array", value)
     check_fits(f"the initial value of {variable.label}", value, variable.dtype)
     if variable.dtype.kind == "bool" or variable.dtype.is_integer and np.asarray(value).dtype.kind == "f":
-        value = np.asarray(value).astype(variable.dtype.np)  # a number made for floats, such as 0.0, is meant for any variable
+        value = np.asarray(value).astype(variable.dtype.np)  # a number made for floats, such as 0.0, is valid for any variable
     return fitted(value, variable)
 
 

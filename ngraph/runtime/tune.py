@@ -1,7 +1,7 @@
-"""Which of a few schedules of a kernel is the fastest here: each is compiled and timed once, and the winner is remembered.
+"""Autotuning: a few schedules of a kernel are compiled and timed once, and the fastest is cached.
 
-All of them add up in the same order, so that the choice changes no bit of any result. A kernel's key is what its code depends on, so equal
-kernels of other programs and later processes take the same choice from the cache's folder, without a measurement.
+All of them sum in the same order, so that the choice changes no bit of any result. A kernel's key covers everything that its code
+depends on, so equal kernels of other programs and later processes reuse the choice from the cache's folder, without a measurement.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ngraph.schedule.search import CoreModel, LoopSchedule, View, alternatives
 from ngraph.targets import Cpu
 
 Picks = dict[View, LoopSchedule]
-TRIED_SCHEDULES = 3  # schedules tried beside the first, for each of the heaviest
+TRIED_SCHEDULES = 3  # schedules tried beside the first, for each of the most expensive
 HEAVY = 2  # stages of a kernel that are tuned
-MAX_RELATIVE_TIME = 0.97  # of the first one's time, below which another takes its place
-SECONDS, RUNS = 0.02, 9  # of one kernel's runs, and how many at most
+MAX_RELATIVE_TIME = 0.97  # of the first one's time, below which another replaces it
+SECONDS, RUNS = 0.02, 9  # of one kernel's runs, and their maximum number
 CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 
 
@@ -47,7 +47,7 @@ class _Trial(NamedTuple):
 
 
 def tune(plans: Iterable[Plan], target: Cpu) -> None:
-    """Measures those kernels of these plans that nobody has measured yet; nothing where lengths are open."""
+    """Measures the kernels of these plans that are not in the cache; nothing where lengths are unknown."""
     own, trials = cache(), dict[bytes, _Trial]()
     for plan in plans:
         for kernel in plan.every:
@@ -62,7 +62,7 @@ def tune(plans: Iterable[Plan], target: Cpu) -> None:
 
 
 def picks(plan: Plan, kernel: Kernel, target: Cpu) -> Picks:
-    """The schedules of a kernel that were found to be faster than the first ones."""
+    """Returns the schedules of a kernel that were faster than the first ones."""
     key = _key(plan, kernel, target)
     found = None if key is None else cache().find(key, "tunings")
     if found is None:
@@ -81,7 +81,7 @@ def _key(plan: Plan, kernel: Kernel, target: Cpu) -> bytes | None:
 
 
 def _heavy(scheduled: ScheduledKernel) -> list[tuple[View, CoreModel]]:
-    """The heaviest of what had to be scheduled."""
+    """Returns the most expensive of the views that were scheduled."""
 
     def weight(view: View) -> float:
         return math.prod([n or 1 for n in view.sizes]) * (len(view.sums) + sum([k for k, _ in view.work]))
@@ -103,7 +103,7 @@ def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Cpu) -> _Trial:
 
 
 def _times(codes: Sequence[KernelCode], objects: Sequence[bytes]) -> list[float]:
-    """The least seconds of each, on one thread, in turn."""
+    """Returns the least seconds of each, on one thread, in turn."""
     loaded, draw = LoadedObjects(*objects), np.random.default_rng(0)
     memory = [aligned(b.bytes or 1) for b in codes[0].buffers]
     for b, (array, _) in zip(codes[0].buffers, memory, strict=True):
@@ -125,7 +125,7 @@ def _times(codes: Sequence[KernelCode], objects: Sequence[bytes]) -> list[float]
 
 
 def _winners(trial: _Trial, seconds: Sequence[float]) -> list[tuple[int, int]]:
-    """For each view, by number, that has a better schedule than the first: the rank of the best."""
+    """Returns for each view, by number, with a better schedule than the first, the rank of the best."""
     found = []
     for number in dict.fromkeys([number for number, _ in trial.changes]):
         best, rank = min([(s, rank) for s, (of, rank) in zip(seconds[1:], trial.changes, strict=True) if of == number])

@@ -1,4 +1,4 @@
-"""State on disk, as safetensors: written beside its place and moved there, so a crash leaves the old file whole."""
+"""State on disk, as safetensors: written beside its destination and moved there, so a crash leaves the old file intact."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ngraph.op_graph.op import Op
 from ngraph.runtime.state import StateArrays, shape_of
 from ngraph.warn import warn
 
-OTHERS = {  # how files of other formats begin: what they are, and how they are read
+OTHERS = {  # first bytes of other formats: their names, and how to read them
     b"PK\x03\x04": (
         ", but an archive, as NumPy and PyTorch write them",
         "read it with np.load or torch.load, and transformer.set each variable",
@@ -28,7 +28,7 @@ OTHERS = {  # how files of other formats begin: what they are, and how they are 
     b"{": (", but JSON", "a graph is read with ngraph.op_graph.text.load, a program with ngraph.program.text.load"),
     b"\x89HDF\r\n": (", but HDF5", "read it with h5py, and transformer.set each variable"),
 }
-FORMATS = (".npz", ".npy", ".pt", ".pth", ".h5", ".hdf5", ".pkl", ".pickle", ".json", ".onnx")  # ends of names that promise others
+FORMATS = (".npz", ".npy", ".pt", ".pth", ".h5", ".hdf5", ".pkl", ".pickle", ".json", ".onnx")  # extensions of other formats
 NARROW = {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu"}
 NAMES = (
     {"BOOL": "bool", "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -38,7 +38,8 @@ NAMES = (
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Arrays by name as one safetensors file. Narrow dtypes that the format has not are written as bytes, which its metadata explain."""
+    """Writes arrays by name as one safetensors file. Narrow dtypes that the format lacks are written as bytes, which its metadata
+    describe."""
     metadata, ready = {"format": "np"}, {}
     for name, a in arrays.items():
         kind = as_dtype(a.dtype)
@@ -49,7 +50,7 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray])
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Arrays by name from a safetensors file. Raises ParseError where it is none."""
+    """Returns arrays by name from a safetensors file. Raises ParseError where it is none."""
     with told(path, "read"), open(path, "rb") as file:
         data = file.read()
     try:
@@ -72,12 +73,12 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def kept(state: StateArrays) -> dict[str, Op]:
-    """The variables that a file holds, by name."""
+    """Returns the variables that a file holds, by name."""
     return {name: v for name, v in list(state.names.items()) if v.attrs.get("saved", True)}
 
 
 def save(state: StateArrays, path: str | os.PathLike[str]) -> None:
-    """All state of a transformer into one file. Raises StateError for state whose last update was cut off."""
+    """Writes all state of a transformer to one file. Raises StateError for state whose last update was interrupted."""
     with state.lock.reading():
         if state.torn:
             raise StateError(
@@ -101,9 +102,9 @@ def save(state: StateArrays, path: str | os.PathLike[str]) -> None:
 
 
 def restore(state: StateArrays, path: str | os.PathLike[str], partial: bool = False) -> None:
-    """State from a file. All names, shapes and dtypes are compared before anything changes; StateError lists every difference.
+    """Loads state from a file. All names, shapes and dtypes are compared before any change; StateError lists every difference.
 
-    partial: names that only one side has are left alone.
+    partial: skips names that only one side has.
     """
     arrays, variables = read_arrays(path), kept(state)
     wrong: list[str] = []

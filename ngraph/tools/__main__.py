@@ -1,4 +1,4 @@
-"""`python -m ngraph.tools` is the `ngraph` command."""
+"""Makes `python -m ngraph.tools` the `ngraph` command."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""`ngraph cache`: what of earlier runs is kept, and `ngraph cache clear`, which drops it."""
+"""`ngraph cache`: lists the cache of compiled programs, and `ngraph cache clear` deletes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOWHERE = "nothing is kept: NGRAPH_CACHE says so, or there is no folder for it"
 
 
 def listed() -> dict[str, Any]:
-    """Where what is kept lies, how much of each kind, and how often it was found."""
+    """Returns the cache's folder, the number and bytes of entries of each kind, and the hits and misses."""
     folder = cache().folder
     if folder is None:
         return {"folder": "", "limit": 0, "hits": 0, "misses": 0, "kinds": {}}
@@ -26,7 +26,7 @@ def listed() -> dict[str, Any]:
 
 
 def shown(data: dict[str, Any]) -> str:
-    """The same as a table."""
+    """Returns the same as a table."""
     if not data["folder"]:
         return NOWHERE
     rows = [("", "entries", "bytes"), *((kind, str(k["count"]), f"{k['bytes']:,}") for kind, k in data["kinds"].items())]
@@ -41,7 +41,7 @@ def _arguments(parser: Any) -> None:
 
 @verb("cache", "list what was compiled and is kept, or clear it", _arguments)
 def run(arguments: Any) -> Answer:
-    """`ngraph cache` and `ngraph cache clear`."""
+    """Runs `ngraph cache` and `ngraph cache clear`."""
     folder = cache().folder
     if arguments.action == "clear" and folder is not None:
         dropped = folder.clear()

@@ -1,4 +1,4 @@
-"""`ngraph completion bash`: what lets a shell complete verbs and options. It is written from the parser, so it knows all there is.
+"""`ngraph completion bash`: prints a script for completion of verbs and options in a shell, generated from the parser.
 
 eval "$(ngraph completion bash)"                 in ~/.bashrc; zsh: the same in ~/.zshrc, behind compinit
 ngraph completion fish > ~/.config/fish/completions/ngraph.fish
@@ -16,7 +16,7 @@ from ngraph.verbs import Answer, verb
 
 
 class Option(NamedTuple):
-    """An option's names, what it is for, whether a value follows, and which there are; none for an argument without a name."""
+    """An option's names, its help, whether a value follows, and the choices; an argument has no names."""
 
     names: list[str]
     help: str
@@ -25,7 +25,7 @@ class Option(NamedTuple):
 
 
 def options(parser: argparse.ArgumentParser) -> list[Option]:
-    """The options and arguments of one verb."""
+    """Returns the options and arguments of one verb."""
     return [
         Option(list(a.option_strings), re.sub(r"\s+", " ", a.help or ""), a.nargs != 0, [str(c) for c in a.choices or ()])
         for a in parser._actions
@@ -34,7 +34,7 @@ def options(parser: argparse.ArgumentParser) -> list[Option]:
 
 
 def verbs(whole: argparse.ArgumentParser) -> dict[str, tuple[str, list[Option]]]:
-    """Each verb with what it is for, and its options."""
+    """Returns each verb with its help and its options."""
     (sub,) = [a for a in whole._actions if isinstance(a, argparse._SubParsersAction)]
     helps = {a.dest: a.help or "" for a in sub._choices_actions}
     return {name: (helps.get(name, ""), options(p)) for name, p in sub.choices.items()}
@@ -61,7 +61,7 @@ def bash(whole: argparse.ArgumentParser) -> str:
             '  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do',
             '    if [[ $word != -* ]]; then verb="$word"; break; fi',
             "  done",
-            "  COMPREPLY=()",  # where nothing is found, files are: `-o default`
+            "  COMPREPLY=()",  # without candidates, files are completed: `-o default`
             '  case "$verb" in',
             f'    "") {_words([outer])} ;;',
             *cases,
@@ -122,7 +122,7 @@ def _arguments(parser: Any) -> None:
 
 @verb("completion", "print what lets a shell complete this command", _arguments)
 def completion(arguments: Any) -> Answer:
-    """`eval "$(ngraph completion bash)"`."""
+    """Runs `eval "$(ngraph completion bash)"`."""
     load_verbs()
     text = SHELLS[arguments.shell](parser())
     return Answer(text, {"shell": arguments.shell, "script": text})

@@ -1,4 +1,4 @@
-"""`ngraph doctor`: what this machine is to ngraph, and what is installed; `--measure` finds its limits, once."""
+"""`ngraph doctor`: describes this machine and the installed packages; `--measure` measures its limits, once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXTRAS = {
 
 
 def installed(package: str) -> str:
-    """Its version, "" where it is not there."""
+    """Returns the version of a package, "" where it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -41,7 +41,7 @@ def installed(package: str) -> str:
 
 
 def machine_facts(target: Cpu | None) -> dict[str, str]:
-    """What code is generated for, and how many threads run it."""
+    """Returns the target of code generation, and the threads."""
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}"
     if target is None:
         return {"system": system, "processor": processor() or "unknown", "target": f"none: {missing()}"}
@@ -61,7 +61,7 @@ def machine_facts(target: Cpu | None) -> dict[str, str]:
 
 
 def cache_facts() -> dict[str, str]:
-    """Where compiled programs are kept."""
+    """Returns the folder and size of the cache."""
     data, folder = listed(), cache().folder
     if folder is None:
         return {"cache": "none: NGRAPH_CACHE is off, or there is no home folder"}
@@ -70,18 +70,18 @@ def cache_facts() -> dict[str, str]:
 
 
 def package_facts() -> dict[str, str]:
-    """Versions, and what is missing for what."""
+    """Returns versions, and the purpose of each missing package."""
     found = {"ngraph": __version__} | {p: installed(p) or "missing, though needed" for p in NEEDED}
     return found | {p: installed(p) or f"not installed: {what}" for p, what in EXTRAS.items()}
 
 
 def transformer_facts() -> dict[str, str]:
-    """Which transformers work here, and why others do not."""
+    """Returns the transformers that work here, and the reasons why others do not."""
     return {name: cls.unavailable() or "works here" for name, cls in TRANSFORMERS.items()}
 
 
 def limits(found: Measured | None) -> dict[str, str]:
-    """What was measured, in words."""
+    """Returns the measured limits, in words."""
     if found is None:
         return {"limits": "not measured; `ngraph doctor --measure` does, in some seconds in which nothing else should run"}
     return {
@@ -103,7 +103,7 @@ def _arguments(parser: Any) -> None:
 
 @verb("doctor", "say what this machine is, what is installed, what works", _arguments)
 def run(arguments: Any) -> Answer:
-    """`ngraph doctor`."""
+    """Runs `ngraph doctor`."""
     target = None if missing() else chosen()
     if target is None and arguments.measure:
         raise UnsupportedError(f"there is nothing to measure: {missing()}", fix="leave --measure out")

@@ -24,17 +24,17 @@ Python traceback of an error in your program under `-v`.
 
 
 def classes() -> Iterator[type[NgraphError | NgraphWarning]]:
-    """The errors that users meet, and the one kind of warning, in the order of their file."""
+    """Returns the errors that users see, and the warning class, in the order of their file."""
     return (c for c in vars(room).values() if isinstance(c, type) and issubclass(c, NgraphError | NgraphWarning))
 
 
 def bases(c: type[NgraphError | NgraphWarning]) -> list[str]:
-    """Python's own errors that it is as well."""
+    """Returns the names of Python's own errors among its bases."""
     return [b.__name__ for b in c.__bases__ if b.__module__ == "builtins"]
 
 
 def page() -> str:
-    """All of them as `docs/errors.md`."""
+    """Returns the pages of all errors as `docs/errors.md`."""
     parts = [HEAD]
     for c in classes():
         also = "".join(f" (also a `{b}`)" for b in bases(c) if b != "Exception")
@@ -47,9 +47,9 @@ def _arguments(parser: Any) -> None:
     parser.add_argument("--docs", action="store_true", help="as the page of the documentation has them")
 
 
-@verb("errors", "print what each error means and how to mend it", _arguments)
+@verb("errors", "print what each error means and how to fix it", _arguments)
 def errors(arguments: Any) -> Answer:
-    """`ngraph errors`, `ngraph errors AxisError`, `ngraph errors --docs`."""
+    """Runs `ngraph errors`, `ngraph errors AxisError`, `ngraph errors --docs`."""
     chosen = [c for c in classes() if arguments.name in (None, c.__name__)]
     if not chosen:
         names = [c.__name__ for c in classes()]

@@ -1,9 +1,9 @@
 """`ngraph explain prog.py:train --after simplify`: a computation of a user's program at any stage, as text or as a page.
 
 Stages, in order: `op-graph`, `lower`, each pass by its name (`simplify.2` where it runs a second time, `scan.sink` in the body of a
-loop), then `source`, or `plan`, `llvm` and `asm` where there is machine code. Behind `#` stand the rules that fired to reach one.
-`ngraph explain folder --html -o pages` makes pages of what `DUMP=folder` wrote. `ngraph explain prog.py:train --compare` runs each kernel
-by its machine code and as the plan says, and shows the first that differs.
+loop), then `source`, or `plan`, `llvm` and `asm` for machine code. `#` precedes the rules that were applied to reach a stage.
+`ngraph explain folder --html -o pages` makes pages of the files of `DUMP=folder`. `ngraph explain prog.py:train --compare` runs each
+kernel both as machine code and by the plan's interpreter, and shows the first that differs.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from ngraph.tools.pages import contents, page
 from ngraph.transformers import make_transformer
 from ngraph.verbs import Answer, UsageError, verb
 
-OPEN = 3  # the length, in random inputs, of an axis that has none
-STAGED, COMPARED = ("after", "list", "rules", "html", "output"), ("inputs", "seed")  # options that go with stages, and with --compare
+OPEN = 3  # the length, in random inputs, of an axis without one
+STAGED, COMPARED = ("after", "list", "rules", "html", "output"), ("inputs", "seed")  # options for stages, and for --compare
 
 
 def is_explainable(x: Any) -> bool:
-    """Computations, executors, and ops that have a value or an effect."""
+    """Whether `x` is a computation, an executor, or an op with a value or an effect."""
     return isinstance(x, Computation | Op) or isinstance(getattr(x, "computation", None), Computation)
 
 
 def computation_of(x: Any) -> Computation:
-    """The computation itself, that of an executor, or one of an op over all its placeholders on a transformer of its own."""
+    """Returns the computation itself, that of an executor, or one of an op over all its placeholders on a new transformer."""
     if isinstance(x, Op):
         return make_transformer().computation(x, *(p for p in x.placeholders() if type(p.type) is TensorType), name=x.label)
     return x if isinstance(x, Computation) else x.computation
 
 
 def stages(computation: Computation) -> list[DumpedStage]:
-    """Every stage, in order."""
+    """Returns every stage, in order."""
     native = computation.executable.native
     return dump.stages(computation.results.ops, computation.lowered, computation.history(), computation.source, native)
 
 
 def listing(found: Sequence[DumpedStage]) -> str:
-    """`--list`: each stage, its size, how long its pass took, and how many rules fired to reach it."""
+    """Returns the text of `--list`: each stage, its size, the seconds of its pass, and how many rules were applied to reach it."""
     widths = [max(len(w) for w in words) for words in zip(*[(s.name, s.unit) for s in found], strict=True)]
     fired = [sum(s.rules.values()) for s in found]
     lines = [
@@ -61,7 +61,7 @@ def listing(found: Sequence[DumpedStage]) -> str:
 
 
 def fired(stage: DumpedStage, every: bool = False) -> str:
-    """The rules that fired, as comments: each with its count, or every one where it fired."""
+    """Returns the applied rules as comments: each with its count, or every application."""
     lines = stage.fired.splitlines() if every else [f"{count:5} x  {rule}" for rule, count in stage.rules.items()]
     return "".join(f"# {line}\n" for line in lines) if stage.rules else ""
 
@@ -82,7 +82,7 @@ def _arguments(parser: Any) -> None:
 
 @verb("explain", "print a computation of a program at any stage", _arguments)
 def explain(arguments: Any) -> Answer:
-    """`ngraph explain`: one stage, or all under headings, as text or as a page; or its kernels, compared."""
+    """Runs `ngraph explain`: one stage, or all under headings, as text or as a page; or compares the kernels."""
     _check_options(arguments)
     if os.path.isdir(arguments.target):
         return _explain_folder(arguments)
@@ -117,7 +117,7 @@ def explain(arguments: Any) -> Answer:
 
 
 def _check_options(arguments: Any) -> None:
-    """Raises UsageError for options that would do nothing beside the others."""
+    """Raises UsageError for options that would have no effect beside the others."""
     names = {"output": "-o"}
     for name in STAGED if arguments.compare else COMPARED:
         if getattr(arguments, name) is not None and getattr(arguments, name) is not False:

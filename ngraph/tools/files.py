@@ -23,7 +23,7 @@ OTHERS = {".py": "`ngraph explain` and `ngraph graph` look into programs", ".npz
 
 
 def existing(path: str) -> str:
-    """The path of a file that is there; argparse says so where it is not, with the nearest that is."""
+    """Returns the path of an existing file; for another, argparse reports it with the nearest existing one."""
     if os.path.isdir(path):
         raise argparse.ArgumentTypeError(f"{path} is a folder\nname a file in it")
     if not os.path.isfile(path):
@@ -36,7 +36,7 @@ def existing(path: str) -> str:
 
 
 def model_file(path: str) -> str:
-    """The path of a file that is there and may be a model."""
+    """Returns the path of an existing file that may be a model."""
     ending = os.path.splitext(existing(path))[1].lower()
     if ending in OTHERS:
         raise argparse.ArgumentTypeError(f"{path} is no model\n{OTHERS[ending]}")
@@ -44,7 +44,7 @@ def model_file(path: str) -> str:
 
 
 def number_from(least: float, whole: bool = True) -> Callable[[str], Any]:
-    """What argparse makes of a word that is to be a number: at least `least` where it is whole, else above it and no infinity."""
+    """Returns a converter for argparse: a number of at least `least` if it is an integer, else a finite number above it."""
 
     def read(word: str) -> int | float:
         try:
@@ -59,9 +59,9 @@ def number_from(least: float, whole: bool = True) -> Callable[[str], Any]:
 
 
 def check_output(path: str | None, *endings: str, reads: Mapping[str, str | None] | None = None) -> None:
-    """Looks at a path that is to be written later: its ending, its folder, and that it is none of those that are read.
+    """Checks a path that is to be written later: its extension, its folder, and that it is no input of the command.
 
-    endings   which it may have; any without them. reads: what each file is that the command reads, and its path
+    endings   its allowed extensions; any without them. reads: the role and path of each file that the command reads
     Raises UsageError, FileError.
     """
     if path is None:
@@ -83,7 +83,7 @@ def check_output(path: str | None, *endings: str, reads: Mapping[str, str | None
 
 
 def write(path: str, content: str | bytes | memoryview) -> None:
-    """Writes a file, which is there whole or stays as it was; a pipe or another device takes what comes. Raises FileError."""
+    """Writes a file atomically; a pipe or another device is written directly. Raises FileError."""
     data = content.encode() if isinstance(content, str) else content
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         with told(path, "written"), open(path, "wb") as file:
@@ -93,7 +93,7 @@ def write(path: str, content: str | bytes | memoryview) -> None:
 
 
 def write_arrays(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """Writes arrays as an .npz file under their names, whatever those are. Raises FileError."""
+    """Writes arrays as an .npz file under their names, of any characters. Raises FileError."""
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name, array in arrays.items():
@@ -103,7 +103,7 @@ def write_arrays(path: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
 
 
 def read_arrays(path: str) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of an .npz file by name. Raises UsageError where it is none, FileError."""
+    """Returns the arrays of an .npz file by name. Raises UsageError where it is none, FileError."""
     try:
         with told(path, "read"), open(path, "rb") as opened:
             file = np.load(opened, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Pictures of op-graphs: a plain SVG that any browser opens, a page to move around in for large ones, and DOT text for graphviz.
+"""Pictures of op-graphs: a plain SVG that any browser opens, a navigable page for large ones, and DOT text for graphviz.
 
     >>> import ngraph as ng
     >>> x = ng.placeholder([ng.make_axis(3, name="H")]).named("x")
@@ -10,8 +10,8 @@
       0 -> 1
     }
 
-A scalar constant is written into its user's box. In the SVG an arrow that would pass many rows is cut: a dashed box with the
-source's name stands at its end, so that the picture of a training step stays a picture and no knot.
+A scalar constant is printed in its user's box. In the SVG an arrow that would pass many rows is cut: a dashed box with the
+source's name is drawn at its end, so that the picture of a training step stays readable.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_ROWS_PASSED = 3  # rows that an arrow may pass in the SVG
 
 @dataclass
 class Box:
-    """One box: its kind (a key of FILLS), lines of text, what a pointer resting on it shows; and of an op its type, the last of the
+    """One box: its kind (a key of FILLS), lines of text, and the note for the pointer; for an op also its type, the last of the
     lines, its scope, and the user's line."""
 
     kind: str
@@ -96,7 +96,7 @@ def _kind(op: Op) -> str:
 
 
 def _written(op: Op) -> str | None:
-    """What a constant says where it is one number or length: it then stands in its user's box."""
+    """Returns the text of a constant that is one number or length, which is printed in its user's box; None for others."""
     value = op.attrs.get("value")
     if op.opdef.name != "constant" or isinstance(value, ArrayRef):
         return None
@@ -104,7 +104,7 @@ def _written(op: Op) -> str | None:
 
 
 def _what(op: Op, written: dict[Op, str]) -> str:
-    """The op as a formula: its name, `·` for each arrow, constants as they are."""
+    """Returns the op as a formula: its name, `·` for each arrow, constants as they are."""
     if op.opdef.name == "assign":
         return f"{op.inputs[0].label} ← {written.get(op.inputs[1], '')}".rstrip()
     name = op.opdef.name + "".join(f" {v}" for k, v in op.attrs.items() if k == "kind")
@@ -125,7 +125,7 @@ def _box(op: Op, written: dict[Op, str], number: int, result: bool) -> Box:
 
 
 def picture(roots: Op | Iterable[Op]) -> Picture:
-    """The boxes and arrows of all that the roots depend on."""
+    """Returns the boxes and arrows of all dependencies of the roots."""
     wanted = [roots] if isinstance(roots, Op) else list(roots)
     ops = list(ordered(wanted))
     results = set(wanted)
@@ -136,13 +136,13 @@ def picture(roots: Op | Iterable[Op]) -> Picture:
         if op not in written:
             number[op] = len(number)
             drawn.boxes.append(_box(op, written, number[op], op in results))
-            shown = op.inputs[1:] if op.opdef.name == "assign" else op.inputs  # the variable's name says where it goes
+            shown = op.inputs[1:] if op.opdef.name == "assign" else op.inputs  # the variable's name shows the destination
             drawn.edges += [(number[i], number[op]) for i in dict.fromkeys(shown) if i not in written]
     return drawn
 
 
 def _with_references(whole: Picture) -> Picture:
-    """The picture with every far arrow cut, and a box at its end that names where it comes from."""
+    """Returns the picture with every long arrow cut, and a box at its end that names the source."""
     row = layout.rows_of(len(whole.boxes), whole.edges)
     leaf = {b for b, box in enumerate(whole.boxes) if box.kind in ("placeholder", "variable", "constant")}
     far = {(a, b) for a, b in whole.edges if row[b] - row[a] > (1 if a in leaf else MAX_ROWS_PASSED)}
@@ -170,7 +170,7 @@ def _with_references(whole: Picture) -> Picture:
 
 
 def dot(roots: Op | Iterable[Op]) -> str:
-    """DOT text of the op-graph."""
+    """Returns DOT text of the op-graph."""
     whole = picture(roots)
     out = ["digraph {", '  node [shape=box, style="rounded,filled", fontname="sans-serif", fontsize=11]']
     for i, box in enumerate(whole.boxes):
@@ -180,7 +180,7 @@ def dot(roots: Op | Iterable[Op]) -> str:
     return "\n".join([*out, "}"])
 
 
-TEXT, LINE, PAD = 6.4, 14.0, 12.0  # pixels: width of a letter, height of a line, room around a box's text
+TEXT, LINE, PAD = 6.4, 14.0, 12.0  # pixels: width of a letter, height of a line, margin around a box's text
 
 
 def _size(box: Box) -> tuple[float, float]:
@@ -188,7 +188,7 @@ def _size(box: Box) -> tuple[float, float]:
 
 
 def _curve(points: list[tuple[float, float]]) -> str:
-    """A path through the points that leaves and arrives straight down; between rows it bends, inside a row it is straight."""
+    """Returns a path through the points that starts and ends vertically; it bends between rows and is straight within a row."""
     (x, y), *rest = points
     parts = [f"M{x:.1f},{y:.1f}"]
     for k, (u, v) in enumerate(rest):
@@ -220,12 +220,12 @@ path{fill:none;stroke:#8a8f98;marker-end:url(#head)}"""
 
 
 def svg(roots: Op | Iterable[Op]) -> str:
-    """A plain SVG of the op-graph: inputs above, results below; colours by kind, notes where the pointer rests."""
+    """Returns a plain SVG of the op-graph: inputs above, results below; colours by kind, notes for the pointer."""
     return draw(_with_references(picture(roots)))
 
 
 def draw(whole: Picture) -> str:
-    """The SVG of any picture."""
+    """Returns the SVG of any picture."""
     placed = layout.layered([_size(b) for b in whole.boxes], whole.edges)
     margin = 16.0
     width, height = placed.width + 2 * margin, placed.height + 2 * margin
@@ -246,14 +246,14 @@ def draw(whole: Picture) -> str:
 
 
 def html(roots: Op | Iterable[Op], title: str) -> str:
-    """A page to move around in: scopes fold, boxes are found by name, the pointer shows the user's line. It needs nothing else."""
+    """Returns a navigable page: scopes fold, boxes are found by name, the pointer shows the user's line. It is self-contained."""
     return viewer.page(picture(roots), FILLS, title)
 
 
 def save(roots: Op | Iterable[Op], path: str) -> None:
-    """Writes a picture of the op-graph: an SVG, a page, or DOT text, as the path ends in `.svg`, `.html` or `.dot`.
+    """Writes a picture of the op-graph: an SVG, a page, or DOT text, by the extension `.svg`, `.html` or `.dot`.
 
-    Raises UsageError for another ending, FileError.
+    Raises UsageError for another extension, FileError.
     """
     check_output(path, *ENDINGS)
     name, ending = os.path.splitext(os.path.basename(path))
@@ -262,7 +262,7 @@ def save(roots: Op | Iterable[Op], path: str) -> None:
 
 
 def is_drawable(x: Any) -> bool:
-    """Ops, lists of them, and computations."""
+    """Whether `x` is an op, a list of ops, or a computation."""
     if isinstance(x, list | tuple):
         return bool(x) and all(isinstance(i, Op) for i in x)
     return isinstance(x, Op | Computation)
@@ -280,7 +280,7 @@ def _arguments(parser: Any) -> None:
 
 @verb("graph", "draw the op-graph of an op or a computation", _arguments)
 def graph(arguments: Any) -> Answer:
-    """`ngraph graph model.py:loss -o loss.svg`."""
+    """Runs `ngraph graph model.py:loss -o loss.svg`."""
     check_output(arguments.output, *ENDINGS)
     found = find(arguments.target, is_drawable, "op or computation", lambda x: isinstance(x, Computation))
     roots = found.results.ops if isinstance(found, Computation) else found

@@ -1,4 +1,4 @@
-"""The verbs that look into model files: `profile`, where the time of a call goes, and `view`, the graph as a page to move around in.
+"""The verbs that inspect model files: `profile`, the time of a call by kernel, and `view`, the graph as a navigable page.
 
 ngraph profile model.onnx --shape x:1,3,224,224 --html profile.html
 ngraph view model.onnx --open
@@ -20,7 +20,7 @@ from ngraph.tools.files import check_output, number_from, write
 from ngraph.tools.models import feeds_of, inputs_of, loaded, model_of
 from ngraph.verbs import Answer, UsageError, verb
 
-MAX_SHOWN = 6  # numbers of an attribute, values of a node, that a box shows
+MAX_SHOWN = 6  # numbers of an attribute, values of a node, in a box
 
 # ---- profile ------------------------------------------------------------------------------------------------------------
 
@@ -34,7 +34,7 @@ def _profile(parser: Any) -> None:
 
 @verb("profile", "say where the time of a call goes, kernel by kernel, with the nodes of the file", _profile)
 def profile(arguments: Any) -> Answer:
-    """`ngraph profile model.onnx`, `… --trace trace.json`, `… --html profile.html`."""
+    """Runs `ngraph profile model.onnx`, `… --trace trace.json`, `… --html profile.html`."""
     check_output(arguments.trace, ".json")
     check_output(arguments.html, ".html")
     model = loaded(arguments.model)
@@ -52,7 +52,7 @@ def profile(arguments: Any) -> Answer:
 
 
 def joined(name: str, parts: Sequence[Profile]) -> Profile:
-    """One profile of computations that run one after another."""
+    """Returns one profile of computations that run in sequence."""
     rows: list[KernelProfile] = []
     at = 0.0
     for p in parts:
@@ -74,7 +74,7 @@ def _view(parser: Any) -> None:
 
 @verb("view", "draw a model's graph as a page: names fold, nodes are found, attributes and shapes are shown", _view)
 def view(arguments: Any) -> Answer:
-    """`ngraph view model.onnx -o model.html --open`."""
+    """Runs `ngraph view model.onnx -o model.html --open`."""
     name = os.path.splitext(os.path.basename(arguments.model))[0]
     path = arguments.output or f"{name}.html"
     check_output(path, ".html")
@@ -87,7 +87,8 @@ def view(arguments: Any) -> Answer:
 
 
 class Drawing:
-    """A file's graph as boxes: inputs, nodes, those of graphs in them too; names with slashes are scopes. Weights stand in their nodes."""
+    """A file's graph as boxes: inputs and nodes, nested graphs included; names with slashes are scopes. Weights are shown in their
+    nodes."""
 
     def __init__(self, whole: FileGraph):
         self.picture = graph.Picture()
@@ -95,7 +96,7 @@ class Drawing:
         self.graph(whole, {}, "")
 
     def graph(self, g: FileGraph, outer: dict[str, int | str], scope: str) -> list[int | str]:
-        """Its outputs. `outer` are the names around it: for each the number of a box, or the text of a constant."""
+        """Returns its outputs. `outer` maps the enclosing graph's names to the number of a box, or the text of a constant."""
         names = dict(outer)
         self.types.update(g.types)
         names.update({name: f"[{', '.join(map(str, shape))}]" for name, shape in g.arrays.items()})

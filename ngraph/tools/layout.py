@@ -16,7 +16,7 @@ SWEEPS, GAP, ROW_GAP = 12, 18.0, 34.0
 
 @dataclass
 class GraphLayout:
-    """`centres[i]` of box i, `routes[k]` the points of edge k from box to box, and the size of the whole."""
+    """The layout: `centres[i]` of box i, `routes[k]` the points of edge k from box to box, and the size of the whole."""
 
     width: float
     height: float
@@ -25,11 +25,12 @@ class GraphLayout:
 
 
 def rows_of(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """The row of each box: below all it comes from. Boxes from nothing, and chains of them, stand right above their first user."""
+    """Returns the row of each box: below all of its sources. Boxes without sources, and chains of them, are directly above their first
+    user."""
     users: list[list[int]] = [[] for _ in range(count)]
     inputs: list[list[int]] = [[] for _ in range(count)]
     row, chain = [0] * count, [True] * count
-    for a, b in sorted(edges, key=lambda edge: edge[1]):  # every edge goes to a higher number, so a is final when it is met
+    for a, b in sorted(edges, key=lambda edge: edge[1]):  # every edge goes to a higher number, so a is final when it is reached
         users[a].append(b)
         inputs[b].append(a)
         row[b] = max(row[b], row[a] + 1)
@@ -41,7 +42,7 @@ def rows_of(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
 
 
 def _ordered(rows: list[list[int]], up: list[list[int]], down: list[list[int]]) -> list[list[int]]:
-    """The rows, each in the order that crossed least of all that barycentre sweeps came by."""
+    """Returns the rows, each in the order with the fewest crossings among the barycentre sweeps."""
     place = {v: float(i) for row in rows for i, v in enumerate(row)}
     best, fewest = [list(r) for r in rows], _crossings(rows, down, place)
     for sweep in range(SWEEPS):
@@ -70,7 +71,7 @@ def _crossings(rows: list[list[int]], down: list[list[int]], place: dict[int, fl
 
 
 def _nearest(wanted: Sequence[float], weights: Sequence[float], offsets: Sequence[float]) -> list[float]:
-    """Positions closest to `wanted` that keep at least the gaps of `offsets`, by pooling neighbours that would overlap."""
+    """Returns positions closest to `wanted` with at least the gaps of `offsets`, by pooling neighbours that would overlap."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many
     for want, weight, offset in zip(wanted, weights, offsets, strict=True):
         mean, many = want - offset, 1
@@ -108,7 +109,7 @@ def _columns(rows: list[list[int]], widths: list[float], up: list[list[int]], do
 
 
 def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) -> GraphLayout:
-    """Places boxes of these sizes. Boxes are numbered from inputs to users: every edge goes from a lower to a higher number."""
+    """Returns a layout for boxes of these sizes. Boxes are numbered from inputs to users: edges go from lower to higher numbers."""
     real = len(sizes)
     row = rows_of(real, edges)
     widths = [w for w, _ in sizes]
@@ -153,7 +154,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int
 
 
 def _depth_first(up: list[list[int]], down: list[list[int]], row: list[int]) -> Iterable[int]:
-    """A first order in which neighbours stand near: depth first over arrows both ways, from the top."""
+    """Returns an initial order in which neighbours are close: depth first over arrows both ways, from the top."""
     seen = [False] * len(row)
     for start in sorted(range(len(row)), key=row.__getitem__):
         stack = [start]

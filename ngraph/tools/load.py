@@ -1,6 +1,6 @@
-"""Objects out of a user's program: runs the file and finds what `model.py:train` names.
+"""Objects from a user's program: runs the file and finds the object that `model.py:train` names.
 
-The file runs as the module `__explain__`, so what stands under `if __name__ == "__main__":` does not. What it prints goes to
+The file runs as the module `__explain__`, so code under `if __name__ == "__main__":` does not run. Its output goes to
 stderr; its folder comes first on the path, as when Python runs it.
 """
 
@@ -20,11 +20,11 @@ from ngraph.verbs import UsageError
 
 
 class ProgramFailed(NgraphError):
-    """The user's program stopped with an error of its own; the message shows the line that did."""
+    """An error of the user's program itself; the message shows the line."""
 
 
 def run_file(path: str) -> dict[str, Any]:
-    """The names that the program defines. Raises UsageError where there is no such file, ProgramFailed where it stops."""
+    """Returns the names that the program defines. Raises UsageError where there is no such file, ProgramFailed where it fails."""
     if not os.path.isfile(path):
         raise UsageError(f"{path} is a folder" if os.path.isdir(path) else f"there is no file {path}")
     if not path.endswith(".py") and formats.known(path):
@@ -50,7 +50,7 @@ def run_file(path: str) -> dict[str, Any]:
 
 
 def _last_line(error: Exception, path: str) -> tuple[str, int]:
-    """The deepest line of the program itself that the error passed through."""
+    """Returns the deepest line of the program itself in the error's traceback."""
     where, trace = 1, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == path:
@@ -62,14 +62,14 @@ def _last_line(error: Exception, path: str) -> tuple[str, int]:
 
 
 def a(word: str) -> str:
-    """A word with its article."""
+    """Returns a word with its article."""
     return f"{'an' if word[0].lower() in 'aeiou' else 'a'} {word}"
 
 
 def find(target: str, wanted: Callable[[Any], bool], what: str, best: Callable[[Any], bool] = lambda x: True) -> Any:
-    """The object that `prog.py:name` names (`name` may have dots); without a name, the only one that is wanted, or the only best one.
+    """Returns the object that `prog.py:name` names (`name` may have dots); without a name, the only wanted one, or the only best one.
 
-    Raises UsageError that lists what the program has.
+    Raises UsageError that lists the program's objects.
     """
     path, _, name = target.rpartition(":") if ":" in target and not os.path.exists(target) else (target, "", "")
     names = run_file(path)

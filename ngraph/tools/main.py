@@ -1,6 +1,6 @@
 """The `ngraph` command: finds the verb, runs it, prints its answer.
 
-Exit code 0: done. 1: the user's program or model, or what it was asked to do, failed. 2: the command was called wrongly.
+Exit code 0: done. 1: the user's program or model, or the operation, failed. 2: the command line was wrong.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ngraph.errors import ENDS, NgraphError, show_line
 from ngraph.op_graph.files import told
 from ngraph.verbs import REGISTRY, Answer, UsageError
 
-# each module registers its verbs when imported; only that of the verb that was asked for is, so that a start is short
+# each module registers its verbs when imported; only that of the given verb is, so that the command starts fast
 MODULES = {
     "cache": "cache",
     "completion": "completion",
@@ -41,7 +41,7 @@ UNEXPECTED = "unexpected"
 
 
 def load_verbs(wanted: str = "") -> None:
-    """Imports the module of a verb of ours; without one every module that registers verbs, those of other packages too."""
+    """Imports the module of one of ngraph's verbs; without one every module that registers verbs, those of other packages included."""
     own = [module for module, verbs in MODULES.items() if wanted in verbs.split()]
     for module in own or MODULES:
         importlib.import_module(f"ngraph.tools.{module}")
@@ -51,10 +51,10 @@ def load_verbs(wanted: str = "") -> None:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are told as all others are."""
+    """A parser whose errors are printed as all others are."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """See `argparse`; the parser of a verb refuses what it does not know, and names the nearest of its options."""
+        """Parses as `argparse` does; for an unknown option of a verb, the error names the nearest one."""
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             near = difflib.get_close_matches(rest[0].partition("=")[0], self._option_string_actions, 1)
@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
         return found, rest
 
     def error(self, message: str) -> NoReturn:
-        """Raises UsageError; the fix is the second line of a message, or the nearest of several words, where one of these was wanted."""
+        """Raises UsageError; the fix is the second line of a message, or the nearest of the allowed words."""
         said, _, fix = message.removeprefix("argument MODEL: ").partition("\n")
         found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", said)
         near = difflib.get_close_matches(found[1], re.findall(r"[\w-]+", found[2]), 1, 0.5) if found else []
@@ -71,7 +71,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, with one sub-command per registered verb."""
+    """Returns the parser of the command line, with one sub-command per registered verb."""
     common = Parser(add_help=False)
     common.add_argument("--json", action="store_true", help="print data instead of text")
     common.add_argument("-q", "--quiet", action="store_true", help="print nothing but errors")
@@ -86,25 +86,25 @@ def parser() -> argparse.ArgumentParser:
 
 
 def red(text: str) -> str:
-    """In red where the terminal shows colours and nobody said NO_COLOR (https://no-color.org)."""
+    """Returns the text in red where the terminal shows colours and NO_COLOR is not set (https://no-color.org)."""
     return f"\x1b[31m{text}\x1b[0m" if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else text
 
 
 def say(text: str) -> None:
-    """Writes text to stdout, with question marks for letters that it has not. Raises FileError where it cannot be written."""
-    if sys.stdout is None:  # closed by whoever started us
+    """Writes text to stdout, with question marks for unsupported letters. Raises FileError where it cannot be written."""
+    if sys.stdout is None:  # closed by the parent process
         return
     coding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         with told("stdout", "written"):
             print(text.encode(coding, "replace").decode(coding), flush=True)
-    except OSError:  # Python would write what is left once more at its end
+    except OSError:  # Python would write the rest once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise
 
 
 def complain(kind: str, error: BaseException, given: Any) -> None:
-    """The error in one paragraph; its traceback only where it was asked for. Data of it on stdout where data was asked for."""
+    """Prints the error in one paragraph, with its traceback where -v is given, and as data on stdout where --json is."""
     message = str(error).removeprefix(f"{show_line(None)}: ")  # the command is no line of a program
     if isinstance(error, OSError) and not isinstance(error, NgraphError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
@@ -121,7 +121,7 @@ def complain(kind: str, error: BaseException, given: Any) -> None:
 
 
 def answered(given: Any) -> int:
-    """Runs a verb and prints what it found; the exit code."""
+    """Runs a verb and prints its answer; returns the exit code."""
     try:
         answer: Answer = REGISTRY[given.verb].run(given)
         if not given.quiet:
@@ -130,7 +130,7 @@ def answered(given: Any) -> int:
     except UsageError as error:
         complain("ngraph", error, given)
         return 2
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         return 0
     except (NgraphError, OSError) as error:
         complain(type(error).__name__, error, given)
@@ -142,7 +142,7 @@ def answered(given: Any) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command and gives its exit code."""
+    """Runs the command and returns its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     load_verbs(words[0] if words else "")
     try:

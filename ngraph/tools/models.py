@@ -1,4 +1,4 @@
-"""The verbs for model files: `info`, `check`, `run`, `bench`, `diff`, `convert`. They take files of any format that is registered.
+"""The verbs for ONNX model files: `info`, `check`, `run`, `bench`, `diff`, `convert`.
 
 ngraph run model.onnx --inputs in.npz --outputs out.npz
 ngraph bench model.onnx --shape x:1,3,224,224 --against onnxruntime,openvino
@@ -27,7 +27,7 @@ Feeds = dict[str, np.ndarray[Any, Any]]
 
 
 def model_path(path: str) -> str:
-    """The path of a file, or of a folder that a format owns; argparse says what is wrong with another."""
+    """Returns the ONNX frontend, which needs its package. Raises UnsupportedError with the line that installs it."""
     return path if os.path.isdir(path) and formats.known(path) else model_file(path)
 
 
@@ -40,7 +40,7 @@ def loaded(path: str) -> Any:
 
 
 def shapes_of(given: Sequence[str] | None, open_: bool = False) -> dict[str, tuple[int | None, ...]]:
-    """{input: shape} from `x:1,3,224,224`; `open_`: a `?` leaves a length open. Raises UsageError."""
+    """Returns {input: shape} from `x:1,3,224,224`; `open_`: a `?` leaves a length unknown. Raises UsageError."""
     found: dict[str, tuple[int | None, ...]] = {}
     for text in given or ():
         name, colon, dims = text.rpartition(":")
@@ -54,7 +54,7 @@ def shapes_of(given: Sequence[str] | None, open_: bool = False) -> dict[str, tup
 
 
 def drawn(model: Any, shapes: Mapping[str, Sequence[int | None]], seed: int) -> Feeds:
-    """Random inputs; dims that neither the file nor `shapes` gives are 1."""
+    """Returns random inputs; dims that neither the file nor `shapes` determines are 1."""
     unknown = [name for name in shapes if name not in {p.name for p in model.inputs}]
     if unknown:
         there = [p.name for p in model.inputs]
@@ -76,7 +76,7 @@ def drawn(model: Any, shapes: Mapping[str, Sequence[int | None]], seed: int) -> 
 
 
 def feeds_of(arguments: Any, model: Any) -> Feeds:
-    """What --inputs holds, else random inputs."""
+    """Returns the arrays of --inputs, else random inputs."""
     shapes = shapes_of(arguments.shape)
     if arguments.inputs and shapes:
         raise UsageError("--shape is for random inputs, and --inputs brings others", fix="give one of them")
@@ -97,9 +97,9 @@ def model_of(parser: Any) -> None:
 # ---- info and check -----------------------------------------------------------------------------------------------------
 
 
-@verb("info", "say what a model file holds", model_of)
+@verb("info", "print what a model file contains", model_of)
 def info(arguments: Any) -> Answer:
-    """`ngraph info model.onnx`: inputs, outputs, ops by count, opsets, parameters, what cannot be translated."""
+    """Runs `ngraph info model.onnx`: inputs, outputs, ops by count, opsets, parameters, and what cannot be translated."""
     found = formats.of(arguments.model).facts(arguments.model)
     parameters = sum(math.prod(shape) for shape in found.graph.arrays.values())
     ports = [[{"name": p.name, "type": p.type, "shape": p.shape} for p in group] for group in (found.inputs, found.outputs)]
@@ -124,9 +124,9 @@ def info(arguments: Any) -> Answer:
     return Answer("\n".join(lines), data)
 
 
-@verb("check", "say whether every node of a model can be run; exits with 1 where not", model_of)
+@verb("check", "print whether every node of a model can run; exits with 1 where not", model_of)
 def check(arguments: Any) -> Answer:
-    """`ngraph check model.onnx`: all that cannot be translated, at once."""
+    """Runs `ngraph check model.onnx`: everything that cannot be translated, at once."""
     found = formats.of(arguments.model).facts(arguments.model)
     if found.refused:
         raise UnsupportedError(f"{len(found.refused)} nodes of {arguments.model} cannot be translated", details=tuple(found.refused))
@@ -143,7 +143,7 @@ def _run(parser: Any) -> None:
 
 
 def plain(value: Any) -> Any:
-    """An output as an array that .npz files hold."""
+    """Returns an output as an array that .npz files can hold."""
     array = np.asarray(value)
     return array.astype(str) if array.dtype == object else array
 
@@ -157,7 +157,7 @@ def shown(name: str, value: Any) -> str:
 
 @verb("run", "run a model on inputs from a file, or on random ones", _run)
 def run(arguments: Any) -> Answer:
-    """`ngraph run model.onnx --inputs in.npz --outputs out.npz`."""
+    """Runs `ngraph run model.onnx --inputs in.npz --outputs out.npz`."""
     check_output(arguments.outputs, ".npz", reads={"what --inputs names": arguments.inputs})
     model = loaded(arguments.model)
     results = model.run(feeds_of(arguments, model))
@@ -178,7 +178,7 @@ def run(arguments: Any) -> Answer:
 
 @contextlib.contextmanager
 def refusing(name: str) -> Iterator[None]:
-    """Around what another runtime does; raises UnsupportedError with its words where it does not."""
+    """Surrounds calls of another runtime; raises UnsupportedError with its message where they fail."""
     try:
         yield
     except Exception as error:
@@ -229,7 +229,7 @@ def _bench(parser: Any) -> None:
 
 
 def figures(times: Sequence[float]) -> dict[str, float]:
-    """Milliseconds: count, median, mean, percentiles and ends."""
+    """Returns statistics in milliseconds: count, median, mean, percentiles, minimum and maximum."""
     t = np.array(times) * 1e3
     named = {"median": 50, "p90": 90, "p99": 99}
     return {
@@ -243,7 +243,7 @@ def figures(times: Sequence[float]) -> dict[str, float]:
 
 
 def measured(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, list[float]]:
-    """Times of each call, taken in turn, in rounds, so that all meet the same machine."""
+    """Returns times of each call, alternating in rounds, so that all run under the same conditions."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds * len(calls)
     while time.perf_counter() < end:
@@ -260,7 +260,7 @@ def measured(calls: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str
 
 
 def disagreement(mine: Sequence[Any], theirs: Sequence[Any]) -> float:
-    """The largest difference between outputs; inf where one has another shape."""
+    """Returns the largest difference between outputs; inf where shapes differ."""
     pairs = [(np.asarray(a), np.asarray(b)) for a, b in zip(mine, theirs, strict=True)]
     if any(a.shape != b.shape for a, b in pairs):
         return math.inf
@@ -269,7 +269,7 @@ def disagreement(mine: Sequence[Any], theirs: Sequence[Any]) -> float:
 
 @verb("bench", "measure how long a model takes, beside other runtimes if asked", _bench)
 def bench(arguments: Any) -> Answer:
-    """`ngraph bench model.onnx -t 10 --against onnxruntime,openvino`."""
+    """Runs `ngraph bench model.onnx -t 10 --against onnxruntime,openvino`."""
     others = [name for name in arguments.against.split(",") if name]
     unknown = [name for name in others if name not in PEERS]
     if unknown:
@@ -321,7 +321,7 @@ def _diff(parser: Any) -> None:
 
 @verb("diff", "find the first node in which two models, or two runtimes of one, differ", _diff)
 def diff(arguments: Any) -> Answer:
-    """Every value of both, in the order of A's nodes, until one differs."""
+    """Runs `ngraph diff`: compares every value of both, in the order of A's nodes, until one differs."""
     a, b = arguments.a, arguments.b
     format, mine = formats.of(a), loaded(a)
     nodes = [(n, o) for n in format.facts(a).graph.nodes for o in n.gives if o]
@@ -352,7 +352,7 @@ def diff(arguments: Any) -> Answer:
 
 
 def content(path: str) -> bytes:
-    """What a file holds."""
+    """Returns the content of a file."""
     with told(path, "read"), open(path, "rb") as file:
         return file.read()
 
@@ -370,7 +370,7 @@ def _convert(parser: Any) -> None:
 
 @verb("convert", "write a model anew: another opset, known lengths, arrays beside it", _convert)
 def convert(arguments: Any) -> Answer:
-    """`ngraph convert a.onnx b.onnx --opset 17 --shape x:?,3,224,224`."""
+    """Runs `ngraph convert a.onnx b.onnx --opset 17 --shape x:?,3,224,224`."""
     model, to = loaded(arguments.model), formats.of(arguments.output)
     folder = os.path.dirname(arguments.model)
     reads = {"the file that is read": arguments.model} | {

@@ -1,4 +1,4 @@
-"""What the op records say, printed: the table of aspects, the core ops as the spec has them, and the reference page of all ops.
+"""Prints the op records: the table of aspects, the core ops of the spec, and the reference page of all ops.
 
 `ngraph ops --docs docs` writes the last two: `docs/ops.md`, and the table of `docs/spec.md` between its two marks.
 """
@@ -32,12 +32,12 @@ GROUPS = {
 
 
 def group(record: OpDef) -> str:
-    """Which of GROUPS a record belongs to."""
+    """Returns the entry of GROUPS that a record belongs to."""
     return "core" if record.core and record.reference else "made of others" if record.lower else "leaf or effect"
 
 
 def takers() -> dict[str, set[str]]:
-    """The ops that each transformer here takes whole, asked about a step of that op with nothing in it."""
+    """Returns the composite ops that each transformer here runs as one op, tested with an empty step."""
     made = {name: cls() for name, cls in TRANSFORMERS.items() if not cls.unavailable()}
     taken = {name: {r.name for r in REGISTRY.values() if t.takes(Step((), r.name, (), {}))} for name, t in made.items()}
     for t in made.values():
@@ -46,7 +46,7 @@ def takers() -> dict[str, set[str]]:
 
 
 def aspects(record: OpDef, taken: dict[str, set[str]]) -> tuple[str, ...]:
-    """One row of the aspect table."""
+    """Returns one row of the aspect table."""
     return (
         record.name,
         group(record),
@@ -61,7 +61,7 @@ def aspects(record: OpDef, taken: dict[str, set[str]]) -> tuple[str, ...]:
 
 
 def columns(rows: Iterable[Sequence[str]]) -> str:
-    """Rows with their columns under each other."""
+    """Returns rows with aligned columns."""
     table = list(rows)
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in table)
@@ -72,7 +72,7 @@ def _parameters(function: Callable[..., Any] | None, skip: int) -> list[Paramete
 
 
 def form(record: OpDef) -> str:
-    """`gather(x, i…; axes, mode)`: as the record says it; else inputs as its functions name them, then what its type asks for."""
+    """Returns `gather(x, i…; axes, mode)`: the record's form; else the inputs of its functions, and the attributes of its type."""
     if record.form:
         return record.name + record.form
     named = [_parameters(record.grad, 2), _parameters(record.lower, 1), _parameters(record.reference, 1)]
@@ -83,7 +83,7 @@ def form(record: OpDef) -> str:
 
 
 def spec() -> str:
-    """The core ops as the table of `docs/spec.md`."""
+    """Returns the core ops as the table of `docs/spec.md`."""
     rows = [f"| `{form(r)}` | {r.doc} |" for r in core_ops() if r.reference]
     return "\n".join(["| op(inputs; attrs) | meaning |", "| --- | --- |", *rows])
 
@@ -99,7 +99,7 @@ def _gradient(record: OpDef) -> str:
 
 
 def section(record: OpDef, taken: dict[str, set[str]]) -> str:
-    """All that a reader wants to know of one op, in Markdown."""
+    """Returns the reference of one op, in Markdown."""
     facts = {"in Python": f"`ng.{record.name}`" if record.name in ngraph.__all__ else ""}
     if record.samples:
         facts |= {"kinds of elements": ", ".join(record.kinds), "error bound": _bound(record)}
@@ -113,7 +113,7 @@ def section(record: OpDef, taken: dict[str, set[str]]) -> str:
 
 
 def reference() -> str:
-    """`docs/ops.md`: every op in a section of its own."""
+    """Returns `docs/ops.md`: every op in a section of its own."""
     taken = takers()
     parts = [
         "# The ops",
@@ -129,7 +129,7 @@ def reference() -> str:
 
 
 def with_table(page: str) -> str:
-    """The spec with today's table between its marks. Raises UsageError where the marks are not there."""
+    """Returns the spec with the current table between its marks. Raises UsageError where the marks are missing."""
     before, first, rest = page.partition(MARKS[0])
     _, second, after = rest.partition(MARKS[1])
     if not first or not second:
@@ -151,7 +151,7 @@ def _write(folder: str) -> list[str]:
 
 
 SAID = ("fact", "value", "said at", "what it means")
-SAYING = (  # modules that fill in facts when they are loaded, and are loaded when they are needed
+SAYING = (  # modules that fill in facts when they are loaded
     "ngraph.codegen.math",
     "ngraph.codegen.routines",
     "ngraph.export.onnx.model",
@@ -159,7 +159,7 @@ SAYING = (  # modules that fill in facts when they are loaded, and are loaded wh
 
 
 def said(name: str) -> list[tuple[str, str, str, str]]:
-    """Each fact about an op: its column, its value, the `file:line` that says it, and what the column means. Raises UsageError."""
+    """Returns each fact about an op: its column, its value, its `file:line`, and the meaning of the column. Raises UsageError."""
     for module in SAYING:
         if not module.startswith("ngraph.export.onnx") or find_spec("onnx"):
             import_module(module)
@@ -176,7 +176,7 @@ def said(name: str) -> list[tuple[str, str, str, str]]:
 
 
 def shown(value: Any) -> str:
-    """A fact in a few words: a function by its name."""
+    """Returns a fact in a few words: a function by its name."""
     name = getattr(value, "__name__", "")
     return str(value) if not name else "a function" if name == "<lambda>" else f"{name}()"
 
@@ -200,7 +200,7 @@ def _arguments(parser: Any) -> None:
 
 @verb("ops", "print the table of op records", _arguments)
 def ops(arguments: Any) -> Answer:
-    """`ngraph ops`, and what it prints from the records for the docs."""
+    """Runs `ngraph ops`, and prints the docs generated from the records."""
     if arguments.docs:
         written = _write(arguments.docs)
         return Answer("\n".join(written), written)

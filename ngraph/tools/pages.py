@@ -1,4 +1,4 @@
-"""Pages of a computation's stages: one self-contained HTML file with all of them, what changed from each to the next, and what fired."""
+"""Pages of a computation's stages: one self-contained HTML file with all of them, the differences between them, and the applied rules."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ _NUMBER, _ORIGIN = re.compile(r"%\d+"), re.compile(r"  # .*")
 
 
 def embedded(data: Any) -> str:
-    """Data as JSON that may stand inside a script element."""
+    """Returns data as JSON that is valid inside a script element."""
     return json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def filled(page: str, **words: str) -> str:
-    """A page in which these words, in capitals, stand for texts; what the texts say is left alone."""
+    """Returns a page with these capital words replaced by texts; words inside the texts stay."""
     return re.sub("|".join(rf"\b{word}\b" for word in words), lambda m: words[m[0]], page)
 
 
 def _said(line: str) -> str:
-    """A line without what changes for no reason: numbers of values, and origins."""
+    """Returns a line without parts that change without meaning: numbers of values, and origins."""
     return _NUMBER.sub("%", _ORIGIN.sub("", line))
 
 
 def changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
-    """The lines after, each behind a blank or, where it is new, `+`; and those that have gone, behind `-`."""
+    """Returns the lines after, each after a blank or, where it is new, `+`; and removed ones, after `-`."""
     lines = []
     for tag, a, b, c, d in SequenceMatcher(None, list(map(_said, before)), list(map(_said, after))).get_opcodes():
         lines += ["-" + line for line in before[a:b] if tag != "equal"]
@@ -39,7 +39,7 @@ def changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
 
 
 def page(name: str, stages: Sequence[DumpedStage], first: str | None) -> str:
-    """The page of one computation, open at the stage `first`."""
+    """Returns the page of one computation, open at the stage `first`."""
     shown: list[dict[str, Any]] = []
     for k, stage in enumerate(stages):
         lines = stage.text.rstrip("\n").split("\n")
@@ -50,7 +50,7 @@ def page(name: str, stages: Sequence[DumpedStage], first: str | None) -> str:
 
 
 def contents(folder: str, found: Mapping[str, tuple[Mapping[str, float], Sequence[DumpedStage]]]) -> str:
-    """The page that leads to the pages of a folder's computations."""
+    """Returns the page that links the pages of a folder's computations."""
     rows = []
     for name, (seconds, stages) in found.items():
         sizes = {s.name: s.size for s in stages}

@@ -1,4 +1,4 @@
-"""Which room imports which, read from the source: the rule that a room imports only rooms above it, and a map of them.
+"""The imports between rooms, read from the source: the rule that a room imports only rooms above it, and a map of them.
 
 A room is a module or package right inside `ngraph`, or one inside such a package that ORDER names: what surrounds it is then another room.
 Imports under `if TYPE_CHECKING:` do not count; those inside functions do.
@@ -18,19 +18,19 @@ from ngraph.verbs import Answer, verb
 
 HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# from the bottom of the house to the top: a room may import those named before it
+# in order of dependence: a room may import those named before it
 ORDER = (
     "parts errors config warn verbs data op_graph ops autodiff api program rewrite numpy_functions numpy_ops passes targets tensors "
     "plan schedule codegen runtime.host runtime transformers.executable transformers export frontends serve capi tools util types testing "
     "onnx_backend"
 ).split()
 
-# packages that a function may import late, for they are not among the core dependencies or heavy to load
+# packages that a function may import, since they are optional dependencies or slow to load
 OPTIONAL = {"matplotlib", "tqdm", "llvmlite", "torch", "onnx", "mpi4py", "tensorflow", "tensorboardX", "pooch", "PIL", "h5py"}
 
 
 class Import(NamedTuple):
-    """One import: the file and line, the room it stands in, the full name imported, and whether it stands inside a function."""
+    """One import: the file and line, its room, the full name imported, and whether it is inside a function."""
 
     file: str
     line: int
@@ -46,7 +46,7 @@ def room_of(parts: Sequence[str]) -> str:
 
 
 def files(home: str = HOME) -> Iterator[tuple[str, str]]:
-    """Every source file with the room it is in; the package's own `__init__` is the room ""."""
+    """Yields every source file with its room; the package's own `__init__` is the room ""."""
     for folder, _, names in os.walk(home):
         for name in sorted(names):
             if name.endswith(".py"):
@@ -55,7 +55,7 @@ def files(home: str = HOME) -> Iterator[tuple[str, str]]:
 
 
 def imports(home: str = HOME) -> Iterator[Import]:
-    """Every import in the house."""
+    """Yields every import of the package."""
     package = os.path.basename(home)
     for path, room in files(home):
         inside = [package, *os.path.relpath(path, home).split(os.sep)[:-1]]
@@ -83,7 +83,7 @@ def _names(node: ast.AST, inside: list[str]) -> list[str]:
 
 
 def edges(home: str = HOME) -> dict[tuple[str, str], list[Import]]:
-    """The imports from room to room."""
+    """Returns the imports from room to room."""
     package, known = os.path.basename(home), {room for _, room in files(home)}
     found: dict[tuple[str, str], list[Import]] = {}
     for i in imports(home):
@@ -95,18 +95,18 @@ def edges(home: str = HOME) -> dict[tuple[str, str], list[Import]]:
 
 
 def upward(home: str = HOME) -> list[Import]:
-    """The imports that break the rule: of a room that stands later in ORDER, or that ORDER does not name."""
+    """Returns the imports that violate the rule: of a room later in ORDER, or missing there."""
     level = {room: n for n, room in enumerate(ORDER)}
     return [i for (a, b), found in edges(home).items() for i in found if not level.get(b, len(level)) < level.get(a, -1)]
 
 
 def hidden(home: str = HOME) -> list[Import]:
-    """Imports inside functions of what is neither optional nor heavy in the standard library."""
+    """Returns imports inside functions of packages that are not optional."""
     return [i for i in imports(home) if i.late and i.name.split(".")[0] not in OPTIONAL]
 
 
 def sizes(home: str = HOME) -> dict[str, int]:
-    """Source lines of each room: those with a token that is neither a comment nor a docstring."""
+    """Returns the source lines of each room: those with a token that is neither a comment nor a docstring."""
     found: dict[str, int] = {}
     for path, room in files(home):
         found[room] = found.get(room, 0) + _lines(path)
@@ -128,7 +128,7 @@ def _lines(path: str) -> int:
 
 
 def map_of_rooms(home: str = HOME) -> str:
-    """An SVG with an arrow from each room down to those that import it; arrows that others imply are left out, wrong ones are red boxes."""
+    """Returns an SVG with an arrow from each room down to its importers, without implied arrows; rooms with invalid imports are red."""
     size, arrows = sizes(home), {(b, a) for a, b in edges(home)}
     wrong = {i.room for i in upward(home)}
     rooms = sorted((r for r in size if r), key=lambda r: ORDER.index(r) if r in ORDER else len(ORDER))
@@ -139,7 +139,7 @@ def map_of_rooms(home: str = HOME) -> str:
 
 
 def _needed(pairs: set[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-    """The pairs that no path over other pairs implies; every pair goes up."""
+    """Returns the pairs that no path over other pairs implies; every pair goes up."""
     reach: list[set[int]] = [set() for _ in range(count)]
     kept = []
     for a in reversed(range(count)):
@@ -156,7 +156,7 @@ def _arguments(parser: Any) -> None:
 
 @verb("rooms", "show which room of ngraph's own source imports which", _arguments)
 def rooms(arguments: Any) -> Answer:
-    """`ngraph rooms -o map.svg`: every room, its size, what it imports, and what breaks the rule."""
+    """Runs `ngraph rooms -o map.svg`: every room, its size, its imports, and violations of the rule."""
     check_output(arguments.output, ".svg")
     size, arrows, wrong = sizes(), edges(), upward()
     if arguments.output:

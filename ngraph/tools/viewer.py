@@ -1,7 +1,7 @@
-"""A picture of an op-graph to move around in, as one HTML file: scopes fold, boxes are found by name, the pointer shows the user's line.
+"""A navigable picture of an op-graph as one HTML file: scopes fold, boxes are found by name, the pointer shows the user's line.
 
-The page (`viewer.html`) does the drawing. What it gets is a tree: boxes, and groups of boxes that share a scope. A folded group is one
-box, so no path may leave a group and come back: a scope is cut into as many groups as that takes (layers and their gradients, say).
+The page (`viewer.html`) does the drawing. Its input is a tree: boxes, and groups of boxes that share a scope. A folded group is one
+box, so no path may leave a group and return: a scope is split into as many groups as that needs (layers and their gradients, say).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ngraph.tools.pages import embedded, filled
 if TYPE_CHECKING:
     from ngraph.tools.graph import Picture
 
-# so many boxes without a scope are too many; then so many, or such a part of all, make a group
+# boxes without a scope from which on they are grouped; then boxes per group, or groups in all
 MAX_UNSCOPED_BOXES, STRETCH, PARTS = 150, 60, 25
 Edge = tuple[int, int]
 
 
 class Group(NamedTuple):
-    """A group: what it is called, in which group it stands (-1: in none), and which of the same name it is, from 1."""
+    """A group: its name, its enclosing group (-1: none), and its number among those of the same name, from 1."""
 
     label: str
     parent: int
@@ -34,9 +34,9 @@ class Group(NamedTuple):
 
 
 def pieces(labels: Sequence[str], edges: Sequence[Edge]) -> list[int]:
-    """A number for each box such that those of one label and number can be one box without making a circle; "" stays by itself.
+    """Returns a number for each box such that boxes of equal label and number can be merged without a cycle; "" stays unmerged.
 
-    Edges go from lower to higher boxes. A number never falls along an edge, and rises where the label changes.
+    Edges go from lower to higher boxes. A number never decreases along an edge, and increases where the label changes.
     """
     number = [0] * len(labels)
     users: list[list[int]] = [[] for _ in labels]
@@ -53,7 +53,7 @@ def pieces(labels: Sequence[str], edges: Sequence[Edge]) -> list[int]:
     there: dict[str, list[int]] = {}
     for b in sorted(range(len(labels)), key=number.__getitem__):
         there.setdefault(labels[b], []).append(number[b])
-    for a in reversed(range(len(labels))):  # towards users: weights to where they are used, shortcuts to where they end
+    for a in reversed(range(len(labels))):  # towards users: weights to their first use, shortcuts to their end
         if not labels[a] or not users[a]:
             continue
         latest = min(number[u] - (not together(a, u)) for u in users[a])
@@ -65,13 +65,13 @@ def pieces(labels: Sequence[str], edges: Sequence[Edge]) -> list[int]:
 
 
 def grouped(scopes: Sequence[str], edges: Sequence[Edge]) -> tuple[list[Group], list[int]]:
-    """The groups, and in which one each box stands (-1: in none). Scopes are names joined by `/`."""
+    """Returns the groups, and the group of each box (-1: none). Scopes are names joined by `/`."""
     paths = [tuple(s.split("/")) if s else () for s in scopes]
     groups: list[Group] = []
     of = [-1] * len(paths)
     level, todo = 0, list(range(len(paths)))
     while todo:
-        # boxes in other groups have other labels, so all groups of a level are cut at once
+        # boxes in other groups have other labels, so all groups of a level are split at once
         labels = [f"{of[b]}/{paths[b][level]}" if len(paths[b]) > level else "" for b in range(len(paths))]
         number = pieces(labels, [e for e in edges if of[e[0]] == of[e[1]]])
         found: dict[tuple[str, int], int] = {}
@@ -90,7 +90,7 @@ def grouped(scopes: Sequence[str], edges: Sequence[Edge]) -> tuple[list[Group], 
 
 
 def with_stretches(scopes: Sequence[str], names: Sequence[str], edges: Sequence[Edge]) -> list[str]:
-    """The scopes; where very many boxes have none, these stand in stretches of rows instead, called after the first named box."""
+    """Returns the scopes; where very many boxes have none, these are grouped by ranges of rows, named after their first named box."""
     bare = [b for b, scope in enumerate(scopes) if not scope]
     if len(bare) <= MAX_UNSCOPED_BOXES:
         return list(scopes)
@@ -115,7 +115,7 @@ def _source(line: tuple[str, int] | None) -> str:
 
 
 def page(drawn: Picture, fills: Mapping[str, str], title: str) -> str:
-    """The HTML of a picture; `fills` are the colours of the kinds of boxes."""
+    """Returns the HTML of a picture; `fills` are the colours of the kinds of boxes."""
     edges = sorted(drawn.edges, key=lambda e: e[1])
     names = [box.lines[0] if box.kind in ("placeholder", "variable") else "" for box in drawn.boxes]
     scopes = with_stretches([box.scope for box in drawn.boxes], names, edges)
@@ -125,7 +125,7 @@ def page(drawn: Picture, fills: Mapping[str, str], title: str) -> str:
     boxes = []
     for box, group in zip(drawn.boxes, of, strict=True):
         shown = box.lines[:-1] if box.type else box.lines
-        note = "\n".join(box.note.split("\n")[:-2])  # the line stands by itself, and the number says nothing here
+        note = "\n".join(box.note.split("\n")[:-2])  # the line is shown separately, and the number has no meaning here
         boxes.append({"t": shown, "y": box.type, "k": box.kind, "n": note, "l": place[box.line], "g": group, "r": int(box.result)})
     data: dict[str, Any] = {"boxes": boxes, "edges": edges, "groups": groups, "lines": list(lines.values()), "fills": dict(fills)}
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "viewer.html"), encoding="utf-8") as template:
