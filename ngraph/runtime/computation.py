@@ -187,8 +187,7 @@ class Computation(Alone, partial[Any]):
         graph: CachedGraph | None = None,
         found: CacheHit | None = None,
     ):
-        """Makes a computation. `lowered` has no steps where it was `found` in the cache, else it is stored for later ones of equal
-        `graph`."""
+        """Makes a computation. `lowered` has no steps where it was `found` in the cache, else it is cached for equal ones of `graph`."""
         state = maker.state
         self.results, self.state, self.name = results, state, lowered.program.name
         self.parameters = lowered.inputs
@@ -555,8 +554,7 @@ class Computation(Alone, partial[Any]):
         return [self._lowered.states[s.name] for s in self._face.state_in if s.name not in written]
 
     def _with_state(self, executable: Executable) -> Callable[..., tuple[Any, ...]]:
-        """Returns the executable with state passed to it: concurrently with other readers, or exclusively and uninterrupted if it
-        writes."""
+        """Returns the executable with state passed to it: beside other readers, or, if it writes, exclusively and uninterrupted."""
         state, call, lent, native = self.state, executable.call, self._lent, executable.native is not None
         arrays, lock, count = state.arrays, state.lock, len(self._face.outputs)
         written = self.written

@@ -35,8 +35,7 @@ class Interrupts:
         self._handler: Handler = self._handle  # one object, to be recognised
 
     def hold(self) -> bool:
-        """Starts deferring Ctrl-C. Returns False, without effect, on other threads, inside another hold, and without a handler in
-        Python."""
+        """Starts deferring Ctrl-C. Returns False, without effect, on other threads, inside another hold, and without a Python handler."""
         if threading.get_ident() != self.main:
             return False
         previous = swift.getsignal(CTRL_C)

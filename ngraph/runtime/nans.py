@@ -139,8 +139,7 @@ class Replay(LineRunner):
         return tuple([env[i] for i in self.results])
 
     def fault(self, ranges: Mapping[Variable, Range | None]) -> FirstNan | None:
-        """Returns the step at fault for a nan or an infinity among the results; None where there is none, or operands from outside had
-        it."""
+        """Returns the step at fault for a nan or an infinity among the results; None where there is none, or the inputs had it."""
         made_by = {v: call for call in self.lines.calls for v in call.targets}
         for kind in ("nan", "inf"):
             for v in self.lines.results:

@@ -38,8 +38,7 @@ NAMES = (
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays by name as one safetensors file. Narrow dtypes that the format lacks are written as bytes, which its metadata
-    describe."""
+    """Writes arrays by name as one safetensors file. Narrow dtypes, which the format lacks, are stored as bytes with metadata."""
     metadata, ready = {"format": "np"}, {}
     for name, a in arrays.items():
         kind = as_dtype(a.dtype)

@@ -1,4 +1,4 @@
-"""Files that the command reads and writes: what is wrong with a path is said before anything is computed, by the path as it was typed."""
+"""Files that the command reads and writes: paths are checked before any computation, and errors show them as they were typed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ngraph.errors import nearest
 from ngraph.op_graph.files import refused, told, write_whole
 from ngraph.verbs import UsageError
 
-# what a file with such an ending is for, where a model is wanted
+# by extension: what to do with files that are no models
 OTHERS = {".py": "`ngraph explain` and `ngraph graph` look into programs", ".npz": "arrays go with --inputs"}
 
 

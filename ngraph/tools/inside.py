@@ -87,8 +87,7 @@ def view(arguments: Any) -> Answer:
 
 
 class Drawing:
-    """A file's graph as boxes: inputs and nodes, nested graphs included; names with slashes are scopes. Weights are shown in their
-    nodes."""
+    """A file's graph as boxes: inputs and nodes, nested graphs included; names with slashes are scopes. Weights are part of nodes."""
 
     def __init__(self, whole: FileGraph):
         self.picture = graph.Picture()

@@ -25,8 +25,7 @@ class GraphLayout:
 
 
 def rows_of(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """Returns the row of each box: below all of its sources. Boxes without sources, and chains of them, are directly above their first
-    user."""
+    """Returns the row of each box: below all of its sources. Boxes without sources, and their chains, are directly above their user."""
     users: list[list[int]] = [[] for _ in range(count)]
     inputs: list[list[int]] = [[] for _ in range(count)]
     row, chain = [0] * count, [True] * count

@@ -109,7 +109,7 @@ def complain(kind: str, error: BaseException, given: Any) -> None:
     if isinstance(error, OSError) and not isinstance(error, NgraphError) and error.filename is not None:
         message = f"{error.filename}: {error.strerror}"
     if kind == UNEXPECTED:
-        message = f"{type(error).__name__}: {message} (nobody thought of this; -v shows where it was)"
+        message = f"{type(error).__name__}: {message} (an internal error of ngraph; -v shows the traceback)"
     if given.verbose:
         traceback.print_exception(error)
     else:

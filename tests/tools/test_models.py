@@ -149,7 +149,7 @@ def test_what_nobody_thought_of_is_one_line_and_with_v_a_traceback(folder, capsy
     monkeypatch.chdir(folder)
     monkeypatch.setitem(REGISTRY, "info", REGISTRY["info"]._replace(run=lambda given: {}["gone"]))
     assert command.main(["info", "good.onnx"]) == 1
-    assert capsys.readouterr().err == "unexpected: KeyError: 'gone' (nobody thought of this; -v shows where it was)\n"
+    assert capsys.readouterr().err == "unexpected: KeyError: 'gone' (an internal error of ngraph; -v shows the traceback)\n"
     assert command.main(["info", "good.onnx", "-v"]) == 1 and "Traceback" in capsys.readouterr().err
     assert command.main(["info", "good.onnx", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["error"]["kind"] == "unexpected"

@@ -115,8 +115,7 @@ class EarlyStop(Callback):
 
 
 class CheckpointCallback(Callback):
-    """Calls `save(step)`, with `step` batches done, at intervals of batches and at the end of each interval, after its results are
-    shown."""
+    """Calls `save(step)` after `step` batches, at intervals of batches and, once its results are shown, at the end of each interval."""
 
     def __init__(self, save: Callable[[int], Any], every: int | None, interval: int):
         self.save, self.every, self.interval = save, every, interval
