@@ -26,7 +26,7 @@ def one(kind: str, seed: int) -> int:
 
 
 def stretch(kind: str, seeds: Iterator[int], seconds: float, folder: str) -> tuple[int, int, list[str]]:
-    """How many of the seeds were tried, and how many were finds, whose programs are written to `folder`."""
+    """Returns how many seeds were tried, how many were finds, and the finds as text; writes their programs to `folder`."""
     tried, found, shown = 0, 0, []
     for seed, find in runner.hunt(kind, seeds, time.monotonic() + seconds):
         tried += 1

@@ -117,7 +117,7 @@ def _step(d: Draw, name: str, leaves: Sequence[Any], values: Sequence[Value]) ->
 
 
 def _weight(d: Draw, value: Value, values: Sequence[Value]) -> Any:
-    """What stands beside a value: another value of its axes or fewer, or numbers."""
+    """Returns a factor for a value: another value of its axes or fewer, or numbers."""
     fits = [k for k, (axes, _) in enumerate(values) if set(axes) <= set(value[0])]
     if fits and d.chance(0.6):
         return d.one(fits)
@@ -515,7 +515,7 @@ def _sound(case: Any) -> bool:
 
 
 def program(case: Any) -> str:
-    """What the case asks ngraph, and what PyTorch answers."""
+    """Returns the case as a script: the request to ngraph, and PyTorch's answer."""
     if "edge" in case:
         return edges.program(case)
     space = _namespace(case)

@@ -58,7 +58,7 @@ EDGES: dict[str, Edge] = {
 
 
 class Exceptional(NamedTuple):
-    """Where ngraph differs on purpose: the function, "value", "first" or "second", where (in words, and as a test of the operands)."""
+    """An intended difference of ngraph: the function, "value", "first" or "second", and the operands (in words, and as a test)."""
 
     function: str
     what: str
@@ -108,7 +108,7 @@ EXCEPTIONS = (
 
 
 def excepted(name: str, what: str, operands: Sequence[Any]) -> Any:
-    """Where the list says that ngraph differs: a mask of elements, or one truth for all."""
+    """Returns the elements for which the list allows a difference: a mask, or one truth for all."""
     found: Any = np.False_
     for e in EXCEPTIONS:
         if e.function == name and (e.what == what or (e.what, what) == ("first", "second") or e.what == "value"):

@@ -136,7 +136,7 @@ def session(content):
 
 
 def differs(got, wanted):
-    """What is wrong with an output, in a sentence; None where it is right to some hundred roundings of its largest number."""
+    """Returns a sentence about a wrong output; None where it is right within some hundred roundings of its largest number."""
     got, wanted = np.asarray(got), np.asarray(wanted)
     if (got.shape, got.dtype) != (wanted.shape, wanted.dtype):
         return f"{got.dtype}{got.shape} in place of {wanted.dtype}{wanted.shape}"
@@ -154,7 +154,7 @@ def differs(got, wanted):
 
 
 def check(case):
-    """What ngraph gives, or writes, that ONNX Runtime does not; None where they agree."""
+    """Returns a sentence about the first output of ngraph that differs from ONNX Runtime's; None where they agree."""
     content, feeds = model(case)
     theirs = session(content)
     mine = ng.onnx.load(content, ngt.make_transformer_factory(case["transformer"])())

@@ -220,7 +220,7 @@ def meaning(case):
 
 
 def _made(step, operands, case):
-    """What one step gives: axes, dtype and array."""
+    """Returns axes, dtype and array of one step's result."""
     op = step["op"]
     if op == "iota":
         return [step["axis"]], step["dtype"], exact(_as(np.arange(case["axes"][step["axis"]]), step["dtype"]), step["dtype"])
@@ -423,7 +423,7 @@ def machine_of(case):
 
 
 def differs(got, expected, dtype):
-    """Where two arrays differ, in a sentence; None where they do not."""
+    """Returns a sentence about the difference of two arrays; None where they are equal."""
     expected = np.asarray(expected).astype(dtypes.as_dtype(dtype).np)
     got = np.asarray(got)
     if got.shape != expected.shape or got.dtype != expected.dtype:
@@ -442,7 +442,7 @@ def _apart(case):
 
 
 def check(case):
-    """What machine code, or the plan's interpreter, gives that NumPy does not; None where they agree."""
+    """Returns a sentence about machine code, or the plan's interpreter, that differs from NumPy; None where they agree."""
     try:
         values = meaning(case)
     except Invalid:
@@ -628,7 +628,7 @@ class Draw:
         return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, guard=[["-", 0, ["%", place, by]]], fill=0)
 
     def strided(self, k):
-        """What the gradient of a strided window is made of: dilated elements under a window, perhaps with others, which is reduced."""
+        """Adds the gradient of a strided window: dilated elements under a window, perhaps with others, reduced. Returns whether it fits."""
         own, dtype, _ = self.values[k]
         if dtype == "bool" or not self.dilated(k) or not self.window(len(self.values) - 1):
             return False
@@ -703,7 +703,7 @@ class Draw:
             self.add("contract", *sides, over=[k])
 
     def fields(self):
-        """What else a machine may have."""
+        """Returns the random fields of a machine."""
         yes = lambda: self.r.random() < 0.5
         bits, registers = self.r.choice([128, 256, 512]), self.r.choice([16, 32])
         return {"vector_bits": bits, "vector_registers": registers, "products": [row.name for row in DOTS.values() if yes()]}

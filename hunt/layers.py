@@ -208,7 +208,7 @@ def target_of(case, draw, shape):
 
 
 def check(case):
-    """What differs: the value, the cost, a gradient, or a weight after the steps; None where all agree."""
+    """Returns what differs: the value, the cost, a gradient, or a weight after the steps; None where all agree."""
     draw, array = data(case)
     dims, time = AXES[case["input"]], case["input"] == "sequence"
     axis = {a: ng.make_axis(case["lengths"][a], name=NAMES.get(a, a)) for a in dims}

@@ -1,4 +1,4 @@
-"""What random programs should give: the functions of ngraph as docs/spec.md has them, in plain NumPy, with none of ngraph's code.
+"""The oracle of random programs: the functions of ngraph by docs/spec.md, in plain NumPy, with none of ngraph's code.
 
 A value carries, beside its numbers, for each of them how far a right answer may lie from it: `e` is 0 where only this very number is
 right (integers, bools, what is moved, what is exact), the sum of what roundings may do elsewhere, and infinite where nothing can be said
@@ -389,7 +389,7 @@ UNARY: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Any, float, float]] =
 
 
 def moved(f: Callable[[np.ndarray], np.ndarray], v: np.ndarray, e: np.ndarray, how: Any) -> np.ndarray:
-    """How far f(v) may be off where v may be by e."""
+    """Returns the error bound of f(v) where v has the error bound e."""
     with np.errstate(all="ignore"):
         if how == "inverse":
             return np.where(e == 0, 0.0, np.where(np.abs(v) > e, e / (np.abs(v) * (np.abs(v) - e)), INF))
@@ -1907,7 +1907,7 @@ def _permutation(r: Run, a: list[Any], at: dict[str, Any], i: str) -> V:
 
 
 def fitted(new: V, old: V) -> V:
-    """What a body gives to carry, with the axes and the dtype of what it took."""
+    """Returns the carry of a body with the axes and the dtype of its input."""
     if not set(new.names) <= set(old.names) or (new.d != old.d and promote(new.d, old.d) != old.d):
         raise Refused("another type is carried")
     return cast(broadcast(new, old.dims, old.v.shape), old.d)
@@ -2030,7 +2030,7 @@ def assigned(old: V, new: Any) -> V:
 
 
 def assign(r: Run, it: dict[str, Any], start: dict[str, V]) -> V:
-    """What one of a case's own assigns leaves; all of them read what was there before."""
+    """Returns a variable's value after one of a case's own assigns; all of them read the values from before."""
     old = start[it["var"]]
     value = r.arg(it["value"]) if it.get("value") is not None else None
     how = it["how"]

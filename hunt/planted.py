@@ -35,7 +35,7 @@ class Mistake(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How it went: what differed in which case of which seed, or "", after how many seeds and seconds; what else is to be told."""
+    """The outcome of one planted mistake: the difference found, or "", its seed, the seeds and seconds tried, and a remark."""
 
     mistake: Mistake
     differs: str

@@ -86,7 +86,7 @@ def _pass(name: str, wrong: Callable[..., Any]) -> None:
 
 
 def _folds_cut() -> None:
-    """What constants decide is cut to 10 binary places, not rounded."""
+    """Truncates folded constants to 10 binary places instead of rounding them."""
     right = fold.evaluate
 
     def wrong(program: Any, declared: Any, arrays: Any) -> Any:

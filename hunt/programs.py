@@ -416,7 +416,7 @@ simple("bitcast", _draw_bitcast, lambda m, a, at, i: ng.bitcast(a[0], dtype=at["
 
 
 def over(d: Drawing, i: str, order: bool = False) -> dict[str, Any]:
-    """Which axes go, said in one of the ways there are; and whether by the value's own axes or by those that the case began with."""
+    """Returns the reduced axes, stated in one of the possible ways, by the value's own axes or by those of the case's beginning."""
     names = d.value(i).names
     how = d.rng.random()
     some = d.rng.sample(names, d.rng.randint(0, len(names)))
@@ -1597,7 +1597,7 @@ class Maker:
                     self.note(op, args[0], made)
 
     def note(self, op: Op, x: Any, made: Any) -> None:
-        """Which axes flatten made."""
+        """Records the axes that flatten made."""
         self.flat.update({c.name: f"*{op['id']}.{k + 1}" for k, c in enumerate(c for c in made.axes if c not in x.axes)})
 
     def assign(self, it: dict[str, Any]) -> Any:
@@ -1620,7 +1620,7 @@ class Maker:
 
 
 def differs(got: np.ndarray, want: V, axes: Any = None) -> str | None:
-    """What is wrong with an array, in a line."""
+    """Returns a sentence about a wrong array; None where it is right."""
     if got.dtype != oracle.numpy_type(want.d):
         return f"is {got.dtype}, and should be {want.d}"
     if got.shape != want.v.shape:

@@ -54,7 +54,7 @@ def draw(kind: str, seed: int) -> tuple[Any, str | None]:
 
 
 def check(kind: str, case: Any) -> str | None:
-    """What `check` of the kind says of a case; an exception is a difference, too."""
+    """Returns the answer of the kind's `check` for a case; an exception counts as a difference, too."""
     try:
         return module(kind).check(case)
     except Exception:

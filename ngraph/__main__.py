@@ -1,4 +1,7 @@
-"""Makes `python -m ngraph` the command `ngraph`, also where the folder of commands is not on the path."""
+"""Makes `python -m ngraph` the command `ngraph`, also where the folder of commands is not on the path.
+
+Words: docs/glossary.md.
+"""
 
 import sys
 

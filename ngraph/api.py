@@ -1,6 +1,8 @@
 """The public names of ngraph, each imported from its room. `ngraph.x` is looked up here on first use.
 
 The kinds of arguments are checked here, so that the rooms themselves call each other without checks.
+
+Words: docs/glossary.md.
 """
 
 from types import FunctionType as _FunctionType

@@ -1,6 +1,8 @@
 """Settings: from the environment, or for the duration of a `with ng.config(...)` block. There is no other global state.
 
 `SETTINGS` is the table of them, each with its environment variable, kind and meaning.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The errors of ngraph: what disagreed, the user's line, and how to fix it.
 
 Each class's docstring is its help page. A message starts with the user's own line, never with a line of this package.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 `numpy_ops` names them in its calls; the `numpy` transformer prints their source beside the code that uses them, so a function here
 may use only NumPy and other functions of this file. Dims are in the order that each docstring states.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

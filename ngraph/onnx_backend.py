@@ -1,6 +1,8 @@
 """The `onnx.backend.base` interface: `prepare`, `run_model`, `run_node`, `supports_device`, `is_compatible`, as functions of this module.
 
 It runs on the transformer `cpu`, whatever the environment sets.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Names for `isinstance` and annotations. There is one class of ops; an op's record and flags define its kind."""
+"""Names for `isinstance` and annotations. There is one class of ops; an op's record and flags define its kind.
+
+Words: docs/glossary.md.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@
     def size(arguments): return Answer("12 ops", {"ops": 12})
 
 The command imports the modules in its table and those under the entry point group `ngraph.verbs`.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Warnings: valid programs that are probably not intended. Each is shown once for each of the user's lines.
 
 `ng.config(warnings="off")` silences them for a block, `warnings="always"` repeats them, `strict=True` makes them errors.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -140,12 +140,12 @@ WHOLE_VECTORS = {"strided": _strided, "transposed": _transposed, "reversed": _re
 
 
 def _or_zeros(s: Scope, one: IRValue | None, at: str, a: Access, n: int) -> str:
-    """Where zeros are instead, if it is not allowed: masked loads from a page that is not there are slow."""
+    """Returns an address of zeros where the predicate is false: masked loads from an unmapped page are slow."""
     return at if one is None else s.w.pure(f"select {one}, ptr {at}, ptr {s.kernel.zeros(n * a.dtype.bits // 8)}")
 
 
 def _filled(s: Scope, a: Access, holds: IRValue | None, x: IRValue) -> IRValue:
-    """What is read, with its fill where it is not allowed; there it is 0."""
+    """Returns the loaded value, with the fill where the predicate is false; the load gives 0 there."""
     if holds is None or a.zero:
         return x
     return s.w.select(s.w.splat(holds, x.lanes), x, s.w.splat(number(a.fill, a.dtype), x.lanes))

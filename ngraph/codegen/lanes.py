@@ -71,7 +71,7 @@ def number(value: Any, dtype: DType) -> IRValue:
 
 
 def identity(kind: str, dtype: DType, lanes: int) -> IRValue:
-    """What changes nothing: 0, 1, the lowest, the highest."""
+    """Returns the neutral element of a reduction: 0, 1, the lowest, the highest."""
     return constant({"add": 0, "multiply": 1, "max": dtype.lowest, "min": dtype.highest}[kind], dtype, lanes)
 
 

@@ -490,7 +490,7 @@ def _log(k: Number, f: Number, correction: Number | None = None) -> Number:
 
 
 def _log_edges(result: Number, x: Number) -> Number:
-    """What logarithms are at the ends: -infinity at 0, infinity there, NaN below 0 and of NaN."""
+    """Returns a logarithm with its special values: -infinity at 0, infinity at infinity, NaN below 0 and of NaN."""
     result = (x < INFINITY).select(result, x)  # infinity and NaN are their own
     return (x > 0.0).select(result, x.equal(0.0).select(-INFINITY, x.is_nan().select(x, NAN)))
 
@@ -534,7 +534,7 @@ def _quarter_turns_32(x: Number) -> tuple[Number, Number]:
 
 
 def _or_large(x: Number, small: Number, q: Number, high: Number, low: Number) -> tuple[Number, Number, Number]:
-    """Where `small` does not hold, the reduction of Payne and Hanek (1983), lane by lane; NaN for infinities."""
+    """Returns the reduction of Payne and Hanek (1983), lane by lane, where `small` does not hold; NaN for infinities."""
     w, lanes = x.w, x.v.lanes
 
     def large() -> list[IRValue]:

@@ -69,7 +69,7 @@ class OpaqueOpText(FunctionWriter):
             return Len(a)
 
     def count(self, axes: Sequence[AxisId]) -> ExprLike:
-        """How many places these axes have together, over arguments."""
+        """Returns the number of elements along these axes together, over arguments."""
         n: ExprLike = 1
         for a in axes:
             n = n * self.open(a)
@@ -86,7 +86,7 @@ class OpaqueOpText(FunctionWriter):
         return found
 
     def along(self, b: Buffer, a: AxisId, at: Whole) -> Whole:
-        """What an index along one axis adds to the place in a buffer, in elements."""
+        """Returns the offset in a buffer for an index along one axis, in elements."""
         w = self.w
         total: Whole = 0
         for (axis, div, mod), stride in zip(b.dims, self.strides(b), strict=True):
@@ -137,7 +137,7 @@ def _wide(d: DType) -> DType:
 
 
 class _Running:
-    """What all forms of a running value share: loading, combining, storing."""
+    """Common parts of all forms of cumulative values: loading, combining, storing."""
 
     def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu, *more: Buffer):
         self.x, self.y = routine.inputs[0], routine.results[0]
@@ -151,13 +151,13 @@ class _Running:
         return emit(self.w, COMBINE[self.kind], [a, b])
 
     def nothing(self, lanes: int) -> IRValue:
-        """What combines with anything and leaves it as it is."""
+        """Returns the neutral element."""
         edge = self.dtype.lowest if self.kind == "max" else self.dtype.highest
         number = IDENTITY.get(self.kind, edge)
         return constant(number if self.dtype.is_float else int(number), self.dtype, lanes)
 
     def first(self, lanes: int) -> IRValue:
-        """What a running value starts from: 0 where that is seen."""
+        """Returns the initial cumulative value: 0 where it is a result."""
         return constant(0, self.dtype, lanes) if self.exclusive and self.kind == "add" else self.nothing(lanes)
 
     def load(self, pointer: str, lanes: int, mask: IRValue | None = None) -> IRValue:
@@ -170,7 +170,7 @@ class _Running:
         return v if v.dtype is dtype else emit(self.w, "cast", [v], {"dtype": dtype})
 
     def back(self, n: Whole, p: Whole, units: int = 1) -> Whole:
-        """Where the places from `p` on lie, in the order of running."""
+        """Returns the positions from `p` on, in cumulative order."""
         return apply(self.w, "-", apply(self.w, "-", n, units), p) if self.reverse else p
 
 
@@ -255,7 +255,7 @@ class _Along(_Running):
         self.rows = [a for a in self.x.axes if a != self.axis]
 
     def piece(self, n: Whole) -> Whole:
-        """How many places along a row of n are added up before what came before is added: the order of a sum depends on n alone."""
+        """Returns the number of elements of a row of n that are summed separately: the order of a sum depends on n alone."""
         if self.in_order:
             return n
         share = apply(self.w, "//", plus(self.w, n, PIECES * PIECE - 1), PIECES * PIECE)

@@ -1,7 +1,7 @@
-"""Where the code of a stage stands: open loops, places of the tile, what is known there.
+"""The scope of a stage's code: open loops, positions in the tile, and the values computed there.
 
-A value is known by (line, place in the tile); tables of what is known are opened and closed with the loops. That one device gives
-common values, register tiles, scalars beside vectors and values taken out of loops.
+A value is found by (line, position in the tile); the tables of values are opened and closed with the loops. This gives common
+subexpressions, register tiles, scalars beside vectors and loop-invariant values.
 """
 
 from __future__ import annotations
@@ -103,11 +103,11 @@ class Scope:
     # ---- loops
 
     def size(self, d: Loop) -> Whole:
-        """How many places a loop has here."""
+        """Returns the number of iterations of a loop here."""
         return d.places(self.covered[d]) if d in self.covered else self.sizes[d]
 
     def total(self, d: Loop) -> int:
-        """How many elements all places of a digit cover here."""
+        """Returns the number of elements that all iterations of a digit cover here."""
         return self.covered.get(d, d.total)
 
     def ragged(self, d: Loop) -> bool:
@@ -154,7 +154,7 @@ class Scope:
     # ---- places of the tile
 
     def units(self, d: Loop | None) -> int:
-        """How many steps of the tile are open along a loop."""
+        """Returns the number of steps of the tile that are open along a loop."""
         return self.opened[d].units if d in self.opened else 1
 
     def places(self, deps: frozenset[Loop]) -> Iterator[tuple[int, int]]:
@@ -165,13 +165,13 @@ class Scope:
                 yield i, j
 
     def step(self, d: Loop, i: int, j: int) -> int:
-        """How far along a loop a place of the tile lies."""
+        """Returns the offset of a tile position along a loop."""
         if d is self.tile.across:
             return j * self.lanes if d is self.vec else j
         return i if d is self.tile.tile else 0
 
     def left(self, j: int) -> Whole:
-        """How many lanes of a step are inside."""
+        """Returns the number of lanes of a step that are inside."""
         o = self.opened.get(self.vec)  # type: ignore[arg-type]  # no loop is None
         return self.lanes if o is None or o.left is None or (self.tile.across is self.vec and j < o.units - 1) else o.left
 
@@ -181,7 +181,7 @@ class Scope:
         return min(self.lanes, max(MIN_PARTIAL_LANES, 1 << (left - 1).bit_length())) if isinstance(left, int) else self.lanes
 
     def mask(self, j: int) -> IRValue | None:
-        """Which lanes of a step are inside; None if all are."""
+        """Returns the mask of lanes of a step that are inside; None if all are."""
         left = self.left(j)
         return leading(left, self.width(j)) if isinstance(left, int) else self.w.tail(left, self.lanes)
 

@@ -13,7 +13,7 @@ from ngraph.program.program import AxisId
 
 @dataclass(frozen=True)
 class KernelCode:
-    """What is needed to compile and to call a kernel. `work_items` and `scratch` (bytes) are over `Len` of `lengths`."""
+    """A kernel's text with everything needed to compile and to call it. `work_items` and `scratch` (bytes) are over `Len` of `lengths`."""
 
     text: str
     buffers: tuple[Buffer, ...]

@@ -42,7 +42,7 @@ class PassError(ValueError):
 
 
 class BrokenForm(PassError):
-    """What a pass gave breaks the law of its form; `trace` is what was taken down of it, `after` what it gave."""
+    """The error for a result that violates the invariants of its form; `trace` is the pass's trace, `after` its result."""
 
     def __init__(self, message: str, details: tuple[str, ...], trace: Any, after: Any):
         super().__init__(message, details)
@@ -53,11 +53,11 @@ class BrokenForm(PassError):
 
 
 class Form(NamedTuple):
-    """How values of one type are shown and checked.
+    """The display and verification of values of one type.
 
-    name, unit   what one is called, and what its size counts
-    verify       raises `broken` where a value breaks the law; None where there is no law
-    mutable      whether passes change the value itself: then its text is taken at once, and no fact outlasts a pass that does not keep it
+    name, unit   the name of a value, and the unit of its size
+    verify       raises `broken` where a value violates an invariant; None where there are none
+    mutable      whether passes change the value itself: then its text is taken at once, and facts are lost unless a pass keeps them
     """
 
     name: str
@@ -78,7 +78,7 @@ def form(kind: type, name: str, unit: str, size: Callable[[Any], int], text: Cal
 
 
 def form_of(value: Any) -> Form:
-    """How this value is shown and checked; one of a type that nobody has told of counts as one that may change, and has no law."""
+    """Returns the form of this value; a value of an unregistered type counts as mutable, without invariants."""
     return FORMS.get(type(value)) or Form(type(value).__name__, "values", lambda _: 1, repr, mutable=True)
 
 
@@ -320,7 +320,7 @@ def _look(
     tracing: Callable[[], AbstractContextManager[Any]],
     seen: list[Ran] | None,
 ) -> Any:
-    """What a pass gives, while somebody looks on."""
+    """Runs a pass with checks, timing and tracing; returns its result."""
     before = form_of(value)
     text = before.text(value) if check and before.mutable else ""
     start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What passes read of a program: facts, which the runner computes once for all that need them between two changes."""
+"""Facts about programs that passes read: the runner computes each once for all passes between two changes."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def makers(program: Program) -> Makers:
 
 @fact
 def uses(program: Program) -> Uses:
-    """How often each value is asked for, by steps and from outside; those that nobody asks for are not in it."""
+    """Returns the number of uses of each value, by steps and as a result; unused values are not in it."""
     return program.uses()

@@ -12,6 +12,8 @@
 Every core op becomes stages, or an opaque op (sort, compact, cumulate, control flow over sub-plans, effects). Each work item recomputes
 small values for itself. A reduction over parallel loops runs in two stages (split-K): partial results lie along an axis `split_k`, and
 a second reduction, which is fused like any other, adds them up. How many there are follows from kernel and target alone.
+
+Words: docs/glossary.md.
 """
 
 import importlib as _importlib

@@ -1,4 +1,4 @@
-"""What bodies of loops would do before their first trip: the plan around them does it once for many calls where it can."""
+"""Hoisting of invariant steps out of loop bodies' plans: the enclosing plan runs them once for many calls where it can."""
 
 from __future__ import annotations
 

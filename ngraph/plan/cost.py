@@ -1,6 +1,6 @@
-"""What a group of nodes costs as one kernel, judged without a schedule: bytes by work items and levels, weighted work, launches.
+"""The cost of a group of nodes as one kernel, without a schedule: bytes by work items and levels, weighted work, launches.
 
-Also which axes its work items may share, and which of them become loops, in what blocks.
+It also chooses the axes that work items share out, and those that become loops, with their blocks.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Loops = tuple[tuple[AxisId, int], ...]
 
 
 class AccessCost(NamedTuple):
-    """What prices ask of a read: bytes of its source, how far it goes along each of its axes, and what is contiguous.
+    """The cost of a read: bytes of its source, its extent along each axis, and its contiguity.
 
     spans   for each axis of the source: its length, and ((axis, step) ...) where the index is affine
-    flow    ((axis, elements) ...): how many elements run on along which axis
-    whole   bytes of its source that it needs in all
+    flow    ((axis, elements) ...): the number of contiguous elements along an axis
+    whole   bytes of its source that it reads in all
     """
 
     bytes: int
@@ -79,7 +79,7 @@ class FusionGroup:
         self.cuts: tuple[Node, ...] = ()  # the reductions that only work items together finish
 
     def link(self) -> None:
-        """Who reads what, in here and from outside; what others read."""
+        """Records the reads between the nodes and from outside, and the nodes with users outside."""
         inside = self.set
         self.inner: list[tuple[Node, Node, Read]] = []
         self.outer: list[tuple[Node, Read]] = []
@@ -210,7 +210,7 @@ class FusionGroup:
         self.level, self.stage_of, self.kept = level, stage_of, kept
 
     def _broadcast_consumers(self) -> set[tuple[Node, Node]]:
-        """Where values spread along an axis on their way to one that is read elsewhere: the smaller one is kept if little is left to do."""
+        """Returns edges where a value is broadcast before a use elsewhere: the smaller one is kept if little work is left."""
         found: set[tuple[Node, Node]] = set()
         for m in dict.fromkeys([p for p, _, r in self.inner if p.kind == "elem" and len(r.identity_indexed) < len(r.index)]):
             todo, seen, edges, left = [m], {m}, [], 0.0
@@ -259,7 +259,7 @@ class FusionGroup:
         return n
 
     def walk(self, r: Read) -> AccessCost:
-        """What is known of a read, found once."""
+        """Returns the cost of a read, cached."""
         if r.walk is None:
             axes = r.source.axes
             spans = []
@@ -336,14 +336,14 @@ class CostTable:
         self.cutting, self.known = False, {key: found for key, found in self.known.items() if not found[2]}
 
     def most(self, a: FusionGroup, b: FusionGroup) -> float:
-        """What a merge of two may save at most: what both read, what one reads of the other and perhaps need not store, a launch."""
+        """Returns an upper bound of a merge's saving: common reads, reads of each other and stores that it may avoid, a launch."""
         saved = sum([min(a.loads[s], b.loads[s]) for s in a.loads.keys() & b.loads.keys()])
         for maker, reader in ((a, b), (b, a)):
             saved += sum([reader.loads[n] + maker.stores[n] for n in reader.loads.keys() & maker.stores.keys()])
         return a.slack + b.slack - self.machine.launch + saved + ROUNDING * (a.seconds + b.seconds)
 
     def seconds(self, nodes: list[Node]) -> float:
-        """What the kernel of these nodes, in order, would take."""
+        """Returns the seconds of the kernel of these nodes, in order."""
         key, numbers = self.key(nodes)
         if key not in self.known:
             self.learn(key, numbers, price(FusionGroup(nodes, self.lengths), self.machine, self.cutting))
@@ -398,7 +398,7 @@ class CostTable:
 
 
 class _Choice:
-    """Which shared axes become loops, in what blocks: for locality first, then so that there are work items enough to share out."""
+    """The choice of shared axes that become loops, and of their blocks: for locality first, then for enough work items to share out."""
 
     def __init__(self, g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]):
         self.g, self.m, self.cut = g, m, cut
@@ -530,7 +530,7 @@ class _Choice:
         return -(-n // -(-n // max(each, 1)))
 
     def loss(self, a: AxisId) -> tuple[bool, int]:
-        """What is read again, or stored in parts, if an axis is cut."""
+        """Returns the bytes that are read again, or stored in parts, if an axis is cut."""
         g = self.g
         lacking = sum([g.touched(r, {}) for r in self.heavy if a not in r.axes])
         if a in self.cut:
@@ -538,7 +538,7 @@ class _Choice:
         return a in self.last and g.length(a) < 2 * PANEL, lacking
 
     def panel(self, a: AxisId) -> int:
-        """How many steps along an axis leave what work items read of a reduction's operands in half of the second level."""
+        """Returns the number of steps along an axis for which a reduction's operands fit in half of the second-level cache."""
         g = self.g
         again = [r for r in self.heavy if a in r.axes and any(x not in r.axes and g.length(x) > 1 for x in g.widest.axes)]
         one = sum([g.touched(r, {**self.loops, a: 1}) for r in again])

@@ -1,9 +1,9 @@
-"""Which kernels of a plan differ in nothing but names, so that the code of one is that of all; and those that differ in numbers too.
+"""Kernel deduplication: kernels that differ only in names share one code; those that differ in numbers, too, read these from memory.
 
-`shape` is what writing a kernel depends on, with axes and buffers by the order in which they are met; kernels of equal keys have equal
-texts. Kernels of equal texts may have different keys: then one is written for nothing.
+`shape` is everything that a kernel's code depends on, with axes and buffers numbered in order of appearance; kernels of equal keys have
+equal texts. Kernels of equal texts may have different keys: then one is written in vain.
 
-The layers of a quantised model differ in scales and zero points. Where kernels have different numbers at the same places, and are alike
+The layers of a quantised model differ in scales and zero points. Where kernels have different numbers at the same places, and are equal
 beside them, they read those from memory (`read_numbers`).
 """
 

@@ -151,11 +151,11 @@ class _Merge:
         return new
 
     def most(self, a: FusionGroup, b: FusionGroup) -> float:
-        """What a merge may save at most."""
+        """Returns an upper bound of a merge's saving."""
         return min(a.seconds, b.seconds) if a in self.parted or b in self.parted else self.prices.most(a, b)
 
     def price(self, a: FusionGroup, b: FusionGroup) -> float:
-        """What both take as one; infinite where that cannot be."""
+        """Returns the seconds of both as one kernel; infinite where that is impossible."""
         if a not in self.parted and b not in self.parted:
             return self.prices.seconds(sorted([*a.nodes, *b.nodes], key=NUMBER))
         return math.inf if self.merged(a, b) is None else max(a.seconds, b.seconds)
@@ -230,12 +230,12 @@ class _Merge:
 
     # order
     def length_producers(self, g: FusionGroup) -> frozenset[Node]:
-        """What has to have run before the lengths of a group's axes are known."""
+        """Returns the nodes that must run before the lengths of a group's axes are known."""
         axes = {a for n in g.nodes for a in n.space} if self.graph.runs else ()
         return frozenset().union(*map(self.graph.length_producers, axes))
 
     def needed(self, g: FusionGroup) -> list[Node]:
-        """What others make that a group reads, or whose lengths it takes."""
+        """Returns the nodes of other groups that a group reads, or that compute its lengths."""
         lengths = sorted([n for n in self.length_producers(g) if self.of[n] is not g], key=NUMBER)
         return [r.source for _, r in g.outer if isinstance(r.source, Node)] + lengths
 
@@ -306,7 +306,7 @@ class _Merge:
 
 
 def _key(a: Any, twins: dict[Node, Node]) -> Any:
-    """What an argument is known by, twins taken for one."""
+    """Returns the key of an argument, in which structurally equal nodes are one."""
     if type(a) is Read:
         return twins.get(a.source, a.source), tuple(sorted(a.index.items())), a.guard, repr(a.fill)
     return repr(a)

@@ -119,7 +119,7 @@ class Combine:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """Where a line's value goes; `combine` other than "set" folds it into what is there. Nothing is stored where a guard is negative."""
+    """A store of a line's value; `combine` other than "set" folds it into the stored value. A negative guard prevents the store."""
 
     line: int
     target: Buffer
@@ -221,7 +221,7 @@ PlanStep = Kernel | OpaqueOp
 
 @dataclass(frozen=True)
 class Memory:
-    """What a plan needs beside its arguments, in bytes."""
+    """The memory of a plan beside its arguments, in bytes."""
 
     arena: int
     constants: int
@@ -302,12 +302,12 @@ def dims_of(axes: Iterable[AxisId]) -> tuple[Dim, ...]:
 
 
 def extent(dim: Dim, length: int) -> int:
-    """How many places a dim has."""
+    """Returns the number of elements of a dim."""
     _, div, mod = dim
     n = -(-length // div)
     return n if mod is None else min(n, mod)
 
 
 def places(b: Buffer, dim: Dim, length: int) -> int:
-    """How many places a buffer has along one of its dims, those of the border included."""
+    """Returns the number of elements of a buffer along one of its dims, the border included."""
     return extent(dim, length) + sum(b.border.get(dim[0], ()))

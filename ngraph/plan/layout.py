@@ -1,6 +1,6 @@
-"""Where values lie in memory: what has a border, what is copied to panels, what is padded to whole vectors.
+"""Memory layouts of values: padding around arrays, packed operands, rows padded to whole vectors.
 
-`insert_packing` gives buffers dims, borders and padding, and puts copies in front of reductions that read an operand again and again.
+`insert_packing` gives buffers dims, borders and padding, and inserts copies before reductions that read an operand repeatedly.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def insert_packing(plan: Plan, machine: Cpu) -> Plan:
 
 
 def _passing(plan: Plan) -> None:
-    """What no step of a call reads is not kept: it lies in the arena while the steps run that run once."""
+    """Moves values that no step of a call reads into the arena: they live only while the steps that run once do."""
     read = {b for step in plan.steps for b in step.sources}.union(plan.outputs, loads(*plan.axes.values()))
     for b in plan.buffers:
         if b.storage == "once" and b not in read and not b.border:

@@ -1,4 +1,4 @@
-"""Where buffers lie: offsets in one arena by liveness, and which results may take the place of what they are made from."""
+"""Memory planning: offsets in one arena by liveness, and results that reuse the memory of an operand."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def lasting(plan: Plan) -> list[Buffer]:
 
 
 def around(b: Buffer) -> Any:
-    """What a border holds, and where."""
+    """Returns the content and extent of a border."""
     return tuple([b.border.get(a) for a, _, _ in b.dims]), b.dtype, repr(b.fill)
 
 

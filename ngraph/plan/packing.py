@@ -36,9 +36,10 @@ K = TypeVar("K")
 
 
 def panel_width(n: int, rows: int, machine: Cpu, block: int = 0, deep: int = 1) -> int:
-    """How many places of a vector axis of length n a panel has: the vectors of a register tile that divides the axis and `rows` best.
+    """Returns the panel width for a vector axis of length n: the vectors of a register tile that divides the axis and `rows` best.
 
-    Where work items take `block` places each, that is a whole number of panels. A place has `deep` bytes: a panel is to stay in the cache.
+    Where work items take `block` elements each, that is a whole number of panels. An element has `deep` bytes; a panel
+    must fit in the cache.
     """
     lanes, need = machine.lanes32, -(-n // machine.lanes32)
     if need <= 4:
@@ -100,7 +101,7 @@ class Product(NamedTuple):
 
 
 def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: Cpu) -> Product | None:
-    """What an accumulator sums, if that is a product and all lengths are known."""
+    """Returns the product that an accumulator sums, if it sums one and all lengths are known."""
     line = stage.before[c.line]
     fixed = tuple([a for a, b in kernel.loops if b == 1])
     inner = (*stage.free, *stage.reduced)
@@ -115,7 +116,7 @@ def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine
 
 
 def stride(r: Read, a: AxisId, length: Length) -> float:
-    """How many elements apart two steps along an axis are; infinite where they are not evenly so."""
+    """Returns the distance in elements of two steps along an axis; infinite where it varies."""
     total: float = 0
     step = 1
     for axis, div, mod in reversed(r.source.dims):
@@ -157,7 +158,7 @@ class Packer:
         return math.prod([self.length(a) or 0 for a in axes])
 
     def again(self, p: Product, o: Operand) -> int:
-        """How often a product reads each place of an operand."""
+        """Returns how often a product reads each element of an operand."""
         return self.size([a for a in p.space if a not in o.axes])
 
     def fixed(self, o: Operand) -> bool:
@@ -209,7 +210,7 @@ class Packer:
         return again <= NARROW and self.run(kernel, p) >= max(LONG, DEEP * again)
 
     def run(self, kernel: Kernel, p: Product) -> int:
-        """How many terms of a work item's sum lie one after the other in both factors."""
+        """Returns the number of terms of a work item's sum that are contiguous in both operands."""
         blocks, reads = dict(kernel.loops), [r for o in p.operands for r in o.reads]
         terms, apart = 1, 1
         while a := next((a for a in p.reduced if self.length(a) != 1 and all(stride(r, a, self.length) == apart for r in reads)), None):
@@ -241,7 +242,7 @@ class Packer:
         return small and (again >= least or (once and least < GREAT and all(len(self.ways.get(r.source, ())) < 2 for r in having)))
 
     def least(self, kernel: Kernel, p: Product, r: Read) -> int:
-        """How often an operand must be read for a copy in each call to pay. A Local has the rows of a work item alone."""
+        """Returns how often an operand must be read for a copy in each call to be profitable. A Local has the rows of a work item alone."""
         blocks = dict(kernel.loops) if type(r.source) is Local else {}
 
         def length(a: AxisId) -> int | None:

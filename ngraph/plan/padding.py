@@ -24,7 +24,7 @@ Length = Callable[[AxisId], int | None]
 
 @dataclass
 class _PaddingRequest:
-    """What readers of a buffer want around it, those with one fill."""
+    """The padding that readers of a buffer with one fill request."""
 
     fill: Any
     weight: int = 0

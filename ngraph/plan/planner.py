@@ -190,7 +190,7 @@ class _Planner:
         return OpaqueOp(call.op, inputs, results, attrs | ({} if few is None else {"few": few}), call.origin)
 
     def asked_for(self, call: Node, parts: list[Node]) -> int | None:
-        """How many places of each sorted row anybody reads, the first ones, if those are few: the others need not be there."""
+        """Returns the number of leading elements of each sorted row that are used, if they are few: the others are not computed."""
         axis, known = call.attrs["axis"], self.graph.known
         reads = [r for p in parts for u in p.users for r in u.reads if r.source is p]
         n, most = known(axis), max([bounds(r.index[axis], known)[1] + 1 for r in reads], default=0)
@@ -202,7 +202,7 @@ class _Planner:
         return self.buffers[v]
 
     def body(self, call: Node) -> Callable[[Program], Plan]:
-        """What plans the bodies of a routine: all inputs of a loop but carries and slices are the same in all trips."""
+        """Returns the planner of a routine's bodies: all inputs of a loop but carries and slices are loop-invariant."""
         loop_variant_axes = call.attrs.get("carries", len(call.args)) + call.attrs.get("xs", 0)
 
         def planned(body: Program) -> Plan:

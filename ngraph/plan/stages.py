@@ -164,7 +164,7 @@ class _Stages:
         return part
 
     def target(self, n: Node) -> Buffer:
-        """Where a node's value goes."""
+        """Returns the buffer of a node's value."""
         if n in self.buffers:
             return self.buffers[n]
         made = Local(f"l{self.locals}", dims_of(self.free(n)), n.dtype)
@@ -232,7 +232,7 @@ class _Lines:
         return self.ask(self.key(arg, index, guard))
 
     def key(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None, guard: tuple[ExprLike, ...]) -> Key:
-        """What a value is known by. `index` is where the reader of `arg` stands, None at its own place; `guard` what must hold there."""
+        """Returns the key of a value. `index` is that of the reader of `arg`, None for its own; `guard` the predicate there."""
         if index is not None:
             arg = arg.at(index)
         if type(arg) is ScalarConstant:
@@ -329,11 +329,11 @@ class _Lines:
 
 
 def depth(e: ExprLike) -> int:
-    """How often numbers are read one after the other, each at a place that the one before tells, until an expression is known."""
+    """Returns the length of the chain of dependent loads in an expression."""
     inner = [leaf.of for leaf in expr.leaves(e) if type(leaf) is Load]
     return max([1 + max(map(depth, (*r.index.values(), *r.guard)), default=0) if type(r) is Read else 1 for r in inner], default=0)
 
 
 def origin_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:
-    """Where all of these come from, in order, as many as there is room for."""
+    """Returns the origins of all of these, in order, up to the limit."""
     return tuple(dict.fromkeys([o for n in nodes for o in n.origin]))[:MOST_ORIGINS]

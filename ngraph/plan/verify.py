@@ -117,7 +117,7 @@ def _numbers(plan: Plan, a: AxisId) -> Iterator[Buffer]:
 
 
 def _changing(step: PlanStep, inputs: Iterable[Buffer], written: set[Buffer]) -> Iterator[str]:
-    """What a step that runs once may not read or fill."""
+    """Yields the values that a step that runs once must not read or fill."""
     given = {*inputs, *written}
     yield from (f"{b!r} changes from call to call" for b in step.sources if b in given)
     yield from (f"it fills {b!r}" for b in step.targets if b.storage not in ("arena", "once", "run"))

@@ -2,6 +2,8 @@
 
 `pattern` rules and what they match · `driver` program → program by rules · `trace` which rule fired where · `runner` passes in a row, under
 the settings of this package
+
+Words: docs/glossary.md.
 """
 
 from ngraph.rewrite.driver import Built, rewrite

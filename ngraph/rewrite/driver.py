@@ -66,7 +66,7 @@ class Built(Term):
 
     @property
     def uses(self) -> int:
-        """How often the program asks for it; once for what rules have made."""
+        """The number of its uses in the program; 1 for values made by rules."""
         return self.builder.uses.get(self.value, 1)
 
     def length(self, axis: AxisId) -> int | None:
@@ -86,7 +86,7 @@ class Built(Term):
 
 
 class Builder:
-    """Where rules put their steps: what is made so far, for one firing, on one program."""
+    """A builder of steps for rules: the steps made so far, for one application, on one program."""
 
     def __init__(self, program: Program, makers: dict[Value, Step]):
         self.program, self.makers = program, makers
@@ -109,7 +109,7 @@ class Builder:
 
     @cached_property
     def uses(self) -> dict[Value, int]:
-        """How often each value of the program is asked for."""
+        """The number of uses of each value of the program."""
         return self.program.uses()
 
     def build(self, op: str, inputs: Iterable[Any], attrs: dict[str, Any]) -> Built | tuple[Built, ...]:

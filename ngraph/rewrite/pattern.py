@@ -42,7 +42,7 @@ def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
 
 
 class Term:
-    """What operators and `functions` work on: a part of a pattern, or a value for which steps are built."""
+    """An operand of operators and `functions`: a part of a pattern, or a value for which steps are built."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""What fired where: for DEBUG=5, `explain`, and the message when a pass breaks a program. Costs nothing while nobody asks.
+"""Traces of applied rules: for DEBUG=5, `explain`, and the message when a pass breaks a program. Without a tracer they cost nothing.
 
 with tracing() as trace:
     program = simplify(program)
@@ -44,7 +44,7 @@ class RewriteTrace:
     steps: int = 0  # how many the driver looked at
 
     def counts(self) -> dict[str, int]:
-        """How often each rule fired, in the order of their first."""
+        """Returns the number of applications of each rule, in the order of their first."""
         found: dict[str, int] = {}
         for f in self.firings:
             found[f.rule] = found.get(f.rule, 0) + 1

@@ -192,7 +192,7 @@ class _Scheduler:
         return places, walks, scratch
 
     def _room(self, dim: Any) -> ExprLike:
-        """How many places a dim of a Local needs in any work item."""
+        """Returns the number of elements of a Local's dim, enough for every work item."""
         a, div, mod = dim
         n, block = self.length(a), self.block.get(a, 1)
         n = n if block == 1 else min(n, block) if isinstance(n, int) else block
@@ -274,7 +274,7 @@ def dense(shape: list[ExprLike]) -> tuple[ExprLike, ...]:
 
 
 def _extent(dim: Any, n: ExprLike) -> ExprLike:
-    """How many places a dim has."""
+    """Returns the number of elements of a dim."""
     _, div, mod = dim
     n = (n + (div - 1)) // div
     return n if mod is None else expr.minimum(n, mod)
@@ -541,7 +541,7 @@ class _StageScheduler:
         return a, self._moving([e for _, e in a.rest]), (store, a.epilogue, combines, run)
 
     def _mode(self, a: Access) -> str:
-        """How the lanes of an access lie in memory."""
+        """Returns the memory pattern of an access's lanes."""
         v, t = self.tile.vector, self.tile.tile
         if v is None or v not in a.deps:
             return "scalar"
@@ -581,7 +581,7 @@ class _StageScheduler:
         return order, max(len(order) - k, 1)
 
     def _unroll(self, d: Loop) -> int:
-        """How many steps of a reduced loop are written out: no two of them may read the same element, or it would stay in a register."""
+        """Returns the unroll factor of a reduced loop: no two unrolled steps may read the same element, or it would stay in a register."""
         n, t, most = _certain(d.extent), self.tile, MAX_UNROLLED_STEPS
         for a in self.hoisted:
             step, row = a.coef.get(d, 0), a.coef.get(t.tile, 0) if t.tile is not None else 0

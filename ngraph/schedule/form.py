@@ -65,12 +65,12 @@ class Loop:
         return ", ".join([a if unit == 1 else f"{a} // {unit}" for a, unit, _ in self.parts])
 
     def places(self, total: int) -> int:
-        """How many places cover so many elements."""
+        """Returns the number of iterations that cover `total` elements."""
         return -(-total // self.unit)
 
 
 class PrefetchAhead(NamedTuple):
-    """What an access asks for before it needs it.
+    """A prefetch of an access.
 
     kind      "item"   the same place of the next work item, `distance` elements on
               "page"   the line `distance` bytes on, where hardware prefetchers stop
@@ -123,7 +123,7 @@ class Tile(NamedTuple):
     order: tuple[Loop, ...]
 
     def units(self, d: Loop) -> int:
-        """How many steps of a loop are done together."""
+        """Returns the number of steps of a loop that are computed together."""
         return self.rows if d is self.tile else self.columns if d is self.across else 1
 
 
@@ -203,7 +203,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a Local lies: on the stack, or `offset` bytes into the thread's scratch; `elements` of its dtype."""
+    """The storage of a Local: on the stack, or `offset` bytes into the thread's scratch; `elements` of its dtype."""
 
     space: str
     elements: ExprLike

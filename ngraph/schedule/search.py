@@ -1,4 +1,4 @@
-"""How the loops of a stage run: where vectors lie, which axes make a tile of registers, in which order. A value beside the stage.
+"""Schedules of a stage's loops: the vector axis, the axes of the register tile, and the order. A value beside the stage.
 
 Chosen by counting what one element costs; it knows of a stage only how its reads and stores move, and of a machine its vectors
 and caches. A tile has rows along one axis and columns along the vector axis, or along a second one where one vector is all there is.
@@ -42,7 +42,7 @@ class AccessDescriptor(NamedTuple):
 
 
 class View(NamedTuple):
-    """What a schedule sees of a stage. `work`: (instructions, loops) of what each step computes; `sums`: loops of each accumulator."""
+    """A stage as the search sees it. `work`: (instructions, loops) of what each step computes; `sums`: loops of each accumulator."""
 
     free: tuple[D, ...]
     reduced: tuple[D, ...]
@@ -79,7 +79,7 @@ class LoopSchedule(NamedTuple):
         return self.vector if self.second is None else self.second
 
     def units(self, d: D) -> int:
-        """How many steps of a loop are done together."""
+        """Returns the number of steps of a loop that are computed together."""
         return self.rows if d is self.tile else self.columns if d is self.across else 1
 
 
@@ -99,7 +99,7 @@ def alternatives(view: View, m: CoreModel, count: int) -> list[LoopSchedule]:
 
 
 def _sums(view: View, s: LoopSchedule) -> tuple[int, ...]:
-    """What decides in which order sums are added up: nothing where each lane has its own, else how many lie side by side."""
+    """Returns what determines the order of sums: nothing where each lane has its own, else how many accumulators are interleaved."""
     if s.vector is not None and s.vector in view.reduced:
         return s.vector, s.lanes, s.columns if s.second is None else 1
     return (s.second, 1, s.columns) if s.second is not None and s.second in view.reduced else ()
@@ -192,9 +192,9 @@ def _is_transposed(view: View, w: AccessDescriptor, v: D | None, t: D | None) ->
 
 
 def _independent_rows(view: View, m: CoreModel, v: D | None, t: D, s: D | None) -> int:
-    """How many rows a tile may have of which each reads lines of its own; one where nothing of them would be used again.
+    """Returns the number of rows of a tile that may each read cache lines of their own; one where none of them is reused.
 
-    Where vectors lie along a sum and no second loop shares them, few such streams are there in time.
+    Where vectors lie along a sum and no second loop shares them, only a few such streams arrive in time.
     """
     own = [w for w in view.walks if not w.epilogue and not w.store and v in w.deps and t in w.deps]
     if any(abs(w.steps[t] or 0) * w.bytes > m.l1 and footprint(view, w) > m.l2 for w in own):
@@ -213,7 +213,7 @@ def _may_lie(view: View, d: D) -> bool:
 
 
 def _cost(view: View, m: CoreModel, s: LoopSchedule) -> float:
-    """What one element costs, in vector instructions."""
+    """Returns the cost of one element, in vector instructions."""
     v, columns = s.vector, s.across
     n = 1 if v is None else size(view, v)
     together: float = n / vectors_of(n, s.lanes)

@@ -2,6 +2,8 @@
 
 `host()` is this machine, `chosen()` what NGRAPH_TARGET asks for (default: the host), `runnable()` what runs here, `TARGETS` are all.
 Nothing here loads LLVM, so that a warm start need not.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -9,4 +9,6 @@
 `int8_dot`, `bf16_dot`, `float_dot`   sums of products by dot-product instructions, or of integers in floats, where `value_range` allows
 `layout`, `contraction`   what is kept for many calls, what is computed again, and orders of axes
 `memo`                 values that are made once for equal arguments
+
+Words: docs/glossary.md.
 """

@@ -38,7 +38,7 @@ class DotOperand(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What a group is made of: a value along the axes of a source, 0 in a group where it is `zero`; `fill` where the source is 0."""
+    """The value of a packed group along the axes of a source, 0 in a group where it is `zero`; `fill` where the source is 0."""
 
     value: Read
     dtype: DType

@@ -216,7 +216,7 @@ class NodeGraph:
         return Len(a) if n is None else n
 
     def length_producers(self, a: AxisId) -> frozenset[Node]:
-        """What has to have run before the length of an axis is known."""
+        """Returns the nodes that must run before the length of an axis is known."""
         if a not in self.waits:
             length = self.made[a] if a in self.made else self.program.axes[a]
             found: set[Node] = set()
@@ -576,7 +576,7 @@ def _reindex(g: NodeGraph, s: Step) -> None:
 
 
 def _place(g: NodeGraph, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple[ExprLike, ...]]:
-    """Where an index points along an axis, and what must not be negative for that to hold."""
+    """Returns the position of an index along an axis, and the expressions that must not be negative for it."""
     n, x = g.length(axis), g.at[i]
     if i.dtype.bits == 64 and i.dtype.kind == "uint" and isinstance(n, int):  # into the range of int64 first
         limit = ScalarConstant(max(n, 1), i.dtype)
@@ -749,7 +749,7 @@ def _routine(g: NodeGraph, s: Step) -> None:
 
 @NODES.of("all_reduce", "all_gather", "reduce_scatter", "broadcast_from")
 def _identity(g: NodeGraph, s: Step) -> None:
-    """What processes do together is, for the one that runs a plan, the value itself."""
+    """Lowers a collective to its operand: a plan runs on one process."""
     moved: dict[AxisId, ExprLike] = {}
     if "out" in s.attrs:
         axis, out = s.attrs["axis"], s.attrs["out"]

@@ -59,7 +59,7 @@ def loop_variant_axes(e: ExprLike) -> Iterable[AxisId]:
 
 
 def loads(*exprs: ExprLike) -> list[Any]:
-    """What expressions load."""
+    """Returns the loads in expressions."""
     return [leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
 
 

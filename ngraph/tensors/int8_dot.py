@@ -113,7 +113,7 @@ def _small(graph: NodeGraph, n: Node, factors: Sequence[Arg]) -> bool:
 
 
 def _best(n: Node, factors: Sequence[DotOperand], still: Callable[[Read], bool]) -> tuple[Side, Side] | None:
-    """Which factor is the one without a sign: so that fewer sums of what changes are needed, then fewer of the rest."""
+    """Returns the operand that becomes unsigned, and the other: such that fewer variable sums are needed, then fewer others."""
 
     def cost(sides: tuple[Side, Side]) -> tuple[int, int]:
         needed = [other for s, other in (sides, sides[::-1]) if s.offset or s.moved is not None]
@@ -124,7 +124,7 @@ def _best(n: Node, factors: Sequence[DotOperand], still: Callable[[Read], bool])
 
 
 def _sides(f: DotOperand, limits: Range, reduced: Sequence[AxisId]) -> Iterator[Side]:
-    """How a factor is bytes between these limits: as it is, or what it is taken from."""
+    """Yields the ways in which an operand is bytes between these limits: as it is, or before an offset."""
     source = f.read.source
     found = integer_range(f.read)
     args: list[tuple[int, Arg, Arg]] = []
@@ -158,12 +158,12 @@ def _dtype(limits: Range) -> DType:
 
 
 def _offset(found: Range, limits: Range) -> int:
-    """What has to be taken from whole numbers of this range so that they lie between the limits."""
+    """Returns the number to subtract from integers of this range so that they lie between the limits."""
     return 0 if limits[0] <= found[0] and found[1] <= limits[1] else int(found[0] - limits[0])
 
 
 def _as_bytes(r: Read) -> Read:
-    """What it is a cast of, if that has 8 bits and the same numbers."""
+    """Returns the operand of a cast, if it has 8 bits and the same values; else the read itself."""
     s = r.source
     inner = s.args[0] if type(s) is Node and s.kind == "elem" and s.op == "cast" else None
     if type(inner) is not Read or inner.source.dtype not in (dtypes.uint8, dtypes.int8) or r.guard:

@@ -1,4 +1,4 @@
-"""What is computed once for many calls, what is computed again by each reader, and in which order the axes of each value stand."""
+"""Decisions before fusion: constants at run time, recomputed producers, and the order of each value's axes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 
 @pass_(needs=("machine",), gives=("layouts",))
 def assign_layouts(graph: NodeGraph, machine: Cpu) -> NodeGraph:
-    """What is decided about nodes before they are merged."""
+    """Returns the graph with the decisions about nodes that precede fusion."""
     _mark_prepacked(graph)
     _recompute(graph, machine)
     _transpose_results(graph, machine)
@@ -238,7 +238,7 @@ class Contraction(NamedTuple):
     length: Callable[[AxisId], int]
 
     def inner(self, r: Read) -> AxisId | None:
-        """What an operand without the vector axis should be contiguous along: the longest axis that is summed, else any."""
+        """Returns the axis along which an operand without the vector axis should be contiguous: the longest summed one, else any."""
         own = [a for a in self.reduced if a in r.axes and self.length(a) > 1 and windowless(r, a, self.length)]
         own = own or [a for a in sorted(r.axes) if self.length(a) > 1 and windowless(r, a, self.length)]
         return max(own, key=lambda a: self.length(a)) if own else None
@@ -278,7 +278,7 @@ def _steps(e: ExprLike, a: AxisId) -> bool:
 
 
 def _source(r: Read) -> Read:
-    """What an operand is made of, casts left out."""
+    """Returns the operand before casts."""
     while type(r.source) is Node and r.source.op == "cast" and len(r.source.users) == 1:
         inner = r.source.args[0].at(r.index)
         if type(inner) is not Read:
@@ -288,7 +288,7 @@ def _source(r: Read) -> Read:
 
 
 def _end(n: Node) -> Node | None:
-    """What a value ends in, where the order of that is not the plan's to choose."""
+    """Returns the result in which a value ends, whose order is not the plan's choice; None where there is none."""
     for _ in range(MAX_EPILOGUE_STEPS):
         if n.result:
             return n

@@ -27,7 +27,7 @@ def memo(table: MutableMapping[Any, Any], make: Callable[..., T], *args: Any) ->
 
 
 def memo_key(x: Any) -> Any:
-    """What tells an argument apart from others: reads and lines by what is in them, numbers by their kind and the sign of zero, too."""
+    """Returns the key of an argument: reads and lines by content, numbers by type and the sign of zero, too."""
     if type(x) is Read:
         return Read, x.source, tuple(x.index.items()), x.guard, memo_key(x.fill)
     if hasattr(x, "memo_key"):

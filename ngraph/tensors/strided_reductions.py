@@ -155,12 +155,12 @@ def _ways(graph: NodeGraph, c: Cut) -> Iterable[ResidueClass]:
 
 
 def _counted(graph: NodeGraph, c: Cut, first: int) -> int:
-    """How many places a class has, of those of which it begins with this one."""
+    """Returns the number of elements of a residue class that begins at `first`."""
     return max(-(-((graph.known(c.o) or 0) - first) // c.by), 0)
 
 
 def _class(graph: NodeGraph, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, list[ExprLike]]:
-    """Where the places of a class lie along an axis of it, and, where that is longer than it, what holds for those that are there."""
+    """Returns the index of a class's elements, and, where the axis is longer than the class, the predicate of those inside."""
     own = _counted(graph, c, first)
     return Idx(o) * c.by + first, [own - 1 - Idx(o)] if own < (graph.known(o) or 0) else []
 
@@ -310,7 +310,7 @@ def _chosen(graph: NodeGraph, n: Node, places: list[dict[AxisId, int]]) -> Node:
 
 
 def _within(a: Arg, k: int) -> Any:
-    """What a value that is read is made of, at the same index."""
+    """Returns the k-th operand of a value that is read, at the same index."""
     assert type(a) is Read
     return a.source.args[k].at(a.index)
 

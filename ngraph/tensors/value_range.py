@@ -1,4 +1,4 @@
-"""Which values are whole numbers, whatever their dtype, and between which they lie: what follows from how they are made.
+"""Value-range analysis: values that are integers, of any dtype, and their ranges, derived from the ops that compute them.
 
 Sums of products of such values are exact as long as they are small enough; another way to take them must leave them so.
 """
@@ -58,7 +58,7 @@ def _of(source: Any, steps: int) -> Range | None:
 
 
 def _made(n: Node, found: list[Range | None]) -> Range | None:
-    """What whole numbers of these ranges give, if all are."""
+    """Returns the range of an op's result on integers of these ranges, if all are known."""
     known = [r for r in found if r is not None]
     if len(known) < len(found):
         return None
@@ -70,6 +70,6 @@ def _made(n: Node, found: list[Range | None]) -> Range | None:
 
 
 def _within(dtype: Any, found: Range | None) -> Range:
-    """What an integer of a dtype may be; of one that wraps around nothing else is known."""
+    """Returns the range of an integer of a dtype; the full range where it may wrap around."""
     least, most = (0.0, 1.0) if dtype.kind == "bool" else (float(dtype.lowest), float(dtype.highest))
     return found if found is not None and least <= found[0] and found[1] <= most else (least, most)

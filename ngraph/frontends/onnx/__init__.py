@@ -1,6 +1,8 @@
 """ONNX models: `load` reads one, and gives a `Model` to be called; `save` writes one.
 
 They need the package onnx: `pip install 'ngraph-axes[onnx]'`. It is imported when a graph is read or written, not for what runs compiled.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What users export: ops, computations, neon layers and imported models, each as ops by name."""
+"""Exportable objects as ops by name: ops, computations, neon layers and imported models."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _value(transformer: Any) -> Value:
 def exported(
     what: Any, inputs: Any, transformer: Any, shapes: Mapping[str, Sequence[int | None]], values: Mapping[str, Any], name: str
 ) -> Exported:
-    """What `save` was given, as ops by name. Raises ArgumentError."""
+    """Returns the arguments of `save` as ops by name. Raises ArgumentError."""
     if isinstance(what, Model):
         return _model(what, shapes, values, name)
     state: Any = None

@@ -25,7 +25,7 @@ def of_text(n: Any, inputs: Sequence[Value]) -> Any:
 
 
 def result_size(n: Any, arrays: Sequence[Any]) -> float:
-    """How many elements a node's result has, where that may be more than its inputs have; inf where the inputs do not fit."""
+    """Returns the number of elements of a node's result, where that may exceed its inputs'; inf where the inputs do not fit."""
     if n.op == "Gather":
         a, i = arrays
         return a.size // max(a.shape[n.attr("axis", 0)], 1) * i.size

@@ -21,7 +21,7 @@ Attrs = dict[str, Any]
 
 
 class Library:
-    """What the graphs of one model share: its home, its functions, and constants, read once."""
+    """State shared by the graphs of one model: its home, its functions, and constants, read once."""
 
     def __init__(self, model: onnx.ModelProto, home: proto.Home):
         self.home, self.opsets = home, proto.opsets(model)
@@ -33,7 +33,7 @@ class Library:
         self.most = self._most(model)
 
     def _most(self, model: onnx.ModelProto) -> int:
-        """How many nodes may be read of this model. Raises ParseError for functions that stand for more, or call themselves."""
+        """Returns the number of nodes that may be read of this model. Raises ParseError for expansion beyond it, and for recursion."""
         bodies = [model.graph.node, *(f.node for f in model.functions)]
         most = max(MOST_NODES, proto.EXPANSION * sum(1 for body in bodies for _ in proto.nodes_in(body)))
         stands: dict[int, int] = {}  # for how many nodes each function's body stands; 0 while it is being counted
@@ -119,7 +119,7 @@ class ModelNode(GraphNode):
 
     @property
     def outputs(self) -> int:
-        """How many results are asked for: those up to the last one that has a name."""
+        """The number of results: those up to the last one that has a name."""
         return max((k + 1 for k, name in enumerate(self.proto.output) if name), default=0)
 
     def inputs(self, values: Sequence[Value], least: int, most: int) -> list[Value]:
@@ -178,7 +178,7 @@ def walk_nodes(g: ModelTrace, frame: GraphNames, nodes: Sequence[onnx.NodeProto]
 
 
 def translated(node: ModelNode, inputs: list[Value]) -> Any:
-    """What a node gives: folded if all is known, by its translator, as a record of ours, or as the function that it is."""
+    """Returns a node's results: folded if all inputs are constant, by its translator, as a record, or by calling its function."""
     if node.domain == "" and node.op in folding.FOLD and all(i is None or isinstance(i, (ConstantArray, Sizes)) for i in inputs):
         folded = folding.fold(node, inputs)
         if folded is not NotImplemented:

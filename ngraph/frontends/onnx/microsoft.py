@@ -51,7 +51,7 @@ ACTIVATIONS = ("Relu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "HardSigmoid", "H
 
 
 def activated(n: Any, t: Tensor, numbers: Sequence[float]) -> Tensor:
-    """What the attribute `activation` names, of a tensor."""
+    """Returns the activation that the attribute `activation` names, of a tensor."""
     name = n.attr("activation")
     if name and name not in ACTIVATIONS:
         raise GraphError(f"there is no activation {name!r}", fix=f"there are {', '.join(ACTIVATIONS)}")

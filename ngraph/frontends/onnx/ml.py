@@ -72,7 +72,7 @@ def binarizer(n: Any, x: Value) -> Tensor:
 
 @translates("Imputer", domain=FAMILY)
 def imputer(n: Any, x: Value) -> Tensor:
-    """What is missing, NaN or a number that says so, is replaced: by one number for all features, or one for each."""
+    """Replaces missing values, NaN or a given number, by one number for all features, or one for each."""
     t = n.g.tensor(x)
     if t.op.dtype.is_float:
         values, gone = n.attr("imputed_value_floats"), n.attr("replaced_value_float", 0.0)
@@ -110,7 +110,7 @@ def feature_extractor(n: Any, x: Value, index: Value) -> Value:
 
 
 def number_of(g: Any, t: Tensor, keys: Array) -> Tensor:
-    """Which of the keys each element is; as many as there are keys where it is none. NaN is NaN."""
+    """Returns the index of each element among the keys; the number of keys where it is none of them. NaN equals NaN."""
     own = g.fresh(len(keys))
     kind = t.op.dtype
     known = e.constant(keys.astype(kind.np), [own])
@@ -245,7 +245,7 @@ def linear_classifier(n: Any, x: Value) -> tuple[Value, ...]:
 
 
 def kernel(n: Any, t: Tensor, vectors: Array) -> Tensor:
-    """How near rows are to the support vectors [rows, vectors]."""
+    """Returns the kernel between rows and the support vectors: [rows, vectors]."""
     gamma, coef0, degree = (n.attr("kernel_params") or [0.0, 0.0, 3.0])[:3]
     g, kind = n.g, n.attr("kernel_type", "LINEAR")
     products = matmul(g, t, g.tensor(ConstantArray(vectors.T.copy())))

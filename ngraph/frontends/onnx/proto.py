@@ -30,7 +30,7 @@ EXPANSION = (
 
 
 class Home(NamedTuple):
-    """Where a model's tensors lie that are not in its proto: the folder of external data, and the content of its own file."""
+    """The location of a model's external tensors: the folder of external data, and the content of its own file."""
 
     folder: str = ""
     content: MappedFile | bytes = b""

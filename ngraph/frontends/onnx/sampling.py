@@ -15,7 +15,7 @@ from ngraph.op_graph.expr import ExprLike
 
 
 def resizing(n: Any) -> Resizing:
-    """What a node's attributes say of lengths that change."""
+    """Returns a node's attributes for resizing."""
     old = n.op == "Upsample" or n.version < 11
     return Resizing(
         {"bilinear": "linear"}.get(kind := n.attr("mode", "nearest"), kind),

@@ -1,4 +1,4 @@
-"""What ai.onnx.ml's models have in common: scores made probabilities, and the label of the best."""
+"""Common parts of ai.onnx.ml's models: scores as probabilities, and the label of the best."""
 
 from __future__ import annotations
 

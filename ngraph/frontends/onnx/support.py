@@ -1,4 +1,4 @@
-"""What can be read of ONNX, printed from the table of translators: `ngraph ops --onnx`."""
+"""The supported part of ONNX, printed from the table of translators: `ngraph ops --onnx`."""
 
 from __future__ import annotations
 

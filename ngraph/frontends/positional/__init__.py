@@ -8,4 +8,6 @@ reader       a model's graph, read as calls need it
 ports        inputs and outputs, and a call's arrays made to fit them
 model        what users call; index finds what an earlier process compiled
 formats      what each format is called and what reads it
+
+Words: docs/glossary.md.
 """

@@ -67,7 +67,7 @@ def attend(
 
 
 def only(allowed: Tensor, low: float = LOW) -> Tensor:
-    """What is added to scores so that only the allowed ones count."""
+    """Returns the additive mask of scores: 0 where allowed, `low` elsewhere."""
     return Tensor(e.where(allowed.op, 0.0, low), allowed.dims)
 
 

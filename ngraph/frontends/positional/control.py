@@ -135,11 +135,11 @@ def choice(g: Any, condition: Tensor, then: Callable[[], Values], other: Callabl
 def loop(
     g: Any, most: Value, condition: Value, carry: Values, turn: Callable[[Values], Values], empties: Sequence[Callable[[], Value]] = ()
 ) -> tuple[Value, ...]:
-    """What is carried after the last turn, and for each of `empties` what the turns gave, stacked; where there was none, what that gives.
+    """Returns the carry after the last trip, and for each of `empties` the stacked values of the trips; without trips, its result.
 
-    most: how many turns at most; None: any number. condition: whether there is a first; None: there is.
-    turn: from its number, the condition, and what is carried to the next condition, what is carried on, and what is stacked.
-    It is an op where what is carried keeps its shape, else unrolled.
+    most: the largest number of trips; None: no limit. condition: whether there is a first trip; None: there is.
+    turn: from the trip's number, the condition and the carry to the next condition, the next carry, and values to stack.
+    It becomes an op where the carry keeps its shape, else it is unrolled.
     """
     trips = None if most is None else g.sizes(most)[0] if isinstance(most, (ConstantArray, Sizes)) else most
     short = isinstance(trips, int) and trips <= FEW_TRIPS
@@ -214,7 +214,7 @@ def unrolled(g: Any, most: Value, condition: Value, carry: Values, turn: Callabl
 
 
 class Slices(NamedTuple):
-    """Which way a scan goes: the dims that are sliced, and which from their ends; the same of what is stacked."""
+    """The directions of a scan: the sliced dims, and which of them run backwards; the same of stacked values."""
 
     axes: Sequence[int]
     back: Sequence[Any]

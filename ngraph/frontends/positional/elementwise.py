@@ -49,7 +49,7 @@ def divide(x: Op, y: Op) -> Op:
 
 
 def remainder(x: Op, y: Op, of_dividend: bool) -> Op:
-    """What is left of x / y, with the sign of y; of_dividend: with that of x."""
+    """Returns the remainder of x / y, with the sign of y; of_dividend: with that of x."""
     if not of_dividend:
         return e.remainder(x, y)
     if x.dtype.is_float:

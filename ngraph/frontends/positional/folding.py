@@ -20,7 +20,7 @@ MAX_FOLDED_ELEMENTS = 4096  # elements
 
 
 def fold(function: Callable[..., Any], inputs: Sequence[Value], size: Callable[..., float]) -> Any:
-    """What a function of arrays makes of inputs, or NotImplemented. size: how many elements that has, if more than its inputs."""
+    """Returns the result of a function of arrays on inputs, or NotImplemented. size: its number of elements, if more than its inputs'."""
     if any(i is not None and i.array.size > MAX_FOLDED_ELEMENTS for i in inputs):
         return NotImplemented
     open_ = any(isinstance(i, Sizes) for i in inputs)
@@ -40,7 +40,7 @@ def fold(function: Callable[..., Any], inputs: Sequence[Value], size: Callable[.
 
 
 def broadcast_size(*shapes: Sequence[int]) -> float:
-    """How many elements broadcast arrays have; inf where they do not fit."""
+    """Returns the number of elements of broadcast arrays; inf where they do not fit."""
     try:
         return math.prod(np.broadcast_shapes(*shapes))
     except ValueError:
@@ -89,7 +89,7 @@ def divide(a: Any, b: Any) -> Any:
 
 @same
 def remainder(a: Any, b: Any) -> Any:
-    """What is left of a / b, with the sign of b."""
+    """Returns the remainder of a / b, with the sign of b."""
     return a % b if b.dtype == object or np.all(b) else NotImplemented
 
 

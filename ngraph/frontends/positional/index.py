@@ -1,9 +1,9 @@
-"""Which compiled program answers a call of a model file, found before the file's graph is read, or what reads it imported.
+"""An index of compiled programs for calls of a model file, searched before the file's graph is read or its reader imported.
 
-An entry of the cache says for a file's content, the inputs of a call, and all else that decides (sources, compiler, the package that reads
-the format, target, machine, settings), which plan that was, and where the large arrays lie that it wants: in the model's own files, of
-which nothing is stored twice, or in the entry, if reading has made them. What leads to one program by shapes alone has an entry; other
-models are read.
+An entry of the cache maps a file's content, the inputs of a call, and everything else that matters (sources, compiler, the package that
+reads the format, target, machine, settings) to the plan and to the locations of its large arrays: in the model's own files, of
+which nothing is stored twice, or in the entry, if reading has computed them. Only models for which shapes alone determine the program
+have entries; others are read.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DirectCall(NamedTuple):
 
 
 class ArrayLocation(NamedTuple):
-    """Where an array lies: in which file, from which byte on; -1: in the entry."""
+    """The location of an array: the file, and the offset of its first byte; -1: in the entry."""
 
     file: int
     start: int
@@ -67,7 +67,7 @@ class ModelIndex:
 
     # ---- what is there
     def about(self) -> About | None:
-        """What the model takes and gives; its external data is then known to be what it was."""
+        """Returns the model's inputs and outputs, after checking that its external data is unchanged; None for a miss."""
         found = self._read(digest(self.key, b"about"), lambda entry, _: (beside(self.folder, entry["files"]), ported(entry["about"])))
         if found is None or found[0] is None:
             self.asked = True  # what it leads to is made again with it
@@ -76,7 +76,7 @@ class ModelIndex:
         return found[1]
 
     def find(self, slots: Mapping[int, Any], transformer: Any) -> DirectCall | None:
-        """What was compiled for such inputs."""
+        """Returns the compiled call for such inputs; None for a miss."""
         self.asked = True
         if transformer.facts() != self.facts:
             return None
@@ -141,7 +141,7 @@ def written(about: About) -> list[list[Any]]:
 
 
 def ported(given: Sequence[Any]) -> About:
-    """What a model takes and gives, from what was written of it."""
+    """Returns a model's inputs and outputs from their stored form."""
     name, *groups = given
     return About(name, *[tuple([Port(n, t, s if s is None else tuple(s), _dtype(d), k) for n, t, s, d, k in g]) for g in groups])
 
@@ -165,7 +165,7 @@ def placed(content: Any, start: int, dtype: str, shape: Sequence[int]) -> np.nda
 
 @once
 def installed(package: str) -> bytes:
-    """Which version of a package there is, by the names and sizes of its files; b"" where there is none. It is not imported."""
+    """Returns the version of a package, by the names and sizes of its files; b"" where there is none. It is not imported."""
     found = PathFinder.find_spec(package)
     if found is None or found.origin is None:
         return b""
@@ -175,7 +175,7 @@ def installed(package: str) -> bytes:
 
 
 def identity(file: MappedFile) -> bytes:
-    """What tells a file from others: its content; of large files where they are, how long, and when they were written."""
+    """Returns the identity of a file: a hash of its content; for large files location, length and time of writing."""
     file.check()
     return hashlib.sha256(file).digest() if len(file) <= MAX_HASHED_BYTES else repr(file.was).encode()
 
@@ -196,7 +196,7 @@ def beside(folder: str, names: Mapping[str, str | None]) -> dict[str, MappedFile
 
 
 class Finder:
-    """Where arrays lie in files: those that are mapped by their address, those that a parser has copied by what is in them."""
+    """Finds arrays in files: mapped ones by their address, those that a parser has copied by their content."""
 
     def __init__(self, files: Sequence[MappedFile]):
         self.files = files

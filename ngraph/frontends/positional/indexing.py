@@ -259,7 +259,7 @@ def positions(g: Any, t: Tensor) -> tuple[list[Op], Axis]:
 
 
 def nonzero(g: Any, t: Tensor) -> Tensor:
-    """Where a tensor is not 0: a row for each dim."""
+    """Returns the positions where a tensor is not 0: a row for each dim."""
     rank = t.rank
     if not rank:
         t = Tensor(t.op, [None])
@@ -285,7 +285,7 @@ def compressed(g: Any, t: Tensor, condition: Value, k: int) -> Tensor:
 
 
 def unique(a: Any, axis: int | None, in_order: bool) -> tuple[Any, ...]:
-    """What an array holds, each once, in order or as first seen; where each is first, which each element is, and how often it is."""
+    """Returns an array's distinct elements, sorted or by first occurrence; their first positions, the inverse indices, and the counts."""
     y, first, inverse, counts = np.unique(a, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     inverse = inverse.reshape(-1)
     if not in_order:

@@ -58,7 +58,7 @@ class Model:
 
     @property
     def reader(self) -> Reader:
-        """What reads the graph; made when it is first needed. Raises UnsupportedError, ParseError."""
+        """The reader of the graph; created on first use. Raises UnsupportedError, ParseError."""
         with self._lock:
             if self._reader is None:
                 self._reader = made = self.format.read(self._source, self.transformer, self._trainable, self._indices)
@@ -171,7 +171,7 @@ class Model:
         return results
 
     def _found(self, index: ModelIndex, shapes: Hashable, slots: Mapping[int, Any]) -> DirectCall | None:
-        """What an earlier process compiled for the first call; later ones with other lengths read the graph, which serves all."""
+        """Returns the program that an earlier process compiled for the first call; later calls of other lengths read the graph."""
         with self._lock:
             found = self._straight.get(shapes)
             if found is None and not index.asked:

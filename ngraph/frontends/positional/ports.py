@@ -25,7 +25,7 @@ class Port(NamedTuple):
 
 
 class About(NamedTuple):
-    """What a model is called, takes and gives. `defaults` are initializers that a call may replace."""
+    """A model's name, inputs and outputs. `defaults` are initializers that a call may replace."""
 
     name: str
     inputs: tuple[Port, ...]
@@ -34,7 +34,7 @@ class About(NamedTuple):
 
     @property
     def every(self) -> tuple[Port, ...]:
-        """All that a call may bring: the input in slot -1, that in slot -2, …"""
+        """All values that a call may pass: the input in slot -1, that in slot -2, …"""
         return *self.inputs, *self.defaults
 
     def bound(self, feeds: Mapping[str, Any]) -> dict[int, Any]:
@@ -60,7 +60,7 @@ class About(NamedTuple):
 
 
 def fitted(p: Port, given: Any, wrong: list[str]) -> Any:
-    """What was given for a port as an array of its type; what does not fit is added to `wrong`."""
+    """Returns a port's argument as an array of its type; complaints are added to `wrong`."""
     try:
         array = np.asarray(given)
     except ValueError:

@@ -151,7 +151,7 @@ class Reader:
                         run.lengths.setdefault(name, n)
 
     def _signature(self, run: StageRun) -> Hashable:
-        """What tells readings apart before the first node: ranks, lists, which dims of one name agree, and lengths that are fixed."""
+        """Returns the key of a reading before the first node: ranks, lists, equality of dims of one name, and fixed lengths."""
         key: list[Hashable] = []
         for k, p in enumerate(self.about.every):
             array = run.slots.get(-1 - k)
@@ -200,7 +200,7 @@ class Reader:
             raise GraphError(f"{self.about.name} cannot be run on {shapes or 'nothing'}: {why}", fix=fix) from error
 
     def _advice(self) -> str:
-        """What may help where lengths do not fit each other."""
+        """Returns a fix for lengths that do not agree."""
         free = [str(p) for p in self.about.every if any(not isinstance(d, int) for d in p.shape or (None,))]
         return f"check the lengths that are open: {', '.join(free)}" if free else "export the model again: the file fixes all lengths"
 
@@ -222,7 +222,7 @@ class Reader:
         return [result(run) for result in done.results], straight(list(self._way(run, done)), done)
 
     def computations(self, slots: Mapping[int, Any]) -> list[tuple[Any, list[Any]]]:
-        """What a call with these inputs computes, in order, each with its arguments."""
+        """Returns the computations of a call with these inputs, in order, each with its arguments."""
         self.call(slots)
         run, found = self._run(slots), []
         stage: CallStage = self.root
@@ -314,7 +314,7 @@ class Slot:
 
 
 class OutputGetters:
-    """How values go out: each as a function of the call."""
+    """The outputs of a model, each as a function of the call."""
 
     def __init__(self, g: ModelTrace):
         self.g = g

@@ -20,10 +20,10 @@ GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}  # RNN: the state; GRU: update, reset, s
 
 
 class Recurrence(NamedTuple):
-    """What is done in each step.
+    """The definition of a recurrent layer.
 
     kind       a name of GATES                             backwards  for each direction whether it goes from the last step to the first
-    functions  for each direction its activations          clip       the bound of what comes into an activation
+    functions  for each direction its activations          clip       the bound of an activation's argument
     coupled    an LSTM's forget gate is 1 less its input gate
     separate   a GRU's reset gate is applied after the product with the state
     """

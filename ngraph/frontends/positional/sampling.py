@@ -56,12 +56,12 @@ def between(x: Op, axes: Sequence[Axis], places: Sequence[Op]) -> Op:
 
 
 class Resizing(NamedTuple):
-    """How dims get other lengths.
+    """The method by which dims are resized.
 
-    kind     nearest, linear or cubic                       places   where each element of the result lies in the old dim, see `places`
-    nearest  how places are rounded, a name of NEAREST      antialias  whether the kernel grows where the result is smaller
-    cubic    the number that shapes the cubic kernel        inside   whether only elements inside have weight
-    outside  what is put where a region reaches beyond the old dim
+    kind     nearest, linear or cubic                       places   the position of each result element in the old dim, see `places`
+    nearest  the rounding of positions, a name of NEAREST   antialias  whether the kernel grows where the result is smaller
+    cubic    the parameter of the cubic kernel              inside   whether only elements inside have weight
+    outside  the value where a region exceeds the old dim
     """
 
     kind: str = "nearest"
@@ -74,7 +74,7 @@ class Resizing(NamedTuple):
 
 
 def places(mode: str, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray[Any, Any]:
-    """Where in a dim of `size` elements each of `count` reads, as a real number."""
+    """Returns the position in a dim of `size` elements that each of `count` elements reads, as a real number."""
     check_room(count)
     o = np.arange(count, dtype=np.float64)
     whole = scale * size

@@ -1,4 +1,4 @@
-"""What a model does in a call, found once while its graph is read and then only followed: a tree of stages.
+"""The stages of a model's call, recorded once while its graph is read and then replayed: a tree.
 
     Ask        a question about this call, such as whether a length is 1; each answer seen so far has its own way on
     Compute    a computation from slots into slots

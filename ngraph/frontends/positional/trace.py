@@ -92,7 +92,7 @@ class ModelTrace:
         return stage
 
     def ask(self, about: Hashable, question: Callable[[StageRun], Hashable], shapes: bool = False) -> Hashable:
-        """What this call answers; asked once."""
+        """Returns this call's answer to a question; asked once."""
         if about not in self.answers:
             self.follow(lambda: Ask(question, shapes))
             self.answers[about] = self.key
@@ -127,7 +127,7 @@ class ModelTrace:
         return axis
 
     def hint(self, e: ExprLike) -> int:
-        """What a length is in this call."""
+        """Returns the value of a length in this call."""
         return self.run.number(e)
 
     def truth(self, kind: str, a: ExprLike, b: ExprLike) -> bool:
@@ -534,7 +534,7 @@ class ModelTrace:
         ]
 
     def taken(self, values: Sequence[Value]) -> list[Any]:
-        """What a step in Python takes: slots, and arrays that are known."""
+        """Returns the arguments of a host callback: slots, and constant arrays."""
         tensors = [v for v in values if isinstance(v, Tensor)]
         found = iter(self.computed(tensors) if tensors else [])
         return [next(found) if isinstance(v, Tensor) else v.slot if isinstance(v, StringInput) else self.known(v) for v in values]

@@ -1,4 +1,4 @@
-"""What a name in an ONNX graph stands for while the graph is read.
+"""The values of names in a model's graph while it is read.
 
 Tensor         an op, and which of its axes is which dim; a dim of length 1 needs no axis
 ConstantArray  an array that is known now: constants, and what is computed of them
@@ -52,7 +52,7 @@ class Tensor:
 
 
 class Held:
-    """What is held as an array of NumPy while the graph is read."""
+    """A value held as a NumPy array while the graph is read."""
 
     __slots__ = ("array",)
     array: Any

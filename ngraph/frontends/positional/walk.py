@@ -24,7 +24,7 @@ class Frame:
         self.depth: int = outer.depth + 1 if outer else 0
 
     def find(self, name: str) -> Value:
-        """What a name stands for. Raises GraphError where it stands for nothing."""
+        """Returns the value of a name. Raises GraphError where it has none."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.names:
@@ -47,7 +47,7 @@ class GraphNode:
 
     @property
     def place(self) -> SourceLocation:
-        """Where its ops come from: the node's op and name, within what the name says is around it."""
+        """The source of its ops."""
         name = self.name or next((str(o) for o in self.gives if o), "")
         return SourceLocation((f"{self.op} {name!r}", 0), "/".join(filter(None, name.split("/")[:-1])))
 

@@ -33,7 +33,7 @@ from ngraph.ops.sorting import argreduce
 
 
 class Window(NamedTuple):
-    """How windows of one spatial dim lie: how long, how far apart, padding at both ends, and how many there are."""
+    """The windows of one spatial dim: length, stride, dilation, padding at both ends, and number."""
 
     size: int
     stride: int
@@ -44,10 +44,10 @@ class Window(NamedTuple):
 
 
 class Windowing(NamedTuple):
-    """What a file says of windows: lengths, strides, dilations, pads (all in front, then all behind); what pads by itself; whether up.
+    """The attributes of windows in a file: lengths, strides, dilations, pads (all leading, then all trailing); automatic padding; rounding.
 
-    auto  NOTSET, VALID (no padding), SAME_UPPER or SAME_LOWER (as many windows as strides), with more padding behind, or in front
-    up    whether a last window counts that reaches beyond the padding
+    auto  NOTSET, VALID (no padding), SAME_UPPER or SAME_LOWER (as many windows as strides), with the odd element behind, or in front
+    up    whether a last window counts that exceeds the padding
     """
 
     kernel: Sequence[int]
@@ -140,7 +140,7 @@ def position(g: Any, dims: Sequence[Axis | None], sizes: Sequence[ExprLike]) -> 
 
 
 def counted(g: Any, out: Axis, w: Window, size: ExprLike, padding: bool, dtype: Any) -> Op:
-    """How many elements each window along one dim covers, padding among them or not."""
+    """Returns the number of elements that each window along one dim covers, with or without padding."""
     first: ExprLike = 0 if padding else w.before
     last = size + (w.before + w.after if padding else w.before)
     if isinstance(first, int) and isinstance(last, int) and isinstance(w.many, int):

@@ -43,7 +43,7 @@ VALUE = 8  # words of one; a watch is two: an address, and what has to stand the
 
 
 class ArrayObjectLayout(NamedTuple):
-    """Where an array object has its fields, in bytes."""
+    """The offsets of an array object's fields, in bytes."""
 
     kind: int
     data: int
@@ -314,7 +314,7 @@ def _int(address: int) -> int:
 
 @functools.cache
 def layout() -> ArrayObjectLayout | None:
-    """Where objects have their fields, if here that is as known: every field is compared with what Python says of several arrays."""
+    """Returns the offsets of objects' fields, if they are as known: every field is compared with Python's values for several arrays."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None
     known = ArrayObjectLayout(8, 16, 24, 32, 56, 64, 24)
@@ -340,7 +340,7 @@ def layout() -> ArrayObjectLayout | None:
 
 @functools.cache
 def held() -> int | None:
-    """Where a `threading.RLock` has a word that is 0 as long as nobody holds it."""
+    """Returns the offset of a word in `threading.RLock` that is 0 while the lock is free; None where there is none."""
     lock = threading.RLock()
     words = range(16, type(lock).__basicsize__ - 7, 8)
     free = [w for w in words if _word(id(lock) + w) == 0]
@@ -394,7 +394,7 @@ class _Method(ctypes.Structure):
 
 @functools.cache
 def _method(address: int) -> _Method:
-    """What Python wants to know of a function in C, kept for good: it looks there even when it frees one."""
+    """Returns the PyMethodDef of a function in C, which is never freed: Python reads it even when it frees the function."""
     return _Method(b"computation", address, FAST, None)
 
 

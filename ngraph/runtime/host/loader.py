@@ -92,7 +92,7 @@ class Object:
         return table[offset:end].decode("latin-1")
 
     def _section(self, header: tuple[int, ...]) -> Section | None:
-        """What is to be loaded; tables for unwinding the stack are not, for nothing here is ever unwound."""
+        """Returns a section to load; None for unwind tables, since nothing here is ever unwound."""
         name, kind, flags, _, _, size, _, _, align, _ = header
         if not flags & ALLOC or not size:
             return None
@@ -126,7 +126,7 @@ class Object:
 
 
 def undefined_symbols(compiled: bytes) -> set[str]:
-    """What an object wants from elsewhere; own code wants nothing."""
+    """Returns the symbols that an object needs from elsewhere; generated code needs none."""
     return {s.name for s in Object(compiled).symbols if s.section == 0 and s.name}
 
 
@@ -240,7 +240,7 @@ class ObjectLayout:
         return (k, r.symbol) if r.kind in INDIRECT[self.machine] else None
 
     def offset(self, name: str, which: int = 0) -> int:
-        """Where a function or table of an object lies. Raises KeyError where the object shows none of that name."""
+        """Returns the offset of a function or table of an object. Raises KeyError where the object exports none of that name."""
         for s in self.objects[which].symbols:
             if s.name == name and s.seen and s.section in self.offsets[which]:
                 return self._offset(which, s)
@@ -300,7 +300,7 @@ class LoadedObjects:
                 _protect(self._base + at, size, mmap.PROT_READ | (mmap.PROT_EXEC if flags == EXECUTE else 0))
 
     def address(self, name: str, which: int = 0) -> int:
-        """Where a function of one of the objects lies. Raises KeyError where that has none of that name."""
+        """Returns the address of a function of one of the objects. Raises KeyError where it has none of that name."""
         return self._base + self._layout.offset(name, which)
 
 

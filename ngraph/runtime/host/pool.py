@@ -790,7 +790,7 @@ def text(target: Cpu) -> str:
 
 
 def cores(root: str = "/") -> int:
-    """How many processors this process may use at once: by affinity and by the limits of its control groups, both versions."""
+    """Returns the number of processors that this process may use: by affinity and by its control groups' limits, both versions."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     here = len(allowed(0)) if allowed else os.cpu_count() or 1
     return max(1, min([here, *(int(limit) for limit in _limits(root))]))
@@ -826,7 +826,7 @@ def _read(path: str) -> str:
 
 
 def threads() -> int:
-    """How many threads a program may run on: NGRAPH_NUM_THREADS, else all processors there are for this process."""
+    """Returns the number of threads that a program may run on: NGRAPH_NUM_THREADS, else all processors of this process."""
     return max(1, min(config.num_threads or _cores(), MOST))
 
 
@@ -877,7 +877,7 @@ class Pool:
         self.word(field).value = value
 
     def _spins(self) -> int:
-        """How many pauses last as long as a worker spins."""
+        """Returns the number of pauses in the time for which a worker spins."""
         pauses = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.code.address("pauses"))
         best = min(_timed(lambda: pauses(1000)) for _ in range(5))
         return max(100, int(IDLE / (best / 1000)))
@@ -931,7 +931,7 @@ def aligned(size: int, alignment: int = 64) -> tuple[np.ndarray, int]:
 
 
 def address_of(function: Any) -> int:
-    """Where a function of a library lies."""
+    """Returns the address of a function of a library."""
     found = ctypes.cast(function, ctypes.c_void_p).value
     assert found is not None
     return found

@@ -26,7 +26,7 @@ MAX_PROCESSES = 16  # processes; each takes 80 MB
 
 
 def llvm_folder() -> str:
-    """Where the package llvmlite lies, found without importing it. Raises ImportError where there is none."""
+    """Returns the folder of the package llvmlite, found without importing it. Raises ImportError where there is none."""
     found = PathFinder.find_spec("llvmlite")
     if found is None or found.origin is None:
         raise ImportError("llvmlite is not installed", name="llvmlite")
@@ -72,7 +72,7 @@ class _Process:
         return _Gone() if code == 0 else Failed(f"LLVM ended with {how} while it compiled a kernel")
 
     def answers(self) -> Iterable[tuple[int, bytes]]:
-        """What has come: numbers and objects."""
+        """Yields the answers so far: numbers and objects."""
         part = os.read(self.output, 1 << 20)
         if not part:
             raise self.ended()
@@ -177,7 +177,7 @@ class _Batch:
             self.attempt(p, lambda p=p: self.made.update(p.answers()))  # type: ignore[misc]
 
     def attempt(self, p: _Process, what: Callable[[], None]) -> None:
-        """What a process that ended by itself had been given waits for the next one."""
+        """Runs `what`; if the process has ended by itself, its tasks wait for the next one."""
         try:
             what()
         except _Gone:

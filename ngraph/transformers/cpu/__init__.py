@@ -2,6 +2,8 @@
 
 `native` a program as machine code · `writing` plans, and writes and compiles kernels · `device` memory, kernels and threads of this
 process · `fast` the way past Python into a table. None of it is loaded before something is compiled.
+
+Words: docs/glossary.md.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def planned(program: Program, lengths: Mapping[AxisId, int], facts: tuple[Any, .
 
 
 def _writing() -> Any:
-    """What plans and writes kernels, loaded where something is compiled."""
+    """Returns the module that plans and writes kernels, loaded on the first compilation."""
     return importlib.import_module("ngraph.transformers.cpu.writing")
 
 
@@ -107,12 +107,12 @@ def where(step: OpaqueOp) -> Line | None:
 
 
 def names(kernels: Sequence[Any]) -> str:
-    """What the user calls a kernel that stands for several steps: ops and lines of the first, and how many more."""
+    """Returns the user's name of a kernel that runs several steps: ops and lines of the first, and how many more."""
     return title(kernels[0].step) + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
 
 
 def called(kernel: Any) -> str:
-    """What a kernel takes, in the order of its arguments, and in how many work items it runs."""
+    """Returns a kernel's signature: its arguments in order, and the number of its work items."""
     arguments = ", ".join([*[b.name or b.storage for b in kernel.code.buffers], *map(str, kernel.code.lengths)])
     loops = ", ".join([f"{a} by {block}" for a, block in getattr(kernel.step, "loops", ())])
     return f"arguments: {arguments}; work items: {show_work_items(kernel.code.work_items)}{f', along {loops}' if loops else ''}"

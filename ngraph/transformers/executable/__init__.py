@@ -4,4 +4,6 @@
 `frame` the memory of one call · `table` its instructions · `walk` these in Python, where a device has nothing faster · `portable` tables
 without addresses · `callbacks` steps that Python runs · `cached` calls of what an earlier process compiled · `profile`, `compared` where
 time goes, and whether kernels do what the plan says.
+
+Words: docs/glossary.md.
 """

@@ -18,7 +18,7 @@ from ngraph.transformers.executable.frame import InstantiatedPlan
 
 
 class CachedProgram(NamedTuple):
-    """What stands for a compiled program: the key of its plan, how many axes it had, and the lengths of those that were open, by number."""
+    """A cached program: the key of its plan, its number of axes, and the lengths of those that were unknown, by number."""
 
     plan: str
     axes: int
@@ -40,7 +40,7 @@ def code_of(made: Any, device: KernelDevice) -> LoadedPlan | None:
 
 
 def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray], device: KernelDevice) -> Restored | None:
-    """What was kept, with these large arrays; None where its plan is there no more."""
+    """Returns the cached program, with these large arrays; None where its plan is not in the cache any more."""
     plan, count, lengths = CachedProgram(*kept)
     axes = [f"axis {k}" for k in range(count)]  # no plan gives an axis of its own a name with a space
     compile_plan = cache().planned(bytes.fromhex(plan), ProgramNames(axes, [ArrayRef(a) for a in arrays]))

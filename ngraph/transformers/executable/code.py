@@ -107,7 +107,7 @@ def bodies(step: PlanStep) -> list[Plan]:
 
 
 def seconds(step: PlanStep) -> float:
-    """How long a step is predicted to take on one core."""
+    """Returns the predicted seconds of a step on one core."""
     return getattr(step, "seconds", 0.0) or 0.0
 
 

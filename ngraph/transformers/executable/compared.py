@@ -67,7 +67,7 @@ class _FirstDifference(Exception):
 
 
 def compared(code: LoadedPlan, lengths: Mapping[AxisId, int], inputs: Sequence[Any], state: Mapping[str, Any]) -> int:
-    """How many kernels were run. Raises NgraphError for the first that differs."""
+    """Returns the number of kernels that ran. Raises NgraphError for the first that differs."""
     count = itertools.count(1)
     try:
         Both(code, dict(lengths), count).call(inputs, state)
@@ -166,7 +166,7 @@ class Both(PlanRun):
                 self.compare(kernel, number, b, got[b], wanted[b], sways.get(b, 0.0))
 
     def sways(self, kernel: Kernel, wanted: Mapping[Buffer, np.ndarray]) -> dict[Buffer, float]:
-        """How far each result moves where the floats that a kernel reads change in their last bits."""
+        """Returns how far each result moves where the last bits of a kernel's float operands change."""
         floats = [b for b in kernel.sources if type(b) is not Local and b.dtype.is_float and b not in wanted]
         held = {b: self.arrays[b] for b in floats}
         draw = np.random.default_rng(0)
@@ -212,7 +212,7 @@ class Both(PlanRun):
 
 
 def differing(got: np.ndarray, wanted: np.ndarray, room: float = 0.0) -> np.ndarray:
-    """Where two arrays differ. Whole numbers are equal or differ; floats may be apart by a part of the largest one, and by `room`."""
+    """Returns a mask of different elements. Integers must be equal; floats may differ by a part of the largest one, and by `room`."""
     same = _words(got) == _words(wanted)
     if wanted.dtype.kind in "biu":
         return np.asarray(~same)
@@ -224,7 +224,7 @@ def differing(got: np.ndarray, wanted: np.ndarray, room: float = 0.0) -> np.ndar
 
 
 class _Memory:
-    """What the memory of a run holds, and the places of some buffers in it: to be put back, and to see what has become of it."""
+    """The memory of a run, with the locations of some buffers, to be restored and compared."""
 
     def __init__(self, run: PlanRun, targets: Sequence[Buffer]):
         self.places = {b: run.arrays[b] for b in targets}
@@ -239,7 +239,7 @@ class _Memory:
             a[...] = held
 
     def beside(self) -> int:
-        """How many bytes have changed that belong to none of the buffers."""
+        """Returns the number of changed bytes outside of the buffers."""
         now = [(a, a.copy()) for a, _ in self.held]
         self.restore()
         old = self.targets_now()

@@ -1,4 +1,4 @@
-"""What a plan needs of the machine that runs it."""
+"""The interface of a machine that runs plans."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class KernelDevice(ABC):
         """Kernels by their keys; `again` compiles what is kept no more. Raises LookupError where it does not."""
 
     def threads(self) -> int:
-        """How many threads share out a kernel."""
+        """The number of threads that share out a kernel."""
         return 1
 
     def start(self, threads: int) -> int:
@@ -65,7 +65,7 @@ class KernelDevice(ABC):
         return 1
 
     def runner(self, frame: np.ndarray) -> Callable[[], int]:
-        """What runs a table from the frame's next instruction on, and says how the walk ended."""
+        """Returns a function that runs a table from the frame's next instruction on, and returns how the run ended."""
         return partial(walk.run, self, frame)
 
     def entry(self, bound: Any, order: Any, slow: Callable[..., Any], took: float | None = None) -> Any:

@@ -136,7 +136,7 @@ class InstantiatedPlan:
         return self.plan.length(axis, self.lengths, run)
 
     def full(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
-        """How many places each dim of a buffer has, borders and padding included."""
+        """Returns the shape of a buffer, borders and padding included."""
         shape = [places(b, d, self.length(d[0], run)) for d in b.dims]
         shape[-1:] = [max(n, b.row) for n in shape[-1:]]
         return tuple(shape)
@@ -192,7 +192,7 @@ class InstantiatedPlan:
                 self.version = version
 
     def _portions(self, arrays: Mapping[Buffer, np.ndarray]) -> Iterator[tuple[list[Step], set[MappedFile | Pages]]]:
-        """What runs once, in parts that read no more than `PORTION` bytes of files, and these files: their pages are let go in between."""
+        """Yields the steps that run once, in parts that read at most `PORTION` bytes of files, with these files, to release their pages."""
         steps: list[Step] = []
         files: set[MappedFile | Pages] = set()
         size = 0
@@ -259,9 +259,9 @@ class InstantiatedPlan:
 
 
 class BufferAddresses:
-    """Where the buffers of a plan are: in an arena from `base` on, in arrays that calls come with, or where `name` put them.
+    """The addresses of a plan's buffers: in an arena that starts at `base`, in arrays of calls, or set by `name`.
 
-    What runs once lies from `kept` on.
+    Values that are constant at run time lie from `kept` on.
     """
 
     def __init__(
@@ -325,7 +325,7 @@ class BufferAddresses:
         return self.bound.shape(b, self.run_length)
 
     def array(self, b: Buffer) -> np.ndarray:
-        """What a buffer holds, by its axes."""
+        """Returns the content of a buffer, by its axes."""
         b = root(b)
         place = self.resolve(b)
         shape, given = self.shape(b), brought(place)
@@ -451,7 +451,7 @@ def root(b: Buffer) -> Buffer:
 
 
 class Arrays(dict[Buffer, Any]):
-    """What calls come with, and what Python has made; behind that the state, in a list that stays where it is from call to call."""
+    """The arrays of a call, and those that Python made; behind them the state, in a list that is the same in every call."""
 
     def __init__(self, befores: Sequence[Buffer]):
         super().__init__()
@@ -547,7 +547,7 @@ class ActivationRecord:
             return empty(((self.bound.sizes[b] or 0) // b.dtype.np.itemsize,), b.dtype.np)
 
     def _given(self, b: Buffer, own: bool, seen: set[int]) -> np.ndarray:
-        """What a buffer holds, as an array that nobody else has."""
+        """Returns the content of a buffer, as an array that nothing else holds."""
         array, place = self.scope.array(b), root(b)
         if own and id(array) not in seen and place in self.arrays and array is self.arrays[place]:
             seen.add(id(array))

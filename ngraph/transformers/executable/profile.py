@@ -73,7 +73,7 @@ def largest(step: KernelStep, bound: InstantiatedPlan) -> str:
 
 
 def names(step: KernelStep) -> tuple[str, ...]:
-    """What a kernel reads of the user's: state, arguments and constants, by name."""
+    """Returns the user's names of a kernel's inputs: state, arguments and constants."""
     return tuple(dict.fromkeys([b.name for b in step.step.sources if b.storage in ("state", "input", "constant", "once") and b.name]))
 
 
@@ -111,7 +111,7 @@ def work(step: KernelStep, bound: InstantiatedPlan) -> tuple[float, float]:
 
 
 def together(step: KernelStep) -> int:
-    """How many products of a kernel are taken at a time: the machine's limit is as many times as high."""
+    """Returns the number of products per instruction of a kernel: the factor of the machine's limit."""
     lines = [line.op for s in step.step.stages for line in s.before] if type(step.step) is Kernel else []
     return max([PRODUCTS[op].k for op in lines if op in PRODUCTS], default=1)
 

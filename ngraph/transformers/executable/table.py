@@ -73,7 +73,7 @@ class WordAddress(NamedTuple):
 
 
 class Word(NamedTuple):
-    """Where a buffer lies that moves while the table is walked: the word that holds its address."""
+    """The location of a buffer that moves while the table runs: the word that holds its address."""
 
     word: int
 
@@ -214,7 +214,7 @@ class Table:
         self.hosts[self.record(HOST, step=step)] = does
 
     def check(self, scope: BufferAddresses, s: HostCallback) -> None:
-        """Where the last input is true, Python takes over, to say what is wrong with the others."""
+        """Adds a check: where its last input is true, Python takes over and raises the error about the others."""
         unless = self.record()
         self.host(partial(scope.refuse, s.step), s)
         self.checks += 1
@@ -233,7 +233,7 @@ class Table:
         self.records[record] = [MOVES, WordAddress(start), len(triples)]
 
     def following(self, cells: Sequence[int]) -> list[Triple]:
-        """What has to be moved when these words have changed."""
+        """Returns the moves that are due when these words have changed."""
         return [(word, cell, 0) for cell in cells for word in self.followers.get(cell, ())]
 
     # ---- steps
@@ -405,7 +405,7 @@ def number(e: ExprLike, length: Callable[[Any], int]) -> int:
 
 
 class _LoopInstructions:
-    """What happens to words before the first trip, and after each."""
+    """The changes of words before the first trip, and after each."""
 
     def __init__(self, table: Table, scope: BufferAddresses, inner: Inner):
         self.table, self.scope, self.inner = table, scope, inner
@@ -415,20 +415,20 @@ class _LoopInstructions:
         self.cells: list[int] = []
 
     def cell(self, place: Place, more: ExprLike = 0) -> int:
-        """A word that starts as a place and moves."""
+        """Returns a word that starts as a place and moves."""
         k = self.table.word()
         self.enter.append((k, self.table.source(place), more))
         self.cells.append(k)
         return k
 
     def slices(self, place: Place, size: ExprLike, reverse: bool) -> Word:
-        """Where each trip has its own slice of `size` bytes."""
+        """Returns the word with the address of each trip's own slice of `size` bytes."""
         k = self.cell(place, (self.inner.trips - 1) * size if reverse else 0)
         self.advance.append((k, k, size * -1 if reverse else size))
         return Word(k)
 
     def swapped(self, start: Place, first: Place, second: Place) -> tuple[Word, Word]:
-        """Where a trip takes a carry and where it puts it: what it puts is what the next one takes, and they change places."""
+        """Returns the words for a carry's input and output: they are exchanged after each trip, so that the output is the next input."""
         taken, put, spare = self.cell(start), self.cell(first), self.cell(second)
         self.turn += [(taken, put, 0), (put, spare, 0), (spare, taken, 0)]
         return Word(taken), Word(put)

@@ -80,7 +80,7 @@ class VersionedExecutable(ABC):
         """Compiles kernels again that are kept no more."""
 
     def stripped(self, made: CompiledPlan) -> CompiledPlan | None:
-        """What is kept of it for calls alone, without the program; None for nothing."""
+        """Returns the part that calls alone need, without the program; None for nothing."""
         return None
 
     @abstractmethod
@@ -150,7 +150,7 @@ class VersionedExecutable(ABC):
         return self
 
     def kept(self, arguments: Sequence[Any]) -> tuple[CachedProgram, Sequence[ArrayRef]] | None:
-        """What stands for its first version, if these arguments are for that one, and the large arrays that it needs; None with state."""
+        """Returns the cache entry of its first version, if these arguments are for that one, and its large arrays; None with state."""
         if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
             return None
         fingerprint, names = program_fingerprint(self.program) if self.found is None else (self.found.fingerprint, self.found.names)
@@ -160,7 +160,7 @@ class VersionedExecutable(ABC):
         return CachedProgram(key.hex(), len(names.axes), lengths), names.arrays
 
     def at(self, key: tuple[int, ...]) -> InstantiatedPlan:
-        """What calls with these lengths run on."""
+        """Returns the instantiated plan for calls with these lengths."""
         found = self.bound.get(key)
         if found is not None:
             with contextlib.suppress(KeyError):  # another thread may have dropped it
@@ -184,7 +184,7 @@ class VersionedExecutable(ABC):
         return min(there, key=lambda k: sum(n is None for n in k), default=new)
 
     def _counted(self, key: tuple[int, ...], bound: InstantiatedPlan) -> InstantiatedPlan:
-        """What calls with these lengths run on, after one more: code of their own where they have come often enough."""
+        """Returns the instantiated plan for calls with these lengths, counting one more: frequent lengths get code of their own."""
         bound.calls += 1
         if bound.calls <= CALLS_BEFORE_SPECIALISING << self.earned:
             return bound
@@ -227,7 +227,7 @@ class VersionedExecutable(ABC):
         return self.device.entry(next(reversed(self.bound.values())), order, slow, took)
 
     def profile(self, call: Callable[[], Any], calls: int) -> Profile:
-        """Where the time of calls with the last lengths goes."""
+        """Returns the time of calls with the last lengths by kernel."""
         key, bound = next(reversed(self.bound.items()))
         if bound.code not in self.codes.values():  # what it does has names by now
             del self.bound[key]
@@ -235,7 +235,7 @@ class VersionedExecutable(ABC):
         return profile(self.program.name, bound, call, calls, title)
 
     def compare(self, arrays: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> int:
-        """How many kernels do what the plan says. Raises NgraphError for the first that does not."""
+        """Returns the number of kernels that agree with the plan. Raises NgraphError for the first that does not."""
         count = len(arrays)
         key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
         bound = self.at(key)

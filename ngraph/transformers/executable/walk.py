@@ -35,7 +35,7 @@ COMPUTED: dict[str, Callable[[int, int], int]] = {
 
 
 def run(device: KernelDevice, frame: np.ndarray) -> int:
-    """How the walk ended: `bytecode.DONE`, or HOST_CALLBACK with the frame's `pc` at the instruction."""
+    """Runs a table; returns how it ended: `bytecode.DONE`, or HOST_CALLBACK with the frame's `pc` at the instruction."""
     table, scratch, times = (int(frame[FRAME[f]]) for f in ("table", "scratch", "times"))
     while True:
         pc = int(frame[FRAME["pc"]])
