@@ -187,7 +187,7 @@ def _flags() -> list[str]:
 
 
 def allowed_cores() -> int:
-    """How many cores this process may use."""
+    """Returns the number of cores that this process may use."""
     allowed: Callable[[int], set[int]] | None = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 

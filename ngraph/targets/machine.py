@@ -87,7 +87,7 @@ class Cpu(Target):
     lane_speed: float = LANE_SPEED
 
     def lanes(self, bits: int) -> int:
-        """How many elements of so many bits one register holds."""
+        """Returns the number of elements of this many bits in one register."""
         return max(1, self.vector_bits // bits)
 
     @cached_property
