@@ -19,17 +19,17 @@ from ngraph.targets.tuning import EXPENSIVE, PLANNED_CORES, PRODUCT, REREAD, SMA
 from ngraph.tensors.build import Node
 from ngraph.tensors.index import Load, Read, affine
 
-LANES = 16  # elements below which an axis is too short for a vector
-GUARDED = 6  # times the work of a guarded read of what the same kernel computes
-GRAIN = 2048  # elements of a work item below which its own loops cost more than they share out
-CHUNKS = 16  # parts into which a reduction over loops is cut
-GAIN = 0.9  # of the price of a sum in one piece, below which it is cut into parts
-PANEL = 64  # elements of a contiguous axis that work items leave together
-SIZES = 1 << 14  # of a block that are looked at, at most: an axis may be longer than there is time to count
-TILE = 8  # elements that a register tile wants of an axis beside the vectors
-ROUNDING = 1e-9  # of a price
+LANES = 16  # elements: a shorter axis is too short for a vector
+GUARDED = 6  # factor of the work of a read with a predicate whose source is in the same kernel
+GRAIN = 2048  # elements of a work item below which its loop overhead exceeds the gain of sharing out
+CHUNKS = 16  # parts of a reduction over parallel loops (split-K)
+GAIN = 0.9  # of the cost of an undivided sum, below which the sum is split
+PANEL = 64  # elements of a contiguous axis that work items keep together
+SIZES = 1 << 14  # candidate blocks at most: an axis may be longer than there is time to enumerate
+TILE = 8  # elements of an axis that a register tile uses beside the vectors
+ROUNDING = 1e-9  # relative tolerance of costs
 NUMBER = attrgetter("number")
-SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a work item: enough to be worth a thread; as much as should hang on one
+SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a work item: enough to be worth a thread; an upper limit for load balance
 Loops = tuple[tuple[AxisId, int], ...]
 
 
@@ -48,7 +48,7 @@ class AccessCost(NamedTuple):
 
 
 class Lengths(NamedTuple):
-    """The length of each axis, a guess for those that are open; which reads find parameters; what nodes take, as far as somebody asked."""
+    """The length of each axis, a guess for unknown ones; which reads are of parameters; the elements of nodes that are used."""
 
     known: dict[AxisId, int]
     open: frozenset[AxisId]
@@ -76,7 +76,7 @@ class FusionGroup:
         known = lengths.work
         self.work = sum([known[n] if n in known else known.setdefault(n, n.size * _weight(n)) for n in self.nodes])
         self.seconds, self.loops = 0.0, ()  # type: float, Loops
-        self.cuts: tuple[Node, ...] = ()  # the reductions that only work items together finish
+        self.cuts: tuple[Node, ...] = ()  # the reductions that are finished across work items
 
     def link(self) -> None:
         """Records the reads between the nodes and from outside, and the nodes with users outside."""
@@ -92,10 +92,10 @@ class FusionGroup:
         self.results = [n for n in self.nodes if n.result or not inside.issuperset(n.users)]
 
     def _recomputed(self) -> set[Node]:
-        """Small values that every work item may compute for itself, so that they bind no loop; several work items may store one alike."""
+        """Returns producers cheap enough to recompute in every work item, so that they do not constrain the loops."""
         most = max([n.size for n in self.nodes])
         small = min(most // REREAD, SMALL) if most > 0 else -1
-        found, kept = set[Node](), set(self.results)  # kept: what has only the work item's own part, and what is made of that
+        found, kept = set[Node](), set(self.results)  # kept: values that a work item has in part, and their users
         for n in self.nodes:
             if n.size <= small and n.kind in ("elem", "reduce"):
                 if not any(r.source in self.set and r.source not in found for r in n.reads):
@@ -109,16 +109,16 @@ class FusionGroup:
             for n in self.nodes:
                 if n in found and (n in lost or any(r.source in self.set and r.source not in found for r in n.reads)):
                     found.remove(n)
-        wanted: set[Node] = set()  # what others in here read: the rest gains nothing from being here
+        wanted: set[Node] = set()  # values that others here read: the rest gains nothing from being here
         for n in reversed(self.nodes):
             if n not in found or n in wanted:
                 wanted.update([r.source for r in n.reads if r.source in found])
         return found & wanted
 
     def _shared(self) -> tuple[tuple[AxisId, ...], tuple[AxisId, ...]]:
-        """The axes that every work item may fix: all nodes iterate over them, all reads inside are at the same index.
+        """Returns the axes that every work item may fix: all nodes iterate over them, and all reads inside are at the same index.
 
-        Apart: those that a reduction takes in whose value nobody in here reads; a work item has only a part of it.
+        Separately: the axes of a reduction that no node here reads; a work item has only a part of such a sum.
         """
         shared, reduced = set(self.bound[0].loopable), set[AxisId]()
         recomputed = self.recomputed
@@ -131,7 +131,7 @@ class FusionGroup:
         for n in [n for n in self.nodes if n in recomputed]:
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
         for p, _, r in self.inner:
-            if p in recomputed and cost[p] > EXPENSIVE:  # it may be kept: then a work item has only its own part of it
+            if p in recomputed and cost[p] > EXPENSIVE:  # it may be stored: then a work item has only its own part of it
                 shared.difference_update(p.space - r.identity_indexed)
         reduced.update(*[n.reduced for n in self.bound])
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
@@ -142,7 +142,7 @@ class FusionGroup:
         return all(a in self.shared or a in self.cut for a, _ in other.loops)
 
     def measure(self, m: Cpu) -> None:
-        """Fills in its products; what it moves at least, in seconds by source and by result; what of its price that does not explain."""
+        """Computes its products; its least traffic, in seconds by source and by result; and the part of its cost beyond that."""
         whole: dict[Any, int] = {}
         for _, r in self.outer:
             whole[r.source] = max(whole.get(r.source, 0), self.touched(r, {}))
@@ -153,7 +153,7 @@ class FusionGroup:
 
     # levels
     def levels(self) -> None:
-        """When each node can be computed: 2k at every index of pass k, 2k + 1 on its finished accumulators; and what is kept for later."""
+        """Computes the level of each node: 2k at every index of pass k, 2k + 1 on its finished accumulators; and the values to store."""
         level: dict[Node, int] = {}
         stage_of: dict[Node, tuple[object, ...]] = {}
         kept: set[Node] = set()
@@ -232,15 +232,16 @@ class FusionGroup:
         return found
 
     def _again(self, n: Node, ends: list[Node]) -> bool:
-        """Whether a cheap value of stored accumulators is only reduced: each reduction computes it again, and it is not stored."""
+        """Whether a cheap value of stored accumulators is only reduced: each reduction recomputes it, and it is not stored."""
         if n.weight > EXPENSIVE or n.result or not all(u.kind == "reduce" and u in self.set for u in n.users):
             return False
         return all(p.result or not self.set.issuperset(p.users) for p in ends)
 
     def _rereads(self, n: Node, shared: frozenset[AxisId]) -> bool:
-        """Whether operands of a reduction are read again for each index of a free axis: it then wants a stage, with registers, for itself.
+        """Whether operands of a reduction are read repeatedly for indices of a free axis, so that it needs its own stage and
+        registers.
 
-        So it does where two are, as in a product of matrices, or one along an axis that work items do not share out.
+        This holds for two operands, as in a matrix product, or for one along an axis that work items do not share out.
         """
         (arg,) = n.args
         p = arg.source if type(arg) is Read else None
@@ -252,7 +253,7 @@ class FusionGroup:
         return any(not lacks <= shared for o, lacks in lacking.items() if o.source not in self.set)
 
     def part(self, axes: Iterable[AxisId], fixed: Mapping[AxisId, int]) -> int:
-        """Elements along these axes in one work item."""
+        """Returns the number of elements along these axes in one work item."""
         n = 1
         for a in axes:
             n *= fixed[a] if a in fixed else self.length(a)
@@ -271,7 +272,7 @@ class FusionGroup:
         return r.walk
 
     def _flow(self, r: Read) -> Iterable[tuple[AxisId, float]]:
-        """The axes along which a read walks its source's last one, and how many elements; a step of k counts as the k-th part of it."""
+        """Yields the axes along which a read moves in its source's last one, with the elements; a step of k counts as the k-th part."""
         axes = r.source.axes
         form = affine(r.index[axes[-1]]) if axes and axes[-1] in r.index else None
         for a, k in form[0].items() if form else ():
@@ -279,7 +280,7 @@ class FusionGroup:
                 yield a, self.part(r.axes, {}) * min(1.0, self.length(a) / LANES) / k
 
     def touched(self, r: Read, fixed: Mapping[AxisId, int]) -> int:
-        """Bytes of its source that a read needs in one work item."""
+        """Returns the bytes of its source that a read needs in one work item."""
         walk = r.walk or self.walk(r)
         return walk.whole if r.axes.isdisjoint(fixed) else self._part(r, walk.spans, fixed)
 
@@ -300,7 +301,7 @@ class FusionGroup:
 
 
 def vector_axis(g: FusionGroup) -> AxisId | None:
-    """The axis along which most bytes are contiguous; a product by parameters, which lie as it wants, speaks for no axis of its sum."""
+    """Returns the axis along which most bytes are contiguous; a product with parameters, which can be packed, has no preference."""
     score: dict[AxisId, float] = {}
     for n, r in g.outer:
         summed = n.users[0].reduced if _factor(n) and any(map(g.parameters, n.reads)) else ()
@@ -315,24 +316,24 @@ def vector_axis(g: FusionGroup) -> AxisId | None:
 
 
 def stored_by(n: Node, p: Node, r: Read) -> bool:
-    """Whether a stage that makes p can store it as a part of the array n right away: it is all that becomes of it."""
+    """Whether a stage that computes p can store it directly as a part of the array n, its only use."""
     if n.kind != "join" or "apart" not in n.attrs or len(p.users) > 1 or p.result or r.guard or len(r.identity_indexed) < len(r.index):
         return False
     return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.guard for part in n.parts)
 
 
 class CostTable:
-    """Groups with their prices. What is alike but for names, as the layers of a network are, is priced once."""
+    """A cache of groups with their costs. Structurally equal groups, such as the layers of a network, are evaluated once."""
 
     def __init__(self, machine: Cpu, lengths: Lengths):
         self.machine, self.lengths = machine, lengths
         self.templates: dict[Any, int] = {}
         self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
         self.signs: dict[Node, tuple[int, tuple[Any, ...]]] = {}
-        self.cutting = True  # sums may be cut into parts
+        self.cutting = True  # reductions may be split
 
     def cut_no_more(self) -> None:
-        """From here on sums stay whole: nothing would put their parts together."""
+        """Ends splitting: later steps could not combine partial sums."""
         self.cutting, self.known = False, {key: found for key, found in self.known.items() if not found[2]}
 
     def most(self, a: FusionGroup, b: FusionGroup) -> float:
@@ -350,7 +351,7 @@ class CostTable:
         return self.known[key][0]
 
     def group(self, nodes: Iterable[Node]) -> FusionGroup:
-        """These nodes as a group, with its price."""
+        """Returns these nodes as a group, with its cost."""
         g = FusionGroup(nodes, self.lengths)
         key, numbers = self.key(g.nodes)
         if key not in self.known:
@@ -364,7 +365,7 @@ class CostTable:
         self.known[key] = g.seconds, [(numbers[a], b) for a, b in g.loops], [k for k, n in enumerate(g.nodes) if n in g.cuts]
 
     def key(self, nodes: list[Node]) -> tuple[Any, dict[Any, int]]:
-        """All that a price depends on, with axes and sources numbered as they come; and the numbers."""
+        """Returns everything that a cost depends on, with axes and sources numbered in order of appearance; and the numbers."""
         signs, inside = self.signs, set(nodes)
         found = [signs.get(n) or self.sign(n) for n in nodes]
         names = list(chain.from_iterable([own for _, own in found]))
@@ -373,7 +374,7 @@ class CostTable:
         return (tuple([template for template, _ in found]), tuple(leaves), tuple(map(numbers.__getitem__, names))), numbers
 
     def sign(self, n: Node) -> tuple[int, tuple[Any, ...]]:
-        """A number that nodes have in common which differ in axes and sources alone; its axes, its sources and itself."""
+        """Returns a number shared by nodes that differ in axes and sources only; its axes, its sources and itself."""
         own: dict[AxisId, int] = {}
 
         def number(axes: Iterable[AxisId]) -> list[int]:
@@ -405,19 +406,19 @@ class _Choice:
         self.loops: dict[AxisId, int] = {}
         self.work_items = self.chunks = 1
         self.crossing = [n for n in g.kept if n.kind != "join" and not n.result]
-        fed: set[Any] = set()  # what sums are made of
+        fed: set[Any] = set()  # operands of sums
         for n in reversed(g.nodes):
             if n.kind == "reduce" or (n in fed and n.kind == "elem"):
                 fed.update([r.source for r in n.reads])
         reads = [r for n, r in g.outer if n in fed or n.kind == "reduce"]
-        least = m.usable_l2 // 4  # a dim alone is near anyway
+        least = m.usable_l2 // 4  # a single dim is in the cache anyway
         self.heavy = [r for r in reads if g.walk(r).bytes > (SMALL // 2 if len(r.axes) > 1 else least)]
         self.v = vector_axis(g)
         self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
 
     def take(self, a: AxisId, block: int) -> None:
-        """Makes a loop of an axis, if that makes work items."""
+        """Makes a loop of an axis, if that gives several work items."""
         n = self.g.length(a)
         if a in self.cut:
             most = max(CHUNKS, 4 * PLANNED_CORES) // self.chunks
@@ -430,14 +431,14 @@ class _Choice:
                 self.chunks *= -(-n // block)
 
     def held(self, n: Node) -> int:
-        """Bytes of a value that a work item has."""
+        """Returns the bytes of a value that a work item holds."""
         return 4 * sum([self.g.part(axes, self.loops) for axes in ([p.axes for p in n.parts] if n.kind == "join" else [n.axes])])
 
     def locals(self) -> int:
         return sum(map(self.held, self.crossing))
 
     def near(self) -> int:
-        """Bytes that a work item wants at once: what stages hand on; its part of what several read from memory, and of results."""
+        """Returns the bytes that a work item uses at once: values between stages; its part of shared sources, and of results."""
         g = self.g
         several = len(set(g.stage_of.values())) + any(n.kind == "elem" for n in g.results) > 1
         if not several or max([g.walk(r).bytes for _, r in g.outer], default=0) <= self.m.usable_l3 // 4:
@@ -449,14 +450,14 @@ class _Choice:
         return self.locals() + sum(parts.values()) + sum([self.held(n) for n in g.results if n.kind != "reduce"])
 
     def divides(self, a: AxisId) -> bool:
-        """Whether shorter work items along an axis leave no more parts of sums than stay in the last cache."""
+        """Whether shorter work items along an axis leave partial sums that fit in the last-level cache."""
         if a not in self.cut:
             return True
         parts = 2 * self.chunks * sum([n.bytes for n in self.g.nodes if a in n.reduced])
         return self.chunks <= 4 * CHUNKS and parts <= self.m.usable_l3 // 4
 
     def halve(self, a: AxisId) -> None:
-        """Work items half as long along an axis, of equal length if there is one near."""
+        """Halves the work items along an axis, to equal lengths if a nearby block allows it."""
         n = self.g.length(a)
         b = self.loops.get(a, n)
         half = -(-b // 2)
@@ -467,7 +468,7 @@ class _Choice:
             self.chunks = self.chunks // before * after
 
     def wanted(self) -> int:
-        """Work items that the work is worth."""
+        """Returns the number of work items that the work justifies."""
         g, m = self.g, self.m
         moved = sum([n.bytes for n in g.results]) + sum({r.source: g.walk(r).bytes for _, r in g.outer}.values())
         seconds = max(g.work / m.speed, moved / m.memory_bandwidth)
@@ -483,7 +484,7 @@ class _Choice:
         clean = [a for a in axes if all(a in r.axes for r in self.heavy)]
         rest = [a for a in axes if a not in clean]
         v, long = self.v, {a for a in axes if g.length(a) >= 2 * PANEL}
-        whole = self.last if not (self.crossing or self.heavy) else set[AxisId]()  # along these lines are stored whole
+        whole = self.last if not (self.crossing or self.heavy) else set[AxisId]()  # along these, cache lines are stored whole
         for a in sorted([a for a in clean if a != v and g.length(a) > 1], key=whole.__contains__):
             if not self.crossing and self.work_items >= want:
                 break
@@ -505,16 +506,16 @@ class _Choice:
                 self.take(a, 32)
         self.shorten([*self.loops], m.usable_l2)
         before = dict(self.loops), self.work_items, self.chunks
-        self.shorten(axes, 2 * m.usable_l2)  # where that was far from enough, along others
-        if self.near() > 2 * m.usable_l2:  # to no avail
+        self.shorten(axes, 2 * m.usable_l2)  # where that was not enough, along others
+        if self.near() > 2 * m.usable_l2:  # without success
             self.loops, self.work_items, self.chunks = before
         still = [r for r in self.heavy if g.parameters(r)]
         if still and len(self.loops) > 1 and sum({r.source: g.touched(r, {}) for r in still}.values()) <= m.usable_l2 // 2:
-            common = {a for r in still for a in r.axes}  # each core keeps all parameters: what changes need not go from one to another
+            common = {a for r in still for a in r.axes}  # each core keeps all parameters, so that variable data need not move between cores
             self.loops = dict(sorted(self.loops.items(), key=lambda loop: loop[0] in common))
 
     def shorten(self, axes: list[AxisId], room: int) -> None:
-        """Shorter work items along some of these axes until what stages hand on, or read one after the other, has room near them."""
+        """Shortens work items along some of these axes until values between stages, and repeated reads, fit in `room` bytes."""
         while self.near() > room:
             least = 1 if self.locals() > self.m.usable_l2 else TILE // 2
             blocks = {a: self.loops.get(a, self.g.length(a)) for a in axes if a != self.v and a not in self.last}
@@ -524,7 +525,7 @@ class _Choice:
             self.halve(max(large, key=blocks.__getitem__))
 
     def grain(self, a: AxisId, want: int) -> int:
-        """Single steps, or so many at once that a work item is worth its start or that there are work items enough; all alike."""
+        """Returns the block: single steps, or enough for a work item to be worth its start, with equal blocks."""
         n, elements = self.g.length(a), self.g.widest.size // self.work_items
         each = min(-(-GRAIN * n // max(elements, 1)), -(-n * self.work_items // want))
         return -(-n // -(-n // max(each, 1)))
@@ -545,7 +546,7 @@ class _Choice:
         return self.m.usable_l2 // 2 // one if one else g.length(a)
 
     def block(self, a: AxisId, pieces: int, rest: list[AxisId]) -> int:
-        """The length of one of about so many pieces: whole panels of a contiguous axis, else what leaves a register tile its rows."""
+        """Returns the length of one of about `pieces` blocks: whole panels of a contiguous axis, else one that suits a register tile."""
         n = self.g.length(a)
         each = -(-n // pieces)
         if a in self.last or a == self.v:
@@ -559,7 +560,7 @@ class _Choice:
         return next((k for k in range(each, min(2 * each, n + 1, each + SIZES)) if n % k == 0), each)
 
     def longest(self, n: int, block: int) -> float:
-        """The share of the work that one core has at least, if so long an axis is cut into such blocks; rounded, so that near is equal."""
+        """Returns the least possible share of the busiest core, for an axis split into such blocks; rounded, to make ties."""
         whole, left = divmod(n, block)
         items = self.work_items * (whole + (left > 0))
         return round(-(-items // PLANNED_CORES) * block / n / self.work_items, 1)
@@ -571,7 +572,7 @@ def wanted_items(seconds: float, cores: int) -> int:
 
 
 def price(g: FusionGroup, m: Cpu, cutting: bool = True) -> FusionGroup:
-    """Fills in the loops and the seconds that the group takes as one kernel, its reductions cut into parts if that pays."""
+    """Computes the loops and the seconds of the group as one kernel, with reductions split if that is profitable."""
     g.levels()
     _cost_of(g, m, ())
     if g.cut and cutting:
@@ -610,7 +611,7 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.recomputed}
     work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
     work += (items - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
-    pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones as far as they go
+    pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones by their actual size
     ways = min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces)
     if items < PLANNED_CORES:
         traffic *= 1.3
@@ -619,17 +620,17 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
 
 
 def _rate(m: Cpu, size: int) -> float:
-    """Bytes per second of so many bytes that lie together."""
+    """Returns the bandwidth for data of this size."""
     return m.memory_bandwidth if size > m.usable_l3 // 4 else m.all_caches_bandwidth
 
 
 def _moving(m: Cpu, size: int) -> float:
-    """Seconds of reading so many bytes, or writing them."""
+    """Returns the seconds to read or write this many bytes."""
     return size / _rate(m, size)
 
 
 def _weight(n: Node) -> float:
-    """A product that is only summed is half of a fused multiply-add, and so is its sum."""
+    """Returns the weight of a node: a product that is only summed, and its sum, are half of a fused multiply-add each."""
     if n.kind == "reduce":
         arg = n.args[0]
         return PRODUCT / 2 if type(arg) is Read and type(arg.source) is Node and _factor(arg.source) else n.weight

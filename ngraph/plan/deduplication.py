@@ -27,12 +27,12 @@ from ngraph.program.program import AxisId
 from ngraph.tensors.index import Read
 from ngraph.tensors.memo import memo
 
-MIN_KERNELS_TO_SHARE = 4  # kernels that differ in numbers, from which on these are read
-PLAIN = frozenset("add subtract multiply fma maximum minimum compare where".split())  # whose code is the same for any number
+MIN_KERNELS_TO_SHARE = 4  # kernels that differ in numbers, from which on the numbers are read
+PLAIN = frozenset("add subtract multiply fma maximum minimum compare where".split())  # ops whose code is the same for any number
 
 
 class Shape(NamedTuple):
-    """A key, and what stands in it by number."""
+    """A key, and the objects that it refers to by number."""
 
     key: bytes
     axes: tuple[AxisId, ...]
@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 class _Shape(pickle.Pickler):
-    """Writes a kernel without names, origins, places in memory and what was remembered along the way."""
+    """Pickles a kernel without names, origins, addresses and caches."""
 
     def __init__(self, file: io.BytesIO, numbers: bool):
         super().__init__(file, 5)
@@ -73,7 +73,7 @@ class _Shape(pickle.Pickler):
 
 
 def shape(plan: Plan, kernel: Kernel, numbers: bool = True) -> Shape | None:
-    """All of a kernel that its code depends on, the lengths that the plan knows with it; None where expressions are too deep to write.
+    """Returns everything of a kernel that its code depends on, known lengths included; None where expressions are too deep to pickle.
 
     Without `numbers` those in its lines are left out.
     """
@@ -95,14 +95,14 @@ def _length(plan: Plan, a: AxisId) -> int | None:
         return None
 
 
-# ---- numbers that only tell kernels apart ---------------------------------------------------------------------------------
+# ---- numbers in which kernels differ --------------------------------------------------------------------------------------
 
-Place = tuple[int, str, int]  # of a line: its stage, `before` or `after`, and where it stands there
+Place = tuple[int, str, int]  # of a line: its stage, `before` or `after`, and its position there
 
 
 @pass_(needs=("unplaced",), keeps=("unplaced",))
 def read_numbers(plan: Plan) -> Plan:
-    """The plan with reads of constants in the place of numbers in which kernels differ that are alike beside them."""
+    """Returns the plan with reads of constants in place of the numbers in which otherwise equal kernels differ."""
     outlines: dict[Any, list[tuple[Kernel, dict[Place, Line]]]] = {}
     for step in plan.every:
         if type(step) is Kernel and (numbers := dict(_numbers(step))):
@@ -130,7 +130,7 @@ def read_numbers(plan: Plan) -> Plan:
 
 
 def _numbers(kernel: Kernel) -> Iterator[tuple[Place, Line]]:
-    """The numbers of a kernel that might as well be read: by what has the same code for any number."""
+    """Yields the numbers of a kernel that could be read: operands of ops whose code is the same for any number."""
     for k, stage in enumerate(kernel.stages):
         users: dict[int, set[bool]] = {}
         for _, line in stage.lines():
@@ -143,12 +143,12 @@ def _numbers(kernel: Kernel) -> Iterator[tuple[Place, Line]]:
 
 
 def _held(value: Any, dtype: DType) -> Buffer:
-    """A number in memory."""
+    """Returns a buffer with a number."""
     return Buffer("number", (), dtype, "constant", value=ArrayRef(np.asarray(value, dtype.np)))
 
 
 def _reading(kernel: Kernel, numbers: dict[Place, Line], made: dict[Any, Buffer]) -> Kernel:
-    """A kernel that reads these numbers."""
+    """Returns a kernel that reads these numbers."""
     stages: list[Stage] = list(kernel.stages)
     for (k, part, n), line in numbers.items():
         lines: list[Line] = list(getattr(stages[k], part))

@@ -1,7 +1,7 @@
-"""The one merge: which nodes become one kernel. No op decides it: only axes, indices, paths and the price.
+"""Fusion: nodes that become one kernel. No op decides it: only axes, indices, dependences and the cost.
 
-Best saving first over pairs that share an edge or an input; elementwise chains before, for they are always right. Nothing here walks a
-set where the order could show, and ties go to the lower number.
+Greedy by largest saving over pairs that share an edge or an input, after elementwise chains, which are always profitable. Nothing
+iterates over a set where the order could show, and ties go to the lower number.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ngraph.targets.machine import Cpu
 from ngraph.tensors.build import Node, NodeGraph
 from ngraph.tensors.index import Read
 
-MIN_RELATIVE_GAIN = 0.1  # of what the smaller of two kernels takes: a merge that saves less binds more than it brings
+MIN_RELATIVE_GAIN = 0.1  # of the seconds of the smaller of two kernels: a merge that saves less constrains more than it gains
 MAX_READERS_TRIED = 32  # readers of one value that are tried together
-MAX_GROUPS_BETWEEN = 1024  # groups between two that are looked at: beyond that a way is taken for granted
+MAX_GROUPS_BETWEEN = 1024  # groups between two that are searched: beyond that a path is assumed
 MAX_KERNEL_NODES = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
-# nodes of a kernel beyond which only so many join it: each merge asks for the costs of all that may come next
+# nodes of a kernel from which on only this many partners are tried: each merge evaluates the costs of all possible next ones
 NODES_WITH_FEW_PARTNERS, MAX_PARTNERS_OF_LARGE = 128, 2
-MAX_CONTRACTIONS = 8  # sums of products of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
+MAX_CONTRACTIONS = 8  # contractions of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
 
 def fuse(graph: NodeGraph, machine: Cpu) -> list[FusionGroup]:
-    """The groups, in an order in which they can run."""
+    """Returns the groups, in an order in which they can run."""
     merge = _Merge(graph, machine)
     merge.chains()
     merge.best_first(merge.connect())
@@ -37,7 +37,7 @@ def fuse(graph: NodeGraph, machine: Cpu) -> list[FusionGroup]:
 
 
 class _Merge:
-    """The groups so far, by node; fusion barriers are routines with their results, which nothing joins."""
+    """The groups so far, by node; fusion barriers are opaque ops with their results, which nothing joins."""
 
     def __init__(self, graph: NodeGraph, machine: Cpu):
         self.graph, self.machine = graph, machine
@@ -45,14 +45,14 @@ class _Merge:
         self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]), graph.parameters(), {})
         self.prices = CostTable(machine, self.lengths)
         self.of: dict[Node, FusionGroup] = {}
-        self.after: dict[FusionGroup, dict[FusionGroup, None]] = {}  # who reads from it
-        self.before: dict[FusionGroup, dict[FusionGroup, None]] = {}  # from whom it reads
+        self.after: dict[FusionGroup, dict[FusionGroup, None]] = {}  # groups that read from it
+        self.before: dict[FusionGroup, dict[FusionGroup, None]] = {}  # groups from which it reads
         self.place: dict[FusionGroup, int] = {}  # an order in which they can run
-        self.rank: dict[FusionGroup, int] = {}  # groups in the order of their making; who is not in it is gone
+        self.rank: dict[FusionGroup, int] = {}  # groups in order of creation; merged ones are removed
         self.made = 0
         self.fusion_barriers: set[FusionGroup] = set()
-        self.parted: set[FusionGroup] = set()  # whose work items have parts of sums
-        self.readers: dict[object, list[Node]] = {}  # of what comes from outside
+        self.parted: set[FusionGroup] = set()  # groups whose work items have partial sums
+        self.readers: dict[object, list[Node]] = {}  # readers of external values
         for n in graph.nodes:
             for r in n.reads:
                 if not isinstance(r.source, Node):
@@ -67,9 +67,9 @@ class _Merge:
 
     # chains
     def chains(self) -> None:
-        """Merges that need no price: an elementwise value all of whose readers are together, over the same space at the same index.
+        """Merges without evaluating costs: elementwise values whose readers are all in one group, over the same space at the same index.
 
-        And what is a step on the way to one value: a join that says `near`.
+        Also parts of one value: a join marked `near`.
         """
         chain: dict[Node, list[Node]] = {}
         for n in reversed(self.graph.nodes):
@@ -87,7 +87,7 @@ class _Merge:
             if n.kind in ("routine", "part"):
                 call = n if n.kind == "routine" else n.reads[0].source
                 if call not in self.of:
-                    g = FusionGroup([call, *call.users], self.lengths)  # its parts are all that reads it
+                    g = FusionGroup([call, *call.users], self.lengths)  # its parts are its only readers
                     self.fusion_barriers.add(g)
                     self.add(g)
             else:
@@ -96,9 +96,9 @@ class _Merge:
 
     # the merge
     def best_first(self, groups: list[FusionGroup]) -> None:
-        """Merges what pays, the most first, with each of these groups as one side.
+        """Merges what is profitable, the largest saving first, with each of these groups as one side.
 
-        A pair waits by what it may save at most, and gets its price when no other could save more: most never do.
+        A pair is queued by an upper bound of its saving, and evaluated when no other bound is larger: most never are.
         """
         heap: list[tuple[float, int, int, bool, FusionGroup, FusionGroup]] = []
         tried: set[tuple[int, int]] = set()
@@ -114,7 +114,7 @@ class _Merge:
                     wait(self.most(a, b), len(tried), False, a, b)
 
         def wait(gain: float, number: int, sure: bool, a: FusionGroup, b: FusionGroup) -> None:
-            bound = not a.loops or a.loops != b.loops  # what runs in the same work items already binds nothing more
+            bound = not a.loops or a.loops != b.loops  # the same work items add no constraint
             if gain > (MIN_RELATIVE_GAIN * min(a.seconds, b.seconds) if bound else 0):
                 heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
 
@@ -133,7 +133,7 @@ class _Merge:
                 push(made)
 
     def cut_reductions(self) -> list[FusionGroup]:
-        """Behind each reduction of which work items have parts, what joins these: groups that may merge on. Those with parts may not."""
+        """Adds the combining reduction after each split one, and returns these groups, which may merge further; split ones may not."""
         new = []
         self.prices.cut_no_more()
         for g in list(self.rank):
@@ -161,7 +161,7 @@ class _Merge:
         return math.inf if self.merged(a, b) is None else max(a.seconds, b.seconds)
 
     def merged(self, a: FusionGroup, b: FusionGroup) -> FusionGroup | None:
-        """Both as one. What has parts of sums keeps its work items: only what each of them may compute for itself can join it."""
+        """Returns both as one group. One with partial sums keeps its work items: only values that each can recompute may join it."""
         if a not in self.parted and b not in self.parted:
             return self.prices.group([*a.nodes, *b.nodes])
         made = FusionGroup([*a.nodes, *b.nodes], self.lengths)
@@ -184,7 +184,7 @@ class _Merge:
         return not a.shared or not b.shared or not {*a.shared, *a.cut}.isdisjoint((*b.shared, *b.cut))
 
     def partners(self, g: FusionGroup) -> list[FusionGroup]:
-        """The groups that share an edge or an input with this one, in order."""
+        """Returns the groups that share an edge or an input with this one, in order."""
         near: set[FusionGroup] = set()
         for n in g.nodes:
             near.update([self.of[u] for u in self.around(n.users, n)])
@@ -198,14 +198,14 @@ class _Merge:
         return sorted(near - self.fusion_barriers, key=lambda h: self.rank[h])
 
     def around(self, readers: list[Node], n: Node) -> list[Node]:
-        """Those next to a node, where many read the same."""
+        """Returns the readers next to a node, where there are many of one value."""
         if len(readers) <= MAX_READERS_TRIED:
             return readers
         k = bisect_left(readers, n.number, key=lambda m: m.number)
         return readers[max(k - MAX_READERS_TRIED // 2, 0) : k + MAX_READERS_TRIED // 2]
 
     def run_once_apart(self, g: FusionGroup) -> FusionGroup:
-        """A group in which what was to be computed again in several kernels, and now is in this one, is one value."""
+        """Returns a group in which a value that was to be recomputed in several kernels, all now in this one, is computed once."""
         known: dict[Any, Node] = {}
         twins: dict[Node, Node] = {}
         for n in g.nodes:
@@ -240,7 +240,7 @@ class _Merge:
         return [r.source for _, r in g.outer if isinstance(r.source, Node)] + lengths
 
     def connect(self) -> list[FusionGroup]:
-        """Finds out who reads from whom, and an order in which all can run; the one with the lowest node first."""
+        """Determines who reads from whom, and an order in which all can run; the one with the lowest node first."""
         self.before = {g: dict.fromkeys([self.of[n] for n in self.needed(g)]) for g in self.rank}
         self.after = {g: {} for g in self.rank}
         for g, makers in self.before.items():
@@ -261,7 +261,7 @@ class _Merge:
         return line
 
     def joined(self, a: FusionGroup, b: FusionGroup) -> FusionGroup | None:
-        """Puts one group in the place of two; not where a way leads from one to the other through a third, or might."""
+        """Replaces two groups by one; not where a path leads from one to the other through a third, or might."""
         place = self.place
         if place[a] > place[b]:
             a, b = b, a
@@ -273,7 +273,7 @@ class _Merge:
         assert merged is not None
         if a in self.parted or b in self.parted:
             self.parted.add(merged)
-        if behind:  # they go behind what is merged, and what it needs goes ahead of it
+        if behind:  # readers are placed after the merged group, and its dependencies before it
             free = sorted([place[x] for x in (a, b, *ahead, *behind)])
             order = [*sorted(ahead, key=place.__getitem__), merged, *sorted(behind, key=place.__getitem__)]
             place.update(zip(order, free, strict=False))
@@ -291,7 +291,7 @@ class _Merge:
         return merged
 
     def between(self, a: FusionGroup, b: FusionGroup, near: dict[FusionGroup, dict[FusionGroup, None]]) -> list[FusionGroup] | None:
-        """The groups on the ways from a towards b that end short of it; None where one gets there, or the search takes too long."""
+        """Returns the groups on paths from a towards b; None where a path reaches b, or the search takes too long."""
         low, high = sorted((self.place[a], self.place[b]))
         found = {x: None for x in near[a] if x is not b and low < self.place[x] < high}
         todo = list(found)
@@ -313,7 +313,7 @@ def _key(a: Any, twins: dict[Node, Node]) -> Any:
 
 
 def _same(n: Node, u: Node) -> bool:
-    """Whether a reader of an elementwise value runs over the same space, and reads it at the same index alone; or n is a step of u."""
+    """Whether a reader of an elementwise value runs over the same space, and reads it only at the same index; or n is a part of u."""
     if n.kind == "join":
         return "near" in n.attrs
     if u.kind == "join" and "apart" in u.attrs:

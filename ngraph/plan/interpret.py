@@ -1,7 +1,7 @@
-"""Runs a plan on NumPy arrays, line by line: as slow and as plain as can be, so that what a plan means can be held against the oracle.
+"""Interprets a plan with NumPy arrays, line by line: as plain as possible, so that the meaning of a plan can be compared with the oracle.
 
-Memory is what the plan says: one arena of bytes, filled with garbage, into which buffers are cut. Work items run in no good order. What a
-stage has not stored cannot be read, and what lies outside of an array cannot be read or written: ProgramError says which stage did.
+Memory is as in the plan: one arena of bytes, filled with garbage, into which buffers are placed. Work items run in an adverse order.
+Reading what no stage has stored, and accesses outside of an array, raise ProgramError that names the stage.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def interpret(
     state: Mapping[str, Any] | None = None,
     lengths: Mapping[AxisId, int] | None = None,
 ) -> tuple[list[Any], dict[str, np.ndarray]]:
-    """The outputs, and the state afterwards; arguments as those of `ngraph.program.interpret`, which it never calls."""
+    """Returns the outputs, and the state after the run; arguments as for `ngraph.program.interpret`, which it never calls."""
     return PlanRun(plan, dict(lengths or {})).call(inputs, state or {})
 
 
@@ -52,7 +52,7 @@ class PlanRun:
                 self.arrays[b] = b.value.array
 
     def call(self, inputs: Sequence[Any], state: Mapping[str, Any]) -> tuple[list[Any], dict[str, np.ndarray]]:
-        """All steps: the outputs, and the state afterwards."""
+        """Runs all steps; returns the outputs, and the state afterwards."""
         plan, given = self.plan, dict(state)
         for b, array in zip(plan.inputs, inputs, strict=True):
             self.take(b, array)
@@ -82,7 +82,7 @@ class PlanRun:
         return tuple([places(b, d, self.length(d[0])) for d in b.dims])
 
     def place(self, b: Buffer) -> np.ndarray:
-        """The memory of a buffer that is about to be filled."""
+        """Returns the memory of a buffer that is about to be filled."""
         if b.shares is not None:
             self.arrays[b] = self.arrays[b.shares]
         elif b.offset is not None:
@@ -95,9 +95,9 @@ class PlanRun:
             self.arrays[b] = np.full(self.shape(b), GARBAGE, np.uint8).astype(b.dtype.np)
         return self.arrays[b]
 
-    # routines
+    # opaque ops
     def routine(self, step: OpaqueOp) -> None:
-        """A core op by its record, with results that lie where the plan says; bodies are plans."""
+        """Runs a core op by its record, with results in the plan's memory; bodies are plans."""
         record = REGISTRY[step.op]
         attrs = {k: self.settled(a) for k, a in step.attrs.items()}
         types = tuple([TensorType(b.axes, b.dtype) for b in step.inputs])
@@ -107,7 +107,7 @@ class PlanRun:
         arrays = [None if self.arrays[b] is None else np.array(self.arrays[b]) for b in step.inputs]
         got = record.reference(Call(attrs, types, results, self.length, self.body), *arrays)
         each = got if type(got) in (tuple, list) else (got,)
-        for b, array in zip(step.results, each if step.results else (), strict=True):  # of a check nothing comes but an error
+        for b, array in zip(step.results, each if step.results else (), strict=True):  # a check has no result, only an error
             self.arrays[b] = None if b.dtype.np is None else np.asarray(array)
         for b in step.results:
             array = self.arrays[b]
@@ -133,7 +133,7 @@ class PlanRun:
         self.work_items(kernel)
 
     def work_items(self, kernel: Kernel) -> None:
-        """All work items of a kernel whose targets have their places."""
+        """Runs all work items of a kernel whose targets have memory."""
         stored: set[Buffer] = set()
         counts = [-(-self.length(a) // b) for a, b in kernel.loops]
         items = list(itertools.product(*map(range, counts)))
@@ -142,7 +142,7 @@ class PlanRun:
         before: tuple[int, ...] = ()
         for n, item in enumerate(items):
             run = [(k, s) for k, s in enumerate(kernel.stages) if not n or item[: s.depth] != before[: s.depth]]
-            stored.difference_update([s.target for _, stage in run for s in stage.to])  # what others have stored is still there
+            stored.difference_update([s.target for _, stage in run for s in stage.to])  # stores of other stages persist
             for k, stage in run:
                 for r in stage.reads():
                     if r.source in targets and r.source not in stored:
@@ -153,7 +153,7 @@ class PlanRun:
 
 
 class _WorkItem:
-    """One stage in one work item: where it starts along each axis, and how far it goes."""
+    """One stage in one work item: its start along each axis, and its extent."""
 
     def __init__(self, run: PlanRun, kernel: Kernel, item: tuple[int, ...]):
         self.run = run
@@ -195,14 +195,14 @@ class _WorkItem:
 
     # indices
     def whole(self, e: ExprLike, axes: tuple[AxisId, ...], lines: dict[int, np.ndarray]) -> Any:
-        """An expression at every index, as something that broadcasts."""
+        """Returns an expression at every index, as an array that broadcasts."""
 
         def leaf(x: Leaf) -> Any:
             if type(x) is Idx:
                 if x.of in axes:
                     along = np.arange(self.extent(x.of), dtype=np.int64) + self.start.get(x.of, 0)
                     return along.reshape([-1 if a == x.of else 1 for a in axes])
-                if x.of not in self.block:  # of a loop: where its block starts
+                if x.of not in self.block:  # of a loop: the start of its block
                     raise ProgramError(f"index {x.of} is neither an axis of the stage nor a loop")
                 return self.start[x.of]
             if type(x) is Load:
@@ -222,11 +222,11 @@ class _WorkItem:
     def places(
         self, b: Buffer, index: Mapping[AxisId, ExprLike], ok: np.ndarray, axes: tuple[AxisId, ...], lines: dict[int, np.ndarray]
     ) -> tuple[np.ndarray, ...]:
-        """The position along each dim, where `ok`."""
+        """Returns the position along each dim, where `ok`."""
         found = []
         for (a, div, mod), n in zip(b.dims, self.run.arrays[b].shape, strict=True):
             at = np.broadcast_to(self.whole(index[a], axes, lines), ok.shape)[ok]
-            if type(b) is Local:  # counts from the start of the work item
+            if type(b) is Local:  # relative to the start of the work item
                 at = at - (self.start.get(a, 0) if self.block.get(a, 1) > 1 else 0)
             at = at // div if mod is None else at // div % mod
             at = at + b.border[a][0] if a in b.border else at
@@ -286,7 +286,7 @@ def line_value(line: Line, args: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _combined(kind: str, x: np.ndarray, dims: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """A reduction; nothing gives 0, 1, the lowest, the highest."""
+    """Returns a reduction; without elements 0, 1, the lowest, the highest."""
     with np.errstate(all="ignore"):
         if kind in ("add", "multiply"):
             return np.asarray(COMBINE[kind].reduce(x, axis=dims, dtype=dtype.np))
@@ -295,7 +295,7 @@ def _combined(kind: str, x: np.ndarray, dims: tuple[int, ...], dtype: DType) -> 
 
 
 def _random(line: Line, args: Sequence[np.ndarray]) -> np.ndarray:
-    """Words of Philox, one at each place; seed, step and trips are the same wherever guards hold, and 0 elsewhere."""
+    """Returns words of Philox, one per element; seed, step and trips are equal wherever predicates hold, and 0 elsewhere."""
     if not args[-1].size:
         return np.zeros(0, np.uint32)
     seed, step, *trips = [int(a.max()) for a in args[:-1]]

@@ -1,14 +1,15 @@
-"""The nouns of a plan: what a kernel, a stage, a read and a buffer are.
+"""The data structures of a plan: kernels, stages, reads and buffers.
 
     Plan   = axes · buffers · once, start, steps (Kernel | OpaqueOp …) · inputs · state · outputs · arena
     Kernel = loops ((axis, block) …) · stages (Stage …) · origin
     Stage  = free axes · reduced axes · before (Line …) · combine (Combine …) · after (Line …) · to (Store …) · depth
     Read   = source Buffer | Local · {axis: Expr} · guard (Expr …) · fill
 
-A stage's lines, then its accumulators, then the lines of `after` are numbered through; a line names others by number. An index is an
-Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one work item for each combination of blocks.
-A block of 1 removes the axis from the stages; a larger one leaves an axis of that length in them, the last one cut off at the end.
-A store behind a reduction over blocks of a loop may say `Idx(a) // block`, the number of the work item's block: each has a part of the sum.
+A stage's lines, then its accumulators, then the lines of `after` are numbered consecutively; a line refers to others by number. An
+index is an Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one work item for each
+combination of blocks. A block of 1 removes the axis from the stages; a larger one leaves an axis of that length in them, the last one
+shorter at the end. A store after a reduction over blocks of a loop may use `Idx(a) // block`, the number of the work item's block: each
+work item has a partial sum.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ Dim = tuple[AxisId, int, int | None]  # the digit `index // div % mod` of an axi
 
 
 class Buffer:
-    """Memory that kernels share: what comes in, goes out, is kept, or lies in the arena.
+    """Memory that kernels share: inputs, outputs, kept values, or intermediate values in the arena.
 
     storage         "input", "state", "output", "constant", "arena" (at `offset`), "once" (at `offset` of memory that outlasts the call),
                     "run" (its size is known at run time only)
-    dims            which digits of which axes, outermost first; strides in elements; `first`: the place of index 0 of every axis
-    border          {axis: (places before index 0, places behind the last)}: they hold `fill`; a step of its own sees to that
-    row             places from one row of the last dim to the next, where that is more than it has
-    shares          the buffer whose memory this one takes over: a state's new value in the place of the old
+    dims            digits of axes, outermost first; strides in elements; `first`: the position of index 0 of every axis
+    border          {axis: (elements before index 0, elements after the last)}: they hold `fill`; a separate step fills them
+    row             elements from one row of the last dim to the next, where that is more than its length
+    shares          the buffer whose memory this one reuses: a state's new value in place of the old
     loop_invariant  an input of a loop's body that is the same in all iterations
     """
 
@@ -57,7 +58,7 @@ class Buffer:
 
     @property
     def parameters(self) -> bool:
-        """Whether many calls, or trips, find the same in it, or next to it."""
+        """Whether many calls, or trips, find the same content in it, or in an adjacent part."""
         return self.storage in ("state", "constant", "once") or self.loop_invariant
 
     @property
@@ -73,7 +74,7 @@ class Buffer:
 
 
 class Local(Buffer):
-    """Memory of one work item: a register, a row, a panel. Lives until its stage runs again; indices count from the work item's start."""
+    """Memory of one work item: a register, a row, a panel. Live until its stage runs again; indices count from the work item's start."""
 
     __slots__ = ()
 
@@ -82,13 +83,13 @@ class Local(Buffer):
 
 
 def used(*exprs: ExprLike) -> list[int]:
-    """The lines whose numbers expressions load."""
+    """Returns the lines whose numbers expressions load."""
     return [of for of in loads(*exprs) if type(of) is int]
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """One scalar operation on lines before it: an elementwise op, or `read`, `number`, `index`, `copy`, `random_bits`."""
+    """One scalar operation on earlier lines: an elementwise op, or `read`, `number`, `index`, `copy`, `random_bits`."""
 
     op: str
     args: tuple[int, ...]
@@ -97,12 +98,12 @@ class Line:
     read: Read | None = None
 
     def memo_key(self) -> tuple[Any, ...]:
-        """All that is in it, for values that are made once for equal lines."""
+        """Returns all of its content, as the key for caches by equal lines."""
         return self.op, self.args, self.dtype, repr(sorted(self.attrs.items())), memo_key(self.read)
 
     @property
     def exprs(self) -> list[ExprLike]:
-        """The expressions in it."""
+        """Returns the expressions in it."""
         if self.read is not None:
             return [*self.read.index.values(), *self.read.guard]
         return [self.attrs["value"]] if self.op == "index" else [*self.attrs["guard"]] if self.op == "guard" else []
@@ -130,7 +131,7 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """One loop nest. It runs when one of the first `depth` loops has moved."""
+    """One loop nest. It runs once per iteration of the first `depth` loops."""
 
     free: tuple[AxisId, ...]
     reduced: tuple[AxisId, ...]
@@ -141,7 +142,7 @@ class Stage:
     depth: int
 
     def lines(self) -> Iterable[tuple[int, Line]]:
-        """All lines with their numbers."""
+        """Yields all lines with their numbers."""
         yield from enumerate(self.before)
         yield from enumerate(self.after, len(self.before) + len(self.combine))
 
@@ -160,19 +161,19 @@ class Kernel:
 
     @property
     def sources(self) -> tuple[Buffer, ...]:
-        """The buffers that it reads and that were there before."""
+        """The buffers that it reads and that exist before it."""
         stored = {s.target for stage in self.stages for s in stage.to}
         return tuple(dict.fromkeys([r.source for s in self.stages for r in s.reads() if r.source not in stored]))
 
     @property
     def targets(self) -> tuple[Buffer, ...]:
-        """The buffers that it fills, Locals left out."""
+        """The buffers that it fills, without Locals."""
         return tuple(dict.fromkeys([t.target for s in self.stages for t in s.to if type(t.target) is Buffer]))
 
 
 @dataclass(frozen=True, eq=False)
 class OpaqueOp:
-    """A core op that is no loop nest, or not one yet: control flow over sub-plans, sorting, running totals, effects."""
+    """A core op that is no loop nest, or not yet: control flow over sub-plans, sorting, cumulative values, effects."""
 
     op: str
     inputs: tuple[Buffer, ...]
@@ -190,9 +191,9 @@ class OpaqueOp:
 
 
 def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> list[frozenset[AxisId]]:
-    """For each stage of a kernel, the loops with which what it computes changes.
+    """Returns for each stage of a kernel the loops with which its values vary.
 
-    Stages that fill one Local together run together: what one of them adds to, another one has to begin anew.
+    Stages that fill one Local together run together: where one accumulates into it, another has to initialise it again.
     """
     axes, stages = frozenset([a for a, _ in loops]), tuple(stages)
     of: dict[Buffer, frozenset[AxisId]] = {}
@@ -211,7 +212,7 @@ def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) 
 
 
 def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
-    """The loops along which a stage itself moves."""
+    """Returns the loops along which a stage itself varies."""
     exprs = [e for s in stage.to for e in (*s.index.values(), *s.guard)] + [e for _, line in stage.lines() for e in line.exprs]
     return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in loop_variant_axes(e)]))
 
@@ -234,9 +235,9 @@ class Memory:
 class Plan:
     """Kernels over buffers, in the order in which they run. `state`: (name, buffer before, buffer after), the same one where in place.
 
-    once    steps that depend on nothing but constants and state that is only read: they run when that state has changed, before a call;
-            those of a loop's body, which depend on nothing that changes from trip to trip, run before the first trip
-    start   steps that fill borders: they run when an arena has been made
+    once    steps that depend only on constants and on state that is only read: they run when that state has changed, before a call;
+            those of a loop's body, which depend on nothing that varies from trip to trip, run before the first trip
+    start   steps that fill borders: they run when an arena has been created
     """
 
     axes: dict[AxisId, ExprLike]
@@ -269,7 +270,7 @@ class Plan:
 
     @property
     def memory(self) -> Memory:
-        """Bytes of the arena, of constants, of state, of results; buffers of unknown size do not count."""
+        """The bytes of the arena, of constants, of state, of results; buffers of unknown size do not count."""
 
         def total(buffers: Iterable[Buffer]) -> int:
             return sum(b.bytes or 0 for b in dict.fromkeys(buffers) if b.shares is None)
@@ -278,7 +279,7 @@ class Plan:
         return Memory(self.arena, total(b for b in self.buffers if b.storage == "constant"), state, total(self.outputs), self.kept)
 
     def length(self, axis: AxisId, lengths: Mapping[AxisId, int] = {}, run: Callable[[Any], int] | None = None) -> int:
-        """The number of elements of an axis, given those of the symbols and what buffers hold; LookupError if that is not enough."""
+        """Returns the number of elements of an axis, given those of the symbols and the content of buffers. Raises LookupError."""
 
         def leaf(e: Leaf) -> int:
             if type(e) is Len:
@@ -297,7 +298,7 @@ class Plan:
 
 
 def dims_of(axes: Iterable[AxisId]) -> tuple[Dim, ...]:
-    """One dim for each axis, in order."""
+    """Returns one dim for each axis, in order."""
     return tuple([(a, 1, None) for a in axes])
 
 

@@ -16,12 +16,12 @@ from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.tensors.index import loads
 
-WASTE = 1.25  # times the memory that whole vectors may take
+WASTE = 1.25  # factor of memory that padding to whole vectors may take
 
 
 @pass_(needs=("machine", "unplaced"), gives=("borders",), keeps=("unplaced",))
 def insert_packing(plan: Plan, machine: Cpu) -> Plan:
-    """Puts copies in panels before sums of products, and gives the buffers that the plan owns borders and rows."""
+    """Inserts packed copies before contractions, and pads the plan's own buffers and their rows."""
     lengths: dict[AxisId, int | None] = {}
 
     def length(a: AxisId) -> int | None:
@@ -51,7 +51,7 @@ def _passing(plan: Plan) -> None:
 
 
 def unchanged(plan: Plan) -> set[Buffer]:
-    """The buffers that no call changes."""
+    """Returns the buffers that no call changes."""
     moved = {b for _, before, after in plan.state if before is not after for b in (before, after)}
     found = {b for b in plan.buffers if b.storage in ("constant", "state") and b not in moved}
     found.update(plan.loop_invariant, [b for step in plan.once for b in step.targets])
@@ -59,7 +59,7 @@ def unchanged(plan: Plan) -> set[Buffer]:
 
 
 def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None], machine: Cpu) -> None:
-    """Rows of what sums of products read and write start at whole vectors, and do not fall onto each other in the cache."""
+    """Aligns rows of contractions' operands and results to whole vectors, and staggers rows that would conflict in the cache."""
     for kernel in plan.kernels:
         for stage in kernel.stages:
             if any(product_of(kernel, stage, c, length, machine) is not None for c in stage.combine):

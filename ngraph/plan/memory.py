@@ -13,15 +13,15 @@ from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
 from ngraph.program.program import AxisId
 from ngraph.tensors.index import loads
 
-ALIGN = 64  # bytes: a line of the cache
-PAGE = 4096  # bytes after which lines compete for one place in the cache
-MIN_STAGGERED_BYTES = 1 << 16  # of values that loops walk side by side
-STAGGER_BYTES = 9 * ALIGN  # how far apart in their pages these begin
+ALIGN = 64  # bytes: a cache line
+PAGE = 4096  # bytes after which addresses compete for one cache set
+MIN_STAGGERED_BYTES = 1 << 16  # of values that loops traverse in parallel
+STAGGER_BYTES = 9 * ALIGN  # distance of their starts within a page
 
 
 @pass_(needs=("unplaced",))
 def allocate(plan: Plan) -> Plan:
-    """Gives every buffer its size, strides and, in the arena, its offset."""
+    """Assigns every buffer its size, strides and, in the arena, its offset."""
     for b in plan.buffers:
         _size(plan, b)
     _place(plan)
@@ -42,13 +42,13 @@ def _size(plan: Plan, b: Buffer) -> None:
 
 
 def last_uses(plan: Plan) -> dict[Buffer, int]:
-    """The last of all steps that reads each buffer."""
+    """Returns the last of all steps that reads each buffer."""
     last: dict[Buffer, int] = {}
     for k, step in enumerate(plan.every):
         for b in step.sources:
             last[b] = k
     end = len(plan.every)
-    last.update(dict.fromkeys(loads(*plan.axes.values()), end))  # what lengths need lives to the end
+    last.update(dict.fromkeys(loads(*plan.axes.values()), end))  # buffers in lengths live to the end
     for b in plan.buffers:
         if b.storage == "once":
             last[b] = end
@@ -56,7 +56,7 @@ def last_uses(plan: Plan) -> dict[Buffer, int]:
 
 
 def lasting(plan: Plan) -> list[Buffer]:
-    """Buffers whose borders are filled at the start: they share their places with those of their form alone."""
+    """Returns the buffers whose borders are filled at the start: they share memory only with buffers of their form."""
     return [b for step in plan.start for b in step.targets]
 
 
@@ -66,7 +66,7 @@ def around(b: Buffer) -> Any:
 
 
 def reused_places(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]) -> dict[Buffer, Buffer]:
-    """For each buffer the first one in whose place it can lie: of the same form, and no longer wanted when it is filled."""
+    """Returns for each buffer the first one whose memory it can reuse: of the same form, and dead when it is filled."""
     lives: dict[Buffer, tuple[int, int]] = {}
     for k, step in enumerate(plan.steps):
         for b in (*step.sources, *step.targets):
@@ -84,7 +84,7 @@ def reused_places(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer]
 
 
 def _place(plan: Plan) -> None:
-    """Linear scan: the lowest gap that is large enough. A result may take the place of a value that ends here and is read as it is."""
+    """Places buffers by linear scan: the lowest gap that is large enough, or the memory of an operand that dies there."""
     last = last_uses(plan)
     top = {storage: max([_end(b) for b in plan.buffers if b.storage == storage], default=0) for storage in ("arena", "once")}
     live: list[tuple[int, int, Buffer]] = []
@@ -95,7 +95,7 @@ def _place(plan: Plan) -> None:
         b.offset = at
         top[b.storage] = max(top[b.storage], _end(b))
 
-    for b in plan.buffers:  # these have their places for themselves
+    for b in plan.buffers:  # these have memory of their own
         if b.offset is None and b.bytes is not None and (b.storage == "once" or pinned.get(b) is b):
             put(b, top[b.storage])
             if b.storage == "arena":
@@ -136,10 +136,10 @@ def _gap(live: list[tuple[int, int, Buffer]], size: int) -> int:
 
 
 def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
-    """Whether `new` may be written where `old` lies: each element of old is read only where the same element of new is written, not after.
+    """Whether `new` may overwrite `old`: each element of old is read only where the same element of new is written, not after.
 
     Both have the same dims; every read of old is at the index itself, in the first storing stage or one before it. That stage stores
-    all of new; later ones may store again, each work item within what is its own.
+    all of new; later ones may store again, each work item within its own part.
     """
     if old.dims != new.dims or old.dtype.bits != new.dtype.bits or any(a not in old.axes for a, _ in kernel.loops):
         return False
@@ -164,7 +164,7 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
 
 
 def kept_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
-    """The kernel without the stages that copy old to new, which lies where old does; with them where nothing else stores new."""
+    """Returns the kernel without the stages that copy old to new in the same memory; with them where nothing else stores new."""
     stages = tuple([s for s in kernel.stages if not _copies(s, old, new)])
     return replace(kernel, stages=stages) if any(s.target is new for stage in stages for s in stage.to) else kernel
 

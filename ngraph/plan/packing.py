@@ -1,7 +1,7 @@
-"""Copies of operands in panels, in front of the sums of products that read them again and again.
+"""Packed operands: copies in panels, before the contractions that read them repeatedly.
 
-A panel has `w` places of the vector axis side by side, row after row in the order in which the sum runs: `(v, w, None) k … (v, 1, w)`.
-What no call changes is copied once; what a work item alone uses is copied to a Local of the work item; all else by a kernel of its own.
+A panel has `w` adjacent elements of the vector axis, row after row in the order of the sum: `(v, w, None) k … (v, 1, w)`.
+Operands that are constant at run time are copied once; those of one work item to a Local of it; all others by a separate kernel.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ngraph.tensors.contraction import LONG, Length, OperandAxes, vector_of, win
 from ngraph.tensors.index import Load, Read, affine, identity_index, loop_variant_axes
 from ngraph.tensors.memo import memo
 
-FAR = 1024  # bytes between rows of an operand from which on a copy in panels is faster
-AGAIN, OFTEN = 16, 128  # times that an operand must be read for a copy in each call to pay: where it lies badly; where rows are far
-NARROW = 64  # times that an operand is read up to which it is read as it is, if the sum is long
+FAR = 1024  # bytes between rows of an operand from which on a packed copy is faster
+AGAIN, OFTEN = 16, 128  # times that an operand must be read for a copy in each call to be profitable: for a bad layout; for distant rows
+NARROW = 64  # times that an operand is read up to which it is read in place, if the sum is long
 DEEP = 12  # terms of that sum for each time that the operand is read
-SETS = 2048  # rows that lie a multiple of so many bytes apart fall into few sets of the first cache
+SETS = 2048  # rows at a multiple of this many bytes fall into few sets of the first-level cache
 GREAT = 1 << 62
 PARTS = 4  # work items of a copy for each core
-GROWN = 4  # times as large as its source that a copy of overlapping windows may be
+GROWN = 4  # factor by which a copy of overlapping windows may be larger than its source
 K = TypeVar("K")
 
 
@@ -56,7 +56,7 @@ def panel_width(n: int, rows: int, machine: Cpu, block: int = 0, deep: int = 1) 
 
 
 class Operand:
-    """A line of a stage as a factor: all that it is made of."""
+    """A line of a stage as an operand, with all of its reads."""
 
     def __init__(self, stage: Stage, line: int, space: Sequence[AxisId], length: Length):
         self.line, self.dtype = line, stage.before[line].dtype
@@ -91,7 +91,7 @@ def _exprs(line: Line) -> Iterable[ExprLike]:
 
 
 class Product(NamedTuple):
-    """A sum of products in a stage, and the axis along which its vectors lie."""
+    """A contraction in a stage, and the axis of its vectors."""
 
     operands: tuple[Operand, Operand]
     vector: AxisId
@@ -135,7 +135,7 @@ def _places(n: int, div: int, mod: int | None) -> int:
 
 
 def _in_order(makers: Sequence[PlanStep], copies: Sequence[PlanStep]) -> tuple[PlanStep, ...]:
-    """Copies right behind the step that makes what they copy, which is then no longer needed; those of what is there before at the end."""
+    """Returns the steps with copies directly after the step that makes their source; copies of earlier values at the end."""
     maker = {b: k for k, step in enumerate(makers) for b in step.targets}
     lines: list[list[PlanStep]] = [*[[m] for m in makers], []]
     for c in copies:
@@ -144,14 +144,14 @@ def _in_order(makers: Sequence[PlanStep], copies: Sequence[PlanStep]) -> tuple[P
 
 
 class Packer:
-    """Walks the kernels of a plan, and knows what has been copied."""
+    """Inserts packed copies into the kernels of a plan, and caches them."""
 
     def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Cpu):
         self.plan, self.still, self.length, self.machine = plan, still, length, machine
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []
         self.copies: dict[Any, tuple[Buffer, Kernel]] = {}
-        self.ways: dict[Any, set[AxisId]] = {}  # along which of its axes vectors would lie, for all that reads what is still
+        self.ways: dict[Any, set[AxisId]] = {}  # axes along which vectors lie, by constant operand, over all of its readers
         self.spreads: dict[Buffer, Buffer] = {}
 
     def size(self, axes: Iterable[AxisId]) -> int:
@@ -162,7 +162,7 @@ class Packer:
         return self.size([a for a in p.space if a not in o.axes])
 
     def fixed(self, o: Operand) -> bool:
-        """Whether no call changes what an operand is made of."""
+        """Whether an operand is constant at run time."""
         return self.still.issuperset([r.source for r in o.reads])
 
     def pack(self) -> None:
@@ -182,7 +182,7 @@ class Packer:
         self.plan.buffers += tuple(self.made)
 
     def kernel(self, kernel: Kernel) -> list[PlanStep]:
-        """The copies that a kernel wants before it, and the kernel."""
+        """Returns the copies that a kernel needs before it, and the kernel."""
         before: list[PlanStep] = []
         stages: list[Stage] = []
         own = {s.target for stage in kernel.stages for s in stage.to}
@@ -202,7 +202,7 @@ class Packer:
         return [*before, replace(kernel, stages=tuple(stages))]
 
     def narrow(self, kernel: Kernel, p: Product) -> bool:
-        """Whether both factors lie along a long sum, as calls give them, and one that would be copied is read few times: as they are."""
+        """Whether both operands are contiguous along a long sum, as passed, and the one to copy has few reads: no copy is made."""
         if any(len(o.lines) > 1 or not o.movable or self.fixed(o) for o in p.operands):
             return False
         copied = [o for o in p.operands if p.vector in o.axes or self.meets(p, o)]
@@ -223,15 +223,15 @@ class Packer:
         return terms
 
     def meets(self, p: Product, o: Operand) -> bool:
-        """Whether the rows of an operand that a tile reads together fall onto each other in the cache."""
+        """Whether the rows of an operand that a tile reads together conflict in the cache."""
         rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= TILE]
         near = [s * r.source.dtype.bits // 8 for r in o.reads for a in rows if (s := stride(r, a, self.length))]
         return min(near, default=1.0) % SETS == 0
 
     def wants(self, kernel: Kernel, p: Product, o: Operand) -> bool:
-        """Whether a copy of an operand pays: it is read often enough, or copied once, and now lies badly.
+        """Whether a copy of an operand is profitable: it is read often enough, or copied once, and its layout is bad.
 
-        What each call reads once both ways, as a matrix and its transpose do, would have two copies, for which caches have less room.
+        An operand that each call reads in both orders, as a matrix and its transpose, would have two copies, which need more cache.
         """
         if not o.movable or p.vector not in o.axes or not set(o.axes).intersection(p.reduced):
             return False
@@ -258,7 +258,7 @@ class Packer:
     def copied(
         self, kernel: Kernel, stage: Stage, p: Product, o: Operand, own: set[Buffer], before: list[PlanStep], stages: list[Stage]
     ) -> Stage:
-        """The stage, with an operand read from a copy."""
+        """Returns the stage, with an operand read from a copy."""
         v, blocks = p.vector, dict(kernel.loops)
         once = self.fixed(o)
         inside = not once and (any(r.source in own for r in o.reads) or self.fits(kernel, o))
@@ -292,8 +292,8 @@ class Packer:
         return _reading(stage, o.line, target, at)
 
     def is_non_affine(self, kernel: Kernel, p: Product, o: Operand, own: set[Buffer]) -> bool:
-        """Whether an operand is read again and again in no order: at an index that is no sum of steps, as at the mirrored ends of a signal,
-        or in long steps along what the other factor has side by side.
+        """Whether an operand is read repeatedly at an index that is not affine, such as the mirrored ends of a signal,
+        or in long steps along the other operand's contiguous axis.
         """
         if p.vector in o.axes or not o.movable or self.again(p, o) < AGAIN:
             return False
@@ -308,7 +308,7 @@ class Packer:
         return apart and not self.wants(kernel, p, other)
 
     def gathered_into_buffer(self, kernel: Kernel, stage: Stage, p: Product, o: Operand, before: list[PlanStep]) -> Stage:
-        """The stage, with such an operand read from a copy in the order of the sum."""
+        """Returns the stage, with such an operand read from a copy in the order of the sum."""
         rows = self.order(p, o)
         axes = (*[a for a in o.axes if a not in rows], *rows)
         target = Buffer(o.reads[0].source.name, dims_of(axes), o.dtype, "arena")
@@ -319,7 +319,7 @@ class Packer:
         return _reading(stage, o.line, target, identity_index(axes))
 
     def copy_spread_rows(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
-        """A copy of what others own, where the rows that a tile reads together fall onto each other in the cache."""
+        """Returns a copy of a buffer that the plan does not own, where rows that a tile reads together conflict in the cache."""
         if p.vector in o.axes or len(o.reads) != 1 or self.again(p, o) < AGAIN:
             return []
         (r,), b = o.reads, o.reads[0].source
@@ -335,7 +335,7 @@ class Packer:
         return [] if known else [copy]
 
     def fits(self, kernel: Kernel, o: Operand) -> bool:
-        """Whether each work item has a part of an operand for itself, and that fits into the second cache."""
+        """Whether each work item has its own part of an operand, which fits into the second-level cache."""
         part = self.size(o.axes) * o.dtype.bits // 8
         for a, b in kernel.loops:
             n = self.length(a) or 0
@@ -345,7 +345,7 @@ class Packer:
         return bool(kernel.loops) and part <= self.machine.usable_l2 // 2
 
     def order(self, p: Product, o: Operand) -> list[AxisId]:
-        """The axes that are summed, in the order in which the other operand lies in memory."""
+        """Returns the summed axes, in the order of the other operand's memory."""
         other = next(x for x in p.operands if x is not o) if p.operands[0].line != p.operands[1].line else o
 
         def key(a: AxisId) -> float:
@@ -354,7 +354,7 @@ class Packer:
         return sorted([a for a in p.reduced if a in o.axes], key=key, reverse=True)
 
     def work_items(self, axes: Sequence[AxisId], v: AxisId, w: int) -> tuple[tuple[AxisId, int], ...]:
-        """Loops of a copy: whole panels, else parts of its longest axis."""
+        """Returns the loops of a copy: whole panels, else parts of its longest axis."""
         most = PARTS * PLANNED_CORES
         if self.size(axes) < GRAIN * most:
             return ()
@@ -367,7 +367,7 @@ class Packer:
 
 
 def copy_of(b: Buffer, length: Length, origin: tuple[Origin, ...]) -> tuple[Buffer, Kernel]:
-    """A buffer that holds the same, and what fills it."""
+    """Returns a buffer with the same content, and the kernel that fills it."""
     axes = b.axes
     made = Buffer(b.name, dims_of(axes), b.dtype, "arena")
     turned = next((k for k, a in enumerate(axes[:-1]) if (length(a) or 0) > 1), None)
@@ -381,14 +381,14 @@ def copy_of(b: Buffer, length: Length, origin: tuple[Origin, ...]) -> tuple[Buff
 def _copied(
     lines: tuple[Line, ...], free: tuple[AxisId, ...], dims: tuple[Dim, ...], loops: tuple[tuple[AxisId, int], ...], storage: str
 ) -> tuple[Buffer, Kernel]:
-    """A buffer of these dims that holds the value of the last of these lines, and what fills it."""
+    """Returns a buffer of these dims for the value of the last of these lines, and the kernel that fills it."""
     name = next(x.read.source.name for x in lines if x.read is not None)
     made = Buffer(name, dims, lines[-1].dtype, storage)
     return made, Kernel(loops, (Stage(free, (), lines, (), (), (Store(len(lines) - 1, made, identity_index(free)),), len(loops)),), ())
 
 
 def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]) -> Stage:
-    """The stage with one line read from a buffer, and without the lines that nobody needs then."""
+    """Returns the stage with one line read from a buffer, and without dead lines."""
     before = list(stage.before)
     before[line] = Line("read", (), before[line].dtype, {}, Read(source, {a: at[a] for a in source.axes}))
     border = len(before)

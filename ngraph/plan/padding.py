@@ -1,4 +1,4 @@
-"""Borders: a guard of a read is dropped where the buffer holds the guard's fill around what it has."""
+"""Padding: the predicate of a read is dropped where the buffer holds the fill value around its elements."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.tensors.index import Read, affine, bounds
 
-WIDEST = 4  # places that a border may have at one end
-LITTLE = 4  # the part of the last cache that borders which last may take: beyond that, places that others use meanwhile are nearer
-AGAIN = 16  # times that a stage must read a buffer of others for a copy with a border to pay
+WIDEST = 4  # elements of a border at one end
+LITTLE = 4  # the part of the last-level cache for borders that last: beyond that, memory that others use meanwhile is closer
+AGAIN = 16  # times that a stage must read a buffer of others for a padded copy to be profitable
 Length = Callable[[AxisId], int | None]
 
 
@@ -33,7 +33,7 @@ class _PaddingRequest:
 
 
 class Padding:
-    """Finds what readers want, gives each buffer that the plan owns the heaviest wish, and fills it."""
+    """Determines the padding that readers request, gives each of the plan's own buffers the heaviest request, and fills it."""
 
     def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Cpu):
         self.plan, self.still, self.length, self.machine = plan, still, length, machine
@@ -43,7 +43,7 @@ class Padding:
     def draw(self) -> None:
         self.copy()
         preferences: dict[Buffer, dict[str, _PaddingRequest]] = {}
-        for kernel in [s for s in self.plan.steps if type(s) is Kernel]:  # what runs once is not worth a border
+        for kernel in [s for s in self.plan.steps if type(s) is Kernel]:  # steps that run once are not worth a border
             own = set(kernel.targets)
             for stage in kernel.stages:
                 for r in stage.reads():
@@ -73,7 +73,7 @@ class Padding:
         return math.prod([self.length(a) or 1 for a in axes])
 
     def covered(self, r: Read) -> tuple[dict[AxisId, tuple[int, int]], dict[ExprLike, None]]:
-        """The border that a read wants, and the guards that it then has no need of."""
+        """Returns the border that a read needs, and the predicates that become redundant."""
         border: dict[AxisId, tuple[int, int]] = {}
         dropped: dict[ExprLike, None] = {}
         if any(div != 1 or mod is not None or self.length(a) is None for a, div, mod in r.source.dims):
@@ -93,9 +93,9 @@ class Padding:
                 dropped |= dict.fromkeys(mine)
         return border, dropped
 
-    # ---- copies of what the plan does not own
+    # copies of buffers that the plan does not own
     def copy(self) -> None:
-        """A copy with a border of what others own, in front of a stage that reads it with guards again and again."""
+        """Inserts a padded copy of such a buffer, before a stage that reads it with predicates repeatedly."""
         steps: list[PlanStep] = []
         made: dict[Buffer, Buffer] = {}
         for step in self.plan.steps:
@@ -117,7 +117,7 @@ class Padding:
 
     # ---- filling
     def fill(self, buffers: list[Buffer]) -> None:
-        """Borders of little memory are filled when an arena is made; others before each use, so that they can share their places."""
+        """Inserts the filling of borders: small ones when an arena is created; others before each use, so that they can share memory."""
         shapes = {b: tuple([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) for b in buffers}
         leader = reused_places(self.plan, buffers, lambda b: (shapes[b], around(b)))
         room, lasts = self.machine.usable_l3 // LITTLE, set[Buffer]()
@@ -133,7 +133,7 @@ class Padding:
         self.plan.start, self.plan.steps = tuple([self.edges(b) for b in buffers if leader[b] in lasts]), tuple(steps)
 
     def edges(self, b: Buffer) -> Kernel:
-        """Fills the border of a buffer: two slabs for each axis, which reach over the borders of the axes before."""
+        """Returns the kernel that fills a buffer's border: two slabs for each axis, which extend over the borders of earlier axes."""
         inside = [a for a in b.axes if a not in b.border and (self.length(a) or 0) > 1]
         outer = inside[0] if len(inside) > 1 else None
         stages: list[Stage] = []
@@ -155,7 +155,7 @@ class Padding:
         return Kernel(() if outer is None else ((outer, 1),), tuple(stages), ())
 
     def axis(self, length: int, taken: Iterable[AxisId]) -> AxisId:
-        """An axis that the program has not."""
+        """Returns an axis that the program does not have."""
         names = (AxisId("edge" if k == 1 else f"edge.{k}") for k in itertools.count(1))
         made = next(a for a in names if self.plan.axes.get(a, length) == length and a not in taken)
         self.plan.axes[made] = length

@@ -1,4 +1,4 @@
-"""Program → plan: nodes, groups, kernels over buffers, places in memory."""
+"""Program → plan: nodes, groups, kernels over buffers, memory."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from ngraph.tensors.strided_reductions import split_strided_reductions
 from ngraph.tensors.text import graph_text, verify_graph
 from ngraph.tensors.winograd import winograd
 
-TOP_K_DIVISOR = 4  # a row is not sorted, but its first places are found, where these are up to a quarter of it
-MAX_TOP_K = 64  # places up to which that is done
+TOP_K_DIVISOR = 4  # a row is not sorted, but its first elements are selected, up to this part of it
+MAX_TOP_K = 64  # elements up to which that is done
 
 
 form(
@@ -54,7 +54,7 @@ form(Plan, "plan", "steps", size=lambda p: len(p.every), text=text, verify=verif
 
 @pass_(needs=("scalar_ops", "loop_invariant"), gives=("integer sums",))
 def tensors(program: Program, scalar_ops: Collection[str], loop_invariant: Iterable[Value]) -> NodeGraph:
-    """The program as scalar operations over index spaces; sums of whole numbers are taken in their own dtype."""
+    """Returns the program as scalar operations over index spaces; sums of integers stay in their own dtype."""
     graph = NodeGraph(program, scalar_ops)
     graph.loop_invariant.update(loop_invariant)
     return graph
@@ -62,7 +62,7 @@ def tensors(program: Program, scalar_ops: Collection[str], loop_invariant: Itera
 
 @pass_(needs=("borders", "unplaced"), keeps=("unplaced",))
 def in_place(plan: Plan) -> Plan:
-    """A state's new value takes the place of the old one where nobody reads the old one later: what stays the same is not copied."""
+    """Lets a state's new value reuse the memory of the old one where nothing reads the old one later: unchanged elements are not copied."""
     last: dict[Buffer, int] = {}
     writer: dict[Buffer, int] = {}
     for k, step in enumerate(plan.steps):
@@ -87,11 +87,11 @@ GRAPH_PASSES = Pipeline(  # before nodes are fused
     winograd,
     use_float_dots,
     use_bf16_dots,
-    assign_layouts,  # last: what is made later has no layout
+    assign_layouts,  # last: nodes made later have no layout
 )
-BUFFER_PASSES = Pipeline(  # once there are kernels
+BUFFER_PASSES = Pipeline(  # on kernels over buffers
     insert_packing,
-    in_place,  # where borders are known: what has one lies where it is
+    in_place,  # once borders are known: a buffer with a border keeps its memory
     read_numbers,
     allocate,
 )
@@ -105,11 +105,11 @@ def plan(
     passes: Iterable[Any] = plan_passes,
     scalar_ops: Collection[str] = ELEMENTWISE.names,
 ) -> Plan:
-    """The plan of a program, for these lengths of its symbols; a symbol without one stays open, and its length is guessed for prices.
+    """Returns the plan of a program, for these lengths of its symbols; a symbol without one stays unknown, and costs use a guess.
 
-    Without `winograd` all sums of products over windows are made of the products that they are written as. `passes` are what the program
-    goes through first. Passes of the graph and of the plan follow, and are seen as all are: by `watching()`, `DEBUG=5`, `CHECK=1`.
-    `scalar_ops` are the elementwise ops that there is code for; others are library calls.
+    Without `winograd` all convolutions are computed directly. `passes` are the passes of the program. Passes of the graph and of the plan
+    follow, and are visible in the same way: by `watching()`, `DEBUG=5`, `CHECK=1`.
+    `scalar_ops` are the elementwise ops with machine code; others are library calls.
     """
     graph_passes = GRAPH_PASSES if winograd else GRAPH_PASSES.without("winograd")
     return _Planner(run(program, passes, lengths=lengths or {}), machine, graph_passes, scalar_ops).plan()
@@ -139,7 +139,7 @@ class _Planner:
         return made
 
     def kernels(self, g: NodeGraph) -> Plan:
-        """The nodes of a graph as kernels over buffers."""
+        """Returns the nodes of a graph as kernels over buffers."""
         p, self.graph = self.program, g
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
         for b in inputs[self.loop_invariant]:
@@ -165,7 +165,7 @@ class _Planner:
         return expr.substitute(e, lambda x: Load(self.buffers[self.graph.at[x.of].source]) if type(x) is Run else x)  # type: ignore[union-attr]
 
     def results(self, group: FusionGroup) -> None:
-        """Buffers for what leaves a group, and for the constants it reads."""
+        """Adds buffers for the results of a group, and for the constants it reads."""
         for n in group.nodes if group.nodes[0].kind == "routine" else group.results:
             if n.kind == "routine":
                 continue

@@ -1,4 +1,4 @@
-"""A group of nodes → the stages of its kernel: what is computed when, what is kept for later stages, what is computed again."""
+"""A group of nodes → the stages of its kernel: the order of computation, values kept for later stages, recomputed values."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ MOST_ORIGINS = 64
 
 
 def kernel_of(g: FusionGroup, buffers: Mapping[Any, Buffer]) -> Kernel:
-    """The kernel of a group; `buffers` holds where each source and each result lies."""
+    """Returns the kernel of a group; `buffers` has the buffer of each source and each result."""
     g.levels()
     return _Stages(g, buffers).kernel()
 
 
 class _Draft:
-    """A stage that is being made: what it reduces, what it stores."""
+    """A stage under construction: its reduction, its stores."""
 
     def __init__(self, level: int, number: int, free: tuple[AxisId, ...], reduced: tuple[AxisId, ...] = ()):
         self.level, self.number, self.free, self.reduced = level, number, free, reduced
         self.reduces: list[Node] = []
         self.stores: list[Node] = []
         self.parts: list[tuple[Node, PiecewisePart]] = []
-        self.ends: list[tuple[Node, PiecewisePart]] = []  # parts that are what it has reduced
+        self.ends: list[tuple[Node, PiecewisePart]] = []  # parts that are its reductions
         self.alone = False
 
     @property
@@ -44,7 +44,7 @@ class _Draft:
 
     @property
     def closed(self) -> bool:
-        """Whether it stores parts that may share places, and so nothing else."""
+        """Whether it stores parts that may overlap, and so nothing else."""
         return any("apart" not in n.attrs for n, _ in self.parts)
 
 
@@ -52,7 +52,7 @@ class _Stages:
     def __init__(self, g: FusionGroup, buffers: Mapping[Any, Buffer]):
         self.g, self.buffers = g, buffers
         self.fixed = {a for a, b in g.loops if b == 1}
-        self.stored_in: dict[Node, Buffer] = {}  # what stages so far have stored
+        self.stored_in: dict[Node, Buffer] = {}  # values that earlier stages have stored
         self.drafts: list[_Draft] = []
         self.locals = 0
 
@@ -60,7 +60,7 @@ class _Stages:
         return tuple([a for a in axes if a not in self.fixed])
 
     def free(self, n: Node) -> tuple[AxisId, ...]:
-        """The axes along which a stage makes a node: not that of the parts of a sum, of which each work item has one."""
+        """Returns the axes of a node in a stage: without the axis of partial sums, of which each work item has one."""
         return self.inner([a for a in n.axes if a != n.split_k])
 
     def kernel(self) -> Kernel:
@@ -76,7 +76,7 @@ class _Stages:
         return Kernel(g.loops, tuple(stages), origin_of(g.nodes), g.seconds)
 
     def draft(self) -> None:
-        """The stages that reductions and joins need, and a place for all that has to be stored."""
+        """Creates the stages of reductions and joins, and a buffer for every stored value."""
         g = self.g
         by_key: dict[Any, _Draft] = {}
         results = set(g.results)
@@ -95,7 +95,7 @@ class _Stages:
                         by_key[g.stage_of[p]].ends.append((n, part))
                         continue
                     free = self.inner(part.axes)
-                    beside = "apart" in n.attrs and self.drafts and self.drafts[-1]  # parts that share no place are stored together
+                    beside = "apart" in n.attrs and self.drafts and self.drafts[-1]  # parts that do not overlap are stored together
                     if beside and beside.parts and beside.parts[0][0] is n and beside.space == frozenset(free):
                         beside.parts.append((n, part))
                         continue
@@ -111,9 +111,9 @@ class _Stages:
                 self.store(n)
 
     def store(self, n: Node) -> None:
-        """Puts an elementwise value into a stage over its space, at its time; a new one where there is none."""
+        """Assigns an elementwise value to a stage over its space, at its level; a new one where there is none."""
         level, space = self.g.level[n], frozenset(self.free(n))
-        alone = n in self.g.recomputed  # what several work items store alike keeps to itself
+        alone = n in self.g.recomputed  # a value that several work items store stays separate
         for d in self.drafts:
             if not d.closed and d.level in (level, level + 1) and d.space == space and d.alone == alone:
                 if n not in d.stores:
@@ -125,7 +125,7 @@ class _Stages:
         self.drafts.append(d)
 
     def expensive(self) -> list[Node]:
-        """Values that several stages need and that are dear to compute: they are stored by the first."""
+        """Returns the values that several stages need and that are expensive to compute: the first one stores them."""
         g, stored = self.g, {n for d in self.drafts for n in d.stores}
         uses: dict[Node, set[int]] = {}
         for k, d in enumerate(self.drafts):
@@ -156,7 +156,7 @@ class _Stages:
         return found
 
     def part_of(self, n: Node) -> ExprLike:
-        """The number of the part of a reduction that a work item has: that of its block along the loops that the reduction takes in."""
+        """Returns the number of a work item's part of a reduction: that of its block along the loops that the reduction covers."""
         part: ExprLike = 0
         for a, b in self.g.loops:
             if a in n.reduced:
@@ -173,7 +173,7 @@ class _Stages:
 
 
 class _Lines:
-    """The lines of one stage, made by demand: a value at an index is one line, however often it is asked for."""
+    """The lines of one stage, created on demand: a value at an index is one line for all of its uses."""
 
     def __init__(self, owner: _Stages, d: _Draft):
         self.owner, self.d = owner, d
@@ -223,7 +223,7 @@ class _Lines:
 
     @staticmethod
     def node_at(n: Node, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]) -> Key:
-        return ("node", n, at, guard if n.kind == "elem" else ())  # a finished sum is there, whatever holds
+        return ("node", n, at, guard if n.kind == "elem" else ())  # a finished sum exists under any predicate
 
     def node_line(self, n: Node) -> int:
         return self.ask(self.node_key(n))
@@ -247,7 +247,7 @@ class _Lines:
         return ("read", source, at, arg.guard, repr(arg.fill), guard, arg.fill)
 
     def ask(self, key: Key) -> int:
-        """The line of a value; those that it needs come first, without recursion."""
+        """Returns the line of a value; its operands come first, without recursion."""
         if key in self.memo:
             return self.memo[key]
         todo = [key]
@@ -272,7 +272,7 @@ class _Lines:
         return self.first + len(self.lines) - 1
 
     def expand(self, key: Key) -> tuple[list[Key], Callable[[list[int]], int]]:
-        """The values that a value needs, and what makes its line of theirs."""
+        """Returns the operands of a value, and the function that makes its line of their lines."""
         kind = key[0]
         if kind == "number":
             return [], lambda _: self.emit("number", (), key[2], {"value": key[3]})
@@ -300,7 +300,7 @@ class _Lines:
     ) -> tuple[list[Key], Callable[[list[int]], int]]:
         every = tuple(dict.fromkeys((*mine, *guard)))
         here = self.owner.stored_in.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
-        if here is None:  # computed on the spot, where the guards hold
+        if here is None:  # computed here, where the predicates hold
             wanted: list[Key] = [
                 ("guard", mine, every),
                 self.node_at(source, at, every),
@@ -314,17 +314,17 @@ class _Lines:
 
         return self.inside([*at, *every], every), make
 
-    # whole numbers inside indices
+    # integers inside indices
     def inside(self, exprs: Iterable[ExprLike], guard: tuple[ExprLike, ...]) -> list[Key]:
-        """The values that expressions load."""
+        """Returns the values that expressions load."""
         return [self.loaded(leaf, guard) for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
 
     def loaded(self, x: Load, guard: tuple[ExprLike, ...]) -> Key:
-        """A number inside an index: of what must hold there, all holds before that is known without it."""
+        """Returns the key of an integer inside an index: of its predicates, those hold that are known without it."""
         return self.key(x.of, None, tuple([e for e in guard if depth(e) < depth(x)]))
 
     def resolved(self, e: ExprLike, guard: tuple[ExprLike, ...]) -> ExprLike:
-        """An expression whose loads name lines."""
+        """Returns an expression whose loads name lines."""
         return expr.substitute(e, lambda x: Load(self.ask(self.loaded(x, guard))) if type(x) is Load else x)
 
 

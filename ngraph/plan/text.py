@@ -1,4 +1,4 @@
-"""Plans as text that can be read and parsed back: `text`, `parse`, `arrays`.
+"""Plans as text that parses back: `text`, `parse`, `arrays`.
 
     ngraph plan 1
     axis N = 4
@@ -14,8 +14,8 @@
     inputs %b0
     outputs %b1
 
-Axes, numbers, expressions, arrays and origins stand as they do in programs; a sub-plan stands in braces, as a body does. Where there
-are steps that do not run in every call, lines `once`, `start` and `call` stand above those that run once, at the start, and always.
+Axes, numbers, expressions, arrays and origins are printed as in programs; a sub-plan is in braces, as a body is. Where some
+steps do not run in every call, the lines `once`, `start` and `call` precede those that run once, at the start, and always.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ WHEN = {"once": "once", "start": "start", "call": "steps"}
 
 
 def text(plan: Plan, origins: bool = True) -> str:
-    """The plan as text. `origins=False` leaves out where kernels come from."""
+    """Returns the plan as text. `origins=False` omits the kernels' origins."""
     return f"ngraph plan {FORMAT}{_title(plan)}\n" + _PlanPrinter(origins).plan(plan)
 
 
 def step_text(plan: Plan, step: PlanStep) -> list[str]:
-    """One step of a plan as lines, the buffers that it names first."""
+    """Returns one step of a plan as lines, its buffers first."""
     printer = _PlanPrinter(False)
     printer.plan(plan)
     named = [printer.buffer(b) for b in dict.fromkeys((*step.sources, *step.targets)) if type(b) is not Local]
@@ -53,7 +53,7 @@ def step_text(plan: Plan, step: PlanStep) -> list[str]:
 
 
 def arrays(plan: Plan) -> dict[str, np.ndarray]:
-    """The large constants of a plan and its sub-plans, by the names that `text` gives them."""
+    """Returns the large constants of a plan and its sub-plans, by the names that `text` gives them."""
     printer = _PlanPrinter(False)
     printer.plan(plan)
     return printer.arrays
@@ -64,7 +64,7 @@ def _title(plan: Plan) -> str:
 
 
 class _PlanPrinter(_Printer):
-    """Numbers buffers and locals as they come, and prints line by line."""
+    """Numbers buffers and locals in order of appearance, and prints line by line."""
 
     def plan(self, p: Plan) -> str:
         self.buffers: dict[Buffer, str] = {b: f"%b{k}" for k, b in enumerate(p.buffers)}
@@ -182,12 +182,12 @@ _NOWHERE: Any = _Nowhere()
 
 
 def parse(source: str, arrays: Mapping[str, Any] | None = None) -> Plan:
-    """The plan that `text` printed; `arrays` are its large constants. Raises ParseError with line and column for anything else."""
+    """Returns the plan that `text` printed; `arrays` are its large constants. Raises ParseError with line and column for anything else."""
     return _PlanParser(source, arrays or {}).whole_plan()
 
 
 class _PlanParser(_Parser):
-    """One reading; `buffers` are those of the plan in turn."""
+    """The state of one parse; `buffers` are those of the current plan."""
 
     def whole_plan(self) -> Plan:
         while self.tokens[self.k][:1] == "\n":
@@ -243,7 +243,7 @@ class _PlanParser(_Parser):
         return allocate(p)
 
     def length(self, p: Plan, late: list[tuple[AxisId, int]]) -> None:
-        """A length may load from a buffer, which stands below: it is read at the end."""
+        """Parses a length, which may load from a buffer declared below: it is resolved at the end."""
         a = self.axis()
         p.axes[a] = Len(a)
         if self.accept("="):

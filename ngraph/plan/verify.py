@@ -1,4 +1,4 @@
-"""The law of plans: `verify` says which step breaks which rule. The compiled code would not notice; it would be wrong."""
+"""The verifier of plans: `verify` names the step and the rule that it violates. Compiled code would not fail; it would be wrong."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ngraph.tensors.index import loads
 
 
 def verify(plan: Plan) -> Plan:
-    """The plan itself, if it is lawful. Raises ProgramError that names the step and the rule."""
+    """Returns the plan itself, if it is valid. Raises ProgramError that names the step and the rule."""
     filled = {*plan.inputs, *[before for _, before, _ in plan.state], *[b for b in plan.buffers if b.storage == "constant"]}
     if plan.token_in is not None:
         filled.add(plan.token_in)
     steps = [("once ", k, s) for k, s in enumerate(plan.once)] + [("", k, s) for k, s in enumerate(plan.steps)]
-    edged: set[Buffer] = set()  # what has its border, and will be filled
+    edged: set[Buffer] = set()  # buffers with a border that will be filled
     written = {before for _, before, after in plan.state if before is not after}
     complaint = next((c for s in plan.start if type(s) is Kernel for c in _kernel(plan, s, filled)), None)
     if complaint is not None:
@@ -56,7 +56,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
     stored: set[Buffer] = set()
     own = {s.target for stage in kernel.stages for s in stage.to}
     moves = variant_loops(kernel.loops, kernel.stages)
-    changing: dict[Buffer, frozenset[AxisId]] = {}  # the loops with which a value changes that a stage stores
+    changing: dict[Buffer, frozenset[AxisId]] = {}  # the loops with which a stored value varies
     for k, stage in enumerate(kernel.stages):
         space = {*stage.free, *stage.reduced}
         if len(space) < len(stage.free) + len(stage.reduced):
@@ -87,7 +87,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
 
 
 def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:
-    """The axes with which a store changes: those of indices, guards and sums in all that it is made of, and those of what that reads."""
+    """Returns the axes with which a store varies: those of its indices, predicates and sums, and of the values that it reads."""
     lines, sums = dict(stage.lines()), dict(enumerate(stage.combine, len(stage.before)))
     found, seen, todo = _moving(s.guard), set[int](), [s.line, *used(*s.index.values(), *s.guard)]
     while todo:
@@ -108,7 +108,7 @@ def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) 
 
 
 def _numbers(plan: Plan, a: AxisId) -> Iterator[Buffer]:
-    """The buffers that the length of an axis is made of."""
+    """Yields the buffers in the length of an axis."""
     length = plan.axes[a]
     yield from loads(length)
     for leaf in expr.leaves(length) if isinstance(length, Expr) else ():
@@ -124,7 +124,7 @@ def _changing(step: PlanStep, inputs: Iterable[Buffer], written: set[Buffer]) ->
 
 
 def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str]:
-    """Lines use lines before them, of their own side of the reduction; indices move along the axes there are."""
+    """Returns a complaint unless lines use earlier lines of their own side of the reduction, and indices use existing axes."""
     border = len(stage.before)
     for n, line in stage.lines():
         late = n >= border
@@ -151,9 +151,9 @@ def _outside(what: str, exprs: Iterable[ExprLike], there: set[AxisId]) -> Iterat
 
 
 def _overlap(plan: Plan) -> str | None:
-    """Two buffers that live at the same time share no byte of the arena, but where one takes the other's place in the step between.
+    """Returns a complaint where two buffers that are live at the same time overlap in the arena, except where one replaces the other.
 
-    What has a border that lasts shares its place only with those that have the same.
+    A buffer with a lasting border shares memory only with buffers of an equal one.
     """
     last, lasts = last_uses(plan), lasting(plan)
     live: list[tuple[int, Buffer]] = []
