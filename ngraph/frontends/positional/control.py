@@ -33,10 +33,10 @@ FEW_TRIPS = 8  # up to so many a loop is unrolled, where that is possible
 
 
 def as_op(g: Any, attempt: Callable[[Sequence[str]], Values]) -> tuple[Value, ...] | None:
-    """What an op with bodies gives; None where there can be none.
+    """Returns the results of an op with bodies; None where it cannot be built.
 
-    attempt: reads the bodies and builds the op, whose first results are the values of these variables. It is tried with none, and again
-    with those that bodies have been seen to assign.
+    attempt: reads the bodies and builds the op, whose first results are the values of these variables. It is called without variables, and
+    again with those that the bodies assign.
     """
     names: list[str] = []
     before, outer = dict(g.state), g.assigned

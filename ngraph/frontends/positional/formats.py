@@ -45,10 +45,10 @@ class FileGraph(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """What a file holds.
+    """The description of a model file.
 
     graph     its graph                  refused  its nodes that cannot be translated, each with the reason
-    said      more in words, such as which version it has        data     the same for programs
+    said      further remarks, such as its version               data     the same for programs
     """
 
     name: str
@@ -61,7 +61,7 @@ class FileFacts(NamedTuple):
 
     @property
     def ops(self) -> Counter[str]:
-        """How often each op is there."""
+        """The number of nodes of each op."""
         return Counter(node.op for node in self.graph.nodes)
 
 
@@ -87,7 +87,7 @@ class Format:
         raise NotImplementedError
 
     def facts(self, path: str) -> FileFacts:
-        """What a file holds. Raises ParseError for a damaged file."""
+        """Returns the description of a file. Raises ParseError for a damaged file."""
         raise NotImplementedError
 
     def load(self, source: Any, transformer: Any = None, **options: Any) -> Model:

@@ -178,7 +178,7 @@ class ModelTrace:
 
     # ---- state
     def current(self, name: str) -> Value:
-        """What a variable holds here: what was assigned last, else what it held before the call. Raises GraphError where there is none."""
+        """Returns the current value of a variable: that assigned last, else that before the call. Raises GraphError for an unknown name."""
         if name in self.state:
             return self.state[name]
         variable = self.variables.get(name)
@@ -196,7 +196,7 @@ class ModelTrace:
         self.assigned.add(name)
 
     def changes(self) -> dict[str, Op]:
-        """What variables hold after the call where that may be new, by name, each with the axes of its variable."""
+        """Returns the variables' values after the call where they may be new, by name, each with the axes of its variable."""
         found = {}
         for name, value in self.state.items():
             axes = self.variables[name].axes

@@ -47,7 +47,7 @@ class GraphNode:
 
     @property
     def place(self) -> SourceLocation:
-        """The source of its ops."""
+        """The source of its ops: the node's op and name, and the scope in its name."""
         name = self.name or next((str(o) for o in self.gives if o), "")
         return SourceLocation((f"{self.op} {name!r}", 0), "/".join(filter(None, name.split("/")[:-1])))
 
