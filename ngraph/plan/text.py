@@ -126,7 +126,7 @@ class _PlanPrinter(_Printer):
         return out
 
     def local_place(self, k: Kernel, b: Local) -> str:
-        """Where a Local lies; a plan does not say."""
+        """Returns the storage of a Local as text; "" in a plan, which leaves it open."""
         return ""
 
     def stage_head(self, s: Stage) -> str:

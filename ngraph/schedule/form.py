@@ -173,7 +173,7 @@ class ScheduledStage:
 
     @property
     def choice(self) -> StageChoice:
-        """What was chosen for it."""
+        """Returns the choices of its schedule."""
         number = {d: k for k, d in enumerate(self.loops)}
         asked = [(k, a.prefetch) for k, a in enumerate(self.accesses) if a.prefetch is not None]
         return StageChoice(self.chosen, tuple([number[d] for d in self.sums]), self.flattened, self.unroll, tuple(asked))

@@ -315,7 +315,7 @@ class _StageRun:
         return found
 
     def block(self, a: AxisId) -> int:
-        """How many places a block of the grid has along an axis."""
+        """Returns the number of elements of a grid block along an axis."""
         coef = self.scheduled.forms.start[a].coef
         return int(next(iter(coef.values()), 0))
 

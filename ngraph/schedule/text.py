@@ -132,7 +132,7 @@ class _LoopLine:
 
 
 class _StageLines(NamedTuple):
-    """What is printed of a stage beside the stage itself: loops, and for each line that reads and each store lanes and prefetch."""
+    """The printed parts of a stage's schedule: loops, and for each reading line and each store lanes and prefetch."""
 
     loops: tuple[_LoopLine, ...]
     reads: dict[int, tuple[str, PrefetchAhead | None]]
@@ -181,7 +181,7 @@ class _ScheduleParser(_PlanParser):
         return made
 
     def choice(self, lines: _StageLines, free: Sequence[Loop], reduced: Sequence[Loop]) -> StageChoice:
-        """What the printed loops choose among the loops that the stage has. Raises ParseError where they are others."""
+        """Returns the choices of the printed loops among the stage's loops. Raises ParseError where they differ."""
         loops = (*free, *reduced)
         numbers: dict[_LoopLine, int] = {}
         for line in lines.loops:
