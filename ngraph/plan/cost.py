@@ -567,7 +567,7 @@ class _Choice:
 
 
 def wanted_items(seconds: float, cores: int) -> int:
-    """How many work items a kernel is worth that takes one core so long: four for each core, more of long ones."""
+    """Returns the number of work items for a kernel of so many seconds on one core: four for each core, more for long ones."""
     return math.ceil(max(min(4 * cores, seconds / SHARE), min(16 * cores, seconds / PIECE)))
 
 

@@ -33,12 +33,12 @@ FRAME = {
 
 @functools.lru_cache(1 << 12)
 def at_once(items: int, pieces: int, ways: int) -> int:
-    """How many work items make a range, if there are to be about so many: of the sizes near, the one with which threads have equal work."""
+    """Returns the number of work items of a range, for about `pieces` ranges: among nearby sizes, the one with the most even load."""
     most = max(1, -(-items // pieces))
     sizes = range(most, max(most // PIECES, most - NEAR, 0), -1)
 
     def longest(size: int) -> int:
-        """The work items of the thread that has most of them, in hundredths of all."""
+        """Returns the work items of the busiest thread, in hundredths of all."""
         each = -(-items // size // ways) * size
         return (200 * each + items) // (2 * max(items, 1))
 

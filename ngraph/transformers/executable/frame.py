@@ -287,7 +287,7 @@ class BufferAddresses:
         self.named[root(b)] = place
 
     def resolve(self, b: Buffer) -> Place:
-        """Where a buffer is, in this table."""
+        """Returns the place of a buffer in this table."""
         b = root(b)
         place = self.named.get(b)
         if place is None:
@@ -306,7 +306,7 @@ class BufferAddresses:
         return Address(region, base + at)
 
     def address(self, place: Place) -> int:
-        """Where a place is now."""
+        """Returns the present address of a place."""
         if isinstance(place, Word):
             return int(self.table.array[place.word])
         return self.table.bases[place.region] + self.bound.value(place.offset)

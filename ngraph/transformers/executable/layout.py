@@ -1,4 +1,4 @@
-"""Where the buffers of a plan lie, for all lengths that calls bring: sizes and offsets are numbers, or expressions over those lengths."""
+"""Memory layout of a plan's buffers for all lengths of calls: sizes and offsets are numbers, or expressions over those lengths."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Layout:
         return all(type(x) is Computed or type(x) is Len and x.of in self.symbols for x in expr.leaves(e))
 
     def most(self, e: ExprLike) -> ExprLike | None:
-        """What an expression over lengths never exceeds, where there is such a number before any step runs."""
+        """Returns an upper bound of an expression over lengths that is known before any step runs; None where there is none."""
         if self.early(e):
             return e
         _, top = bounds(expr.substitute(e, lambda x: maximum(x, 0)), lambda _: None)  # no length is negative
@@ -196,7 +196,7 @@ def aligned_up(n: ExprLike) -> ExprLike:
 
 
 def room(b: Buffer, dim: Dim, n: ExprLike) -> ExprLike:
-    """How many places a buffer has along a dim of such a length, those of the border included."""
+    """Returns the number of elements of a buffer along a dim of such a length, those of the border included."""
     _, div, mod = dim
     extent = (n + (div - 1)) // div
     return (extent if mod is None else minimum(extent, mod)) + sum(b.border.get(dim[0], ()))

@@ -32,7 +32,7 @@ class PortablePlan(NamedTuple):
 
 
 def portable(bound: InstantiatedPlan) -> PortablePlan:
-    """What `bound` was made of, for all lengths. Raises UnsupportedError where Python runs a step, or makes memory for a value."""
+    """Returns the portable form of `bound`, for all lengths. Raises UnsupportedError where Python runs a step or allocates memory."""
     return _Images(bound).plan()
 
 

@@ -304,7 +304,7 @@ class Table:
         return ways, max(pieces, PIECES * ways) if about else pieces
 
     def shares(self, scope: BufferAddresses, s: KernelStep, items: int, about: bool) -> list[int]:
-        """How a known number of work items is shared out: the instruction's fields from `items` on."""
+        """Returns the instruction's fields from `items` on, for a known number of work items."""
         ways, pieces = self.pieces(scope, s, about, items)
         return [items, at_once(items, pieces, ways), ways, int(s.seconds > PIECE), int(about)]
 
@@ -434,7 +434,7 @@ class _LoopInstructions:
         return Word(taken), Word(put)
 
     def ordered(self, end: Place, spare: Place) -> tuple[Place, Place]:
-        """Where the first trip and where the second one puts a carry, so that the last one puts it where it shall be."""
+        """Returns the places of a carry after the first and the second trip, so that the last trip puts it at `end`."""
         n, t = self.inner.trips, self.table
         if isinstance(n, int):
             return (end, spare) if n % 2 else (spare, end)
