@@ -1,6 +1,6 @@
 """Local equivalences as data, and the one driver that applies them.
 
-`pattern` rules and what they match · `driver` program → program by rules · `trace` which rule fired where · `runner` passes in a row, under
+`pattern` rules and their patterns · `driver` program → program by rules · `trace` the applied rules · `runner` passes in sequence, under
 the settings of this package
 
 Words: docs/glossary.md.

@@ -1,7 +1,7 @@
-"""Applies rules: one forward walk, program in, program out. What a rule builds is looked at again at once, from a worklist.
+"""Applies rules in one forward traversal, program in, program out. Steps built by a rule are matched again at once, from a worklist.
 
-A replaced value keeps its dtype and its set of axes (a `broadcast` is put in where a rule's result lacks some), and new steps carry
-the origins of what they stand for. Steps that nobody needs any more are left to `passes.dead`.
+A replaced value keeps its dtype and its set of axes (a `broadcast` is inserted where a rule's result lacks some), and new steps get
+the origins of the steps that they replace. Unused steps are left to `passes.dead`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ngraph.program.program import AxisId, Program, Step, Value, map_attr
 from ngraph.rewrite.pattern import Bound, Candidate, Rule, Rules, Term, match, number
 from ngraph.rewrite.trace import Firing, RewriteTrace, current
 
-ORIGINS = 16  # as many as a step keeps
-DEPTH = 200  # so often may what a rule built be rewritten in turn, before rules are said to go in circles
+ORIGINS = 16  # origins of a step
+DEPTH = 200  # rewrites of a rule's own result in sequence, beyond which rules count as circular
 
 
 def merge_origins(steps: Iterable[Step]) -> tuple[Origin, ...]:
-    """The origins of some steps, first seen first, at most 16."""
+    """Returns the origins of some steps in order of appearance, at most 16."""
     found = dict.fromkeys([o for s in steps for o in s.origin])
     return tuple(found)[:ORIGINS]
 
 
 class Built(Term):
-    """A value under a rule's hands: operators and `functions` on it build steps."""
+    """A value in a rule: operators and `functions` on it build steps."""
 
     __slots__ = ("value", "builder")
 
@@ -56,12 +56,12 @@ class Built(Term):
 
     @property
     def maker(self) -> Step | None:
-        """The step that makes it; None for what comes in."""
+        """The step that computes it; None for inputs."""
         return self.builder.makers.get(self.value)
 
     @property
     def number(self) -> Any:
-        """The number it is filled with, where a constant makes it; else None."""
+        """The number that a constant fills it with; else None."""
         return number(self.value, self.builder.makers)
 
     @property
@@ -70,15 +70,15 @@ class Built(Term):
         return self.builder.uses.get(self.value, 1)
 
     def length(self, axis: AxisId) -> int | None:
-        """The length of an axis of the program, None where it is not known yet."""
+        """Returns the length of an axis of the program, None where it is unknown."""
         return self.builder.length(axis)
 
     def of(self, value: Value) -> Built:
-        """Another value of the program, to build on."""
+        """Returns another value of the program, to build on."""
         return Built(value, self.builder)
 
     def filled(self, n: Any, dtype: DType | None = None) -> Built:
-        """A scalar constant, of this one's dtype."""
+        """Returns a scalar constant, of this value's dtype."""
         return self.builder.constant(n, dtype or self.dtype)
 
     def __repr__(self) -> str:
@@ -113,7 +113,7 @@ class Builder:
         return self.program.uses()
 
     def build(self, op: str, inputs: Iterable[Any], attrs: dict[str, Any]) -> Built | tuple[Built, ...]:
-        """A new step. Numbers among the inputs take the dtype of the first input that is none (and no bool, where one is not)."""
+        """Adds a step. Numbers among the inputs take the dtype of the first input that is none (and no bool, where one is not)."""
         inputs = tuple(inputs)
         terms = [i for i in inputs if isinstance(i, Built)]
         beside = next((t.dtype for t in terms if t.dtype.kind != "bool"), terms[0].dtype if terms else None)
@@ -138,7 +138,7 @@ class Builder:
             self.makers[v] = step
 
     def inline(self, body: Program, inputs: Iterable[Built]) -> tuple[Built, ...]:
-        """The steps of a sub-program, here, on these inputs; gives its outputs."""
+        """Adds the steps of a sub-program here, on these inputs; returns its outputs."""
         new = dict(zip(body.inputs, [i.value for i in inputs], strict=True))
 
         def at(v: Value) -> Value:
@@ -157,7 +157,7 @@ class Builder:
 
 
 class Rewriting:
-    """One program on its way through one table of rules."""
+    """The state of rewriting one program with one table of rules."""
 
     def __init__(
         self, program: Program, candidates: Callable[..., tuple[Candidate, ...]], trace: RewriteTrace | None, bodies: dict[Program, Program]
@@ -191,8 +191,8 @@ class Rewriting:
         return self.bodies[body]
 
     def _settle(self, first: Step) -> None:
-        """Puts a step into the new program, or what the rules make of it."""
-        work: list[Any] = [(first, 0, ())]  # steps with the rules that led to them; or pairs of values: the first becomes the second
+        """Adds a step to the new program, rewritten by the rules."""
+        work: list[Any] = [(first, 0, ())]  # steps with the rules that led to them; or pairs: the first value becomes the second
         while work:
             item = work.pop()
             if len(item) == 2:
@@ -218,7 +218,7 @@ class Rewriting:
             work += [(s, depth + 1, names) for s in reversed(made)]
 
     def _fire(self, step: Step) -> tuple[Rule, list[Step], list[tuple[Value, Value]]] | None:
-        """The first rule that applies, what it built, and which values now stand for the step's results."""
+        """Returns the first rule that applies, its steps, and the values that replace the step's results; None where none applies."""
         makers = self.makers
         for rule, node in self.candidates(step.op, tuple([m.op if (m := makers.get(v)) is not None else "" for v in step.inputs])):
             if self.trace is not None:
@@ -256,7 +256,7 @@ class Rewriting:
         return arguments
 
     def _stand_in(self, rule: Rule, step: Step, result: Any) -> list[tuple[Value, Value]]:
-        """Makes the result fit the step's results: dtype, axes, identity. Gives the values that must be replaced."""
+        """Converts the result to the step's results: dtype, axes, identity. Returns the pairs of values to replace."""
         results = result if type(result) is tuple else (result,)
         made, pairs = self.builder.made, []
         for old, new in zip(step.results, results, strict=True):
@@ -281,15 +281,15 @@ class Rewriting:
 
 
 def rewrite(program: Program, rules: Rules) -> Program:
-    """`program` with `rules` applied wherever they match, sub-programs included. Inexact ones only under `config(exact=False)`."""
+    """Returns `program` with `rules` applied wherever they match, sub-programs included; inexact ones only under `config(exact=False)`."""
     return Rewriting(program, rules.candidates(config.exact), current(), {}).run()
 
 
-# ---- what other passes need too -----------------------------------------------------------------------------------------
+# ---- shared with other passes -------------------------------------------------------------------------------------------
 
 
 def with_inputs(step: Step, replaced: Mapping[Value, Value]) -> Step:
-    """The step on other inputs; itself where none is replaced."""
+    """Returns the step with inputs replaced; itself where none is."""
     inputs = step.inputs
     for v in inputs:
         if v in replaced:
@@ -298,7 +298,7 @@ def with_inputs(step: Step, replaced: Mapping[Value, Value]) -> Step:
 
 
 def map_bodies(step: Step, function: Callable[[Program], Program]) -> Step:
-    """The step with each sub-program among its attributes replaced; itself where there is none."""
+    """Returns the step with each sub-program among its attributes replaced; itself where there is none."""
     for a in step.attrs.values():
         if type(a) is Program:
             attrs = {k: function(a) if type(a) is Program else a for k, a in step.attrs.items()}
@@ -307,7 +307,7 @@ def map_bodies(step: Step, function: Callable[[Program], Program]) -> Step:
 
 
 def runs(a: Any) -> list[Value]:
-    """The values that an attribute, or a length, needs at run time."""
+    """Returns the values that an attribute, or a length, needs at run time."""
     if isinstance(a, Expr):
         return [leaf.of for leaf in expr.leaves(a) if type(leaf) is Run]
     if type(a) is tuple:
@@ -316,7 +316,7 @@ def runs(a: Any) -> list[Value]:
 
 
 def finish(program: Program, steps: list[Step], replaced: Mapping[Value, Value], inner: bool = False) -> Program:
-    """`program` with other steps, in which some values stand for others. What the caller gets keeps its order of axes."""
+    """Returns `program` with other steps and with values replaced. The caller's results keep their order of axes."""
     if not replaced:
         return program.with_(steps=tuple(steps))
     steps = list(steps)

@@ -8,8 +8,8 @@
         Rule("x + 0", x + 0, lambda x: x, when=lambda x: x.dtype.is_integer),
     )
 
-The right side builds new steps by the same notation, on what the holes were filled with. Its parameters, and those of a condition,
-are named after the holes; `step` is the whole step that matched, `new` the builder of new ones.
+The right side builds new steps by the same notation, on the values of the holes. Its parameters, and those of a condition,
+are named after the holes; `step` is the matched step, `new` the builder of new ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMMUTES: Column[Any] = OPS.column("commutes", (bool, tuple), False, "whether tw
 
 
 def commutes(op: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether the two inputs of a step may change places."""
+    """Whether the two inputs of a step may be exchanged."""
     always = COMMUTES[op]
     return always if isinstance(always, bool) else attrs.get("kind") in always
 
@@ -61,7 +61,7 @@ class Term:
 
 
 def functions(names: str) -> Any:
-    """For each op named, a function that builds it: in a pattern, or in a rule's right side."""
+    """Returns for each op named a function that builds it: in a pattern, or in a rule's right side."""
     made = [_function(name) for name in names.split()]
     return made[0] if len(made) == 1 else tuple(made)
 
@@ -90,7 +90,7 @@ class Pattern(Term):
 
 
 class PatternVar(Pattern):
-    """A hole: matches any value, or any attribute; the same one twice must match the same. `many` takes all inputs that are left."""
+    """A hole: matches any value, or any attribute; the same one twice must match the same. `many` takes all remaining inputs."""
 
     __slots__ = ("name", "many", "among")
 
@@ -129,22 +129,22 @@ class StepPattern(Pattern):
 
 
 def var(name: str) -> PatternVar:
-    """A hole for one value or one attribute."""
+    """Returns a hole for one value or one attribute."""
     return PatternVar(name)
 
 
 def many(name: str, among: str = "") -> PatternVar:
-    """A hole for all the inputs that are left; at least one of them made by one of the ops `among`, where that is given."""
+    """Returns a hole for all remaining inputs; with `among`, at least one of them is the result of one of these ops."""
     return PatternVar(name, True, tuple(among.split()))
 
 
 def any_of(names: Collection[str]) -> Callable[..., StepPattern]:
-    """A function whose pattern matches any of these ops; of a column's names also those that are filled in later."""
+    """Returns a function whose pattern matches any of these ops; of a column's names also those that are filled in later."""
     return lambda *inputs, **attrs: StepPattern(names, inputs, attrs)
 
 
 def _orders(node: Any) -> Iterator[Any]:
-    """The pattern with its commutative nodes written in each order."""
+    """Yields the pattern with the inputs of commutative nodes in each order."""
     if type(node) is not StepPattern:
         yield node
         return
@@ -155,20 +155,20 @@ def _orders(node: Any) -> Iterator[Any]:
             yield StepPattern(node.ops, inputs[::-1], node.attrs)
 
 
-# ---- what a pattern is matched against ----------------------------------------------------------------------------------
+# ---- matching -----------------------------------------------------------------------------------------------------------
 
-Makers = Mapping[Value, Step]  # the step that makes a value, for those that a step makes
+Makers = Mapping[Value, Step]  # the step that computes a value, for results of steps
 Bound = dict[str, Any]
 
 
 def wrapped(n: int, dtype: DType) -> int:
-    """The integer as `dtype` holds it, modulo 2 to its bits."""
+    """Returns the integer as `dtype` represents it, modulo 2 to its bits."""
     n &= (1 << dtype.bits) - 1
     return n - (1 << dtype.bits) if dtype.kind == "int" and n >> (dtype.bits - 1) else n
 
 
 def number(value: Value, makers: Makers) -> Any:
-    """The Python number that fills `value`, if a constant (or a broadcast of one) makes it; else None."""
+    """Returns the Python number that fills `value`, if it is a constant (or a broadcast of one); else None."""
     step = makers.get(value)
     while step is not None and step.op == "broadcast":
         step = makers.get(step.inputs[0])
@@ -183,7 +183,7 @@ def number(value: Value, makers: Makers) -> Any:
 
 
 def same_number(a: Any, b: Any, dtype: DType) -> bool:
-    """Whether two numbers are one value of this dtype, zeros by sign, NaN equal to NaN."""
+    """Whether two numbers are one value of this dtype; zeros differ by sign, NaN equals NaN."""
     if dtype.is_integer:
         return bool(a == int(a) and b == int(b) and wrapped(int(a), dtype) == wrapped(int(b), dtype))
     if dtype.python is not float:
@@ -196,13 +196,13 @@ def same_number(a: Any, b: Any, dtype: DType) -> bool:
 
 @lru_cache(4096)
 def _rounded(a: float, dtype: DType) -> float:
-    """A number other than 0 as `dtype` holds it."""
+    """Returns a number other than 0 as `dtype` represents it."""
     with np.errstate(all="ignore"):
         return float(np.asarray(a).astype(dtype.np))
 
 
 def match(node: StepPattern, step: Step, makers: Makers, bound: Bound, used: list[Step]) -> bool:
-    """Whether `step` fits the pattern; fills `bound` (holes) and `used` (the steps that took part)."""
+    """Whether `step` matches the pattern; fills `bound` (holes) and `used` (the matched steps)."""
     for name, wanted in node.attrs.items():
         if name not in step.attrs or not _match_attr(wanted, step.attrs[name], bound):
             return False
@@ -241,11 +241,11 @@ def _match_attr(wanted: Any, held: Any, bound: Bound) -> bool:
 
 
 class Rule:
-    """One equivalence: where `pattern` stands, `result` may stand.
+    """One equivalence: `result` may replace `pattern`.
 
-    result    a function of the holes (Built terms; attributes as they are); gives a term, a number, or one per result. None: no
+    result    a function of the holes (Built terms; attributes as they are); returns a term, a number, or one per result. None: no
     inexact   where the two sides differ: then the rule applies only under `ng.config(exact=False)`
-    when      a function of the holes that says whether it applies
+    when      a predicate of the holes, the rule's condition
     """
 
     __slots__ = ("name", "pattern", "result", "inexact", "when", "variants", "takes", "asks")
@@ -259,7 +259,7 @@ class Rule:
         self.asks = _parameters(when) if when is not None else ()
 
     def without_condition(self) -> Rule:
-        """The same rule applied everywhere, for tests of the tests."""
+        """Returns the same rule without its condition, for tests of the tests."""
         return Rule(self.name, self.pattern, self.result, self.inexact)
 
     def __repr__(self) -> str:
@@ -272,14 +272,14 @@ def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 class Candidate(NamedTuple):
-    """One way to write one rule's pattern."""
+    """One order of inputs of one rule's pattern."""
 
     rule: Rule
     node: StepPattern
 
 
 def _possible(node: StepPattern, makers: tuple[str, ...]) -> bool:
-    """Whether inputs made by these ops ("" for none) could fit; looks one level deep."""
+    """Whether inputs computed by these ops ("" for none) could match; looks one level deep."""
     patterns = node.inputs
     if patterns and type(patterns[-1]) is PatternVar and patterns[-1].many:
         among = patterns[-1].among
@@ -297,18 +297,18 @@ def _possible(node: StepPattern, makers: tuple[str, ...]) -> bool:
 
 
 class Rules:
-    """A table of rules, tried in order. `a + b` is both; `register` adds one from anywhere."""
+    """A table of rules, tried in order. `a + b` has the rules of both; `register` adds one from any package."""
 
     def __init__(self, *rules: Rule | tuple[Any, ...]):
         self.rules: list[Rule] = []
         self._by_op: dict[bool, dict[str, list[Candidate]]] = {}
-        self._version = 0  # of the facts from which these were made
+        self._version = 0  # of the facts from which the candidates were derived
         self._by_makers: dict[bool, dict[Any, tuple[Candidate, ...]]] = {True: {}, False: {}}
         for rule in rules:
             self.register(rule)
 
     def register(self, rule: Rule | tuple[Any, ...]) -> Rule:
-        """Adds a rule, after those that stand. Raises ValueError where its name is taken."""
+        """Adds a rule, after the present ones. Raises ValueError where its name is taken."""
         made = rule if isinstance(rule, Rule) else Rule(*rule)
         if any(r.name == made.name for r in self.rules):
             raise ValueError(f"a rule {made.name!r} stands in this table already")
@@ -317,7 +317,7 @@ class Rules:
         return made
 
     def remove(self, name: str) -> Rule:
-        """Takes a rule out. Raises KeyError."""
+        """Removes a rule. Raises KeyError."""
         rule = self[name]
         self.rules.remove(rule)
         self._forget()
@@ -328,7 +328,7 @@ class Rules:
         self._by_makers = {True: {}, False: {}}
 
     def candidates(self, exact: bool) -> Callable[[str, tuple[str, ...]], tuple[Candidate, ...]]:
-        """A function from a step's op and the ops that make its inputs to what may match, in order."""
+        """Returns a function from a step's op and the ops of its inputs to the possible candidates, in order."""
         if self._version != OPS.version:
             self._forget()
             self._version = OPS.version
@@ -346,7 +346,7 @@ class Rules:
             got = found.get((op, makers))
             if got is None:
                 got = tuple([c for c in by_op.get(op, ()) if _possible(c.node, makers)])
-                if len(makers) <= 3:  # of longer ones there are too many kinds to keep
+                if len(makers) <= 3:  # longer ones have too many combinations to cache
                     found[op, makers] = got
             return got
 

@@ -19,7 +19,7 @@ from ngraph.program.program import Step
 
 
 class Firing(NamedTuple):
-    """One rule applied to one step, and the steps that stand there now."""
+    """One application of a rule to a step, and the steps that replace it."""
 
     rule: str
     step: Step
@@ -37,11 +37,11 @@ class Firing(NamedTuple):
 
 @dataclass
 class RewriteTrace:
-    """The firings of one stretch, and how many patterns were tried for them."""
+    """The applications within a block, and the number of patterns tried for them."""
 
     firings: list[Firing] = field(default_factory=list)
     attempts: int = 0
-    steps: int = 0  # how many the driver looked at
+    steps: int = 0  # steps visited by the driver
 
     def counts(self) -> dict[str, int]:
         """Returns the number of applications of each rule, in the order of their first."""
@@ -58,13 +58,13 @@ _current: ContextVar[RewriteTrace | None] = ContextVar("ngraph_trace", default=N
 
 
 def current() -> RewriteTrace | None:
-    """The trace that is being taken, if one is."""
+    """Returns the active trace; None where there is none."""
     return _current.get()
 
 
 @contextmanager
 def tracing() -> Iterator[RewriteTrace]:
-    """Takes down what the driver does in this block; a trace around it sees it too."""
+    """Records the driver's actions in this block; an enclosing trace records them, too."""
     outer, trace = _current.get(), RewriteTrace()
     token = _current.set(trace)
     try:

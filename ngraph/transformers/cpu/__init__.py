@@ -1,7 +1,7 @@
 """Compiles programs to machine code for this processor, which `transformers.executable` runs.
 
 `native` a program as machine code · `writing` plans, and writes and compiles kernels · `device` memory, kernels and threads of this
-process · `fast` the way past Python into a table. None of it is loaded before something is compiled.
+process · `fast` calls that bypass Python. None of it is loaded before something is compiled.
 
 Words: docs/glossary.md.
 """
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class HostDevice(Device):
-    """The host, for code that packs what it reads in every call."""
+    """The host's memory, for code that packs its operands in every call."""
 
     maps = True
 
 
 class CpuTransformer(Transformer):
-    """The default: native code, several threads, nothing but what it generated itself.
+    """The default: machine code for several threads, without libraries.
 
-    passes        what a program goes through once
-    plan_passes   what it goes through for each version by lengths; `ngraph.plan.planner` has those of graphs and plans, which follow
+    passes        the pipeline of programs, applied once
+    plan_passes   the pipeline for each version by lengths; `ngraph.plan.planner` has those of graphs and plans, which follow
     """
 
     name = "cpu"

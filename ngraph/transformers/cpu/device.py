@@ -1,4 +1,4 @@
-"""This processor as a device: memory of the host, kernels as machine code, and a pool of threads that runs tables by itself."""
+"""This processor as a device: host memory, kernels as machine code, and a pool of threads that runs tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _kernels: weakref.WeakValueDictionary[bytes, LoadedKernel] = weakref.WeakValueDi
 
 
 class CpuDevice(KernelDevice):
-    """Each different kernel is loaded once in a process, however many plans have it."""
+    """The device of this process; each different kernel is loaded once, for all plans."""
 
     @property
     def target(self) -> Cpu:
@@ -47,7 +47,7 @@ class CpuDevice(KernelDevice):
         KERNEL(kernel)(arguments, 0, work_items, scratch)
 
     def load(self, keys: Iterable[bytes], again: Callable[[], Any]) -> dict[bytes, LoadedKernel]:
-        """Those that this process has not yet are loaded together."""
+        """Loads the kernels that this process does not have yet, all at once."""
         found = {k: _kernels.get(k) for k in keys}
         missing = [k for k, e in found.items() if e is None]
         if missing:

@@ -1,4 +1,4 @@
-"""The fast way into a compiled program: for arguments that fit as they are, no Python runs between the caller and the kernels."""
+"""The fast path into a compiled program: for arguments that fit as they are, no Python runs between the caller and the kernels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Cpu
 from ngraph.transformers.executable.frame import RELEASE, ActivationRecord, InstantiatedPlan, root
 
-ALONE = 5e-3  # seconds for which a call may keep other Python threads waiting: as long as they wait for each other
+ALONE = 5e-3  # seconds for which a call may block other Python threads: the interpreter's switch interval
 QUIET = FRAME["quiet"]
-MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is asked for with more care than NumPy takes
+MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is allocated with huge pages
 
 
 def load_text(text: str, target: Cpu) -> LoadedObjects:
@@ -25,7 +25,7 @@ def load_text(text: str, target: Cpu) -> LoadedObjects:
 
 
 class Fast:
-    """A call over a frame of its own. `point` tells it where state lies."""
+    """A call over a frame of its own. `point` sets the addresses of state."""
 
     def __init__(self, bound: InstantiatedPlan, frame: ActivationRecord, order: Any, slow: Callable[..., Any]):
         self.bound, self.frame = bound, frame
@@ -38,7 +38,7 @@ class Fast:
         self.moved, self.kept, self.seen = -1, None, None  # type: int, Any, Any
 
     def counts(self, word: ctypes.c_int64) -> None:
-        """Each call raises this word."""
+        """Makes each call increment this word."""
         self.counter = word
         self.call.set(version=ctypes.addressof(word))
 
@@ -48,16 +48,16 @@ class Fast:
 
     @property
     def packed(self) -> int | None:
-        """The version of the state of which there are packed copies."""
+        """The version of the state that the packed copies belong to."""
         return self.bound.version if self.bound.plan.once and self.bound.plan.state else None
 
     def stale(self, state: Any) -> bool:
-        """Whether state is elsewhere than it was said to be, or packed anew."""
+        """Whether state is at other addresses than set, or has been packed again."""
         seen = self.seen
         return self.moved != state.moved or (self.packed is not None and (seen is None or any(word.value != n for word, n in seen)))
 
     def point(self, states: Sequence[Any], watches: Sequence[tuple[int, int]], moved: int, seen: Any, kept: Any) -> None:
-        """State lies in these arrays, for as long as the words that are watched stay as they are; `kept` is what has those.
+        """Sets the arrays of state, valid while the watched words are constant; `kept` owns those words.
 
         seen    the words on which packed copies depend, with their values; None where the copies are not those of the state
         """
@@ -70,9 +70,9 @@ class Fast:
 
 
 def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: float | None = None) -> Fast | None:
-    """The fast way; None where Python has to do something: steps of its own, copies of results, state that changes places.
+    """Returns the fast path; None where Python has to act: host callbacks, copies of results, state that changes its buffer.
 
-    took    the seconds of a call; predicted ones where they are not known
+    took    the seconds of a call; predicted ones where unknown
     """
     plan = bound.plan
     sizes = [bound.sizes[b] for b in plan.outputs]
@@ -84,13 +84,13 @@ def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: fl
     try:
         for b in plan.outputs:
             bound.shape(b)
-    except LookupError:  # known only when it has run
+    except LookupError:  # known only after the run
         return None
     frame = bound.take()
     walk = frame.walk
     if walk.host_callbacks or plan.state and (walk.table.seconds if took is None else took) > ALONE:
         bound.free.append(frame)
         return None
-    if plan.state:  # nobody comes between, and no Ctrl-C
+    if plan.state:  # other threads and Ctrl-C are excluded
         walk.words[RELEASE], walk.words[QUIET] = 0, 1
     return Fast(bound, frame, order, slow)

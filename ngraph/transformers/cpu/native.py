@@ -1,4 +1,4 @@
-"""A program as machine code of this processor: what decides what it is compiled to, its kernels as texts, what is told of them."""
+"""A program as machine code of this processor: the settings of its compilation, the texts of its kernels, reports about them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ngraph.warn import warn
 
 
 def settings() -> tuple[Any, ...]:
-    """The target, and all else beside a program that decides what it is compiled to."""
+    """Returns the target, and all other settings that affect compilation."""
     return chosen(), config.exact, config.winograd, config.tune
 
 
@@ -36,7 +36,7 @@ class NativeExecutable(VersionedExecutable):
 
     def __init__(self, program: Program | CacheHit, passes: Pipeline, whole: Callable[[], Program] | None = None):
         self.planning = 0.0  # seconds
-        self.passes, self.cached = passes, passes == plan_passes  # plans made by others would not be found by what made them
+        self.passes, self.cached = passes, passes == plan_passes  # plans of other pipelines are not found in the cache
         super().__init__(CpuDevice(), program, whole)
 
     def facts(self) -> tuple[Any, ...]:
@@ -88,7 +88,7 @@ class NativeExecutable(VersionedExecutable):
 
 
 def planned(program: Program, lengths: Mapping[AxisId, int], facts: tuple[Any, ...], passes: Pipeline) -> Plan:
-    """The plan of a program for these lengths, under these settings."""
+    """Returns the plan of a program for these lengths, under these settings."""
     target, _, winograd, _ = facts
     writing = _writing()
     made: Plan = writing.plan(program, lengths, target, winograd, passes, writing.MACHINE_CODE.names)
@@ -102,7 +102,7 @@ def _writing() -> Any:
 
 
 def where(step: OpaqueOp) -> Line | None:
-    """The user's line of a step."""
+    """Returns the user's line of a step."""
     return next(((o.file, o.line) for o in step.origin if o.file), None)
 
 

@@ -1,4 +1,4 @@
-"""The kernels of a plan are written here and compiled; a start that finds them in the cache does without."""
+"""Writing and compiling of a plan's kernels; it is not loaded where the cache has them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "shar
 
 
 def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
-    """Writes the kernels of a plan, those that are alike once; they are compiled meanwhile. `tuned`: with schedules that were measured."""
+    """Writes and compiles the kernels of a plan, equal ones once. `tuned`: with measured schedules."""
     own = cache()
     if tuned:
         tune(every(plan), target)
@@ -58,7 +58,7 @@ def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
 
 
 def stripped(made: CompiledPlan) -> CompiledPlan:
-    """A recipe to call and not to look at: a tenth as long, for it says of no kernel what that does."""
+    """Returns the plan with what calls need alone, a tenth as long: without the descriptions of kernels."""
     bodies = [stripped(b) for b in made.bodies]
     of = {id(b.plan): c.plan for b, c in zip(made.bodies, bodies, strict=True)}
 
@@ -73,7 +73,7 @@ def stripped(made: CompiledPlan) -> CompiledPlan:
 
 
 def texts(code: LoadedPlan) -> dict[str, list[KernelStep]]:
-    """The different kernels of a plan, written again, each with the steps that it runs."""
+    """Returns the different kernels of a plan, written again, each with the steps that it runs."""
     found: dict[str, list[KernelStep]] = {}
     natives = iter([s for s in code.every if type(s) is KernelStep])
     for s in code.plan.every:
@@ -86,7 +86,7 @@ def texts(code: LoadedPlan) -> dict[str, list[KernelStep]]:
 
 
 def every(plan: Plan) -> list[Plan]:
-    """A plan and the plans inside its routines, those inside these too."""
+    """Returns a plan and all plans nested in its opaque ops."""
     found = [plan]
     for p in found:
         found += [body for s in p.every for body in bodies(s)]
@@ -94,7 +94,7 @@ def every(plan: Plan) -> list[Plan]:
 
 
 def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Sequence[KernelCode]:
-    """The code of a step; none for what Python runs."""
+    """Returns the code of a step; none for host callbacks."""
     if type(step) is Kernel:
         return (emit(plan, step, target, picks(plan, step, target) if tuned else None),)
     assert type(step) is OpaqueOp

@@ -1,4 +1,4 @@
-"""Calls of what an earlier process compiled, without its program: only lengths and large arrays have to be there."""
+"""Calls of programs that an earlier process compiled, without lowering: only lengths and large arrays are needed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class CachedProgram(NamedTuple):
 
 
 class Restored(partial[Any]):
-    """A callable: arrays in the order of the inputs, of the lengths of that time, give a tuple of arrays. `fast`: what makes it quick."""
+    """A callable: arrays in the order of the inputs, of the same lengths, give a tuple of arrays. `fast`: its fast path."""
 
     fast: Any
 
 
 def code_of(made: Any, device: KernelDevice) -> LoadedPlan | None:
-    """A bare recipe as loaded kernels; None where some are kept no more."""
+    """Returns a stripped plan as loaded kernels; None where some are not in the cache any more."""
     try:
         return LoadedPlan(made, device) if type(made) is CompiledPlan else None
     except LookupError:
@@ -42,7 +42,7 @@ def code_of(made: Any, device: KernelDevice) -> LoadedPlan | None:
 def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray], device: KernelDevice) -> Restored | None:
     """Returns the cached program, with these large arrays; None where its plan is not in the cache any more."""
     plan, count, lengths = CachedProgram(*kept)
-    axes = [f"axis {k}" for k in range(count)]  # no plan gives an axis of its own a name with a space
+    axes = [f"axis {k}" for k in range(count)]  # a plan's own axes have no space in their names
     compile_plan = cache().planned(bytes.fromhex(plan), ProgramNames(axes, [ArrayRef(a) for a in arrays]))
     code = code_of(compile_plan, device)
     if code is None:
@@ -56,7 +56,7 @@ def restored(kept: Sequence[Any], arrays: Sequence[np.ndarray], device: KernelDe
 
 
 def called(bound: InstantiatedPlan) -> Callable[..., tuple[Any, ...]]:
-    """The way for arguments that do not fit as they are. Raises ArgumentError for those of other lengths."""
+    """Returns the call for arguments that do not fit as they are. Raises ArgumentError for those of other lengths."""
     wanted = [(b.dtype.np, bound.shape(b)) for b in bound.plan.inputs]
 
     def call(*arrays: Any) -> tuple[Any, ...]:

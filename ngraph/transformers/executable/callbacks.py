@@ -1,4 +1,4 @@
-"""Steps of a plan that Python runs: effects, and what has no code yet."""
+"""Host callbacks: steps of a plan that Python runs, for effects and for ops without machine code."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ngraph.tensors.index import Load
 
 
 def run_opaque_op(scope: Any, step: OpaqueOp) -> None:
-    """Runs a routine over the arrays of a scope, and puts its results where the plan says."""
+    """Runs an opaque op on the arrays of a scope, and stores its results in the plan's memory."""
     got = _through_numpy(scope, step, [None if b.dtype.np is None else scope.array(b) for b in step.inputs])
     settled = [(b, a) for b, a in zip(step.results, got, strict=True) if b.dtype.np is not None]
-    for b, array in sorted(settled, key=lambda pair: len(pair[0].axes)):  # counts before what they count
+    for b, array in sorted(settled, key=lambda pair: len(pair[0].axes)):  # counts before the values that they count
         target = scope.place(b)
         target[...] = array[tuple([slice(n) for n in target.shape])]
 
 
 def _through_numpy(scope: Any, step: OpaqueOp, arrays: Sequence[Any]) -> list[Any]:
-    """One core op by its entry in the table of NumPy calls, as a program of one step."""
+    """Returns the result of one core op by its entry in the table of NumPy calls, as a program of one step."""
     values = {b: Value(b.type, b.name) for b in (*step.inputs, *step.results)}
     own = set(step.results)
 
@@ -45,7 +45,7 @@ def _through_numpy(scope: Any, step: OpaqueOp, arrays: Sequence[Any]) -> list[An
         a = todo.pop()
         if a not in axes:
             made_here = [leaf for leaf in expr.leaves(scope.bound.settled(Len(a))) if type(leaf) is Load and leaf.of in own]
-            if made_here:  # in memory there is the count of another call
+            if made_here:  # memory holds the count of another call
                 axes[a] = settled(scope.plan.axes[a])
                 todo += [leaf.of for leaf in expr.leaves(axes[a]) if type(leaf) is Len]
             else:
@@ -59,6 +59,6 @@ def _through_numpy(scope: Any, step: OpaqueOp, arrays: Sequence[Any]) -> list[An
         token_in=next((values[b] for b in step.inputs if b.dtype.np is None), None),
         token_out=next((values[b] for b in step.results if b.dtype.np is None), None),
     )
-    given = [np.array(a) for a in arrays if a is not None]  # a host call may keep them
+    given = [np.array(a) for a in arrays if a is not None]  # a host call may keep its arguments
     got: dict[Buffer, Any] = dict(zip(real, evaluate(program, dim_orders, given), strict=True))
     return [got.get(b) for b in step.results]

@@ -1,4 +1,4 @@
-"""A plan with its kernels loaded, and what stands for it from run to run."""
+"""A plan with its kernels loaded, and its cached form."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Step = KernelStep | Control | HostCallback
 
 
 class CompiledKernel(NamedTuple):
-    """A kernel as it is kept from run to run: how it is called, and the key of its object."""
+    """A kernel in the cache: its signature, and the key of its object."""
 
     code: KernelCode  # without its text
     key: bytes
 
 
 class CompiledPlan(NamedTuple):
-    """A plan with the kernels of each step, in order, and the same of the plans inside its routines."""
+    """A plan with the kernels of each step, in order, and the same of the plans nested in its opaque ops."""
 
     plan: Plan
     parts: tuple[tuple[CompiledKernel, ...], ...]
@@ -53,7 +53,7 @@ class CompiledPlan(NamedTuple):
 
 
 class StrippedKernel(NamedTuple):
-    """A kernel by what a call needs of it."""
+    """The part of a kernel that calls need."""
 
     sources: tuple[Buffer, ...]
     targets: tuple[Buffer, ...]
@@ -62,17 +62,17 @@ class StrippedKernel(NamedTuple):
 
 
 def stripped_key(fingerprint: bytes, facts: Any) -> bytes:
-    """Under which the cache has the bare recipe of a program of this meaning."""
+    """Returns the cache key of the stripped plan of a program with this fingerprint."""
     return digest(b"bare", cache().plan_key(fingerprint, facts))
 
 
 class LoadedPlan:
-    """A plan's steps, ready to be bound to memory; `bodies` are the plans inside its routines."""
+    """A plan's steps, ready to be bound to memory; `bodies` are the plans nested in its opaque ops."""
 
     def __init__(self, made: CompiledPlan, device: KernelDevice, again: Callable[[], Any] = lambda: None):
-        """`again` compiles what is kept no more; LookupError where it does not."""
+        """Loads the kernels; `again` compiles those that are not in the cache any more. Raises LookupError where it cannot."""
         self.plan, self.device, self.target, self.tuned = made.plan, device, device.target, made.tuned
-        self.layout: Any = None  # where its buffers lie: `layout.Layout.of`
+        self.layout: Any = None  # memory layout: `layout.Layout.of`
         self.bodies = {id(b.plan): LoadedPlan(b, device, again) for b in made.bodies}
         loaded = device.load([part.key for parts in made.parts for part in parts], again)
         plan, steps = made.plan, list[tuple[Step, ...]]()
@@ -91,18 +91,18 @@ class LoadedPlan:
         return [*self.once, *self.start, *self.steps]
 
     def kernels(self) -> list[KernelStep]:
-        """All kernels, those of bodies too."""
+        """All kernels, those of bodies included."""
         own = [s for s in self.every if type(s) is KernelStep]
         return own + [k for body in self.bodies.values() for k in body.kernels()]
 
     def host_callbacks(self) -> list[OpaqueOp]:
-        """The steps that Python runs, those of bodies too."""
+        """The steps that Python runs, those of bodies included."""
         own = [s.step for s in self.every if type(s) is HostCallback]
         return own + [s for body in self.bodies.values() for s in body.host_callbacks()]
 
 
 def bodies(step: PlanStep) -> list[Plan]:
-    """The plans inside a routine."""
+    """Returns the plans nested in an opaque op."""
     return [a for a in step.attrs.values() if type(a) is Plan] if type(step) is OpaqueOp else []
 
 

@@ -1,6 +1,6 @@
-"""A plan run twice, kernel by kernel: by its interpreter and by its machine code, each from what the interpreter has made so far.
+"""Runs a plan twice, kernel by kernel: by its interpreter and as machine code, each on the interpreter's results so far.
 
-The first kernel that differs is the one that is wrong, for nothing before it differs. It is shown with its loops and the user's lines.
+The first kernel that differs is wrong, since nothing before it differs. It is shown with its loops and the user's lines.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from ngraph.plan.text import step_text
 from ngraph.program.program import AxisId
 from ngraph.transformers.executable.code import KernelStep, LoadedPlan, origin
 
-ALIGN, FENCE = 64, 256  # bytes; a store beside a result goes no farther than some vectors
+ALIGN, FENCE = 64, 256  # bytes; a store beside a result is at most some vectors away
 EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52}  # from 1 to the next number
-SHOWN = 8  # elements, of those that differ
-# by bits: how far functions, and sums in another form, may be apart, relative to the largest value
+SHOWN = 8  # differing elements in a report
+# by bits: tolerance for functions, and for sums in another form, relative to the largest value
 RELATIVE_TOLERANCE = {16: 2.0**-6, 32: 1e-4, 64: 1e-11}
-SWAY = 64  # times what changes of arguments in their last bits do to results is what roundings on the way may do
+SWAY = 64  # factor for roundings relative to the effect of changes in the arguments' last bits
 
 
 class Difference(NamedTuple):
-    """A step whose machine code gives other values than the plan says. `places`: index by axis, value of the code, value of the plan."""
+    """A step whose machine code differs from the plan. `places`: index by axis, value of the code, value of the plan."""
 
     step: PlanStep
-    number: int  # of the kernel, from 1 on
+    number: int  # of the kernel, counted from 1
     plan: Plan
     buffer: Buffer | None  # None where bytes beside its results were written
     places: Sequence[tuple[str, Any, Any]]
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
         return next(((o.file, o.line) for o in reversed(origin(self.step)) if o.file), None)
 
     def text(self) -> list[str]:
-        """Values, loops, and the user's lines."""
+        """Returns values, loops, and the user's lines."""
         if self.buffer is None:
             said = [f"it writes {self.wrong} bytes that belong to none of its results"]
         else:
@@ -80,7 +80,7 @@ def compared(code: LoadedPlan, lengths: Mapping[AxisId, int], inputs: Sequence[A
 
 
 class MachineRun(PlanRun):
-    """The arrays that machine code makes."""
+    """The arrays that machine code computes."""
 
     def __init__(self, code: LoadedPlan, lengths: dict[AxisId, int]):
         super().__init__(code.plan, lengths)
@@ -94,7 +94,7 @@ class MachineRun(PlanRun):
         super().take(b, np.array(array, order="C"))
 
     def place(self, b: Buffer) -> np.ndarray:
-        """Between bytes that nobody may write, where it has memory of its own."""
+        """Returns memory between guard bytes, for buffers with memory of their own."""
         if b.shares is not None or b.offset is not None:
             return super().place(b)
         shape = self.shape(b)
@@ -107,7 +107,7 @@ class MachineRun(PlanRun):
         self.run(kernel, self.arrays)
 
     def run(self, step: PlanStep, arrays: dict[Buffer, Any]) -> None:
-        """The machine code of a step, over these arrays."""
+        """Runs the machine code of a step, over these arrays."""
         for native in self.native[id(step)]:
             code = native.code
             for b in code.buffers:
@@ -123,11 +123,11 @@ class MachineRun(PlanRun):
 
 
 class Both(PlanRun):
-    """The arrays that the interpreter makes; machine code makes its own beside it, step by step.
+    """The arrays that the interpreter computes; machine code computes its own beside it, step by step.
 
-    Where these differ, roundings may have grown on the way: then a step's code runs on what the interpreter had, and if that differs, too,
-    the step is wrong. The first of the two is not left out, for what a kernel computes again has to be what another has made, to the bit,
-    such as a maximum and what is compared to it.
+    Where these differ, roundings may have accumulated: then a step's code runs on the interpreter's values, and if that differs, too,
+    the step is wrong. The first of the two runs is necessary, since a recomputed value must equal the stored one to the bit,
+    such as a maximum and the values compared with it.
     """
 
     def __init__(self, code: LoadedPlan, lengths: dict[AxisId, int], count: Iterator[int]):
@@ -179,7 +179,7 @@ class Both(PlanRun):
         return {b: float(a[np.isfinite(a)].max(initial=0.0)) for b, a in moved.items()}
 
     def routine(self, step: OpaqueOp) -> None:
-        """By its record, and by its machine code on the same arguments where it has some; both go on with what the record gives."""
+        """Runs an opaque op by its record, and by its machine code if it has some; both continue with the record's results."""
         natives = self.machine.native.get(id(step), [])
         given = {b: np.array(self.arrays[b], order="C") for b in step.inputs if self.arrays[b] is not None}
         super().routine(step)
@@ -192,7 +192,7 @@ class Both(PlanRun):
                 arrays[b] = np.array(given[b.shares]) if b.shares in given else garbage
             self.machine.arrays.update({b: a for b, a in made.items() if a is not None})  # lengths are among them
             self.machine.run(step, arrays)
-            axis, few = step.attrs.get("axis"), step.attrs.get("few")  # of so many along an axis the others are anything
+            axis, few = step.attrs.get("axis"), step.attrs.get("few")  # elements beyond this many along an axis are unspecified
             for b, a in made.items():
                 asked = tuple([slice(few if x == axis else None) for x in b.axes])
                 self.compare(step, number, b, arrays[b][asked], a[asked])
@@ -254,7 +254,7 @@ class _Memory:
 
 
 def _words(a: np.ndarray) -> np.ndarray:
-    """The elements by their bits."""
+    """Returns the elements by their bits."""
     return np.ascontiguousarray(a).view(f"u{a.itemsize}").reshape(a.shape)
 
 
@@ -263,7 +263,7 @@ def _bytes(a: np.ndarray) -> np.ndarray:
 
 
 def _whole(a: np.ndarray) -> np.ndarray:
-    """The array in whose memory one lies."""
+    """Returns the array that owns the memory of another."""
     while isinstance(a.base, np.ndarray):
         a = a.base
     return a

@@ -14,14 +14,14 @@ from ngraph.transformers.executable import walk
 
 
 class DeviceMemory(NamedTuple):
-    """Bytes as the host sees them, and where kernels find them. They are there as long as `array` is."""
+    """Bytes in the host's address space, with the address for kernels. They are valid while `array` lives."""
 
     array: np.ndarray
     address: int
 
 
 class LoadedKernel:
-    """A kernel that can be launched: by its `address`, as long as `held` lives; `key` is that of its object."""
+    """A kernel that can be launched: by its `address`, while `held` lives; `key` is that of its object."""
 
     __slots__ = ("key", "held", "address", "__weakref__")
 
@@ -32,7 +32,7 @@ class LoadedKernel:
 class KernelDevice(ABC):
     """A kind of machine: memory, copies, launches. Its memory is in the host's address space.
 
-    A device that can run a whole table by itself overrides `runner` as well, one with several threads `threads` and `start`.
+    A device that can run a whole table by itself also overrides `runner`, one with several threads `threads` and `start`.
     """
 
     @property
@@ -42,7 +42,7 @@ class KernelDevice(ABC):
 
     @abstractmethod
     def alloc(self, size: int) -> DeviceMemory:
-        """Memory of so many bytes, at a multiple of 64. Raises OutOfMemoryError."""
+        """Allocates `size` bytes, aligned to 64. Raises OutOfMemoryError."""
 
     @abstractmethod
     def copy(self, to: int, source: int, size: int) -> None:
@@ -54,14 +54,14 @@ class KernelDevice(ABC):
 
     @abstractmethod
     def load(self, keys: Iterable[bytes], again: Callable[[], Any]) -> Mapping[bytes, LoadedKernel]:
-        """Kernels by their keys; `again` compiles what is kept no more. Raises LookupError where it does not."""
+        """Returns kernels by their keys; `again` compiles those that are not in the cache any more. Raises LookupError where it cannot."""
 
     def threads(self) -> int:
         """The number of threads that share out a kernel."""
         return 1
 
     def start(self, threads: int) -> int:
-        """Makes so many threads ready; how many there are."""
+        """Starts this many threads; returns how many there are."""
         return 1
 
     def runner(self, frame: np.ndarray) -> Callable[[], int]:
@@ -69,5 +69,5 @@ class KernelDevice(ABC):
         return partial(walk.run, self, frame)
 
     def entry(self, bound: Any, order: Any, slow: Callable[..., Any], took: float | None = None) -> Any:
-        """The way into an instantiated plan that is faster than its call from Python, see `Executable`; None where there is none."""
+        """Returns a faster entry into an instantiated plan than its call from Python, see `Executable`; None where there is none."""
         return None
