@@ -1,15 +1,15 @@
-"""The instructions of a table: what each says, in words of 64 bits, and what a frame knows of the table that it runs.
+"""The instructions of a table: their words of 64 bits, and the fields of the frame that runs it.
 
 KERNEL  fn args items grain ways long back   runs a kernel over its work items, `grain` of them at a time, on at most `ways` threads;
-                    long: for long enough to be handed out piece by piece; back: 0, or 1 and 2 alternately, with 2 from the end on
-COPY    a           copies bytes: the words at a are where to, where from, and how many
-HOST                ends the walk, and whoever runs it does what is to be done here
+                    long: whether it is long enough to be shared in small ranges; back: 0, or 1 and 2 alternately, with 2 from the end on
+COPY    a           copies bytes: the words at a are destination, source, and number of bytes
+HOST                ends the run, and the caller performs the host callback
 MOVES   a b         b times three words at a: the word at the first becomes the word at the second, plus the third
 COMPUTE a b c op    the word at a becomes that at b op that at c (OPERATIONS; of `at once` field `ways` is the third operand)
 JUMP    a           goes to instruction a
 UNLESS  a b         goes to instruction b where the byte that the word at a points to is 0
-LOOP    a b c       counts the word at a up, and goes to instruction c while it is below b
-END                 ends the walk
+LOOP    a b c       increments the word at a, and goes to instruction c while it is below b
+END                 ends the run
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import functools
 END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP, COMPUTE, COPY = range(9)
 OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max", "at once")  # of `COMPUTE`; the first two read memory
 PIECES = 8  # ranges for each thread of a long kernel
-NEAR = 64  # sizes of ranges that are looked at, at most
-DONE, HOST_CALLBACK, INTERRUPTED = range(3)  # how a walk ends
+NEAR = 64  # candidate sizes of ranges at most
+DONE, HOST_CALLBACK, INTERRUPTED = range(3)  # how a run ends
 WORDS = 8  # in an instruction
-TIMES = 4  # words for each instruction where it is timed: nanoseconds, how often it ran, start and end of the last time
+TIMES = 4  # words for each timed instruction: nanoseconds, number of runs, start and end of the last one
 
 FIELDS: dict[str, int] = {name: 8 * k for k, name in enumerate("kind fn args items grain ways long back".split())}  # bytes
 FIELDS |= {"a": 8, "b": 16, "c": 24, "op": 32}

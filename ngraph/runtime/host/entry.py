@@ -1,8 +1,8 @@
-"""The way from Python into a table in the fewest nanoseconds: one function of generated code, in Python's calling convention, for all.
+"""The entry from Python into a table in the fewest nanoseconds: one generated function, in Python's calling convention, for all calls.
 
-What it does stands in a description: words that say what each argument has to be, where its address goes, which results to make. It
-reads NumPy's arrays by the offsets of their fields, found by looking at arrays whose fields are known; where they are not found, there
-is no such entry. Whatever does not fit goes to the Python path, which converts it or says what is wrong.
+Its behaviour is data: words that describe each argument's requirements, the destination of its address, and the results to make. It
+reads NumPy's arrays by the offsets of their fields, found by probing arrays with known fields; where they are not found, there
+is no such entry. Calls that do not fit go to the Python path, which converts the arguments or raises the error.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ngraph.runtime.host.pool import FIELDS, expanded
 from ngraph.targets import Cpu, host
 
 FAST = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
-READY = 0x0001 | 0x0100  # of an array: contiguous in C's order, aligned
+READY = 0x0001 | 0x0100  # of an array: contiguous in C order, aligned
 ARRAY_TYPE, EMPTY = 2, 184  # in NumPy's table of functions: PyArray_Type, PyArray_Empty
-NONE, SINGLE, TUPLE = range(3)  # forms of results
+NONE, SINGLE, TUPLE = range(3)  # structures of results
 
 FIELDS["call"] = {
     name: 8 * k
@@ -39,7 +39,7 @@ FIELDS["call"] = {
     )
 }
 FIELDS["value"] = {name: 8 * k for k, name in enumerate("rank dtype lengths places at object".split())}  # an argument or a result
-VALUE = 8  # words of one; a watch is two: an address, and what has to stand there
+VALUE = 8  # words of one; a watch is two: an address, and the expected value
 
 
 class ArrayObjectLayout(NamedTuple):
@@ -294,7 +294,7 @@ out:
 
 
 def text(target: Cpu, layout: ArrayObjectLayout) -> str:
-    """The module: `entry`."""
+    """Returns the module with the function `entry`."""
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
     words |= {"DONE": bytecode.DONE, "HOST_STEP": bytecode.HOST_CALLBACK, "INTERRUPTED": bytecode.INTERRUPTED}
     words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "READY": READY}
@@ -328,7 +328,7 @@ def layout() -> ArrayObjectLayout | None:
         if _word(at + known.dtype) != id(a.dtype) or _int(at + known.flags) != a.flags.num:
             return None
         lengths, dims = _word(at + known.lengths), range(a.ndim)
-        if a.ndim and _word(at + known.lengths + 8) != lengths + 8 * a.ndim:  # strides lie behind the lengths
+        if a.ndim and _word(at + known.lengths + 8) != lengths + 8 * a.ndim:  # strides follow the lengths
             return None
         if [_word(lengths + 8 * d) for d in dims] != [*a.shape]:
             return None
@@ -351,7 +351,7 @@ def held() -> int | None:
 
 @functools.cache
 def _functions() -> dict[str, int] | None:
-    """Addresses of what the entry calls: of Python, and of NumPy's table."""
+    """Returns the addresses of the functions that the entry calls: of Python, and of NumPy's table."""
     api = ctypes.pythonapi
     api.PyCapsule_GetPointer.restype, api.PyCapsule_GetPointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     capsule = getattr(getattr(np, "_core", np).multiarray, "_ARRAY_API", None)
@@ -369,7 +369,7 @@ def _functions() -> dict[str, int] | None:
 
 
 class Spot(NamedTuple):
-    """An array that comes in or goes out: its lengths, its dtype, and the addresses of the words that want to know where it lies."""
+    """An array argument or result: its lengths, its dtype, and the addresses of the words that store its address."""
 
     lengths: tuple[int, ...]
     dtype: Any
@@ -381,7 +381,7 @@ _calls: weakref.WeakSet[NativeFunction] = weakref.WeakSet()
 
 def _forked() -> None:
     for call in list(_calls):
-        call.set(busy=0)  # whoever was in it is not here
+        call.set(busy=0)  # a caller inside it does not exist here
 
 
 if hasattr(os, "register_at_fork"):
@@ -399,11 +399,11 @@ def _method(address: int) -> _Method:
 
 
 class NativeFunction:
-    """A function for Python over a frame. `order`: which of `made` each result is, None where it has no value; or just one, or nothing.
+    """A function for Python over a frame. `order`: the index in `made` of each result, None where it has no value; or just one, or nothing.
 
-    slow     what is called in its place where something does not fit
-    watches  (address, value): words that must have these values, or it is slow
-    version  the address of a word that is counted up after each call
+    slow     the function called instead where something does not fit
+    watches  (address, value): words that must have these values, else `slow` is called
+    version  the address of a word that is incremented after each call
     """
 
     def __init__(
@@ -420,7 +420,7 @@ class NativeFunction:
     ):
         functions = _functions()
         assert functions is not None
-        self.kept: list[Any] = [code, pool, slow]  # what the words point to
+        self.kept: list[Any] = [code, pool, slow]  # owners of the words' targets
         self.words = np.zeros(len(FIELDS["call"]), np.int64)
         form = TUPLE if isinstance(order, Sequence) else NONE if order is None else SINGLE
         every = [-1 if k is None else k for k in order] if isinstance(order, Sequence) else []
@@ -438,7 +438,7 @@ class NativeFunction:
             self.words[FIELDS["call"][name] // 8] = value
 
     def watch(self, watches: Sequence[tuple[int, int]]) -> None:
-        """Other words to look at from now on."""
+        """Replaces the watched words."""
         self.watches = np.array(watches, np.int64).reshape(-1, 2)
         self.set(watched=len(watches), watches=self.watches.ctypes.data)
 
@@ -460,7 +460,7 @@ _code: list[Any] = []
 
 
 def code(load: Callable[[str, Cpu], Any]) -> Any:
-    """The entry's code, made once; None where objects are not laid out as known. `load` makes loaded code of IR text."""
+    """Returns the entry's code, made once; None where objects have another layout. `load` makes loaded code of IR text."""
     if not _code:
         found = layout()
         there = found is not None and _functions() is not None

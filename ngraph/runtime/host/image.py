@@ -1,4 +1,4 @@
-"""A table of instructions without addresses, as it can lie in a file: whoever runs it needs no plan, and no Python.
+"""A table of instructions without addresses, as a file can store it: running it needs no plan, and no Python.
 
     image = TableImage.load(data)
     memory = image.memory.copy()                       # instructions, then words
@@ -24,11 +24,11 @@ import numpy as np
 from ngraph.errors import ParseError
 
 MAGIC = b"ngraph table 1\n\0"
-HEAD = struct.Struct("<16sQQ")  # what it is, bytes of the description, words
+HEAD = struct.Struct("<16sQQ")  # file type, bytes of the description, words
 
 
 class TableImage(NamedTuple):
-    """`relocations`: for each region the words that become its address plus so many bytes; `lengths`, `sizes`: words by name."""
+    """`relocations`: for each region the words that become its address plus an offset; `lengths`, `sizes`: words by name."""
 
     memory: np.ndarray
     relocations: Mapping[str, Sequence[tuple[int, int]]]
@@ -37,7 +37,7 @@ class TableImage(NamedTuple):
     start: int
 
     def bind(self, memory: np.ndarray, region: str, base: int) -> None:
-        """A region lies there, in a copy of the memory."""
+        """Sets the address of a region, in a copy of the memory."""
         for word, offset in self.relocations.get(region, ()):
             memory[word] = base + offset
 
@@ -49,7 +49,7 @@ class TableImage(NamedTuple):
 
     @staticmethod
     def load(data: bytes) -> TableImage:
-        """Raises ParseError where these are no such bytes, or too few."""
+        """Returns the image of these bytes. Raises ParseError for other or too few bytes."""
         if len(data) < HEAD.size or data[: len(MAGIC)] != MAGIC:
             raise ParseError("this is no table of instructions")
         _, size, words = HEAD.unpack_from(data)

@@ -1,8 +1,8 @@
-"""Puts relocatable ELF objects into executable memory without LLVM, so that a warm start need not import it.
+"""Loads relocatable ELF objects into executable memory without LLVM, so that a warm start need not import it.
 
-`Object` reads one, `ObjectLayout` places many into one piece of memory and writes them for the address where that lies, `LoadedObjects`
-does so in this process. Known is what our kernels use, on x86-64 and aarch64; all else is refused. Never writable and executable at once.
-Sources: System V ABI, chapter 4; its x86-64 supplement, 4.4; ELF for the Arm 64-bit Architecture, 5.7.
+`Object` reads one, `ObjectLayout` places many in one block of memory and relocates them for its address, `LoadedObjects`
+does so in this process. Supported are the features of generated kernels, on x86-64 and aarch64. Memory is never writable and executable
+at once. Sources: System V ABI, chapter 4; its x86-64 supplement, 4.4; ELF for the Arm 64-bit Architecture, 5.7.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from ngraph.errors import ParseError, UnsupportedError
 
 X86_64, AARCH64 = 62, 183
-PAGE = 1 << 16  # the largest that a kernel for aarch64 may have
+PAGE = 1 << 16  # the largest page size of kernels for aarch64
 MAX_CODE_BYTES = 1 << 30  # bytes of all objects together; branches and offsets reach 2 GB
 PROGBITS, SYMTAB, RELA, NOBITS, REL = 1, 2, 4, 8, 9
 WRITE, ALLOC, EXECUTE, THREAD_LOCAL = 1, 2, 4, 0x400
@@ -24,7 +24,7 @@ GLOBAL, WEAK = 1, 2
 
 
 class Section(NamedTuple):
-    """A section that takes part in the program: its bytes (none where it starts as zeros), size, alignment and flags."""
+    """A loadable section: its bytes (none where it starts as zeros), size, alignment and flags."""
 
     data: bytes
     size: int
@@ -33,16 +33,16 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """A name for a place: `section` is a number in the object, 0 where the place is elsewhere."""
+    """A name for an address: `section` is a number in the object, 0 where it is undefined there."""
 
     name: str
     section: int
     value: int
-    seen: bool  # from outside
+    seen: bool  # exported
 
 
 class Relocation(NamedTuple):
-    """At `offset` in `section` stands a number of this kind, which depends on where the symbol lies."""
+    """A relocation: the number at `offset` in `section`, of this kind, depends on the symbol's address."""
 
     section: int
     offset: int
@@ -52,7 +52,7 @@ class Relocation(NamedTuple):
 
 
 class Object:
-    """A relocatable object of 64 bits, little-endian. Raises ParseError where it is none, UnsupportedError where it is of another kind."""
+    """A 64-bit little-endian relocatable object. Raises ParseError where it is none, UnsupportedError where it is of another kind."""
 
     def __init__(self, data: bytes):
         self.data = data
@@ -130,13 +130,13 @@ def undefined_symbols(compiled: bytes) -> set[str]:
     return {s.name for s in Object(compiled).symbols if s.section == 0 and s.name}
 
 
-# ---- relocations: kind -> (format of the number, its new value); s: the symbol's place with the addend, p: the number's own place
+# ---- relocations: kind -> (format of the number, its new value); s: the symbol's address with the addend, p: the number's own address
 
-Patch = Callable[[int, int, int], int]  # of the number as it stands, s, p
+Patch = Callable[[int, int, int], int]  # of the present number, s, p
 
 
 def _fits(value: int, bits: int, what: str) -> int:
-    """A signed value as so many bits."""
+    """Returns a signed value of this many bits; raises UnsupportedError where it does not fit."""
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
         raise UnsupportedError(f"a relocated {what} does not fit {bits} bits")
     return value & (1 << bits) - 1
@@ -148,7 +148,7 @@ def _page(word: int, s: int, p: int) -> int:
 
 
 def _low(shift: int) -> Patch:
-    """The low twelve bits of an address, in an instruction that counts elements of 1 << shift bytes."""
+    """Returns the patch of the low twelve bits of an address, in an instruction that counts elements of 1 << shift bytes."""
 
     def patch(word: int, s: int, p: int) -> int:
         if s & (1 << shift) - 1:
@@ -179,17 +179,17 @@ KINDS: dict[int, dict[int, tuple[str, Patch]]] = {
         **{kind: ("<I", _low(shift)) for kind, shift in {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4}.items()},
     },
 }
-# these want the place of a word that holds the address
+# relocations to a word that holds the address
 INDIRECT = {X86_64: {9, 41, 42}, AARCH64: {311, 312}}
-# code that jumps to the address in the word behind it, and that word; one for each symbol from elsewhere
+# code that jumps to the address in the word after it, and that word; one for each external symbol
 STUBS = {X86_64: b"\xff\x25\x02\0\0\0\x0f\x0b", AARCH64: b"\x50\0\0\x58\0\x02\x1f\xd6"}
 STUB = 16
 
 
 class ObjectLayout:
-    """Objects of one machine, placed one behind the other: first code, then constants, then what is written to, each from a page on.
+    """Objects of one machine, placed one after the other: first code, then constants, then writable data, each from a page on.
 
-    `symbols` are addresses of names from elsewhere. Raises UnsupportedError for a name that is not there, two machines, or too much.
+    `symbols` are addresses of external names. Raises UnsupportedError for an unknown name, two machines, or too many bytes.
     """
 
     def __init__(self, objects: Sequence[bytes], symbols: Mapping[str, int] | None = None):
@@ -199,7 +199,7 @@ class ObjectLayout:
         if len(machines) > 1 or not KINDS.keys() >= set(machines):
             raise UnsupportedError(f"the loader does not know objects of the machines {machines}; it knows {sorted(KINDS)}")
         self.machine = machines[0] if machines else X86_64
-        self.words: dict[tuple[int, int] | str, int] = {}  # where the stub of a symbol lies
+        self.words: dict[tuple[int, int] | str, int] = {}  # offsets of symbols' stubs
         self._place()
 
     def _place(self) -> None:
@@ -231,7 +231,7 @@ class ObjectLayout:
         return end
 
     def _key(self, k: int, r: Relocation) -> tuple[int, int] | str | None:
-        """Whose stub a relocation needs: that of a name from elsewhere or of a symbol whose address it wants from memory."""
+        """Returns the key of the stub that a relocation needs: of an external name, or of a symbol whose address is loaded from memory."""
         s = self.objects[k].symbols[r.symbol]
         if s.section == 0:
             if s.name not in self.symbols:
@@ -252,7 +252,7 @@ class ObjectLayout:
         return self.offsets[k][s.section] + s.value
 
     def write(self, memory: Any, base: int) -> None:
-        """Writes all into a buffer of `size` zeros that will lie at the address `base`, a multiple of PAGE."""
+        """Writes all objects into a buffer of `size` zeros for the address `base`, a multiple of PAGE."""
         for o, offsets in zip(self.objects, self.offsets, strict=True):
             for k, at in offsets.items():
                 data = o.sections[k].data
@@ -281,14 +281,14 @@ class ObjectLayout:
 
 
 class LoadedObjects:
-    """Objects in this process's memory; `address(name, which)` is good as long as this lives.
+    """Objects in this process's memory; `address(name, which)` is valid while this lives.
 
     Raises what `ObjectLayout` does, and OSError.
     """
 
     def __init__(self, *objects: bytes, symbols: Mapping[str, int] | None = None):
         layout = ObjectLayout(objects, symbols)
-        # a page more than asked for, so that a multiple of PAGE lies in it
+        # a page more than needed, so that it contains a multiple of PAGE
         self._memory = mmap.mmap(-1, layout.size + PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         skipped = -start % PAGE
@@ -296,7 +296,7 @@ class LoadedObjects:
         layout.write(memoryview(self._memory)[skipped:], self._base)
         for at, size, flags in layout.parts:
             if flags != WRITE:
-                # the system makes the instruction cache of an aarch64 see what was written when a page becomes executable
+                # the system synchronises the instruction cache of aarch64 when a page becomes executable
                 _protect(self._base + at, size, mmap.PROT_READ | (mmap.PROT_EXEC if flags == EXECUTE else 0))
 
     def address(self, name: str, which: int = 0) -> int:

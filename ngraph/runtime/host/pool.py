@@ -1,9 +1,9 @@
 """Threads that run programs: their code, generated as IR text, and the one pool of this process.
 
-A program is a table of instructions (`bytecode`) that `walk` runs from one to the next without returning to Python. A kernel's work items
-are cut into ranges. Each thread takes those of its own share first, then what others have left, by a counter: so a thread that sleeps or
-was robbed of its core holds nobody up, and since no result depends on who runs a range, neither do bits. Workers spin while a program runs
-and a moment after it, then sleep on a futex. One program at a time has the pool: another caller meanwhile runs alone, on its own thread.
+A program is a table of instructions (`bytecode`) that `walk` runs in sequence without returning to Python. A kernel's work items
+are divided into ranges. Each thread takes those of its own share first, then others' remaining ones, by a counter: so a thread that sleeps
+or is preempted delays no other, and since no result depends on the thread of a range, neither do bits. Workers spin while a program runs
+and for a moment after it, then sleep on a futex. One program at a time has the pool: another caller runs alone, on its own thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ngraph.targets import Cpu, host
 
 MOST = 256  # threads
 
-# where fields lie, in bytes; what different threads write lies on cache lines of its own
+# offsets of fields, in bytes; fields that different threads write have cache lines of their own
 FIELDS: dict[str, dict[str, int]] = {
     "pool": {"generation": 0, "finished": 64}
     | {name: 128 + 8 * k for k, name in enumerate("fn args items grain grains ways scratch stride".split())}
@@ -751,7 +751,7 @@ out:
 
 
 def expanded(text: str, target: Cpu) -> str:
-    """IR with fields and what the machine calls things spelled out."""
+    """Returns IR with field accesses and the machine's names expanded."""
     machine = target.triple.split("-")[0]
     declared, pause = PAUSE[machine]
 
@@ -782,11 +782,11 @@ def expanded(text: str, target: Cpu) -> str:
 
 
 def text(target: Cpu) -> str:
-    """The module: `run`, `worker`, `stop`, `pauses`."""
+    """Returns the module with the functions `run`, `worker`, `stop`, `pauses`."""
     return expanded(WORK + FORK + WALK + COPY, target)
 
 
-# ---- how many threads -----------------------------------------------------------------------------------------------
+# ---- number of threads ------------------------------------------------------------------------------------------------
 
 
 def cores(root: str = "/") -> int:
@@ -797,7 +797,7 @@ def cores(root: str = "/") -> int:
 
 
 def _limits(root: str) -> list[float]:
-    """Processors' worth of time that control groups grant, this process's own and those around it."""
+    """Returns the processors that control groups grant, this process's own group and enclosing ones."""
     found = []
     for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, _, rest = line.partition(":")

@@ -1,7 +1,7 @@
-"""Compiles IR text that comes through a pipe: a process that loads LLVM and nothing else, so that nobody else need.
+"""Compiles IR text from a pipe: a process that loads LLVM and nothing else, so that other processes need not.
 
-Run as a script, with the folder in which llvmlite lies. A request is the lengths of four texts (triple, cpu, features, IR) and these;
-the answer one byte (0: done), a length, and the object or what was wrong. The process ends by itself when nobody asks any more.
+Run as a script, with the folder that contains llvmlite. A request is the lengths of four texts (triple, cpu, features, IR) and these;
+the answer one byte (0: done), a length, and the object or the error. The process ends by itself without further requests.
 """
 
 import os
@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 REQUEST, ANSWER = "<4I", "<BI"
-IDLE_SECONDS = 600.0  # seconds without a request after which it ends, should nobody have ended it
+IDLE_SECONDS = 600.0  # seconds without a request after which it ends
 PARENT_POLL_SECONDS = 0.5  # seconds after which it looks whether who started it is still there
 
 
