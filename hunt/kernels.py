@@ -486,7 +486,7 @@ def _first(got, wanted):
 
 # ---- drawing cases ----------------------------------------------------------------------------------------------------------
 
-SHORT, SHORTS = 1 << 16, 0.04  # products from which the plan looks for another form (`MIN_PRODUCTS`), and how many cases have so many
+SHORT, SHORTS = 1 << 16, 0.04  # products from which the plan looks for another form (`MIN_DOT_PRODUCTS`), and how many cases have so many
 LENGTHS = [*range(2, 20), 23, 29, 31, 32, 33, 37, 41, 47, 48, 53, 61, 64, 67, 70]
 
 

@@ -22,8 +22,7 @@ from ngraph.schedule.cpu import schedule_kernel, strides_of
 from ngraph.schedule.form import BlockNumber, ScheduledKernel, Version
 from ngraph.schedule.search import LoopSchedule, View
 from ngraph.targets import Cpu
-
-ZEROS = 64  # bytes of the shortest table of zeros: one cache line
+from ngraph.targets.tuning import MIN_ZERO_BYTES
 
 
 def emit(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule] | None = None) -> KernelCode:
@@ -81,7 +80,7 @@ class FunctionWriter:
 
     def zeros(self, size: int) -> str:
         """An address from which so many bytes may be loaded: zeros."""
-        return self.w.table([0] * max(size, ZEROS), dtypes.uint8)
+        return self.w.table([0] * max(size, MIN_ZERO_BYTES), dtypes.uint8)
 
     def strides(self, b: Buffer) -> tuple[Whole, ...]:
         """Elements from one place to the next along each dim."""

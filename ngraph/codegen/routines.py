@@ -24,11 +24,10 @@ from ngraph.parts.registry import Column
 from ngraph.plan.kernels import Buffer, OpaqueOp, Plan
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
+from ngraph.targets.tuning import MAX_SCAN_PIECES, SCAN_PIECE
 from ngraph.tensors.index import in_order, loads
 
 KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is no loop nest")
-PIECE = 4096  # elements of a running sum that are added up before what came before is added
-PIECES = 256  # at most
 COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
@@ -258,8 +257,8 @@ class _Along(_Running):
         """Returns the number of elements of a row of n that are summed separately: the order of a sum depends on n alone."""
         if self.in_order:
             return n
-        share = apply(self.w, "//", plus(self.w, n, PIECES * PIECE - 1), PIECES * PIECE)
-        return times(self.w, apply(self.w, "max", share, 1), PIECE)
+        share = apply(self.w, "//", plus(self.w, n, MAX_SCAN_PIECES * SCAN_PIECE - 1), MAX_SCAN_PIECES * SCAN_PIECE)
+        return times(self.w, apply(self.w, "max", share, 1), SCAN_PIECE)
 
     def code(self) -> KernelCode:
         """One work item for each row."""

@@ -13,10 +13,9 @@ from ngraph.codegen.number import Number
 from ngraph.codegen.text import IRValue, IRWriter, constant
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType
+from ngraph.targets.tuning import MAX_INSERTION_SORT, RADIX_BITS
 
-MAX_INSERTION_SORT = 40  # elements up to which insertion is faster
-DIGIT = 8
-BINS = 1 << DIGIT
+BINS = 1 << RADIX_BITS
 WORD = 8  # bytes
 INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float64": 0x7FF0000000000000}
 
@@ -24,7 +23,7 @@ INFINITY = {"float16": 0x7C00, "bfloat16": 0x7F80, "float32": 0x7F800000, "float
 def room(dtype: DType) -> tuple[int, int]:
     """Bytes of scratch that a row takes: for each element, and for all."""
     words = 1 + (dtype.bits > 32)
-    return 2 * words * WORD, (BINS * (dtype.bits // DIGIT) + 2 * words) * WORD
+    return 2 * words * WORD, (BINS * (dtype.bits // RADIX_BITS) + 2 * words) * WORD
 
 
 def ordinal(x: Number, descending: bool) -> Number:
@@ -55,7 +54,7 @@ class _Row:
     def __init__(self, w: IRWriter, scratch: str, n: Whole, dtype: DType):
         self.w, self.n, self.bits = w, n, dtype.bits
         self.words = 1 + (dtype.bits > 32)
-        self.digits = dtype.bits // DIGIT
+        self.digits = dtype.bits // RADIX_BITS
         self.counts = scratch
         self.shift = 0 if self.words == 2 else 32  # where the key stands in its word
         self.here = constant(BINS * self.digits + self.words, dtypes.int64)
@@ -98,7 +97,7 @@ class _Row:
     def bin(self, key: IRValue, digit: int) -> str:
         """The address of the count of elements with this digit."""
         w = self.w
-        d = (Number(w, key) >> (self.shift + DIGIT * digit)) & (BINS - 1)
+        d = (Number(w, key) >> (self.shift + RADIX_BITS * digit)) & (BINS - 1)
         return w.at(self.counts, plus(w, d.signed().v, digit * BINS), dtypes.int64)
 
     # ---- a few elements

@@ -15,21 +15,28 @@ from ngraph.op_graph import expr
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
-from ngraph.targets.tuning import EXPENSIVE, PLANNED_CORES, PRODUCT, REREAD, SMALL
+from ngraph.targets.tuning import (
+    COST_ROUNDING,
+    GUARDED_READ_COST,
+    MAX_BLOCK_SIZES,
+    MAX_ITEM_SECONDS,
+    MAX_RECOMPUTED_COST,
+    MAX_SPLIT_K,
+    MAX_SPLIT_K_TIME,
+    MIN_CONTIGUOUS_BLOCK,
+    MIN_ITEM_ELEMENTS,
+    MIN_ITEM_SECONDS,
+    MIN_REREADS,
+    MIN_TILE_ROWS,
+    MIN_VECTOR_LENGTH,
+    NEGLIGIBLE_SIZE,
+    PLANNED_CORES,
+    PRODUCT_COST,
+)
 from ngraph.tensors.build import Node
 from ngraph.tensors.index import Load, Read, affine
 
-LANES = 16  # elements: a shorter axis is too short for a vector
-GUARDED = 6  # factor of the work of a read with a predicate whose source is in the same kernel
-GRAIN = 2048  # elements of a work item below which its loop overhead exceeds the gain of sharing out
-CHUNKS = 16  # parts of a reduction over parallel loops (split-K)
-GAIN = 0.9  # of the cost of an undivided sum, below which the sum is split
-PANEL = 64  # elements of a contiguous axis that work items keep together
-SIZES = 1 << 14  # candidate blocks at most: an axis may be longer than there is time to enumerate
-TILE = 8  # elements of an axis that a register tile uses beside the vectors
-ROUNDING = 1e-9  # relative tolerance of costs
 NUMBER = attrgetter("number")
-SHARE, PIECE = 2.5e-6, 1e-4  # seconds of a work item: enough to be worth a thread; an upper limit for load balance
 Loops = tuple[tuple[AxisId, int], ...]
 
 
@@ -94,7 +101,7 @@ class FusionGroup:
     def _recomputed(self) -> set[Node]:
         """Returns producers cheap enough to recompute in every work item, so that they do not constrain the loops."""
         most = max([n.size for n in self.nodes])
-        small = min(most // REREAD, SMALL) if most > 0 else -1
+        small = min(most // MIN_REREADS, NEGLIGIBLE_SIZE) if most > 0 else -1
         found, kept = set[Node](), set(self.results)  # kept: values that a work item has in part, and their users
         for n in self.nodes:
             if n.size <= small and n.kind in ("elem", "reduce"):
@@ -131,7 +138,7 @@ class FusionGroup:
         for n in [n for n in self.nodes if n in recomputed]:
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
         for p, _, r in self.inner:
-            if p in recomputed and cost[p] > EXPENSIVE:  # it may be stored: then a work item has only its own part of it
+            if p in recomputed and cost[p] > MAX_RECOMPUTED_COST:  # it may be stored: then a work item has only its own part of it
                 shared.difference_update(p.space - r.identity_indexed)
         reduced.update(*[n.reduced for n in self.bound])
         order = [a for a in (*self.widest.axes, *self.widest.reduced) if a in shared and not (a in reduced and a in self.open)]
@@ -177,8 +184,10 @@ class FusionGroup:
                 elif p.kind == "join":
                     at += 2
                 else:
-                    again = n.size >= REREAD * p.size and p.weight > 0 and (n.kind == "reduce" or any(u.kind == "reduce" for u in n.users))
-                    expensive = cost[p] > EXPENSIVE and (not same or (p, n) in spread)
+                    again = (
+                        n.size >= MIN_REREADS * p.size and p.weight > 0 and (n.kind == "reduce" or any(u.kind == "reduce" for u in n.users))
+                    )
+                    expensive = cost[p] > MAX_RECOMPUTED_COST and (not same or (p, n) in spread)
                     rides = p in self.recomputed
                     if (again and expensive) if rides else (again or expensive):
                         kept.add(p)
@@ -205,7 +214,7 @@ class FusionGroup:
                     continue
                 if stage_of.get(n) != stage_of[p] or n.kind == "reduce":
                     kept.add(p)
-            elif cost[p] > EXPENSIVE and level[n] - level[p] > 1 and p not in self.recomputed:
+            elif cost[p] > MAX_RECOMPUTED_COST and level[n] - level[p] > 1 and p not in self.recomputed:
                 kept.add(p)
         self.level, self.stage_of, self.kept = level, stage_of, kept
 
@@ -214,7 +223,7 @@ class FusionGroup:
         found: set[tuple[Node, Node]] = set()
         for m in dict.fromkeys([p for p, _, r in self.inner if p.kind == "elem" and len(r.identity_indexed) < len(r.index)]):
             todo, seen, edges, left = [m], {m}, [], 0.0
-            while todo and left <= EXPENSIVE:
+            while todo and left <= MAX_RECOMPUTED_COST:
                 n = todo.pop()
                 left += n.weight
                 for r in n.reads:
@@ -227,13 +236,13 @@ class FusionGroup:
                     elif p not in seen:
                         seen.add(p)
                         todo.append(p)
-            if left <= EXPENSIVE:
+            if left <= MAX_RECOMPUTED_COST:
                 found.update(edges)
         return found
 
     def _again(self, n: Node, ends: list[Node]) -> bool:
         """Whether a cheap value of stored accumulators is only reduced: each reduction recomputes it, and it is not stored."""
-        if n.weight > EXPENSIVE or n.result or not all(u.kind == "reduce" and u in self.set for u in n.users):
+        if n.weight > MAX_RECOMPUTED_COST or n.result or not all(u.kind == "reduce" and u in self.set for u in n.users):
             return False
         return all(p.result or not self.set.issuperset(p.users) for p in ends)
 
@@ -247,7 +256,7 @@ class FusionGroup:
         p = arg.source if type(arg) is Read else None
         if p not in self.set:
             return False
-        lacking = {o: {a for a in n.axes if a not in o.axes and self.length(a) >= REREAD} for o in p.reads}
+        lacking = {o: {a for a in n.axes if a not in o.axes and self.length(a) >= MIN_REREADS} for o in p.reads}
         if any(x - y and y - x for x in lacking.values() for y in lacking.values()):
             return True
         return any(not lacks <= shared for o, lacks in lacking.items() if o.source not in self.set)
@@ -277,7 +286,7 @@ class FusionGroup:
         form = affine(r.index[axes[-1]]) if axes and axes[-1] in r.index else None
         for a, k in form[0].items() if form else ():
             if 0 < k <= 4:
-                yield a, self.part(r.axes, {}) * min(1.0, self.length(a) / LANES) / k
+                yield a, self.part(r.axes, {}) * min(1.0, self.length(a) / MIN_VECTOR_LENGTH) / k
 
     def touched(self, r: Read, fixed: Mapping[AxisId, int]) -> int:
         """Returns the bytes of its source that a read needs in one work item."""
@@ -311,7 +320,7 @@ def vector_axis(g: FusionGroup) -> AxisId | None:
     for n in g.results:
         if n.axes:
             a = n.axes[-1]
-            score[a] = score.get(a, 0) + g.part(n.axes, {}) * min(1.0, g.length(a) / LANES)
+            score[a] = score.get(a, 0) + g.part(n.axes, {}) * min(1.0, g.length(a) / MIN_VECTOR_LENGTH)
     return max(score, key=lambda a: score[a]) if score else None
 
 
@@ -341,7 +350,7 @@ class CostTable:
         saved = sum([min(a.loads[s], b.loads[s]) for s in a.loads.keys() & b.loads.keys()])
         for maker, reader in ((a, b), (b, a)):
             saved += sum([reader.loads[n] + maker.stores[n] for n in reader.loads.keys() & maker.stores.keys()])
-        return a.slack + b.slack - self.machine.launch + saved + ROUNDING * (a.seconds + b.seconds)
+        return a.slack + b.slack - self.machine.launch + saved + COST_ROUNDING * (a.seconds + b.seconds)
 
     def seconds(self, nodes: list[Node]) -> float:
         """Returns the seconds of the kernel of these nodes, in order."""
@@ -412,7 +421,7 @@ class _Choice:
                 fed.update([r.source for r in n.reads])
         reads = [r for n, r in g.outer if n in fed or n.kind == "reduce"]
         least = m.usable_l2 // 4  # a single dim is in the cache anyway
-        self.heavy = [r for r in reads if g.walk(r).bytes > (SMALL // 2 if len(r.axes) > 1 else least)]
+        self.heavy = [r for r in reads if g.walk(r).bytes > (NEGLIGIBLE_SIZE // 2 if len(r.axes) > 1 else least)]
         self.v = vector_axis(g)
         self.last = {n.axes[-1] for n in (*g.results, *self.crossing) if len(n.axes) > 1 or {*n.axes} == g.widest.space != set()}
         self.last |= {r.source.axes[-1] for r in self.heavy if r.source.axes}
@@ -421,8 +430,8 @@ class _Choice:
         """Makes a loop of an axis, if that gives several work items."""
         n = self.g.length(a)
         if a in self.cut:
-            most = max(CHUNKS, 4 * PLANNED_CORES) // self.chunks
-            step = LANES if a == self.v or a in self.last else 1
+            most = max(MAX_SPLIT_K, 4 * PLANNED_CORES) // self.chunks
+            step = MIN_VECTOR_LENGTH if a == self.v or a in self.last else 1
             block = max(block, -(-n // most // step) * step) if most else n
         if block < n:
             self.loops[a] = block
@@ -454,14 +463,14 @@ class _Choice:
         if a not in self.cut:
             return True
         parts = 2 * self.chunks * sum([n.bytes for n in self.g.nodes if a in n.reduced])
-        return self.chunks <= 4 * CHUNKS and parts <= self.m.usable_l3 // 4
+        return self.chunks <= 4 * MAX_SPLIT_K and parts <= self.m.usable_l3 // 4
 
     def halve(self, a: AxisId) -> None:
         """Halves the work items along an axis, to equal lengths if a nearby block allows it."""
         n = self.g.length(a)
         b = self.loops.get(a, n)
         half = -(-b // 2)
-        made = next((k for k in range(half, min(b, half + SIZES)) if n % k == 0), half)
+        made = next((k for k in range(half, min(b, half + MAX_BLOCK_SIZES)) if n % k == 0), half)
         before, after = -(-n // b), -(-n // made)
         self.loops[a], self.work_items = made, self.work_items // before * after
         if a in self.cut:
@@ -476,14 +485,14 @@ class _Choice:
 
     def choose(self) -> None:
         g, m = self.g, self.m
-        if max(g.work, g.widest.size) < SMALL:
+        if max(g.work, g.widest.size) < NEGLIGIBLE_SIZE:
             return
         want = self.wanted()
         axes = [a for a in (*g.shared, *g.cut) if a in g.shared or a in self.cut]
         axes.sort(key=[*g.widest.axes, *g.widest.reduced].index)
         clean = [a for a in axes if all(a in r.axes for r in self.heavy)]
         rest = [a for a in axes if a not in clean]
-        v, long = self.v, {a for a in axes if g.length(a) >= 2 * PANEL}
+        v, long = self.v, {a for a in axes if g.length(a) >= 2 * MIN_CONTIGUOUS_BLOCK}
         whole = self.last if not (self.crossing or self.heavy) else set[AxisId]()  # along these, cache lines are stored whole
         for a in sorted([a for a in clean if a != v and g.length(a) > 1], key=whole.__contains__):
             if not self.crossing and self.work_items >= want:
@@ -491,10 +500,10 @@ class _Choice:
             if a in whole and a not in long and v in clean and v in long - whole:
                 rest.append(a)
             else:
-                self.take(a, max(self.grain(a, want), PANEL) if a in whole & long else self.grain(a, want))
+                self.take(a, max(self.grain(a, want), MIN_CONTIGUOUS_BLOCK) if a in whole & long else self.grain(a, want))
         if v in clean:
-            if self.crossing and g.length(v) > PANEL and self.locals() > m.usable_l1:
-                self.take(v, PANEL)
+            if self.crossing and g.length(v) > MIN_CONTIGUOUS_BLOCK and self.locals() > m.usable_l1:
+                self.take(v, MIN_CONTIGUOUS_BLOCK)
             elif v not in self.loops:
                 rest.append(v)
         while self.work_items < want and rest:
@@ -517,7 +526,7 @@ class _Choice:
     def shorten(self, axes: list[AxisId], room: int) -> None:
         """Shortens work items along some of these axes until values between stages, and repeated reads, fit in `room` bytes."""
         while self.near() > room:
-            least = 1 if self.locals() > self.m.usable_l2 else TILE // 2
+            least = 1 if self.locals() > self.m.usable_l2 else MIN_TILE_ROWS // 2
             blocks = {a: self.loops.get(a, self.g.length(a)) for a in axes if a != self.v and a not in self.last}
             large = [a for a, b in blocks.items() if b > least and self.divides(a)]
             if not large:
@@ -527,7 +536,7 @@ class _Choice:
     def grain(self, a: AxisId, want: int) -> int:
         """Returns the block: single steps, or enough for a work item to be worth its start, with equal blocks."""
         n, elements = self.g.length(a), self.g.widest.size // self.work_items
-        each = min(-(-GRAIN * n // max(elements, 1)), -(-n * self.work_items // want))
+        each = min(-(-MIN_ITEM_ELEMENTS * n // max(elements, 1)), -(-n * self.work_items // want))
         return -(-n // -(-n // max(each, 1)))
 
     def loss(self, a: AxisId) -> tuple[bool, int]:
@@ -536,7 +545,7 @@ class _Choice:
         lacking = sum([g.touched(r, {}) for r in self.heavy if a not in r.axes])
         if a in self.cut:
             lacking += sum([4 * n.bytes for n in g.nodes if a in n.reduced])
-        return a in self.last and g.length(a) < 2 * PANEL, lacking
+        return a in self.last and g.length(a) < 2 * MIN_CONTIGUOUS_BLOCK, lacking
 
     def panel(self, a: AxisId) -> int:
         """Returns the number of steps along an axis for which a reduction's operands fit in half of the second-level cache."""
@@ -550,14 +559,14 @@ class _Choice:
         n = self.g.length(a)
         each = -(-n // pieces)
         if a in self.last or a == self.v:
-            step = PANEL if n >= 2 * PANEL else 2 * LANES
+            step = MIN_CONTIGUOUS_BLOCK if n >= 2 * MIN_CONTIGUOUS_BLOCK else 2 * MIN_VECTOR_LENGTH
             most = max(min(-(-each // step), self.panel(a) // step), 1)
-            apart = step * -(-most // SIZES)
-            return min([*range(most * step, 0, -apart), 2 * LANES], key=lambda size: self.longest(n, size))
+            apart = step * -(-most // MAX_BLOCK_SIZES)
+            return min([*range(most * step, 0, -apart), 2 * MIN_VECTOR_LENGTH], key=lambda size: self.longest(n, size))
         others = [x for x in self.g.widest.axes if x not in self.loops and x not in (a, self.v)]
-        if a not in self.cut and self.heavy and not any(self.g.length(x) >= TILE for x in others):
-            each = max(each, TILE)
-        return next((k for k in range(each, min(2 * each, n + 1, each + SIZES)) if n % k == 0), each)
+        if a not in self.cut and self.heavy and not any(self.g.length(x) >= MIN_TILE_ROWS for x in others):
+            each = max(each, MIN_TILE_ROWS)
+        return next((k for k in range(each, min(2 * each, n + 1, each + MAX_BLOCK_SIZES)) if n % k == 0), each)
 
     def longest(self, n: int, block: int) -> float:
         """Returns the least possible share of the busiest core, for an axis split into such blocks; rounded, to make ties."""
@@ -568,7 +577,7 @@ class _Choice:
 
 def wanted_items(seconds: float, cores: int) -> int:
     """Returns the number of work items for a kernel of so many seconds on one core: four for each core, more for long ones."""
-    return math.ceil(max(min(4 * cores, seconds / SHARE), min(16 * cores, seconds / PIECE)))
+    return math.ceil(max(min(4 * cores, seconds / MIN_ITEM_SECONDS), min(16 * cores, seconds / MAX_ITEM_SECONDS)))
 
 
 def price(g: FusionGroup, m: Cpu, cutting: bool = True) -> FusionGroup:
@@ -578,7 +587,7 @@ def price(g: FusionGroup, m: Cpu, cutting: bool = True) -> FusionGroup:
     if g.cut and cutting:
         before = g.seconds, g.loops, g.cuts
         _cost_of(g, m, g.cut)
-        if not g.cuts or g.seconds >= GAIN * before[0]:
+        if not g.cuts or g.seconds >= MAX_SPLIT_K_TIME * before[0]:
             g.seconds, g.loops, g.cuts = before
     return g
 
@@ -609,7 +618,7 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     if local > m.usable_l2:
         traffic += 3 * local * items / m.memory_bandwidth
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.recomputed}
-    work = g.work + sum([n.size * _weight(n) * (GUARDED - 1) for n in g.nodes if n in guarded])
+    work = g.work + sum([n.size * _weight(n) * (GUARDED_READ_COST - 1) for n in g.nodes if n in guarded])
     work += (items - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
     pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones by their actual size
     ways = min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces)
@@ -633,8 +642,8 @@ def _weight(n: Node) -> float:
     """Returns the weight of a node: a product that is only summed, and its sum, are half of a fused multiply-add each."""
     if n.kind == "reduce":
         arg = n.args[0]
-        return PRODUCT / 2 if type(arg) is Read and type(arg.source) is Node and _factor(arg.source) else n.weight
-    return PRODUCT / 2 if _factor(n) else n.weight
+        return PRODUCT_COST / 2 if type(arg) is Read and type(arg.source) is Node and _factor(arg.source) else n.weight
+    return PRODUCT_COST / 2 if _factor(n) else n.weight
 
 
 def _factor(n: Node) -> bool:

@@ -24,10 +24,10 @@ from ngraph.op_graph.expr import Bin
 from ngraph.parts.runner import pass_
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, Plan, PlanStep, Stage, used
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import MIN_KERNELS_TO_SHARE
 from ngraph.tensors.index import Read
 from ngraph.tensors.memo import memo
 
-MIN_KERNELS_TO_SHARE = 4  # kernels that differ in numbers, from which on the numbers are read
 PLAIN = frozenset("add subtract multiply fma maximum minimum compare where".split())  # ops whose code is the same for any number
 
 

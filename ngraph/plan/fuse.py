@@ -13,16 +13,17 @@ from typing import Any
 
 from ngraph.plan.cost import NUMBER, CostTable, FusionGroup, Lengths
 from ngraph.targets.machine import Cpu
+from ngraph.targets.tuning import (
+    MAX_CONTRACTIONS,
+    MAX_GROUPS_BETWEEN,
+    MAX_KERNEL_NODES,
+    MAX_NODES_OF_MANY_PARTNERS,
+    MAX_NODES_OF_SMALL_PARTNER,
+    MAX_READERS_TRIED,
+    MIN_RELATIVE_GAIN,
+)
 from ngraph.tensors.build import Node, NodeGraph
 from ngraph.tensors.index import Read
-
-MIN_RELATIVE_GAIN = 0.1  # of the seconds of the smaller of two kernels: a merge that saves less constrains more than it gains
-MAX_READERS_TRIED = 32  # readers of one value that are tried together
-MAX_GROUPS_BETWEEN = 1024  # groups between two that are searched: beyond that a path is assumed
-MAX_KERNEL_NODES = 400  # nodes of one kernel: beyond that nothing is gained, and compilers slow down
-# nodes of a kernel from which on only this many partners are tried: each merge evaluates the costs of all possible next ones
-NODES_WITH_FEW_PARTNERS, MAX_PARTNERS_OF_LARGE = 128, 2
-MAX_CONTRACTIONS = 8  # contractions of one kernel, whose code is long: equal layers then have equal kernels, which are compiled once
 
 
 def fuse(graph: NodeGraph, machine: Cpu) -> list[FusionGroup]:
@@ -174,7 +175,7 @@ class _Merge:
     def promising(self, a: FusionGroup, b: FusionGroup) -> bool:
         """Whether two groups could run in the same work items, or are too small for work items."""
         few, many = sorted((len(a.nodes), len(b.nodes)))
-        most = MAX_KERNEL_NODES if few <= MAX_PARTNERS_OF_LARGE else NODES_WITH_FEW_PARTNERS
+        most = MAX_KERNEL_NODES if few <= MAX_NODES_OF_SMALL_PARTNER else MAX_NODES_OF_MANY_PARTNERS
         if few + many > most or a.nodes[0].once != b.nodes[0].once or a.products + b.products > MAX_CONTRACTIONS:
             return False
         if any(not self.length_producers(x).isdisjoint(y.nodes) for x, y in ((a, b), (b, a))):

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from ngraph.parts.runner import pass_
 from ngraph.plan.control import lifted
 from ngraph.plan.kernels import Buffer, Plan
-from ngraph.plan.packing import SETS, Packer, product_of
+from ngraph.plan.packing import Packer, product_of
 from ngraph.plan.padding import Padding
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
+from ngraph.targets.tuning import CONFLICT_BYTES, MAX_ROW_GROWTH
 from ngraph.tensors.index import loads
-
-WASTE = 1.25  # factor of memory that padding to whole vectors may take
 
 
 @pass_(needs=("machine", "unplaced"), gives=("borders",), keeps=("unplaced",))
@@ -75,6 +74,6 @@ def set_row(b: Buffer, length: Callable[[AxisId], int | None], machine: Cpu) -> 
         return
     lanes = machine.lanes(8 * size)
     row = -(-n // lanes) * lanes
-    row = n if row > WASTE * n else row
-    row = row + lanes if row * size % SETS == 0 else row
+    row = n if row > MAX_ROW_GROWTH * n else row
+    row = row + lanes if row * size % CONFLICT_BYTES == 0 else row
     b.row = row if row > n else 0

@@ -11,12 +11,8 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import ALIGNMENT, MIN_STAGGERED_BYTES, PAGE_BYTES, STAGGER_BYTES
 from ngraph.tensors.index import loads
-
-ALIGN = 64  # bytes: a cache line
-PAGE = 4096  # bytes after which addresses compete for one cache set
-MIN_STAGGERED_BYTES = 1 << 16  # of values that loops traverse in parallel
-STAGGER_BYTES = 9 * ALIGN  # distance of their starts within a page
 
 
 @pass_(needs=("unplaced",))
@@ -119,7 +115,11 @@ def _place(plan: Plan) -> None:
 
 def _size_of(b: Buffer) -> int:
     n = b.bytes or 0
-    return -(-n // PAGE) * PAGE + STAGGER_BYTES if n >= MIN_STAGGERED_BYTES and b.storage == "arena" else -(-n // ALIGN) * ALIGN
+    return (
+        -(-n // PAGE_BYTES) * PAGE_BYTES + STAGGER_BYTES
+        if n >= MIN_STAGGERED_BYTES and b.storage == "arena"
+        else -(-n // ALIGNMENT) * ALIGNMENT
+    )
 
 
 def _end(b: Buffer) -> int:

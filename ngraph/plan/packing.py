@@ -14,24 +14,29 @@ from typing import Any, NamedTuple, TypeVar
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Origin
-from ngraph.plan.cost import GRAIN, TILE
 from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, Plan, PlanStep, Stage, Store, dims_of, used
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
-from ngraph.targets.tuning import PLANNED_CORES
-from ngraph.tensors.contraction import LONG, Length, OperandAxes, vector_of, windowless
+from ngraph.targets.tuning import (
+    CONFLICT_BYTES,
+    COPY_ITEMS_PER_CORE,
+    MAX_COPY_GROWTH,
+    MAX_READS_UNPACKED,
+    MIN_FAR_ROW_BYTES,
+    MIN_ITEM_ELEMENTS,
+    MIN_READS_TO_PACK,
+    MIN_READS_TO_PACK_FAR_ROWS,
+    MIN_TERMS_PER_READ,
+    MIN_TILE_ROWS,
+    MIN_UNPACKED_TERMS,
+    PLANNED_CORES,
+)
+from ngraph.tensors.contraction import Length, OperandAxes, vector_of, windowless
 from ngraph.tensors.index import Load, Read, affine, identity_index, loop_variant_axes
 from ngraph.tensors.memo import memo
 
-FAR = 1024  # bytes between rows of an operand from which on a packed copy is faster
-AGAIN, OFTEN = 16, 128  # times that an operand must be read for a copy in each call to be profitable: for a bad layout; for distant rows
-NARROW = 64  # times that an operand is read up to which it is read in place, if the sum is long
-DEEP = 12  # terms of that sum for each time that the operand is read
-SETS = 2048  # rows at a multiple of this many bytes fall into few sets of the first-level cache
 GREAT = 1 << 62
-PARTS = 4  # work items of a copy for each core
-GROWN = 4  # factor by which a copy of overlapping windows may be larger than its source
 K = TypeVar("K")
 
 
@@ -207,7 +212,7 @@ class Packer:
             return False
         copied = [o for o in p.operands if p.vector in o.axes or self.meets(p, o)]
         again = min([self.again(p, o) for o in copied], default=GREAT)
-        return again <= NARROW and self.run(kernel, p) >= max(LONG, DEEP * again)
+        return again <= MAX_READS_UNPACKED and self.run(kernel, p) >= max(MIN_UNPACKED_TERMS, MIN_TERMS_PER_READ * again)
 
     def run(self, kernel: Kernel, p: Product) -> int:
         """Returns the number of terms of a work item's sum that are contiguous in both operands."""
@@ -224,9 +229,9 @@ class Packer:
 
     def meets(self, p: Product, o: Operand) -> bool:
         """Whether the rows of an operand that a tile reads together conflict in the cache."""
-        rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= TILE]
+        rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= MIN_TILE_ROWS]
         near = [s * r.source.dtype.bits // 8 for r in o.reads for a in rows if (s := stride(r, a, self.length))]
-        return min(near, default=1.0) % SETS == 0
+        return min(near, default=1.0) % CONFLICT_BYTES == 0
 
     def wants(self, kernel: Kernel, p: Product, o: Operand) -> bool:
         """Whether a copy of an operand is profitable: it is read often enough, or copied once, and its layout is bad.
@@ -250,10 +255,10 @@ class Packer:
             return n if n is None else min(n, blocks.get(a, n))
 
         if stride(r, p.vector, length) != 1:
-            return AGAIN
+            return MIN_READS_TO_PACK
         rows = [s for a in p.reduced if (self.length(a) or 0) > 1 and (s := stride(r, a, length))]
         far = min(rows, default=0) * r.source.dtype.bits // 8
-        return GREAT if far < FAR else OFTEN if far % SETS else 2 * AGAIN
+        return GREAT if far < MIN_FAR_ROW_BYTES else MIN_READS_TO_PACK_FAR_ROWS if far % CONFLICT_BYTES else 2 * MIN_READS_TO_PACK
 
     def copied(
         self, kernel: Kernel, stage: Stage, p: Product, o: Operand, own: set[Buffer], before: list[PlanStep], stages: list[Stage]
@@ -295,9 +300,9 @@ class Packer:
         """Whether an operand is read repeatedly at an index that is not affine, such as the mirrored ends of a signal,
         or in long steps along the other operand's contiguous axis.
         """
-        if p.vector in o.axes or not o.movable or self.again(p, o) < AGAIN:
+        if p.vector in o.axes or not o.movable or self.again(p, o) < MIN_READS_TO_PACK:
             return False
-        if any(r.source in own for r in o.reads) or self.size(o.axes) > GROWN * max([self.size(r.source.axes) for r in o.reads]):
+        if any(r.source in own for r in o.reads) or self.size(o.axes) > MAX_COPY_GROWTH * max([self.size(r.source.axes) for r in o.reads]):
             return False
         if any(affine(e) is None and not set(p.reduced).isdisjoint(loop_variant_axes(e)) for r in o.reads for e in r.index.values()):
             return True
@@ -320,7 +325,7 @@ class Packer:
 
     def copy_spread_rows(self, kernel: Kernel, p: Product, o: Operand) -> list[PlanStep]:
         """Returns a copy of a buffer that the plan does not own, where rows that a tile reads together conflict in the cache."""
-        if p.vector in o.axes or len(o.reads) != 1 or self.again(p, o) < AGAIN:
+        if p.vector in o.axes or len(o.reads) != 1 or self.again(p, o) < MIN_READS_TO_PACK:
             return []
         (r,), b = o.reads, o.reads[0].source
         mine = b.storage == "input" or (b in self.still and b.storage in ("state", "constant"))
@@ -355,8 +360,8 @@ class Packer:
 
     def work_items(self, axes: Sequence[AxisId], v: AxisId, w: int) -> tuple[tuple[AxisId, int], ...]:
         """Returns the loops of a copy: whole panels, else parts of its longest axis."""
-        most = PARTS * PLANNED_CORES
-        if self.size(axes) < GRAIN * most:
+        most = COPY_ITEMS_PER_CORE * PLANNED_CORES
+        if self.size(axes) < MIN_ITEM_ELEMENTS * most:
             return ()
         n = self.length(v) or 0
         longest = max([a for a in axes if a != v], key=lambda a: self.length(a) or 0, default=v)

@@ -14,11 +14,9 @@ from ngraph.plan.memory import around, reused_places
 from ngraph.plan.packing import copy_of
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
+from ngraph.targets.tuning import BORDERED_PART, MAX_BORDER, MIN_READS_TO_PAD
 from ngraph.tensors.index import Read, affine, bounds
 
-WIDEST = 4  # elements of a border at one end
-LITTLE = 4  # the part of the last-level cache for borders that last: beyond that, memory that others use meanwhile is closer
-AGAIN = 16  # times that a stage must read a buffer of others for a padded copy to be profitable
 Length = Callable[[AxisId], int | None]
 
 
@@ -84,7 +82,7 @@ class Padding:
                 continue
             low, high = bounds(e, self.length)
             over = (max(0, -low), max(0, high - (n - 1)))
-            if max(over) > WIDEST:
+            if max(over) > MAX_BORDER:
                 continue
             far = ({x: -k for x, k in form[0].items()}, n - 1 - form[1])
             mine = [g for g in r.guard if affine(g) in (form, far)]
@@ -105,7 +103,7 @@ class Padding:
                     mine = b.storage == "input" or (b in self.still and b.storage != "once")
                     if not mine or type(step) is not Kernel or not self.covered(r)[1]:
                         continue
-                    if self.work(step, stage) < AGAIN * math.prod([self.length(a) or 1 for a in b.axes]):
+                    if self.work(step, stage) < MIN_READS_TO_PAD * math.prod([self.length(a) or 1 for a in b.axes]):
                         continue
                     if b not in made:
                         made[b], copy = copy_of(b, self.length, step.origin)
@@ -120,7 +118,7 @@ class Padding:
         """Inserts the filling of borders: small ones when an arena is created; others before each use, so that they can share memory."""
         shapes = {b: tuple([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) for b in buffers}
         leader = reused_places(self.plan, buffers, lambda b: (shapes[b], around(b)))
-        room, lasts = self.machine.usable_l3 // LITTLE, set[Buffer]()
+        room, lasts = self.machine.usable_l3 // BORDERED_PART, set[Buffer]()
         for b in sorted(dict.fromkeys(leader.values()), key=lambda b: math.prod(shapes[b])):
             room -= math.prod(shapes[b]) * b.dtype.bits // 8
             if room >= 0:

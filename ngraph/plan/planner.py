@@ -25,6 +25,7 @@ from ngraph.program.program import AxisId, Program, Value, map_attr
 from ngraph.rewrite.runner import run
 from ngraph.targets import DEFAULT
 from ngraph.targets.machine import Cpu
+from ngraph.targets.tuning import MAX_TOP_K, TOP_K_PART
 from ngraph.tensors.bf16_dot import use_bf16_dots
 from ngraph.tensors.build import Constant, Node, NodeGraph
 from ngraph.tensors.float_dot import use_float_dots
@@ -34,10 +35,6 @@ from ngraph.tensors.layout import assign_layouts
 from ngraph.tensors.strided_reductions import split_strided_reductions
 from ngraph.tensors.text import graph_text, verify_graph
 from ngraph.tensors.winograd import winograd
-
-TOP_K_DIVISOR = 4  # a row is not sorted, but its first elements are selected, up to this part of it
-MAX_TOP_K = 64  # elements up to which that is done
-
 
 form(
     NodeGraph,
@@ -194,7 +191,7 @@ class _Planner:
         axis, known = call.attrs["axis"], self.graph.known
         reads = [r for p in parts for u in p.users for r in u.reads if r.source is p]
         n, most = known(axis), max([bounds(r.index[axis], known)[1] + 1 for r in reads], default=0)
-        if n is None or any(p.result for p in parts) or not 0 < most <= min(n // TOP_K_DIVISOR, MAX_TOP_K):
+        if n is None or any(p.result for p in parts) or not 0 < most <= min(n // TOP_K_PART, MAX_TOP_K):
             return None
         return int(most)
 

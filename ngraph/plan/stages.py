@@ -13,12 +13,11 @@ from ngraph.op_graph.op import Origin
 from ngraph.plan.cost import FusionGroup, stored_by
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Stage, Store, dims_of, variant_loops
 from ngraph.program.program import AxisId
-from ngraph.targets.tuning import EXPENSIVE
+from ngraph.targets.tuning import MAX_ORIGINS, MAX_RECOMPUTED_COST
 from ngraph.tensors.build import Arg, IndexValue, Node, PiecewisePart, ScalarConstant
 from ngraph.tensors.index import Load, Read, identity_index
 
 Key = tuple[Any, ...]
-MOST_ORIGINS = 64
 
 
 def kernel_of(g: FusionGroup, buffers: Mapping[Any, Buffer]) -> Kernel:
@@ -149,7 +148,7 @@ class _Stages:
             if n.kind != "elem" or g.level[n] % 2:
                 continue
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
-            if n in stored or (n not in g.recomputed and cost[n] > EXPENSIVE and len(uses.get(n, ())) > 1):
+            if n in stored or (n not in g.recomputed and cost[n] > MAX_RECOMPUTED_COST and len(uses.get(n, ())) > 1):
                 cost[n] = 1
                 if n not in stored:
                     found.append(n)
@@ -336,4 +335,4 @@ def depth(e: ExprLike) -> int:
 
 def origin_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:
     """Returns the origins of all of these, in order, up to the limit."""
-    return tuple(dict.fromkeys([o for n in nodes for o in n.origin]))[:MOST_ORIGINS]
+    return tuple(dict.fromkeys([o for n in nodes for o in n.origin]))[:MAX_ORIGINS]

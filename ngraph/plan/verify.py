@@ -8,8 +8,9 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, PlanStep, Stage, Store, used, variant_loops
-from ngraph.plan.memory import ALIGN, around, last_uses, lasting
+from ngraph.plan.memory import around, last_uses, lasting
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import ALIGNMENT
 from ngraph.tensors.index import loads
 
 
@@ -163,7 +164,7 @@ def _overlap(plan: Plan) -> str | None:
             if b.offset is None or b.bytes is None or any(b is x for _, x in live):
                 continue
             size = plan.kept if b.storage == "once" else plan.arena
-            if b.offset % ALIGN or b.offset + b.bytes > size:
+            if b.offset % ALIGNMENT or b.offset + b.bytes > size:
                 return f"{b!r} lies at {b.offset} of an arena of {size} bytes"
             for end, other in [*live, *[(len(plan.every), x) for x in lasts if b not in lasts or around(x) != around(b)]]:
                 assert other.offset is not None and other.bytes is not None

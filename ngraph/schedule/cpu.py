@@ -34,21 +34,21 @@ from ngraph.schedule.search import AccessDescriptor, CoreModel, LoopSchedule, Vi
 from ngraph.targets import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
-    HOT_BLOCKS,
+    ALIGNMENT,
+    MAX_HOT_BLOCKS,
     MAX_LISTED_OFFSETS,
     MAX_PEELED_AXES,
     MAX_SHUFFLED_STEP,
+    MAX_STACK_BYTES,
     MAX_UNROLLED_STEPS,
     MIN_INSTRUCTIONS_PER_LINE,
     MIN_STEPS_TO_PREFETCH,
     MIN_WORK_ITEMS_TO_PREFETCH,
     PAGE_BYTES,
     SPILLED_UNROLL,
-    STACK_BYTES,
 )
 from ngraph.tensors.index import Load, in_order, loads
 
-ALIGN = 64  # bytes: Locals begin at cache lines, which are whole vectors
 FREE = ("read", "number", "index", "guard", "copy")  # lines that cost nothing beside their address
 
 
@@ -137,7 +137,7 @@ class _Scheduler:
         assert isinstance(count, int)
         for size in (self.block[a], short):
             self.cut[a] = size
-            self.cold = before or (size == short and count > HOT_BLOCKS)
+            self.cold = before or (size == short and count > MAX_HOT_BLOCKS)
             yield from self._versions(others)
         self.cold = before
         del self.cut[a]
@@ -179,16 +179,16 @@ class _Scheduler:
                 size = size * n
             sizes[b], walks[b] = size, dense(shape)
         known = {b: n for b, n in sizes.items() if isinstance(n, int)}
-        if len(known) == len(sizes) and sum([k * b.dtype.bits // 8 for b, k in known.items()]) <= STACK_BYTES:
+        if len(known) == len(sizes) and sum([k * b.dtype.bits // 8 for b, k in known.items()]) <= MAX_STACK_BYTES:
             return {b: Place("stack", max(k, 1)) for b, k in known.items()}, walks, 0
         if len(known) == len(sizes):
-            at, total = self._packed({b: -(-k * (b.dtype.bits // 8) // ALIGN) * ALIGN for b, k in known.items()})
+            at, total = self._packed({b: -(-k * (b.dtype.bits // 8) // ALIGNMENT) * ALIGNMENT for b, k in known.items()})
             return {b: Place("scratch", known[b], at[b]) for b in at}, walks, total
         places: dict[Local, Place] = {}
         scratch: ExprLike = 0
         for b, n in sizes.items():
             places[b] = Place("scratch", n, scratch)
-            scratch = scratch + (n * (b.dtype.bits // 8) + (ALIGN - 1)) // ALIGN * ALIGN
+            scratch = scratch + (n * (b.dtype.bits // 8) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
         return places, walks, scratch
 
     def _room(self, dim: Any) -> ExprLike:

@@ -23,7 +23,7 @@ from ngraph.op_graph.expr import ExprLike, leaves
 from ngraph.plan.kernels import Buffer, Local, Plan, extent
 from ngraph.plan.verify import verify as verify_plan
 from ngraph.schedule.form import Access, BlockNumber, Loop, ScheduledKernel, ScheduledPlan, ScheduledStage, Version
-from ngraph.targets.tuning import MAX_SHUFFLED_STEP, STACK_BYTES
+from ngraph.targets.tuning import MAX_SHUFFLED_STEP, MAX_STACK_BYTES
 from ngraph.tensors.index import in_order
 
 PREFETCHES = ("item", "page", "panel", "rows")
@@ -80,8 +80,8 @@ class _Check:
                 self.fail(f"{a.name} and {b.name} overlap in scratch and are needed at one time")
         on_stack = [(b, p.elements) for b, p in self.scheduled.places.items() if p.space == "stack"]
         size = sum([n * b.dtype.bits // 8 for b, n in on_stack if isinstance(n, int) and n > 1])
-        if size > STACK_BYTES:
-            self.fail(f"Locals of {size} bytes lie on the stack, which has room for {STACK_BYTES}")
+        if size > MAX_STACK_BYTES:
+            self.fail(f"Locals of {size} bytes lie on the stack, which has room for {MAX_STACK_BYTES}")
 
     def _live(self) -> dict[Buffer, tuple[int, int]]:
         """The first and the last stage that uses each Local; all of them where a stage that fills it does not run in every work item."""

@@ -40,13 +40,13 @@ MIN_LOOP_BODY = 12
 
 # ---- costs of values
 
-EXPENSIVE = 5
+MAX_RECOMPUTED_COST = 5
 """[vector instructions] Above which a value is kept, not computed again. Chosen: 2026-11-20, elementwise chains between reductions."""
-REREAD = 8
+MIN_REREADS = 8
 """[times] That a value must be asked for again to be kept, however cheap. Chosen: 2026-11-20, products of matrices."""
-SMALL = 4096
+NEGLIGIBLE_SIZE = 4096
 """[bytes or elements] That are not worth a thought. Limit: less than a launch takes."""
-PRODUCT = 0.7
+PRODUCT_COST = 0.7
 """[vector instructions] Of a product that is summed: half of them its own, half of its sum. Rule: operands are loaded beside it."""
 
 # ---- code of stages
@@ -74,11 +74,11 @@ MAX_LISTED_OFFSETS = 1 << 14
 
 # ---- memory and versions of a kernel
 
-STACK_BYTES = 32 << 10
+MAX_STACK_BYTES = 32 << 10
 """[bytes] Of Locals that lie on the stack; more lie in the thread's scratch. Limit: threads of others may have small stacks."""
 MAX_PEELED_AXES = 2
 """[axes] Whose shorter last block has code of its own. Limit: code size, which doubles with each."""
-HOT_BLOCKS = 2
+MAX_HOT_BLOCKS = 2
 """[blocks] Along an axis up to which the last one is written for speed. Limit: code size."""
 MIN_WORK_ITEMS_TO_PREFETCH = 16
 """[work items] From which on what the next one reads is prefetched. Rule: fewer are over before memory answers."""
@@ -108,3 +108,144 @@ USABLE_L2 = 600 / 1024
 """[of the second cache] That a kernel may count on. Chosen: 2026-11-21, products of matrices."""
 USABLE_L3 = 0.5
 """[of the third cache] That a kernel may count on. Rule: other programs and cores share it."""
+
+# ---- costs of kernels
+
+MIN_VECTOR_LENGTH = 16
+"""[places] Of an axis, below which it fills no vector. Rule: 16 floats are the vector of AVX-512."""
+GUARDED_READ_COST = 6
+"""[times the work] Of a guarded read of what the same kernel computes. Rule: branches and partial vectors."""
+MIN_ITEM_ELEMENTS = 2048
+"""[elements] Of a work item, below which its own loops cost more than it shares out. Chosen: 2026-11-21, elementwise kernels."""
+MAX_SPLIT_K = 16
+"""[parts] Into which a reduction over work items is split. Chosen: 2026-11-21, totals and gradients of biases."""
+MAX_SPLIT_K_TIME = 0.9
+"""[of the time in one piece] Below which a reduction is split. Chosen: 2026-11-21: predictions are no better than a tenth."""
+MIN_CONTIGUOUS_BLOCK = 64
+"""[places] Of a contiguous axis that work items leave together. Rule: four vectors of a tile, four cache lines."""
+MAX_BLOCK_SIZES = 1 << 14
+"""[lengths] Of a block that are tried. Limit: an axis may be longer than there is time to count."""
+MIN_TILE_ROWS = 8
+"""[places] That a register tile wants of an axis beside the vectors. Rule: SUMS_IN_FLIGHT of them hide a latency."""
+COST_ROUNDING = 1e-9
+"""[of a cost] By which equal costs may differ. Rule: sums of floats in another order."""
+MIN_ITEM_SECONDS = 2.5e-6
+"""[seconds] Of a work item, enough to be worth a thread. Rule: LAUNCH_SECONDS, twice and a half."""
+MAX_ITEM_SECONDS = 1e-4
+"""[seconds] Of a work item, as much as should hang on one thread. Chosen: 2026-11-21, threads that others interrupt."""
+GATHERED_READ_COST = 2
+"""[vector instructions] Of a read at an index that is itself read: it is kept rather than repeated. Rule: two reads."""
+
+# ---- fusion
+
+MIN_RELATIVE_GAIN = 0.1
+"""[of the smaller kernel's time] That a merge has to save, for it binds loops. Chosen: 2026-11-21."""
+MAX_READERS_TRIED = 32
+"""[kernels] Readers of one value that are tried together. Limit: time to plan, which grows with their square."""
+MAX_GROUPS_BETWEEN = 1024
+"""[kernels] Between two that are searched for a path. Limit: time to plan; beyond, a path is taken for granted."""
+MAX_KERNEL_NODES = 400
+"""[nodes] Of one kernel. Limit: time to compile; beyond, nothing is gained."""
+MAX_NODES_OF_MANY_PARTNERS = 128
+"""[nodes] Of a kernel made of two that are both large. Limit: time to compile."""
+MAX_NODES_OF_SMALL_PARTNER = 2
+"""[nodes] Of the smaller of two kernels, up to which MAX_KERNEL_NODES holds. Limit: time to compile."""
+MAX_CONTRACTIONS = 8
+"""[sums of products] Of one kernel. Limit: code size; equal layers then have equal kernels, which are compiled once."""
+MIN_KERNELS_TO_SHARE = 4
+"""[kernels] That differ in numbers alone, from which on these are read from memory. Limit: time to compile."""
+MAX_ORIGINS = 64
+"""[ops] Of the user's that a kernel names. Limit: length of reports."""
+
+# ---- rewrites of the tensor graph
+
+PACKING_COST = 3.0
+"""[vector instructions] For a value that is put into a group, written and read again. Rule: one of each."""
+MAX_DOT_TIME = 0.9
+"""[of the time of all products] Below which dot products are taken. Chosen: 2026-11-22, products of matrices."""
+MIN_DOT_PRODUCTS = 1 << 16
+"""[products] That are worth another form. Rule: some microseconds, as much as some launches."""
+MIN_EXACT_TERMS = 64
+"""[terms] Of a part of an integer sum in floats, below which the sums of parts take too long. Chosen: 2026-11-22."""
+MAX_RANGE_STEPS = 6
+"""[operations] Behind a value that its range is derived from. Limit: time to plan."""
+MIN_UNPACKED_TERMS = 256
+"""[terms] Of a sum, from which on an operand is read as it lies. Chosen: 2026-11-22, few rows times a matrix."""
+MIN_PARAMETER_RATIO = 8
+"""[times the smaller factor] That a product reads, from which on its other factor is taken for parameters. Chosen: 2026-11-22."""
+MAX_REMADE_COST = 16
+"""[vector instructions] Of a large value that is made again, reads included. Rule: as long as a line from memory takes."""
+MAX_SMALL_RATIO = 8
+"""[times] That a value is larger than one that counts as small beside it. Chosen: 2026-11-21, norms."""
+MAX_EPILOGUE_STEPS = 6
+"""[operations] Elementwise, from a sum to a result. Limit: time to plan; bias, norm and activation are four."""
+MIN_VECTOR_PART = 4
+"""[the part of a vector] That an axis fills for it to be wanted last. Rule: MIN_PARTIAL_LANES of sixteen."""
+MAX_WIDENED_BYTES = 64 << 10
+"""[bytes] Of constants of 8 bits that are kept as floats. Rule: they stay in the second cache."""
+MAX_CLASSES_OF_REDUCTION = 16
+"""[residue classes] Of one reduction. Limit: code size."""
+MAX_UNROLLED_TERMS = 9
+"""[terms] That are written out. Rule: a window of 3 x 3."""
+MAX_CLASSES_OF_AXIS = 4
+"""[residue classes] Along one axis. Rule: MAX_SHUFFLED_STEP; of more, elements lie too far apart."""
+MAX_WINDOW = 5
+"""[places] Along a window. Rule: the rounding error of the transforms, 2e-5 in float32."""
+MIN_TILED_LENGTH = 6
+"""[places] That an axis has to have to be cut into tiles. Chosen: 2026-11-22, convolutions of 7 x 7 pictures."""
+TRANSFORM_COST = 6.0
+"""[vector instructions] Of a value that is transformed along two axes, written and read again. Chosen: 2026-11-22."""
+TRANSPOSE_COST = 22.0
+"""[vector instructions] Of a value whose windows run on along its last dim, while tiles want another. Chosen: 2026-11-22, convolutions."""
+MAX_WINOGRAD_TIME = 0.8
+"""[of the time of all products] Below which fewer products are taken. Chosen: 2026-11-22: they cost some accuracy."""
+
+# ---- packing, padding and places of buffers
+
+MAX_ROW_GROWTH = 1.25
+"""[times the memory] That rows of whole vectors may take. Limit: memory."""
+ALIGNMENT = 64
+"""[bytes] At which buffers and Locals begin. Rule: a cache line, the longest vector."""
+MIN_STAGGERED_BYTES = 1 << 16
+"""[bytes] Of values that loops walk side by side, from which on they begin apart. Rule: sixteen pages."""
+STAGGER_BYTES = 9 * 64
+"""[bytes] That such values begin apart in their pages. Rule: more than the lines that prefetchers bring at once."""
+MIN_FAR_ROW_BYTES = 1024
+"""[bytes] From row to row of an operand, from which on a packed copy is faster. Chosen: 2026-11-21, products of matrices."""
+MIN_READS_TO_PACK = 16
+"""[times] That an operand is read, from which on a copy in each call pays. Chosen: 2026-11-21, products of matrices."""
+MIN_READS_TO_PACK_FAR_ROWS = 128
+"""[times] That an operand of far rows is read, from which on a copy pays. Chosen: 2026-11-21, products of matrices."""
+MAX_READS_UNPACKED = 64
+"""[times] That an operand of a long sum is read, up to which it is read as it lies. Chosen: 2026-11-23, few rows times a matrix."""
+MIN_TERMS_PER_READ = 12
+"""[terms] Of such a sum for each of these times. Chosen: 2026-11-23, few rows times a matrix."""
+CONFLICT_BYTES = 2048
+"""[bytes] Rows a multiple of which apart fall into few sets of the first cache. Rule: half of the 4 KiB that its sets cover."""
+COPY_ITEMS_PER_CORE = 4
+"""[work items] Of a copy, for each core. Rule: what wanted_items asks for."""
+MAX_COPY_GROWTH = 4
+"""[times its source] That a copy of overlapping windows may be large. Limit: memory."""
+MAX_BORDER = 4
+"""[places] Of a border at one end. Limit: memory; windows of nine."""
+BORDERED_PART = 4
+"""[the part of the third cache] That buffers whose borders last may take. Rule: beyond, memory that others use meanwhile is nearer."""
+MIN_READS_TO_PAD = 16
+"""[times] That a stage reads a buffer of others, from which on a copy with a border pays. Chosen: 2026-11-21, convolutions."""
+TOP_K_PART = 4
+"""[the part of a row] Up to which its first places are searched, and it is not sorted. Chosen: 2026-11-22, top_k."""
+MAX_TOP_K = 64
+"""[places] Of a row up to which they are searched. Chosen: 2026-11-22, top_k."""
+
+# ---- routines
+
+SCAN_PIECE = 4096
+"""[elements] Of a running sum that are added up before what came before is added. Rule: they stay in the first cache."""
+MAX_SCAN_PIECES = 256
+"""[pieces] Of a running sum. Limit: the second pass adds up all totals before a piece."""
+MAX_INSERTION_SORT = 40
+"""[elements] Up to which insertion is faster than counting digits. Chosen: 2026-11-22, sort."""
+RADIX_BITS = 8
+"""[bits] Of a digit. Rule: the counts of 256 bins stay in the first cache."""
+MIN_ZERO_BYTES = 64
+"""[bytes] Of the shortest table of zeros. Rule: a cache line."""

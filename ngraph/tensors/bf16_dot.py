@@ -19,15 +19,11 @@ from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import ProductInstruction
-from ngraph.targets.tuning import PRODUCT
+from ngraph.targets.tuning import MAX_DOT_TIME, MIN_DOT_PRODUCTS, PACKING_COST, PRODUCT_COST
 from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
 from ngraph.tensors.index import Read, identity_index, loop_variant_axes
 from ngraph.tensors.memo import memo
-from ngraph.tensors.value_range import EXACT, integer_range
-
-PACKING_COST = 3.0  # vector instructions for a value that is put into a group, written and read again
-MAX_RELATIVE_TIME = 0.9  # of the time of all products, below which it is taken
-MIN_PRODUCTS = 1 << 16  # products that are worth another form
+from ngraph.tensors.value_range import BFLOAT16_INTEGERS_END, integer_range
 
 
 class DotOperand(NamedTuple):
@@ -74,7 +70,7 @@ def _short(a: Arg) -> bool:
     if type(a) is not Read or (a.guard and a.fill != 0):
         return False
     found = integer_range(a)
-    return _cast(a) is not None or (found is not None and max(map(abs, found)) <= EXACT)
+    return _cast(a) is not None or (found is not None and max(map(abs, found)) <= BFLOAT16_INTEGERS_END)
 
 
 def _cast(r: Read) -> Read | None:
@@ -119,7 +115,7 @@ def pays(graph: NodeGraph, n: Node, factors: Iterable[DotOperand], count: int, s
     """Whether the products that groups of so many terms save are worth the packing of what changes."""
     changing = [f.read.source for f in factors if not is_call_invariant(f.read, still)]
     packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
-    return n.size >= MIN_PRODUCTS and PACKING_COST * packed < (MAX_RELATIVE_TIME - 1 / count) * PRODUCT * n.size
+    return n.size >= MIN_DOT_PRODUCTS and PACKING_COST * packed < (MAX_DOT_TIME - 1 / count) * PRODUCT_COST * n.size
 
 
 def is_call_invariant(a: Arg, known: Callable[[Read], bool]) -> bool:

@@ -25,7 +25,7 @@ from ngraph.op_graph.opdef import COST, ELEMENTWISE, OPS, REGISTRY
 from ngraph.parts.registry import Column
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.targets.products import PACKS
-from ngraph.targets.tuning import ASSUMED_LENGTH
+from ngraph.targets.tuning import ASSUMED_LENGTH, GATHERED_READ_COST
 from ngraph.tensors.control import arranged
 from ngraph.tensors.index import Load, Read, bounds, identity_index, in_order, loads, substitute_index
 from ngraph.tensors.memo import memo
@@ -33,7 +33,6 @@ from ngraph.tensors.memo import memo
 NODES: Column[Any] = OPS.column("plan_nodes", Callable, None, "(graph, step): adds the nodes of a step that is no elementwise operation")
 for _op, _cost in {"fma": 2, "copy": 0, **{op: 3 * row.k - 2 for op, row in PACKS.items()}}.items():  # operations that only plans have
     OPS.fill(_op, cost=_cost)  # each value that is packed is widened, moved and joined to the others, the first one only widened
-GATHERED = 2  # what a read at an index that is itself read costs: it is kept rather than repeated
 
 
 class ScalarConstant(NamedTuple):
@@ -105,7 +104,7 @@ class Node:
         self._settle()
         self.weight = COST[op] if kind == "elem" else 1
         if op == "copy" and any(type(x) is Load for r in self.reads for e in r.index.values() for x in expr.leaves(e)):
-            self.weight = GATHERED
+            self.weight = GATHERED_READ_COST
 
     def _settle(self) -> None:
         self.space = frozenset((*self.axes, *self.reduced))

@@ -9,10 +9,9 @@ from typing import NamedTuple
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Idx
 from ngraph.program.program import AxisId
+from ngraph.targets.tuning import MIN_PARAMETER_RATIO, MIN_UNPACKED_TERMS
 from ngraph.tensors.index import Read, affine, loop_variant_axes
 
-LONG = 256  # terms of a sum from which on an operand is read as it is
-SLIGHT = 8  # times as large as the smaller factor of a product is all that it reads, if that is taken for parameters
 Length = Callable[[AxisId], int | None]
 
 
@@ -53,7 +52,7 @@ def vector_of(
         having = [f for f in factors if a in f.axes]
         own = sum([sizes[f] for f in having])
         windows = sum([a not in f.identity_indexed for f in having])
-        slight = (last is None or terms >= LONG) and n > lanes and own * SLIGHT <= sum(sizes.values())
+        slight = (last is None or terms >= MIN_UNPACKED_TERMS) and n > lanes and own * MIN_PARAMETER_RATIO <= sum(sizes.values())
         features = any(f.parameters for f in having) if still else slight
         here = min(n, blocks.get(a, n))
         good = here / (vectors_of(here, lanes) * lanes) / (1 + 3 * windows) / (1 + (len(having) > 1))

@@ -13,14 +13,14 @@ from typing import Any
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.parts.runner import pass_
-from ngraph.tensors.bf16_dot import MIN_PRODUCTS, regrouped
+from ngraph.targets.tuning import MIN_DOT_PRODUCTS, MIN_EXACT_TERMS
+from ngraph.tensors.bf16_dot import regrouped
 from ngraph.tensors.build import Arg, Node, NodeGraph, summed
 from ngraph.tensors.index import Read, identity_index
 from ngraph.tensors.memo import memo
 from ngraph.tensors.value_range import integer_range
 
-EXACT = 1 << 24
-TERMS = 64  # of a part, below which the sums of parts take too long
+FLOAT32_INTEGERS_END = 1 << 24
 
 
 @pass_()
@@ -40,16 +40,16 @@ def _cast(graph: NodeGraph, source: Any) -> Read:
 
 
 def _floats(graph: NodeGraph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:
-    product = summed(n) if n.dtype is dtypes.int32 and n.size >= MIN_PRODUCTS else None
+    product = summed(n) if n.dtype is dtypes.int32 and n.size >= MIN_DOT_PRODUCTS else None
     factors = [] if product is None else [(a, r) for a in product.args if type(a) is Read and (r := integer_range(a)) is not None]
     lengths = {a: graph.known(a) for a in n.reduced}
     if product is None or len(factors) < 2 or None in lengths.values():
         return None
     terms = math.prod([k or 0 for k in lengths.values()])
-    parts = max(1, math.ceil(math.prod([max(map(abs, r)) for _, r in factors]) * terms / EXACT))
+    parts = max(1, math.ceil(math.prod([max(map(abs, r)) for _, r in factors]) * terms / FLOAT32_INTEGERS_END))
     longest = max(n.reduced, key=lambda a: lengths[a] or 0)
     count = lengths[longest] or 0
-    if parts > 1 and (terms < TERMS * parts or count < parts):
+    if parts > 1 and (terms < MIN_EXACT_TERMS * parts or count < parts):
         return None
     args: list[Arg] = [as_float(r) for r, _ in factors]
     axes, reduced, free = product.axes, n.reduced, n.axes

@@ -11,16 +11,20 @@ from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
-from ngraph.targets.tuning import EXPENSIVE, REREAD, SMALL
+from ngraph.targets.tuning import (
+    MAX_EPILOGUE_STEPS,
+    MAX_RECOMPUTED_COST,
+    MAX_REMADE_COST,
+    MAX_SMALL_RATIO,
+    MAX_WIDENED_BYTES,
+    MIN_REREADS,
+    MIN_UNPACKED_TERMS,
+    MIN_VECTOR_PART,
+    NEGLIGIBLE_SIZE,
+)
 from ngraph.tensors.build import Arg, Constant, Node, NodeGraph
-from ngraph.tensors.contraction import LONG, OperandAxes, vector_of, windowless
+from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
 from ngraph.tensors.index import Read, affine, identity_index
-
-MAX_RECOMPUTED_INSTRUCTIONS = 16  # vector instructions that a value may take that is made again, each value that it reads being one
-SMALL_RESULT_RATIO = 8  # times as large a value may be that counts as small
-MAX_EPILOGUE_STEPS = 6  # elementwise steps from a sum to a result
-MIN_VECTOR_DIVISOR = 4  # the part of a vector that an axis has to fill for somebody to want it last
-WIDENED = 64 << 10  # bytes up to which constants of 8 bits are kept as floats
 
 
 @pass_(needs=("machine",), gives=("layouts",))
@@ -48,10 +52,14 @@ def _mark_prepacked(graph: NodeGraph) -> None:
             bytewise.add(n)
         n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
         n.once = n.once and all(s.once if type(s) is Node else type(s) is Constant or s in still for s in sources)
-        cost[n] = 2 * EXPENSIVE if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
+        cost[n] = 2 * MAX_RECOMPUTED_COST if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
-            n.once = cost[n] > EXPENSIVE or (cost[n] >= 2 and n.size <= SMALL) or (n in bytewise and n.bytes <= WIDENED)
+            n.once = (
+                cost[n] > MAX_RECOMPUTED_COST
+                or (cost[n] >= 2 and n.size <= NEGLIGIBLE_SIZE)
+                or (n in bytewise and n.bytes <= MAX_WIDENED_BYTES)
+            )
 
 
 # ---- what is computed again -----------------------------------------------------------------------------------------------
@@ -65,7 +73,7 @@ def _recompute(graph: NodeGraph, machine: Cpu) -> None:
     products: set[Node] = set()
     for n in graph.nodes:
         level[n] = max([level[r.source] for r in n.reads if type(r.source) is Node], default=0)
-        level[n] += n.kind != "elem" and n.size >= SMALL
+        level[n] += n.kind != "elem" and n.size >= NEGLIGIBLE_SIZE
         found = contraction(n, length, lambda r: False, machine)
         for r in found.reads if found is not None else ():
             kept.add(r.source)
@@ -82,8 +90,8 @@ def _recompute(graph: NodeGraph, machine: Cpu) -> None:
         for r in n.reads:
             more, of = price.get(r.source, (1, {r.source})) if type(r.source) is Node else (1, {r.source})
             cost += more
-            large |= {s for s in of if math.prod([length(a) for a in s.axes]) * SMALL_RESULT_RATIO >= n.size}
-        if cost <= MAX_RECOMPUTED_INSTRUCTIONS and len(large) <= 2:
+            large |= {s for s in of if math.prod([length(a) for a in s.axes]) * MAX_SMALL_RATIO >= n.size}
+        if cost <= MAX_REMADE_COST and len(large) <= 2:
             price[n] = (cost, large)
     again: dict[tuple[Node, Node], Node] = {}
     line: list[Node] = []
@@ -102,7 +110,7 @@ def _recompute(graph: NodeGraph, machine: Cpu) -> None:
 
     for n in graph.nodes:
         if n not in products and n.kind in ("elem", "reduce"):
-            args = tuple([copied(a, level[n] if n.kind == "elem" else level[n] - (n.size >= SMALL), n) for a in n.args])
+            args = tuple([copied(a, level[n] if n.kind == "elem" else level[n] - (n.size >= NEGLIGIBLE_SIZE), n) for a in n.args])
             if any(a is not b for a, b in zip(args, n.args, strict=True)):
                 n.set_args(args)
         line.append(n)
@@ -122,7 +130,7 @@ def _transpose_results(graph: NodeGraph, machine: Cpu) -> None:
     length, parameters, line = graph.guesses().__getitem__, graph.parameters(), list[Node]()
     for n in graph.nodes:
         line.append(n)
-        end = _end(n) if n.kind == "reduce" and n.split_k is None and math.prod(map(length, n.reduced)) < LONG else None
+        end = _end(n) if n.kind == "reduce" and n.split_k is None and math.prod(map(length, n.reduced)) < MIN_UNPACKED_TERMS else None
         if end is None or end.state or not end.axes or end.bytes < machine.usable_l1:
             continue
         found = contraction(n, length, parameters, machine, end.axes[-1])
@@ -167,7 +175,7 @@ def _order(graph: NodeGraph, machine: Cpu) -> None:
                 fixed.add(r.source)
             elif not isinstance(r.source, Node) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
-                if type(e) is Idx and length[e.of] >= machine.lanes32 // MIN_VECTOR_DIVISOR:  # a shorter one is worth nobody's while
+                if type(e) is Idx and length[e.of] >= machine.lanes32 // MIN_VECTOR_PART:  # a shorter one is worth nobody's while
                     prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
         found = contraction(n, length.__getitem__, parameters, machine)
         if found is not None:
@@ -255,7 +263,7 @@ def contraction(
     if type(p) is not Node or p.kind != "elem" or p.op not in PRODUCTS:
         return None
     operands = [a for a in p.args if type(a) is Read]
-    wide = [a for a in n.axes if length(a) >= REREAD]
+    wide = [a for a in n.axes if length(a) >= MIN_REREADS]
     if len(operands) < 2 or all(a in o.axes for a in wide for o in operands):
         return None
     sources = [_source(o) for o in operands]

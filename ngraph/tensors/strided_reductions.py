@@ -20,12 +20,10 @@ from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.products import PRODUCTS
+from ngraph.targets.tuning import MAX_CLASSES_OF_AXIS, MAX_CLASSES_OF_REDUCTION, MAX_UNROLLED_TERMS
 from ngraph.tensors.build import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
 from ngraph.tensors.index import Load, Read, affine, bounds, identity_index, in_order, substitute_index
 
-MAX_RESIDUE_CLASSES_IN_ALL = 16  # classes of one reduction
-MAX_UNROLLED_TERMS = 9  # terms that are written out
-MAX_RESIDUE_CLASSES = 4  # along one axis: of more, elements lie too far apart
 PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
 
@@ -115,7 +113,7 @@ def _cuts(graph: NodeGraph, n: Node) -> list[Cut]:
     several = 1
     for c in cuts:
         several *= c.by
-    return cuts if known and several <= MAX_RESIDUE_CLASSES_IN_ALL and len(set(windows)) == len(windows) else []
+    return cuts if known and several <= MAX_CLASSES_OF_REDUCTION and len(set(windows)) == len(windows) else []
 
 
 def _adds_nothing(n: Node, cone: list[Read], r: Read) -> bool:
@@ -362,7 +360,7 @@ def _part(graph: NodeGraph) -> None:
     cuts: dict[Node, dict[AxisId, Cut]] = {}
     for n in graph.nodes:
         found = _quotients(graph, n, cuts) if n.kind == "elem" else {}
-        if found and math.prod([c.by for c in found.values()]) <= MAX_RESIDUE_CLASSES_IN_ALL:
+        if found and math.prod([c.by for c in found.values()]) <= MAX_CLASSES_OF_REDUCTION:
             cuts[n] = found
     _instead(graph, lambda n: n in cuts and _stands(n, cuts), lambda n, _: _parted(graph, n, cuts))
 
@@ -375,7 +373,7 @@ def _quotients(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -
         here = list(cuts[s].values()) if type(s) is Node and s in cuts and _on_the_way(s, r, n) else []
         made = type(s) is Node and s.kind == "elem" and not s.result
         for e in r.index.values():
-            if type(e) is Bin and e.op in ("//", "%") and type(e.b) is int and 2 <= e.b <= MAX_RESIDUE_CLASSES:
+            if type(e) is Bin and e.op in ("//", "%") and type(e.b) is int and 2 <= e.b <= MAX_CLASSES_OF_AXIS:
                 cut = _cut(n, e.a, e.b)
                 if cut is None or (e.op == "%" and not made) or graph.known(cut.o) is None:  # digits of what lies in memory: a copy
                     return {}

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ngraph.targets.tuning import MAX_RANGE_STEPS
 from ngraph.tensors.build import Arg, Constant, Node, ScalarConstant
 from ngraph.tensors.index import Read
 
 Range = tuple[float, float]
-STEPS = 6  # operations behind a value that are looked at
-EXACT = 256  # up to here every whole number is a bfloat16
+BFLOAT16_INTEGERS_END = 256  # up to here every whole number is a bfloat16
 MADE: dict[str, Callable[..., Range]] = {  # elementwise ops of two whole numbers whose result is one
     "add": lambda x, y: (x[0] + y[0], x[1] + y[1]),
     "subtract": lambda x, y: (x[0] - y[1], x[1] - y[0]),
@@ -25,7 +25,7 @@ MADE: dict[str, Callable[..., Range]] = {  # elementwise ops of two whole number
 }
 
 
-def integer_range(a: Arg, steps: int = STEPS) -> Range | None:
+def integer_range(a: Arg, steps: int = MAX_RANGE_STEPS) -> Range | None:
     """The least and the greatest that an argument may be, if it is a whole number for certain: seen in so many steps."""
     if type(a) is ScalarConstant:
         return (float(a.value),) * 2 if float(a.value).is_integer() else None
@@ -43,7 +43,7 @@ def _of(source: Any, steps: int) -> Range | None:
         if source.op in ("cast", "copy"):
             cast = integer_range(source.args[0], steps)
             if source.dtype.is_float:
-                return cast if cast is None or source.dtype.bits > 16 or max(map(abs, cast)) <= EXACT else None
+                return cast if cast is None or source.dtype.bits > 16 or max(map(abs, cast)) <= BFLOAT16_INTEGERS_END else None
             return _within(source.dtype, cast)
         if source.op in (*MADE, "fma"):
             made = _made(source, [integer_range(b, steps) for b in source.args])

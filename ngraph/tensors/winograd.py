@@ -20,19 +20,21 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
-from ngraph.targets.tuning import PLANNED_CORES, PRODUCT
+from ngraph.targets.tuning import (
+    MAX_EPILOGUE_STEPS,
+    MAX_WINDOW,
+    MAX_WINOGRAD_TIME,
+    MIN_TILED_LENGTH,
+    PLANNED_CORES,
+    PRODUCT_COST,
+    TRANSFORM_COST,
+    TRANSPOSE_COST,
+)
 from ngraph.tensors.build import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
 from ngraph.tensors.index import Read, affine, bounds, identity_index, loop_variant_axes
 from ngraph.tensors.value_range import integer_range
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
-MAX_WINDOW = 5  # places along a window
-MIN_TILED_LENGTH = 6  # places that an axis must have to be cut into tiles
-TRANSFORM = 6.0  # of a value that is transformed along two axes, written and read again
-# of an element whose window runs on in the user's own order: tiles want the other axes there, sums take it as it lies
-TRANSPOSE_COST = 22.0
-MAX_RELATIVE_TIME = 0.8  # of the time of all products, below which it is taken
-MAX_EPILOGUE_STEPS = 6  # elementwise steps behind a sum that are made with its results
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 
@@ -124,7 +126,7 @@ def _best(graph: NodeGraph, n: Node, machine: Cpu) -> Sum | None:
         return None
     every = [Sum(n, x, y, along) for x, y in (reads, reads[::-1]) for along in _ways(graph, n, x, y)]
     best = min(every, key=lambda s: _cost(graph, s, machine), default=None)
-    return best if best is not None and _cost(graph, best, machine) < MAX_RELATIVE_TIME * PRODUCT * n.size else None
+    return best if best is not None and _cost(graph, best, machine) < MAX_WINOGRAD_TIME * PRODUCT_COST * n.size else None
 
 
 def _ways(graph: NodeGraph, n: Node, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
@@ -197,7 +199,7 @@ def _cost(graph: NodeGraph, s: Sum, machine: Cpu) -> float:
     rate = machine.memory_bandwidth if moved > machine.usable_l3 // 4 else machine.all_caches_bandwidth
     far = (1 if known else 3) * moved / rate * machine.speed * PLANNED_CORES
     turned = TRANSPOSE_COST * sum([size(axes) for axes in _turned(s)])
-    return max(PRODUCT * products, far) + TRANSFORM * len(s.along) / 2 * (x + z + (0 if known else y)) + turned
+    return max(PRODUCT_COST * products, far) + TRANSFORM_COST * len(s.along) / 2 * (x + z + (0 if known else y)) + turned
 
 
 def _turned(s: Sum) -> Iterable[tuple[AxisId, ...]]:

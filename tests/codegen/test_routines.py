@@ -10,7 +10,7 @@ import pytest
 from kernels import RUNNABLE
 
 import ngraph as ng
-from ngraph.codegen.routines import KERNELS, PIECE, emit_opaque_op
+from ngraph.codegen.routines import KERNELS, emit_opaque_op
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.opdef import REGISTRY
@@ -23,6 +23,7 @@ from ngraph.program.lower import lower
 from ngraph.runtime.host import jit
 from ngraph.runtime.host.loader import undefined_symbols
 from ngraph.targets import TARGETS, host
+from ngraph.targets.tuning import SCAN_PIECE
 from ngraph.testing.rules import Steps
 from ngraph.testing.samples import feed, samples, tensors
 
@@ -210,7 +211,7 @@ def test_a_row_that_comes_with_the_call_is_sorted(native):
 def test_long_rows_run_in_pieces(native, kind, dtype):
     """One pass and two, lengths known and not: equal bits."""
     d = dtypes.REGISTRY[dtype]
-    n = 2 * PIECE + 777
+    n = 2 * SCAN_PIECE + 777
     x = np.random.default_rng(1).uniform(0.9997, 1.0003, n).astype(d.np) if d.is_float else draw(d, n)
     for exclusive, reverse in ((False, False), (True, True)):
         attrs = {"kind": kind, "axis": "B", "exclusive": exclusive, "reverse": reverse}
