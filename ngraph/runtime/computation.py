@@ -285,6 +285,11 @@ class Computation(Alone, partial[Any]):
         return str(self.native.plan_text())
 
     @property
+    def schedule(self) -> str:
+        """The loop nests that its kernels run as: loops, vectors, register tiles, prefetches, as text."""
+        return str(self.native.schedule_text())
+
+    @property
     def llvm(self) -> str:
         """The LLVM IR of each different kernel."""
         return str(self.native.llvm())

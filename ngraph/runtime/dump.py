@@ -20,7 +20,7 @@ from ngraph.program.program import Program
 
 INDEX = "stages.json"
 SUFFIX = {"source": ".py", "llvm": ".ll", "asm": ".s"}
-CODE = ("source", "plan", "llvm", "asm")  # stages that are no programs
+CODE = ("source", "plan", "schedule", "llvm", "asm")  # stages that are no programs
 _taken: dict[str, int] = {}  # folders written by this process, with counts: two computations may have one name
 
 
@@ -54,7 +54,8 @@ def stages(results: Sequence[Op], lowered: Program, history: Sequence[Ran], sour
     if native is not None:
         native = native.named()
         found.append(DumpedStage("plan", native.plan_text(), len(native.chosen.plan.every), {}, "", "kernels"))
-        found += [DumpedStage(name, code, code.count("\n"), {}, "") for name, code in (("llvm", native.llvm()), ("asm", native.asm()))]
+        codes = (("schedule", native.schedule_text()), ("llvm", native.llvm()), ("asm", native.asm()))
+        found += [DumpedStage(name, code, code.count("\n"), {}, "") for name, code in codes]
     return found
 
 

@@ -75,12 +75,16 @@ def chosen_kernel(plan: Plan, kernel: Kernel, target: Cpu, choices: Sequence[Cho
     return made
 
 
-def schedule_plan(plan: Plan, target: Cpu) -> ScheduledPlan:
-    """All kernels of a plan, and of the plans inside its opaque ops, as they run on a processor."""
+def schedule_plan(
+    plan: Plan, target: Cpu, picks: Callable[[Plan, Kernel, Cpu], Mapping[View, LoopSchedule]] | None = None
+) -> ScheduledPlan:
+    """All kernels of a plan, and of the plans inside its opaque ops, as they run on a processor. picks: those of `schedule_kernel`."""
     steps = list(plan.every)
-    kernels = {step: schedule_kernel(plan, step, target) for step in steps if type(step) is Kernel}
+    kernels = {
+        step: schedule_kernel(plan, step, target, picks(plan, step, target) if picks else None) for step in steps if type(step) is Kernel
+    }
     inside = [a for step in steps if type(step) is OpaqueOp for a in step.attrs.values() if type(a) is Plan]
-    return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target) for body in inside})
+    return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target, picks) for body in inside})
 
 
 class _Scheduler:

@@ -35,7 +35,7 @@ def interpret(
     return ScheduleRun(scheduled, dict(lengths or {})).call(inputs, state or {})
 
 
-class _Memory:
+class _Elements:
     """The elements of a buffer in one kernel. `written`, `writer`: whether and by which work item, for what the kernel fills."""
 
     def __init__(self, b: Buffer, flat: np.ndarray, fresh: bool) -> None:
@@ -122,11 +122,11 @@ class ScheduleRun(PlanRun):
             raise ProgramError(f"{len(found)} versions of a kernel are for blocks of {sizes}")
         return found[0]
 
-    def memory_of(self, scheduled: ScheduledKernel, b: Buffer) -> _Memory:
+    def memory_of(self, scheduled: ScheduledKernel, b: Buffer) -> _Elements:
         """The elements of a buffer as the kernel addresses them."""
         if type(b) is Local:
             n = self.number(scheduled.places[b].elements)
-            return _Memory(b, np.full(n * b.dtype.np.itemsize, GARBAGE, np.uint8).view(b.dtype.np), True)
+            return _Elements(b, np.full(n * b.dtype.np.itemsize, GARBAGE, np.uint8).view(b.dtype.np), True)
         array = np.asarray(self.arrays[b])
         strides = [self.number(n) for n in scheduled.strides[b]]
         size = array.dtype.itemsize
@@ -136,14 +136,14 @@ class ScheduleRun(PlanRun):
             array = np.ascontiguousarray(array)
         reach = 1 + sum([(n - 1) * k for n, k in zip(array.shape, strides, strict=True)]) if array.size else 0
         flat = np.lib.stride_tricks.as_strided(array, (reach,), (size,))
-        return _Memory(b, flat, b in scheduled.kernel.targets and b.shares is None)
+        return _Elements(b, flat, b in scheduled.kernel.targets and b.shares is None)
 
 
 class _StageRun:
     """One stage in one work item. Values are arrays over (rows, columns, lanes) of the tile, of length 1 where they do not differ."""
 
     def __init__(
-        self, run: ScheduleRun, memory: Mapping[Buffer, _Memory], scheduled: ScheduledStage, blocks: Mapping[AxisId, int], item: int
+        self, run: ScheduleRun, memory: Mapping[Buffer, _Elements], scheduled: ScheduledStage, blocks: Mapping[AxisId, int], item: int
     ) -> None:
         self.run, self.memory, self.scheduled, self.blocks, self.item = run, memory, scheduled, blocks, item
         self.stage, self.tile = scheduled.stage, scheduled.tile

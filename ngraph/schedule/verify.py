@@ -33,14 +33,20 @@ STEPS = {"one": (0,), "contiguous": (1,), "reversed": (-1,), "strided": tuple(ra
 def verify(scheduled: ScheduledPlan) -> ScheduledPlan:
     """The scheduled plan itself. Raises ProgramError for the first rule that it breaks, with kernel and stage."""
     verify_plan(scheduled.plan)
-    for k, made in enumerate(scheduled.kernels.values()):
-        _Check(scheduled.plan, made, k).kernel()
+    for made in scheduled.kernels.values():
+        verify_kernel(scheduled.plan, made)
     for body in scheduled.bodies.values():
         verify(body)
     return scheduled
 
 
-class _Check:
+def verify_kernel(plan: Plan, scheduled: ScheduledKernel) -> ScheduledKernel:
+    """The scheduled kernel itself. Raises ProgramError for the first rule that it breaks."""
+    _KernelCheck(plan, scheduled, next((k for k, step in enumerate(plan.every) if step is scheduled.kernel), 0)).kernel()
+    return scheduled
+
+
+class _KernelCheck:
     """One kernel."""
 
     def __init__(self, plan: Plan, scheduled: ScheduledKernel, number: int) -> None:
@@ -58,6 +64,7 @@ class _Check:
         for version in self.scheduled.versions:
             if len(version.stages) != len(self.scheduled.kernel.stages):
                 self.fail(f"a version has {len(version.stages)} stages of {len(self.scheduled.kernel.stages)}")
+            self.carried: dict[Buffer, set[Loop]] = {}  # the grid loops with which what a Local holds changes
             for k, stage in enumerate(version.stages):
                 self.here = f"{kernel}, stage {k}"
                 self.stage(version, stage)
@@ -241,6 +248,8 @@ class _Check:
         v = s.tile.vector
         if how != "set" and v is not None and v in (a.deps | value) and not a.coef.get(v):
             self.fail(f"lanes fold values into one element of {a.source.name}")
+        if type(a.source) is Local:
+            self.carried.setdefault(a.source, set()).update(self.grid_loops_of(s, s.stage.to[k].line))
         if type(a.source) is Local or a.rest:
             return
         moves = {d for d, c in a.base if d is not None and c != 0}
@@ -249,7 +258,7 @@ class _Check:
                 self.fail(f"all work items along {d.name} store in the same elements of {a.source.name}")
 
     def grid_loops_of(self, s: ScheduledStage, line: int) -> set[Loop]:
-        """The grid loops with which a line changes, those aside with which it changes by Locals."""
+        """The grid loops with which a line changes."""
         found: set[Loop] = set()
         by_axis = {d.parts[0][0]: d for d in self.scheduled.grid}
         todo, seen = [line], set[int]()
@@ -265,7 +274,7 @@ class _Check:
                 continue
             todo += [*s.uses[n]]
             if n in s.reads:
-                found |= {d for d, c in s.reads[n].base if d is not None and c != 0}
+                found |= {d for d, c in s.reads[n].base if d is not None and c != 0} | self.carried.get(s.reads[n].source, set())
             elif lines[n].op == "index":
                 form = s.forms.of(lines[n].attrs["value"])
                 if form is not None:

@@ -70,7 +70,7 @@ def _arguments(parser: Any) -> None:
     parser.add_argument(
         "target", metavar="PROGRAM.py[:NAME]", help="a program file, and in it a computation, executor or op; or a DUMP folder"
     )
-    parser.add_argument("--after", metavar="STAGE", help="op-graph, lower, a pass, source, plan, llvm or asm; all of them without this")
+    parser.add_argument("--after", metavar="STAGE", help="op-graph, lower, a pass, source, plan, schedule, llvm or asm (default: all)")
     parser.add_argument("--list", action="store_true", help="only the names of the stages, their sizes, seconds and how many rules fired")
     parser.add_argument("--rules", action="store_true", help="every rule that fired, with the line of yours that it fired on")
     parser.add_argument("--html", action="store_true", help="a page, into FILE; of a DUMP folder, pages beside what it holds")

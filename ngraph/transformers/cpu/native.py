@@ -77,6 +77,10 @@ class NativeExecutable(VersionedExecutable):
             print(self.llvm(), file=sys.stderr)
             print(self.asm(), file=sys.stderr)
 
+    def schedule_text(self) -> str:
+        """Every kernel as the loop nest that runs it."""
+        return str(_writing().scheduled(self.chosen))
+
     def llvm(self) -> str:
         found = _writing().texts(self.chosen).items()
         return "\n".join(f"; {names(ks)}\n; {called(ks[0])}\n{t}" for t, ks in found)

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from ngraph.codegen.deduplication import moved
-from ngraph.codegen.kernel import emit
+from ngraph.codegen.kernel import lower
 from ngraph.codegen.math import MACHINE_CODE
 from ngraph.codegen.routines import emit_opaque_op
 from ngraph.codegen.signature import KernelCode
+from ngraph.config import config
 from ngraph.errors import UnsupportedError
 from ngraph.plan.deduplication import Shape, shape
 from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
@@ -19,6 +20,9 @@ from ngraph.runtime.cache import cache
 from ngraph.runtime.host import jit
 from ngraph.runtime.tune import picks, tune
 from ngraph.schedule.cores import share_out
+from ngraph.schedule.cpu import schedule_kernel, schedule_plan
+from ngraph.schedule.text import text as schedule_text
+from ngraph.schedule.verify import verify_kernel
 from ngraph.targets import Cpu
 from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel, bodies
 
@@ -96,12 +100,18 @@ def every(plan: Plan) -> list[Plan]:
 def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Sequence[KernelCode]:
     """Returns the code of a step; none for host callbacks."""
     if type(step) is Kernel:
-        return (emit(plan, step, target, picks(plan, step, target) if tuned else None),)
+        scheduled = schedule_kernel(plan, step, target, picks(plan, step, target) if tuned else None)
+        return (lower(plan, verify_kernel(plan, scheduled) if config.check else scheduled),)
     assert type(step) is OpaqueOp
     try:
         return emit_opaque_op(plan, step, target)
     except UnsupportedError:
         return ()
+
+
+def scheduled(code: LoadedPlan) -> str:
+    """The kernels of a plan as scheduled for its target, as text."""
+    return schedule_text(schedule_plan(code.plan, code.target, picks if code.tuned else None))
 
 
 def assembly(text: str, target: Cpu) -> str:

@@ -1,0 +1,136 @@
+"""Schedules for processors: random plans print, parse back, are lawful, and run as NumPy says."""
+
+import re
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.errors import ParseError
+from ngraph.plan import arrays
+from ngraph.schedule.cpu import schedule_kernel, schedule_plan
+from ngraph.schedule.form import ScheduledPlan
+from ngraph.schedule.interpret import interpret
+from ngraph.schedule.search import alternatives, segments
+from ngraph.schedule.text import parse, text
+from ngraph.schedule.verify import verify
+from ngraph.targets import TARGETS, host
+from ngraph.tools.explain import stages
+
+
+@pytest.mark.parametrize("seed", range(160))
+def test_a_random_plan_runs_in_the_order_of_its_schedule(cases, seed):
+    case = cases(seed)
+    if case is None:
+        return  # the seed draws no plan
+    scheduled = verify(schedule_plan(case.plan, case.target))
+    with np.errstate(all="ignore"):
+        assert case.differs(*interpret(scheduled, case.inputs, case.state, case.lengths)) is None
+
+
+@pytest.mark.parametrize("seed", range(160, 220))
+def test_what_is_parsed_runs_alike(cases, seed):
+    case = cases(seed)
+    if case is None:
+        return
+    scheduled = schedule_plan(case.plan, case.target)
+    shown = text(scheduled)
+    back = verify(parse(shown, {case.target.name: case.target}, arrays(case.plan)))
+    assert text(back) == shown
+    with np.errstate(all="ignore"):
+        assert case.differs(*interpret(back, case.inputs, case.state, case.lengths)) is None
+
+
+@pytest.mark.parametrize("seed", range(220, 250))
+def test_every_alternative_gives_the_same(cases, seed):
+    case = cases(seed)
+    if case is None:
+        return
+    first = schedule_plan(case.plan, case.target)
+    views = {view: m for k in first.kernels.values() for view, m in k.searched.items()}
+    for rank in (1, 2, 5):
+        picks = {view: found[rank] for view, m in views.items() if len(found := alternatives(view, m, 6)) > rank}
+        other = schedule_plan(case.plan, case.target, lambda *_, picks=picks: picks)
+        with np.errstate(all="ignore"):
+            assert case.differs(*interpret(verify(other), case.inputs, case.state, case.lengths)) is None
+
+
+def model(target="x86-64-v4"):
+    """The kernels of relu(x · w + b), and its plan's text as loop nests."""
+    n, c, k = ng.make_axis(33, name="N"), ng.make_axis(70, name="C"), ng.make_axis(50, name="K")
+    x, w, b = ng.placeholder([n, c]).named("x"), ng.placeholder([c - 1, k]).named("w"), ng.placeholder([k]).named("b")
+    f = ngt.make_transformer_factory("cpu")().computation(ng.maximum(ng.dot(w, x) + b, 0), x, w, b)
+    return schedule_plan(f.native.chosen.plan, TARGETS[target])
+
+
+def test_the_nest_of_a_product_reads_as_one():
+    shown = text(model())
+    assert re.search(
+        r"for N = 33 vector 16 columns \d\n +for K = 50 rows \d+\n +sum C' = 70 steps \d listed\n +%0 : float32 = read", shown
+    ), shown
+    assert re.search(r"= combine add\(%2\)\n    .*\n +%7 : float32 = maximum.*\n +store %7 in .* lanes contiguous", shown, re.S), shown
+
+
+def test_a_computation_shows_its_schedule():
+    a = ng.make_axis(40, name="A")
+    x = ng.placeholder([a])
+    f = ngt.make_transformer_factory("cpu")().computation(ng.sum(x * x), x)
+    assert "sum A = 40" in f.schedule
+    names = [s.name for s in stages(f)]
+    assert names.index("plan") < names.index("schedule") < names.index("llvm")
+
+
+@pytest.mark.parametrize(
+    "old, new, message",
+    [
+        ("for K = 50", "for K = 51", r"no such loop left; it has .*K = 50"),
+        ("for K = 50", "for C = 50", r"no such loop left"),
+        ("lanes contiguous", "lanes reversed", r"lanes of the kernel's accesses are"),
+        (" vector 16", " vektor 16", r"the end of the line|is expected"),
+        ("for x86-64-v4", "for pdp11", r"a target is expected, one of x86-64"),
+        ("  for N = ", "  sum N = ", r"no such loop left"),
+    ],
+)
+def test_a_text_that_fits_no_kernel_is_refused(old, new, message):
+    shown = text(model())
+    assert old in shown
+    with pytest.raises(ParseError, match=message):
+        parse(shown.replace(old, new, 1), TARGETS)
+
+
+def test_a_schedule_changed_in_its_text_runs():
+    scheduled = model()
+    shown = text(scheduled)
+    changed = re.sub(r"rows \d+", "rows 3", re.sub(r"columns \d+", "columns 1", shown))
+    assert changed != shown
+    draw = np.random.default_rng(0)
+    inputs = [draw.standard_normal(s).astype(np.float32) for s in ((33, 70), (70, 50), (50,))]
+    (got,), _ = interpret(verify(parse(changed, TARGETS)), inputs)
+    wanted = np.maximum(inputs[0] @ inputs[1] + inputs[2], 0)
+    np.testing.assert_allclose(got if got.shape == wanted.shape else got.T, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127])
+@pytest.mark.parametrize("unit, units", [(1, 1), (1, 6), (16, 1), (16, 3), (8, 4)])
+def test_segments_cover_every_place_once(n, unit, units):
+    seen = []
+    for first, last, size, left in segments(n, unit, units):
+        assert 1 <= size <= units
+        for i in range(first, last, unit * size):
+            end = i + (size - 1) * unit + (unit if left is None else left)
+            seen += range(i, end)
+    assert seen == list(range(n))
+
+
+def test_a_kernel_of_an_open_length_is_scheduled():
+    n = ng.make_axis(name="N")
+    x = ng.placeholder([n])
+    f = ngt.make_transformer_factory("cpu")().computation(ng.sum(x * x, out_axes=()), x)
+    plan = f.native.chosen.plan
+    scheduled = verify(schedule_plan(plan, host()))
+    assert isinstance(scheduled, ScheduledPlan)
+    given = np.arange(77, dtype=np.float32)
+    (got,), _ = interpret(scheduled, [given])
+    assert got == np.sum(given * given)
+    assert all(schedule_kernel(plan, k, host()).versions for k in scheduled.kernels)
