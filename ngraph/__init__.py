@@ -9,7 +9,7 @@
 
 The rooms, in the order in which they process a graph; a room imports only rooms above it:
 
-    parts            common ground of all rooms, of the standard library alone: facts by name, passes in sequence
+    parts            common ground of all rooms, of the standard library alone: facts by name, passes in sequence, walks
     errors, config   what went wrong and how to fix it; settings
     warn             warnings: valid programs that are probably not intended
     verbs, data      registry of the `ngraph` command's verbs; digits to train on

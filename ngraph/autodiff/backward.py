@@ -13,6 +13,7 @@ from ngraph.ops.elementwise import as_op, cast, filled, like, sigmoid, stop_grad
 from ngraph.ops.losses import softmax_record, through_probabilities
 from ngraph.ops.reduce import ordered_as, reduce
 from ngraph.ops.state import placeholder
+from ngraph.parts.walk import post_order
 
 Seeds = tuple[tuple[Op, Op | None], ...]  # results, each with its error; None stands for ones
 
@@ -33,23 +34,14 @@ def _is_float(t: Any) -> bool:
 
 def _order(roots: Iterable[Op], expanded: dict[Op, Op]) -> Iterator[Op]:
     """Yields the dependencies of the roots, inputs first; a composite without a gradient follows its lowering, stored in `expanded`."""
-    done: set[Op] = set()
-    stack = list(roots)[::-1]
-    while stack:
-        o = stack[-1]
-        if o in done:
-            stack.pop()
-            continue
+
+    def needs(o: Op) -> tuple[Op, ...]:
         if o.opdef.grad is None and o.opdef.lower is not None and o not in expanded:
             with made_for(o):
                 expanded[o] = o.opdef.lower(o, *o.inputs)
-        waiting = [i for i in ((expanded[o],) if o in expanded else o.inputs) if i not in done]
-        if waiting:
-            stack += waiting[::-1]
-        else:
-            stack.pop()
-            done.add(o)
-            yield o
+        return (expanded[o],) if o in expanded else o.inputs
+
+    return post_order(roots, needs)
 
 
 def _adjoints(seeds: Seeds, constants: bool = False, instead: Mapping[Op, Op] = {}) -> tuple[dict[Op, Op], list[Op]]:

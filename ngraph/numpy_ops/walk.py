@@ -17,6 +17,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
 from ngraph.ops.control import HOST_CALLS
+from ngraph.parts.storage import lifetimes
 from ngraph.program.program import Program
 
 
@@ -84,13 +85,9 @@ class LineRunner:
             self._slot(v)
         for v in lines.constants:
             self._slot(v, v.array)
-        last: dict[Variable, int] = {}
-        for k, call in enumerate(lines.calls):
-            for v in used(call):
-                last[v] = k
         dead: dict[int, list[Variable]] = {}
         keep = {*lines.results, *lines.constants}
-        for v, k in last.items():
+        for v, (_, k) in lifetimes(map(used, lines.calls)).items():
             if v not in keep:
                 dead.setdefault(k, []).append(v)
         self.code = [self._code(call, dead.get(k, ())) for k, call in enumerate(lines.calls)]

@@ -14,17 +14,16 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from ngraph.errors import GraphError
+from ngraph.parts.scopes import ScopedValue
 
 _fresh = itertools.count()
 _entered: set[str] = set()  # the scopes entered so far
-_scope: ContextVar[str] = ContextVar("ngraph_scope", default="")
+_scope = ScopedValue("ngraph_scope", "")
 _called: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-_NONE: dict[str, Any] = {}  # never changed in place
-_metadata: ContextVar[dict[str, Any]] = ContextVar("ngraph_metadata")
+_metadata: ScopedValue[dict[str, Any]] = ScopedValue("ngraph_metadata", {})  # never changed in place
 
 
 def current_scope() -> str:
@@ -34,7 +33,7 @@ def current_scope() -> str:
 
 def current_metadata() -> dict[str, Any]:
     """Returns the notes of the open `metadata` blocks; inner blocks override outer ones."""
-    return _metadata.get(_NONE)
+    return _metadata.get()
 
 
 def called(thing: Any, name: str) -> None:
@@ -67,21 +66,15 @@ def name_scope(name: str | NameScope | None = None, reuse_scope: bool = True) ->
     if not reuse_scope and full in _entered:
         full = next(numbered for n in itertools.count(1) if (numbered := f"{full}_{n}") not in _entered)
     _entered.add(full)
-    token = _scope.set(full)
-    try:
+    with _scope.of(full):
         yield full
-    finally:
-        _scope.reset(token)
 
 
 @contextmanager
 def metadata(**notes: Any) -> Iterator[None]:
     """Attaches these notes to `op.metadata` of ops made in this block; nested blocks accumulate."""
-    token = _metadata.set({**_metadata.get(_NONE), **notes})
-    try:
+    with _metadata.of({**_metadata.get(), **notes}):
         yield
-    finally:
-        _metadata.reset(token)
 
 
 with_name_scope = name_scope

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager, contextmanager
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ngraph.errors import ArgumentTypeError, GraphError, Line, StateError, show_line, user_line
@@ -14,6 +14,8 @@ from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.html import shortened, table
 from ngraph.op_graph.misspelt import missing_attribute, no_attribute_of_op, no_function_for
+from ngraph.parts.scopes import ScopedValue
+from ngraph.parts.walk import post_order
 
 if TYPE_CHECKING:
     from ngraph.op_graph.opdef import OpDef
@@ -41,7 +43,7 @@ class Origin(NamedTuple):
 
 
 # the lists that `Op.all_ops` blocks are filling
-_collecting: ContextVar[tuple[list[Op], ...]] = ContextVar("ngraph_collecting", default=())
+_collecting: ScopedValue[tuple[list[Op], ...]] = ScopedValue("ngraph_collecting", ())
 
 
 def collecting_lists() -> tuple[list[Op], ...]:
@@ -58,17 +60,12 @@ class SourceLocation(NamedTuple):
 
 
 # while an op is lowered or differentiated, new ops take their source from that op
-_made_for: ContextVar[Op | SourceLocation | None] = ContextVar("ngraph_made_for", default=None)
+_made_for: ScopedValue[Op | SourceLocation | None] = ScopedValue("ngraph_made_for", None)
 
 
-@contextmanager
-def made_for(op: Op | SourceLocation | None) -> Iterator[None]:
+def made_for(op: Op | SourceLocation | None) -> AbstractContextManager[object]:
     """Gives ops made in this block the line, scope and metadata of `op`."""
-    token = _made_for.set(op)
-    try:
-        yield
-    finally:
-        _made_for.reset(token)
+    return _made_for.of(op)
 
 
 def place_of_now() -> Op | SourceLocation:
@@ -310,11 +307,8 @@ class Op:
         ops: a list to fill instead of a new one. isolate: enclosing blocks do not collect these ops.
         """
         made: list[Op] = [] if ops is None else ops
-        token = _collecting.set((made,) if isolate else (*_collecting.get(), made))
-        try:
+        with _collecting.of((made,) if isolate else (*_collecting.get(), made)):
             yield made
-        finally:
-            _collecting.reset(token)
 
     def __bool__(self) -> bool:
         raise GraphError(
@@ -402,22 +396,12 @@ class Body:
         return f"Body({', '.join(repr(i.type) for i in self.inputs)} -> {', '.join(repr(o.type) for o in self.outputs)})"
 
 
+_inputs = attrgetter("inputs")
+
+
 def ordered(roots: Iterable[Op]) -> Iterator[Op]:
     """Yields inputs before users, each op once, in the order of `roots` and inputs, without recursion."""
-    done: set[Op] = set()
-    stack: list[Op] = list(roots)[::-1]
-    while stack:
-        op = stack[-1]
-        if op in done:
-            stack.pop()
-            continue
-        waiting = [i for i in op.inputs if i not in done]
-        if waiting:
-            stack += waiting[::-1]
-        else:
-            stack.pop()
-            done.add(op)
-            yield op
+    return post_order(roots, _inputs)
 
 
 def again(op: Op, inputs: Iterable[Op], attrs: Mapping[str, Any]) -> Op:

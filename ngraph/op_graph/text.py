@@ -29,6 +29,7 @@ from ngraph.op_graph.expr import Bin, Expr, Idx, Leaf, Len, Run
 from ngraph.op_graph.files import saving, told, write_whole
 from ngraph.op_graph.op import Body, Op, TensorType, ordered
 from ngraph.op_graph.opdef import find
+from ngraph.parts.walk import post_order
 
 FORMAT = 1
 DUALS = 100  # dual levels that a file may contain
@@ -469,24 +470,15 @@ def to_json(ops: Op | Iterable[Op], arrays: dict[str, np.ndarray]) -> dict[str, 
 def numbered(roots: Iterable[Op], numbers: dict[Op, int]) -> Iterator[Op]:
     """Yields the ops that have no number yet, inputs (and ops in attributes) before users, and numbers each."""
     shared = set(_SHARED.values())
-    stack = list(roots)[::-1]
-    while stack:
-        op = stack[-1]
-        if op in numbers:
-            stack.pop()
-            continue
-        waiting: list[Op] = []
-        if op not in shared:
-            waiting = [i for i in op.inputs if i not in numbers]
-            for a in op.attrs.values():
-                if not plain(a):
-                    waiting += [i for i in inside(a) if i not in numbers]
-        if waiting:
-            stack += waiting[::-1]
-        else:
-            stack.pop()
-            numbers[op] = len(numbers)
-            yield op
+
+    def needs(op: Op) -> Iterable[Op]:
+        if op in shared:
+            return ()
+        return (*op.inputs, *[i for a in op.attrs.values() if not plain(a) for i in inside(a)])
+
+    for op in post_order(roots, needs, numbers):
+        numbers[op] = len(numbers)
+        yield op
 
 
 def _op_to_json(op: Op, e: Encoder, type_number: Callable[[TensorType], int], notes: dict[int, int], table: list[Any]) -> dict[str, Any]:

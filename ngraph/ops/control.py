@@ -6,9 +6,8 @@ Surrounding values that a traced function uses (weights, for example) become fur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import ALL, as_op, as_ops, cast, filled, less
 from ngraph.ops.state import parts, placeholder, sequential_record
+from ngraph.parts.scopes import ScopedValue
 
 NO_GRADIENT = "how often it runs is known only when it has run; use ng.scan, whose trips are the length of an axis"
 
@@ -299,7 +299,7 @@ def PrintOp(x: Any, prefix: str | None = None) -> Op:
 
 # ---- tracing ----------------------------------------------------------------------------------------------------------
 
-_trips: ContextVar[tuple[Op, ...]] = ContextVar("ngraph_trips", default=())
+_trips: ScopedValue[tuple[Op, ...]] = ScopedValue("ngraph_trips", ())
 
 
 def open_trips() -> tuple[Op, ...]:
@@ -307,13 +307,8 @@ def open_trips() -> tuple[Op, ...]:
     return _trips.get()
 
 
-@contextmanager
-def _trip(index: Op | None) -> Iterator[None]:
-    token = _trips.set((*_trips.get(), index) if index is not None else _trips.get())
-    try:
-        yield
-    finally:
-        _trips.reset(token)
+def _trip(index: Op | None) -> AbstractContextManager[object]:
+    return _trips.of((*_trips.get(), index) if index is not None else _trips.get())
 
 
 def _flat(x: Any) -> tuple[Op, ...]:

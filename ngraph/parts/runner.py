@@ -25,9 +25,10 @@ import inspect
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from contextvars import ContextVar
 from functools import partial, update_wrapper
 from typing import Any, NamedTuple
+
+from .scopes import ScopedValue
 
 
 class PassError(ValueError):
@@ -244,8 +245,8 @@ class Ran(NamedTuple):
         return self.value if self.form.mutable else self.form.text(self.value)
 
 
-_watched: ContextVar[list[Ran] | None] = ContextVar("ngraph_watched", default=None)
-_inside: ContextVar[str] = ContextVar("ngraph_inside", default="")
+_watched: ScopedValue[list[Ran] | None] = ScopedValue("ngraph_watched", None)
+_inside = ScopedValue("ngraph_inside", "")
 
 
 def part() -> str:
@@ -257,21 +258,13 @@ def part() -> str:
 def watching() -> Iterator[list[Ran]]:
     """A list that `run` fills in this block with each pass that it runs."""
     seen: list[Ran] = []
-    token = _watched.set(seen)
-    try:
+    with _watched.of(seen):
         yield seen
-    finally:
-        _watched.reset(token)
 
 
-@contextmanager
-def inside(name: str) -> Iterator[None]:
+def inside(name: str) -> AbstractContextManager[object]:
     """Names passes that run in this block as those of a part of the whole: `scan.fold`."""
-    token = _inside.set(f"{part()}{name}.")
-    try:
-        yield
-    finally:
-        _inside.reset(token)
+    return _inside.of(f"{part()}{name}.")
 
 
 def run(

@@ -14,6 +14,7 @@ from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Origin, TensorType
 from ngraph.op_graph.opdef import ELEMENTWISE, REGISTRY
 from ngraph.parts.runner import pass_
+from ngraph.parts.walk import post_order
 from ngraph.passes.dead import dead
 from ngraph.passes.facts import makers, uses
 from ngraph.program.program import Program, Step, Value, run_values
@@ -107,17 +108,8 @@ class _HoistedScan:
     # before the loop
     def outside(self, v: Value) -> Value:
         """Returns a value that no carry affects, for all trips at once."""
-        todo = [v]
-        while todo:
-            v = todo[-1]
-            s = self.maker.get(v)
-            missing = [] if s is None or v in self.outer else [w for w in s.inputs if w not in self.outer]
-            if missing:
-                todo += missing
-                continue
-            todo.pop()
-            if s is not None and v not in self.outer:
-                self.outer[v] = self.batched(s)
+        for w in post_order([v], lambda w: self.maker[w].inputs[::-1], self.outer):
+            self.outer[w] = self.batched(self.maker[w])
         return self.outer[v]
 
     def batched(self, s: Step) -> Value:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.parts.runner import pass_
+from ngraph.parts.storage import lifetimes, lowest_place
 from ngraph.plan.kernels import Buffer, Kernel, Plan, Stage, places
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import ALIGNMENT, MIN_STAGGERED_BYTES, PAGE_BYTES, STAGGER_BYTES
@@ -39,10 +40,7 @@ def _size(plan: Plan, b: Buffer) -> None:
 
 def last_uses(plan: Plan) -> dict[Buffer, int]:
     """Returns the last of all steps that reads each buffer."""
-    last: dict[Buffer, int] = {}
-    for k, step in enumerate(plan.every):
-        for b in step.sources:
-            last[b] = k
+    last = {b: k for b, (_, k) in lifetimes(step.sources for step in plan.every).items()}
     end = len(plan.every)
     last.update(dict.fromkeys(loads(*plan.axes.values()), end))  # buffers in lengths live to the end
     for b in plan.buffers:
@@ -63,10 +61,7 @@ def around(b: Buffer) -> Any:
 
 def reused_places(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]) -> dict[Buffer, Buffer]:
     """Returns for each buffer the first one whose memory it can reuse: of the same form, and dead when it is filled."""
-    lives: dict[Buffer, tuple[int, int]] = {}
-    for k, step in enumerate(plan.steps):
-        for b in (*step.sources, *step.targets):
-            lives[b] = (lives[b][0] if b in lives else k, k)
+    lives = lifetimes((*step.sources, *step.targets) for step in plan.steps)
     lines: dict[Any, list[tuple[int, Buffer]]] = {}
     leader: dict[Buffer, Buffer] = {}
     for b in sorted(buffers, key=lambda b: lives[b]):
@@ -107,7 +102,7 @@ def _place(plan: Plan) -> None:
             heir = next((x for x in live if last[x[2]] == k and x[1] >= size and type(step) is Kernel and may_replace(step, x[2], b)), None)
             if heir is not None:
                 live.remove(heir)
-            put(b, heir[0] if heir is not None else _gap([*held, *live], size))
+            put(b, heir[0] if heir is not None else lowest_place(size, [x[:2] for x in (*held, *live)]))
             last.setdefault(b, k)
             live.append((b.offset or 0, size, b))
     plan.arena, plan.kept = top["arena"], top["once"]
@@ -124,15 +119,6 @@ def _size_of(b: Buffer) -> int:
 
 def _end(b: Buffer) -> int:
     return 0 if b.offset is None or b.bytes is None else b.offset + _size_of(b)
-
-
-def _gap(live: list[tuple[int, int, Buffer]], size: int) -> int:
-    at = 0
-    for offset, taken, _ in sorted(live, key=lambda x: x[0]):
-        if at + size <= offset:
-            break
-        at = max(at, offset + taken)
-    return at
 
 
 def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:

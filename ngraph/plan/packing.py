@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Origin
+from ngraph.parts.walk import closure
 from ngraph.plan.kernels import Buffer, Combine, Dim, Kernel, Line, Local, Plan, PlanStep, Stage, Store, dims_of, used
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
@@ -65,13 +66,7 @@ class Operand:
 
     def __init__(self, stage: Stage, line: int, space: Sequence[AxisId], length: Length):
         self.line, self.dtype = line, stage.before[line].dtype
-        needed, todo = set[int](), [line]
-        while todo:
-            n = todo.pop()
-            if n not in needed:
-                needed.add(n)
-                todo += stage.before[n].args
-        self.lines = sorted(needed)
+        self.lines = sorted(closure([line], lambda n: stage.before[n].args))
         made = [stage.before[n] for n in self.lines]
         exprs = [e for x in made for e in _exprs(x)]
         self.reads = [x.read for x in made if x.read is not None]
@@ -400,12 +395,7 @@ def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]
     todo = [c.line for c in stage.combine] + [s.line for s in stage.to if s.line < border]
     for s in stage.to:
         todo += [u for u in used(*s.index.values(), *s.guard) if u < border]
-    needed: set[int] = set()
-    while todo:
-        n = todo.pop()
-        if n not in needed:
-            needed.add(n)
-            todo += [*before[n].args, *used(*_exprs(before[n]))]
+    needed = closure(todo, lambda n: [*before[n].args, *used(*_exprs(before[n]))])
     new = {n: k for k, n in enumerate(sorted(needed))}
     new |= {n: n - border + len(needed) for n in range(border, border + len(stage.combine) + len(stage.after))}
 

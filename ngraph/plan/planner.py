@@ -10,6 +10,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Run
 from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.parts.runner import Pass, Pipeline, form, inside, pass_
+from ngraph.parts.storage import lifetimes
 from ngraph.passes import plan_passes
 from ngraph.passes.specialise import specialise
 from ngraph.plan.cost import FusionGroup
@@ -60,18 +61,13 @@ def tensors(program: Program, scalar_ops: Collection[str], loop_invariant: Itera
 @pass_(needs=("borders", "unplaced"), keeps=("unplaced",))
 def in_place(plan: Plan) -> Plan:
     """Lets a state's new value reuse the memory of the old one where nothing reads the old one later: unchanged elements are not copied."""
-    last: dict[Buffer, int] = {}
-    writer: dict[Buffer, int] = {}
-    for k, step in enumerate(plan.steps):
-        for b in step.sources:
-            last[b] = k
-        for b in step.targets:
-            writer[b] = k
+    read = lifetimes(step.sources for step in plan.steps)
+    writer = {b: k for k, step in enumerate(plan.steps) for b in step.targets}
     steps = list(plan.steps)
     for _, before, after in plan.state:
         k = writer[after] if before is not after else -1
         maker = steps[k] if k >= 0 else None
-        if type(maker) is Kernel and last.get(before, -1) <= k and may_replace(maker, before, after):
+        if type(maker) is Kernel and read.get(before, (-1, -1))[1] <= k and may_replace(maker, before, after):
             after.shares = before
             steps[k] = kept_in_place(maker, before, after)
     plan.steps = tuple(steps)

@@ -10,6 +10,7 @@ from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
+from ngraph.parts.walk import post_order
 from ngraph.plan.cost import FusionGroup, stored_by
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Stage, Store, dims_of, variant_loops
 from ngraph.program.program import AxisId
@@ -249,21 +250,16 @@ class _Lines:
         """Returns the line of a value; its operands come first, without recursion."""
         if key in self.memo:
             return self.memo[key]
-        todo = [key]
         made: dict[Key, tuple[list[Key], Callable[[list[int]], int]]] = {}
-        while todo:
-            k = todo[-1]
-            if k in self.memo:
-                todo.pop()
-                continue
+
+        def needs(k: Key) -> list[Key]:
             if k not in made:
                 made[k] = self.expand(k)
-            needs, make = made[k]
-            missing = [n for n in needs if n not in self.memo]
-            if missing:
-                todo += missing
-            else:
-                self.memo[k] = make([self.memo[n] for n in needs])
+            return made[k][0][::-1]
+
+        for k in post_order([key], needs, self.memo):
+            needed, make = made[k]
+            self.memo[k] = make([self.memo[n] for n in needed])
         return self.memo[key]
 
     def emit(self, op: str, args: Iterable[int], dtype: DType, attrs: Mapping[str, Any] | None = None, read: Read | None = None) -> int:

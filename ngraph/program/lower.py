@@ -19,6 +19,7 @@ from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.memory import no_collection
 from ngraph.op_graph.op import Body, Op, Origin, TensorType, made_for, ordered
 from ngraph.op_graph.opdef import REGISTRY, show_input
+from ngraph.parts.walk import closure
 from ngraph.program.program import AxisId, Program, State, Step, Value, attr_axes, map_attr
 
 
@@ -537,12 +538,7 @@ def _own_axes(program: Program) -> dict[str, Any]:
         for a in step.attrs.values():
             todo += attr_axes(a)
             todo += a.axes if type(a) is Program else ()
-    needed: set[AxisId] = set()
-    while todo:
-        axis = todo.pop()
-        if axis not in needed:
-            needed.add(axis)
-            todo += attr_axes(program.axes[axis])
+    needed = closure(todo, lambda axis: attr_axes(program.axes[axis]))
     kept = {a: length for a, length in program.axes.items() if a in needed}
     return {"axes": kept, "hints": {a: program.hints[a] for a in kept}}
 

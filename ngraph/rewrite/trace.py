@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ngraph.errors import show_line
 from ngraph.op_graph.op import Origin
+from ngraph.parts.scopes import ScopedValue
 from ngraph.program.program import Step
 
 
@@ -54,7 +54,7 @@ class RewriteTrace:
         return "\n".join(map(str, self.firings)) or "no rule fired"
 
 
-_current: ContextVar[RewriteTrace | None] = ContextVar("ngraph_trace", default=None)
+_current: ScopedValue[RewriteTrace | None] = ScopedValue("ngraph_trace", None)
 
 
 def current() -> RewriteTrace | None:
@@ -66,11 +66,10 @@ def current() -> RewriteTrace | None:
 def tracing() -> Iterator[RewriteTrace]:
     """Records the driver's actions in this block; an enclosing trace records them, too."""
     outer, trace = _current.get(), RewriteTrace()
-    token = _current.set(trace)
     try:
-        yield trace
+        with _current.of(trace):
+            yield trace
     finally:
-        _current.reset(token)
         if outer is not None:
             outer.firings += trace.firings
             outer.attempts += trace.attempts

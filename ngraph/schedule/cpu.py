@@ -14,6 +14,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
 from ngraph.op_graph.opdef import COST
+from ngraph.parts.storage import lifetimes, lowest_place
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.form import (
@@ -209,25 +210,13 @@ class _Scheduler:
         What a stage stores that does not run in every work item stays.
         """
         stages, depth = self.kernel.stages, len(self.kernel.loops)
-        first: dict[Local, int] = {}
-        last: dict[Local, int] = {}
-        for k, stage in enumerate(stages):
-            for b in (*[s.target for s in stage.to], *[r.source for r in stage.reads()]):
-                if b in sizes:
-                    first.setdefault(b, k)
-                    last[b] = k
-            for s in stage.to:
-                if s.target in sizes and stage.depth < depth:
-                    first[s.target], last[s.target] = -1, len(stages)
-        for b in [b for b in sizes if first[b] < 0]:
-            last[b] = len(stages)
+        lives = lifetimes((*[s.target for s in stage.to], *[r.source for r in stage.reads()]) for stage in stages)
+        lives |= {s.target: (-1, len(stages)) for stage in stages if stage.depth < depth for s in stage.to}
         places: dict[Local, int] = {}
-        for b in sorted(sizes, key=lambda b: (first[b], -sizes[b])):
-            at = 0
-            for other, place in sorted(places.items(), key=lambda p: p[1]):
-                if first[other] <= last[b] and first[b] <= last[other] and place < at + sizes[b] and at < place + sizes[other]:
-                    at = place + sizes[other]
-            places[b] = at
+        for b in sorted(sizes, key=lambda b: (lives[b][0], -sizes[b])):
+            first, last = lives[b]
+            beside = [(at, sizes[other]) for other, at in places.items() if lives[other][0] <= last and first <= lives[other][1]]
+            places[b] = lowest_place(sizes[b], beside)
         return places, max([at + sizes[b] for b, at in places.items()], default=0)
 
     # ---- loops of an axis

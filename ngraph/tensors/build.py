@@ -23,6 +23,7 @@ from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run, maximum, minimum
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, ELEMENTWISE, OPS, REGISTRY
 from ngraph.parts.registry import Column
+from ngraph.parts.walk import closure
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.targets.products import PACKS
 from ngraph.targets.tuning import ASSUMED_LENGTH, GATHERED_READ_COST
@@ -370,13 +371,8 @@ class NodeGraph:
 
     def _drop(self) -> None:
         """Keeps what somebody needs, and says who reads what."""
-        needed: set[Node] = set()
-        todo = [n for n in self.nodes if n.result or n.kind in ("routine", "part")]
-        while todo:
-            n = todo.pop()
-            if n not in needed:
-                needed.add(n)
-                todo += [r.source for r in n.reads if isinstance(r.source, Node)]
+        roots = [n for n in self.nodes if n.result or n.kind in ("routine", "part")]
+        needed = closure(roots, lambda n: [r.source for r in n.reads if isinstance(r.source, Node)])
         self.nodes = [n for n in self.nodes if n in needed]
         for n in self.nodes:
             n.users = []

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.expr import Bin, ExprLike, Idx
 from ngraph.parts.runner import pass_
+from ngraph.parts.walk import post_order
 from ngraph.program.program import AxisId
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import MAX_CLASSES_OF_AXIS, MAX_CLASSES_OF_REDUCTION, MAX_UNROLLED_TERMS
@@ -317,18 +318,14 @@ def _fixed(graph: NodeGraph, a: Arg, at: dict[AxisId, int], known: dict[Node, No
     """An argument at one place along some axes; what is computed along them is computed for that place."""
     if type(a) is not Read or type(a.source) is not Node or not _along(a, at):
         return _moved(graph, a, dict(at))
-    todo = [a.source]
-    while todo:
-        n = todo[-1]
-        missing = [r.source for r in n.args if type(r) is Read and type(r.source) is Node and _along(r, at) and r.source not in known]
-        if missing:
-            todo += missing
-            continue
-        todo.pop()
-        if n not in known:
-            args = [_at(graph, r, at, known) for r in n.args]
-            axes = tuple([x for x in n.axes if x not in at])
-            known[n] = graph.elem(n.op, *args, axes=axes, dtype=n.dtype, **n.attrs).source
+
+    def needs(n: Node) -> Iterable[Node]:
+        return [r.source for r in n.args[::-1] if type(r) is Read and type(r.source) is Node and _along(r, at)]
+
+    for n in post_order([a.source], needs, known):
+        args = [_at(graph, r, at, known) for r in n.args]
+        axes = tuple([x for x in n.axes if x not in at])
+        known[n] = graph.elem(n.op, *args, axes=axes, dtype=n.dtype, **n.attrs).source
     return _at(graph, a, at, known)
 
 
@@ -430,18 +427,15 @@ def _moved_with(
 ) -> Read:
     """A value at the places of a class, with the elementwise values that lead to it: those that fall into classes, or lead to it alone."""
     made: dict[Node, Read] = {}
-    todo = [n]
-    while todo:
-        m = todo[-1]
-        ways = [a for a in m.args if type(a) is Read and type(a.source) is Node and _on_the_way(a.source, a, m)]
-        ways = [a for a in ways if a.source in cuts or len(a.source.users) == 1]
-        missing = [a.source for a in ways if a.source not in made]
-        todo += missing
-        if not missing:
-            todo.pop()
-            if m not in made:
-                args = [made[a.source] if a in ways else _placed(graph, _moved(graph, a, index)) for a in m.args]
-                made[m] = graph.elem(m.op, *args, axes=tuple([names.get(x, x) for x in m.axes]), dtype=m.dtype, **m.attrs)
+
+    def ways(m: Node) -> list[Read]:
+        leading = [a for a in m.args if type(a) is Read and type(a.source) is Node and _on_the_way(a.source, a, m)]
+        return [a for a in leading if a.source in cuts or len(a.source.users) == 1]
+
+    for m in post_order([n], lambda m: [a.source for a in ways(m)[::-1]], made):
+        taken = ways(m)
+        args = [made[a.source] if a in taken else _placed(graph, _moved(graph, a, index)) for a in m.args]
+        made[m] = graph.elem(m.op, *args, axes=tuple([names.get(x, x) for x in m.axes]), dtype=m.dtype, **m.attrs)
     return made[n]
 
 

@@ -23,6 +23,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import Expr
+from ngraph.parts.walk import closure
 from ngraph.passes.dim_orders import dim_orders
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Executable, inside
@@ -312,12 +313,7 @@ class Life:
 
 def library(names: Iterable[str]) -> list[str]:
     """Returns the source of helper functions with those that they use, in the order of their file."""
-    wanted, todo = set(), list(names)
-    while todo:
-        name = todo.pop()
-        if name not in wanted:
-            wanted.add(name)
-            todo += [n for n in FUNCTIONS[name].__code__.co_names if n in FUNCTIONS]
+    wanted = closure(names, lambda name: [n for n in FUNCTIONS[name].__code__.co_names if n in FUNCTIONS])
     if not wanted:
         return []
     used_names = {n for name in wanted for n in FUNCTIONS[name].__code__.co_names}

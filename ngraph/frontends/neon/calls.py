@@ -8,9 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,9 +18,10 @@ from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError, Unknown
 from ngraph.op_graph.arguments import AXES, FUNCTION, MAPPING, NUMBER, TENSOR, TEXT, TRUTH, ArgumentKind, explained, told
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.op import Op
+from ngraph.parts.scopes import ScopedValue
 
 F = TypeVar("F", bound=Callable[..., Any])
-_outer: ContextVar[str] = ContextVar("neon_outer", default="")
+_outer = ScopedValue("neon_outer", "")
 
 
 def speaker(name: str) -> str:
@@ -29,14 +29,9 @@ def speaker(name: str) -> str:
     return _outer.get() or name
 
 
-@contextmanager
-def speaking(name: str) -> Iterator[None]:
+def speaking(name: str) -> AbstractContextManager[object]:
     """Makes messages of this block show this name, unless an outer block has set one."""
-    token = _outer.set(_outer.get() or name)
-    try:
-        yield
-    finally:
-        _outer.reset(token)
+    return _outer.of(_outer.get() or name)
 
 
 def _object(x: Any) -> bool:

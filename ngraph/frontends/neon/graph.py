@@ -11,15 +11,15 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import Any
 
 from ngraph.errors import ArgumentError, ArgumentTypeError, NgraphError
 from ngraph.frontends.neon.calls import blamed
 from ngraph.op_graph.names import current_scope, metadata, name_scope
 from ngraph.op_graph.op import Op
+from ngraph.parts.scopes import ScopedValue
 
-_around: ContextVar[SubGraph | None] = ContextVar("neon_around", default=None)
+_around: ScopedValue[SubGraph | None] = ScopedValue("neon_around", None)
 _top: dict[str, int] = {}
 
 
@@ -201,15 +201,13 @@ class SubGraph(ComputationalGraph):
             here = current_scope()
             if here not in self.places:
                 self.places.append(here)
-            token = _around.set(self)
-            try:
-                yield
-            except NgraphError as error:
-                if not hasattr(error, "__notes__"):
-                    error.add_note(f"  in {here}")
-                raise
-            finally:
-                _around.reset(token)
+            with _around.of(self):
+                try:
+                    yield
+                except NgraphError as error:
+                    if not hasattr(error, "__notes__"):
+                        error.add_note(f"  in {here}")
+                    raise
 
     @staticmethod
     def scope_op_creation(function: Callable[..., Any]) -> Callable[..., Any]:

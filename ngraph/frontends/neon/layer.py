@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,11 @@ from ngraph.frontends.neon.initializers import first_value
 from ngraph.op_graph.axes import Axes, show_axes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
+from ngraph.parts.scopes import ScopedValue
 
-_inference: ContextVar[bool] = ContextVar("neon_inference", default=False)
-_computing: ContextVar[DType | None] = ContextVar("neon_computing", default=None)
-_storing: ContextVar[DType | None] = ContextVar("neon_storing", default=None)
+_inference = ScopedValue("neon_inference", False)
+_computing: ScopedValue[DType | None] = ScopedValue("neon_computing", None)
+_storing: ScopedValue[DType | None] = ScopedValue("neon_storing", None)
 scoped = SubGraph.scope_op_creation
 
 
@@ -30,23 +30,15 @@ scoped = SubGraph.scope_op_creation
 def inference_mode_on() -> Iterator[None]:
     """Calls layers in this block in inference mode: dropout passes values through, batch norm uses its running averages. The mode ends with
     the block, also after an error."""
-    token = _inference.set(True)
-    try:
-        with ng.metadata(mode="inference"):
-            yield
-    finally:
-        _inference.reset(token)
+    with _inference.of(True), ng.metadata(mode="inference"):
+        yield
 
 
 @contextmanager
 def precision(compute: Any = None, weights: Any = None) -> Iterator[None]:
     """Makes layers called in this block compute in the dtype `compute`; their weights are stored in `weights` (float32 by default)."""
-    tokens = _computing.set(as_dtype(compute) if compute else None), _storing.set(as_dtype(weights) if weights else None)
-    try:
+    with _computing.of(as_dtype(compute) if compute else None), _storing.of(as_dtype(weights) if weights else None):
         yield
-    finally:
-        _computing.reset(tokens[0])
-        _storing.reset(tokens[1])
 
 
 def computed(x: Op) -> Op:

@@ -38,12 +38,10 @@ class HostDevice(Device):
 class CpuTransformer(Transformer):
     """The default: machine code for several threads, without libraries.
 
-    passes        the pipeline of programs, applied once
-    plan_passes   the pipeline for each version by lengths; `ngraph.plan.planner` has those of graphs and plans, which follow
+    plan_passes   the pipeline for each version by lengths, after `passes`; `ngraph.plan.planner` has those of graphs and plans
     """
 
     name = "cpu"
-    passes = default_passes
     plan_passes = plan_passes
 
     def make_device(self) -> Device:
