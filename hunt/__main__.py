@@ -1,6 +1,6 @@
 """The command: `python -m hunt [--minutes M] [--jobs J] [--seed S] [--first S] [kind ...]`; exit 1 where anything was found.
 
-The seeds are those from `--first` on; what two runs with one first seed find differs at most in how far they come.
+The seeds are those from `--first` on; two runs with one first seed differ only in the number of seeds tried.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from hunt import KINDS, runner
 
 
 def one(kind: str, seed: int) -> int:
-    """Shows one seed of one kind: its program, and what differs."""
+    """Prints one seed of one kind: its program, and the difference."""
     case = runner.module(kind).draw(seed)
     print(runner.module(kind).program(case))
     differs = runner.check(kind, case)
@@ -59,7 +59,7 @@ def main() -> int:
             parser.error("--seed wants the name of one kind")
         return one(asked.kinds[0], asked.seed)
     first = asked.first if asked.first is not None else random.SystemRandom().randrange(10**9)
-    share = asked.minutes * 60 / len(asked.kinds)  # seconds: all jobs are at one kind at a time
+    share = asked.minutes * 60 / len(asked.kinds)  # seconds: all jobs run one kind at a time
     totals = {kind: [0, 0] for kind in asked.kinds}
     print(f"seeds from {first}, {share:.0f} seconds for each of {', '.join(asked.kinds)}", flush=True)
     with ThreadPoolExecutor(asked.jobs) as pool:

@@ -1,4 +1,4 @@
-"""Derivatives of random compositions of functions, of first and second order, against differences of NumPy and against PyTorch.
+"""First and second derivatives of random compositions of functions, compared with finite differences by NumPy and with PyTorch.
 
 A case is a straight line of steps, each a function of `differentiable.ROWS` on values made before, and a question: the derivative of
 some values (`outputs`) by others (`by`: leaves, constants among them, or values on the way) by `deriv`, `vjp` or `jvp`, with weights
@@ -7,7 +7,7 @@ that are numbers or values of the case; and the derivative of that result by the
 - with central differences in float64 of the steps as NumPy computes them, in a direction for each answer;
 - with PyTorch's automatic differentiation in float64, each element.
 
-A case of kind "edge" is one function at zeros, infinities, NaN and ties, in PyTorch alone (`edges.py` lists where they differ).
+A case of kind "edge" is one function at zeros, infinities, NaN and ties, compared with PyTorch alone (`edges.py` lists differences).
 """
 
 import math
@@ -65,7 +65,7 @@ def _leaf(d: Draw, base: Sequence[str]) -> Any:
 
 
 def _composition(d: Draw) -> Any:
-    """Steps of which most take the value before, and a question. Of some cases all leaves are constants, for those are computed early."""
+    """Returns steps, most of which take the previous value, and a question. In some cases all leaves are constants, which are folded."""
     d.lengths.clear()
     base = [d.axis(d.whole(1, 4)) for _ in range(d.whole(1, 3))]
     leaves = [_leaf(d, base) for _ in range(d.whole(2, 4))]
@@ -91,7 +91,7 @@ def _composition(d: Draw) -> Any:
 
 
 def _ancestors(steps: Sequence[Any], count: int, of: int) -> list[int]:
-    """The values, `of` among them, that a value is made of; the first `count` are leaves."""
+    """Returns the values that `of` depends on, itself included; the first `count` are leaves."""
     found = {of}
     for k in range(of, count - 1, -1):
         if k in found:
@@ -157,7 +157,7 @@ def _leaf_values(case: Any) -> list[Value]:
 
 @np.errstate(all="ignore")
 def _evaluated(case: Any, moved: Sequence[tuple[int, Any]] = (), held: Sequence[Value] | None = None) -> list[Value]:
-    """All values, those in `moved` shifted; operands that count as constants as they are in `held`."""
+    """Returns all values, with those in `moved` shifted; operands that count as constants are taken from `held`."""
     shifts: dict[int, Any] = {}
     for k, by in moved:
         shifts[k] = shifts[k] + by if k in shifts else by
@@ -176,7 +176,7 @@ def _evaluated(case: Any, moved: Sequence[tuple[int, Any]] = (), held: Sequence[
 
 
 def _beside(weight: Any, to: Value, values: Sequence[Value]) -> Any:
-    """A weight as an array with the dims of the value that it stands beside."""
+    """Returns a weight as an array with the dims of the value that it multiplies."""
     if weight is None:
         return np.ones(to[1].shape)
     found = values[weight] if isinstance(weight, int) else (tuple(weight["axes"]), np.array(weight["value"], np.float64))
@@ -187,42 +187,42 @@ def _beside(weight: Any, to: Value, values: Sequence[Value]) -> Any:
 
 
 def _direction(shape: Sequence[int], number: int) -> Any:
-    """Numbers of about 1 that are all different."""
+    """Returns distinct numbers of about 1."""
     return np.cos(1.0 + number + np.arange(math.prod(shape), dtype=np.float64)).reshape(shape) + 0.3
 
 
 def _slope(f: Callable[[float], Any]) -> tuple[Any, Any]:
-    """The derivative of f at 0 by central differences of fourth order, and by how much those of second order differ from it."""
+    """Returns the derivative of f at 0 by central differences of fourth order, and its distance from that of second order."""
     near, far = ((f(h) - f(-h)) / (2 * h) for h in (STEP, 2 * STEP))
     best = (4 * near - far) / 3
     return best, np.abs(best - near)
 
 
 def _sure(slope: float, unsure: float) -> bool:
-    """Whether a difference means something: in loops that multiply by large numbers it may not; then PyTorch alone is asked."""
+    """Whether a finite difference is accurate: in loops that multiply by large numbers it may not be; then PyTorch alone is compared."""
     return unsure <= SURE * max(1.0, abs(slope))
 
 
 class Differences:
-    """The answers to a case's question by differences."""
+    """The answers to a case's question by finite differences."""
 
     def __init__(self, case: Any, by: Sequence[int]) -> None:
         self.case, self.by = case, by
         self.base = _evaluated(case)
 
     def total(self, moved: Sequence[tuple[int, Any]], weights: Sequence[Any]) -> float:
-        """The sum of outputs times weights."""
+        """Returns the sum of outputs times weights."""
         values = _evaluated(self.case, moved, self.base)
         return sum(float((values[o][1] * w).sum()) for o, w in zip(self.case["outputs"], weights, strict=True))
 
     def first(self, k: int, direction: Any, at: Sequence[tuple[int, Any]] = ()) -> tuple[Any, Any]:
-        """The derivative of the weighted outputs as `by[k]` moves, the weights held at the place `at`."""
+        """Returns the derivative of the weighted outputs by `by[k]`, with the weights fixed at the point `at`."""
         here = _evaluated(self.case, at, self.base)
         weights = [_beside(w, here[o], here) for w, o in zip(self.case["weights"], self.case["outputs"], strict=True)]
         return _slope(lambda h: self.total([*at, (self.by[k], h * direction)], weights))
 
     def forward(self, at: Sequence[tuple[int, Any]] = ()) -> list[tuple[Any, Any]]:
-        """For each output how it changes as all of `by` move along the weights, as they are at the place `at`."""
+        """Returns for each output its derivative along the weights at the point `at`, for all of `by`."""
         here = _evaluated(self.case, at, self.base)
         along = [(k, _beside(w, here[k], here)) for w, k in zip(self.case["weights"], self.by, strict=True)]
         return [
@@ -231,14 +231,14 @@ class Differences:
         ]
 
     def answers(self, at: Sequence[tuple[int, Any]] = ()) -> list[tuple[Any, Any]]:
-        """The first derivatives as `measured` sees ngraph's: each multiplied by its direction, and summed."""
+        """Returns the first derivatives, each multiplied by its direction, and summed."""
         if self.case["way"] == "jvp":
             found = self.forward(at)
             return [(float((x * _direction(x.shape, k)).sum()), float(np.abs(e).sum()) * 2) for k, (x, e) in enumerate(found)]
         return [self.first(k, _direction(self.base[b][1].shape, k), at) for k, b in enumerate(self.by)]
 
     def second(self, leaf: int, number: int) -> tuple[Any, Any]:
-        """The derivative of the sum of all answers as a leaf moves along its direction."""
+        """Returns the derivative of the sum of all answers along a leaf's direction."""
         direction = _direction(self.base[leaf][1].shape, 7 + number)
         return _slope(lambda h: sum(x for x, _ in self.answers([(leaf, h * direction)])))
 
@@ -247,7 +247,7 @@ class Differences:
 
 
 def _by_torch(case: Any, by: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """First and second derivatives, each as an array with the dims of its value in `_evaluated`."""
+    """Returns first and second derivatives, each as an array with the dims of its value in `_evaluated`."""
     values: list[Value] = [(axes, torch.tensor(x, requires_grad=True)) for axes, x in _leaf_values(case)]
     leaves = [x for _, x in values]
     for name, picked, attrs in case["steps"]:
@@ -296,7 +296,7 @@ def _by_torch(case: Any, by: Sequence[int]) -> tuple[list[Any], list[Any]]:
 
 
 def _lines(case: Any) -> list[str]:
-    """The program that makes `outputs`, `first` and `second`; `V` holds the arrays of leaves, `W` those of weights, `D` directions."""
+    """Returns the program that computes `outputs`, `first` and `second`; `V` has the arrays of leaves, `W` of weights, `D` directions."""
     lines = [f'{a} = ng.make_axis({n}, name="{a}")' for a, n in case["lengths"].items()]
     shapes: list[tuple[str, ...]] = []
     for k, leaf in enumerate(case["leaves"]):
@@ -353,7 +353,7 @@ def _namespace(case: Any) -> dict[str, Any]:
 
 
 def _by_ngraph(case: Any) -> tuple[list[Any], list[Any], list[Any], list[int]]:
-    """Outputs, first and second derivatives, and for each of `by` the first value that is the same op."""
+    """Returns outputs, first and second derivatives, and for each of `by` the first value that is the same op."""
     space = _namespace(case)
     for line in _lines(case):
         exec(compile(line, "<hunt>", "exec"), space)
@@ -436,7 +436,7 @@ def _check(case: Any) -> str | None:
 
 
 def _without_step(case: Any, gone: int) -> Any:
-    """The case without the value `gone`, whose users take another value of the same axes instead; None where there is none."""
+    """Returns the case without the value `gone`, replaced by another value of the same axes; None where there is none."""
     count = len(case["leaves"])
     axes = [axes for axes, _ in _evaluated(case)]
     other = next((k for k in reversed(range(gone)) if axes[k] == axes[gone]), None)
@@ -497,7 +497,7 @@ def _mentioned(case: Any) -> set[str]:
 
 
 def _sound(case: Any) -> bool:
-    """Whether the steps still have values, numbers stand where they may, and weights fit."""
+    """Whether the steps still have values, numbers are where they are allowed, and weights fit."""
     numbers = {k for k, x in enumerate(case["leaves"]) if x["kind"] == "number"}
     if any(numbers & set(picked) and (numbers >= set(picked) or name not in WITH_NUMBERS) for name, picked, _ in case["steps"]):
         return False

@@ -1,4 +1,4 @@
-"""The differentiable functions of ngraph, a row each: how ngraph builds it, and what it means in NumPy and in PyTorch.
+"""The differentiable functions of ngraph, a row each: its source in ngraph, and its meaning in NumPy and in PyTorch.
 
 A value is a pair (axes, array): names of axes in the order of the array's dims. Nothing here runs ngraph: a row says how ngraph builds
 its function as source text, and the two meanings are written with NumPy and with PyTorch alone. What both libraries call alike
@@ -62,14 +62,14 @@ class Draw:
 
 
 def ordered(value: Value, axes: Sequence[str]) -> Any:
-    """The array with its dims in the order of `axes`, which are those of the value."""
+    """Returns the array with its dims in the order of `axes`, which are those of the value."""
     have, array = value
     order = [have.index(a) for a in axes]
     return array.permute(order) if torch.is_tensor(array) else array.transpose(order)
 
 
 def lined(*values: Value) -> tuple[tuple[str, ...], list[Any]]:
-    """The union of the axes, and the arrays with their dims in its order, of length 1 where a value lacks the axis."""
+    """Returns the union of the axes, and the arrays with their dims in its order, of length 1 where a value lacks the axis."""
     axes = tuple(dict.fromkeys(a for have, _ in values for a in have))
     made = []
     for have, array in values:
@@ -97,7 +97,7 @@ def stacked(xs: Sequence[Any], dim: int) -> Any:
 
 
 def at(x: Any, dim: int, index: Any) -> Any:
-    """`x` at an index or a list of indices along one dim."""
+    """Returns `x` at an index or a list of indices along one dim."""
     return x[(slice(None),) * dim + (index,)]
 
 
@@ -117,17 +117,17 @@ def anywhere(*xs: Any) -> bool:
 
 
 def beyond(low: float, high: float) -> Callable[..., bool]:
-    """All between the two."""
+    """Returns a predicate: all elements lie between the two numbers."""
     return lambda x: bool(np.all((x > low) & (x < high)))
 
 
 def off(*kinks: float) -> Callable[..., bool]:
-    """None near these numbers."""
+    """Returns a predicate: no element is near these numbers."""
     return lambda x: all(bool(np.all(np.abs(x - k) > MARGIN)) for k in kinks)
 
 
 def unlike(*xs: Any) -> bool:
-    """No two elements of one tensor near each other; of two tensors, no elements that meet."""
+    """Whether no two elements of one tensor are near each other; of two tensors, no aligned elements."""
     if len(xs) == 2:
         return bool(np.all(np.abs(xs[0] - xs[1]) > MARGIN))
     each = np.sort(xs[0].ravel())
@@ -158,7 +158,7 @@ ROWS: dict[str, Row] = {}
 def elementwise(
     name: str, source: str, f: Callable[..., Any], g: Callable[..., Any], domain: Callable[..., bool] = anywhere, nested: bool = False
 ) -> None:
-    """A row of one or more operands, matched by axis names; `source` has {0}, {1}, ... for them. `nested`: one has all axes."""
+    """Adds a row of one or more operands, matched by axis names; `source` has {0}, {1}, ... for them. `nested`: one has all axes."""
     arity = sum(f"{{{k}}}" in source for k in range(3))
 
     def meaning(function: Callable[..., Any]) -> Callable[..., Value]:
@@ -259,7 +259,7 @@ def along(
     one: bool = False,
     attrs: Callable[[Draw], Any] = lambda draw: {},
 ) -> None:
-    """A row that works along some axes of its operand: f(array, dims, attrs); `one`: along exactly one."""
+    """Adds a row that works along some axes of its operand: f(array, dims, attrs); `one`: along exactly one."""
 
     def meaning(function: Callable[..., Any]) -> Callable[..., Value]:
         def run(attrs: Any, value: Value) -> Value:
@@ -337,7 +337,7 @@ along(
 
 
 def cumulated(f: Callable[[Any, Any], Any], start: float) -> Callable[..., Any]:
-    """A running f along a dim, one element after the other, in either library."""
+    """Returns a cumulative f along a dim, one element after the other, in either library."""
 
     def run(x: Any, dim: int, attrs: Any) -> Any:
         n = x.shape[dim]
@@ -401,7 +401,7 @@ along("flip", lambda x, axes, attrs: f"ng.flip({x}, {text(axes)})", lambda x, d,
 
 
 def shaped(name: str, source: Any, f: Any, choose: Any, g: Any = None) -> None:
-    """A row whose meaning is written with what both libraries have, unless `g` is PyTorch's."""
+    """Adds a row whose meaning uses functions of both libraries, unless `g` is PyTorch's."""
     ROWS[name] = Row(source, f, f if g is None else g, choose)
 
 
@@ -429,7 +429,7 @@ def renamed(axes: Sequence[str], old: str, new: str) -> tuple[str, ...]:
 
 
 def moved(x: str, axes: Sequence[str], old: str, new: str) -> str:
-    """Source that gives the changed axis a name of its own."""
+    """Returns source that gives the changed axis a new name."""
     return f"ng.cast_axes({x}, {text(renamed(axes, old, new))})"
 
 
@@ -533,7 +533,7 @@ shaped(
 
 
 def choose_order(draw: Draw, values: Sequence[Value]) -> Any:
-    """Another order than the axes have."""
+    """Returns another order of the axes."""
     k = with_axes(values, draw, 2)
     if k is None:
         return None
@@ -574,7 +574,7 @@ shaped(
 
 
 def choose_alike(draw: Draw, values: Sequence[Value]) -> Any:
-    """Operands that have the same axes."""
+    """Returns operands of equal axes."""
     first = with_axes(values, draw)
     if first is None:
         return None
@@ -690,7 +690,7 @@ shaped(
 
 
 def choose_two(draw: Draw, values: Sequence[Value]) -> Any:
-    """Two operands with an axis in common."""
+    """Returns two operands with a common axis."""
     j, k = (draw.whole(0, len(values) - 1) for _ in range(2))
     shared = [a for a in values[j][0] if a in values[k][0]]
     every = {*values[j][0], *values[k][0]}
@@ -700,7 +700,7 @@ def choose_two(draw: Draw, values: Sequence[Value]) -> Any:
 
 
 def dotted(attrs: Any, x: Value, y: Value) -> Value:
-    """All shared axes are summed; of a dual pair, the dual's other side stays by its own name."""
+    """Returns the product with all shared axes summed; of a dual pair, the other side keeps its own name."""
     gone = [a for a in x[0] if a in y[0]]
     out = [a for a in dict.fromkeys((*x[0], *y[0])) if a not in gone]
     return tuple(out), einsummed([x, y], out)
@@ -754,7 +754,7 @@ def choose_convolution(back: bool) -> Callable[..., Any]:
 
 
 def convolved(attrs: Any, x: Value, f: Value) -> Value:
-    """One product for each place of the window; places outside of x are zeros."""
+    """Returns the convolution: one product for each element of the window; elements outside of x are zeros."""
     over, window, new = attrs["over"], attrs["window"], attrs["new"]
     total = None
     n, dim = x[1].shape[x[0].index(over)], x[0].index(over)
@@ -770,7 +770,7 @@ def convolved(attrs: Any, x: Value, f: Value) -> Value:
 
 
 def deconvolved(attrs: Any, x: Value, f: Value) -> Value:
-    """Each element of x lays the window down where it stands; what falls outside is dropped."""
+    """Returns the deconvolution: each element of x adds the window at its position; elements outside are dropped."""
     over, window, new = attrs["over"], attrs["window"], attrs["new"]
     rest = attrs["left"]
     parts: dict[int, Any] = {}
@@ -853,7 +853,7 @@ shaped("avg_pool", pool_source("avg_pool"), pooled(lambda x, dim: x.mean(dim)), 
 
 
 def place(i: int, n: int, mode: str) -> int | None:
-    """The position that an index means; None where it means none."""
+    """Returns the position that an index denotes; None where it denotes none."""
     if mode == "wrap":
         return i % n
     return min(max(i, 0), n - 1) if mode == "clip" else i if 0 <= i < n else None

@@ -1,6 +1,6 @@
-"""Functions at zeros, infinities, NaN and ties: values, first and second derivatives beside PyTorch's.
+"""Functions at zeros, infinities, NaN and ties: values, first and second derivatives compared with PyTorch's.
 
-`EXCEPTIONS` lists where ngraph gives something else on purpose; docs/autodiff.md shows the same list, and a test holds both together.
+`EXCEPTIONS` lists intended differences; docs/autodiff.md shows the same list, and a test compares the two.
 """
 
 import itertools
@@ -24,7 +24,7 @@ Elementwise = tuple[str, Callable[..., Any]]  # source, PyTorch's meaning
 
 
 class Edge(NamedTuple):
-    """A function of one or two vectors along the axis A: its source, PyTorch's meaning, and whether elements stand for themselves."""
+    """A function of one or two vectors along the axis A: its source, PyTorch's meaning, and whether it is elementwise."""
 
     source: str
     torch: Callable[..., Any]
@@ -36,7 +36,7 @@ def _weighted(x: Any) -> Any:
 
 
 def _along(source: str) -> str:
-    """Source that gives each element a weight of its own."""
+    """Returns source that gives each element a weight of its own."""
     return f"{source} * ng.constant(np.arange(A.length) + 1.0, [A])"
 
 
@@ -117,7 +117,7 @@ def excepted(name: str, what: str, operands: Sequence[Any]) -> Any:
 
 
 def table() -> list[str]:
-    """The rows of docs/autodiff.md."""
+    """Returns the rows of docs/autodiff.md."""
     what = {"value": "the value", "first": "the derivative", "second": "the second derivative"}
     return [f"| `{e.function}`: {what[e.what]} where {e.where} | {e.ours} | {e.pytorch} | {e.reason} |" for e in EXCEPTIONS]
 
@@ -152,7 +152,7 @@ def _lines(case: Any) -> list[str]:
 
 
 def ours(case: Any) -> list[Any]:
-    """The value, the first and the second derivatives."""
+    """Returns the value, the first and the second derivatives by ngraph."""
     space: dict[str, Any] = {"ng": ng, "np": np, "REGISTRY": REGISTRY}
     for line in _lines(case):
         exec(compile(line, "<hunt>", "exec"), space)
@@ -162,7 +162,7 @@ def ours(case: Any) -> list[Any]:
 
 
 def theirs(case: Any) -> list[Any]:
-    """The same by PyTorch."""
+    """Returns the same by PyTorch."""
     given = [torch.tensor(v, dtype=getattr(torch, case["dtype"]), requires_grad=True) for v in case["values"]]
 
     def slopes(of: Any) -> list[Any]:

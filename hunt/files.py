@@ -1,8 +1,8 @@
-"""Random ONNX graphs, exports of PyTorch and scikit-learn models, and graphs of our own written as ONNX, beside ONNX Runtime.
+"""Random ONNX graphs, exports of PyTorch and scikit-learn models, and ngraph's graphs written as ONNX, compared with ONNX Runtime.
 
 A case: {"what": "graph", "seed": s, "rank": r, "steps": [[name, seed], …], "transformer": name}, or {"what": "torch" or "sklearn",
 "model": name, "seed": s, "batches": [n, …], "transformer": name}: exported with one batch length, run with others.
-A graph that is read is also written again, and what is written must give the same in ONNX Runtime.
+A graph that is read is also written again, and the written file must give the same results in ONNX Runtime.
 """
 
 import copy
@@ -32,7 +32,7 @@ onnxruntime.set_default_logger_severity(4)
 
 
 def graph(case):
-    """(model, feeds): each step has a seed of its own, so that the others stay the same without it."""
+    """Returns (model, feeds): each step has a seed of its own, so that the others stay the same without it."""
     r = random.Random()
     shuffled = lambda sequence: r.sample(list(sequence), len(sequence))
     made = Made(lambda *options: r.choice(options), r.randint, shuffled, case["seed"])
@@ -81,7 +81,7 @@ ESTIMATORS = ("LogisticRegression", "SVC", "RandomForestClassifier", "GradientBo
 
 @functools.lru_cache(64)
 def exported(name, seed):
-    """The bytes of a PyTorch module with an open batch length."""
+    """Returns the bytes of a PyTorch module with an unknown batch length."""
     make, shape = MODULES[name]
     torch.manual_seed(seed)
     buffer = io.BytesIO()
@@ -95,7 +95,7 @@ def exported(name, seed):
 
 @functools.lru_cache(64)
 def fitted(name, seed):
-    """The bytes of a pipeline of scikit-learn, and how many features it takes."""
+    """Returns the bytes of a pipeline of scikit-learn, and its number of features."""
     from skl2onnx import to_onnx
     from sklearn import ensemble, linear_model, neighbors, neural_network, pipeline, preprocessing, svm
 
@@ -114,7 +114,7 @@ def fitted(name, seed):
 
 
 def model(case):
-    """(bytes of a model, feeds to run it with one after the other)."""
+    """Returns (bytes of a model, feeds to run in sequence)."""
     if case["what"] == "graph":
         return graph(case)
     draw = np.random.default_rng(case["seed"])
@@ -185,7 +185,7 @@ def check(case):
 
 
 def draw(seed):
-    """A graph of one to fourteen steps, seldom an export."""
+    """Returns a graph of one to fourteen steps, seldom an export."""
     r = random.Random(seed)
     transformer = r.choice(["direct", "direct", "numpy", "cpu"])
     x = r.random()
@@ -205,7 +205,7 @@ def draw(seed):
 
 
 def smaller(case):
-    """Fewer steps, fewer calls, the plainest transformer."""
+    """Yields fewer steps, fewer calls, the plainest transformer."""
     if case["transformer"] != "direct":
         yield {**case, "transformer": "direct"}
     if case.get("written"):
@@ -222,7 +222,7 @@ def smaller(case):
 
 
 def program(case):
-    """The case as a program, with its nodes."""
+    """Returns the case as a program, with its nodes."""
     nodes = ""
     if case["what"] == "graph":
         import onnx

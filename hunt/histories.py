@@ -1,8 +1,8 @@
-"""Random histories of a small model: calls with arguments of many forms and lengths, writes, what is saved, restored and started again.
+"""Random histories of a small model: calls with arguments of many forms and lengths, writes, saves, restores and restarts.
 
-A history is a program that keeps beside the model what NumPy says of each variable and result. All numbers are small whole ones, so that
-every sum is exact in float32 and results are equal to the bit, in whatever order they are added up. What the caller has got or given is
-overwritten after each step: nothing of it may be the model's own memory.
+A history is a program that tracks NumPy's value of each variable and result beside the model. All numbers are small integers, so that
+every sum is exact in float32 and results are equal to the bit, in any order of summation. Arrays that the caller received or passed are
+overwritten after each step: none of them may be the model's own memory.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def _computation(r: random.Random) -> dict[str, Any]:
 
 
 def _changed(r: random.Random, of: dict[str, Any]) -> dict[str, Any]:
-    """The same but for one thing."""
+    """Returns the same case with one change."""
     what = r.choice(MORE.get(of["kind"], ["number"]))
     return {**of, what: _computation(r)[what]}
 
@@ -175,7 +175,7 @@ def program(case: Any, transformer: str | None = None) -> str:
 
 
 def _written(c: dict[str, Any], C: int, K: int, T: int) -> tuple[str, list[str]]:
-    """A computation as ngraph's ops and parameters, and as lines of NumPy."""
+    """Returns a computation as ngraph's ops and parameters, and as lines of NumPy."""
     number = c["number"]
     words = {**c, "C": C, "K": K, "T": T, "dim": 1 if c["over"] == "C" else 0}
     words |= (
@@ -189,7 +189,7 @@ def _written(c: dict[str, Any], C: int, K: int, T: int) -> tuple[str, list[str]]
 
 
 def _lines(n: int, e: dict[str, Any], case: Any, told: Any) -> list[str]:
-    """An event as lines."""
+    """Returns an event as lines."""
     do, what = e["do"], f"'event {n}, {e['do']}'"
     if do == "call":
         c = case["computations"][e["of"]]

@@ -1,7 +1,7 @@
-"""Random programs of core ops, planned for random machines and run as machine code between pages that nobody may touch.
+"""Random programs of core ops, planned for random machines and run as machine code between inaccessible pages.
 
 Lengths 0 to 70, steps of either sign, guards, pads, splits, broadcasts, every dtype and order of axes; x86-64-v2 to v4, the host and, where
-the emulator is installed, aarch64. The answer is computed with NumPy from the case alone. All values are small whole numbers, so that every
+the emulator is installed, aarch64. The answer is computed with NumPy from the case alone. All values are small integers, so that every
 order of every sum gives the same bits, and each difference is a mistake; some floats are NaN and infinity.
 
 A case: {"axes": {name: length}, "open": [names], "inputs": [{axes, dtype, seed, kind}], "steps": [{op, in, …}], "outputs": [value],
@@ -53,11 +53,11 @@ EMULATED = 40  # one case in so many runs in the emulator, which takes a second 
 
 
 class Invalid(Exception):
-    """A case in which a number is not exact, or that means nothing."""
+    """A case in which a number is not exact, or that is invalid."""
 
 
 def number(e, at):
-    """An expression at places `at` of indices: {axis: array}."""
+    """Returns an expression at the indices `at`: {axis: array}."""
     if isinstance(e, int):
         return e
     if e[0] == "idx":
@@ -67,13 +67,13 @@ def number(e, at):
 
 
 def grid(axes, case):
-    """{axis: its index at each place of an array over `axes`}."""
+    """Returns {axis: its index at each element of an array over `axes`}."""
     shape = [case["axes"][a] for a in axes]
     return dict(zip(axes, np.indices(shape, dtype=np.int64, sparse=False), strict=True)) if axes else {}
 
 
 def aligned(x, own, axes):
-    """An array over `own` as one that broadcasts over `axes`."""
+    """Returns an array over `own` as one that broadcasts over `axes`."""
     x = x.transpose([own.index(a) for a in axes if a in own])
     return x.reshape([x.shape[[b for b in axes if b in own].index(a)] if a in own else 1 for a in axes])
 
@@ -83,7 +83,7 @@ def union(*several):
 
 
 def given(one, case):
-    """The array of an input."""
+    """Returns the array of an input."""
     draw = np.random.default_rng(one["seed"])
     shape = [case["axes"][a] for a in one["axes"]]
     dtype = dtypes.as_dtype(one["dtype"])
@@ -101,7 +101,7 @@ def given(one, case):
 
 
 def exact(x, dtype, most=None):
-    """A float64 array, if all finite values are numbers of the dtype."""
+    """Returns a float64 array, if the dtype represents all finite values; else raises Invalid."""
     dtype = dtypes.as_dtype(dtype)
     if dtype.is_float:
         finite = np.abs(x[np.isfinite(x)])
@@ -128,7 +128,7 @@ def finite_sum(x):
 
 
 def best_of(x, kind, dims):
-    """The first place of the largest or smallest along these dims, counted through in their order; the first NaN counts as that."""
+    """Returns the first flat position of the maximum or minimum along these dims; the first NaN counts as such."""
     rest = [d for d in range(x.ndim) if d not in dims]
     flat = x.transpose([*rest, *dims]).reshape([*[x.shape[d] for d in rest], math.prod(x.shape[d] for d in dims)])
     if not flat.shape[-1]:
@@ -137,7 +137,7 @@ def best_of(x, kind, dims):
 
 
 def folded(x, kind, dims, dtype):
-    """A reduction, exact in any order of its terms."""
+    """Returns a reduction, exact in any order of its terms."""
     if kind in ("add", "multiply"):
         finite = np.where(np.isfinite(x), np.abs(x), 0) if dtypes.as_dtype(dtype).is_float else None
         if finite is not None and finite.size:
@@ -149,7 +149,7 @@ def folded(x, kind, dims, dtype):
 
 
 def moved(step, x, own, case):
-    """A reindex: x at an index, `fill` outside of it and where a guard is negative."""
+    """Returns a reindex: x at an index, `fill` outside of it and where a predicate is negative."""
     at = grid(step["axes"], case)
     shape = tuple(case["axes"][a] for a in step["axes"])
     ok, places = np.ones(shape, bool), []
@@ -165,14 +165,14 @@ def moved(step, x, own, case):
 
 
 def pointed(index, n, mode):
-    """An index as int64: of uint64, which has larger numbers, by what the mode makes of them."""
+    """Returns an index as int64; uint64, which has larger numbers, by the mode's treatment of them."""
     if index.dtype != np.uint64:
         return index.astype(np.int64)
     return (index % np.uint64(n) if mode == "wrap" else np.minimum(index, np.uint64(n))).astype(np.int64)
 
 
 def gathered(step, x, own, index, index_axes):
-    """x at an index along one of its axes."""
+    """Returns x at an index along one of its axes."""
     axis, n = step["axis"], x.shape[own.index(step["axis"])]
     out = union(index_axes, [a for a in own if a != axis])
     i = aligned(pointed(index, n, step["mode"]), index_axes, out)
@@ -189,7 +189,7 @@ def gathered(step, x, own, index, index_axes):
 
 
 def scattered(step, x, own, index, index_axes, u, u_axes):
-    """A copy of x into which u is combined along one of its axes, which neither the index nor u has."""
+    """Returns a copy of x into which u is combined along one of its axes, which neither the index nor u has."""
     axis, n = step["axis"], x.shape[own.index(step["axis"])]
     rest = [a for a in own if a != axis]
     out = union(rest, [a for a in index_axes if a not in rest])
@@ -207,7 +207,7 @@ def scattered(step, x, own, index, index_axes, u, u_axes):
 
 
 def meaning(case):
-    """[(axes, dtype name, array)] of every value; floats as float64. Raises Invalid where a number is not exact."""
+    """Returns [(axes, dtype name, array)] of every value; floats as float64. Raises Invalid where a number is not exact."""
     values = [(list(one["axes"]), one["dtype"], given(one, case)) for one in case["inputs"]]
     with np.errstate(all="ignore"):
         for step in case["steps"]:
@@ -291,7 +291,7 @@ def _as(x, dtype):
 
 
 def _cast(x, before, after):
-    """Whole numbers of another dtype: integers wrap, floats to integers truncate and saturate, NaN gives 0."""
+    """Returns integers cast to another dtype: integers wrap, floats to integers truncate and saturate, NaN gives 0."""
     d = dtypes.as_dtype(after)
     if d.kind == "bool":
         return x != 0
@@ -312,7 +312,7 @@ def expression(e):
 
 
 def build(case):
-    """The program of a case, the arrays that it takes, and those of its state."""
+    """Returns the program of a case, its input arrays, and those of its state."""
     s = Steps(**{a: None if a in case["open"] else n for a, n in case["axes"].items()})
     values = [s.input(*one["axes"], dtype=dtypes.as_dtype(one["dtype"])) for one in case["inputs"]]
     for step in case["steps"]:
@@ -369,7 +369,7 @@ PROTECT = ctypes.CDLL(None, use_errno=True).mprotect
 
 
 class Guarded(plans.Compiled):
-    """A plan being run: each buffer in memory of its own that begins or ends at a page that nobody may touch."""
+    """A running plan: each buffer has memory of its own that begins or ends at an inaccessible page."""
 
     side = "behind"
 
@@ -437,7 +437,7 @@ def differs(got, expected, dtype):
 
 
 def _apart(case):
-    """Whether a step sets elements apart, with zeros between them."""
+    """Whether a step dilates, with zeros between elements."""
     return any(step["op"] == "reindex" and step["fill"] == 0 and any("%" in str(g) for g in step["guard"]) for step in case["steps"])
 
 
@@ -491,7 +491,7 @@ LENGTHS = [*range(2, 20), 23, 29, 31, 32, 33, 37, 41, 47, 48, 53, 61, 64, 67, 70
 
 
 class Draw:
-    """A case being drawn: steps are tried, and kept where they are exact and small."""
+    """A case under construction: steps are tried, and kept where they are exact and small."""
 
     def __init__(self, seed):
         self.r = random.Random(seed)
@@ -518,7 +518,7 @@ class Draw:
         self.values.append((axes, dtype, given(self.case["inputs"][-1], self.case)))
 
     def pick(self, test=lambda axes, dtype: True):
-        """The number of a value, one of the last ones more likely."""
+        """Returns the number of a value, with later ones more likely."""
         fit = [k for k, (axes, dtype, _) in enumerate(self.values) if test(axes, dtype)]
         return None if not fit else fit[-1 - min(int(self.r.expovariate(0.7)), len(fit) - 1)]
 
@@ -537,7 +537,7 @@ class Draw:
         return True
 
     def like(self, k):
-        """Another value of the dtype of value k."""
+        """Returns another value of the dtype of value k."""
         return self.pick(lambda axes, dtype: dtype == self.values[k][1])
 
     # steps
@@ -563,12 +563,12 @@ class Draw:
         return self.add("cast", k, dtype=self.r.choice([*FLOATS, *INTEGERS, "bool"]))
 
     def term(self, a):
-        """An index that steps along an axis."""
+        """Returns an index that steps along an axis."""
         step = self.r.choice([1, 1, 1, -1, 2, 3, 4, -2, -3, -4])
         return ["idx", a] if step == 1 else ["*", ["idx", a], step]
 
     def index(self, n, axes):
-        """An index into an axis of length n, in terms of these axes."""
+        """Returns an index into an axis of length n, in terms of these axes."""
         if not axes or self.r.random() < 0.07:
             return self.r.randrange(-1, max(n, 1) + 1)
         a = self.r.choice(axes)
@@ -598,7 +598,7 @@ class Draw:
         return self.add("reindex", k, axes=axes, index=index, guard=guard, fill=self.r.choice(fills) if dtype != "bool" else 0)
 
     def window(self, k):
-        """A sliding window over one axis, as convolutions and pooling read it."""
+        """Adds a sliding window over one axis, as convolutions and pooling read it."""
         own, dtype, _ = self.values[k]
         if not own:
             return False
@@ -617,7 +617,7 @@ class Draw:
         return self.add("reindex", k, axes=axes, index=index, guard=[], fill=0)
 
     def dilated(self, k):
-        """Elements apart from each other with zeros between, as the gradient of a stride has them."""
+        """Adds dilated elements with zeros between them, as in the gradient of a stride."""
         own, dtype, _ = self.values[k]
         if not own:
             return False
@@ -650,7 +650,7 @@ class Draw:
         return self.add("reduce", len(self.values) - 1, kind=self.r.choice(["add", "add", "max", "min"]), axes=self.some(new, 0.7) or new)
 
     def repeated(self, k):
-        """Each element several times, as of a gathered value whose index is repeated."""
+        """Adds a value with each element repeated, as a gather with a repeated index."""
         own, dtype, _ = self.values[k]
         if self.r.random() < 0.5 and not self.gather(k):
             return False
@@ -677,7 +677,7 @@ class Draw:
         )
 
     def short(self):
-        """A sum of so many products of 8-bit integers or bfloat16 that it is worth another form: by pairs, or by fours."""
+        """Adds a contraction of 8-bit integers or bfloat16 that is long enough for dot-product instructions."""
         m, n = (self.axis(self.r.choice([37, 41, 48, 53, 61, 64, 67, 70])) for _ in range(2))
         least = -(-SHORT // (self.case["axes"][m] * self.case["axes"][n]))
         k = self.axis(max(least, self.r.choice(LENGTHS)) + self.r.randrange(4))
@@ -709,7 +709,7 @@ class Draw:
         return {"vector_bits": bits, "vector_registers": registers, "products": [row.name for row in DOTS.values() if yes()]}
 
     def state(self):
-        """Inputs that are state, and values of their type, which they have afterwards; perhaps one that reads the state at other places."""
+        """Chooses inputs that are state, and their new values of equal type; perhaps one that reads the state at other indices."""
         chosen = []
         k = self.r.randrange(len(self.case["inputs"]))
         own = self.values[k][0]
@@ -827,7 +827,7 @@ MOVES += ["strided", "strided", "repeated", "broadcast", "rename", "concat", "co
 
 
 def draw(seed):
-    """A case of one to eight steps."""
+    """Returns a case of one to eight steps."""
     d = Draw(seed)
     r, main = d.r, d.r.choice([*["float32"] * 5, *FLOATS, *INTEGERS, "int8", "bfloat16", "bool"])
     if r.random() < SHORTS:
@@ -863,7 +863,7 @@ def draw(seed):
 
 
 def without(case, k):
-    """The case without value k, which nothing reads."""
+    """Returns the case without value k, which has no uses."""
     made = copy.deepcopy(case)
     n = len(made["inputs"])
     del (made["inputs"] if k < n else made["steps"])[k if k < n else k - n]
@@ -876,7 +876,7 @@ def without(case, k):
 
 
 def smaller(case):
-    """Fewer outputs and steps, simpler settings, shorter axes; those that still mean something."""
+    """Yields cases with fewer outputs and steps, simpler settings, shorter axes; those that are still valid."""
     for simpler in _simpler(case):
         with contextlib.suppress(Invalid, LookupError, ValueError):
             meaning(simpler)
@@ -926,7 +926,7 @@ def _simpler(case):
 
 
 def program(case):
-    """The case as a program that shows its core ops, its plan, and what differs."""
+    """Returns the case as a program that shows its core ops, its plan, and the difference."""
     try:
         shown = "".join(f"# {line}\n" for line in program_text(build(case)[0]).splitlines())
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Random neon models in float64, their costs, gradients and training steps, beside the same models written with PyTorch.
+"""Random neon models in float64, with costs, gradients and training steps, compared with the same models in PyTorch.
 
 A case: {"input": "image", "sequence" or "vector", "lengths": {axis: n}, "order": axes of the input as they are declared, "layers":
 [{kind, …}], "cost": {kind, …}, "optimizer": {kind, …} or None, "steps": n, "seed": s, "transformer": name}. Both sides get
@@ -68,7 +68,7 @@ def layer_norm(o, w, x):
 
 
 def recurrent(o, w, x):
-    """The equations of the three cells, a step at a time."""
+    """Returns the outputs by the equations of the three cells, a step at a time."""
     kind, times = o["kind"], range(x.shape[1])
     act = ACTIVATIONS[o["activation"]][1]
     h = c = torch.zeros(x.shape[0], o["nout"], dtype=x.dtype)
@@ -92,7 +92,7 @@ def recurrent(o, w, x):
 
 
 def made(o):
-    """The layer of neon."""
+    """Returns the layer of neon."""
     kind, active = o["kind"], ACTIVATIONS[o.get("activation", "identity")][0]()
     init = neon.GaussianInit()
     if kind == "Affine":
@@ -130,7 +130,7 @@ THERE = {
 
 
 def per_example(cost, time):
-    """Sums over features; means over time."""
+    """Returns sums over features; means over time."""
     cost = cost.flatten(2).sum(2).mean(1) if time else cost.flatten(1).sum(1)
     return cost
 
@@ -164,7 +164,7 @@ COSTS = {
 
 
 def updated(o, k, w, g, slots):
-    """One step of an optimizer, by its paper: the weight after step k, counted from 1."""
+    """Returns the weight after step k of an optimizer, counted from 1, by its paper."""
     lr = o["lr"]
     if o["kind"] == "GradientDescentMomentum":
         slots["v"] = o["momentum"] * slots.get("v", 0.0) - lr * (g + o["wdecay"] * w)
@@ -314,7 +314,7 @@ def apart(a, b, limit=LIMIT):
 
 
 def draw(seed):
-    """A model of one to five layers."""
+    """Returns a model of one to five layers."""
     r = random.Random(seed)
     kind = r.choice(["image", "image", "sequence", "vector"])
     lengths = {"N": r.choice([1, 2, 3, 5, 8, 17]), "C": r.choice([1, 2, 3, 4, 6, 8]), "H": r.randrange(1, 13), "W": r.randrange(1, 13)}
@@ -421,7 +421,7 @@ def _sequence(r, n):
 
 
 def smaller(case):
-    """Fewer layers and steps, shorter axes, plainer options."""
+    """Yields fewer layers and steps, shorter axes, simpler options."""
     for k in range(len(case["layers"])):
         made_case = copy.deepcopy(case)
         del made_case["layers"][k]
@@ -462,7 +462,7 @@ def smaller(case):
 
 
 def _fits(case):
-    """Whether the layers can follow each other, as PyTorch's shapes say."""
+    """Whether the layers can follow each other, by PyTorch's shapes."""
     n = dict(case["lengths"])
     flat = case["input"] != "image"
     sequence = case["input"] == "sequence"
@@ -496,7 +496,7 @@ def _fits(case):
 
 
 def program(case):
-    """The case as a program that shows what differs."""
+    """Returns the case as a program that shows the difference."""
     shown = pprint.pformat(case, width=120, sort_dicts=False)
     layers = "".join(f"#   {made(o)!r}\n" for o in case["layers"])
     return f"# the layers:\n{layers}from hunt.layers import check\n\ncase = {shown}\nprint(check(case))\n"
