@@ -13,6 +13,7 @@ KNOWN = {
     "training_dropout_(default|mask|default_mask)_cpu": "random numbers of NumPy's generator",
     "training_dropout_cpu": "random numbers of NumPy's generator",
     "dft_inverse(_opset19)?_cpu": "rounding errors of another algorithm, where the exact value is 0",
+    "attention_4d_causal_fp16(_expanded)?_cpu": "the data rounds each step of the softmax to float16; ngraph rounds once, and is nearer",
     "loop16_seq_none_cpu": "the test asks scalars for their length",
 }
 
