@@ -1,7 +1,6 @@
 """What was compiled is found again by whoever asks for the same; nothing broken is ever taken; processes do not disturb each other."""
 
 import ctypes
-import dataclasses
 import os
 import pickle
 import resource
@@ -410,7 +409,7 @@ def test_a_killed_writer_leaves_nothing_that_harms(folder):
 
 def test_much_is_compiled_by_several_processes(monkeypatch):
     monkeypatch.setattr("ngraph.runtime.host.workers.MUCH", 100)
-    monkeypatch.setattr("ngraph.runtime.host.workers.host", lambda: dataclasses.replace(HOST, cores=3))
+    monkeypatch.setattr("ngraph.runtime.host.workers.allowed_cores", lambda: 3)
     w = Workers()
     try:
         made = w.compile((ir(k) for k in range(30)), HOST)
