@@ -11,7 +11,7 @@ MINUTES ?= 10
 SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help run tour test check goldens onnx fuzz hunt planted same docs html bench neighbours map clean
+.PHONY: help run tour test check goldens onnx fuzz hunt planted same docs html bench neighbours sensitivity map clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench: .venv/installed  ## ratios against NumPy and PyTorch beside the last trac
 neighbours: .venv/installed  ## the peer benchmark's workloads at nearby sizes, and how time grows with a size; PEERBENCH says where it is
 	.venv/bin/python bench/neighbours.py --kernels
 	.venv/bin/python bench/neighbours.py --growth
+
+sensitivity: .venv/installed  ## each tuned number halved and doubled: which plans and kernels change, and what time; NAMES=some; PEERBENCH
+	.venv/bin/python bench/sensitivity.py --code --time $(NAMES)
 
 map: .venv/installed  ## draw which room imports which into out/rooms.svg, and name any import that goes up
 	@mkdir -p out
