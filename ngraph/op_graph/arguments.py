@@ -285,7 +285,7 @@ def _unbound(
     meant = like[0] if like else nearest(stranger, parameters)
     fix = INSTEAD.get(name) or (f"take {meant}=" if meant else f"it has {', '.join(parameters) or 'none'}")
     if stranger in ("keepdims", "keepdim"):
-        fix = "leave it away: axes that are gone are found again by name, so x - ng.mean(x, ...) needs no length of 1"
+        fix = "omit it: reduced axes are matched by name again, so x - ng.mean(x, ...) needs no length of 1"
     return UnknownName(f"{name} has no argument {stranger}", details=details, fix=fix)
 
 

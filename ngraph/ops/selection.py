@@ -96,7 +96,7 @@ def top_k(x: Any, axis: Axis | str, k: int | Axis, largest: bool = True) -> tupl
     number = k.length if isinstance(k, Axis) else int(k)
     if number is None or number < 0 or (mine.length is not None and number > mine.length):
         raise AxisError(
-            f"top_k({x.label}): {k!r} elements are asked for, along {mine!r}",
+            f"top_k({x.label}): {k!r} elements are requested along {mine!r}",
             details=(show_input(x),),
             fix=f"ask for at most {mine.length}" if mine.length is not None else "ask for 0 or more",
         )

@@ -31,7 +31,7 @@ def shown(data: dict[str, Any]) -> str:
         return NOWHERE
     rows = [("", "entries", "bytes"), *((kind, str(k["count"]), f"{k['bytes']:,}") for kind, k in data["kinds"].items())]
     asked = data["hits"] + data["misses"]
-    found = f"found {data['hits']:,} of the {asked:,} times that something was asked for"
+    found = f"found {data['hits']:,} of {asked:,} requested entries"
     return f"{data['folder']}\n{columns(rows)}\n{found}; at most {data['limit']:,} bytes are kept"
 
 

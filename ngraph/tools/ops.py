@@ -169,7 +169,7 @@ def said(name: str) -> list[tuple[str, str, str, str]]:
         raise UsageError(f"there is no op {name!r}" + (f"; did you mean {known}?" if known else ": `ngraph ops` prints them all"))
     rows = [(f, shown(value), _where(value), "of the record") for f in FIELDS if (value := getattr(record, f)) not in (None, "", {})]
     for column, facts in OPS.facts(name).items():
-        doc = OPS.columns[column].doc if column in OPS.columns else "no column: nobody reads it"
+        doc = OPS.columns[column].doc if column in OPS.columns else "no column: no room reads it"
         for k, fact in enumerate(facts):
             rows.append((column, shown(fact.value), _short(fact.where), doc if k == 0 else f"level {fact.level}, below {facts[0].level}"))
     return rows

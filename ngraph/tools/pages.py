@@ -70,7 +70,7 @@ a{color:var(--word)}
 
 CONTENTS = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>TITLE</title>
 <style>{STYLE}body{{margin:2em}}td{{padding:.2em 1.5em .2em 0}}</style>
-<h1>TITLE</h1><p>Every computation that was compiled, with each stage on its way.<table>
+<h1>TITLE</h1><p>Every compiled computation, with each of its stages.<table>
 ROWS
 </table></html>
 """

@@ -290,7 +290,7 @@ def test_arguments_that_are_exchanged_are_told():
 def test_names_of_other_libraries_are_told():
     with pytest.raises(UnknownName, match="sum has no argument axis\n.*\n  fix: take reduction_axes="):
         ng.sum(x(), axis=0)
-    with pytest.raises(UnknownName, match="has no argument keepdims\n.*\n  fix: leave it away"):
+    with pytest.raises(UnknownName, match="has no argument keepdims\n.*\n  fix: omit it"):
         ng.mean(x(), keepdims=True)
     with pytest.raises(UnknownName, match="placeholder has no argument shape\n.*\n  fix: take axes="):
         ng.placeholder(shape=[H])

@@ -427,7 +427,7 @@ class Trainer(Checked):
         except NanError as error:
             self.step = watch.at
             if self._kept and self.folder is not None:
-                error.details += (f"the checkpoint in {self.folder} is of step {self._kept}: fit(..., resume=True) goes on from there",)
+                error.details += (f"the checkpoint in {self.folder} is of step {self._kept}: fit(..., resume=True) continues from there",)
                 error.at(error.line)
             raise
 

@@ -203,7 +203,7 @@ class VersionedExecutable(ABC):
         if unknown:
             raise AxisError(
                 f"{self.program.name} has no axis {', '.join(unknown)} whose length is open",
-                fix="leave it away, or make the axis without a length",
+                fix="omit it, or make the axis without a length",
             )
         key = tuple([next((n for name, n in lengths.items() if name in own), None) for own in names])
         self.code(key)
