@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
@@ -33,10 +32,9 @@ from ngraph.targets.tuning import (
     PLANNED_CORES,
     PRODUCT_COST,
 )
-from ngraph.tensors.build import Node
+from ngraph.tensors.graph import TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, affine
 
-NUMBER = attrgetter("number")
 Loops = tuple[tuple[AxisId, int], ...]
 
 
@@ -54,55 +52,95 @@ class AccessCost(NamedTuple):
     whole: int
 
 
-class Lengths(NamedTuple):
-    """The length of each axis, a guess for unknown ones; which reads are of parameters; the elements of nodes that are used."""
+class Facts(NamedTuple):
+    """The facts of a graph that costs depend on.
 
-    known: dict[AxisId, int]
+    length      of each axis, a guess for those that are `open`
+    parameters  which reads find parameters
+    users       who reads a node; `number` is its place in the order
+    work        vector instructions of nodes, as far as somebody asked
+    """
+
+    length: dict[AxisId, int]
     open: frozenset[AxisId]
     parameters: Callable[[Read], bool]
-    work: dict[Node, float]
+    users: Mapping[TensorNode, tuple[TensorNode, ...]]
+    number: Mapping[TensorNode, int]
+    work: dict[TensorNode, float]
+
+    @staticmethod
+    def of(graph: TensorGraph) -> Facts:
+        """Returns the facts of a graph, before any cost is computed."""
+        open_ = frozenset([a for a in graph.axes if graph.known(a) is None])
+        return Facts(graph.guesses, open_, graph.parameters, graph.users, graph.number, {})
+
+    def is_factor(self, n: TensorNode) -> bool:
+        """Whether it is a product that is only summed."""
+        return n.op in PRODUCTS and n.kind == "elem" and len(self.users[n]) == 1 and self.users[n][0].kind == "reduce"
+
+    def weight(self, n: TensorNode) -> float:
+        """Vector instructions of one operation: a product that is only summed is half of a fused multiply-add, and so is its sum."""
+        if n.kind == "reduce":
+            arg = n.args[0]
+            return PRODUCT_COST / 2 if type(arg) is Read and isinstance(arg.source, TensorNode) and self.is_factor(arg.source) else n.weight
+        return PRODUCT_COST / 2 if self.is_factor(n) else n.weight
 
 
 class FusionGroup:
     """Nodes that may become one kernel. All lists are in the order of the nodes."""
 
     __slots__ = (
-        "nodes set inner outer results recomputed bound shared cut cuts level stage_of kept seconds loops length open widest work "
+        "nodes set inner outer results recomputed bound shared cut cuts level stage_of kept seconds loops facts length open widest work "
         "loads stores slack products parameters"
     ).split()
 
-    def __init__(self, nodes: Iterable[Node], lengths: Lengths):
-        self.nodes = sorted(nodes, key=NUMBER)
+    loads: dict[Any, float]
+    stores: dict[TensorNode, float]
+
+    def __init__(self, nodes: Iterable[TensorNode], facts: Facts):
+        self.nodes = sorted(nodes, key=facts.number.__getitem__)
         self.set = set(self.nodes)
-        self.length, self.open, self.parameters = lengths.known.__getitem__, lengths.open, lengths.parameters
+        self.facts, self.length, self.open, self.parameters = facts, facts.length.__getitem__, facts.open, facts.parameters
         self.link()
         self.recomputed = self._recomputed()
         self.bound = [n for n in self.nodes if n not in self.recomputed] if self.recomputed else self.nodes
-        self.widest = max(self.bound, key=lambda n: (n.size, -n.number))
+        self.widest = max(self.bound, key=lambda n: (n.size, -facts.number[n]))
         self.shared, self.cut = self._shared()
-        known = lengths.work
-        self.work = sum([known[n] if n in known else known.setdefault(n, n.size * _weight(n)) for n in self.nodes])
+        known = facts.work
+        self.work = sum([known[n] if n in known else known.setdefault(n, n.size * facts.weight(n)) for n in self.nodes])
         self.seconds, self.loops = 0.0, ()  # type: float, Loops
-        self.cuts: tuple[Node, ...] = ()  # the reductions that are finished across work items
+        self.cuts: tuple[TensorNode, ...] = ()  # the reductions that only work items together finish
+
+    def follow(self, became: Mapping[TensorNode, TensorNode], facts: Facts) -> None:
+        """Goes over to another version of the graph: that of each node."""
+        self.facts, self.length, self.open, self.parameters = facts, facts.length.__getitem__, facts.open, facts.parameters
+        if all(became[n] is n for n in self.nodes) and all(became.get(s, s) is s for s in self.loads):
+            return
+        self.nodes, self.bound = [became[n] for n in self.nodes], [became[n] for n in self.bound]
+        self.set, self.recomputed = set(self.nodes), {became[n] for n in self.recomputed}
+        self.widest, self.cuts = became[self.widest], tuple([became[n] for n in self.cuts])
+        self.loads = {became.get(s, s): seconds for s, seconds in self.loads.items()}
+        self.stores = {became[n]: seconds for n, seconds in self.stores.items()}
+        self.link()
 
     def link(self) -> None:
         """Records the reads between the nodes and from outside, and the nodes with users outside."""
-        inside = self.set
-        self.inner: list[tuple[Node, Node, Read]] = []
-        self.outer: list[tuple[Node, Read]] = []
+        inside, users = self.set, self.facts.users
+        self.inner: list[tuple[TensorNode, TensorNode, Read]] = []
+        self.outer: list[tuple[TensorNode, Read]] = []
         for n in self.nodes:
             for r in n.reads:
                 if r.source in inside:
                     self.inner.append((r.source, n, r))
                 else:
                     self.outer.append((n, r))
-        self.results = [n for n in self.nodes if n.result or not inside.issuperset(n.users)]
+        self.results = [n for n in self.nodes if n.result or not inside.issuperset(users[n])]
 
-    def _recomputed(self) -> set[Node]:
+    def _recomputed(self) -> set[TensorNode]:
         """Returns producers cheap enough to recompute in every work item, so that they do not constrain the loops."""
         most = max([n.size for n in self.nodes])
         small = min(most // MIN_REREADS, NEGLIGIBLE_SIZE) if most > 0 else -1
-        found, kept = set[Node](), set(self.results)  # kept: values that a work item has in part, and their users
+        found, kept = set[TensorNode](), set(self.results)  # kept: what has only the work item's own part, and what is made of that
         for n in self.nodes:
             if n.size <= small and n.kind in ("elem", "reduce"):
                 if not any(r.source in self.set and r.source not in found for r in n.reads):
@@ -116,7 +154,7 @@ class FusionGroup:
             for n in self.nodes:
                 if n in found and (n in lost or any(r.source in self.set and r.source not in found for r in n.reads)):
                     found.remove(n)
-        wanted: set[Node] = set()  # values that others here read: the rest gains nothing from being here
+        wanted: set[TensorNode] = set()  # what others in here read: the rest gains nothing from being here
         for n in reversed(self.nodes):
             if n not in found or n in wanted:
                 wanted.update([r.source for r in n.reads if r.source in found])
@@ -134,7 +172,7 @@ class FusionGroup:
         shared.intersection_update(
             *[n.loopable for n in self.bound], *[r.identity_indexed for p, _, r in self.inner if p not in recomputed]
         )
-        cost: dict[Node, float] = {}
+        cost: dict[TensorNode, float] = {}
         for n in [n for n in self.nodes if n in recomputed]:
             cost[n] = n.weight + sum([cost.get(r.source, 1) for r in n.reads])
         for p, _, r in self.inner:
@@ -155,17 +193,17 @@ class FusionGroup:
             whole[r.source] = max(whole.get(r.source, 0), self.touched(r, {}))
         self.loads = {s: _moving(m, size) for s, size in whole.items()}
         self.stores = {n: 2 * _moving(m, n.bytes) for n in self.results}
-        self.products = sum([n.kind == "reduce" and _weight(n) < 1 for n in self.nodes])
+        self.products = sum([n.kind == "reduce" and self.facts.weight(n) < 1 for n in self.nodes])
         self.slack = self.seconds - sum(self.loads.values()) - sum(self.stores.values()) - self.work / m.speed / PLANNED_CORES
 
     # levels
     def levels(self) -> None:
         """Computes the level of each node: 2k at every index of pass k, 2k + 1 on its finished accumulators; and the values to store."""
-        level: dict[Node, int] = {}
-        stage_of: dict[Node, tuple[object, ...]] = {}
-        kept: set[Node] = set()
-        cost: dict[Node, float] = {}
-        shared, spread = frozenset(self.shared), self._broadcast_consumers()
+        level: dict[TensorNode, int] = {}
+        stage_of: dict[TensorNode, tuple[object, ...]] = {}
+        kept: set[TensorNode] = set()
+        cost: dict[TensorNode, float] = {}
+        shared, spread, users = frozenset(self.shared), self._broadcast_consumers(), self.facts.users
         for n in self.nodes:
             mine, ends, total = 0, [], float(n.weight)
             for r in n.reads:
@@ -184,9 +222,8 @@ class FusionGroup:
                 elif p.kind == "join":
                     at += 2
                 else:
-                    again = (
-                        n.size >= MIN_REREADS * p.size and p.weight > 0 and (n.kind == "reduce" or any(u.kind == "reduce" for u in n.users))
-                    )
+                    summed = n.kind == "reduce" or any(u.kind == "reduce" for u in users[n])
+                    again = n.size >= MIN_REREADS * p.size and p.weight > 0 and summed
                     expensive = cost[p] > MAX_RECOMPUTED_COST and (not same or (p, n) in spread)
                     rides = p in self.recomputed
                     if (again and expensive) if rides else (again or expensive):
@@ -199,7 +236,7 @@ class FusionGroup:
                     mine = at
             if n.kind == "reduce":
                 mine += 2 if mine % 2 else 1
-                apart = n.number if self._rereads(n, shared) else -2 if n in self.recomputed else -1
+                apart = self.facts.number[n] if self._rereads(n, shared) else -2 if n in self.recomputed else -1
                 stage_of[n] = (mine, frozenset(n.axes), frozenset(n.reduced), apart)
             elif mine % 2:
                 homes = {stage_of[p] for at, p in ends if at == mine}
@@ -210,7 +247,7 @@ class FusionGroup:
             level[n], cost[n] = mine, total
         for p, n, r in self.inner:
             if level[p] % 2:
-                if stored_by(n, p, r):
+                if self.stored_by(n, p, r):
                     continue
                 if stage_of.get(n) != stage_of[p] or n.kind == "reduce":
                     kept.add(p)
@@ -218,9 +255,22 @@ class FusionGroup:
                 kept.add(p)
         self.level, self.stage_of, self.kept = level, stage_of, kept
 
-    def _broadcast_consumers(self) -> set[tuple[Node, Node]]:
+    def stored_by(self, n: TensorNode, p: TensorNode, r: Read) -> bool:
+        """Whether a stage that makes p can store it as a part of the array n right away: it is all that becomes of it."""
+        if (
+            n.kind != "join"
+            or not n.disjoint
+            or len(self.facts.users[p]) > 1
+            or p.result
+            or r.guard
+            or len(r.identity_indexed) < len(r.index)
+        ):
+            return False
+        return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.guard for part in n.parts)
+
+    def _broadcast_consumers(self) -> set[tuple[TensorNode, TensorNode]]:
         """Returns edges where a value is broadcast before a use elsewhere: the smaller one is kept if little work is left."""
-        found: set[tuple[Node, Node]] = set()
+        found: set[tuple[TensorNode, TensorNode]] = set()
         for m in dict.fromkeys([p for p, _, r in self.inner if p.kind == "elem" and len(r.identity_indexed) < len(r.index)]):
             todo, seen, edges, left = [m], {m}, [], 0.0
             while todo and left <= MAX_RECOMPUTED_COST:
@@ -240,15 +290,14 @@ class FusionGroup:
                 found.update(edges)
         return found
 
-    def _again(self, n: Node, ends: list[Node]) -> bool:
+    def _again(self, n: TensorNode, ends: list[TensorNode]) -> bool:
         """Whether a cheap value of stored accumulators is only reduced: each reduction recomputes it, and it is not stored."""
-        if n.weight > MAX_RECOMPUTED_COST or n.result or not all(u.kind == "reduce" and u in self.set for u in n.users):
+        if n.weight > MAX_RECOMPUTED_COST or n.result or not all(u.kind == "reduce" and u in self.set for u in self.facts.users[n]):
             return False
-        return all(p.result or not self.set.issuperset(p.users) for p in ends)
+        return all(p.result or not self.set.issuperset(self.facts.users[p]) for p in ends)
 
-    def _rereads(self, n: Node, shared: frozenset[AxisId]) -> bool:
-        """Whether operands of a reduction are read repeatedly for indices of a free axis, so that it needs its own stage and
-        registers.
+    def _rereads(self, n: TensorNode, shared: frozenset[AxisId]) -> bool:
+        """Whether operands of a reduction are read again for each index of a free axis: it then wants a stage, with registers, for itself.
 
         This holds for two operands, as in a matrix product, or for one along an axis that work items do not share out.
         """
@@ -313,7 +362,7 @@ def vector_axis(g: FusionGroup) -> AxisId | None:
     """Returns the axis along which most bytes are contiguous; a product with parameters, which can be packed, has no preference."""
     score: dict[AxisId, float] = {}
     for n, r in g.outer:
-        summed = n.users[0].reduced if _factor(n) and any(map(g.parameters, n.reads)) else ()
+        summed = g.facts.users[n][0].reduced if g.facts.is_factor(n) and any(map(g.parameters, n.reads)) else ()
         for a, elements in g.walk(r).flow:
             if a not in summed:
                 score[a] = score.get(a, 0) + elements
@@ -324,25 +373,19 @@ def vector_axis(g: FusionGroup) -> AxisId | None:
     return max(score, key=lambda a: score[a]) if score else None
 
 
-def stored_by(n: Node, p: Node, r: Read) -> bool:
-    """Whether a stage that computes p can store it directly as a part of the array n, its only use."""
-    if n.kind != "join" or "apart" not in n.attrs or len(p.users) > 1 or p.result or r.guard or len(r.identity_indexed) < len(r.index):
-        return False
-    return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.guard for part in n.parts)
-
-
 class CostTable:
     """A cache of groups with their costs. Structurally equal groups, such as the layers of a network, are evaluated once."""
 
-    def __init__(self, machine: Cpu, lengths: Lengths):
-        self.machine, self.lengths = machine, lengths
+    def __init__(self, machine: Cpu, facts: Facts):
+        self.machine, self.facts = machine, facts
         self.templates: dict[Any, int] = {}
         self.known: dict[Any, tuple[float, list[tuple[int, int]], list[int]]] = {}
-        self.signs: dict[Node, tuple[int, tuple[Any, ...]]] = {}
+        self.signs: dict[TensorNode, tuple[int, tuple[Any, ...]]] = {}
         self.cutting = True  # reductions may be split
 
-    def cut_no_more(self) -> None:
-        """Ends splitting: later steps could not combine partial sums."""
+    def cut_no_more(self, facts: Facts) -> None:
+        """From here on, in this version of the graph, sums stay whole: nothing would put their parts together."""
+        self.facts, self.signs = facts, {}
         self.cutting, self.known = False, {key: found for key, found in self.known.items() if not found[2]}
 
     def most(self, a: FusionGroup, b: FusionGroup) -> float:
@@ -352,16 +395,16 @@ class CostTable:
             saved += sum([reader.loads[n] + maker.stores[n] for n in reader.loads.keys() & maker.stores.keys()])
         return a.slack + b.slack - self.machine.launch + saved + COST_ROUNDING * (a.seconds + b.seconds)
 
-    def seconds(self, nodes: list[Node]) -> float:
+    def seconds(self, nodes: list[TensorNode]) -> float:
         """Returns the seconds of the kernel of these nodes, in order."""
         key, numbers = self.key(nodes)
         if key not in self.known:
-            self.learn(key, numbers, price(FusionGroup(nodes, self.lengths), self.machine, self.cutting))
+            self.learn(key, numbers, price(FusionGroup(nodes, self.facts), self.machine, self.cutting))
         return self.known[key][0]
 
-    def group(self, nodes: Iterable[Node]) -> FusionGroup:
+    def group(self, nodes: Iterable[TensorNode]) -> FusionGroup:
         """Returns these nodes as a group, with its cost."""
-        g = FusionGroup(nodes, self.lengths)
+        g = FusionGroup(nodes, self.facts)
         key, numbers = self.key(g.nodes)
         if key not in self.known:
             self.learn(key, numbers, price(g, self.machine, self.cutting))
@@ -373,16 +416,16 @@ class CostTable:
     def learn(self, key: Any, numbers: dict[Any, int], g: FusionGroup) -> None:
         self.known[key] = g.seconds, [(numbers[a], b) for a, b in g.loops], [k for k, n in enumerate(g.nodes) if n in g.cuts]
 
-    def key(self, nodes: list[Node]) -> tuple[Any, dict[Any, int]]:
+    def key(self, nodes: list[TensorNode]) -> tuple[Any, dict[Any, int]]:
         """Returns everything that a cost depends on, with axes and sources numbered in order of appearance; and the numbers."""
-        signs, inside = self.signs, set(nodes)
+        signs, inside, users = self.signs, set(nodes), self.facts.users
         found = [signs.get(n) or self.sign(n) for n in nodes]
         names = list(chain.from_iterable([own for _, own in found]))
         numbers = {x: k for k, x in enumerate(dict.fromkeys(names))}
-        leaves = [n.result or not inside.issuperset(n.users) for n in nodes]
+        leaves = [n.result or not inside.issuperset(users[n]) for n in nodes]
         return (tuple([template for template, _ in found]), tuple(leaves), tuple(map(numbers.__getitem__, names))), numbers
 
-    def sign(self, n: Node) -> tuple[int, tuple[Any, ...]]:
+    def sign(self, n: TensorNode) -> tuple[int, tuple[Any, ...]]:
         """Returns a number shared by nodes that differ in axes and sources only; its axes, its sources and itself."""
         own: dict[AxisId, int] = {}
 
@@ -395,13 +438,22 @@ class CostTable:
                 return f"L{sorted(number(inner.axes))}" if type(inner) is Read else "L"
             return f"{type(x).__name__}{number([x.of])}"
 
-        parts: list[Any] = [n.kind, n.op, n.dtype.bits, _weight(n), n.once, number(n.axes), number(n.reduced), sorted(number(n.loopable))]
+        parts: list[Any] = [
+            n.kind,
+            n.op,
+            n.dtype.bits,
+            self.facts.weight(n),
+            n.once,
+            number(n.axes),
+            number(n.reduced),
+            sorted(number(n.loopable)),
+        ]
         for r in n.reads:
             index = [expr.text(r.index[a], leaf) for a in r.source.axes] if r.index else []
-            still = self.lengths.parameters(r)
+            still = self.facts.parameters(r)
             parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.guard), sorted(number(r.axes)), still))
-        parts += ["apart" in n.attrs, len(n.users) > 1, n.result, [number(p.axes) for p in n.parts]]
-        lengths = [(self.lengths.known[a], a in self.lengths.open) for a in own]
+        parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, [number(p.axes) for p in n.parts]]
+        lengths = [(self.facts.length[a], a in self.facts.open) for a in own]
         template = self.templates.setdefault(repr((parts, lengths)), len(self.templates))
         self.signs[n] = made = template, (*own, *[r.source for r in n.reads], n)
         return made
@@ -439,7 +491,7 @@ class _Choice:
             if a in self.cut:
                 self.chunks *= -(-n // block)
 
-    def held(self, n: Node) -> int:
+    def held(self, n: TensorNode) -> int:
         """Returns the bytes of a value that a work item holds."""
         return 4 * sum([self.g.part(axes, self.loops) for axes in ([p.axes for p in n.parts] if n.kind == "join" else [n.axes])])
 
@@ -596,7 +648,7 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     choice = _Choice(g, m, cut)
     choice.choose()
     fixed, items, local = choice.loops, choice.work_items, choice.locals()
-    sources: dict[object, list[tuple[Node, Read]]] = {}
+    sources: dict[object, list[tuple[TensorNode, Read]]] = {}
     for n, r in g.outer:
         sources.setdefault(r.source, []).append((n, r))
     parts = {s: max([g.touched(r, fixed) for _, r in reads]) for s, reads in sources.items()}
@@ -618,11 +670,11 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     if local > m.usable_l2:
         traffic += 3 * local * items / m.memory_bandwidth
     guarded = {n for p, n, r in g.inner if r.guard and p not in g.recomputed}
-    work = g.work + sum([n.size * _weight(n) * (GUARDED_READ_COST - 1) for n in g.nodes if n in guarded])
-    work += (items - 1) * sum([n.size * _weight(n) for n in g.nodes if n in g.recomputed])
+    work = g.work + sum([n.size * g.facts.weight(n) * (GUARDED_READ_COST - 1) for n in g.nodes if n in guarded])
+    work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
     pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones by their actual size
     ways = min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces)
-    if items < PLANNED_CORES:
+    if items < m.cores:
         traffic *= 1.3
     seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts
@@ -636,16 +688,3 @@ def _rate(m: Cpu, size: int) -> float:
 def _moving(m: Cpu, size: int) -> float:
     """Returns the seconds to read or write this many bytes."""
     return size / _rate(m, size)
-
-
-def _weight(n: Node) -> float:
-    """Returns the weight of a node: a product that is only summed, and its sum, are half of a fused multiply-add each."""
-    if n.kind == "reduce":
-        arg = n.args[0]
-        return PRODUCT_COST / 2 if type(arg) is Read and type(arg.source) is Node and _factor(arg.source) else n.weight
-    return PRODUCT_COST / 2 if _factor(n) else n.weight
-
-
-def _factor(n: Node) -> bool:
-    """Whether it is a product that is only summed."""
-    return n.op in PRODUCTS and n.kind == "elem" and len(n.users) == 1 and n.users[0].kind == "reduce"

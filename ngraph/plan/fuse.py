@@ -9,9 +9,10 @@ from __future__ import annotations
 import heapq
 import math
 from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ngraph.plan.cost import NUMBER, CostTable, FusionGroup, Lengths
+from ngraph.plan.cost import CostTable, Facts, FusionGroup
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import (
     MAX_CONTRACTIONS,
@@ -22,30 +23,31 @@ from ngraph.targets.tuning import (
     MAX_READERS_TRIED,
     MIN_RELATIVE_GAIN,
 )
-from ngraph.tensors.build import Node, NodeGraph
+from ngraph.tensors.graph import TensorGraph, TensorNode
 from ngraph.tensors.index import Read
+from ngraph.tensors.simplify import merge_twins, split_reductions
 
 
-def fuse(graph: NodeGraph, machine: Cpu) -> list[FusionGroup]:
-    """Returns the groups, in an order in which they can run."""
+def fuse(graph: TensorGraph, machine: Cpu) -> tuple[TensorGraph, list[FusionGroup]]:
+    """The graph, with reductions in parts where that pays, and its nodes in groups, in an order in which they can run."""
     merge = _Merge(graph, machine)
     merge.chains()
     merge.best_first(merge.connect())
     new = merge.cut_reductions()
     merge.connect()
     merge.best_first(new)
-    return [merge.run_once_apart(g) for g in merge.connect()]
+    merge.merge_twins()
+    return merge.graph, merge.connect()
 
 
 class _Merge:
     """The groups so far, by node; fusion barriers are opaque ops with their results, which nothing joins."""
 
-    def __init__(self, graph: NodeGraph, machine: Cpu):
+    def __init__(self, graph: TensorGraph, machine: Cpu):
         self.graph, self.machine = graph, machine
-        guesses = graph.guesses()
-        self.lengths = Lengths(guesses, frozenset([a for a in guesses if graph.known(a) is None]), graph.parameters(), {})
-        self.prices = CostTable(machine, self.lengths)
-        self.of: dict[Node, FusionGroup] = {}
+        self.facts = Facts.of(graph)
+        self.prices = CostTable(machine, self.facts)
+        self.of: dict[TensorNode, FusionGroup] = {}
         self.after: dict[FusionGroup, dict[FusionGroup, None]] = {}  # groups that read from it
         self.before: dict[FusionGroup, dict[FusionGroup, None]] = {}  # groups from which it reads
         self.place: dict[FusionGroup, int] = {}  # an order in which they can run
@@ -53,11 +55,23 @@ class _Merge:
         self.made = 0
         self.fusion_barriers: set[FusionGroup] = set()
         self.parted: set[FusionGroup] = set()  # groups whose work items have partial sums
-        self.readers: dict[object, list[Node]] = {}  # readers of external values
-        for n in graph.nodes:
+        self.find_readers()
+
+    def find_readers(self) -> None:
+        """Records the readers of inputs, state and constants."""
+        self.readers: dict[object, list[TensorNode]] = {}
+        for n in self.graph.nodes:
             for r in n.reads:
-                if not isinstance(r.source, Node):
+                if not isinstance(r.source, TensorNode):
                     self.readers.setdefault(r.source, []).append(n)
+
+    def follow(self, graph: TensorGraph, became: Mapping[TensorNode, TensorNode]) -> None:
+        """Goes over to another version of the graph."""
+        self.graph, self.facts = graph, Facts.of(graph)
+        for g in self.rank:
+            g.follow(became, self.facts)
+        self.of = {n: g for g in self.rank for n in g.nodes}
+        self.find_readers()
 
     def add(self, g: FusionGroup) -> None:
         self.rank[g] = self.made
@@ -70,15 +84,16 @@ class _Merge:
     def chains(self) -> None:
         """Merges without evaluating costs: elementwise values whose readers are all in one group, over the same space at the same index.
 
-        Also parts of one value: a join marked `near`.
+        And what is a step on the way to one value: a join that is `inline`.
         """
-        chain: dict[Node, list[Node]] = {}
+        chain: dict[TensorNode, list[TensorNode]] = {}
         for n in reversed(self.graph.nodes):
-            mine = chain[n] = [n]
-            if n.result or not all(_same(n, u) for u in n.users):
+            mine, users = [n], self.facts.users[n]
+            chain[n] = mine
+            if n.result or not all(_same(n, u) for u in users):
                 continue
-            theirs = chain[n.users[0]] if n.users else mine
-            if theirs is not mine and all(chain[u] is theirs for u in n.users) and len(theirs) < MAX_KERNEL_NODES:
+            theirs = chain[users[0]] if users else mine
+            if theirs is not mine and all(chain[u] is theirs for u in users) and len(theirs) < MAX_KERNEL_NODES:
                 theirs.append(n)
                 chain[n] = theirs
         seen: set[int] = set()
@@ -88,7 +103,7 @@ class _Merge:
             if n.kind in ("routine", "part"):
                 call = n if n.kind == "routine" else n.reads[0].source
                 if call not in self.of:
-                    g = FusionGroup([call, *call.users], self.lengths)  # its parts are its only readers
+                    g = FusionGroup([call, *self.facts.users[call]], self.facts)  # its parts are all that reads it
                     self.fusion_barriers.add(g)
                     self.add(g)
             else:
@@ -103,6 +118,7 @@ class _Merge:
         """
         heap: list[tuple[float, int, int, bool, FusionGroup, FusionGroup]] = []
         tried: set[tuple[int, int]] = set()
+        order = self.facts.number
 
         def push(g: FusionGroup) -> None:
             for h in self.partners(g):
@@ -117,7 +133,7 @@ class _Merge:
         def wait(gain: float, number: int, sure: bool, a: FusionGroup, b: FusionGroup) -> None:
             bound = not a.loops or a.loops != b.loops  # the same work items add no constraint
             if gain > (MIN_RELATIVE_GAIN * min(a.seconds, b.seconds) if bound else 0):
-                heapq.heappush(heap, (-gain, min(a.nodes[0].number, b.nodes[0].number), number, sure, a, b))
+                heapq.heappush(heap, (-gain, min(order[a.nodes[0]], order[b.nodes[0]]), number, sure, a, b))
 
         for g in groups:
             if g not in self.fusion_barriers:
@@ -135,20 +151,18 @@ class _Merge:
 
     def cut_reductions(self) -> list[FusionGroup]:
         """Adds the combining reduction after each split one, and returns these groups, which may merge further; split ones may not."""
+        cuts = [(g, n) for g in self.rank for n in g.cuts]
+        parts = {n: math.prod([-(-g.length(a) // b) for a, b in g.loops if a in n.reduced]) for g, n in cuts}
+        became = {n: n for n in self.graph.nodes}
+        if parts:
+            graph, became = split_reductions(self.graph, parts)
+            self.follow(graph, became)
+        self.prices.cut_no_more(self.facts)
         new = []
-        self.prices.cut_no_more()
-        for g in list(self.rank):
-            for n in g.cuts:
-                many = math.prod([-(-g.length(a) // b) for a, b in g.loops if a in n.reduced])
-                f = self.graph.split_reduction(n, many)
-                assert n.split_k is not None
-                self.lengths.known[n.split_k] = many
-                self.prices.signs.clear()
-                for h in (g, *dict.fromkeys([self.of[u] for u in f.users])):
-                    h.link()
-                new.append(self.prices.group([f]))
-                self.parted.add(g)
-                self.add(new[-1])
+        for g, n in cuts:
+            new.append(self.prices.group(self.facts.users[became[n]]))
+            self.parted.add(g)
+            self.add(new[-1])
         return new
 
     def most(self, a: FusionGroup, b: FusionGroup) -> float:
@@ -158,14 +172,14 @@ class _Merge:
     def price(self, a: FusionGroup, b: FusionGroup) -> float:
         """Returns the seconds of both as one kernel; infinite where that is impossible."""
         if a not in self.parted and b not in self.parted:
-            return self.prices.seconds(sorted([*a.nodes, *b.nodes], key=NUMBER))
+            return self.prices.seconds(sorted([*a.nodes, *b.nodes], key=self.facts.number.__getitem__))
         return math.inf if self.merged(a, b) is None else max(a.seconds, b.seconds)
 
     def merged(self, a: FusionGroup, b: FusionGroup) -> FusionGroup | None:
         """Returns both as one group. One with partial sums keeps its work items: only values that each can recompute may join it."""
         if a not in self.parted and b not in self.parted:
             return self.prices.group([*a.nodes, *b.nodes])
-        made = FusionGroup([*a.nodes, *b.nodes], self.lengths)
+        made = FusionGroup([*a.nodes, *b.nodes], self.facts)
         held, other = (a, b) if a in self.parted else (b, a)
         if other in self.parted or not made.recomputed.issuperset(other.nodes) or not made.keeps(held):
             return None
@@ -188,57 +202,63 @@ class _Merge:
         """Returns the groups that share an edge or an input with this one, in order."""
         near: set[FusionGroup] = set()
         for n in g.nodes:
-            near.update([self.of[u] for u in self.around(n.users, n)])
+            near.update([self.of[u] for u in self.around(self.facts.users[n], n)])
         for n, r in g.outer:
-            if isinstance(r.source, Node):
+            if isinstance(r.source, TensorNode):
                 near.add(self.of[r.source])
-                near.update([self.of[u] for u in self.around(r.source.users, n)])
+                near.update([self.of[u] for u in self.around(self.facts.users[r.source], n)])
             else:
                 near.update([self.of[u] for u in self.around(self.readers[r.source], n)])
         near.discard(g)
         return sorted(near - self.fusion_barriers, key=lambda h: self.rank[h])
 
-    def around(self, readers: list[Node], n: Node) -> list[Node]:
+    def around(self, readers: Sequence[TensorNode], n: TensorNode) -> Sequence[TensorNode]:
         """Returns the readers next to a node, where there are many of one value."""
         if len(readers) <= MAX_READERS_TRIED:
             return readers
-        k = bisect_left(readers, n.number, key=lambda m: m.number)
+        k = bisect_left(readers, self.facts.number[n], key=self.facts.number.__getitem__)
         return readers[max(k - MAX_READERS_TRIED // 2, 0) : k + MAX_READERS_TRIED // 2]
 
-    def run_once_apart(self, g: FusionGroup) -> FusionGroup:
-        """Returns a group in which a value that was to be recomputed in several kernels, all now in this one, is computed once."""
-        known: dict[Any, Node] = {}
-        twins: dict[Node, Node] = {}
+    def merge_twins(self) -> None:
+        """Makes one value of what was to be computed again in several kernels, and now is in one group."""
+        twins: dict[TensorNode, TensorNode] = {}
+        changed = [g for g in self.rank if self.twins(g, twins)]
+        if not twins:
+            return
+        graph, became = merge_twins(self.graph, twins)
+        self.follow(graph, became)
+        for g in changed:
+            made = FusionGroup(dict.fromkeys(g.nodes), self.facts)
+            made.loops, made.cuts, made.seconds = g.loops, g.cuts, g.seconds
+            self.rank[made] = self.rank.pop(g)
+            if g in self.parted:
+                self.parted.add(made)
+            for n in made.nodes:
+                self.of[n] = made
+
+    def twins(self, g: FusionGroup, found: dict[TensorNode, TensorNode]) -> bool:
+        """Adds the nodes of a group that are equal to one before them, each with that one; says whether there are any."""
+        known: dict[Any, TensorNode] = {}
+        before = len(found)
         for n in g.nodes:
             if n.kind != "elem":
                 continue
-            key = (n.op, n.axes, n.dtype, repr(sorted(n.attrs.items())), tuple([_key(a, twins) for a in n.args]))
+            key = (n.op, n.axes, n.dtype, repr(sorted(n.attrs.items())), tuple([_key(a, found) for a in n.args]))
             first = known.setdefault(key, n)
-            if first is not n and not n.result and g.set.issuperset(n.users):
-                twins[n] = first
-        if not twins:
-            return g
-        for n in g.nodes:
-            if any(r.source in twins for r in n.reads):
-                n.reread(lambda r: Read(twins[r.source], r.index, r.guard, r.fill) if r.source in twins else r)
-        for n, first in twins.items():
-            first.users = list(dict.fromkeys([*first.users, *[twins.get(u, u) for u in n.users]]))
-        for n in g.nodes:
-            n.users = [u for u in n.users if u not in twins]
-        made = FusionGroup([n for n in g.nodes if n not in twins], self.lengths)
-        made.loops, made.cuts, made.seconds = g.loops, g.cuts, g.seconds
-        return made
+            if first is not n and not n.result and g.set.issuperset(self.facts.users[n]):
+                found[n] = first
+        return len(found) > before
 
     # order
-    def length_producers(self, g: FusionGroup) -> frozenset[Node]:
+    def length_producers(self, g: FusionGroup) -> frozenset[TensorNode]:
         """Returns the nodes that must run before the lengths of a group's axes are known."""
-        axes = {a for n in g.nodes for a in n.space} if self.graph.runs else ()
+        axes = {a for n in g.nodes for a in n.space} if self.graph.numbers else ()
         return frozenset().union(*map(self.graph.length_producers, axes))
 
-    def needed(self, g: FusionGroup) -> list[Node]:
+    def needed(self, g: FusionGroup) -> list[TensorNode]:
         """Returns the nodes of other groups that a group reads, or that compute its lengths."""
-        lengths = sorted([n for n in self.length_producers(g) if self.of[n] is not g], key=NUMBER)
-        return [r.source for _, r in g.outer if isinstance(r.source, Node)] + lengths
+        lengths = sorted([n for n in self.length_producers(g) if self.of[n] is not g], key=self.facts.number.__getitem__)
+        return [r.source for _, r in g.outer if isinstance(r.source, TensorNode)] + lengths
 
     def connect(self) -> list[FusionGroup]:
         """Determines who reads from whom, and an order in which all can run; the one with the lowest node first."""
@@ -247,8 +267,8 @@ class _Merge:
         for g, makers in self.before.items():
             for h in makers:
                 self.after[h][g] = None
-        waits = {g: len(makers) for g, makers in self.before.items()}
-        ready = [(g.nodes[0].number, g) for g, n in waits.items() if not n]
+        waits, order = {g: len(makers) for g, makers in self.before.items()}, self.facts.number
+        ready = [(order[g.nodes[0]], g) for g, n in waits.items() if not n]
         heapq.heapify(ready)
         line = []
         while ready:
@@ -257,7 +277,7 @@ class _Merge:
             for u in self.after[g]:
                 waits[u] -= 1
                 if not waits[u]:
-                    heapq.heappush(ready, (u.nodes[0].number, u))
+                    heapq.heappush(ready, (order[u.nodes[0]], u))
         self.place = {g: k for k, g in enumerate(line)}
         return line
 
@@ -306,18 +326,18 @@ class _Merge:
         return list(found)
 
 
-def _key(a: Any, twins: dict[Node, Node]) -> Any:
+def _key(a: Any, twins: dict[TensorNode, TensorNode]) -> Any:
     """Returns the key of an argument, in which structurally equal nodes are one."""
     if type(a) is Read:
         return twins.get(a.source, a.source), tuple(sorted(a.index.items())), a.guard, repr(a.fill)
     return repr(a)
 
 
-def _same(n: Node, u: Node) -> bool:
+def _same(n: TensorNode, u: TensorNode) -> bool:
     """Whether a reader of an elementwise value runs over the same space, and reads it only at the same index; or n is a part of u."""
     if n.kind == "join":
-        return "near" in n.attrs
-    if u.kind == "join" and "apart" in u.attrs:
+        return n.inline
+    if u.kind == "join" and u.disjoint:
         space = all(frozenset(p.axes) == n.space for p in u.parts)
     else:
         space = u.kind in ("elem", "reduce") and u.space == n.space

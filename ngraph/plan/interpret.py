@@ -14,20 +14,15 @@ import numpy as np
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
-from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.expr import Expr, ExprLike, Idx, Leaf, Len
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call
-from ngraph.ops.random import philox
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store, extent, places
 from ngraph.program.program import AxisId
-from ngraph.targets.products import DOTS, PACKS
 from ngraph.tensors.index import Load, Read
+from ngraph.tensors.scalars import COMBINE, combined, elementwise
 
-COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 GARBAGE = 0xA5
-FLAT = AxisId("flat")
-TRIP, WORD = 0x9E3779B1, 0xFFFFFFFF  # docs/spec.md 6
 
 
 def interpret(
@@ -173,7 +168,7 @@ class _WorkItem:
         ends = shape[: len(stage.free)]
         dims = tuple(range(len(ends), len(shape)))
         for k, c in enumerate(stage.combine, len(stage.before)):
-            lines[k] = _combined(c.kind, lines[c.line], dims, c.dtype)
+            lines[k] = combined(c.kind, lines[c.line], dims, c.dtype)
         after: dict[int, np.ndarray] = {k: v for k, v in lines.items() if k >= len(stage.before)}
         for k, line in enumerate(stage.after, len(stage.before) + len(stage.combine)):
             after[k] = self.line(line, stage.free, ends, after)
@@ -191,7 +186,7 @@ class _WorkItem:
         if line.op == "read":
             assert line.read is not None
             return self.read(line.read, axes, shape, lines)
-        return line_value(line, [np.ascontiguousarray(lines[k]).ravel() for k in line.args]).reshape(shape)
+        return elementwise(line.op, line.attrs, line.dtype, [lines[k] for k in line.args], shape)
 
     # indices
     def whole(self, e: ExprLike, axes: tuple[AxisId, ...], lines: dict[int, np.ndarray]) -> Any:
@@ -257,51 +252,3 @@ class _WorkItem:
         else:
             with np.errstate(all="ignore"):
                 COMBINE[s.combine].at(array, at, value)
-
-
-def line_value(line: Line, args: Sequence[np.ndarray]) -> np.ndarray:
-    """The values of a line that computes, of the values of its arguments: flat arrays of one length."""
-    n = args[0].size
-    if line.op == "random_bits":
-        return _random(line, args)
-    if line.op == "fma":
-        (x, y, z), minus = args, line.attrs.get("minus")
-        return np.asarray(z - x * y if minus == "product" else x * y - z if minus else x * y + z)
-    if line.op in PACKS:
-        held = f"<u{PACKS[line.op].operand_bits // 8}"
-        return np.stack([a.view(held) for a in args], -1).view("<u4").astype(np.uint32).ravel()
-    if line.op in DOTS:
-        row = DOTS[line.op]
-        x, y = (a.astype("<u4").view(d.np).reshape(-1, row.k).astype(row.sum.np) for a, d in zip(args, row.operands, strict=True))
-        return np.asarray(sum([x[:, k] * y[:, k] for k in reversed(range(row.k))]))
-    types = tuple([TensorType((FLAT,), as_dtype(a.dtype)) for a in args])
-    attrs = {**line.attrs, "dtype": line.dtype} if line.op in ("cast", "bitcast") else dict(line.attrs)
-    call = Call(attrs, types, (TensorType((FLAT,), line.dtype),), lambda _: n)
-    reference = REGISTRY[line.op].reference
-    assert reference is not None
-    made = np.asarray(reference(call, *args))
-    if made.dtype != line.dtype.np:
-        raise ProgramError(f"a line {line.op} gives {made.dtype} where the plan says {line.dtype}")
-    return made
-
-
-def _combined(kind: str, x: np.ndarray, dims: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Returns a reduction; without elements 0, 1, the lowest, the highest."""
-    with np.errstate(all="ignore"):
-        if kind in ("add", "multiply"):
-            return np.asarray(COMBINE[kind].reduce(x, axis=dims, dtype=dtype.np))
-        edge = np.array(dtype.lowest if kind == "max" else dtype.highest).astype(dtype.np)
-        return np.asarray(COMBINE[kind].reduce(x, axis=dims, initial=edge[()])).astype(dtype.np)
-
-
-def _random(line: Line, args: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns words of Philox, one per element; seed, step and trips are equal wherever predicates hold, and 0 elsewhere."""
-    if not args[-1].size:
-        return np.zeros(0, np.uint32)
-    seed, step, *trips = [int(a.max()) for a in args[:-1]]
-    mixed = 0
-    for t in trips:
-        mixed = (mixed * TRIP + t + 1) & WORD
-    at = args[-1]
-    words = philox(((at // 4).astype(np.uint64), step & WORD, line.attrs["stream"], mixed), (seed & WORD, seed >> 32))
-    return np.stack(np.broadcast_arrays(*words))[at % 4, np.arange(at.size)]

@@ -28,34 +28,34 @@ from ngraph.targets import DEFAULT
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import MAX_TOP_K, TOP_K_PART
 from ngraph.tensors.bf16_dot import use_bf16_dots
-from ngraph.tensors.build import Constant, Node, NodeGraph
+from ngraph.tensors.build import build
 from ngraph.tensors.float_dot import use_float_dots
+from ngraph.tensors.graph import Constant, TensorGraph, TensorNode
 from ngraph.tensors.index import Load, Read, bounds
 from ngraph.tensors.int8_dot import use_int8_dots
 from ngraph.tensors.layout import assign_layouts
+from ngraph.tensors.simplify import contract_fma, rename_axes
 from ngraph.tensors.strided_reductions import split_strided_reductions
-from ngraph.tensors.text import graph_text, verify_graph
+from ngraph.tensors.text import text as graph_text
+from ngraph.tensors.verify import verify as verify_graph
 from ngraph.tensors.winograd import winograd
 
 form(
-    NodeGraph,
+    TensorGraph,
     "tensor graph",
     "nodes",
     size=lambda g: len(g.nodes),
     text=graph_text,
     verify=verify_graph,
     broken=ProgramError,
-    mutable=True,
 )
 form(Plan, "plan", "steps", size=lambda p: len(p.every), text=text, verify=verify, broken=ProgramError, mutable=True)
 
 
 @pass_(needs=("scalar_ops", "loop_invariant"), gives=("integer sums",))
-def tensors(program: Program, scalar_ops: Collection[str], loop_invariant: Iterable[Value]) -> NodeGraph:
+def tensors(program: Program, scalar_ops: Collection[str], loop_invariant: Collection[Value]) -> TensorGraph:
     """Returns the program as scalar operations over index spaces; sums of integers stay in their own dtype."""
-    graph = NodeGraph(program, scalar_ops)
-    graph.loop_invariant.update(loop_invariant)
-    return graph
+    return build(program, scalar_ops, loop_invariant)
 
 
 @pass_(needs=("borders", "unplaced"), keeps=("unplaced",))
@@ -75,6 +75,8 @@ def in_place(plan: Plan) -> Plan:
 
 
 GRAPH_PASSES = Pipeline(  # before nodes are fused
+    rename_axes,
+    contract_fma,
     split_strided_reductions,
     use_int8_dots,  # before sums of whole numbers become sums of floats
     winograd,
@@ -109,7 +111,7 @@ def plan(
 
 
 class _Planner:
-    graph: NodeGraph
+    graph: TensorGraph
 
     def __init__(
         self, program: Program, machine: Cpu, graph_passes: Pipeline, scalar_ops: Collection[str], loop_invariant: slice = slice(0)
@@ -131,31 +133,32 @@ class _Planner:
         made: Plan = run(self.program, passes, machine=self.machine, scalar_ops=self.scalar_ops, loop_invariant=loop_invariant)
         return made
 
-    def kernels(self, g: NodeGraph) -> Plan:
+    def kernels(self, g: TensorGraph) -> Plan:
         """Returns the nodes of a graph as kernels over buffers."""
-        p, self.graph = self.program, g
+        p = self.program
         inputs = tuple([self.buffer(v, v.hint, v.axes, v.dtype, "input") for v in p.inputs])
         for b in inputs[self.loop_invariant]:
             b.loop_invariant = True
         before = {s.value: self.buffer(s.value, s.name, s.value.axes, s.value.dtype, "state") for s in p.state_in}
         token = None if p.token_in is None else self.buffer(p.token_in, "token", (), p.token_in.dtype, "run")
-        groups = fuse(g, self.machine)
+        self.graph, groups = fuse(g, self.machine)
+        g = self.graph
         for group in groups:
             self.results(group)
         steps = tuple([self.step(group) for group in groups if not group.nodes[0].once])
         once = tuple([self.step(group) for group in groups if group.nodes[0].once])
-        axes = {a: self.length(e) for a, e in (p.axes | g.made).items()}
-        written = {name: self.buffers[n] for name, _, n in g.state}
+        axes = {a: self.length(e) for a, e in g.axes.items()}
+        written = {name: self.buffers[n] for name, _, n in g.state_out}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
         made.once = once
-        made.token_out = None if g.token is None else self.buffers[g.token]
+        made.token_out = None if g.token_out is None else self.buffers[g.token_out]
         return made
 
     def length(self, e: ExprLike) -> ExprLike:
         if not isinstance(e, Expr):
             return e
-        return expr.substitute(e, lambda x: Load(self.buffers[self.graph.at[x.of].source]) if type(x) is Run else x)  # type: ignore[union-attr]
+        return expr.substitute(e, lambda x: Load(self.buffers[self.graph.numbers[x.of].source]) if type(x) is Run else x)
 
     def results(self, group: FusionGroup) -> None:
         """Adds buffers for the results of a group, and for the constants it reads."""
@@ -163,7 +166,7 @@ class _Planner:
             if n.kind == "routine":
                 continue
             storage = "run" if n.dtype.np is None else "state" if n.state else "output" if n.result and n in self.graph.outputs else "arena"
-            if n.once and any(not u.once for u in n.users):
+            if n.once and any(not u.once for u in self.graph.users[n]):
                 storage = "once"
             self.buffer(n, n.hint, n.axes, n.dtype, storage)
         for _, r in group.outer:
@@ -182,10 +185,10 @@ class _Planner:
         few = self.asked_for(call, group.nodes[1:]) if call.op == "sort" else None
         return OpaqueOp(call.op, inputs, results, attrs | ({} if few is None else {"few": few}), call.origin)
 
-    def asked_for(self, call: Node, parts: list[Node]) -> int | None:
+    def asked_for(self, call: TensorNode, parts: list[TensorNode]) -> int | None:
         """Returns the number of leading elements of each sorted row that are used, if they are few: the others are not computed."""
         axis, known = call.attrs["axis"], self.graph.known
-        reads = [r for p in parts for u in p.users for r in u.reads if r.source is p]
+        reads = [r for p in parts for u in self.graph.users[p] for r in u.reads if r.source is p]
         n, most = known(axis), max([bounds(r.index[axis], known)[1] + 1 for r in reads], default=0)
         if n is None or any(p.result for p in parts) or not 0 < most <= min(n // TOP_K_PART, MAX_TOP_K):
             return None
@@ -194,7 +197,7 @@ class _Planner:
     def run_buffer(self, v: Value) -> Buffer:
         return self.buffers[v]
 
-    def body(self, call: Node) -> Callable[[Program], Plan]:
+    def body(self, call: TensorNode) -> Callable[[Program], Plan]:
         """Returns the planner of a routine's bodies: all inputs of a loop but carries and slices are loop-invariant."""
         loop_variant_axes = call.attrs.get("carries", len(call.args)) + call.attrs.get("xs", 0)
 

@@ -11,12 +11,12 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Origin
 from ngraph.parts.walk import post_order
-from ngraph.plan.cost import FusionGroup, stored_by
+from ngraph.plan.cost import FusionGroup
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Stage, Store, dims_of, variant_loops
 from ngraph.program.program import AxisId
 from ngraph.targets.tuning import MAX_ORIGINS, MAX_RECOMPUTED_COST
-from ngraph.tensors.build import Arg, IndexValue, Node, PiecewisePart, ScalarConstant
-from ngraph.tensors.index import Load, Read, identity_index
+from ngraph.tensors.graph import Arg, IndexValue, PiecewisePart, ScalarConstant, TensorNode
+from ngraph.tensors.index import Load, Read, depth, identity_index
 
 Key = tuple[Any, ...]
 
@@ -32,10 +32,10 @@ class _Draft:
 
     def __init__(self, level: int, number: int, free: tuple[AxisId, ...], reduced: tuple[AxisId, ...] = ()):
         self.level, self.number, self.free, self.reduced = level, number, free, reduced
-        self.reduces: list[Node] = []
-        self.stores: list[Node] = []
-        self.parts: list[tuple[Node, PiecewisePart]] = []
-        self.ends: list[tuple[Node, PiecewisePart]] = []  # parts that are its reductions
+        self.reduces: list[TensorNode] = []
+        self.stores: list[TensorNode] = []
+        self.parts: list[tuple[TensorNode, PiecewisePart]] = []
+        self.ends: list[tuple[TensorNode, PiecewisePart]] = []  # parts that are what it has reduced
         self.alone = False
 
     @property
@@ -45,21 +45,21 @@ class _Draft:
     @property
     def closed(self) -> bool:
         """Whether it stores parts that may overlap, and so nothing else."""
-        return any("apart" not in n.attrs for n, _ in self.parts)
+        return any(not n.disjoint for n, _ in self.parts)
 
 
 class _Stages:
     def __init__(self, g: FusionGroup, buffers: Mapping[Any, Buffer]):
         self.g, self.buffers = g, buffers
         self.fixed = {a for a, b in g.loops if b == 1}
-        self.stored_in: dict[Node, Buffer] = {}  # values that earlier stages have stored
+        self.stored_in: dict[TensorNode, Buffer] = {}  # what stages so far have stored
         self.drafts: list[_Draft] = []
         self.locals = 0
 
     def inner(self, axes: Iterable[AxisId]) -> tuple[AxisId, ...]:
         return tuple([a for a in axes if a not in self.fixed])
 
-    def free(self, n: Node) -> tuple[AxisId, ...]:
+    def free(self, n: TensorNode) -> tuple[AxisId, ...]:
         """Returns the axes of a node in a stage: without the axis of partial sums, of which each work item has one."""
         return self.inner([a for a in n.axes if a != n.split_k])
 
@@ -84,22 +84,28 @@ class _Stages:
             if n.kind == "reduce":
                 key = g.stage_of[n]
                 if key not in by_key:
-                    by_key[key] = _Draft(g.level[n], n.number, self.free(n), self.inner(n.reduced))
+                    by_key[key] = _Draft(g.level[n], g.facts.number[n], self.free(n), self.inner(n.reduced))
                     by_key[key].alone = n in g.recomputed
                     self.drafts.append(by_key[key])
                 by_key[key].reduces.append(n)
             elif n.kind == "join":
                 for part in n.parts:
                     p = part.arg.source if type(part.arg) is Read else None
-                    if type(part.arg) is Read and type(p) is Node and p in g.set and g.level[p] % 2 and stored_by(n, p, part.arg):
+                    if (
+                        type(part.arg) is Read
+                        and isinstance(p, TensorNode)
+                        and p in g.set
+                        and g.level[p] % 2
+                        and g.stored_by(n, p, part.arg)
+                    ):
                         by_key[g.stage_of[p]].ends.append((n, part))
                         continue
                     free = self.inner(part.axes)
-                    beside = "apart" in n.attrs and self.drafts and self.drafts[-1]  # parts that do not overlap are stored together
+                    beside = n.disjoint and self.drafts and self.drafts[-1]  # parts that share no place are stored together
                     if beside and beside.parts and beside.parts[0][0] is n and beside.space == frozenset(free):
                         beside.parts.append((n, part))
                         continue
-                    d = _Draft(g.level[n], n.number, free)
+                    d = _Draft(g.level[n], g.facts.number[n], free)
                     d.parts.append((n, part))
                     self.drafts.append(d)
         for n in g.nodes:
@@ -110,7 +116,7 @@ class _Stages:
             else:
                 self.store(n)
 
-    def store(self, n: Node) -> None:
+    def store(self, n: TensorNode) -> None:
         """Assigns an elementwise value to a stage over its space, at its level; a new one where there is none."""
         level, space = self.g.level[n], frozenset(self.free(n))
         alone = n in self.g.recomputed  # a value that several work items store stays separate
@@ -119,31 +125,31 @@ class _Stages:
                 if n not in d.stores:
                     d.stores.append(n)
                 return
-        d = _Draft(level, n.number, self.free(n))
+        d = _Draft(level, self.g.facts.number[n], self.free(n))
         d.alone = alone
         d.stores.append(n)
         self.drafts.append(d)
 
-    def expensive(self) -> list[Node]:
+    def expensive(self) -> list[TensorNode]:
         """Returns the values that several stages need and that are expensive to compute: the first one stores them."""
         g, stored = self.g, {n for d in self.drafts for n in d.stores}
-        uses: dict[Node, set[int]] = {}
+        uses: dict[TensorNode, set[int]] = {}
         for k, d in enumerate(self.drafts):
             roots = [r.source for n in d.reduces for r in n.reads] + [n for n in d.stores if not g.level[n] % 2]
             roots += [r.source for n in d.stores if g.level[n] % 2 and n.kind == "elem" for r in n.reads]
             if d.parts:
                 roots += [r.source for r in d.parts[0][0].reads]
-            seen: set[Node] = set()
+            seen: set[TensorNode] = set()
             while roots:
                 n = roots.pop()
-                if type(n) is not Node or n not in g.set or n in seen or n.kind != "elem":
+                if not isinstance(n, TensorNode) or n not in g.set or n in seen or n.kind != "elem":
                     continue
                 seen.add(n)
                 if not g.level[n] % 2:
                     uses.setdefault(n, set()).add(k)
                 if n not in stored or n in d.stores:
                     roots += [r.source for r in n.reads]
-        cost: dict[Node, float] = {}
+        cost: dict[TensorNode, float] = {}
         found = []
         for n in g.nodes:
             if n.kind != "elem" or g.level[n] % 2:
@@ -155,7 +161,7 @@ class _Stages:
                     found.append(n)
         return found
 
-    def part_of(self, n: Node) -> ExprLike:
+    def part_of(self, n: TensorNode) -> ExprLike:
         """Returns the number of a work item's part of a reduction: that of its block along the loops that the reduction covers."""
         part: ExprLike = 0
         for a, b in self.g.loops:
@@ -163,7 +169,7 @@ class _Stages:
                 part = part * -(-self.g.length(a) // b) + (Idx(a) if b == 1 else Idx(a) // b)
         return part
 
-    def target(self, n: Node) -> Buffer:
+    def target(self, n: TensorNode) -> Buffer:
         """Returns the buffer of a node's value."""
         if n in self.buffers:
             return self.buffers[n]
@@ -186,7 +192,7 @@ class _Lines:
         stores: list[Store] = []
         early = [n for n in d.stores if not owner.g.level[n] % 2]
         late = [n for n in d.stores if owner.g.level[n] % 2]
-        written: dict[Node, Buffer] = {}
+        written: dict[TensorNode, Buffer] = {}
         inputs = [self.line(n.args[0]) for n in d.reduces]
         for n in early:
             stores.append(self.put(n, self.node_line(n), written))
@@ -203,14 +209,14 @@ class _Lines:
         owner.stored_in.update(written)
         return Stage(d.free, d.reduced, before, combine, tuple(self.lines), tuple(stores), len(owner.g.loops))
 
-    def put(self, n: Node, line: int, written: dict[Node, Buffer]) -> Store:
+    def put(self, n: TensorNode, line: int, written: dict[TensorNode, Buffer]) -> Store:
         written[n] = target = self.owner.target(n)
         index = identity_index(target.axes)
         if n.split_k is not None:
             index[n.split_k] = self.owner.part_of(n)
         return Store(line, target, index)
 
-    def put_part(self, n: Node, part: PiecewisePart, written: dict[Node, Buffer]) -> Store:
+    def put_part(self, n: TensorNode, part: PiecewisePart, written: dict[TensorNode, Buffer]) -> Store:
         target = written.get(n) or self.owner.stored_in.get(n) or self.owner.target(n)
         written[n] = target
         value = self.line(part.arg)
@@ -218,14 +224,14 @@ class _Lines:
         return Store(value, target, index, tuple([self.resolved(e, ()) for e in part.guard]), part.combine)
 
     # values
-    def node_key(self, n: Node) -> Key:
+    def node_key(self, n: TensorNode) -> Key:
         return self.node_at(n, tuple([Idx(a) for a in n.axes]), ())
 
     @staticmethod
-    def node_at(n: Node, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]) -> Key:
+    def node_at(n: TensorNode, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]) -> Key:
         return ("node", n, at, guard if n.kind == "elem" else ())  # a finished sum exists under any predicate
 
-    def node_line(self, n: Node) -> int:
+    def node_line(self, n: TensorNode) -> int:
         return self.ask(self.node_key(n))
 
     def line(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None = None, guard: tuple[ExprLike, ...] = ()) -> int:
@@ -242,7 +248,7 @@ class _Lines:
         assert type(arg) is Read
         source = arg.source
         at = tuple([arg.index[a] for a in source.axes])
-        if type(source) is Node and source in self.owner.g.set and source not in self.owner.stored_in and not arg.guard:
+        if source in self.owner.g.set and source not in self.owner.stored_in and not arg.guard:
             return self.node_at(source, at, guard)
         return ("read", source, at, arg.guard, repr(arg.fill), guard, arg.fill)
 
@@ -281,7 +287,9 @@ class _Lines:
             return self.expand_node(*key[1:])
         return self.expand_read(*key[1:])
 
-    def expand_node(self, n: Node, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]) -> tuple[list[Key], Callable[[list[int]], int]]:
+    def expand_node(
+        self, n: TensorNode, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]
+    ) -> tuple[list[Key], Callable[[list[int]], int]]:
         assert n.kind == "elem", f"{n} is asked for before it is there"
         own = all(type(e) is Idx and e.of == a for a, e in zip(n.axes, at, strict=True))
         index = None if own else dict(zip(n.axes, at, strict=True))
@@ -294,7 +302,7 @@ class _Lines:
         self, source: Any, at: tuple[ExprLike, ...], mine: tuple[ExprLike, ...], _: str, guard: tuple[ExprLike, ...], fill: Any
     ) -> tuple[list[Key], Callable[[list[int]], int]]:
         every = tuple(dict.fromkeys((*mine, *guard)))
-        here = self.owner.stored_in.get(source) if type(source) is Node and source in self.owner.g.set else self.owner.buffers[source]
+        here = self.owner.stored_in.get(source) if source in self.owner.g.set else self.owner.buffers[source]
         if here is None:  # computed here, where the predicates hold
             wanted: list[Key] = [
                 ("guard", mine, every),
@@ -323,12 +331,6 @@ class _Lines:
         return expr.substitute(e, lambda x: Load(self.ask(self.loaded(x, guard))) if type(x) is Load else x)
 
 
-def depth(e: ExprLike) -> int:
-    """Returns the length of the chain of dependent loads in an expression."""
-    inner = [leaf.of for leaf in expr.leaves(e) if type(leaf) is Load]
-    return max([1 + max(map(depth, (*r.index.values(), *r.guard)), default=0) if type(r) is Read else 1 for r in inner], default=0)
-
-
-def origin_of(nodes: Iterable[Node]) -> tuple[Origin, ...]:
+def origin_of(nodes: Iterable[TensorNode]) -> tuple[Origin, ...]:
     """Returns the origins of all of these, in order, up to the limit."""
     return tuple(dict.fromkeys([o for n in nodes for o in n.origin]))[:MAX_ORIGINS]

@@ -17,12 +17,13 @@ import numpy as np
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, Leaf, Len
-from ngraph.plan.interpret import COMBINE, GARBAGE, PlanRun, line_value
+from ngraph.plan.interpret import GARBAGE, PlanRun
 from ngraph.plan.kernels import Buffer, Combine, Kernel, Line, Local, Plan
 from ngraph.program.program import AxisId
 from ngraph.schedule.form import Access, BlockNumber, Loop, ScheduledKernel, ScheduledPlan, ScheduledStage, Version
 from ngraph.schedule.search import segments
 from ngraph.tensors.index import Load
+from ngraph.tensors.scalars import COMBINE, elementwise
 
 
 def interpret(
@@ -287,7 +288,7 @@ class _StageRun:
         if line.op == "read":
             return self.read(self.scheduled.reads[n], lines)
         args = np.broadcast_arrays(*[lines[k] for k in line.args])
-        return line_value(line, [np.ascontiguousarray(a).ravel() for a in args]).reshape(args[0].shape)
+        return elementwise(line.op, line.attrs, line.dtype, args, args[0].shape)
 
     def whole(self, e: ExprLike, lines: dict[int, np.ndarray]) -> np.ndarray:
         """An expression over the tile."""

@@ -1,8 +1,10 @@
 """Program → tensor graph: scalar operations over index spaces, and rewrites of it. Nothing here knows of kernels or of memory.
 
-`index`                what a read is, and what follows from its index
+`graph`, `edit`        tensor graphs, which are values, and drafts of them while they are changed
 `build`                a program as scalar operations over index spaces
-`text`                 the graph printed and checked
+`text`, `verify`, `interpret`   graphs printed and parsed, checked, and run in NumPy; `scalars` is what operations give
+`index`                what a read is, and what follows from its index
+`simplify`             axes renamed, multiply-adds fused, reductions in parts
 `control`              orders of axes that bodies share with what is around them
 `strided_reductions`   reductions of strided windows as one dense reduction for each residue class
 `winograd`             convolutions by fewer products

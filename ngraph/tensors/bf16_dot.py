@@ -20,7 +20,8 @@ from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.products import ProductInstruction
 from ngraph.targets.tuning import MAX_DOT_TIME, MIN_DOT_PRODUCTS, PACKING_COST, PRODUCT_COST
-from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, dtype_of, summed
+from ngraph.tensors.edit import Draft, GraphEditor, summed
+from ngraph.tensors.graph import Arg, ScalarConstant, TensorGraph, dtype_of
 from ngraph.tensors.index import Read, identity_index, loop_variant_axes
 from ngraph.tensors.memo import memo
 from ngraph.tensors.value_range import BFLOAT16_INTEGERS_END, integer_range
@@ -43,26 +44,27 @@ class Packed(NamedTuple):
 
 
 @pass_(needs=("machine",), keeps=("integer sums",))
-def use_bf16_dots(graph: NodeGraph, machine: Cpu) -> NodeGraph:
-    """Puts sums over pairs of terms in the place of those that then take less time."""
+def use_bf16_dots(graph: TensorGraph, machine: Cpu) -> TensorGraph:
+    """The graph with sums over pairs of terms in the place of those that then take less time."""
     row = machine.product("dot2")
-    if row is None:
+    if row is None or not has_long_sums(graph, dtypes.float32):
         return graph
+    e = GraphEditor(graph)
     known: dict[Hashable, Read] = {}
-    still = graph.parameters()
+    still = e.parameters()
 
-    def by_two(n: Node) -> Node | None:
+    def by_two(n: Draft) -> Draft | None:
         product = summed(n) if n.dtype is dtypes.float32 else None
         if product is None or not all(map(_short, product.args)):
             return None
-        over, factors = terms(graph, n, product.args)
-        if over is None or not pays(graph, n, factors, row.k, still):
+        over, factors = terms(e, n, product.args)
+        if over is None or not pays(e, n, factors, row.k, still):
             return None
         values = [Packed(_cast(f.read) or Read(f.read.source, identity_index(f.read.source.axes)), dtypes.bfloat16) for f in factors]
-        made: Node = shorter(graph, n, product, over, [*zip(factors, values, strict=True)], row, known).source
+        made: Draft = shorter(e, n, product, over, [*zip(factors, values, strict=True)], row, known).source
         return made
 
-    return regrouped(graph, by_two)
+    return regrouped(e, by_two)
 
 
 def _short(a: Arg) -> bool:
@@ -76,16 +78,21 @@ def _short(a: Arg) -> bool:
 def _cast(r: Read) -> Read | None:
     """The bfloat16 value that it is a cast of."""
     s = r.source
-    x = s.args[0] if type(s) is Node and s.kind == "elem" and s.op == "cast" else None
+    x = s.args[0] if isinstance(s, Draft) and s.kind == "elem" and s.op == "cast" else None
     return x if type(x) is Read and x.source.dtype is dtypes.bfloat16 and not x.guard else None
 
 
 # ---- groups of any number of terms ----------------------------------------------------------------------------------------
 
 
-def regrouped(graph: NodeGraph, instead: Callable[[Node], Node | None]) -> NodeGraph:
+def has_long_sums(graph: TensorGraph, *kinds: DType) -> bool:
+    """Whether some sum of products of these dtypes is long enough to be worth another form."""
+    return any(n.kind == "reduce" and n.op == "add" and n.dtype in kinds and n.size >= MIN_DOT_PRODUCTS for n in graph.nodes)
+
+
+def regrouped(graph: GraphEditor, instead: Callable[[Draft], Draft | None]) -> TensorGraph:
     """The graph with `instead(sum)` in the place of each node where that is another one."""
-    nodes, found = graph.nodes, False
+    nodes = graph.nodes
     graph.nodes = []
     for n in nodes:
         graph.nodes.append(n)
@@ -93,13 +100,10 @@ def regrouped(graph: NodeGraph, instead: Callable[[Node], Node | None]) -> NodeG
         made = instead(n)
         if made is not None:
             graph.replaced(n, made)
-            found = True
-    if found:
-        graph.again()
-    return graph
+    return graph.frozen()
 
 
-def terms(graph: NodeGraph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[DotOperand, ...]]:
+def terms(graph: GraphEditor, n: Draft, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[DotOperand, ...]]:
     """The longest axis of a sum along which both factors are read place by place."""
     best: tuple[AxisId | None, tuple[DotOperand, ...]] = None, ()
     most, reads = 1, [r for r in args if type(r) is Read]
@@ -111,7 +115,7 @@ def terms(graph: NodeGraph, n: Node, args: Sequence[Arg]) -> tuple[AxisId | None
     return best
 
 
-def pays(graph: NodeGraph, n: Node, factors: Iterable[DotOperand], count: int, still: Callable[[Read], bool]) -> bool:
+def pays(graph: GraphEditor, n: Draft, factors: Iterable[DotOperand], count: int, still: Callable[[Read], bool]) -> bool:
     """Whether the products that groups of so many terms save are worth the packing of what changes."""
     changing = [f.read.source for f in factors if not is_call_invariant(f.read, still)]
     packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
@@ -122,13 +126,13 @@ def is_call_invariant(a: Arg, known: Callable[[Read], bool]) -> bool:
     """Whether it is made of parameters alone."""
     if type(a) is not Read or known(a):
         return True
-    return type(a.source) is Node and a.source.kind == "elem" and all(is_call_invariant(b, known) for b in a.source.args)
+    return isinstance(a.source, Draft) and a.source.kind == "elem" and all(is_call_invariant(b, known) for b in a.source.args)
 
 
 def shorter(
-    graph: NodeGraph,
-    n: Node,
-    product: Node,
+    graph: GraphEditor,
+    n: Draft,
+    product: Draft,
     over: AxisId,
     sides: Sequence[tuple[DotOperand, Packed]],
     row: ProductInstruction,
@@ -142,7 +146,7 @@ def shorter(
     return graph.node("reduce", "add", [p], n.axes, row.sum, reduced=reduced)
 
 
-def _packed(graph: NodeGraph, f: DotOperand, x: Packed, group: AxisId, row: ProductInstruction, known: dict[Hashable, Read]) -> Read:
+def _packed(graph: GraphEditor, f: DotOperand, x: Packed, group: AxisId, row: ProductInstruction, known: dict[Hashable, Read]) -> Read:
     """A factor in groups."""
     bits = row.operand_bits
     made = memo(known, _groups, graph, row, x.value, f.read.source.axes, f.at, graph.known(group), x.zero, x.dtype).source
@@ -153,7 +157,7 @@ def _packed(graph: NodeGraph, f: DotOperand, x: Packed, group: AxisId, row: Prod
 
 
 def _groups(
-    graph: NodeGraph, row: ProductInstruction, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType
+    graph: GraphEditor, row: ProductInstruction, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType
 ) -> Read:
     """A value along `axes` in so many groups along one of them; what lies behind the last place is 0."""
     group = graph.axis(f"{at}.{row.pack}", groups)

@@ -14,8 +14,9 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.parts.runner import pass_
 from ngraph.targets.tuning import MIN_DOT_PRODUCTS, MIN_EXACT_TERMS
-from ngraph.tensors.bf16_dot import regrouped
-from ngraph.tensors.build import Arg, Node, NodeGraph, summed
+from ngraph.tensors.bf16_dot import has_long_sums, regrouped
+from ngraph.tensors.edit import Draft, GraphEditor, summed
+from ngraph.tensors.graph import Arg, TensorGraph
 from ngraph.tensors.index import Read, identity_index
 from ngraph.tensors.memo import memo
 from ngraph.tensors.value_range import integer_range
@@ -24,22 +25,25 @@ FLOAT32_INTEGERS_END = 1 << 24
 
 
 @pass_()
-def use_float_dots(graph: NodeGraph) -> NodeGraph:
-    """Puts sums in float32 in the place of those in int32 that they are exact for."""
+def use_float_dots(graph: TensorGraph) -> TensorGraph:
+    """The graph with sums in float32 in the place of those in int32 that they are exact for."""
+    if not has_long_sums(graph, dtypes.int32):
+        return graph
+    e = GraphEditor(graph)
     known: dict[Any, Read] = {}
 
     def as_float(r: Read) -> Read:
         """A factor that is cast where it is made, once for all its readers."""
-        return Read(memo(known, _cast, graph, r.source).source, r.index, r.guard, r.fill)
+        return Read(memo(known, _cast, e, r.source).source, r.index, r.guard, r.fill)
 
-    return regrouped(graph, lambda n: _floats(graph, n, as_float))
+    return regrouped(e, lambda n: _floats(e, n, as_float))
 
 
-def _cast(graph: NodeGraph, source: Any) -> Read:
+def _cast(graph: GraphEditor, source: Any) -> Read:
     return graph.elem("cast", Read(source, identity_index(source.axes)), axes=source.axes, dtype=dtypes.float32)
 
 
-def _floats(graph: NodeGraph, n: Node, as_float: Callable[[Read], Read]) -> Node | None:
+def _floats(graph: GraphEditor, n: Draft, as_float: Callable[[Read], Read]) -> Draft | None:
     product = summed(n) if n.dtype is dtypes.int32 and n.size >= MIN_DOT_PRODUCTS else None
     factors = [] if product is None else [(a, r) for a in product.args if type(a) is Read and (r := integer_range(a)) is not None]
     lengths = {a: graph.known(a) for a in n.reduced}
@@ -66,5 +70,5 @@ def _floats(graph: NodeGraph, n: Node, as_float: Callable[[Read], Read]) -> Node
     made = graph.elem("cast", total, axes=free, dtype=dtypes.int32)
     if parts > 1:
         made = graph.node("reduce", "add", [Read(made.source, identity_index(free))], n.axes, dtypes.int32, reduced=(part,))
-    result: Node = made.source
+    result: Draft = made.source
     return result

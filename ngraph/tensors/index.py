@@ -43,6 +43,12 @@ class Read:
             self._identity_indexed = frozenset(a for a, e in self.index.items() if type(e) is Idx and e.of == a)
         return self._identity_indexed
 
+    def of(self, source: Any) -> Read:
+        """The same read of another source that has these axes."""
+        made = Read(source, self.index, self.guard, self.fill)
+        made._axes, made._identity_indexed = self._axes, self._identity_indexed
+        return made
+
     def at(self, index: Mapping[AxisId, ExprLike]) -> Read:
         """The same read where each `Idx` of an axis in `index` is that expression."""
         moved = {a: substitute_index(e, index) for a, e in self.index.items()}
@@ -148,3 +154,9 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
     if c != d or c <= 0:
         return unknown
     return (a // c, b // c) if e.op == "//" else ((a, b) if 0 <= a and b < c else (0, c - 1))
+
+
+def depth(e: ExprLike) -> int:
+    """Returns the length of the chain of dependent loads in an expression."""
+    inner = [leaf.of for leaf in expr.leaves(e) if type(leaf) is Load]
+    return max([1 + max(map(depth, (*r.index.values(), *r.guard)), default=0) if type(r) is Read else 1 for r in inner], default=0)

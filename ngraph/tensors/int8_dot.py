@@ -20,8 +20,9 @@ from ngraph.op_graph.dtypes import DType
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
-from ngraph.tensors.bf16_dot import DotOperand, Packed, is_call_invariant, pays, regrouped, shorter, terms
-from ngraph.tensors.build import Arg, Node, NodeGraph, ScalarConstant, summed
+from ngraph.tensors.bf16_dot import DotOperand, Packed, has_long_sums, is_call_invariant, pays, regrouped, shorter, terms
+from ngraph.tensors.edit import Draft, GraphEditor, summed
+from ngraph.tensors.graph import Arg, ScalarConstant, TensorGraph
 from ngraph.tensors.index import Read, identity_index
 from ngraph.tensors.value_range import Range, integer_range
 
@@ -40,44 +41,45 @@ class Side(NamedTuple):
 
 
 @pass_(needs=("integer sums", "machine"), keeps=("integer sums",))
-def use_int8_dots(graph: NodeGraph, machine: Cpu) -> NodeGraph:
-    """Puts sums over groups of four in the place of those that then take less time."""
+def use_int8_dots(graph: TensorGraph, machine: Cpu) -> TensorGraph:
+    """The graph with sums over groups of four in the place of those that then take less time."""
     row = machine.product("dot4")
-    if row is None:
+    if row is None or not has_long_sums(graph, dtypes.float32, dtypes.int32):
         return graph
+    e = GraphEditor(graph)
     known: dict[Hashable, Read] = {}
-    still = graph.parameters()
+    still = e.parameters()
 
-    def by_four(n: Node) -> Node | None:
+    def by_four(n: Draft) -> Draft | None:
         product = summed(n) if n.dtype in (dtypes.float32, dtypes.int32) else None
         args = [] if product is None else [_unscaled(a, n, still) for a in product.args]
-        if product is None or not _small(graph, n, [r for r, _ in args]):
+        if product is None or not _small(e, n, [r for r, _ in args]):
             return None
-        over, factors = terms(graph, n, [r for r, _ in args])
-        if over is None or not pays(graph, n, factors, row.k, still):
+        over, factors = terms(e, n, [r for r, _ in args])
+        if over is None or not pays(e, n, factors, row.k, still):
             return None
         sides = _best(n, factors, still)
         if sides is None:
             return None
-        total = shorter(graph, n, product, over, [(s.factor, s.bytes) for s in sides], row, known)
-        made = graph.cast(_corrected(graph, n, total, sides), n.axes, n.dtype)
+        total = shorter(e, n, product, over, [(s.factor, s.bytes) for s in sides], row, known)
+        made = e.cast(_corrected(e, n, total, sides), n.axes, n.dtype)
         scales = [s for _, some in args for s in some]
         if scales:  # a sum of products begins at +0, so that it is never -0
             by = scales[0]
             for s in scales[1:]:
-                by = graph.elem("multiply", by, s, axes=_along(n, by, s), dtype=n.dtype)
-            made = graph.elem("fma", made, by, ScalarConstant(0.0, n.dtype), axes=n.axes, dtype=n.dtype)
+                by = e.elem("multiply", by, s, axes=_along(n, by, s), dtype=n.dtype)
+            made = e.elem("fma", made, by, ScalarConstant(0.0, n.dtype), axes=n.axes, dtype=n.dtype)
         return cast(Read, made).source
 
-    return regrouped(graph, by_four)
+    return regrouped(e, by_four)
 
 
-def _along(n: Node, *args: Arg) -> tuple[AxisId, ...]:
+def _along(n: Draft, *args: Arg) -> tuple[AxisId, ...]:
     """The axes of a sum along which any of these moves."""
     return tuple([a for a in n.axes if any(a in x.axes for x in args if type(x) is Read)])
 
 
-def _unscaled(a: Arg, n: Node, still: Callable[[Read], bool]) -> tuple[Arg, list[Arg]]:
+def _unscaled(a: Arg, n: Draft, still: Callable[[Read], bool]) -> tuple[Arg, list[Arg]]:
     """The whole numbers that a factor is made of, casts left out, and what they are multiplied by."""
     scales: list[Arg] = []
     while type(a) is Read and (inner := _inner(a, n, still)) is not None:
@@ -86,10 +88,10 @@ def _unscaled(a: Arg, n: Node, still: Callable[[Read], bool]) -> tuple[Arg, list
     return a, scales
 
 
-def _inner(a: Read, n: Node, still: Callable[[Read], bool]) -> tuple[Read, list[Arg]] | None:
+def _inner(a: Read, n: Draft, still: Callable[[Read], bool]) -> tuple[Read, list[Arg]] | None:
     """The whole numbers that a factor is a cast or a multiple of, and its multiplier."""
     node = a.source
-    if type(node) is not Node or node.kind != "elem" or node.op not in ("cast", "multiply") or (a.guard and a.fill != 0):
+    if not isinstance(node, Draft) or node.kind != "elem" or node.op not in ("cast", "multiply") or (a.guard and a.fill != 0):
         return None
     for x, *by in (node.args, node.args[::-1])[: len(node.args)]:
         found, scales = integer_range(x), [s.at(a.index) for s in by]
@@ -102,7 +104,7 @@ def _inner(a: Read, n: Node, still: Callable[[Read], bool]) -> tuple[Read, list[
     return None
 
 
-def _small(graph: NodeGraph, n: Node, factors: Sequence[Arg]) -> bool:
+def _small(graph: GraphEditor, n: Draft, factors: Sequence[Arg]) -> bool:
     """Whether a sum of whole numbers fits into int32 for certain."""
     ranges = [integer_range(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in factors]
     if len(ranges) != 2 or None in ranges:
@@ -112,7 +114,7 @@ def _small(graph: NodeGraph, n: Node, factors: Sequence[Arg]) -> bool:
     return None not in lengths and (n.dtype is dtypes.int32 or most < FITS)
 
 
-def _best(n: Node, factors: Sequence[DotOperand], still: Callable[[Read], bool]) -> tuple[Side, Side] | None:
+def _best(n: Draft, factors: Sequence[DotOperand], still: Callable[[Read], bool]) -> tuple[Side, Side] | None:
     """Returns the operand that becomes unsigned, and the other: such that fewer variable sums are needed, then fewer others."""
 
     def cost(sides: tuple[Side, Side]) -> tuple[int, int]:
@@ -128,7 +130,7 @@ def _sides(f: DotOperand, limits: Range, reduced: Sequence[AxisId]) -> Iterator[
     source = f.read.source
     found = integer_range(f.read)
     args: list[tuple[int, Arg, Arg]] = []
-    if type(source) is Node and source.kind == "elem" and source.op in ("subtract", "add"):
+    if isinstance(source, Draft) and source.kind == "elem" and source.op in ("subtract", "add"):
         x, y = source.args
         args = [(-1, x, y)] if source.op == "subtract" else [(1, x, y), (1, y, x)]
     if found is not None and found[1] - found[0] <= 255:
@@ -165,13 +167,13 @@ def _offset(found: Range, limits: Range) -> int:
 def _as_bytes(r: Read) -> Read:
     """Returns the operand of a cast, if it has 8 bits and the same values; else the read itself."""
     s = r.source
-    inner = s.args[0] if type(s) is Node and s.kind == "elem" and s.op == "cast" else None
+    inner = s.args[0] if isinstance(s, Draft) and s.kind == "elem" and s.op == "cast" else None
     if type(inner) is not Read or inner.source.dtype not in (dtypes.uint8, dtypes.int8) or r.guard:
         return r
     return inner.at(r.index) if integer_range(inner) == integer_range(r) else r
 
 
-def _corrected(graph: NodeGraph, n: Node, total: Read, sides: tuple[Side, Side]) -> Arg:
+def _corrected(graph: GraphEditor, n: Draft, total: Read, sides: tuple[Side, Side]) -> Arg:
     """The sum of products of bytes with what the offsets add to it."""
 
     def made(op: str, *args: Arg) -> Arg:

@@ -22,36 +22,38 @@ from ngraph.targets.tuning import (
     MIN_VECTOR_PART,
     NEGLIGIBLE_SIZE,
 )
-from ngraph.tensors.build import Arg, Constant, Node, NodeGraph
 from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
+from ngraph.tensors.edit import Draft, GraphEditor
+from ngraph.tensors.graph import Arg, Constant, TensorGraph
 from ngraph.tensors.index import Read, affine, identity_index
 
 
 @pass_(needs=("machine",), gives=("layouts",))
-def assign_layouts(graph: NodeGraph, machine: Cpu) -> NodeGraph:
-    """Returns the graph with the decisions about nodes that precede fusion."""
-    _mark_prepacked(graph)
-    _recompute(graph, machine)
-    _transpose_results(graph, machine)
-    _order(graph, machine)
-    return graph
+def assign_layouts(graph: TensorGraph, machine: Cpu) -> TensorGraph:
+    """The graph with what is decided about values before they are fused: what is kept, what is computed again, orders of axes."""
+    e = GraphEditor(graph)
+    _mark_prepacked(e)
+    _recompute(e, machine)
+    _transpose_results(e, machine)
+    _order(e, machine)
+    return e.frozen()
 
 
 # ---- what no call changes -------------------------------------------------------------------------------------------------
 
 
-def _mark_prepacked(graph: NodeGraph) -> None:
+def _mark_prepacked(graph: GraphEditor) -> None:
     """Nodes that depend on constants and on state that is only read, where keeping their value is worth more than computing it again."""
-    written = {old for _, old, _ in graph.state}
-    still = ({s.value for s in graph.program.state_in} - written) | graph.loop_invariant
-    cost: dict[Node, float] = {}
+    written = {old for _, old, _ in graph.state_out}
+    still = ({s.value for s in graph.graph.states} - written) | graph.graph.loop_invariant
+    cost: dict[Draft, float] = {}
     bytewise: set[Any] = set()  # what is made of integers of 8 bits
     for n in graph.nodes:
         sources = [r.source for r in n.reads]
         if any(s in bytewise or (type(s) is Constant and s.dtype.is_integer and s.dtype.bits == 8) for s in sources):
             bytewise.add(n)
         n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
-        n.once = n.once and all(s.once if type(s) is Node else type(s) is Constant or s in still for s in sources)
+        n.once = n.once and all(s.once if isinstance(s, Draft) else type(s) is Constant or s in still for s in sources)
         cost[n] = 2 * MAX_RECOMPUTED_COST if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
@@ -65,14 +67,14 @@ def _mark_prepacked(graph: NodeGraph) -> None:
 # ---- what is computed again -----------------------------------------------------------------------------------------------
 
 
-def _recompute(graph: NodeGraph, machine: Cpu) -> None:
+def _recompute(graph: GraphEditor, machine: Cpu) -> None:
     """Large values that are cheap to make of what is kept anyway are made again by those that a reduction stands before."""
     length = graph.guesses().__getitem__
-    level: dict[Node, int] = {}
-    kept: set[Node] = set()
-    products: set[Node] = set()
+    level: dict[Draft, int] = {}
+    kept: set[Draft] = set()
+    products: set[Draft] = set()
     for n in graph.nodes:
-        level[n] = max([level[r.source] for r in n.reads if type(r.source) is Node], default=0)
+        level[n] = max([level[r.source] for r in n.reads if isinstance(r.source, Draft)], default=0)
         level[n] += n.kind != "elem" and n.size >= NEGLIGIBLE_SIZE
         found = contraction(n, length, lambda r: False, machine)
         for r in found.reads if found is not None else ():
@@ -82,27 +84,27 @@ def _recompute(graph: NodeGraph, machine: Cpu) -> None:
         kept.update([r.source for r in n.reads if r.guard or any(type(e) is not Idx for e in r.index.values())])
         if n.kind != "elem" or n.result:
             kept.add(n)
-    price: dict[Node, tuple[float, set[Any]]] = {}  # what a value costs that is made again, and the large values that it takes
+    price: dict[Draft, tuple[float, set[Any]]] = {}  # what a value costs that is made again, and the large values that it takes
     for n in graph.nodes:
         if n in kept or n in products or n.bytes < machine.usable_l2 or n.once:
             continue
         cost, large = float(n.weight), set[Any]()
         for r in n.reads:
-            more, of = price.get(r.source, (1, {r.source})) if type(r.source) is Node else (1, {r.source})
+            more, of = price.get(r.source, (1, {r.source})) if isinstance(r.source, Draft) else (1, {r.source})
             cost += more
             large |= {s for s in of if math.prod([length(a) for a in s.axes]) * MAX_SMALL_RATIO >= n.size}
         if cost <= MAX_REMADE_COST and len(large) <= 2:
             price[n] = (cost, large)
-    again: dict[tuple[Node, Node], Node] = {}
-    line: list[Node] = []
+    again: dict[tuple[Draft, Draft], Draft] = {}
+    line: list[Draft] = []
     args_of = {n: n.args for n in graph.nodes}
 
-    def copied(arg: Arg, at: int, user: Node) -> Arg:
+    def copied(arg: Arg, at: int, user: Draft) -> Arg:
         if type(arg) is not Read or arg.source not in price or level[arg.source] >= at:
             return arg
         s = arg.source
         if (s, user) not in again:
-            made = Node(s.kind, s.op, [copied(a, at, user) for a in args_of[s]], s.axes, s.dtype, attrs=s.attrs)
+            made = Draft(s.kind, s.op, tuple([copied(a, at, user) for a in args_of[s]]), s.axes, s.dtype, attrs=s.attrs)
             made.number, made.origin, made.hint = s.number, s.origin, s.hint
             again[s, user] = made
             line.append(made)
@@ -122,12 +124,12 @@ def _recompute(graph: NodeGraph, machine: Cpu) -> None:
 # ---- results that lie otherwise than they are made ------------------------------------------------------------------------
 
 
-def _transpose_results(graph: NodeGraph, machine: Cpu) -> None:
+def _transpose_results(graph: GraphEditor, machine: Cpu) -> None:
     """Results of short sums of products whose vectors lie along another axis than the last are made first, and then turned over.
 
     A vector whose elements lie apart is stored one by one, which takes as long as the products of a sum of so many terms.
     """
-    length, parameters, line = graph.guesses().__getitem__, graph.parameters(), list[Node]()
+    length, parameters, line = graph.guesses().__getitem__, graph.parameters(), list[Draft]()
     for n in graph.nodes:
         line.append(n)
         end = _end(n) if n.kind == "reduce" and n.split_k is None and math.prod(map(length, n.reduced)) < MIN_UNPACKED_TERMS else None
@@ -137,7 +139,7 @@ def _transpose_results(graph: NodeGraph, machine: Cpu) -> None:
         if found is None or found.vector == end.axes[-1]:
             continue
         if end is n:
-            end = Node("elem", "copy", [Read(n, identity_index(n.axes))], n.axes, n.dtype)
+            end = Draft("elem", "copy", (Read(n, identity_index(n.axes)),), n.axes, n.dtype)
             graph.behind(n, end)
             line.append(end)
         end.turned = True
@@ -149,7 +151,7 @@ def _transpose_results(graph: NodeGraph, machine: Cpu) -> None:
 Preferences = dict[AxisId, float]
 
 
-def _order(graph: NodeGraph, machine: Cpu) -> None:
+def _order(graph: GraphEditor, machine: Cpu) -> None:
     """Puts last, in each value that the plan owns, the axis along which its readers and its writer want to walk.
 
     Elementwise values over one space go together. A contraction wants its result and one operand contiguous along the axis that its
@@ -157,11 +159,11 @@ def _order(graph: NodeGraph, machine: Cpu) -> None:
     """
     length = graph.guesses()
     family = _families(graph)
-    preferences: dict[Node, Preferences] = {}
-    fixed: set[Node] = set()
+    preferences: dict[Draft, Preferences] = {}
+    fixed: set[Draft] = set()
 
     def prefer(s: object, a: AxisId | None, weight: float) -> None:
-        if type(s) is Node and a is not None and a in s.axes:
+        if isinstance(s, Draft) and a is not None and a in s.axes:
             mine = preferences.setdefault(family[s], {})
             mine[a] = mine.get(a, 0.0) + weight * min(1.0, length[a] / machine.lanes32)
 
@@ -173,7 +175,7 @@ def _order(graph: NodeGraph, machine: Cpu) -> None:
         for r in n.reads:
             if n.kind in ("routine", "part"):
                 fixed.add(r.source)
-            elif not isinstance(r.source, Node) and r.source.axes:
+            elif not isinstance(r.source, Draft) and r.source.axes:
                 e = r.index[r.source.axes[-1]]
                 if type(e) is Idx and length[e.of] >= machine.lanes32 // MIN_VECTOR_PART:  # a shorter one is worth nobody's while
                     prefer(n, e.of, n.size if r.axes >= n.space else n.size / 2)  # what is spread stays in the cache
@@ -182,7 +184,7 @@ def _order(graph: NodeGraph, machine: Cpu) -> None:
             for s in (n, *[u for u in n.users if u.kind == "join"]):
                 prefer(s, found.vector, n.size)
             for r in found.reads:
-                if found.vector not in r.axes and type(r.source) is Node and r.source.kind == "join":
+                if found.vector not in r.axes and isinstance(r.source, Draft) and r.source.kind == "join":
                     continue  # it does as what it is made of
                 along = found.vector if found.vector in r.axes else found.inner(r)
                 prefer(r.source, next((a for a, e in r.index.items() if along is not None and _steps(e, along)), None), n.size)
@@ -195,33 +197,36 @@ def _order(graph: NodeGraph, machine: Cpu) -> None:
             n.axes = (*[a for a in n.axes if a != last], last)
 
 
-def _wish(n: Node, mine: Preferences | None) -> AxisId | None:
+def _wish(n: Draft, mine: Preferences | None) -> AxisId | None:
     """The axis that has most votes."""
     return max(mine, key=lambda a: (mine[a], -n.axes.index(a) if a in n.axes else -99)) if mine else None
 
 
 def _propagate_orders(
-    graph: NodeGraph, family: dict[Node, Node], preferences: dict[Node, Preferences], prefer: Callable[[object, AxisId | None, float], None]
+    graph: GraphEditor,
+    family: dict[Draft, Draft],
+    preferences: dict[Draft, Preferences],
+    prefer: Callable[[object, AxisId | None, float], None],
 ) -> None:
     """Those of whom nobody wants anything do as their readers do, else as what they read."""
     free = {family[n] for n in graph.nodes}.difference(preferences)
     for n in reversed(graph.nodes):
         last = _wish(n, preferences.get(family[n]))
         for r in n.reads if last is not None else ():
-            if type(r.source) is Node and family[r.source] in free:
+            if isinstance(r.source, Draft) and family[r.source] in free:
                 prefer(r.source, next((a for a, e in r.index.items() if type(e) is Idx and e.of == last), None), n.size)
     for n in graph.nodes:
         for r in n.reads if family[n] not in preferences else ():
-            last = _wish(r.source, preferences.get(family[r.source])) if type(r.source) is Node else None
+            last = _wish(r.source, preferences.get(family[r.source])) if isinstance(r.source, Draft) else None
             e = r.index.get(last) if last is not None else None
             prefer(n, e.of if type(e) is Idx else None, n.size)
 
 
-def _families(graph: NodeGraph) -> dict[Node, Node]:
+def _families(graph: GraphEditor) -> dict[Draft, Draft]:
     """For each node the first of those with which it shares its order: elementwise ones over one space."""
-    parent: dict[Node, Node] = {}
+    parent: dict[Draft, Draft] = {}
 
-    def root(n: Node) -> Node:
+    def root(n: Draft) -> Draft:
         while parent[n] is not n:
             parent[n] = parent[parent[n]]
             n = parent[n]
@@ -231,7 +236,7 @@ def _families(graph: NodeGraph) -> dict[Node, Node]:
         parent[n] = n
         for r in n.reads:
             s = r.source
-            if type(s) is Node and n.kind == "elem" and len(r.identity_indexed) == len(s.axes) == len(n.axes) and s.axes:
+            if isinstance(s, Draft) and n.kind == "elem" and len(r.identity_indexed) == len(s.axes) == len(n.axes) and s.axes:
                 a, b = sorted((root(s), root(n)), key=lambda x: x.number)
                 parent[b] = a
     return {n: root(n) for n in graph.nodes}
@@ -253,14 +258,14 @@ class Contraction(NamedTuple):
 
 
 def contraction(
-    n: Node, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Cpu, last: AxisId | None = None
+    n: Draft, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Cpu, last: AxisId | None = None
 ) -> Contraction | None:
     """A reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: what its result ends in."""
     if n.kind != "reduce":
         return None
     (arg,) = n.args
     p = arg.source if type(arg) is Read else None
-    if type(p) is not Node or p.kind != "elem" or p.op not in PRODUCTS:
+    if not isinstance(p, Draft) or p.kind != "elem" or p.op not in PRODUCTS:
         return None
     operands = [a for a in p.args if type(a) is Read]
     wide = [a for a in n.axes if length(a) >= MIN_REREADS]
@@ -287,7 +292,7 @@ def _steps(e: ExprLike, a: AxisId) -> bool:
 
 def _source(r: Read) -> Read:
     """Returns the operand before casts."""
-    while type(r.source) is Node and r.source.op == "cast" and len(r.source.users) == 1:
+    while isinstance(r.source, Draft) and r.source.op == "cast" and len(r.source.users) == 1:
         inner = r.source.args[0].at(r.index)
         if type(inner) is not Read:
             break
@@ -295,7 +300,7 @@ def _source(r: Read) -> Read:
     return r
 
 
-def _end(n: Node) -> Node | None:
+def _end(n: Draft) -> Draft | None:
     """Returns the result in which a value ends, whose order is not the plan's choice; None where there is none."""
     for _ in range(MAX_EPILOGUE_STEPS):
         if n.result:

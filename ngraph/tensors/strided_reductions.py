@@ -22,7 +22,8 @@ from ngraph.parts.walk import post_order
 from ngraph.program.program import AxisId
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import MAX_CLASSES_OF_AXIS, MAX_CLASSES_OF_REDUCTION, MAX_UNROLLED_TERMS
-from ngraph.tensors.build import Arg, IndexValue, Node, NodeGraph, PiecewisePart, ScalarConstant, dtype_of
+from ngraph.tensors.edit import Draft, GraphEditor
+from ngraph.tensors.graph import Arg, IndexValue, PiecewisePart, ScalarConstant, TensorGraph, TensorNode, dtype_of
 from ngraph.tensors.index import Load, Read, affine, bounds, identity_index, in_order, substitute_index
 
 PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
@@ -49,19 +50,34 @@ class ResidueClass(NamedTuple):
 
 
 @pass_(keeps=("integer sums",))
-def split_strided_reductions(graph: NodeGraph) -> NodeGraph:
-    """Reductions whose guards are remainders become classes, those of few terms are written out, quotients become classes."""
+def split_strided_reductions(graph: TensorGraph) -> TensorGraph:
+    """The graph in which reductions whose guards are remainders are classes, those of few terms are written out, quotients are classes."""
+    if not any(n.kind == "reduce" and _few(graph, n) or any(map(_has_digits, n.reads)) for n in graph.nodes):
+        return graph
+    e = GraphEditor(graph)
     _instead(
-        graph,
-        lambda n: _cuts(graph, n) if n.kind == "reduce" and not in_order(n.op, n.dtype) else [],
-        lambda n, cuts: _by_residue(graph, n, cuts),
+        e,
+        lambda n: _cuts(e, n) if n.kind == "reduce" and not in_order(n.op, n.dtype) else [],
+        lambda n, cuts: _by_residue(e, n, cuts),
     )
-    _instead(graph, lambda n: n.kind == "reduce" and _few(graph, n), lambda n, _: _terms(graph, n))
-    _part(graph)
-    return graph
+    _instead(e, lambda n: n.kind == "reduce" and _few(e, n), lambda n, _: _terms(e, n))
+    _part(e)
+    return e.frozen()
 
 
-def _instead(graph: NodeGraph, chosen: Callable[[Node], Any], make: Callable[[Node, Any], None]) -> None:
+def _has_digits(r: Read) -> bool:
+    """Whether a quotient or a remainder says where something is read, or whether it is."""
+    todo: list[ExprLike] = [e for e in (*r.index.values(), *r.guard) if type(e) is Bin]
+    while todo:
+        e = todo.pop()
+        if type(e) is Bin:
+            if e.op in ("//", "%"):
+                return True
+            todo += (e.a, e.b)
+    return False
+
+
+def _instead(graph: GraphEditor, chosen: Callable[[Draft], Any], make: Callable[[Draft, Any], None]) -> None:
     """In the place of each node of which there is something chosen stands what is made of the two."""
     before, graph.nodes = graph.nodes, []  # new ones go here
     changed = False
@@ -76,14 +92,14 @@ def _instead(graph: NodeGraph, chosen: Callable[[Node], Any], make: Callable[[No
         graph.again()
 
 
-def _cone(n: Node) -> list[Read]:
+def _cone(n: Draft) -> list[Read]:
     """The reads of a reduction: its own, and those of the product that it sums."""
     own = [a for a in n.args if type(a) is Read]
     r = own[0] if own else None
     m = r.source if r is not None else None
     if (
         r is None
-        or type(m) is not Node
+        or not isinstance(m, Draft)
         or m.kind != "elem"
         or len(m.users) > 1
         or m.result
@@ -94,7 +110,7 @@ def _cone(n: Node) -> list[Read]:
     return [*own, *[a for a in m.args if type(a) is Read]]
 
 
-def _cuts(graph: NodeGraph, n: Node) -> list[Cut]:
+def _cuts(graph: GraphEditor, n: Draft) -> list[Cut]:
     """The remainders that decide where a reduction takes part, if they can be told apart."""
     found: dict[AxisId, Cut] = {}
     cone = _cone(n)
@@ -117,7 +133,7 @@ def _cuts(graph: NodeGraph, n: Node) -> list[Cut]:
     return cuts if known and several <= MAX_CLASSES_OF_REDUCTION and len(set(windows)) == len(windows) else []
 
 
-def _adds_nothing(n: Node, cone: list[Read], r: Read) -> bool:
+def _adds_nothing(n: Draft, cone: list[Read], r: Read) -> bool:
     """Whether a term in which a read gives its fill changes nothing: it is no part of the class of such terms."""
     if len(cone) == 1:
         return bool(r.fill == _nothing(n))
@@ -132,7 +148,7 @@ def _is_zero(a: Arg) -> bool:
     return type(a) is ScalarConstant and bool(a.value == 0)
 
 
-def _cut(n: Node, e: ExprLike, by: int) -> Cut | None:
+def _cut(n: Draft, e: ExprLike, by: int) -> Cut | None:
     form = affine(e)
     if form is None or by < 2:
         return None
@@ -144,7 +160,7 @@ def _cut(n: Node, e: ExprLike, by: int) -> Cut | None:
     return Cut(outs[0], r, moves[outs[0]], moves[r] if r is not None else 0, form[1], by)
 
 
-def _ways(graph: NodeGraph, c: Cut) -> Iterable[ResidueClass]:
+def _ways(graph: GraphEditor, c: Cut) -> Iterable[ResidueClass]:
     """For each remainder of o, the terms of r that take part: first, step and number."""
     length = (graph.known(c.r) or 0) if c.r is not None else 1
     for first in range(c.by):
@@ -153,18 +169,18 @@ def _ways(graph: NodeGraph, c: Cut) -> Iterable[ResidueClass]:
         yield ResidueClass(first, terms[0] if terms else 0, step, len(terms))
 
 
-def _counted(graph: NodeGraph, c: Cut, first: int) -> int:
+def _counted(graph: GraphEditor, c: Cut, first: int) -> int:
     """Returns the number of elements of a residue class that begins at `first`."""
     return max(-(-((graph.known(c.o) or 0) - first) // c.by), 0)
 
 
-def _class(graph: NodeGraph, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, list[ExprLike]]:
+def _class(graph: GraphEditor, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, list[ExprLike]]:
     """Returns the index of a class's elements, and, where the axis is longer than the class, the predicate of those inside."""
     own = _counted(graph, c, first)
     return Idx(o) * c.by + first, [own - 1 - Idx(o)] if own < (graph.known(o) or 0) else []
 
 
-def _by_residue(graph: NodeGraph, n: Node, cuts: list[Cut]) -> None:
+def _by_residue(graph: GraphEditor, n: Draft, cuts: list[Cut]) -> None:
     parts, together = [], _few(graph, n)
     for ways in itertools.product(*[list(_ways(graph, c)) for c in cuts]):
         index: dict[AxisId, ExprLike] = {}
@@ -185,17 +201,17 @@ def _by_residue(graph: NodeGraph, n: Node, cuts: list[Cut]) -> None:
     _join(graph, n, parts)
 
 
-def _join(graph: NodeGraph, n: Node, parts: list[PiecewisePart]) -> None:
+def _join(graph: GraphEditor, n: Draft, parts: list[PiecewisePart]) -> None:
     """Puts classes, which share no place, in the place of the value that they are."""
-    graph.replaced(n, graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), attrs={"apart": True}).source)
+    graph.replaced(n, graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), disjoint=True).source)
 
 
-def _nothing(n: Node) -> object:
+def _nothing(n: Draft) -> object:
     """The combination of nothing."""
     return {"add": 0, "multiply": 1, "max": n.dtype.lowest, "min": n.dtype.highest}[n.op]
 
 
-def _one(graph: NodeGraph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId | None]) -> Arg:
+def _one(graph: GraphEditor, n: Draft, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId | None]) -> Arg:
     """A reduction at the places of one class."""
     reduced = tuple([b for a in n.reduced if (b := names.get(a, a)) is not None])
     (arg,) = n.args
@@ -210,12 +226,12 @@ def _one(graph: NodeGraph, n: Node, axes: tuple[AxisId, ...], index: dict[AxisId
     return graph.node("reduce", n.op, [moved], axes, n.dtype, reduced=reduced) if reduced else moved
 
 
-def _moved(graph: NodeGraph, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
+def _moved(graph: GraphEditor, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
     """An argument at other places, divisions that come out even carried out; guards that hold left out, what is outside guarded."""
     return _guarded(graph, a.at(index))
 
 
-def _guarded(graph: NodeGraph, made: Arg) -> Arg:
+def _guarded(graph: GraphEditor, made: Arg) -> Arg:
     if type(made) is IndexValue:
         return IndexValue(exact(_inside(graph, made.value)), made.dtype)
     if type(made) is not Read:
@@ -230,7 +246,7 @@ def _guarded(graph: NodeGraph, made: Arg) -> Arg:
     return Read(made.source, at, tuple(guards), made.fill)
 
 
-def _inside(graph: NodeGraph, e: ExprLike) -> ExprLike:
+def _inside(graph: GraphEditor, e: ExprLike) -> ExprLike:
     """An expression in which what is read for it is guarded, too."""
     if type(e) is int:
         return e
@@ -263,19 +279,19 @@ def _sum(moves: dict[AxisId, int], start: int) -> ExprLike:
 # ---- few terms ----------------------------------------------------------------------------------------------------------
 
 
-def _few(graph: NodeGraph, n: Node) -> bool:
+def _few(graph: TensorGraph | GraphEditor, n: TensorNode) -> bool:
     """Whether a reduction has some terms, but few, and sums no products."""
     lengths = [graph.known(a) for a in n.reduced]
     terms = math.prod([k or 0 for k in lengths])
     m = n.args[0].source if type(n.args[0]) is Read else None
-    product = type(m) is Node and m.op in PRODUCTS and m.kind == "elem"
+    product = isinstance(m, TensorNode) and m.op in PRODUCTS and m.kind == "elem"
     return 0 < terms <= MAX_UNROLLED_TERMS and n.dtype.kind != "bool" and not product and n.axes != ()
 
 
-def _terms(graph: NodeGraph, n: Node) -> None:
+def _terms(graph: GraphEditor, n: Draft) -> None:
     made: Read | None = None
     places = [dict(zip(n.reduced, at, strict=True)) for at in itertools.product(*[range(graph.known(a) or 0) for a in n.reduced])]
-    if "chosen" in n.attrs:
+    if n.selects:
         graph.replaced(n, _chosen(graph, n, places))
         return
     for at in places:
@@ -289,7 +305,7 @@ def _terms(graph: NodeGraph, n: Node) -> None:
     graph.replaced(n, made.source)
 
 
-def _chosen(graph: NodeGraph, n: Node, places: list[dict[AxisId, int]]) -> Node:
+def _chosen(graph: GraphEditor, n: Draft, places: list[dict[AxisId, int]]) -> Draft:
     """The first place of the best one, for what `_argreduce` made: each that is better takes the place, and a NaN does so for good."""
     hit = _within(n.args[0], 0)
     value = _within(hit if hit.source.op == "compare" else _within(hit, 1), 0)
@@ -297,7 +313,7 @@ def _chosen(graph: NodeGraph, n: Node, places: list[dict[AxisId, int]]) -> Node:
     best, place = _fixed(graph, value, places[0], {}), graph.elem("copy", ScalarConstant(0, n.dtype), axes=n.axes, dtype=n.dtype)
     for k, at in enumerate(places[1:], 1):
         x = _fixed(graph, value, at, {})
-        ordered = (x, best) if n.attrs["chosen"] == "max" else (best, x)
+        ordered = (x, best) if n.selects == "max" else (best, x)
         stays = graph.elem("compare", *ordered, axes=n.axes, dtype=dtypes.bool_, kind="le")
         rest: Arg = ScalarConstant(True, dtypes.bool_)
         if dtype.is_float:
@@ -314,13 +330,13 @@ def _within(a: Arg, k: int) -> Any:
     return a.source.args[k].at(a.index)
 
 
-def _fixed(graph: NodeGraph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
+def _fixed(graph: GraphEditor, a: Arg, at: dict[AxisId, int], known: dict[Draft, Draft]) -> Arg:
     """An argument at one place along some axes; what is computed along them is computed for that place."""
-    if type(a) is not Read or type(a.source) is not Node or not _along(a, at):
+    if type(a) is not Read or not isinstance(a.source, Draft) or not _along(a, at):
         return _moved(graph, a, dict(at))
 
-    def needs(n: Node) -> Iterable[Node]:
-        return [r.source for r in n.args[::-1] if type(r) is Read and type(r.source) is Node and _along(r, at)]
+    def needs(n: Draft) -> Iterable[Draft]:
+        return [r.source for r in n.args[::-1] if type(r) is Read and isinstance(r.source, Draft) and _along(r, at)]
 
     for n in post_order([a.source], needs, known):
         args = [_at(graph, r, at, known) for r in n.args]
@@ -333,7 +349,7 @@ def _along(a: Read, at: dict[AxisId, int]) -> bool:
     """Whether a read takes a computed value at the reader's own index along these axes."""
     n = a.source
     return (
-        type(n) is Node
+        isinstance(n, Draft)
         and n.kind == "elem"
         and not n.result
         and n.op != "random_bits"
@@ -342,7 +358,7 @@ def _along(a: Read, at: dict[AxisId, int]) -> bool:
     )
 
 
-def _at(graph: NodeGraph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]) -> Arg:
+def _at(graph: GraphEditor, a: Arg, at: dict[AxisId, int], known: dict[Draft, Draft]) -> Arg:
     if type(a) is not Read or a.source not in known or not _along(a, at):  # it may be read at other places, too
         return _moved(graph, a, dict(at))
     index = {x: exact(substitute_index(e, dict(at))) for x, e in a.index.items() if x not in at}
@@ -352,9 +368,9 @@ def _at(graph: NodeGraph, a: Arg, at: dict[AxisId, int], known: dict[Node, Node]
 # ---- k elements of one place --------------------------------------------------------------------------------------------
 
 
-def _part(graph: NodeGraph) -> None:
+def _part(graph: GraphEditor) -> None:
     """Puts in the place of each value with elements of `o // k` its k classes, together with all elementwise values that lead to it."""
-    cuts: dict[Node, dict[AxisId, Cut]] = {}
+    cuts: dict[Draft, dict[AxisId, Cut]] = {}
     for n in graph.nodes:
         found = _quotients(graph, n, cuts) if n.kind == "elem" else {}
         if found and math.prod([c.by for c in found.values()]) <= MAX_CLASSES_OF_REDUCTION:
@@ -362,13 +378,13 @@ def _part(graph: NodeGraph) -> None:
     _instead(graph, lambda n: n in cuts and _stands(n, cuts), lambda n, _: _parted(graph, n, cuts))
 
 
-def _quotients(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> dict[AxisId, Cut]:
+def _quotients(graph: GraphEditor, n: Draft, cuts: dict[Draft, dict[AxisId, Cut]]) -> dict[AxisId, Cut]:
     """The axes of an elementwise value of which a quotient tells what is read, here or on the way; {} where they cannot be told apart."""
     found: dict[AxisId, Cut] = {}
     for r in n.reads:
         s = r.source
-        here = list(cuts[s].values()) if type(s) is Node and s in cuts and _on_the_way(s, r, n) else []
-        made = type(s) is Node and s.kind == "elem" and not s.result
+        here = list(cuts[s].values()) if isinstance(s, Draft) and s in cuts and _on_the_way(s, r, n) else []
+        made = isinstance(s, Draft) and s.kind == "elem" and not s.result
         for e in r.index.values():
             if type(e) is Bin and e.op in ("//", "%") and type(e.b) is int and 2 <= e.b <= MAX_CLASSES_OF_AXIS:
                 cut = _cut(n, e.a, e.b)
@@ -381,13 +397,13 @@ def _quotients(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -
     return found
 
 
-def _on_the_way(s: Node, r: Read, n: Node) -> bool:
+def _on_the_way(s: Draft, r: Read, n: Draft) -> bool:
     """Whether an elementwise value is one step further at the same index."""
     simple = s.kind == "elem" and s.op != "random_bits" and not s.result and not r.guard
     return simple and s.space == n.space and len(r.identity_indexed) == len(r.index)
 
 
-def _stands(n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> bool:
+def _stands(n: Draft, cuts: dict[Draft, dict[AxisId, Cut]]) -> bool:
     """Whether a value lies in memory anyway: a result, or an operand, or read elsewhere than at its index."""
     for u in n.users:
         for r in u.reads:
@@ -396,7 +412,7 @@ def _stands(n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> bool:
     return True
 
 
-def _parted(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> None:
+def _parted(graph: GraphEditor, n: Draft, cuts: dict[Draft, dict[AxisId, Cut]]) -> None:
     parts, mine = [], cuts[n].values()
     for firsts in itertools.product(*[range(c.by) for c in mine]):
         index: dict[AxisId, ExprLike] = {}
@@ -412,7 +428,7 @@ def _parted(graph: NodeGraph, n: Node, cuts: dict[Node, dict[AxisId, Cut]]) -> N
     _join(graph, n, parts)
 
 
-def _fewer(graph: NodeGraph, n: Node, c: Cut) -> AxisId:
+def _fewer(graph: GraphEditor, n: Draft, c: Cut) -> AxisId:
     """The axis of the classes: that of what is read, if there is one of their length, for values over it are then at the same index."""
     length = _counted(graph, c, 0)
     for r in n.reads:
@@ -423,13 +439,13 @@ def _fewer(graph: NodeGraph, n: Node, c: Cut) -> AxisId:
 
 
 def _moved_with(
-    graph: NodeGraph, n: Node, index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId], cuts: dict[Node, dict[AxisId, Cut]]
+    graph: GraphEditor, n: Draft, index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId], cuts: dict[Draft, dict[AxisId, Cut]]
 ) -> Read:
     """A value at the places of a class, with the elementwise values that lead to it: those that fall into classes, or lead to it alone."""
-    made: dict[Node, Read] = {}
+    made: dict[Draft, Read] = {}
 
-    def ways(m: Node) -> list[Read]:
-        leading = [a for a in m.args if type(a) is Read and type(a.source) is Node and _on_the_way(a.source, a, m)]
+    def ways(m: Draft) -> list[Read]:
+        leading = [a for a in m.args if type(a) is Read and isinstance(a.source, Draft) and _on_the_way(a.source, a, m)]
         return [a for a in leading if a.source in cuts or len(a.source.users) == 1]
 
     for m in post_order([n], lambda m: [a.source for a in ways(m)[::-1]], made):
@@ -439,9 +455,9 @@ def _moved_with(
     return made[n]
 
 
-def _placed(graph: NodeGraph, a: Arg) -> Arg:
+def _placed(graph: GraphEditor, a: Arg) -> Arg:
     """An argument; if it is a computed value at one place along some axes, then computed for that place."""
     at = {x: e for x, e in a.index.items() if type(e) is int} if type(a) is Read else {}
-    if type(a) is not Read or type(a.source) is not Node or not at or a.guard or len(at) + len(a.identity_indexed) < len(a.index):
+    if type(a) is not Read or not isinstance(a.source, Draft) or not at or a.guard or len(at) + len(a.identity_indexed) < len(a.index):
         return a
     return _fixed(graph, Read(a.source, identity_index(a.source.axes)), at, {})

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.targets.tuning import MAX_RANGE_STEPS
-from ngraph.tensors.build import Arg, Constant, Node, ScalarConstant
+from ngraph.tensors.graph import Arg, Constant, ScalarConstant, TensorNode
 from ngraph.tensors.index import Read
 
 Range = tuple[float, float]
@@ -39,7 +39,7 @@ def integer_range(a: Arg, steps: int = MAX_RANGE_STEPS) -> Range | None:
 
 def _of(source: Any, steps: int) -> Range | None:
     """The same of what is read."""
-    if type(source) is Node and source.kind == "elem":
+    if isinstance(source, TensorNode) and source.kind == "elem":
         if source.op in ("cast", "copy"):
             cast = integer_range(source.args[0], steps)
             if source.dtype.is_float:
@@ -57,7 +57,7 @@ def _of(source: Any, steps: int) -> Range | None:
     return None
 
 
-def _made(n: Node, found: list[Range | None]) -> Range | None:
+def _made(n: TensorNode, found: list[Range | None]) -> Range | None:
     """Returns the range of an op's result on integers of these ranges, if all are known."""
     known = [r for r in found if r is not None]
     if len(known) < len(found):

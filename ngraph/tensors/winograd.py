@@ -30,7 +30,8 @@ from ngraph.targets.tuning import (
     TRANSFORM_COST,
     TRANSPOSE_COST,
 )
-from ngraph.tensors.build import Arg, Node, NodeGraph, PiecewisePart, ScalarConstant, summed
+from ngraph.tensors.edit import Draft, GraphEditor, summed
+from ngraph.tensors.graph import Arg, PiecewisePart, ScalarConstant, TensorGraph
 from ngraph.tensors.index import Read, affine, bounds, identity_index, loop_variant_axes
 from ngraph.tensors.value_range import integer_range
 
@@ -68,34 +69,35 @@ class Along(NamedTuple):
 class Sum(NamedTuple):
     """A sum of products in which x moves along windows and y does not."""
 
-    node: Node
+    node: Draft
     x: Read
     y: Read
     along: tuple[Along, ...]
 
 
 @pass_(needs=("machine",), keeps=("integer sums",))
-def winograd(graph: NodeGraph, machine: Cpu) -> NodeGraph:
-    """Puts transformed sums in the place of those that then take less time."""
-    nodes: list[Node] = []
-    ends: dict[Node, Sum] = {}
-    for n in graph.nodes:
-        s = _best(graph, n, machine) if n.kind == "reduce" and n.op == "add" and len(n.reduced) > 1 else None
+def winograd(graph: TensorGraph, machine: Cpu) -> TensorGraph:
+    """The graph with transformed sums in the place of those that then take less time."""
+    if not any(n.kind == "reduce" and n.op == "add" and len(n.reduced) > 1 and n.dtype.is_float for n in graph.nodes):
+        return graph
+    e = GraphEditor(graph)
+    nodes: list[Draft] = []
+    ends: dict[Draft, Sum] = {}
+    for n in e.nodes:
+        s = _best(e, n, machine) if n.kind == "reduce" and n.op == "add" and len(n.reduced) > 1 else None
         if s is not None:
             ends[_chain(n)[-1]] = s
         if n not in ends:
             nodes.append(n)
             continue
-        graph.nodes, graph.origin = nodes, n.origin
-        _transformed(graph, ends[n], n)
-        nodes = graph.nodes
-    graph.nodes = nodes
-    if ends:
-        graph.again()
-    return graph
+        e.nodes, e.origin = nodes, n.origin
+        _transformed(e, ends[n], n)
+        nodes = e.nodes
+    e.nodes = nodes
+    return e.frozen()
 
 
-def _chain(n: Node) -> list[Node]:
+def _chain(n: Draft) -> list[Draft]:
     """A sum, and the elementwise steps behind it that nothing else needs to be known for."""
     found = [n]
     while len(found) <= MAX_EPILOGUE_STEPS and not n.result and len(n.users) == 1:
@@ -114,7 +116,7 @@ def _chain(n: Node) -> list[Node]:
 # ---- which sums, along which axes -------------------------------------------------------------------------------------------
 
 
-def _best(graph: NodeGraph, n: Node, machine: Cpu) -> Sum | None:
+def _best(graph: GraphEditor, n: Draft, machine: Cpu) -> Sum | None:
     """The cheapest way to tiles, if one is worth it."""
     p = summed(n)
     if p is None or not n.dtype.is_float or n.dtype.bits < 32:
@@ -129,7 +131,7 @@ def _best(graph: NodeGraph, n: Node, machine: Cpu) -> Sum | None:
     return best if best is not None and _cost(graph, best, machine) < MAX_WINOGRAD_TIME * PRODUCT_COST * n.size else None
 
 
-def _ways(graph: NodeGraph, n: Node, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
+def _ways(graph: GraphEditor, n: Draft, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
     """The ways to cut tiles along the windows of x."""
     found: list[list[Along]] = []
     for at, e in x.index.items():
@@ -167,7 +169,7 @@ def _product(found: list[list[Along]]) -> Iterable[tuple[Along, ...]]:
                 yield a, b
 
 
-def _cuts(graph: NodeGraph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int) -> Iterable[Along]:
+def _cuts(graph: GraphEditor, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int) -> Iterable[Along]:
     results, terms = graph.known(out) or 0, graph.known(tap) or 0
     for points in (6, 4):
         if 2 <= terms <= MAX_WINDOW and results >= MIN_TILED_LENGTH and points - terms + 1 >= 2:
@@ -178,7 +180,7 @@ def _cuts(graph: NodeGraph, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: 
             yield Along(at, out, tap, sign, results, taps, -(-terms // taps), False, k)
 
 
-def _cost(graph: NodeGraph, s: Sum, machine: Cpu) -> float:
+def _cost(graph: GraphEditor, s: Sum, machine: Cpu) -> float:
     """Vector instructions for each lane: products at all points, and what is transformed."""
 
     def size(axes: Iterable[AxisId]) -> int:
@@ -206,14 +208,15 @@ def _turned(s: Sum) -> Iterable[tuple[AxisId, ...]]:
     """The axes of what the user gives or gets in an order in which a window of results runs on."""
     source, end = s.x.source, _chain(s.node)[-1]
     results = [w for w in s.along if w.results]
-    if not isinstance(source, Node) and source.axes[-1] in [w.at for w in results]:
+    if not isinstance(source, Draft) and source.axes[-1] in [w.at for w in results]:
         yield source.axes
     if end.result and end.axes[-1] in [w.out for w in results]:
         yield end.axes
 
 
-def _parameters(graph: NodeGraph, r: Read) -> bool:
-    return not isinstance(r.source, Node) and r.source in {v.value for v in graph.program.state_in} - {old for _, old, _ in graph.state}
+def _parameters(graph: GraphEditor, r: Read) -> bool:
+    still = {s.value for s in graph.graph.states} - {old for _, old, _ in graph.state_out}
+    return not isinstance(r.source, Draft) and r.source in still
 
 
 # ---- the matrices -----------------------------------------------------------------------------------------------------------
@@ -243,7 +246,7 @@ def _polynomial(roots: Iterable[Fraction]) -> list[Fraction]:
     return made
 
 
-def _combined(graph: NodeGraph, rows: Matrix, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> list[Arg]:
+def _combined(graph: GraphEditor, rows: Matrix, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> list[Arg]:
     """The rows of a matrix times what stands in `args`. Rows, or columns, that differ in signs alone have parts in common."""
     columns = list(zip(*rows, strict=True))
     pairs = _twins(columns) if len(rows) < len(columns) else {}
@@ -288,7 +291,7 @@ def _twins(rows: Sequence[tuple[Fraction, ...]]) -> dict[int, int]:
     return found
 
 
-def _total(graph: NodeGraph, row: Sequence[Fraction], args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> Arg:
+def _total(graph: GraphEditor, row: Sequence[Fraction], args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> Arg:
     made: Arg | None = None
     for a, x in sorted(zip(row, args, strict=True), key=lambda ax: ax[0] != 1):
         if not a:
@@ -309,7 +312,7 @@ def _total(graph: NodeGraph, row: Sequence[Fraction], args: Sequence[Arg], axes:
 class _Maker:
     """Makes the nodes of one sum."""
 
-    def __init__(self, graph: NodeGraph, s: Sum):
+    def __init__(self, graph: GraphEditor, s: Sum):
         self.graph, self.s, self.dtype = graph, s, s.node.dtype
         self.tile = [graph.axis(f"tile{w.k}", w.tiles) for w in s.along]
         self.point = [graph.axis(f"point{w.k}", w.points) for w in s.along]
@@ -335,8 +338,7 @@ class _Maker:
 
     def join(self, axes: tuple[AxisId, ...], parts: tuple[PiecewisePart, ...], last: bool, dtype: DType) -> Read:
         """Parts that share no place as one value; one that is not the last of its kind stays near the next."""
-        attrs = {"apart": True} if last else {"apart": True, "near": True}
-        return self.graph.node("join", "join", [], axes, dtype, parts=parts, attrs=attrs)
+        return self.graph.node("join", "join", [], axes, dtype, parts=parts, disjoint=True, inline=not last)
 
     def read(self, r: Read, index: dict[AxisId, ExprLike], integer_range: Iterable[AxisId]) -> Read:
         """A factor at another place, 0 where it lies outside along the axes `integer_range` of its source."""
@@ -392,7 +394,7 @@ class _Maker:
         p = self.graph.elem("multiply", x, y, axes=(*axes, *reduced), dtype=self.dtype)
         return self.graph.node("reduce", "add", [p], axes, n.dtype, reduced=reduced)
 
-    def back(self, made: Read, end: Node) -> Read:
+    def back(self, made: Read, end: Draft) -> Read:
         """The results, with what stands behind them up to `end` made at once."""
         last = self.s.along[0]
         for w in self.s.along[::-1]:
@@ -413,7 +415,7 @@ class _Maker:
             made = self.join(order, tuple(joined), w is last, dtype)
         return made
 
-    def behind(self, x: Arg, axes: tuple[AxisId, ...], place: dict[AxisId, ExprLike], end: Node) -> Arg:
+    def behind(self, x: Arg, axes: tuple[AxisId, ...], place: dict[AxisId, ExprLike], end: Draft) -> Arg:
         """The elementwise steps from the sum to `end`, at one place of a tile."""
         chain = _chain(self.s.node)
         before = chain[0]
@@ -425,7 +427,7 @@ class _Maker:
         return x
 
 
-def _transformed(graph: NodeGraph, s: Sum, end: Node) -> None:
+def _transformed(graph: GraphEditor, s: Sum, end: Draft) -> None:
     """Puts the sum, and what stands behind it up to `end`, in its new form."""
     maker = _Maker(graph, s)
     for r in (s.x, s.y):

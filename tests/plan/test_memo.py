@@ -13,7 +13,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Idx
 from ngraph.plan.kernels import Line
 from ngraph.program.program import AxisId
-from ngraph.tensors.build import ScalarConstant
+from ngraph.tensors.graph import ScalarConstant
 from ngraph.tensors.index import Read
 from ngraph.tensors.memo import memo, memo_key
 

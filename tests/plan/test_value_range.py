@@ -9,7 +9,7 @@ import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.plan import plan, text
 from ngraph.tensors import value_range
-from ngraph.tensors.build import NodeGraph
+from ngraph.tensors.build import build
 
 FLOAT = np.float32
 
@@ -18,7 +18,7 @@ def seen(make, dtype=np.uint8):
     """What is known of a value made of a placeholder, where that is summed."""
     n = axis(100, "N")
     x = hole(n, dtype=dtype)
-    graph = NodeGraph(program([ng.sum(make(x), out_axes=())], x))
+    graph = build(program([ng.sum(make(x), out_axes=())], x))
     (total,) = [node for node in graph.nodes if node.kind == "reduce"]
     return value_range.integer_range(total.args[0])
 

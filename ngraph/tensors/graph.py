@@ -1,0 +1,349 @@
+"""Tensor graphs: scalar operations over index spaces, with reads at indices. What moves data is the index of a read.
+
+    elem     one scalar operation at every index of `axes`
+    reduce   its one argument over `axes` and `reduced`, combined
+    join     one array from parts, each written at an index of its own: concat, scatter
+    routine  a core op that is no loop nest; its results are nodes `part`
+
+Graphs and nodes are values: a rewrite returns a new graph (`edit`), which shares the nodes that are as they were.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ngraph.op_graph import expr
+from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run
+from ngraph.op_graph.op import Origin
+from ngraph.op_graph.opdef import COST, OPS
+from ngraph.program.program import AxisId, State, Value
+from ngraph.targets.products import PACKS
+from ngraph.targets.tuning import ASSUMED_LENGTH, GATHERED_READ_COST
+from ngraph.tensors.index import Load, Read, in_order, substitute_index
+
+for _op, _cost in {"fma": 2, "copy": 0, **{op: 3 * row.k - 2 for op, row in PACKS.items()}}.items():  # operations that programs lack
+    OPS.fill(_op, cost=_cost)  # each value that is packed is widened, moved and joined to the others, the first one only widened
+
+
+class ScalarConstant(NamedTuple):
+    """The same everywhere."""
+
+    value: Any
+    dtype: DType
+
+    def at(self, index: Any) -> ScalarConstant:
+        return self
+
+
+class IndexValue(NamedTuple):
+    """A whole number that follows from the index."""
+
+    value: ExprLike
+    dtype: DType
+
+    def at(self, index: Any) -> IndexValue:
+        return IndexValue(substitute_index(self.value, index), self.dtype)
+
+
+Arg = Read | ScalarConstant | IndexValue
+
+
+class PiecewisePart(NamedTuple):
+    """A part of a join: over which axes, what, where to, and how it meets what is there."""
+
+    axes: tuple[AxisId, ...]
+    arg: Arg
+    place: dict[AxisId, ExprLike]
+    guard: tuple[ExprLike, ...] = ()
+    combine: str = "set"
+
+
+class Constant:
+    """An array by reference, as a source of reads; the same array with the same axes is the same constant."""
+
+    __slots__ = ("value", "axes", "dtype")
+
+    def __init__(self, value: ArrayRef, axes: tuple[AxisId, ...], dtype: DType):
+        self.value, self.axes, self.dtype = value, axes, dtype
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Constant and other.value == self.value and other.axes == self.axes
+
+    def __hash__(self) -> int:
+        return hash((self.value, self.axes))
+
+
+class TensorNode:
+    """One operation over an index space; see the module.
+
+    attrs     of the op
+    result    whether it leaves the graph; `state` is the state that it becomes, "" for none
+    once      whether no call changes it
+    split_k   the axis of `axes` along which partial results lie, of which each work item has one
+    turned    whether it is made of a sum whose vectors lie along another axis than its own last one: that sum is stored first
+    disjoint  whether no two parts of a join write at one place
+    inline    whether a join is a step on the way to its one reader, and made where that is
+    selects   of a reduction to the least place that holds the best value: "max" or "min", which one is best
+    size      scalar operations; `bytes` of the result; open lengths are guessed
+    space     the axes that it iterates over; `loopable` are those along which work items may share it out
+    reads     all reads, those inside indices too
+    weight    vector instructions of one operation
+    """
+
+    kind: str
+    op: str
+    args: tuple[Arg, ...]
+    axes: tuple[AxisId, ...]
+    dtype: DType
+    reduced: tuple[AxisId, ...]
+    attrs: Mapping[str, Any]
+    parts: tuple[PiecewisePart, ...]
+    origin: tuple[Origin, ...]
+    hint: str
+    result: bool
+    state: str
+    once: bool
+    split_k: AxisId | None
+    turned: bool
+    disjoint: bool
+    inline: bool
+    selects: str
+    size: int
+    bytes: int
+    space: frozenset[AxisId]
+    loopable: frozenset[AxisId]
+    reads: tuple[Read, ...]
+    weight: int
+
+    def __init__(
+        self,
+        kind: str,
+        op: str,
+        args: tuple[Arg, ...],
+        axes: tuple[AxisId, ...],
+        dtype: DType,
+        reduced: tuple[AxisId, ...] = (),
+        attrs: Mapping[str, Any] = {},
+        parts: tuple[PiecewisePart, ...] = (),
+        origin: tuple[Origin, ...] = (),
+        hint: str = "",
+        result: bool = False,
+        state: str = "",
+        once: bool = False,
+        split_k: AxisId | None = None,
+        turned: bool = False,
+        disjoint: bool = False,
+        inline: bool = False,
+        selects: str = "",
+        size: int = 0,
+        bytes: int = 0,
+    ):
+        values = (kind, op, args, axes, dtype, reduced, attrs, parts, origin, hint, result, state, once, split_k, turned, disjoint, inline)
+        self.__dict__.update(zip(FIELDS, (*values, selects, size, bytes), strict=True))
+        derive(self)
+
+    if not TYPE_CHECKING:  # drafts of nodes are changed in place
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            raise AttributeError(f"{self!r} is a value: change {name} of a draft of it, see ngraph.tensors.edit")
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.op}: {self.dtype.name}[{', '.join(self.axes)}]>"
+
+
+DERIVED = ("space", "loopable", "reads", "weight")
+FIELDS = tuple([f for f in TensorNode.__annotations__ if f not in DERIVED])  # in the order of the arguments that make a node
+set_field = object.__setattr__
+
+
+def changed(n: TensorNode, **fields: Any) -> TensorNode:
+    """A node in which these fields differ."""
+    return TensorNode(**{f: getattr(n, f) for f in FIELDS} | fields)
+
+
+def derive(n: TensorNode) -> None:
+    """Fills in what follows from the other fields of a node."""
+    space = frozenset([a for a in (*n.axes, *n.reduced) if a != n.split_k])
+    loopable = space.difference(n.reduced if n.kind == "reduce" and in_order(n.op, n.dtype) else ())
+    for p in n.parts:  # work items may share what every part writes at its own index
+        loopable &= {a for a, e in p.place.items() if type(e) is Idx and e.of == a}
+    if n.disjoint:  # and what all of them are made along, where each index has places for itself
+        loopable |= frozenset.intersection(*[frozenset(p.axes) for p in n.parts])
+    reads = all_reads(n.args, n.parts)
+    weight = COST[n.op] if n.kind == "elem" else 1
+    if n.op == "copy" and any(type(x) is Load for r in reads for e in r.index.values() for x in expr.leaves(e)):
+        weight = GATHERED_READ_COST
+    n.__dict__.update(zip(DERIVED, (space, loopable, reads, weight), strict=True))
+
+
+def all_reads(args: Iterable[Arg], parts: Iterable[PiecewisePart]) -> tuple[Read, ...]:
+    """Returns the reads of a node with these arguments and parts."""
+    exprs = [e for p in parts for e in (*p.place.values(), *p.guard)]
+    return tuple(reads_of([*args, *(p.arg for p in parts)], exprs))
+
+
+def reads_of(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
+    """All reads of arguments and expressions, those inside indices too."""
+    found: list[Read] = []
+    todo: list[Any] = [*args]
+    exprs = list(exprs)
+    while todo or exprs:
+        for e in exprs:
+            todo += [leaf.of for leaf in expr.leaves(e) if type(leaf) is Load]
+        exprs = []
+        for a in todo:
+            if type(a) is Read:
+                found.append(a)
+                exprs += [e for e in (*a.index.values(), *a.guard) if type(e) is not int and type(e) is not Idx]
+            elif type(a) is IndexValue:
+                exprs.append(a.value)
+        todo = []
+    return found
+
+
+def reread(a: Arg, change: Callable[[Read], Read]) -> Arg:
+    """An argument with other reads in the place of its own, those inside indices first."""
+    if type(a) is IndexValue:
+        return IndexValue(reread_expr(a.value, change), a.dtype)
+    if type(a) is not Read:
+        return a
+    index = {k: reread_expr(e, change) for k, e in a.index.items()}
+    guard = tuple([reread_expr(e, change) for e in a.guard])
+    return change(a if guard == a.guard and all(e is a.index[k] for k, e in index.items()) else Read(a.source, index, guard, a.fill))
+
+
+def reread_expr(e: ExprLike, change: Callable[[Read], Read]) -> ExprLike:
+    """An expression with other reads in the place of those that it loads."""
+    if type(e) is int or type(e) is Idx:
+        return e
+    return expr.substitute(e, lambda x: Load(reread(x.of, change)) if type(x) is Load and type(x.of) is Read else x)
+
+
+def reread_part(p: PiecewisePart, change: Callable[[Read], Read]) -> PiecewisePart:
+    """A part of a join with other reads in the place of its own."""
+    place, guard = {a: reread_expr(e, change) for a, e in p.place.items()}, [reread_expr(e, change) for e in p.guard]
+    return PiecewisePart(p.axes, reread(p.arg, change), place, tuple(guard), p.combine)
+
+
+def dtype_of(x: Arg) -> DType:
+    return x.source.dtype if type(x) is Read else x.dtype  # type: ignore[union-attr]  # an Arg that is no Read has a dtype
+
+
+def known_length(axes: Mapping[AxisId, ExprLike], a: AxisId, known: dict[AxisId, int | None]) -> int | None:
+    """The length of an axis, if it is known before a call; `known` has those that somebody asked for before."""
+
+    def leaf(e: expr.Leaf) -> int:
+        own = axes[e.of] if type(e) is Len else e
+        if own == e:
+            raise LookupError
+        return int(expr.evaluate(own, leaf))
+
+    if a in known:
+        return known[a]
+    try:
+        found = axes[a]
+        known[a] = found if type(found) is int else leaf(Len(a))
+    except LookupError:
+        known[a] = None
+    return known[a]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TensorGraph:
+    """The nodes in an order in which they can run, and what they mean to whom.
+
+    axes            {axis: length}; a length may hold `Run` of a value of the program, which `numbers` says where to find
+    made            the axes that the program has not
+    inputs, states  what comes in; `token_in` orders effects
+    outputs         the nodes that leave it; `state_out` has (name, value before, node), `token_out` the last in the order of effects
+    loop_invariant  the inputs that are the same in all trips of the loop whose body it is
+    preferences     (source, axis, weight) ...: along which axis a source is walked, and how many operations depend on that
+    """
+
+    axes: Mapping[AxisId, ExprLike]
+    nodes: tuple[TensorNode, ...] = ()
+    inputs: tuple[Value, ...] = ()
+    states: tuple[State, ...] = ()
+    token_in: Value | None = None
+    outputs: tuple[TensorNode, ...] = ()
+    state_out: tuple[tuple[str, Value, TensorNode], ...] = ()
+    token_out: TensorNode | Value | None = None
+    numbers: Mapping[Value, Read] = field(default_factory=dict)
+    made: frozenset[AxisId] = frozenset()
+    loop_invariant: frozenset[Value] = frozenset()
+    preferences: tuple[tuple[Any, AxisId, float], ...] = ()
+    name: str = "program"
+    lengths: dict[AxisId, int | None] = field(default_factory=dict)  # found so far; versions share it, for it never changes
+
+    def __repr__(self) -> str:
+        return f"<TensorGraph {self.name}: {len(self.nodes)} node{'s' * (len(self.nodes) != 1)}>"
+
+    @property
+    def sources(self) -> tuple[Value, ...]:
+        """The values that come in."""
+        token = () if self.token_in is None else (self.token_in,)
+        return (*self.inputs, *[s.value for s in self.states], *token)
+
+    # lengths
+    def known(self, a: AxisId) -> int | None:
+        """The length of an axis, if it is known before a call."""
+        return known_length(self.axes, a, self.lengths)
+
+    @cached_property
+    def _producers(self) -> dict[AxisId, frozenset[TensorNode]]:
+        return {}
+
+    @cached_property
+    def guesses(self) -> dict[AxisId, int]:
+        """The length of each axis, of those too that nobody knows."""
+        return {a: ASSUMED_LENGTH if (n := self.known(a)) is None else n for a in self.axes}
+
+    def length_producers(self, a: AxisId) -> frozenset[TensorNode]:
+        """Returns the nodes that must run before the length of an axis is known."""
+        if a not in self._producers:
+            length, found = self.axes[a], set[TensorNode]()
+            for leaf in expr.leaves(length) if isinstance(length, Expr) and self.known(a) is None else ():
+                if type(leaf) is Len and leaf.of != a:
+                    found |= self.length_producers(leaf.of)
+                elif type(leaf) is Run and isinstance(made := self.numbers[leaf.of].source, TensorNode):
+                    found.add(made)
+            self._producers[a] = frozenset(found)
+        return self._producers[a]
+
+    # what follows
+    @cached_property
+    def number(self) -> dict[TensorNode, int]:
+        """The place of each node in the order."""
+        return {n: k for k, n in enumerate(self.nodes)}
+
+    @cached_property
+    def users(self) -> dict[TensorNode, tuple[TensorNode, ...]]:
+        """The nodes that read each node, in order."""
+        found: dict[TensorNode, dict[TensorNode, None]] = {n: {} for n in self.nodes}
+        for n in self.nodes:
+            for r in n.reads:
+                if isinstance(r.source, TensorNode):
+                    found[r.source][n] = None
+        return {n: tuple(users) for n, users in found.items()}
+
+    @property
+    def parameters(self) -> Callable[[Read], bool]:
+        """Whether what a read finds is made of constants and state alone: many calls, or trips, find the same there, or next to it."""
+        return parameters_of(self.states, self.loop_invariant)
+
+
+def parameters_of(states: Iterable[State], loop_invariant: Iterable[Value]) -> Callable[[Read], bool]:
+    """Whether what a read finds is made of constants, these states and inputs that are the same in all trips."""
+    still = {s.value for s in states}.union(loop_invariant)
+    return lambda r: r.source.once if isinstance(r.source, TensorNode) else type(r.source) is Constant or r.source in still
+
+
+def sizes(n: TensorNode, guesses: Mapping[AxisId, int]) -> tuple[int, int]:
+    """Returns the number of scalar operations of a node, and the bytes of its result."""
+    return math.prod([guesses[a] for a in n.space]), math.prod([guesses[a] for a in n.axes]) * (n.dtype.bits // 8)

@@ -1,0 +1,139 @@
+"""Rewrites that suit every machine: values along the axes of their readers, sums with products as fused multiply-adds, sums in parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ngraph.op_graph.expr import Idx
+from ngraph.parts.runner import pass_
+from ngraph.program.program import AxisId
+from ngraph.tensors.edit import GraphEditor, Rebuilt, free_axis, users_of
+from ngraph.tensors.graph import TensorGraph, TensorNode, changed
+from ngraph.tensors.index import Read, identity_index
+
+Users = Callable[[Any], Any]
+Known = Callable[[AxisId], int | None]
+
+
+# ---- renaming -------------------------------------------------------------------------------------------------------------
+
+
+@pass_(keeps=("integer sums",))
+def rename_axes(graph: TensorGraph) -> TensorGraph:
+    """The graph in which a value whose readers all stand at `Idx(b)` of an axis a is made along b: it can be made where it is read.
+
+    Not where that would part it from what it is made of: from a value that others read as well.
+    """
+    if not any(True for _ in _renamed(graph.nodes, graph.users.__getitem__, graph.known)):
+        return graph
+    e = GraphEditor(graph)
+    names: dict[TensorNode, dict[AxisId, AxisId]] = {}
+    for n, found in _renamed(e.nodes, users_of, e.known):
+        names[n] = found
+        n.moved(tuple([found.get(a, a) for a in n.axes]), {a: Idx(b) for a, b in found.items()})
+
+    def rekeyed(r: Read) -> Read:
+        known = names.get(r.source, {})
+        return Read(r.source, {known.get(k, k): i for k, i in r.index.items()}, r.guard, r.fill) if known else r
+
+    for n in e.nodes:
+        if any(r.source in names for r in n.reads):
+            n.reread(rekeyed)
+    return e.frozen()
+
+
+def _renamed(nodes: Any, users: Users, known: Known) -> Any:
+    """The nodes to rename, the last first, each with its axes' new names; who takes one may change it before the next is looked for."""
+    at: dict[TensorNode, list[Read]] = {}
+    for n in reversed(nodes):
+        if n.kind in ("elem", "reduce") and not n.result:
+            reads = at.get(n, [])
+            found = {a: b for a in n.axes if (b := _asked(a, reads, known)) is not None and _free(n, a, users)}
+            if found and len({*[found.get(a, a) for a in n.axes], *n.reduced}) == len(n.space):
+                yield n, found
+        for r in n.reads:
+            if isinstance(r.source, TensorNode):
+                at.setdefault(r.source, []).append(r)
+
+
+def _asked(a: AxisId, reads: list[Read], known: Known) -> AxisId | None:
+    """The axis at whose own index all these reads stand along a, if it is another one of the same length."""
+    wanted = {e.of if type(e) is Idx else None for r in reads for e in [r.index[a]]}
+    b = wanted.pop() if len(wanted) == 1 else None
+    return b if b is not None and b != a and known(a) == known(b) is not None else None
+
+
+def _free(n: TensorNode, a: AxisId, users: Users) -> bool:
+    """Whether nothing that n is made of is held at a by other readers; a product that is summed is never made where its factors are."""
+    factors = n.kind == "elem" and n.op == "multiply" and len(users(n)) == 1 and users(n)[0].kind == "reduce"
+    return factors or not any(isinstance(r.source, TensorNode) and len(users(r.source)) > 1 and a in r.identity_indexed for r in n.reads)
+
+
+# ---- fused multiply-adds ----------------------------------------------------------------------------------------------------
+
+
+@pass_(keeps=("integer sums",))
+def contract_fma(graph: TensorGraph) -> TensorGraph:
+    """The graph in which sums with products that nobody else reads are `fma(x, y, z)`: x * y + z, rounded once.
+
+    `minus` says which of the two is taken away. Here, and not where code is written: a value that several kernels compute for themselves
+    has the same bits in all of them, and an element is equal to the maximum that it is.
+    """
+    if not any(_own_product(n, graph.users.__getitem__) for n in graph.nodes):
+        return graph
+    e = GraphEditor(graph)
+    for n in e.nodes:
+        found = _own_product(n, users_of)
+        if found is not None:
+            m, k = found
+            n.attrs = {"minus": "product" if k else "rest"} if n.op == "subtract" else {}
+            n.op, n.origin = "fma", tuple(dict.fromkeys([*m.origin, *n.origin]))
+            n.set_args((*m.args, n.args[1 - k]))
+    return e.frozen()
+
+
+def _own_product(n: TensorNode, users: Users) -> tuple[TensorNode, int] | None:
+    """The product that one argument of a sum is, if nothing but this argument asks for it; and which argument that is."""
+    if n.kind != "elem" or n.op not in ("add", "subtract") or not n.dtype.is_float or n.dtype.bits < 32:
+        return None
+    for k in (1, 0):
+        r, other = n.args[k], n.args[1 - k]
+        m = r.source if type(r) is Read and not r.guard and r.identity_indexed == n.space else None
+        if not isinstance(m, TensorNode) or m.kind != "elem" or m.op != "multiply" or m.space != n.space or m.result:
+            continue
+        if len(users(m)) == 1 and users(m)[0] is n and not (type(other) is Read and other.source is m):
+            return m, k
+    return None
+
+
+# ---- what fusion decides ----------------------------------------------------------------------------------------------------
+
+
+def split_reductions(graph: TensorGraph, parts: Mapping[TensorNode, int]) -> tuple[TensorGraph, dict[TensorNode, TensorNode]]:
+    """The graph with these reductions in so many parts, and a reduction over the parts behind each; and new nodes by old."""
+    axes, made, new = dict(graph.axes), set(graph.made), Rebuilt(graph)
+    along = {n: free_axis(axes, made, "chunk", many) for n, many in parts.items()}
+    for n in graph.nodes:
+        node = new.current(n)
+        if n not in along:
+            new.add(n, node)
+            continue
+        a = along[n]
+        part = changed(node, axes=(a, *n.axes), split_k=a, result=False, state="", bytes=n.bytes * parts[n])
+        size = math.prod([graph.guesses[x] for x in n.axes]) * parts[n]
+        arg = Read(part, identity_index(part.axes))
+        new.add(n, part, changed(n, args=(arg,), reduced=(a,), selects="", size=size))
+    return new.done(axes, made), new.became
+
+
+def merge_twins(graph: TensorGraph, twins: Mapping[TensorNode, TensorNode]) -> tuple[TensorGraph, dict[TensorNode, TensorNode]]:
+    """The graph in which all that read a node read the equal one that `twins` has for it; and new nodes by old."""
+    new = Rebuilt(graph)
+    for n in graph.nodes:
+        if n in twins:
+            new.read[n] = new.became[n] = new.became[twins[n]]
+        else:
+            new.add(n, new.current(n))
+    return new.done(graph.axes, graph.made), new.became
