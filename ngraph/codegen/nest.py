@@ -278,7 +278,7 @@ class Nest(Scope):
         return fold(w, c.kind, old, x)
 
     def _fused(self, c: Combine) -> Callable[[IRValue, IRValue, IRValue], IRValue] | None:
-        """What adds a product to a sum by one instruction, if anything does."""
+        """The function that adds a product to a sum by one instruction; None where the product is computed by itself."""
         op, w = self.lines[c.line].op, self.w
         if c.kind != "add":
             return None
