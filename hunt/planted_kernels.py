@@ -52,7 +52,9 @@ MISTAKES = {
         f"{TENSORS}.int8_dot:_corrected", 'result = made("add", result, made("multiply", c, whole_sum(s)))', "pass"
     ),
     "a guard of one read is dropped for another of the same value": edited(
-        f"{TENSORS}.strided_reductions:_moved_with", "made[a.source] if a in taken", "made[a.source] if type(a) is Read and a.source in made"
+        f"{TENSORS}.strided_reductions:_moved_with",
+        "made[a.source] if a in taken",
+        "made[a.source] if type(a) is Read and a.source in made",
     ),
     "multiples of a divisor lose their rest": edited(f"{TENSORS}.strided_reductions:exact", "form[1] // b)", "0)"),
     "an exclusive running value begins anew with each vector": edited(
