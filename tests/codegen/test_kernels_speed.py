@@ -57,7 +57,7 @@ MAIN = {
 @pytest.mark.parametrize("target", [V3, V4], ids=lambda t: t.name)
 @pytest.mark.parametrize("make", MAIN.values(), ids=list(MAIN))
 def test_sums_stay_in_registers(make, target, monkeypatch):
-    monkeypatch.setattr(winograd, "MAX_RELATIVE_TIME", 0)  # convolutions are the sums that they are written as
+    monkeypatch.setattr(winograd, "MAX_WINOGRAD_TIME", 0)  # convolutions are the sums that they are written as
     every = codes(*make(), target)
     assert any("fma" in c.text for c in every)
     for c in every:

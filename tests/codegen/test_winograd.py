@@ -19,7 +19,7 @@ from ngraph.tensors import winograd
 @pytest.fixture
 def always(monkeypatch):
     """Everything that can be transformed is."""
-    monkeypatch.setattr(winograd, "MAX_RELATIVE_TIME", float("inf"))
+    monkeypatch.setattr(winograd, "MAX_WINOGRAD_TIME", float("inf"))
 
 
 def conv(n=2, c=5, k=7, height=9, width=12, window=3, pad=1, kind=np.float32, **how):

@@ -46,7 +46,7 @@ def test_a_random_model(seed, dtype, other, monkeypatch):
 @pytest.mark.parametrize("seed", [*range(8), 30])
 def test_plans_are_whole_where_every_sum_is_cut_that_can_be(seed, monkeypatch):
     """Also those that could be cut only once the parts of others are put together."""
-    monkeypatch.setattr(cost, "GAIN", 1000)
+    monkeypatch.setattr(cost, "MAX_SPLIT_K_TIME", 1000)
     _, holes, _, results, updates = model(seed)
     verify(
         plan(

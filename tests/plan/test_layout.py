@@ -26,7 +26,7 @@ N, C, H, W = axis(2, "N"), axis(16, "C"), axis(9, "H"), axis(10, "W")
 @pytest.fixture(autouse=True)
 def directly(monkeypatch):
     """Convolutions are the sums that they are written as."""
-    monkeypatch.setattr(winograd, "MAX_RELATIVE_TIME", 0)
+    monkeypatch.setattr(winograd, "MAX_WINOGRAD_TIME", 0)
 
 
 def weights(*axes, seed=0):
@@ -204,7 +204,7 @@ def test_what_no_call_changes_is_computed_once():
 
 def test_what_was_only_on_the_way_to_a_copy_is_not_kept(monkeypatch):
     """Weights that are transformed and then packed: the first lie in the arena, one layer's where the next one's lie."""
-    monkeypatch.setattr(winograd, "MAX_RELATIVE_TIME", 10)
+    monkeypatch.setattr(winograd, "MAX_WINOGRAD_TIME", 10)
     x = hole(N, C, H, W)
     k, o = axis(272, "K"), axis(272, "L")
     made = planned([conv(x, k, padding=1), conv(x * 2, o, padding=1)], x, rtol=1e-3, atol=1e-3)

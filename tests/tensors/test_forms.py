@@ -26,6 +26,7 @@ from ngraph.tensors.interpret import interpret
 from ngraph.tensors.simplify import contract_fma, rename_axes
 from ngraph.tensors.text import arrays, parse, text
 from ngraph.tensors.verify import verify
+from ngraph.tools.explain import stages
 
 LENGTHS = {AxisId("N"): 2}
 MACHINES = [DEFAULT, BF16, INT8]
@@ -132,3 +133,13 @@ def test_a_length_that_a_step_finds_parses_back():
 def test_what_is_no_graph_is_refused(bad):
     with pytest.raises(ParseError):
         parse(bad)
+
+
+def test_explain_prints_each_rewrite_and_the_text_parses_back():
+    c, n, h = axis(64, "C"), axis(16, "N"), axis(32, "H")
+    x, w = hole(c, n), hole(h, c)
+    with ngt.allocate_transformer("cpu") as t:
+        f = t.computation(ng.relu(ng.dot(w, x)), w, x)
+        found = {s.name: s.text for s in stages(f)}
+    for name in ("tensors", *GRAPH_PASSES.names):
+        assert text(verify(parse(found[name]))).splitlines() == found[name].splitlines()
