@@ -392,6 +392,7 @@ def pool(w: GraphWriter, op: str, x: TensorRef, windows: Sequence[Window], **att
 def _batch_norm(w: GraphWriter, step: Step, x: TensorRef, *along: TensorRef, epsilon: float) -> TensorRef:
     """Returns the node with the normalised axis second, after all axes that are not spatial."""
     (channel,) = along[0].axes
+    x = w.full(x, x.dims if channel in x.dims else (*x.dims, channel))
     at = x.dims.index(channel)
     if at != 1:
         rest = [a for a in x.axes if a != channel]
@@ -403,6 +404,7 @@ def _batch_norm(w: GraphWriter, step: Step, x: TensorRef, *along: TensorRef, eps
 
 @NODES.of("layer_norm")
 def _layer_norm(w: GraphWriter, step: Step, x: TensorRef, *given: TensorRef, axes: Axes, epsilon: float) -> TensorRef:
+    x = w.full(x, x.dims + tuple([a for a in axes if a not in x.dims]))
     axes = tuple([a for a in x.dims if a in axes])
     if x.dims[len(x.dims) - len(axes) :] != axes:
         x = w.arranged(x, (*[a for a in x.dims if a not in axes], *axes))
