@@ -18,7 +18,8 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Bin, ExprLike, Len
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
-from ngraph.schedule.cpu import schedule_kernel, strides_of
+from ngraph.schedule.address import strides_of
+from ngraph.schedule.cpu import schedule_kernel
 from ngraph.schedule.form import BlockNumber, ScheduledKernel, Version
 from ngraph.schedule.search import LoopSchedule, View
 from ngraph.targets import Cpu
@@ -101,8 +102,9 @@ class _KernelWriter(FunctionWriter):
     """A scheduled kernel that is being written."""
 
     def __init__(self, plan: Plan, scheduled: ScheduledKernel) -> None:
-        kernel = scheduled.kernel
-        super().__init__(plan, [b for b in dict.fromkeys((*kernel.sources, *kernel.targets)) if type(b) is not Local], scheduled.target)
+        kernel, target = scheduled.kernel, scheduled.target
+        assert isinstance(target, Cpu)
+        super().__init__(plan, [b for b in dict.fromkeys((*kernel.sources, *kernel.targets)) if type(b) is not Local], target)
         self.kernel, self.scheduled = kernel, scheduled
 
     def code(self) -> KernelCode:

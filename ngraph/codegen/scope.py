@@ -18,7 +18,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.expr import Bin, ExprLike
 from ngraph.program.program import AxisId
-from ngraph.schedule.cpu import inside_expressions
+from ngraph.schedule.address import inside_expressions
 from ngraph.schedule.form import Access, Loop, ScheduledStage
 from ngraph.schedule.linear import LinearForm
 from ngraph.targets.tuning import MIN_PARTIAL_LANES

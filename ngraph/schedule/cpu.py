@@ -12,14 +12,14 @@ from typing import Any
 
 from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Idx, Len, combine
+from ngraph.op_graph.expr import ExprLike, Idx, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.parts.storage import lifetimes, lowest_place
-from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage
+from ngraph.plan.kernels import Buffer, Kernel, Local, OpaqueOp, Plan, Stage
 from ngraph.program.program import AxisId
+from ngraph.schedule.address import KernelAddresses, StageAddresses, dense, inside_expressions
 from ngraph.schedule.form import (
     Access,
-    BlockStart,
     Loop,
     Place,
     PrefetchAhead,
@@ -30,7 +30,7 @@ from ngraph.schedule.form import (
     Tile,
     Version,
 )
-from ngraph.schedule.linear import Forms, LinearForm
+from ngraph.schedule.linear import Forms
 from ngraph.schedule.search import AccessDescriptor, CoreModel, LoopSchedule, View, schedule
 from ngraph.targets import Cpu
 from ngraph.targets.products import PRODUCTS
@@ -39,7 +39,6 @@ from ngraph.targets.tuning import (
     MAX_HOT_BLOCKS,
     MAX_LISTED_OFFSETS,
     MAX_PEELED_AXES,
-    MAX_SHUFFLED_STEP,
     MAX_STACK_BYTES,
     MAX_UNROLLED_STEPS,
     MIN_INSTRUCTIONS_PER_LINE,
@@ -48,7 +47,6 @@ from ngraph.targets.tuning import (
     PAGE_BYTES,
     SPILLED_UNROLL,
 )
-from ngraph.tensors.index import Load, in_order, loads
 
 FREE = ("read", "number", "index", "guard", "copy")  # lines that cost nothing beside their address
 
@@ -88,7 +86,7 @@ def schedule_plan(
     return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target, picks) for body in inside})
 
 
-class _Scheduler:
+class _Scheduler(KernelAddresses):
     """One kernel: its grid, its memory, and what its stages share."""
 
     def __init__(
@@ -99,18 +97,13 @@ class _Scheduler:
         picks: Mapping[View, LoopSchedule],
         choices: Iterator[Choose] | None = None,
     ) -> None:
-        self.plan, self.kernel, self.target, self.picks, self.choices = plan, kernel, target, picks, choices
+        super().__init__(plan, kernel)
+        self.target, self.picks, self.choices = target, picks, choices
         self.views: dict[View, CoreModel] = {}
-        self.block = dict(kernel.loops)
         self.cut: dict[AxisId, int] = {}
         self.cold = False
         self.touched: set[Buffer] = set()  # buffers that stages before have brought into the caches
-        self.known: dict[AxisId, ExprLike] = {}
         self.places, self.walks, self.scratch = self._locals()
-        self.grid: dict[AxisId, Loop] = {}
-        for a, b in kernel.loops:
-            count = (self.length(a) + (b - 1)) // b
-            self.grid[a] = Loop(((a, b, count),), count, count if isinstance(count, int) else None, grid=True)
         counts = [d.extent for d in self.grid.values()]
         known = [n for n in counts if isinstance(n, int)]
         self.repeated = (
@@ -149,25 +142,10 @@ class _Scheduler:
 
     # ---- lengths and memory
 
-    def length(self, a: AxisId) -> ExprLike:
-        """The length of an axis: a number, else `Len` of it."""
-        if a not in self.known:
-            try:
-                self.known[a] = self.plan.length(a)
-            except LookupError:
-                self.known[a] = Len(a)
-        return self.known[a]
-
     def streams(self, b: Buffer) -> bool:
         """Whether this kernel is the first to bring a buffer from memory, piece by piece with its work items."""
         large = b.bytes is not None and b.bytes > 2 * self.target.l2
         return large and self.repeated and b not in self.touched
-
-    def strides(self, b: Buffer) -> tuple[ExprLike, ...]:
-        """Elements from one place to the next along each dim."""
-        if b not in self.walks:
-            self.walks[b] = strides_of(b, self.length)
-        return self.walks[b]
 
     def _locals(self) -> tuple[dict[Local, Place], dict[Buffer, tuple[ExprLike, ...]], ExprLike]:
         """Places and strides of the Locals, and the bytes of scratch: on the stack if all of them fit there."""
@@ -175,7 +153,7 @@ class _Scheduler:
         sizes: dict[Local, ExprLike] = {}
         walks: dict[Buffer, tuple[ExprLike, ...]] = {}
         for b in every:
-            shape = [self._room(d) for d in b.dims]
+            shape = [self.room(d) for d in b.dims]
             if len(shape) > 1 and isinstance(shape[-1], int):  # rows start at whole vectors
                 whole = self.target.lanes(b.dtype.bits)
                 shape[-1] = -(-shape[-1] // whole) * whole
@@ -196,14 +174,6 @@ class _Scheduler:
             scratch = scratch + (n * (b.dtype.bits // 8) + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
         return places, walks, scratch
 
-    def _room(self, dim: Any) -> ExprLike:
-        """Returns the number of elements of a Local's dim, enough for every work item."""
-        a, div, mod = dim
-        n, block = self.length(a), self.block.get(a, 1)
-        n = n if block == 1 else min(n, block) if isinstance(n, int) else block
-        n = (n + (div - 1)) // div
-        return n if mod is None else mod if not isinstance(n, int) else min(n, mod)
-
     def _packed(self, sizes: dict[Local, int]) -> tuple[dict[Local, int], int]:
         """Offsets of Locals in scratch, and its bytes: what no later stage of a work item reads leaves its place to others.
 
@@ -220,11 +190,6 @@ class _Scheduler:
         return places, max([at + sizes[b] for b, at in places.items()], default=0)
 
     # ---- loops of an axis
-
-    def place(self, a: AxisId, digits: Iterable[Loop]) -> LinearForm:
-        """The index along an axis: its block's start, and a place in the block."""
-        coef: dict[Loop, ExprLike] = {self.grid[a]: self.block[a]} if a in self.block else {}
-        return LinearForm(coef | {d: d.unit for d in digits}, 0)
 
     def digits(self, a: AxisId, units: list[int]) -> list[Loop]:
         """The loops along an axis, outermost first: one, or one for each digit that memory has; none for a single place."""
@@ -249,35 +214,12 @@ class _Scheduler:
         return found
 
 
-def strides_of(b: Buffer, length: Any) -> tuple[ExprLike, ...]:
-    """Elements of a buffer from one place to the next along each dim, as expressions over lengths."""
-    if b.strides is not None:
-        return b.strides
-    return dense([_extent(d, length(d[0])) + sum(b.border.get(d[0], ())) for d in b.dims])
-
-
-def dense(shape: list[ExprLike]) -> tuple[ExprLike, ...]:
-    """The strides of an array whose places lie one after another."""
-    made: list[ExprLike] = []
-    step: ExprLike = 1
-    for n in reversed(shape):
-        made.append(step)
-        step = combine("*", step, n)
-    return tuple(made[::-1])
-
-
-def _extent(dim: Any, n: ExprLike) -> ExprLike:
-    """Returns the number of elements of a dim."""
-    _, div, mod = dim
-    n = (n + (div - 1)) // div
-    return n if mod is None else expr.minimum(n, mod)
-
-
-class _StageScheduler:
+class _StageScheduler(StageAddresses):
     """One stage in one version."""
 
     def __init__(self, kernel: _Scheduler, stage: Stage) -> None:
-        self.kernel, self.stage = kernel, stage
+        super().__init__(kernel, stage)
+        self.kernel = kernel
         cuts = self._cuts()
         digits = {a: kernel.digits(a, cuts.get(a, [])) for a in (*stage.free, *stage.reduced)}
         self.free = [d for a in stage.free for d in digits[a]]
@@ -286,12 +228,6 @@ class _StageScheduler:
         place = {a: kernel.place(a, digits.get(a, ())) for a in (*digits, *kernel.block)}
         start = {a: kernel.place(a, ()) for a in kernel.block}
         self.forms = Forms(place, start, kernel.length)
-        self.lines = dict(stage.lines())
-        self.border = len(stage.before)
-        self.uses: dict[int, tuple[int, ...]] = {}
-        self.deps: dict[int, frozenset[Loop]] = {}
-        self.reads: dict[int, Access] = {}
-        self.reducing = bool(stage.combine or stage.reduced)
 
     def scheduled(self) -> ScheduledStage:
         """The stage with what is chosen for it, or with the next of the choices that the kernel was given."""
@@ -302,7 +238,7 @@ class _StageScheduler:
         self.tile = self._tile(chosen)
         accesses = (*self.reads.values(), *self.stores)
         for a in accesses:
-            a.mode = self._mode(a)
+            a.mode = self.mode(a, self.tile)
         if given is None:
             sums, flattened = self._one_loop()
             unroll = self._unroll(sums[-1]) if flattened else 1
@@ -362,48 +298,14 @@ class _StageScheduler:
 
     def _look(self) -> None:
         """Finds what each line uses and depends on, and how each read and store moves."""
-        stage = self.stage
-        for n, line in stage.lines():
-            if line.read is not None:
-                self.reads[n] = self._access(line.read.source, line.read.index, line.read.guard, line.read.fill)
-        self.stores = [self._access(s.target, s.index, s.guard, None) for s in stage.to]
+        self.find_accesses()
+        for a in (*self.reads.values(), *self.stores):
+            if a.turn and self.kernel.streams(a.source):
+                a.prefetch = PrefetchAhead("item", a.turn)
         self._merge()
         self.interleaved = self._runs()
-        for n, line in enumerate(stage.before):
-            self._line(n, line)
-        for n, c in enumerate(stage.combine, self.border):
-            self.deps[n], self.uses[n] = self.deps[c.line].intersection(self.free), ()
-        for n, line in enumerate(stage.after, self.border + len(stage.combine)):
-            self._line(n, line)
-        for a in self.stores:
-            a.deps = self._moving([*a.guard, *[e for _, e in a.rest]]).union(a.coef)
-        if self.reducing:
-            for n, a in self.reads.items():
-                a.epilogue = n >= self.border
-            for s, a in zip(stage.to, self.stores, strict=True):
-                a.epilogue = s.line >= self.border
+        self.find_deps()
         self.hoisted = [a for a in (*self.reads.values(), *self.stores) if not a.epilogue]
-
-    def _line(self, n: int, line: Line) -> None:
-        inside = line.exprs
-        deps = self._moving(inside) if line.read is None else frozenset()
-        if line.read is not None:
-            a = self.reads[n]
-            inside = [*a.guard, *[e for _, e in a.rest]]
-            deps = a.deps = self._moving(inside).union(a.coef)
-        self.uses[n] = uses = (*line.args, *loads(*inside))
-        self.deps[n] = deps.union(*[self.deps[u] for u in uses])
-
-    def _moving(self, exprs: Iterable[ExprLike]) -> frozenset[Loop]:
-        """The loops along which expressions move."""
-        found: set[Loop] = set()
-        for e in exprs:
-            for leaf in expr.leaves(e):
-                if type(leaf) is Idx:
-                    found.update(self.forms.place[leaf.of].coef)
-                elif type(leaf) is Load:
-                    found.update(self.deps[leaf.of])
-        return frozenset(found & self.dims)
 
     def _merge(self) -> None:
         """Loops that every access walks as one become one."""
@@ -447,42 +349,6 @@ class _StageScheduler:
                 runs[k] = run
         return runs
 
-    def _access(self, b: Buffer, index: Mapping[AxisId, ExprLike], guard: tuple[ExprLike, ...], fill: Any) -> Access:
-        kernel = self.kernel
-        made = Access(b, guard, fill)
-        total = LinearForm({}, 0)
-        for (a, div, mod), stride in zip(b.dims, kernel.strides(b), strict=True):
-            e = index[a]
-            if type(b) is Local and kernel.block.get(a, 1) > 1:
-                e = combine("-", e, BlockStart(a))
-            e = combine("//", e, div) if div > 1 else e
-            e = e if mod is None else combine("%", e, mod)
-            e = combine("+", e, b.border[a][0]) if a in b.border else e
-            form = self.forms.of(e)
-            if form is None:
-                made.rest.append((stride, e))
-            else:
-                total = total.plus(form, stride)
-        base: list[tuple[Loop | None, ExprLike]] = []
-        if isinstance(total.const, int):
-            made.const = total.const
-        else:
-            base.append((None, total.const))
-        for d, c in total.coef.items():
-            if d.grid:
-                base.append((d, c))
-            else:
-                made.coef[d] = c
-        made.base = tuple(base)
-        step = total.coef.get(kernel.grid[kernel.kernel.loops[-1][0]], 0) if kernel.kernel.loops else 0
-        made.turn = step if isinstance(step, int) else 0
-        if made.turn and kernel.streams(b):
-            made.prefetch = PrefetchAhead("item", made.turn)
-        high = total.extremes()[1]
-        if b.bytes is not None and not made.rest and high < math.inf:
-            made.room = b.bytes // (b.dtype.bits // 8) - 1 - int(high)
-        return made
-
     # ---- vectors and tiles
 
     def _choose(self) -> LoopSchedule:
@@ -499,7 +365,7 @@ class _StageScheduler:
         work = [(float(COST[self.lines[n].op]), self.deps[n]) for n in shown if n not in fused and self.lines[n].op not in FREE]
         self.work = sum([k for k, _ in work])
         bound = [d for d in self.dims if d.uneven and d.lower is not None]
-        bound += self.reduced if self._in_order() else []
+        bound += self.reduced if self.takes_in_order() else []
         loops = (*self.free, *self.reduced)
         number = {d: k for k, d in enumerate(loops)}
 
@@ -526,28 +392,8 @@ class _StageScheduler:
             self.kernel.views[view] = machine
         return self.kernel.picks.get(view) or schedule(view, machine)
 
-    def _in_order(self) -> bool:
-        """Whether an accumulator of the stage takes its terms one after the other."""
-        return any(in_order(c.kind, c.dtype) for c in self.stage.combine)
-
     def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Loop], Any]:
-        return a, self._moving([e for _, e in a.rest]), (store, a.epilogue, combines, run)
-
-    def _mode(self, a: Access) -> str:
-        """Returns the memory pattern of an access's lanes."""
-        v, t = self.tile.vector, self.tile.tile
-        if v is None or v not in a.deps:
-            return "scalar"
-        step = a.coef.get(v, 0)
-        if v in self._moving([e for _, e in a.rest]):
-            return "indexed"
-        if isinstance(step, int) and 2 <= step <= MAX_SHUFFLED_STEP and not a.rest:
-            return "strided"
-        if t is not None and a.coef.get(t) == 1 and step not in (0, 1) and not a.rest and not a.guard:
-            return "transposed"
-        if step == -1 and not a.rest:
-            return "reversed"
-        return {0: "one", 1: "contiguous"}.get(step, "indexed") if isinstance(step, int) else "indexed"
+        return a, self.moving([e for _, e in a.rest]), (store, a.epilogue, combines, run)
 
     # ---- sums
 
@@ -555,7 +401,7 @@ class _StageScheduler:
         """The reduced loops in the order in which they run, and how many of the last become one whose offsets are known beforehand."""
         early_stores = any(s.line < self.border for s in self.stage.to)
         fixed = all(isinstance(d.extent, int) and d.extent > 0 and not d.uneven for d in self.reduced)
-        if not self.reduced or not self.reducing or early_stores or self._in_order() or not fixed:
+        if not self.reduced or not self.reducing or early_stores or self.takes_in_order() or not fixed:
             return list(self.reduced), 0
         early = [a for a in self.hoisted if not a.deps.isdisjoint(self.reduced)]
         fixed = self.tile.vector not in self.reduced and self.tile.across not in self.reduced
@@ -563,7 +409,7 @@ class _StageScheduler:
         inside = [e for a in early for e in (*a.guard, *[e for _, e in a.rest])]
         for line in self.stage.before:
             inside += line.exprs if line.read is None else ()
-        if not fixed or not affine or not self._moving(inside).isdisjoint(self.reduced):
+        if not fixed or not affine or not self.moving(inside).isdisjoint(self.reduced):
             return list(self.reduced), 0
         main = [a for a in early if self.tile.vector in a.coef] or early
         order = sorted(self.reduced, key=lambda d: -max([abs(_certain(a.coef.get(d, 0))) for a in main], default=0))
@@ -643,14 +489,6 @@ class _StageScheduler:
                 seen.add(place)
                 found.append((a, step))
         return found
-
-
-def inside_expressions(stage: Stage, reads: Mapping[int, Access], stores: Iterable[Access]) -> list[ExprLike]:
-    """The expressions that code computes where it stands: predicates, indices, and what accesses do not walk."""
-    inside = [e for a in (*reads.values(), *stores) for e in (*a.guard, *[e for _, e in a.rest])]
-    for _, line in stage.lines():
-        inside += line.exprs if line.read is None else ()
-    return inside
 
 
 def _known(c: ExprLike) -> int | None:

@@ -6,19 +6,50 @@
 
 One work item runs the stages one after another for one block of every grid loop. A version is code for blocks of known lengths: the last
 block along an axis may be shorter, and has a version of its own. `docs/native.md` shows the printed form.
+
+On a graphics processor a work item is a block of threads that run the stages together. Loops may be spread over them, predicates cut off
+the places behind the ends of blocks, a tile of a source may be copied to shared memory, and barriers stand where threads read what others
+have stored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import ExprLike, Leaf
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.search import CoreModel, LoopSchedule, View
-from ngraph.targets import Cpu
+from ngraph.targets import Target
+
+
+class LoopKind(StrEnum):
+    """How a loop runs.
+
+    GRID          its places are work items
+    THREAD        each thread of a block takes one place
+    WARP          so does each thread of a warp, of a reduced loop: lanes exchange their sums
+    GROUP_REDUCE  so do threads of several warps, of a reduced loop: sums go through shared memory
+    VECTOR        its places are lanes of one instruction
+    UNROLL        some places are done together, in registers
+    REDUCE        one place after the other, of a reduced loop
+    SERIAL        one place after the other, of a free loop
+    """
+
+    GRID = "grid"
+    THREAD = "thread"
+    WARP = "warp"
+    GROUP_REDUCE = "group"
+    VECTOR = "vector"
+    UNROLL = "unroll"
+    REDUCE = "reduce"
+    SERIAL = "serial"
+
+
+SPREAD = (LoopKind.GROUP_REDUCE, LoopKind.THREAD, LoopKind.WARP)  # over the threads of a block, those of distant threads first
 
 
 class BlockNumber(Leaf):
@@ -43,6 +74,7 @@ class Loop:
     lower   the loop over the elements inside one place, if memory splits the axis
     uneven  the loop has fewer places at the end of the axis than elsewhere
     grid    the loop is one of the kernel's: each place is a block of its axis, and work items run in parallel
+    spread  THREAD, WARP or GROUP_REDUCE of a loop whose places are taken by threads of a block
     """
 
     parts: tuple[tuple[AxisId, int, ExprLike], ...]
@@ -53,6 +85,7 @@ class Loop:
     lower: Loop | None = None
     uneven: bool = False
     grid: bool = False
+    spread: LoopKind | None = None
 
     @property
     def counter(self) -> BlockNumber:
@@ -143,6 +176,52 @@ class StageChoice(NamedTuple):
     prefetch: tuple[tuple[int, PrefetchAhead], ...]
 
 
+class LoopChoice(NamedTuple):
+    """One loop of a block of threads: `extent` places of `unit` elements each. `tile`: its part of the register tile, "rows" and so on."""
+
+    axis: AxisId
+    unit: int
+    extent: ExprLike
+    spread: LoopKind | None = None
+    tile: str = ""
+
+
+class CopyChoice(NamedTuple):
+    """A line's source goes tile by tile to shared memory: the loops over the tile, and the predicates of its ends."""
+
+    line: int
+    loops: tuple[LoopChoice, ...]
+    tails: tuple[ExprLike, ...]
+
+
+class BlockChoice(NamedTuple):
+    """All that is chosen for a stage that a block of threads runs.
+
+    free, reduced   its loops, outermost first
+    tails           the predicates that hold inside the block: nothing is done where one is negative
+    skip            threads outside leave the loop nest; without it, they go along and do nothing
+    copies          tiles of sources, made inside the first `outer` of the reduced loops
+    barriers        where the threads wait for each other, some of BARRIERS
+    """
+
+    free: tuple[LoopChoice, ...]
+    reduced: tuple[LoopChoice, ...]
+    tails: tuple[ExprLike, ...] = ()
+    skip: bool = False
+    copies: tuple[CopyChoice, ...] = ()
+    outer: int = 0
+    barriers: frozenset[str] = frozenset()
+
+
+BARRIERS = {
+    "stage": "before the stage",
+    "tile": "before the tiles of sources are copied",
+    "copied": "after they are copied",
+    "partials": "before the sums of warps are stored",
+    "folded": "after they are stored",
+}
+
+
 @dataclass(eq=False)
 class ScheduledStage:
     """A stage with its loops.
@@ -154,6 +233,9 @@ class ScheduledStage:
     chosen, tile    the schedule by numbers of loops, and over the loops themselves
     sums            the reduced loops in the order in which they run; the last `flattened` of them run as one, with listed offsets
     unroll          steps of the innermost reduced loop that are written out in whole tiles
+    block           what was chosen for a block of threads
+    copies          (line, Local, stage that fills it) of each tile of a source; the line reads the Local
+    partials        for each accumulator the Local in which sums of warps meet; none without GROUP_REDUCE
     """
 
     stage: Stage
@@ -170,6 +252,31 @@ class ScheduledStage:
     flattened: int = 0
     unroll: int = 1
     forms: Any = field(default=None, repr=False)
+    block: BlockChoice | None = None
+    copies: tuple[tuple[int, Local, ScheduledStage], ...] = ()
+    partials: tuple[Local, ...] = ()
+
+    def kind(self, d: Loop) -> LoopKind:
+        """How a loop runs."""
+        if d.grid or d.spread is not None:
+            return d.spread or LoopKind.GRID
+        if d is self.tile.vector:
+            return LoopKind.VECTOR
+        if d in (self.tile.tile, self.tile.across):
+            return LoopKind.UNROLL
+        return LoopKind.REDUCE if d in self.reduced else LoopKind.SERIAL
+
+    @property
+    def spread(self) -> dict[Loop, int]:
+        """The loops that are spread over threads, and the numbers by which threads of adjacent places differ."""
+        found: dict[Loop, int] = {}
+        step = 1
+        for kind in reversed(SPREAD):
+            for d in reversed((*self.tile.order, *self.sums)):
+                if d.spread is kind:
+                    found[d] = step
+                    step *= d.extent if isinstance(d.extent, int) else 1
+        return found
 
     @property
     def choice(self) -> StageChoice:
@@ -203,7 +310,13 @@ class Version:
 
 @dataclass(frozen=True)
 class Place:
-    """The storage of a Local: on the stack, or `offset` bytes into the thread's scratch; `elements` of its dtype."""
+    """The storage of a Local of `elements`.
+
+    space   "stack"     of the thread that runs the work item
+            "scratch"   `offset` bytes into that thread's scratch
+            "shared"    `offset` bytes into the memory that the threads of a block share
+            "register"  each thread of a block has one of its own
+    """
 
     space: str
     elements: ExprLike
@@ -216,6 +329,8 @@ class ScheduledKernel:
 
     strides   elements from one place to the next along each dim, for all buffers
     scratch   bytes that each thread needs
+    threads   that run a work item together
+    shared    bytes that they share
     searched  what had to be scheduled, but for cold versions, and for which vectors, registers and caches
     """
 
@@ -226,7 +341,9 @@ class ScheduledKernel:
     scratch: ExprLike
     versions: tuple[Version, ...]
     searched: Mapping[View, CoreModel]
-    target: Cpu
+    target: Target
+    threads: int = 1
+    shared: int = 0
 
     @property
     def peeled(self) -> tuple[AxisId, ...]:
@@ -239,6 +356,6 @@ class ScheduledPlan:
     """A plan with its kernels as they run on a target, and the plans inside its opaque ops likewise."""
 
     plan: Plan
-    target: Cpu
+    target: Target
     kernels: Mapping[Kernel, ScheduledKernel]
     bodies: Mapping[Plan, ScheduledPlan]

@@ -40,12 +40,18 @@ class Target:
     products    its product instructions
     line        bytes that memory moves at once
     launch      seconds that a kernel takes to begin and to end
+    vector_bits that one instruction of a thread loads, stores or computes
     """
 
     name: str
     products: tuple[ProductInstruction, ...] = ()
     line: int = 64
     launch: float = LAUNCH_SECONDS
+    vector_bits: int = 128
+
+    def lanes(self, bits: int) -> int:
+        """Returns the number of elements of this many bits in one register."""
+        return max(1, self.vector_bits // bits)
 
     @property
     def spaces(self) -> tuple[MemorySpace, ...]:
@@ -73,7 +79,6 @@ class Cpu(Target):
     triple: str = ""
     cpu: str = ""
     features: str = ""
-    vector_bits: int = 128
     vector_registers: int = 16
     mask_registers: bool = False
     half: bool = False
@@ -85,10 +90,6 @@ class Cpu(Target):
     memory_bandwidth: float = MEMORY_BANDWIDTH
     cache_bandwidth: float = CACHE_BANDWIDTH
     lane_speed: float = LANE_SPEED
-
-    def lanes(self, bits: int) -> int:
-        """Returns the number of elements of this many bits in one register."""
-        return max(1, self.vector_bits // bits)
 
     @cached_property
     def spaces(self) -> tuple[MemorySpace, ...]:
