@@ -8,25 +8,51 @@ A scheduled plan is lawful if its plan is, and in every stage of every kernel
     lanes lie as the address says: contiguous ones one element apart, and so on
     strides give every place of a buffer elements of its own, and addresses without a predicate stay inside it
     work items store in elements of their own, or the same values
-    Locals that are needed at one time do not overlap, on the stack or in scratch
+    addresses are those of the places that indices name
+    Locals that are needed at one time do not overlap, on the stack, in scratch or in shared memory
+
+and of kernels that blocks of threads run
+
+    threads, shared memory and registers are within what the target has
+    loops of free axes are spread over threads, of reduced ones over the lanes of one warp or over warps
+    predicates hold inside a block and nowhere else
+    between two stages, or trips of a loop, there is a barrier if one reads or stores what another thread may have stored or read
+    all threads of a block come to every barrier and exchange between lanes
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NoReturn
 
 from ngraph.errors import ProgramError
-from ngraph.op_graph.expr import ExprLike, leaves
+from ngraph.op_graph.expr import ExprLike, Idx, Leaf, evaluate, leaves
 from ngraph.plan.kernels import Buffer, Local, Plan, extent
 from ngraph.plan.verify import verify as verify_plan
-from ngraph.schedule.form import Access, BlockNumber, Loop, ScheduledKernel, ScheduledPlan, ScheduledStage, Version
+from ngraph.program.program import AxisId
+from ngraph.schedule.form import (
+    BARRIERS,
+    Access,
+    BlockChoice,
+    BlockNumber,
+    BlockStart,
+    Loop,
+    LoopKind,
+    ScheduledKernel,
+    ScheduledPlan,
+    ScheduledStage,
+    Version,
+)
+from ngraph.targets import Gpu
 from ngraph.targets.tuning import MAX_SHUFFLED_STEP, MAX_STACK_BYTES
 from ngraph.tensors.index import in_order
 
 PREFETCHES = ("item", "page", "panel", "rows")
+SAMPLES = (0, 1, 2, 7, 33, 100, 1021)  # places of each axis, modulo its length, at which addresses are compared
+OPEN = 257  # the length that open axes have there
 STEPS = {"one": (0,), "contiguous": (1,), "reversed": (-1,), "strided": tuple(range(2, MAX_SHUFFLED_STEP + 1))}  # elements between lanes
 
 
@@ -57,7 +83,9 @@ class _KernelCheck:
         raise ProgramError(f"{self.here}: {message}", line=line)
 
     def kernel(self) -> None:
+        self.tiles = {tile: self.spans(s) for v in self.scheduled.versions for s in v.stages for _, tile, _ in s.copies}
         self.places()
+        self.threads()
         for b, strides in self.scheduled.strides.items():
             self.strides(b, strides)
         kernel = self.here
@@ -68,6 +96,9 @@ class _KernelCheck:
             for k, stage in enumerate(version.stages):
                 self.here = f"{kernel}, stage {k}"
                 self.stage(version, stage)
+                self.block_stage(stage)
+            self.here = kernel
+            self.barriers(version)
         self.here = kernel
 
     # ---- memory
@@ -85,6 +116,14 @@ class _KernelCheck:
             apart = spans[a][1] <= spans[b][0] or spans[b][1] <= spans[a][0]
             if not apart and live[a][0] <= live[b][1] and live[b][0] <= live[a][1]:
                 self.fail(f"{a.name} and {b.name} overlap in scratch and are needed at one time")
+        end, last = 0, ""
+        for b, place in self.scheduled.places.items():  # one behind the other
+            if place.space == "shared" and isinstance(place.offset, int) and isinstance(place.elements, int):
+                if place.offset < end:
+                    self.fail(f"{last} and {b.name} overlap in shared memory")
+                end, last = place.offset + place.elements * (b.dtype.bits // 8), b.name
+        if end > self.scheduled.shared:
+            self.fail(f"{last} ends at byte {end} of shared memory, and the kernel has {self.scheduled.shared}")
         on_stack = [(b, p.elements) for b, p in self.scheduled.places.items() if p.space == "stack"]
         size = sum([n * b.dtype.bits // 8 for b, n in on_stack if isinstance(n, int) and n > 1])
         if size > MAX_STACK_BYTES:
@@ -125,6 +164,8 @@ class _KernelCheck:
 
     def shape(self, b: Buffer) -> list[int | None]:
         """Places along each dim; None where the length is unknown. A Local has those of one block."""
+        if b in self.tiles:
+            return [self.tiles[b].get(a) for a, _, _ in b.dims]
         found: list[int | None] = []
         blocks = dict(self.scheduled.kernel.loops)
         for a, div, mod in b.dims:
@@ -157,6 +198,67 @@ class _KernelCheck:
             self.access(s, a, name)
         for k, t in enumerate(s.stage.to):
             self.store(s, k, t.combine)
+        self.addresses(s, names)
+
+    def addresses(self, s: ScheduledStage, names: list[str], above: tuple[Loop, ...] = ()) -> None:
+        """Every access goes to the elements of the places that its index names, at some places of each axis."""
+        tiles = {n: tile for n, tile, _ in s.copies}
+        reads = [(line.read.source, line.read.index, n) for n, line in s.stage.lines() if line.read is not None]
+        named = [(tiles.get(n, b), {a: Idx(a) for a in index} if n in tiles else index) for b, index, n in reads]
+        named += [(t.target, t.index) for t in s.stage.to]
+        every = (*s.loops, *above, *self.scheduled.grid)
+        for k in SAMPLES:
+            index = {a: k % max(self.length(a), 1) for d in every for a, _, _ in d.parts}
+            blocks = {d.parts[0][0]: index[d.parts[0][0]] // d.parts[0][1] for d in self.scheduled.grid}
+            counter = {d: self.counter(d, index) for d in every}
+            outer = {a: sum([counter[d] * d.unit for d in above if d.parts[0][0] == a]) for a in index}
+            starts = {a: blocks[a] * dict(self.scheduled.kernel.loops)[a] if a in blocks else 0 for a in index}
+
+            value = partial(self.value, index, blocks)
+            for name, a, (b, at) in zip(names, s.accesses, named, strict=True):
+                if a.rest or any(type(x) is not Idx or x.of not in index for e in at.values() for x in leaves(e)):
+                    continue  # what is left is evaluated as it stands
+                wanted = 0
+                for (axis, div, mod), stride in zip(b.dims, self.scheduled.strides[b], strict=True):
+                    place = value(at[axis])
+                    if b in self.tiles:
+                        tile = next((tile for tile in tiles.values() if tile is b), None)
+                        inside = [d for d in s.sums[: s.block.outer] if d.parts[0][0] == axis] if tile and s.block else []
+                        place -= starts.get(axis, 0) + (sum([counter[d] * d.unit for d in inside]) if tile else outer.get(axis, 0))
+                    elif type(b) is Local and dict(self.scheduled.kernel.loops).get(axis, 1) > 1:
+                        place -= starts.get(axis, 0)
+                    place = place // div if mod is None else place // div % mod
+                    wanted += (place + (b.border[axis][0] if axis in b.border else 0)) * value(stride)
+                got = a.const + sum([value(c) * counter[d] for d, c in a.coef.items()])
+                got += sum([value(c) * (1 if d is None else blocks[d.parts[0][0]]) for d, c in a.base])
+                if got != wanted:
+                    self.fail(f"{name} goes to element {got} of {a.source.name}, and its index names {wanted}")
+
+    def value(self, index: Mapping[AxisId, int], blocks: Mapping[AxisId, int], e: ExprLike) -> int:
+        """An expression over indices, lengths and numbers of blocks."""
+
+        def leaf(x: Leaf) -> int:
+            return index[x.of] if type(x) is Idx else blocks[x.of] if type(x) is BlockNumber else self.length(x.of)
+
+        return int(evaluate(e, leaf))
+
+    def length(self, a: AxisId) -> int:
+        """The length of an axis, or one that it may have."""
+        try:
+            return self.plan.length(a)
+        except LookupError:
+            return OPEN
+
+    def counter(self, d: Loop, index: Mapping[AxisId, int]) -> int:
+        """The counter of a loop at these indices."""
+        found = 0
+        for a, unit, places in d.parts:
+            n = places if isinstance(places, int) else OPEN
+            place = index[a]
+            if not d.grid and a in (blocks := dict(self.scheduled.kernel.loops)):
+                place %= blocks[a]
+            found = found * n + place // unit % max(n, 1)
+        return found
 
     def loops(self, version: Version, s: ScheduledStage) -> None:
         for what, run, there in (("free", s.tile.order, s.free), ("reduced", s.sums, s.reduced)):
@@ -179,6 +281,9 @@ class _KernelCheck:
             if not digits and size == 1:
                 continue
             if any(not isinstance(n, int) for _, n in digits):
+                continue
+            if s.block is not None:
+                self.covered(s.block, a, [(unit, n) for unit, n in digits if isinstance(n, int)], size, length)
                 continue
             below = 1
             for k, (unit, n) in enumerate(digits):
@@ -220,6 +325,9 @@ class _KernelCheck:
         size = self.elements(a.source)
         if size is None or a.guard or a.rest or not all(isinstance(c, int) for c in (*a.coef.values(), *[c for _, c in a.base])):
             return
+        if self.scheduled.threads > 1:
+            self.reach(a, name, size)
+            return
         low = high = a.const
         for d, c in (*a.coef.items(), *a.base):
             if d is None or not isinstance(c, int) or d.most is None:
@@ -229,6 +337,30 @@ class _KernelCheck:
             far = c * (d.most - 1)
             low, high = low + min(far, 0), high + max(far, 0)
         if (low < 0 or high >= size) and not self.partial(a):
+            self.fail(f"{name} goes to elements {low} to {high} of {a.source.name}, which has {size}")
+
+    def reach(self, a: Access, name: str, size: int) -> None:
+        """An access of a block of threads stays inside its buffer, where the predicates of ends hold."""
+        digits: dict[AxisId, list[tuple[Loop, int]]] = {}
+        for d, c in (*a.coef.items(), *a.base):
+            if d is None or not isinstance(c, int) or d.most is None:
+                return
+            digits.setdefault(d.parts[0][0], []).append((d, c))
+        low = high = a.const
+        for axis, some in digits.items():
+            n = self.length(axis)
+            block = n if any(d.grid for d, _ in some) else min(n, dict(self.scheduled.kernel.loops).get(axis, n))
+            if a.source in self.tiles and type(a.source) is Local:
+                block = min(block, self.tiles[a.source].get(axis, block))
+            steps = {c // d.parts[0][1] for d, c in some if c % d.parts[0][1] == 0}
+            if len(steps) == 1:
+                (step,) = steps
+                places = 1 + sum([d.parts[0][1] * ((d.most or 1) - 1) for d, _ in some])
+                far = step * (min(places, block) - 1)
+            else:
+                far = sum([c * ((d.most or 1) - 1) for d, c in some])
+            low, high = low + min(far, 0), high + max(far, 0)
+        if low < 0 or high >= size:
             self.fail(f"{name} goes to elements {low} to {high} of {a.source.name}, which has {size}")
 
     def partial(self, a: Access) -> bool:
@@ -281,6 +413,135 @@ class _KernelCheck:
                     found |= {d for d in form.coef if d.grid}
                     found |= {by_axis[x.of] for x in leaves(form.const) if type(x) is BlockNumber}
         return found
+
+    # ---- blocks of threads
+
+    def spans(self, s: ScheduledStage) -> dict[AxisId, int]:
+        """The places of a tile in shared memory along each axis."""
+        blocks, outer = dict(self.scheduled.kernel.loops), 0 if s.block is None else s.block.outer
+        found = {a: min(self.length(a), blocks.get(a, OPEN * self.length(a))) for a in s.stage.free}
+        inner = {a: [d.most or 1 for d in s.sums[outer:] if d.parts[0][0] == a] for a in s.stage.reduced}
+        return found | {a: math.prod(extents) for a, extents in inner.items()}
+
+    def threads(self) -> None:
+        """Threads, shared memory and registers are within what the target has."""
+        made, target = self.scheduled, self.scheduled.target
+        if not isinstance(target, Gpu):
+            return
+        if not target.warp <= made.threads <= target.threads_per_block or made.threads % target.warp:
+            most = target.threads_per_block
+            self.fail(f"a block has {made.threads} threads, and {target.name} runs up to {most} in warps of {target.warp}")
+        if made.shared > target.shared:
+            self.fail(f"a block takes {made.shared} bytes of shared memory, and {target.name} has {target.shared}")
+        own = [(b, p.elements) for b, p in made.places.items() if p.space == "register"]
+        kept = sum([n * max(b.dtype.bits, 32) // 32 for b, n in own if isinstance(n, int)])
+        for version in made.versions:
+            for s in version.stages:
+                tile = s.tile.rows * s.tile.columns * s.tile.lanes
+                used = kept + tile * sum([max(c.dtype.bits, 32) // 32 for c in s.stage.combine])
+                if used > target.registers_per_thread:
+                    self.fail(f"a thread keeps {used} registers, and {target.name} has {target.registers_per_thread}")
+
+    def block_stage(self, s: ScheduledStage) -> None:
+        """The rules of a stage that a block of threads runs; tiles of its sources too."""
+        block, made = s.block, self.scheduled
+        if block is None:
+            return
+        used, lanes = 1, 1
+        target = made.target
+        assert isinstance(target, Gpu)
+        for d in s.spread:
+            if not isinstance(d.extent, int):
+                self.fail(f"the loop {d.name} is spread over {d.extent} threads")
+            used *= d.extent
+            if (d.spread is LoopKind.THREAD) == (d in s.reduced):
+                self.fail(f"the loop {d.name} is {'reduced' if d in s.reduced else 'free'}, and {d.spread} loops are not")
+            if d.spread is LoopKind.WARP:
+                lanes *= d.extent
+                if d.extent & (d.extent - 1) or lanes > target.warp:
+                    self.fail(f"{lanes} lanes share the loop {d.name}, and warps have {target.warp}, halved again and again")
+        if used > made.threads:
+            self.fail(f"the loops of a stage are spread over {used} threads of {made.threads}")
+        if any(d in s.reduced for d in s.spread) and any(in_order(c.kind, c.dtype) for c in s.stage.combine):
+            self.fail("a sum whose terms are combined one after the other is spread over threads")
+        inner = [b for b in block.barriers if b != "stage"]
+        if block.skip and (inner or s.copies or lanes > 1 or s.partials):
+            what = f"a barrier {BARRIERS[inner[0]]}" if inner else "an exchange between threads"
+            self.fail(f"{what} is in a loop nest that the threads outside the block have left")
+        if any(name not in BARRIERS for name in block.barriers):
+            self.fail(f"there are no barriers but {', '.join(BARRIERS)}")
+        groups = [d.most or 1 for d in s.spread if d.spread is not LoopKind.WARP]
+        shared_out = any(d.spread is LoopKind.GROUP_REDUCE for d in s.spread)
+        if shared_out != bool(s.partials) or (shared_out and len(s.partials) != len(s.stage.combine)):
+            self.fail(f"{len(s.stage.combine)} sums of warps meet in {len(s.partials)} Locals")
+        for b in s.partials:
+            need, there = math.prod(groups) * s.tile.rows * s.tile.columns * s.tile.lanes, made.places[b].elements
+            if isinstance(there, int) and there < need:
+                self.fail(f"{need} sums of warps meet in {b.name}, which has {there} elements")
+        for n, tile, stage in s.copies:
+            if s.reads[n].source is not tile:
+                self.fail(f"%{n} does not read the tile of its source")
+            above = s.sums[: block.outer]
+            self.addresses(stage, ["the tile's source", "the tile"], above)
+            for name, a in zip(("the tile's source", "the tile"), stage.accesses, strict=True):
+                self.access(stage, a, name)
+            assert stage.block is not None
+            for axis in stage.stage.free:
+                digits = [(d.unit, d.most) for d in stage.free if d.parts[0][0] == axis and d.most is not None]
+                outer = [d.unit for d in above if d.parts[0][0] == axis]
+                self.covered(stage.block, axis, sorted(digits), self.tiles[tile][axis], self.length(axis), min(outer, default=0))
+            self.block_stage(stage)
+
+    def covered(self, block: BlockChoice, a: AxisId, digits: list[tuple[int, int]], size: int, length: int, step: int = 0) -> None:
+        """The digits reach every place of a block, and the predicates hold for those inside the block and the axis alone.
+
+        step    places from tile to tile, where the block is a tile of a source
+        """
+        below = 1
+        for unit, n in digits:
+            if unit != below:
+                self.fail(f"the loops over {a} cover {_digits(digits)} of {size} places")
+            below = unit * n
+        if below < size:
+            self.fail(f"the loops over {a} cover {_digits(digits)} of {size} places")
+        own = [e for e in block.tails if any(type(x) is Idx and x.of == a for x in leaves(e))]
+        whole = step or dict(self.scheduled.kernel.loops).get(a, max(length, 1))
+        for start in {0, (length - 1) // whole * whole}:
+            for place in {*range(max(size - 2, 0), below), max(min(size, length - start) - 1, 0), min(below - 1, length - start)}:
+
+                def leaf(x: Leaf, start: int = start, place: int = place) -> int:
+                    return start if type(x) is BlockStart else start + place if type(x) is Idx else self.length(x.of)
+
+                holds = all(int(evaluate(e, leaf)) >= 0 for e in own)
+                if holds != (place < size and start + place < length) and length:
+                    cut = "are left out" if not holds else "are taken in"
+                    self.fail(f"places from {start + place} of {a} {cut}, and the block ends at {min(start + size, length)}")
+
+    def barriers(self, version: Version) -> None:
+        """A barrier stands wherever threads could see in which order they run."""
+        own = {b for b, p in self.scheduled.places.items() if p.space == "register"}
+        filled = {a.source.shares or a.source for s in version.stages for a in s.stores} - own
+        stored, read = set[Buffer](), set[Buffer]()
+        for k, s in enumerate(version.stages):
+            if s.block is None:
+                return
+            inner = [a.source for _, _, stage in s.copies for a in stage.reads.values()]
+            reads = filled & {b.shares or b for b in (*[a.source for a in s.reads.values()], *inner)}
+            stores = filled & {a.source.shares or a.source for a in s.stores}
+            if "stage" in s.block.barriers:
+                stored, read = set(), set()
+            for b in (stored & (reads | stores)) | (read & stores):
+                self.fail(f"stage {k} {'reads' if b in reads else 'stores'} {b.name}, which threads use before, and there is no barrier")
+            stored, read = stored | stores, read | reads
+            around = [d for d in (*s.free, *s.sums[: s.block.outer]) if s.kind(d) in (LoopKind.SERIAL, LoopKind.REDUCE) and d.extent != 1]
+            if s.copies and "copied" not in s.block.barriers:
+                self.fail(f"stage {k} reads tiles that other threads copy, and there is no barrier after the copies")
+            if s.copies and around and "tile" not in s.block.barriers:
+                self.fail(f"stage {k} copies tiles that other threads may still read, and there is no barrier before the copies")
+            if s.partials and "folded" not in s.block.barriers:
+                self.fail(f"stage {k} reads the sums of other warps, and there is no barrier after they are stored")
+            if s.partials and any(d in s.free for d in around) and "partials" not in s.block.barriers:
+                self.fail(f"stage {k} stores sums of warps that others may still read, and there is no barrier before")
 
 
 def _names(loops: Iterable[Loop]) -> str:
