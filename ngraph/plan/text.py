@@ -315,6 +315,7 @@ class _PlanParser(_Parser):
             self.accept(",")
         origin = self.origin() if self.tokens[self.k] == "#" else ()
         self.end_of_line()
+        self.kernel_facts()
         while self.accept("local"):
             token = self.tokens[self.k]
             self.k += 1
@@ -323,6 +324,9 @@ class _PlanParser(_Parser):
             self.local_place()
             self.end_of_line()
         return Kernel(tuple(loops), self.stages(), origin)
+
+    def kernel_facts(self) -> None:
+        """Reads what stands of a kernel as a whole; a plan says nothing."""
 
     def local_place(self) -> None:
         """Reads where a Local lies; a plan does not say."""

@@ -35,16 +35,19 @@ from ngraph.schedule.form import (
 from ngraph.schedule.linear import Forms
 from ngraph.schedule.search import LoopSchedule
 from ngraph.targets import Gpu
+from ngraph.targets.tuning import (
+    MAX_BLOCK_THREADS,
+    MAX_REGISTER_ELEMENTS,
+    MAX_SHARED_DEPTH,
+    PRODUCT_BLOCK,
+    PRODUCT_DEPTH,
+    SHARED_ALIGNMENT,
+    THREAD_COLUMNS,
+    THREAD_ROWS,
+)
 from ngraph.tensors.index import Read, identity_index
 
-ALIGN = 128  # bytes: Locals in shared memory begin at lines
-MOST_THREADS = 256  # of a block: more would leave each of them too few registers for a tile of sums
-ROWS = COLUMNS = 4  # sums of each thread's tile along two axes
-BLOCK = 64  # elements of an axis of a product that a block of threads takes: 16 threads with 4 each
-DEPTH = 16  # elements of the sum for which tiles of the operands lie in shared memory
-MOST_INNER = 64  # elements of all reduced axes together in such a tile
-MOST_IN_REGISTERS = 16  # elements of a Local of which each thread has its own
-UNKNOWN = 1 << 30  # the length that an axis is taken to have where nobody knows it
+UNKNOWN_LENGTH = 1 << 30  # the length that an axis is taken to have where nobody knows it
 
 
 def schedule_plan(plan: Plan, target: Gpu) -> ScheduledPlan:
@@ -111,8 +114,8 @@ def _with_grid(plan: Plan, kernel: Kernel) -> Kernel:
         return kernel
     loops, movable = dict(kernel.loops), _movable(kernel)
     for a in _tile_axes(stage, partial(_known, plan)):
-        if a in movable and loops.get(a, BLOCK) > 1:
-            loops[a] = BLOCK
+        if a in movable and loops.get(a, PRODUCT_BLOCK) > 1:
+            loops[a] = PRODUCT_BLOCK
     return replace(kernel, loops=tuple(loops.items()), stages=(replace(stage, depth=len(loops)),))
 
 
@@ -176,7 +179,7 @@ def _store_axes(stage: Stage) -> list[AxisId]:
 
 
 def _long(n: int | None) -> int:
-    return UNKNOWN if n is None else n
+    return UNKNOWN_LENGTH if n is None else n
 
 
 def _power(n: int) -> int:
@@ -193,8 +196,8 @@ class _Chooser(KernelAddresses):
     def __init__(self, plan: Plan, kernel: Kernel, target: Gpu) -> None:
         super().__init__(plan, kernel)
         self.target = target
-        work = max([math.prod([min(self.places(a), MOST_THREADS) for a in (*s.free, *s.reduced)]) for s in kernel.stages], default=1)
-        self.threads = min(max(_power(work), target.warp), MOST_THREADS, target.threads_per_block)
+        work = max([math.prod([min(self.places(a), MAX_BLOCK_THREADS) for a in (*s.free, *s.reduced)]) for s in kernel.stages], default=1)
+        self.threads = min(max(_power(work), target.warp), MAX_BLOCK_THREADS, target.threads_per_block)
 
     def places(self, a: AxisId) -> int:
         """The places along an axis in one block."""
@@ -329,9 +332,9 @@ class _Chooser(KernelAddresses):
         left, loops = self.threads, dict[AxisId, list[LoopChoice]]()
         order = [a for a in stage.free if a not in (row, column)] + [row, column]
         for a in reversed(order):
-            wide, how = (COLUMNS, "columns") if a == column else (ROWS, "rows") if a == row else (1, "")
+            wide, how = (THREAD_COLUMNS, "columns") if a == column else (THREAD_ROWS, "rows") if a == row else (1, "")
             wide = min(wide, self.places(a))
-            most = 16 if a == column else left
+            most = PRODUCT_BLOCK // THREAD_COLUMNS if a == column else left
             share = min(_power(-(-self.places(a) // wide)), left, most)
             left //= share
             loops[a] = self.split(a, [(wide, None, how), (share, LoopKind.THREAD, "")])
@@ -340,29 +343,29 @@ class _Chooser(KernelAddresses):
         sums = {a: self.split(a, [(depth[a], None, "")]) for a in stage.reduced}
         outer = [c for a in stage.reduced for c in sums[a] if c.unit == depth[a] and (c.unit > 1 or depth[a] == 1)]
         inner = [c for a in stage.reduced for c in sums[a] if c not in outer]
-        copies = tuple([self.copy(stage, n, depth) for n in operands])
+        copies = tuple([c for n in operands if (c := self.copy(stage, n, depth)) is not None])
         return BlockChoice(free, (*outer, *inner), tuple(self.tails((*free, *outer, *inner))), False, copies, len(outer))
 
     def depths(self, stage: Stage) -> dict[AxisId, int]:
         """How many places along each reduced axis the tiles in shared memory have."""
         found: dict[AxisId, int] = {}
-        left = MOST_INNER
+        left = MAX_SHARED_DEPTH
         for a in sorted(stage.reduced, key=self.places):
             n = self.places(a)
-            found[a] = n if n <= min(DEPTH, left) else min(DEPTH, left) if len(found) == len(stage.reduced) - 1 else 1
+            found[a] = n if n <= min(PRODUCT_DEPTH, left) else min(PRODUCT_DEPTH, left) if len(found) == len(stage.reduced) - 1 else 1
             left = max(left // found[a], 1)
         return found
 
-    def copy(self, stage: Stage, n: int, depth: Mapping[AxisId, int]) -> CopyChoice:
-        """A tile of an operand: its contiguous axis over adjacent threads."""
+    def copy(self, stage: Stage, n: int, depth: Mapping[AxisId, int]) -> CopyChoice | None:
+        """A tile of an operand: its contiguous axis over adjacent threads. None where its size is not known."""
         read = stage.before[n].read
         assert read is not None
         left, loops, tails = self.threads, dict[AxisId, list[LoopChoice]](), list[ExprLike]()
         axes = [x.of for e in read.index.values() for x in leaves(e) if type(x) is Idx]
         for a in reversed(axes):
             block = depth.get(a, self.places(a))
-            if block >= UNKNOWN:
-                raise UnsupportedError(f"a tile of {read.source.name} has the open length of {a}", line=_line(self.kernel))
+            if block >= UNKNOWN_LENGTH:
+                return None
             share = min(_power(block), left)
             left //= share
             places = -(-block // share)
@@ -403,11 +406,11 @@ class _BlockScheduler(KernelAddresses):
         """Gives a Local its place."""
         self.places[b] = Place("register", elements) if register else Place("shared", elements, self.shared)
         if not register:
-            self.shared += -(-elements * (b.dtype.bits // 8) // ALIGN) * ALIGN
+            self.shared += -(-elements * (b.dtype.bits // 8) // SHARED_ALIGNMENT) * SHARED_ALIGNMENT
 
     def of_each_thread(self, b: Local, size: int, choices: Sequence[BlockChoice]) -> bool:
         """Whether every thread computes all of a Local, or the same elements of it that it reads later."""
-        if size > MOST_IN_REGISTERS:
+        if size > MAX_REGISTER_ELEMENTS:
             return False
         for stage, c in zip(self.kernel.stages, choices, strict=True):
             if any(s.target is b for s in stage.to):
@@ -483,8 +486,9 @@ class _BlockStage(StageAddresses):
 
     def copied(self, c: CopyChoice) -> tuple[int, Local, ScheduledStage]:
         """The tile of a source, which the line reads from then on."""
-        read = self.stage.before[c.line].read
-        assert read is not None
+        read = self.stage.before[c.line].read if c.line < len(self.stage.before) else None
+        if read is None or any(e != Idx(a) for a, e in read.index.items()):
+            raise ProgramError(f"a tile is copied for %{c.line}, which reads no source at its own indices")
         above = self.reduced[: self.choice.outer]
         axes = tuple(read.index)
         shape: list[ExprLike] = []

@@ -19,6 +19,10 @@
 Plans stand as they do in the text of plans. A loop says its axes, its places and how it runs: `vector` lanes, `rows` and `columns` of the
 register tile, `steps` of a sum that are written out, `listed` where loops run as one over listed offsets. `for K // 16` goes over blocks of
 16 places, and `for H, W` over two axes as one. Indentation is for readers.
+
+A kernel for a graphics processor says how many `threads` run a work item. A loop's places are taken by threads (`thread`), lanes of a warp
+(`warp`) or warps (`group`); `mask` and `skip` list the predicates that cut off what lies behind a block's end; `copy` fills the tile of a
+line's source in shared memory by loops of its own; `fold` lets the sums of warps meet there; at each `barrier` all threads meet.
 """
 
 from __future__ import annotations
@@ -35,10 +39,25 @@ from ngraph.plan.kernels import Combine, Kernel, Line, Local, OpaqueOp, Plan, St
 from ngraph.plan.text import _PlanParser, _PlanPrinter
 from ngraph.program.program import AxisId
 from ngraph.program.text import _END
-from ngraph.schedule.cpu import chosen_kernel
-from ngraph.schedule.form import BlockNumber, Loop, PrefetchAhead, ScheduledKernel, ScheduledPlan, ScheduledStage, StageChoice, Version
+from ngraph.schedule import cpu, gpu
+from ngraph.schedule.form import (
+    SPREAD,
+    BlockChoice,
+    BlockNumber,
+    BlockStart,
+    CopyChoice,
+    Loop,
+    LoopChoice,
+    LoopKind,
+    PrefetchAhead,
+    ScheduledKernel,
+    ScheduledPlan,
+    ScheduledStage,
+    StageChoice,
+    Version,
+)
 from ngraph.schedule.search import LoopSchedule
-from ngraph.targets import Cpu
+from ngraph.targets import Cpu, Gpu, Target
 
 
 def text(scheduled: ScheduledPlan, origins: bool = True) -> str:
@@ -59,15 +78,18 @@ class _SchedulePrinter(_PlanPrinter):
         return _SchedulePrinter(self.scheduled.bodies[body], self.origins, self.strict, self)
 
     def leaf(self, leaf: Leaf) -> str:
+        if type(leaf) is BlockStart:
+            return f"Start({self.axis(leaf.of)})"
         return f"Block({self.axis(leaf.of)})" if type(leaf) is BlockNumber else super().leaf(leaf)
 
     def local_place(self, k: Kernel, b: Local) -> str:
         place = self.scheduled.kernels[k].places[b]
-        return " stack" if place.space == "stack" else f" scratch at {self.whole_number(place.offset)}"
+        return f" {place.space}" + (f" at {self.whole_number(place.offset)}" if place.space in ("scratch", "shared") else "")
 
     def kernel(self, k: Kernel) -> list[str]:
         scheduled = self.scheduled.kernels[k]
-        out = self.kernel_head(k)
+        head, *locals_ = self.kernel_head(k)
+        out = [head, *([f"threads {scheduled.threads}"] if scheduled.threads > 1 else []), *locals_]
         for version in scheduled.versions:
             if scheduled.peeled:
                 out.append(self.version(version))
@@ -80,29 +102,65 @@ class _SchedulePrinter(_PlanPrinter):
 
     def nest(self, s: ScheduledStage) -> list[str]:
         """The loops of a stage, each within the one before, and its lines where they run."""
-        stage, out, depth = s.stage, [self.stage_head(s.stage)], 1
+        stage, out, depth = s.stage, [self.stage_head(s.stage), *self.barrier(s, "stage", 1)], 1
         for d in s.tile.order:
             out.append("  " * depth + f"for {self.loop(s, d)}")
             depth += 1
+        out += self.tails(s.block, depth)
         late = depth
         for k, d in enumerate(s.sums):
+            if s.block is not None and k == s.block.outer:
+                out += self.copies(s, depth)
             listed = k >= len(s.sums) - s.flattened
             steps = f" steps {s.unroll}" if listed and k == len(s.sums) - 1 else ""
             out.append("  " * depth + f"sum {self.loop(s, d)}{steps}{' listed' if listed else ''}")
             depth += 1
+        if s.block is not None and s.block.outer == len(s.sums):
+            out += self.copies(s, depth)
         border, asked = len(stage.before), s.reads
         lines = {n: f"%{n} : {line.dtype.name} = {self.line(line)}{self.access(s, asked.get(n))}" for n, line in stage.lines()}
         sums = [f"%{n} : {c.dtype.name} = combine {c.kind}(%{c.line})" for n, c in enumerate(stage.combine, border)]
         stores = [(t.line < border, self.store(t) + self.access(s, a)) for t, a in zip(stage.to, s.stores, strict=True)]
         early = [*list(lines.values())[:border], *[line for before, line in stores if before], *sums]
         after = [*list(lines.values())[border:], *[line for before, line in stores if not before]]
-        return out + ["  " * depth + line for line in early] + ["  " * (late if s.reducing else depth) + line for line in after]
+        out += ["  " * depth + line for line in early]
+        if s.partials:
+            places = [self.scheduled_place(b) for b in s.partials]
+            out += [*self.barrier(s, "partials", late), "  " * late + f"fold in {', '.join(places)}", *self.barrier(s, "folded", late)]
+        return out + ["  " * (late if s.reducing else depth) + line for line in after]
+
+    def scheduled_place(self, b: Local) -> str:
+        """Where a Local lies that only the schedule has."""
+        place = next(k.places[b] for k in self.scheduled.kernels.values() if b in k.places)
+        return f"shared at {self.whole_number(place.offset)}"
+
+    def barrier(self, s: ScheduledStage, where: str, depth: int) -> list[str]:
+        """The line of a barrier, if there is one."""
+        return ["  " * depth + "barrier"] if s.block is not None and where in s.block.barriers else []
+
+    def tails(self, block: BlockChoice | None, depth: int) -> list[str]:
+        """The line of the predicates that cut off what lies behind a block's end."""
+        if block is None or not (block.tails or block.skip):
+            return []
+        return ["  " * depth + f"{'skip' if block.skip else 'mask'} [{', '.join(map(self.whole_number, block.tails))}]"]
+
+    def copies(self, s: ScheduledStage, depth: int) -> list[str]:
+        """The tiles of sources, between their barriers."""
+        if not s.copies:
+            return []
+        out = self.barrier(s, "tile", depth)
+        for n, tile, stage in s.copies:
+            out.append("  " * depth + f"copy %{n} in {self.scheduled_place(tile)}")
+            out += ["  " * (depth + 1) + f"for {self.loop(stage, d)}" for d in stage.tile.order]
+            out += self.tails(stage.block, depth + 1)
+        return out + self.barrier(s, "copied", depth)
 
     def loop(self, s: ScheduledStage, d: Loop) -> str:
         name = ", ".join([self.axis(a) + (f" // {unit}" if unit != 1 else "") for a, unit, _ in d.parts])
         how = f" vector {s.tile.lanes}" if d is s.tile.vector else ""
         how += f" rows {s.tile.rows}" if d is s.tile.tile else ""
-        how += f" columns {s.tile.columns}" if d is s.tile.across else ""
+        how += f" columns {s.tile.columns}" if d is s.tile.across and not (s.block is not None and d is s.tile.vector) else ""
+        how += f" {d.spread}" if d.spread is not None else ""
         return f"{name} = {self.whole_number(d.extent)}{how}"
 
     def access(self, s: ScheduledStage, a: Any) -> str:
@@ -112,7 +170,7 @@ class _SchedulePrinter(_PlanPrinter):
         return lanes + (f" prefetch {a.prefetch.kind} {a.prefetch.distance}" if a.prefetch is not None else "")
 
 
-def parse(source: str, targets: Mapping[str, Cpu], arrays: Mapping[str, Any] | None = None) -> ScheduledPlan:
+def parse(source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any] | None = None) -> ScheduledPlan:
     """The scheduled plan that `text` printed for one of these targets; `arrays` are its large constants.
 
     Raises ParseError with line and column for anything else, and where loops are not those of the kernel.
@@ -135,6 +193,7 @@ class _StageLines(NamedTuple):
     """The printed parts of a stage's schedule: loops, and for each reading line and each store lanes and prefetch."""
 
     loops: tuple[_LoopLine, ...]
+    block: BlockChoice
     reads: dict[int, tuple[str, PrefetchAhead | None]]
     stores: list[tuple[str, PrefetchAhead | None]]
 
@@ -142,9 +201,12 @@ class _StageLines(NamedTuple):
 class _ScheduleParser(_PlanParser):
     """One reading. A kernel gets the stages of its first version, which all versions have."""
 
-    def __init__(self, source: str, targets: Mapping[str, Cpu], arrays: Mapping[str, Any]) -> None:
+    given_threads = 1  # of the kernel that is being read
+
+    def __init__(self, source: str, targets: Mapping[str, Target], arrays: Mapping[str, Any]) -> None:
         super().__init__(source, arrays)
         self.targets = targets
+        self.threads: dict[Stage, int] = {}  # of the kernel, by its first stage
         self.shown: dict[Stage, list[_StageLines]] = {}  # by the stage of the first version, those of all versions
 
     def whole_schedule(self) -> ScheduledPlan:
@@ -164,16 +226,21 @@ class _ScheduleParser(_PlanParser):
         self.end_of_line()
         return self.scheduled(self.plan(name, _END), self.targets[called])
 
-    def scheduled(self, plan: Plan, target: Cpu) -> ScheduledPlan:
+    def scheduled(self, plan: Plan, target: Target) -> ScheduledPlan:
         """The plan with the schedules that were printed."""
         kernels = {step: self.scheduled_kernel(plan, step, target) for step in plan.every if type(step) is Kernel}
         inside = [a for step in plan.every if type(step) is OpaqueOp for a in step.attrs.values() if type(a) is Plan]
         return ScheduledPlan(plan, target, kernels, {body: self.scheduled(body, target) for body in inside})
 
-    def scheduled_kernel(self, plan: Plan, kernel: Kernel, target: Cpu) -> ScheduledKernel:
+    def scheduled_kernel(self, plan: Plan, kernel: Kernel, target: Target) -> ScheduledKernel:
         versions = len(self.shown[kernel.stages[0]]) if kernel.stages else 0
         shown = [self.shown[stage][v] for v in range(versions) for stage in kernel.stages]
-        made = chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown])
+        if isinstance(target, Gpu):
+            threads = self.threads[kernel.stages[0]] if kernel.stages else target.warp
+            made = gpu.chosen_kernel(plan, kernel, target, threads, [lines.block for lines in shown])
+        else:
+            assert isinstance(target, Cpu)
+            made = cpu.chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown])
         for lines, stage in zip(shown, [s for v in made.versions for s in v.stages], strict=True):
             modes = [a.mode for a in stage.accesses]
             if modes != [mode for mode, _ in (*lines.reads.values(), *lines.stores)]:
@@ -221,23 +288,26 @@ class _ScheduleParser(_PlanParser):
     # ---- lines
 
     def local_place(self) -> None:
-        if not self.accept("stack"):
-            self.expect("scratch")
+        if not self.accept("stack") and not self.accept("register"):
+            if not self.accept("shared"):
+                self.expect("scratch")
             self.expect("at")
             self.expr()
 
     def operand(self, bare: bool) -> Any:
-        if self.tokens[self.k] != "Block":
+        kind = {"Block": BlockNumber, "Start": BlockStart}.get(self.tokens[self.k])
+        if kind is None or self.tokens[self.k + 1] != "(":
             return super().operand(bare)
         self.k += 1
         self.expect("(")
         a = self.axis()
         self.expect(")")
-        return BlockNumber(a)
+        return kind(a)
 
     def stages(self) -> tuple[Stage, ...]:
         first: list[Stage] = []
         version = 0
+        threads, self.given_threads = self.given_threads, 1
         while self.tokens[self.k] in ("version", "stage"):
             if self.accept("version"):
                 while self.tokens[self.k] != _END and self.tokens[self.k][0] != "\n":
@@ -253,22 +323,35 @@ class _ScheduleParser(_PlanParser):
                 here.append(stage)
             first = first or here
             version += 1
+        if first:
+            self.threads[first[0]] = threads
         return tuple(first)
+
+    def kernel_facts(self) -> None:
+        if self.accept("threads"):
+            self.given_threads = self.integer()
+            self.end_of_line()
 
     def nest(self) -> tuple[Stage, _StageLines]:
         free, reduced, depth = self.stage_head()
-        loops: list[_LoopLine] = []
-        while self.tokens[self.k] in ("for", "sum"):
-            loops.append(self.loop())
-            self.end_of_line()
+        loops, block = self.nest_head()
         before: list[Line] = []
         after: list[Line] = []
         sums: list[Combine] = []
         to: list[Store] = []
+        folded = False
         reads: dict[int, tuple[str, PrefetchAhead | None]] = {}
         stores: list[tuple[str, PrefetchAhead | None]] = []
-        while self.tokens[self.k][:1] == "%" or self.tokens[self.k] == "store":
-            if self.accept("store"):
+        while self.tokens[self.k][:1] == "%" or self.tokens[self.k] in ("store", "barrier", "fold"):
+            if self.accept("barrier"):
+                block = block._replace(barriers=block.barriers | {"folded" if folded else "partials"})
+            elif self.accept("fold"):
+                folded = True
+                while self.accept("in") or self.accept(","):
+                    for word in ("shared", "at"):
+                        self.expect(word)
+                    self.integer()
+            elif self.accept("store"):
                 to.append(self.store())
                 stores.append(self.access())
             else:
@@ -288,7 +371,50 @@ class _ScheduleParser(_PlanParser):
                         reads[n] = self.access()
             self.end_of_line()
         stage = Stage(free, reduced, tuple(before), tuple(sums), tuple(after), tuple(to), depth)
-        return stage, _StageLines(tuple(loops), reads, stores)
+        return stage, _StageLines(tuple(loops), block, reads, stores)
+
+    def nest_head(self) -> tuple[list[_LoopLine], BlockChoice]:
+        """The loops of a stage, and what stands among them for blocks of threads."""
+        loops: list[_LoopLine] = []
+        own: list[_LoopLine] = []  # of the tile that is being read
+        copies: list[CopyChoice] = []
+        tails: tuple[ExprLike, ...] = ()
+        skip, outer, barriers, copying = False, 0, set[str](), False
+        while (word := self.tokens[self.k]) in ("for", "sum", "mask", "skip", "copy", "barrier"):
+            if word in ("for", "sum"):
+                copying = copying and word == "for"
+                (own if copying else loops).append(self.loop())
+                if copying:
+                    copies[-1] = copies[-1]._replace(loops=tuple([self.loop_choice(line) for line in own]))
+            else:
+                self.k += 1
+                if word in ("mask", "skip"):
+                    self.expect("[")
+                    found = tuple(self.listed(self.expr))
+                    if copying:
+                        copies[-1] = copies[-1]._replace(tails=found)
+                    else:
+                        tails, skip = found, word == "skip"
+                elif word == "copy":
+                    copying, own, outer = True, [], sum([line.reduced for line in loops])
+                    copies.append(CopyChoice(self.numbered(), (), ()))
+                    for expected in ("in", "shared", "at"):
+                        self.expect(expected)
+                    self.integer()
+                else:
+                    barriers.add("copied" if copies else "tile" if loops else "stage")
+                    copying = False
+            self.end_of_line()
+        free = tuple([self.loop_choice(line) for line in loops if not line.reduced])
+        reduced = tuple([self.loop_choice(line) for line in loops if line.reduced])
+        return loops, BlockChoice(free, reduced, tails, skip, tuple(copies), outer, frozenset(barriers))
+
+    def loop_choice(self, line: _LoopLine) -> LoopChoice:
+        """A printed loop as one of a block of threads."""
+        spread = next((LoopKind(word) for word in line.words if word in SPREAD), None)
+        tile = next((word for word in ("rows", "columns", "vector") if word in line.words), "")
+        ((axis, unit), *_) = line.parts
+        return LoopChoice(axis, unit, line.extent, spread, tile)
 
     def loop(self) -> _LoopLine:
         token = self.k
@@ -300,9 +426,9 @@ class _ScheduleParser(_PlanParser):
         self.expect("=")
         extent = self.expr()
         words: dict[str, int] = {}
-        while self.tokens[self.k] in ("vector", "rows", "columns", "steps", "listed"):
+        while self.tokens[self.k] in ("vector", "rows", "columns", "steps", "listed", *SPREAD):
             word = self.word("how the loop runs")
-            words[word] = 1 if word == "listed" else self.integer()
+            words[word] = 1 if word in ("listed", *SPREAD) else self.integer()
         return _LoopLine(tuple(parts), extent, words, reduced, token)
 
     def part(self) -> tuple[AxisId, int]:

@@ -96,7 +96,7 @@ class _KernelCheck:
             for k, stage in enumerate(version.stages):
                 self.here = f"{kernel}, stage {k}"
                 self.stage(version, stage)
-                self.block_stage(stage)
+                self.block_stage(version, stage)
             self.here = kernel
             self.barriers(version)
         self.here = kernel
@@ -198,9 +198,9 @@ class _KernelCheck:
             self.access(s, a, name)
         for k, t in enumerate(s.stage.to):
             self.store(s, k, t.combine)
-        self.addresses(s, names)
+        self.addresses(version, s, names)
 
-    def addresses(self, s: ScheduledStage, names: list[str], above: tuple[Loop, ...] = ()) -> None:
+    def addresses(self, version: Version, s: ScheduledStage, names: list[str], above: tuple[Loop, ...] = ()) -> None:
         """Every access goes to the elements of the places that its index names, at some places of each axis."""
         tiles = {n: tile for n, tile, _ in s.copies}
         reads = [(line.read.source, line.read.index, n) for n, line in s.stage.lines() if line.read is not None]
@@ -208,7 +208,7 @@ class _KernelCheck:
         named += [(t.target, t.index) for t in s.stage.to]
         every = (*s.loops, *above, *self.scheduled.grid)
         for k in SAMPLES:
-            index = {a: k % max(self.length(a), 1) for d in every for a, _, _ in d.parts}
+            index = {a: self.sample(version, a, k) for d in every for a, _, _ in d.parts}
             blocks = {d.parts[0][0]: index[d.parts[0][0]] // d.parts[0][1] for d in self.scheduled.grid}
             counter = {d: self.counter(d, index) for d in every}
             outer = {a: sum([counter[d] * d.unit for d in above if d.parts[0][0] == a]) for a in index}
@@ -233,6 +233,14 @@ class _KernelCheck:
                 got += sum([value(c) * (1 if d is None else blocks[d.parts[0][0]]) for d, c in a.base])
                 if got != wanted:
                     self.fail(f"{name} goes to element {got} of {a.source.name}, and its index names {wanted}")
+
+    def sample(self, version: Version, a: AxisId, k: int) -> int:
+        """The k-th index of an axis, counted round, in blocks of the lengths that a version is for."""
+        n = self.length(a)
+        if a not in version.blocks or n == 0:
+            return k % max(n, 1)
+        block, size = min(dict(self.scheduled.kernel.loops)[a], n), version.blocks[a]
+        return (k // block % (n // block) if size == block else n // block) * block + k % size
 
     def value(self, index: Mapping[AxisId, int], blocks: Mapping[AxisId, int], e: ExprLike) -> int:
         """An expression over indices, lengths and numbers of blocks."""
@@ -349,6 +357,8 @@ class _KernelCheck:
         low = high = a.const
         for axis, some in digits.items():
             n = self.length(axis)
+            if n == 0:
+                return
             block = n if any(d.grid for d, _ in some) else min(n, dict(self.scheduled.kernel.loops).get(axis, n))
             if a.source in self.tiles and type(a.source) is Local:
                 block = min(block, self.tiles[a.source].get(axis, block))
@@ -442,7 +452,7 @@ class _KernelCheck:
                 if used > target.registers_per_thread:
                     self.fail(f"a thread keeps {used} registers, and {target.name} has {target.registers_per_thread}")
 
-    def block_stage(self, s: ScheduledStage) -> None:
+    def block_stage(self, version: Version, s: ScheduledStage) -> None:
         """The rules of a stage that a block of threads runs; tiles of its sources too."""
         block, made = s.block, self.scheduled
         if block is None:
@@ -470,6 +480,10 @@ class _KernelCheck:
             self.fail(f"{what} is in a loop nest that the threads outside the block have left")
         if any(name not in BARRIERS for name in block.barriers):
             self.fail(f"there are no barriers but {', '.join(BARRIERS)}")
+        for t in s.stage.to:
+            own = type(t.target) is Local and made.places[t.target].space == "register"
+            if own and (used != made.threads or block.skip or any(d in s.free for d in s.spread)):
+                self.fail(f"{t.target.name} lies in registers, and some threads do not compute all of it")
         groups = [d.most or 1 for d in s.spread if d.spread is not LoopKind.WARP]
         shared_out = any(d.spread is LoopKind.GROUP_REDUCE for d in s.spread)
         if shared_out != bool(s.partials) or (shared_out and len(s.partials) != len(s.stage.combine)):
@@ -482,7 +496,7 @@ class _KernelCheck:
             if s.reads[n].source is not tile:
                 self.fail(f"%{n} does not read the tile of its source")
             above = s.sums[: block.outer]
-            self.addresses(stage, ["the tile's source", "the tile"], above)
+            self.addresses(version, stage, ["the tile's source", "the tile"], above)
             for name, a in zip(("the tile's source", "the tile"), stage.accesses, strict=True):
                 self.access(stage, a, name)
             assert stage.block is not None
@@ -490,7 +504,7 @@ class _KernelCheck:
                 digits = [(d.unit, d.most) for d in stage.free if d.parts[0][0] == axis and d.most is not None]
                 outer = [d.unit for d in above if d.parts[0][0] == axis]
                 self.covered(stage.block, axis, sorted(digits), self.tiles[tile][axis], self.length(axis), min(outer, default=0))
-            self.block_stage(stage)
+            self.block_stage(version, stage)
 
     def covered(self, block: BlockChoice, a: AxisId, digits: list[tuple[int, int]], size: int, length: int, step: int = 0) -> None:
         """The digits reach every place of a block, and the predicates hold for those inside the block and the axis alone.

@@ -249,3 +249,22 @@ RADIX_BITS = 8
 """[bits] Of a digit. Rule: the counts of 256 bins stay in the first cache."""
 MIN_ZERO_BYTES = 64
 """[bytes] Of the shortest table of zeros. Rule: a cache line."""
+
+# ---- blocks of threads
+
+MAX_BLOCK_THREADS = 256
+"""[threads] Of a block. Rule: more would leave each of them too few of 64 Ki registers for a tile of sums and its operands."""
+THREAD_ROWS = 4
+"""[sums] Of a thread's tile along one axis. Rule: 8 reads from shared memory for 16 products."""
+THREAD_COLUMNS = 4
+"""[sums] Of a thread's tile along the contiguous axis. Rule: as `THREAD_ROWS`; 16 bytes of float32, one store."""
+PRODUCT_BLOCK = 64
+"""[elements] Of an axis of a product that a block of threads takes. Rule: 16 threads with 4 sums each."""
+PRODUCT_DEPTH = 16
+"""[elements] Of a sum for which tiles of the operands lie in shared memory. Rule: 256 threads copy 4 elements each."""
+MAX_SHARED_DEPTH = 64
+"""[elements] Of all reduced axes together in such a tile. Rule: a 3x3 window, seven channels of it."""
+MAX_REGISTER_ELEMENTS = 16
+"""[elements] Of a Local of which each thread has its own. Rule: a few of 255 registers."""
+SHARED_ALIGNMENT = 128
+"""[bytes] At which Locals in shared memory begin. Rule: a line, one place in each of 32 banks of 4 bytes."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-for folder in (os.path.join(HERE, "..", ".."), os.path.join(HERE, "..", "codegen")):
+for folder in (HERE, os.path.join(HERE, "..", ".."), os.path.join(HERE, "..", "codegen")):
     sys.path.insert(0, os.path.abspath(folder))
 
 from hunt import kernels  # noqa: E402  the hunt lies beside the package, and is not installed
