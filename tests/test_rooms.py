@@ -57,6 +57,10 @@ def test_functions_import_only_optional_packages():
     assert [f"{i.file}:{i.line} {i.name}" for i in rooms.hidden()] == []
 
 
+def test_the_picture_in_the_docs_shows_the_rooms(golden):
+    golden("docs/rooms.svg", rooms.map_of_rooms(lines=False))
+
+
 def test_no_room_is_over_a_third_of_the_house():
     sizes = rooms.sizes()
     assert max(sizes.values()) <= 0.3 * sum(sizes.values()), sizes

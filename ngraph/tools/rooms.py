@@ -127,13 +127,13 @@ def _lines(path: str) -> int:
     return len(lines)
 
 
-def map_of_rooms(home: str = HOME) -> str:
+def map_of_rooms(home: str = HOME, lines: bool = True) -> str:
     """Returns an SVG with an arrow from each room down to its importers, without implied arrows; rooms with invalid imports are red."""
     size, arrows = sizes(home), {(b, a) for a, b in edges(home)}
     wrong = {i.room for i in upward(home)}
     rooms = sorted((r for r in size if r), key=lambda r: ORDER.index(r) if r in ORDER else len(ORDER))
     number = {r: n for n, r in enumerate(rooms)}
-    drawn = Picture([Box("effect" if r in wrong else "op", [r, f"[{size[r]:,} lines]"], r) for r in rooms])
+    drawn = Picture([Box("effect" if r in wrong else "op", [r, f"[{size[r]:,} lines]"] if lines else [r], r) for r in rooms])
     drawn.edges = _needed({(number[a], number[b]) for a, b in arrows if number[a] < number[b]}, len(rooms))
     return draw(drawn)
 
