@@ -2,8 +2,10 @@
 
 `form`      the data structures: scheduled kernels, versions, stages, loops, accesses
 `linear`    indices as sums of multiples of loop counters
+`address`   addresses of a stage's reads and stores, which all schedulers share
 `search`    the cheapest vectors, register tile and order of a loop nest, by counting
 `cpu`       schedules for processors
+`gpu`       schedules for graphics processors, which are described and which no code is generated for
 
 Words: docs/glossary.md.
 """

@@ -63,7 +63,7 @@ class KernelAddresses:
 
 
 class StageAddresses:
-    """How each read and store of a stage moves, and what its lines depend on.
+    """The addresses of a stage's reads and stores, and the loops that its lines depend on.
 
     free, reduced   the loops
     forms           the linear forms of indices

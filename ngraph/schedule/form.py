@@ -27,7 +27,7 @@ from ngraph.targets import Target
 
 
 class LoopKind(StrEnum):
-    """How a loop runs.
+    """The ways in which a loop runs.
 
     GRID          its places are work items
     THREAD        each thread of a block takes one place
@@ -257,7 +257,7 @@ class ScheduledStage:
     partials: tuple[Local, ...] = ()
 
     def kind(self, d: Loop) -> LoopKind:
-        """How a loop runs."""
+        """Returns the way in which a loop runs."""
         if d.grid or d.spread is not None:
             return d.spread or LoopKind.GRID
         if d is self.tile.vector:

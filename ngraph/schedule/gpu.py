@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from ngraph.errors import ProgramError, UnsupportedError
-from ngraph.op_graph.expr import Bin, ExprLike, Idx, Len, combine, leaves
+from ngraph.op_graph.expr import ExprLike, Idx, Len, combine, leaves
 from ngraph.plan.kernels import Buffer, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store
 from ngraph.program.program import AxisId
 from ngraph.schedule.address import KernelAddresses, StageAddresses, dense
@@ -36,6 +36,7 @@ from ngraph.schedule.linear import Forms
 from ngraph.schedule.search import LoopSchedule
 from ngraph.targets import Gpu
 from ngraph.targets.tuning import (
+    BLOCK_ELEMENTS,
     MAX_BLOCK_THREADS,
     MAX_REGISTER_ELEMENTS,
     MAX_SHARED_DEPTH,
@@ -106,17 +107,22 @@ def _line(kernel: Kernel) -> tuple[str, int] | None:
 
 
 def _with_grid(plan: Plan, kernel: Kernel) -> Kernel:
-    """A sum of products with blocks along its two last free axes, where nothing but that sum is in the kernel."""
-    if len(kernel.stages) != 1:
-        return kernel
-    (stage,) = kernel.stages
-    if not _operands(stage, partial(_known, plan)):
-        return kernel
-    loops, movable = dict(kernel.loops), _movable(kernel)
-    for a in _tile_axes(stage, partial(_known, plan)):
-        if a in movable and loops.get(a, PRODUCT_BLOCK) > 1:
-            loops[a] = PRODUCT_BLOCK
-    return replace(kernel, loops=tuple(loops.items()), stages=(replace(stage, depth=len(loops)),))
+    """A sum of products with blocks along two of its free axes; another kernel with blocks of the first axis that all stages share."""
+    loops, movable, known = dict(kernel.loops), _movable(kernel), partial(_known, plan)
+    wanted = {}
+    if len(kernel.stages) == 1 and _operands(kernel.stages[0], known):
+        wanted = dict.fromkeys(_tile_axes(kernel.stages[0], known), PRODUCT_BLOCK)
+    else:
+        (first, *_) = [*[a for a, _ in kernel.loops if a in movable], *[a for a in kernel.stages[0].free if a in movable], None]
+        if first is not None:
+            others = [[a for a in (*s.free, *s.reduced) if a != first and a not in loops] for s in kernel.stages]
+            rest = max([math.prod([_long(known(a)) for a in axes]) for axes in others])
+            wanted = {first: max(-(-BLOCK_ELEMENTS // max(rest, 1)), 2)}
+    for a, b in wanted.items():
+        if a in movable and loops.get(a, b) > 1:
+            loops[a] = b
+    stages = tuple([replace(s, depth=len(loops)) for s in kernel.stages]) if len(loops) > len(kernel.loops) else kernel.stages
+    return replace(kernel, loops=tuple(loops.items()), stages=stages)
 
 
 def _smaller(plan: Plan, kernel: Kernel) -> Kernel | None:
@@ -130,11 +136,17 @@ def _smaller(plan: Plan, kernel: Kernel) -> Kernel | None:
 
 
 def _movable(kernel: Kernel) -> set[AxisId]:
-    """The axes whose blocks may have any length: nobody stores or reads at the number of a block."""
-    exprs = [e for stage in kernel.stages for s in stage.to for e in (*s.index.values(), *s.guard)]
-    exprs += [e for stage in kernel.stages for _, line in stage.lines() for e in line.exprs]
+    """The axes along which blocks may have any length: in all stages, and what a stage stores is read at the index where it was stored."""
     found = set.intersection(*[{*stage.free} for stage in kernel.stages])
-    return found - {x.of for e in exprs if type(e) is Bin and e.op in ("//", "%") for x in leaves(e) if type(x) is Idx}
+    stored = {s.target for stage in kernel.stages for s in stage.to}
+    at = [s.index for stage in kernel.stages for s in stage.to]
+    at += [r.index for stage in kernel.stages for r in stage.reads() if r.source in stored]
+    return {a for a in found if all(Idx(a) in index.values() and _moves_alone(index, a) for index in at)}
+
+
+def _moves_alone(index: Mapping[AxisId, ExprLike], a: AxisId) -> bool:
+    """Whether an axis stands in an index only as it is."""
+    return all(e == Idx(a) or not any(type(x) is Idx and x.of == a for x in leaves(e)) for e in index.values())
 
 
 def _known(plan: Plan, a: AxisId) -> int | None:
@@ -191,7 +203,7 @@ def _power(n: int) -> int:
 
 
 class _Chooser(KernelAddresses):
-    """What is chosen for the stages of one kernel, barriers between them left out."""
+    """The choices for the stages of one kernel, barriers between them left out."""
 
     def __init__(self, plan: Plan, kernel: Kernel, target: Gpu) -> None:
         super().__init__(plan, kernel)
@@ -205,7 +217,7 @@ class _Chooser(KernelAddresses):
         return _long(n) if block is None else min(_long(n), block)
 
     def choice(self, stage: Stage) -> BlockChoice:
-        """What is chosen for a stage. Raises UnsupportedError where it has no schedule."""
+        """Returns the choice for a stage. Raises UnsupportedError where it has no schedule."""
         folding = [s for s in stage.to if s.combine != "set"]
         if folding:
             name = folding[0].target.name or "a Local"
@@ -273,7 +285,7 @@ class _Chooser(KernelAddresses):
         return sorted(axes, key=lambda a: wanted.index(a) if a in wanted else -1)
 
     def vector(self, stage: Stage) -> int:
-        """How many places along the contiguous axis of the result one instruction takes: all accesses go along."""
+        """Returns the places along the contiguous axis of the result that one instruction takes, if all accesses go along."""
         axes = _store_axes(stage)
         if stage.reduced or not axes or axes[-1] not in stage.free:
             return 1
@@ -347,7 +359,7 @@ class _Chooser(KernelAddresses):
         return BlockChoice(free, (*outer, *inner), tuple(self.tails((*free, *outer, *inner))), False, copies, len(outer))
 
     def depths(self, stage: Stage) -> dict[AxisId, int]:
-        """How many places along each reduced axis the tiles in shared memory have."""
+        """Returns the places of tiles in shared memory along each reduced axis."""
         found: dict[AxisId, int] = {}
         left = MAX_SHARED_DEPTH
         for a in sorted(stage.reduced, key=self.places):

@@ -254,7 +254,7 @@ class _StageRun:
         return any(type(x) is Idx and x.of not in opened and x.of not in self.blocks for x in expr.leaves(e))
 
     def within(self, tails: Sequence[ExprLike]) -> np.ndarray:
-        """Where places are inside the block."""
+        """A mask of the places inside the block."""
         return self.holds(tails, {})
 
     # ---- loops

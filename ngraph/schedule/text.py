@@ -130,7 +130,7 @@ class _SchedulePrinter(_PlanPrinter):
         return out + ["  " * (late if s.reducing else depth) + line for line in after]
 
     def scheduled_place(self, b: Local) -> str:
-        """Where a Local lies that only the schedule has."""
+        """The storage of a Local that only the schedule has."""
         place = next(k.places[b] for k in self.scheduled.kernels.values() if b in k.places)
         return f"shared at {self.whole_number(place.offset)}"
 

@@ -122,7 +122,7 @@ def threads_that_leave_before_a_barrier(scheduled):
 def a_local_in_registers_that_others_read(scheduled):
     made = kernel(scheduled)
     read = {a.source for s in families.stages(scheduled) for a in s.reads.values()}
-    local = next(b for b, p in made.places.items() if p.space == "shared" and b in read)
+    local = max([b for b, p in made.places.items() if p.space == "shared" and b in read], key=lambda b: made.places[b].elements)
     made.places = {**made.places, local: Place("register", made.places[local].elements)}
 
 
