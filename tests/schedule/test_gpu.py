@@ -25,7 +25,7 @@ SIZES = {
 }
 CASES = [(family, size, "float32") for family, sizes in SIZES.items() for size in sizes]
 CASES += [(family, size, "bfloat16") for family, sizes in SIZES.items() for size in sizes[:2]]
-TOLERANCE = {"float32": 2e-5, "bfloat16": 0.1}  # bfloat16 is rounded after each op
+TOLERANCE = {"float32": 2e-5, "bfloat16": 0.02}  # bfloat16 is rounded after each op
 
 
 @pytest.mark.parametrize(("family", "size", "dtype"), CASES, ids=lambda x: getattr(x, "__name__", str(x)))
@@ -37,7 +37,8 @@ def test_blocks_of_threads_give_what_numpy_gives(family, size, dtype):
     for each in (scheduled, back):
         (got,), _ = interpret(each, given)
         far = np.abs(got.astype(float) - wanted).max(initial=0)
-        assert far <= TOLERANCE[dtype] * max(np.abs(wanted).max(initial=0), math.sqrt(max(x.size for x in given)) / 10)
+        scale = math.sqrt(given[0].size) if family is families.total else np.abs(wanted).max()  # terms of a sum cancel
+        assert far <= TOLERANCE[dtype] * scale
 
 
 @pytest.mark.parametrize("seed", range(120))

@@ -197,3 +197,34 @@ def test_a_missing_barrier_says_where():
     without_barrier("tile")(scheduled)
     with pytest.raises(ProgramError, match="copies tiles that other threads may still read, and there is no barrier before the copies"):
         verify(replace(scheduled, kernels={broken.kernel: broken}))
+
+
+EACH = [
+    (families.gemm, (70, 100, 90)),
+    (families.softmax, (33, 257)),
+    (families.layer_norm, (33, 257)),
+    (families.total, (300, 1001)),
+    (families.convolution, (1, 33, 14, 20)),
+    (families.cell, (4, 17, 33)),
+]
+
+
+@pytest.mark.parametrize(("family", "size"), EACH, ids=lambda x: getattr(x, "__name__", str(x)))
+def test_every_barrier_is_needed(family, size):
+    """Without any one of the barriers that were chosen, `verify` refuses the schedule, and threads run a race.
+
+    But stages that fill parts of one border: the rules go by buffers, and take them for the same elements.
+    """
+    scheduled, given, _ = family(*size)
+    every = [(s, where) for s in families.stages(scheduled) for where in s.block.barriers]
+    assert every
+    for stage, where in every:
+        whole = stage.block
+        stage.block = whole._replace(barriers=whole.barriers - {where})
+        with pytest.raises(ProgramError, match="there is no barrier"):
+            verify(scheduled)
+        if any(stage.stage.reads()) or where != "stage":
+            with pytest.raises(ProgramError, match="since the last barrier"):
+                interpret(scheduled, given)
+        stage.block = whole
+    verify(scheduled)
