@@ -674,7 +674,7 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
     work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
     pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones by their actual size
     ways = min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces)
-    if items < m.cores:
+    if items < PLANNED_CORES:
         traffic *= 1.3
     seconds = traffic + again + max(work / m.speed / ways, anew) + m.launch
     g.loops, g.seconds, g.cuts = tuple(fixed.items()), seconds + (m.launch if cuts else 0), cuts

@@ -43,7 +43,7 @@ def test_cache_lists_and_clears(command, tmp_path):
     assert data["folder"] == str(tmp_path / "cache") and (data["hits"], data["misses"]) == (2, 1)
     assert data["kinds"]["objects"]["count"] == 1 and 200 < data["kinds"]["objects"]["bytes"] < 5000
     out = command(*verb)[1]
-    assert "objects   1  " in out and "found 2 of the 3 times" in out
+    assert "objects   1  " in out and "found 2 of 3 requested entries" in out
     assert command(*verb, "clear")[1] == f"dropped 1 entries of {tmp_path / 'cache'}\n"
     data = json.loads(command(*verb, "--json")[1])
     assert data["kinds"]["objects"] == {"count": 0, "bytes": 0} and data["hits"] == 0
