@@ -50,7 +50,7 @@ def read(s: Scope, a: Access, i: int, j: int) -> IRValue:
     whole = WHOLE_VECTORS[a.mode](s, a, i, j) if a.mode in WHOLE_VECTORS else None
     if whole is not None:
         return whole
-    one, each = s.holds(a.guard, i, j)
+    one, each = s.holds(a.predicate, i, j)
     at, apart = address(s, a, i, j)
     n = s.width(j) if vector else 1
     if apart is None:
@@ -93,7 +93,7 @@ def _strided(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
     if left == n and a.room is not None and a.room >= k - 1:
         end = n * k
     at, found = s.pointer(a), None
-    one, each = s.holds(a.guard, i, j)
+    one, each = s.holds(a.predicate, i, j)
     for q in range(-(-end // n)):
         some = None
         if each is not None:  # an element is allowed where the lane that it is for is
@@ -128,7 +128,7 @@ def _transposed(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
 def _reversed(s: Scope, a: Access, i: int, j: int) -> IRValue | None:
     """Elements that lie side by side in the opposite order: a vector that ends where the first lane reads, reversed."""
     w, n = s.w, s.width(j)
-    one, each = s.holds(a.guard, i, j)
+    one, each = s.holds(a.predicate, i, j)
     mask = meet_all(w, s.mask(j), each, n)
     there = None if mask is None else w.shuffle(mask, range(n)[::-1])
     at = w.at(s.pointer(a), plus(w, offset(s, a, i, j), 1 - n), a.dtype)
@@ -145,10 +145,10 @@ def _or_zeros(s: Scope, one: IRValue | None, at: str, a: Access, n: int) -> str:
 
 
 def _filled(s: Scope, a: Access, holds: IRValue | None, x: IRValue) -> IRValue:
-    """Returns the loaded value, with the fill where the predicate is false; the load gives 0 there."""
+    """Returns the loaded value, with the pad value where the predicate is false; the load gives 0 there."""
     if holds is None or a.zero:
         return x
-    return s.w.select(s.w.splat(holds, x.lanes), x, s.w.splat(number(a.fill, a.dtype), x.lanes))
+    return s.w.select(s.w.splat(holds, x.lanes), x, s.w.splat(number(a.pad_value, a.dtype), x.lanes))
 
 
 def _narrowed(s: Scope, x: IRValue, j: int) -> IRValue:
@@ -161,7 +161,7 @@ def store_interleaved(s: Scope, stores: Sequence[Access], values: Sequence[IRVal
     """Stores vectors whose lanes lie between each other, from the first one's place on: by shuffles, as whole vectors."""
     w, n, k, left = s.w, s.width(j), len(values), s.left(j)
     at, _ = address(s, stores[0], i, j)
-    holds = [meet_all(w, *s.holds(a.guard, i, j)) for a in stores]
+    holds = [meet_all(w, *s.holds(a.predicate, i, j)) for a in stores]
     every = None if holds == [None] * k else [w.splat(h or constant(True, dtypes.bool_), n) for h in holds]
     for q in range(k):
         rest = plus(w, times(w, left, k), -q * n)
@@ -173,7 +173,7 @@ def store_interleaved(s: Scope, stores: Sequence[Access], values: Sequence[IRVal
 
 def store(s: Scope, how: str, a: Access, x: IRValue, i: int, j: int) -> None:
     w, vector = s.w, s.vec in a.deps
-    holds = meet_all(w, *s.holds(a.guard, i, j))
+    holds = meet_all(w, *s.holds(a.predicate, i, j))
     at, apart = address(s, a, i, j)
     if not vector:
         x = w.lane(x, 0)

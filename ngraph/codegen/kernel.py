@@ -19,6 +19,7 @@ from ngraph.op_graph.expr import Bin, ExprLike, Len
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.address import strides_of
+from ngraph.schedule.cost import seconds
 from ngraph.schedule.cpu import schedule_kernel
 from ngraph.schedule.form import BlockNumber, ScheduledKernel, Version
 from ngraph.schedule.search import LoopSchedule, View
@@ -114,7 +115,15 @@ class _KernelWriter(FunctionWriter):
             items = items * d.extent
         stages = [stage for version in self.scheduled.versions for stage in version.stages]
         notes = [f"{' '.join([f'{k}:{d.most}' for k, d in enumerate(s.loops)])} {s.chosen}" for s in stages]
-        return KernelCode(self.w.text(), self.buffers, tuple(self.lengths), items, self.scheduled.scratch, {"schedules": tuple(notes)})
+        return KernelCode(
+            self.w.text(),
+            self.buffers,
+            tuple(self.lengths),
+            items,
+            self.scheduled.scratch,
+            seconds(self.scheduled),
+            {"schedules": tuple(notes)},
+        )
 
     def body(self, args: str, first: str, last: str, scratch: str) -> None:
         self.args = args

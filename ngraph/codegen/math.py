@@ -2,7 +2,7 @@
 
 `emit(w, op, values, attrs)` writes one op; the column `machine_code` holds the functions. 16-bit floats compute in float32 and
 are rounded after each op, as the meaning of a program says (docs/spec.md 3).
-Errors, measured by tests/codegen: float32 at most 2 ulp (erf, tanh: or 2e-7); float64 at most 2 ulp, power and erf 4.
+Errors, measured by tests/codegen: float32 at most 2 ulp (tan 3; erf, tanh: or 2e-7); float64 at most 2 ulp, tan 3, power and erf 4.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MACHINE_CODE: Column[Any] = OPS.column(
 STORED = {"where", "bitcast", "cast", *PACKS}  # take 16-bit floats and narrow ones as their bits; all others as float32
 INFINITY, NAN = float("inf"), float("nan")
 TWO_THIRDS_LOW = 3.700743415417188e-17  # 2 / 3 less the float64 2 / 3
-LOG2_E, TWO_OVER_PI_1 = 1.4426950408889634, 0.6366197723675814
+LOG2_E, TWO_OVER_PI_1, LN2 = 1.4426950408889634, 0.6366197723675814, 0.6931471805599453
+LOG10_E = 0.4342944819032518, 1.098319650216765e-17  # 1 / ln 10 in two parts
 
 
 def emit(w: IRWriter, op: str, values: Sequence[IRValue], attrs: Mapping[str, Any] = {}) -> IRValue:
@@ -215,7 +216,9 @@ MACHINE_CODE.of("subtract")(lambda x, y: x - y)
 MACHINE_CODE.of("multiply")(lambda x, y: x * y)
 MACHINE_CODE.of("dot2")(lambda x, y: Number(x.w, x.w.dot("dot2", x.v, y.v, constant(0, DOTS["dot2"].sum, x.v.lanes))))
 MACHINE_CODE.of("dot4")(lambda x, y: Number(x.w, x.w.dot("dot4", x.v, y.v, constant(0, DOTS["dot4"].sum, x.v.lanes))))
-MACHINE_CODE.of("fma")(lambda x, y, z, minus="": fma(-x if minus == "product" else x, y, -z if minus == "rest" else z))
+MACHINE_CODE.of("fma")(lambda x, y, z: fma(x, y, z))
+MACHINE_CODE.of("fms")(lambda x, y, z: fma(x, y, -z))
+MACHINE_CODE.of("fnma")(lambda x, y, z: fma(-x, y, z))
 
 
 def _by_whole(x: Number, y: Number) -> Number:
@@ -416,6 +419,14 @@ def exp(x: Number) -> Number:
     return _exp(_clamp(x, *((-746.0, 710.0) if x.wide else (-104.0, 89.0))))
 
 
+@MACHINE_CODE.of("exp2")
+def exp2(x: Number) -> Number:
+    """2**n e**(r ln 2) for the whole number n nearest to x; exact where x is whole."""
+    x = _clamp(x, *((-1080.0, 1025.0) if x.wide else (-155.0, 129.0)))
+    n, whole = _nearest(x, 1.0)
+    return _scale(_one_and_rest((x - n) * LN2), n, whole)
+
+
 @MACHINE_CODE.of("expm1")
 def expm1(x: Number) -> Number:
     n, whole, r = _reduce(_clamp(x, *((-40.0, 710.0) if x.wide else (-20.0, 89.0))))
@@ -499,6 +510,29 @@ def _log_edges(result: Number, x: Number) -> Number:
 def log(x: Number) -> Number:
     k, m = _parts(x)
     return _log_edges(_log(k, m - 1.0), x)
+
+
+@MACHINE_CODE.of("log2")
+def log2(x: Number) -> Number:
+    """k + log(1 + f) / ln 2; exact for powers of two."""
+    k, m = _parts(x)
+    return _log_edges(k + _log(k * 0.0, m - 1.0) * LOG2_E, x)
+
+
+@MACHINE_CODE.of("log10")
+def log10(x: Number) -> Number:
+    """The natural logarithm over ln 10, of float32 in float64, of float64 in two parts, so that powers of ten are exact."""
+    if not x.wide:
+        return _log10_near(x.convert("fpext", dtypes.float64)).convert("fptrunc", dtypes.float32)
+    high, low = _log_64(x)
+    p, p_low = two_product(high, x.like(LOG10_E[0]))
+    return _log_edges(p + fma(low, LOG10_E[0], fma(high, LOG10_E[1], p_low)), x)
+
+
+def _log10_near(x: Number) -> Number:
+    """The logarithm of base 10, within 2 ulp of float64."""
+    k, m = _parts(x)
+    return _log_edges(_log(k, m - 1.0) * LOG10_E[0], x)
 
 
 @MACHINE_CODE.of("log1p")
@@ -598,13 +632,12 @@ def _payne_hanek(x: Number) -> tuple[Number, Number, Number]:
     return negative.select(-q, q), flip.select(-high, high), flip.select(-low, low)
 
 
-def _sine_or_cosine(x: Number, shift: int) -> Number:
-    """The sine of x plus `shift` quarter turns."""
+def _sine_and_cosine(x: Number) -> tuple[Number, Number, Number]:
+    """q, and sine and cosine of r, where x is q quarter turns and r."""
     if x.wide:
         q, r, low = _quarter_turns(x)
     else:
         q, r = _quarter_turns_32(x)
-    q = q + shift if shift else q
     z = r * r
     half = z * 0.5
     sine = polynomial(z, POLYNOMIALS["sin64" if x.wide else "sin32"])
@@ -617,6 +650,13 @@ def _sine_or_cosine(x: Number, shift: int) -> Number:
     else:
         sine = fma(r * z, sine, r)
         cosine = one + fma(z * z, cosine, lost)
+    return q, sine, cosine
+
+
+def _sine_or_cosine(x: Number, shift: int) -> Number:
+    """The sine of x plus `shift` quarter turns."""
+    q, sine, cosine = _sine_and_cosine(x)
+    q = q + shift if shift else q
     result = (q & 1).equal(0).select(sine, cosine)
     return (q & 2).equal(0).select(result, -result)
 
@@ -630,6 +670,14 @@ def sin(x: Number) -> Number:
 @MACHINE_CODE.of("cos")
 def cos(x: Number) -> Number:
     return _sine_or_cosine(x, 1)
+
+
+@MACHINE_CODE.of("tan")
+def tan(x: Number) -> Number:
+    q, sine, cosine = _sine_and_cosine(x)
+    even = (q & 1).equal(0)
+    tiny = x.magnitude() < 2.0**-30
+    return tiny.select(x, even.select(sine, -cosine) / even.select(cosine, sine))
 
 
 @MACHINE_CODE.of("atan")
@@ -680,8 +728,8 @@ def power(x: Number, y: Number) -> Number:
     return _power_edges(a, b, _exp(product)).convert("fptrunc", dtypes.float32)
 
 
-def _power_64(a: Number, y: Number) -> Number:
-    """e**(y log a) with the logarithm, its product and the rest of the exponent as sums of two float64."""
+def _log_64(a: Number) -> tuple[Number, Number]:
+    """log a of float64, above 0 and finite, as a sum of two."""
     k, m = _parts(a)
     f, below = m - 1.0, m + 1.0
     below_low = m - (below - 1.0)
@@ -704,7 +752,12 @@ def _power_64(a: Number, y: Number) -> Number:
     low = low + fma(s, g_low, s_low * g)
     high, lost = two_sum(k * LN2_64[0], high)
     low = lost + fma(k, LN2_64[1], low)
-    high, low = quick_two_sum(high, low)
+    return quick_two_sum(high, low)
+
+
+def _power_64(a: Number, y: Number) -> Number:
+    """e**(y log a) with the logarithm, its product and the rest of the exponent as sums of two float64."""
+    high, low = _log_64(a)
     p, p_low = two_product(y, high)
     p_low = fma(y, low, p_low)
     inside = p.magnitude() < 750.0

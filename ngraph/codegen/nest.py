@@ -18,7 +18,7 @@ from ngraph.op_graph import dtypes
 from ngraph.op_graph.opdef import COST
 from ngraph.plan.kernels import Combine
 from ngraph.schedule.form import Access, Loop, ScheduledStage
-from ngraph.schedule.search import segments
+from ngraph.schedule.search import remainders, segments
 from ngraph.targets.products import DOTS, PACKS, PRODUCTS
 from ngraph.targets.tuning import INTERLEAVED_PLACES, MIN_INTERLEAVED_COST, PREFETCH_ROUNDS
 
@@ -80,18 +80,22 @@ class Nest(Scope):
 
             values = w.loop(first, last, unit * units, values, inside)
 
-        if not isinstance(n, int):
-            whole = times(w, apply(w, "//", n, unit * units), unit * units) if unit * units > 1 else n
-            segment(0, whole, units)
-            if unit * units > 1:
-                segment(whole, n, 1, cut=unit > 1)
-        elif self.ragged(d):
-            whole, rest = divmod(self.total(d), d.unit)
+        if self.ragged(d):
+            total = self.total(d)
+            whole, rest = apply(w, "//", total, d.unit), apply(w, "%", total, d.unit)
             segment(0, whole, 1)
-            before, self.cold = self.cold, self.cold or whole > 1
+            before, self.cold = self.cold, self.cold or (isinstance(whole, int) and whole > 1)
             with self.covering(d.lower, rest):
                 segment(whole, n, 1)
             self.cold = before
+        elif not isinstance(n, int):
+            first: Whole = 0
+            for size in remainders(units):
+                last = plus(w, first, times(w, apply(w, "//", meet(w, "sub", n, first), unit * size), unit * size))
+                segment(first, last, size)
+                first = last
+            if unit > 1:
+                segment(first, n, 1, cut=True)
         else:
             for first, last, size, left in segments(n, unit, units):
                 segment(first, last, size, left)
@@ -211,7 +215,8 @@ class Nest(Scope):
         panels = [a for a in self.hoisted if a.prefetch is not None and a.prefetch.kind == "panel"]
         if t is None or unroll == 1 or not panels:
             return
-        w, o, rows = self.w, self.opened[t], -(-certain(self.size(t)) // self.tile.rows)
+        w, o, n = self.w, self.opened[t], self.size(t)
+        rows = -(-(n if isinstance(n, int) else t.guess) // self.tile.rows)
         share = -(-unroll // rows)
         row = apply(w, "//", plus(w, o.offset if o.base is None else o.base, self.tile.rows - 1), self.tile.rows)
         first = apply(w, "%", times(w, row, share), unroll)
@@ -259,8 +264,9 @@ class Nest(Scope):
 
     def _unroll(self) -> int:
         """Steps of the innermost reduced loop that are written out here: one in the cut end of a tile, and in code that runs seldom."""
-        tail = any(o.left is not None and d.most is not None and d.most > self.lanes for d, o in self.opened.items())
-        return 1 if tail or self.cold else self.scheduled.unroll
+        tail = any(o.left is not None and (d.most is None or d.most > self.lanes) for d, o in self.opened.items())
+        short = any(o.units < self.tile.units(d) and not isinstance(d.extent, int) for d, o in self.opened.items())
+        return 1 if tail or short or self.cold else self.scheduled.unroll
 
     def _fold(self, k: int, i: int, j: int, old: IRValue) -> IRValue:
         """An accumulator with one more value."""
@@ -335,8 +341,8 @@ class Nest(Scope):
         if line.op == "index":
             at = register(self.index(line.attrs["value"], i, j))
             return scalar.emit(w, "cast", (at,), {"dtype": line.dtype})
-        if line.op == "guard":
-            return meet_all(w, *self.holds(line.attrs["guard"], i, j)) or constant(True, dtypes.bool_)
+        if line.op == "predicate":
+            return meet_all(w, *self.holds(line.attrs["predicate"], i, j)) or constant(True, dtypes.bool_)
         args = [self.known[self._key(a, i, j)] for a in self.uses[n]]
         if line.op == "copy":
             return args[0]
@@ -350,7 +356,7 @@ class Nest(Scope):
         flat = self.lines[n].args[-1]
         form, v = self.scheduled.forms.of(self.lines[flat].attrs["value"]), self.vec
         beside = range(self.units(v)) if self.across is v else range(j, j + 1)
-        if form is None or v is None or form.coef.get(v) != 1 or len(beside) * self.lanes < 2 * WORDS:
+        if j not in beside or form is None or v is None or form.coef.get(v) != 1 or len(beside) * self.lanes < 2 * WORDS:
             return None
         apart = [form.const, *[c for d, c in form.coef.items() if d is not v]]
         if self.opened[v].left is not None or self.lanes % WORDS or not all(isinstance(c, int) and c % WORDS == 0 for c in apart):
@@ -366,7 +372,7 @@ class Nest(Scope):
         line, w = self.lines[n], self.w
         parts = [self.reads[k] for k in line.args if self.lines[k].op == "read"]
         first = parts[0] if len(parts) == len(line.args) else None
-        if first is None or any(a.guard or a.rest or a.coef != first.coef for a in parts):
+        if first is None or any(a.predicate or a.rest or a.coef != first.coef for a in parts):
             return None
         if self.vec in first.deps and lane_step(self, first) != len(parts):
             return None

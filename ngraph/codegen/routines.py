@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any
 
 from ngraph.codegen.forms import Whole, apply, plus, register, times
@@ -29,11 +30,14 @@ from ngraph.tensors.index import in_order, loads
 
 KERNELS: Column[Any] = OPS.column("kernels", Callable, None, "(plan, routine, target): the kernels of an op that is no loop nest")
 COMBINE = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
+ELSEWHERE = dict.fromkeys(("cholesky_block", "lu_block", "triangular_block"), "ngraph.codegen.factorisation")  # imported when first used
 IDENTITY = {"add": -0.0, "multiply": 1}  # x + -0.0 is x for every x
 
 
 def emit_opaque_op(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
     """The kernels of a routine. Raises UnsupportedError for what is no routine of generated code: effects, and control flow."""
+    if routine.op in ELSEWHERE:
+        import_module(ELSEWHERE[routine.op])
     write = KERNELS[routine.op]
     if write is None:
         raise UnsupportedError(f"{routine.op} is no routine of generated code")
@@ -116,8 +120,8 @@ def silent(body: Callable[..., None]) -> Callable[..., list[IRValue]]:
     return run
 
 
-def _unit(b: Buffer) -> AxisId | None:
-    """The axis along which elements are neighbours."""
+def unit_axis(b: Buffer) -> AxisId | None:
+    """Returns the axis along which elements are neighbours."""
     if not b.dims or (b.strides is not None and b.strides[-1] != 1):
         return None
     axis, div, mod = b.dims[-1]
@@ -128,7 +132,7 @@ def _unit(b: Buffer) -> AxisId | None:
 # ---- running values ------------------------------------------------------------------------------------------------------
 
 
-def _wide(d: DType) -> DType:
+def wide(d: DType) -> DType:
     """The dtype that running values of `d` are kept in."""
     if d.kind == "bool":
         return dtypes.uint8
@@ -144,7 +148,7 @@ class _Running:
         self.w, self.target = self.t.w, target
         self.kind, self.axis = routine.attrs["kind"], routine.attrs["axis"]
         self.exclusive, self.reverse = routine.attrs["exclusive"], routine.attrs["reverse"]
-        self.dtype = _wide(self.x.dtype)
+        self.dtype = wide(self.x.dtype)
 
     def both(self, a: IRValue, b: IRValue) -> IRValue:
         return emit(self.w, COMBINE[self.kind], [a, b])
@@ -175,8 +179,8 @@ class _Running:
 
 @KERNELS.of("cumulate")
 def _cumulate(plan: Plan, routine: OpaqueOp, target: Cpu) -> tuple[KernelCode, ...]:
-    unit = _unit(routine.results[0])
-    if unit == _unit(routine.inputs[0]) and unit not in (None, routine.attrs["axis"]):
+    unit = unit_axis(routine.results[0])
+    if unit == unit_axis(routine.inputs[0]) and unit not in (None, routine.attrs["axis"]):
         return (_Beside(plan, routine, target, unit).code(),)
     serial = _Along(plan, routine, target)
     n, rows = serial.t.open(serial.axis), serial.t.count(serial.rows)
@@ -249,7 +253,7 @@ class _Along(_Running):
     def __init__(self, plan: Plan, routine: OpaqueOp, target: Cpu, totals: Buffer | None = None):
         super().__init__(plan, routine, target, *([] if totals is None else [totals]))
         self.in_order = in_order(self.kind, self.dtype)  # then neither vectors nor pieces combine places apart from those before
-        dense = _unit(self.x) == _unit(self.y) == self.axis and not self.in_order
+        dense = unit_axis(self.x) == unit_axis(self.y) == self.axis and not self.in_order
         self.lanes, self.between = target.lanes(self.dtype.bits) if dense else 1, totals
         self.rows = [a for a in self.x.axes if a != self.axis]
 

@@ -71,8 +71,9 @@ class Scope:
         self.deps, self.uses, self.reads, self.stores = scheduled.deps, scheduled.uses, scheduled.reads, scheduled.stores
         self.known = ScopedTable()
         self.opened: dict[Loop, Open] = {}
-        self.covered: dict[Loop, int] = {}  # elements of digits whose upper digit stands at its last place
+        self.covered: dict[Loop, Whole] = {}  # elements of digits whose upper digit stands at its last place
         self.sizes = {d: kernel.number(d.extent) for d in scheduled.loops}
+        self.totals = {d: kernel.number(d.total) for d in scheduled.loops}
         self.pointers = {a: self._base(a) for a in scheduled.accesses}
         self._prepare(inside_expressions(self.stage, self.reads, self.stores))
 
@@ -104,23 +105,26 @@ class Scope:
 
     def size(self, d: Loop) -> Whole:
         """Returns the number of iterations of a loop here."""
-        return d.places(self.covered[d]) if d in self.covered else self.sizes[d]
+        if d not in self.covered:
+            return self.sizes[d]
+        return apply(self.w, "//", plus(self.w, self.covered[d], d.unit - 1), d.unit)
 
-    def total(self, d: Loop) -> int:
+    def total(self, d: Loop) -> Whole:
         """Returns the number of elements that all iterations of a digit cover here."""
-        return self.covered.get(d, d.total)
+        return self.covered.get(d, self.totals[d])
 
     def ragged(self, d: Loop) -> bool:
-        """Whether the last place of a digit covers less than the others."""
-        return d.lower is not None and self.total(d) % d.unit > 0
+        """Whether the last place of a digit covers less than the others, or may do so."""
+        total = self.total(d)
+        return d.lower is not None and (not isinstance(total, int) or total % d.unit > 0)
 
     @contextmanager
-    def covering(self, d: Loop | None, total: int) -> Iterator[None]:
+    def covering(self, d: Loop | None, total: Whole) -> Iterator[None]:
         """In the block, a digit and those below it cover so many elements."""
         before = dict(self.covered)
         while d is not None:
             self.covered[d] = total
-            total, d = min(d.unit, total), d.lower
+            total, d = apply(self.w, "min", total, d.unit), d.lower
         yield
         self.covered = before
 
@@ -227,11 +231,11 @@ class Scope:
         n = self.width(j)
         return plus(w, w.splat(register(total), n), times(w, counting(dtypes.int64, n), lanes))
 
-    def holds(self, guard: Iterable[ExprLike], i: int, j: int) -> tuple[IRValue | None, IRValue | None]:
+    def holds(self, predicate: Iterable[ExprLike], i: int, j: int) -> tuple[IRValue | None, IRValue | None]:
         """Whether no predicate is negative: of those that are the same for all lanes, and of the others; None where there is none."""
         one: IRValue | None = None
         each: IRValue | None = None
-        for e in guard:
+        for e in predicate:
             x = register(self.index(e, i, j))
             found = self.w.op("icmp sge", x, self.w.constant(0, x), dtype=dtypes.bool_)
             if found.lanes == 1:

@@ -13,11 +13,16 @@ from ngraph.program.program import AxisId
 
 @dataclass(frozen=True)
 class KernelCode:
-    """A kernel's text with everything needed to compile and to call it. `work_items` and `scratch` (bytes) are over `Len` of `lengths`."""
+    """A kernel's text with everything needed to compile and to call it.
+
+    work_items, scratch   their number, and bytes, over `Len` of `lengths`
+    seconds               that all work items take on one core, as predicted; 0: nobody knows
+    """
 
     text: str
     buffers: tuple[Buffer, ...]
     lengths: tuple[AxisId, ...]
     work_items: ExprLike
     scratch: ExprLike
+    seconds: float = 0.0
     debug_info: Mapping[str, Any] = field(default_factory=dict, compare=False)

@@ -4,6 +4,7 @@
 `runner` passes in a row over any form: what each needs, gives and keeps, and the facts that it reads
 `walk` ways through graphs: needs before users, all that something leads to
 `storage` from when until when values live, and the lowest place beside those that are taken
+`deferred` modules that are loaded on first use
 `scopes` values that a block sets for what runs inside
 
 Words: docs/glossary.md.

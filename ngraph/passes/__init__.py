@@ -43,9 +43,11 @@ plan_passes = Pipeline(  # before a program is planned, for the lengths that are
     specialise,
     concat_gradients,  # before sums leave the loops that they stand in
     hoist,
+    dead,  # what left its loop
     loop_cse,
     gather_products,  # where the products stand that were hoisted, before their rows are looked up in loops again
     sink,
+    dead,  # what loops compute themselves
 )
 
 __all__ = [

@@ -114,7 +114,7 @@ class _Sums:
     def piece(self, v: Value, whole: Value) -> Piece | None:
         """Returns the value as a piece, if it has all axes of the sum and is zero outside of one interval of one of them."""
         s = self.maker.get(v)
-        if s is None or s.op != "reindex" or s.attrs["fill"] != 0 or set(v.axes) != set(whole.axes):
+        if s is None or s.op != "reindex" or s.attrs["pad_value"] != 0 or set(v.axes) != set(whole.axes):
             return None
         axis = None
         for a, e in s.attrs["index"]:
@@ -123,7 +123,7 @@ class _Sums:
                 if len(moves) != 1 or (axis is not None and moves != {axis}):
                     return None
                 (axis,) = moves
-        for e in s.attrs["guard"]:
+        for e in s.attrs["predicate"]:
             moves = {leaf.of for leaf in expr.leaves(e) if type(leaf) is Idx}
             if len(moves) != 1 or (axis is not None and moves != {axis}):
                 return None
@@ -157,7 +157,7 @@ class _Sums:
                         return None
                     place = expr.evaluate(e, leaf)
                     ok &= (place >= 0) & (place < n)
-            for e in s.attrs["guard"]:
+            for e in s.attrs["predicate"]:
                 ok &= expr.evaluate(e, leaf) >= 0
         except LookupError:
             return None
@@ -190,7 +190,7 @@ class _Sums:
                 return expr.substitute(e, lambda x: at if type(x) is Idx and x.of == axis else x)
 
             index = tuple([(a, moved(e)) for a, e in p.step.attrs["index"]])
-            attrs = {"axes": axes, "index": index, "guard": (), "fill": p.step.attrs["fill"]}
+            attrs = {"axes": axes, "index": index, "predicate": (), "pad_value": p.step.attrs["pad_value"]}
             (v,) = p.step.inputs
             if dtype.is_float:  # the result of -0 + 0
                 v = _made(into, "add", (v, zero), {}, v.type, p.step.origin)

@@ -15,7 +15,7 @@ from ngraph.program.program import AxisId, Program, Step, Value, attr_axes
 from ngraph.rewrite.driver import map_bodies, runs
 
 
-@pass_(gives=("live",), keeps=("folded",))
+@pass_(gives=("live",), keeps=("folded", "hoisted"))
 def dead(program: Program) -> Program:
     """Returns the program with the steps that the results depend on. Inputs stay, needed or not: they are the caller's."""
     return _dead(program, {})

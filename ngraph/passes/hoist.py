@@ -15,7 +15,6 @@ from ngraph.op_graph.op import Origin, TensorType
 from ngraph.op_graph.opdef import ELEMENTWISE, REGISTRY
 from ngraph.parts.runner import pass_
 from ngraph.parts.walk import post_order
-from ngraph.passes.dead import dead
 from ngraph.passes.facts import makers, uses
 from ngraph.program.program import Program, Step, Value, run_values
 from ngraph.rewrite.driver import map_bodies
@@ -28,7 +27,7 @@ BATCHED = PRODUCTS | MOVES | {"reduce"}  # beside elementwise ops, those that ca
 @pass_(gives=("hoisted",))
 def hoist(program: Program) -> Program:
     """Returns `program` with less work in each trip of its scans, nested ones included."""
-    return dead(_hoist(program, {})) if any(s.op in ("scan", "while", "cond") for s in program.steps) else program
+    return _hoist(program, {}) if any(s.op in ("scan", "while", "cond") for s in program.steps) else program
 
 
 def _hoist(program: Program, bodies: dict[Program, Program]) -> Program:

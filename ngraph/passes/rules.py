@@ -165,7 +165,7 @@ def at_zero(x: Built, b: tuple[AxisId, ...]) -> Built:
     """Returns `x` at index 0 of the axes `b`."""
     rest = tuple([axis for axis in x.axes if axis not in b])
     index = tuple([(axis, 0 if axis in b else Idx(axis)) for axis in x.axes])
-    return reindex(x, axes=rest, index=index, guard=(), fill=0)
+    return reindex(x, axes=rest, index=index, predicate=(), pad_value=0)
 
 
 def precise(x: Built) -> bool:
@@ -204,7 +204,7 @@ def same_length(x: Built, a: AxisId, b: AxisId) -> bool:
 def only_moves(x: Built, step: Step) -> bool:
     """Whether a reindex takes every element once, at the index of another axis of equal length."""
     targets = [e.of for _, e in step.attrs["index"] if type(e) is Idx]
-    if step.attrs["guard"] or len(targets) != len(x.axes) or len(set(targets)) != len(targets):
+    if step.attrs["predicate"] or len(targets) != len(x.axes) or len(set(targets)) != len(targets):
         return False
     return all(same_length(x, axis, e.of) for axis, e in step.attrs["index"])
 
@@ -229,10 +229,10 @@ def _at(e: ExprLike, index: dict[AxisId, ExprLike]) -> ExprLike:
 
 
 def compose(x: Built, inner: Step, step: Step) -> Any:
-    """Returns two reindexes as one, where their fill values agree; else None."""
+    """Returns two reindexes as one, where their pad values agree; else None."""
     outer_index = dict(step.attrs["index"])
     index = tuple([(axis, _at(e, outer_index)) for axis, e in inner.attrs["index"]])
-    guard = [_at(g, outer_index) for g in inner.attrs["guard"]]
+    predicate = [_at(g, outer_index) for g in inner.attrs["predicate"]]
     middle = [
         g
         for axis, e in step.attrs["index"]
@@ -240,19 +240,19 @@ def compose(x: Built, inner: Step, step: Step) -> Any:
         for g in (e, _length(x, axis) - 1 - e)
         if not never_negative(g, x.length)
     ]
-    outer = [*step.attrs["guard"], *middle]
-    fills = inner.attrs["fill"], step.attrs["fill"]
-    safe = not inner.attrs["guard"] and all(inside(e, x.length(axis), x.length) for axis, e in inner.attrs["index"])
+    outer = [*step.attrs["predicate"], *middle]
+    fills = inner.attrs["pad_value"], step.attrs["pad_value"]
+    safe = not inner.attrs["predicate"] and all(inside(e, x.length(axis), x.length) for axis, e in inner.attrs["index"])
     if safe:
-        fill = fills[1]  # only the outer one can be out of bounds
+        pad_value = fills[1]  # only the outer one can be out of bounds
     elif not outer:
-        fill = fills[0]  # only the inner one can be out of bounds
+        pad_value = fills[0]  # only the inner one can be out of bounds
     elif same_number(*fills, x.dtype):
-        fill = fills[0]
+        pad_value = fills[0]
     else:
         return None
-    guards = tuple(dict.fromkeys([*outer, *guard]))
-    return reindex(x, axes=step.attrs["axes"], index=index, guard=guards, fill=fill)
+    predicates = tuple(dict.fromkeys([*outer, *predicate]))
+    return reindex(x, axes=step.attrs["axes"], index=index, predicate=predicates, pad_value=pad_value)
 
 
 def _length(x: Built, axis: AxisId) -> ExprLike:
@@ -265,14 +265,14 @@ def reindex_bare(x: Built, step: Step) -> Any:
     if not all(axis in x.axes or inside(e, x.length(axis), x.length) for axis, e in step.attrs["index"]):
         return None
     index = tuple([(axis, e) for axis, e in step.attrs["index"] if axis in x.axes])
-    return reindex(x, axes=step.attrs["axes"], index=index, guard=step.attrs["guard"], fill=step.attrs["fill"])
+    return reindex(x, axes=step.attrs["axes"], index=index, predicate=step.attrs["predicate"], pad_value=step.attrs["pad_value"])
 
 
 def read_at(x: Built, step: Step, at: ExprLike) -> Built:
     """Returns a gather with one index that is an expression as a reindex."""
     (axis,) = step.attrs["axes"]
     index = tuple([(own, at if own == axis else Idx(own)) for own in x.axes])
-    return reindex(x, axes=step.results[0].axes, index=index, guard=(), fill=0)
+    return reindex(x, axes=step.results[0].axes, index=index, predicate=(), pad_value=0)
 
 
 def gather_iota(x: Built, a: AxisId, c: Built, step: Step) -> Any:

@@ -8,7 +8,6 @@ from typing import Any
 from ngraph.op_graph.op import TensorType
 from ngraph.op_graph.opdef import ELEMENTWISE
 from ngraph.parts.runner import pass_
-from ngraph.passes.dead import dead
 from ngraph.passes.facts import Makers, Uses
 from ngraph.passes.loop_cse import expensive
 from ngraph.program.program import AxisId, Program, Step, Value
@@ -29,7 +28,7 @@ def sink(program: Program, makers: Makers, uses: Uses) -> Program:
         return program
     steps = [_fed(program, s, makers, uses) if s.op == "scan" else s for s in program.steps]
     changed = any(a is not b for a, b in zip(steps, program.steps, strict=True))
-    return dead(program.with_(steps=tuple(steps))) if changed else program
+    return program.with_(steps=tuple(steps)) if changed else program
 
 
 def _fed(program: Program, loop: Step, maker: Makers, uses: Uses) -> Step:

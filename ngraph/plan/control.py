@@ -32,7 +32,7 @@ def _lifted(plan: Plan, step: OpaqueOp, body: Plan, still: set[Buffer]) -> Opaqu
         plan.axes |= axes
         for b in k.targets:
             outside[b] = made = Buffer(b.name, b.dims, b.dtype, "once")
-            made.border, made.fill, made.row = b.border, b.fill, b.row
+            made.border, made.pad_value, made.row = b.border, b.pad_value, b.row
             still.add(made)
             taken.append(b)
         plan.once += (_over(k, outside),)
@@ -55,7 +55,7 @@ def _over(kernel: Kernel, other: Mapping[Buffer, Buffer]) -> Kernel:
 
     def line(x: Line) -> Line:
         r = x.read
-        return x if r is None or r.source not in other else replace(x, read=Read(other[r.source], r.index, r.guard, r.fill))
+        return x if r is None or r.source not in other else replace(x, read=Read(other[r.source], r.index, r.predicate, r.pad_value))
 
     stages = [
         replace(

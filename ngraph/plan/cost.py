@@ -16,7 +16,6 @@ from ngraph.targets.machine import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
     COST_ROUNDING,
-    GUARDED_READ_COST,
     MAX_BLOCK_SIZES,
     MAX_ITEM_SECONDS,
     MAX_RECOMPUTED_COST,
@@ -30,6 +29,7 @@ from ngraph.targets.tuning import (
     MIN_VECTOR_LENGTH,
     NEGLIGIBLE_SIZE,
     PLANNED_CORES,
+    PREDICATED_READ_COST,
     PRODUCT_COST,
 )
 from ngraph.tensors.graph import TensorGraph, TensorNode
@@ -262,11 +262,11 @@ class FusionGroup:
             or not n.disjoint
             or len(self.facts.users[p]) > 1
             or p.result
-            or r.guard
+            or r.predicate
             or len(r.identity_indexed) < len(r.index)
         ):
             return False
-        return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.guard for part in n.parts)
+        return any(part.arg is r and frozenset(part.axes) == frozenset(p.axes) and not part.predicate for part in n.parts)
 
     def _broadcast_consumers(self) -> set[tuple[TensorNode, TensorNode]]:
         """Returns edges where a value is broadcast before a use elsewhere: the smaller one is kept if little work is left."""
@@ -451,7 +451,7 @@ class CostTable:
         for r in n.reads:
             index = [expr.text(r.index[a], leaf) for a in r.source.axes] if r.index else []
             still = self.facts.parameters(r)
-            parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.guard), sorted(number(r.axes)), still))
+            parts.append((r.source.dtype.bits, number(r.source.axes), index, bool(r.predicate), sorted(number(r.axes)), still))
         parts += [n.disjoint, len(self.facts.users[n]) > 1, n.result, [number(p.axes) for p in n.parts]]
         lengths = [(self.facts.length[a], a in self.facts.open) for a in own]
         template = self.templates.setdefault(repr((parts, lengths)), len(self.templates))
@@ -669,8 +669,8 @@ def _cost_of(g: FusionGroup, m: Cpu, cut: tuple[AxisId, ...]) -> None:
         traffic += 2 * _moving(m, size)
     if local > m.usable_l2:
         traffic += 3 * local * items / m.memory_bandwidth
-    guarded = {n for p, n, r in g.inner if r.guard and p not in g.recomputed}
-    work = g.work + sum([n.size * g.facts.weight(n) * (GUARDED_READ_COST - 1) for n in g.nodes if n in guarded])
+    predicated = {n for p, n, r in g.inner if r.predicate and p not in g.recomputed}
+    work = g.work + sum([n.size * g.facts.weight(n) * (PREDICATED_READ_COST - 1) for n in g.nodes if n in predicated])
     work += (items - 1) * sum([n.size * g.facts.weight(n) for n in g.nodes if n in g.recomputed])
     pieces = math.prod([g.length(a) / b for a, b in fixed.items()])  # work items, the last ones by their actual size
     ways = min(PLANNED_CORES * items / (items + PLANNED_CORES - 1), pieces)

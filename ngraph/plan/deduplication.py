@@ -61,7 +61,7 @@ class _Shape(pickle.Pickler):
         if kind is Bin:
             return tuple, ((x.op, x.a, x.b),)
         if kind is Read:
-            return tuple, ((x.source, x.index, x.guard, x.fill),)
+            return tuple, ((x.source, x.index, x.predicate, x.pad_value),)
         if kind is Buffer or kind is Local:
             self.buffers.append(x)
             root = x.shares

@@ -329,7 +329,7 @@ class _Merge:
 def _key(a: Any, twins: dict[TensorNode, TensorNode]) -> Any:
     """Returns the key of an argument, in which structurally equal nodes are one."""
     if type(a) is Read:
-        return twins.get(a.source, a.source), tuple(sorted(a.index.items())), a.guard, repr(a.fill)
+        return twins.get(a.source, a.source), tuple(sorted(a.index.items())), a.predicate, repr(a.pad_value)
     return repr(a)
 
 
@@ -341,5 +341,5 @@ def _same(n: TensorNode, u: TensorNode) -> bool:
         space = all(frozenset(p.axes) == n.space for p in u.parts)
     else:
         space = u.kind in ("elem", "reduce") and u.space == n.space
-    same = all(len(r.identity_indexed) == len(r.index) and not r.guard for r in u.reads if r.source is n)
+    same = all(len(r.identity_indexed) == len(r.index) and not r.predicate for r in u.reads if r.source is n)
     return n.kind == "elem" and space and same and u.once == n.once

@@ -86,7 +86,7 @@ class PlanRun:
             n = int(np.prod(full, dtype=np.int64)) * b.dtype.np.itemsize
             flat = self.memory[b.storage][b.offset : b.offset + n].view(b.dtype.np)
             self.arrays[b] = flat.reshape(full)[(..., *[slice(n) for n in shape])]
-        else:
+        elif not b.border or b not in self.arrays:  # else its border has been filled
             self.arrays[b] = np.full(self.shape(b), GARBAGE, np.uint8).astype(b.dtype.np)
         return self.arrays[b]
 
@@ -181,8 +181,8 @@ class _WorkItem:
             return np.broadcast_to(line.dtype.array(line.attrs["value"]), shape)
         if line.op == "index":
             return np.broadcast_to(self.whole(line.attrs["value"], axes, lines), shape).astype(line.dtype.np)
-        if line.op == "guard":
-            return self.holds(line.attrs["guard"], axes, shape, lines)
+        if line.op == "predicate":
+            return self.holds(line.attrs["predicate"], axes, shape, lines)
         if line.op == "read":
             assert line.read is not None
             return self.read(line.read, axes, shape, lines)
@@ -207,10 +207,10 @@ class _WorkItem:
         return expr.evaluate(e, leaf)
 
     def holds(
-        self, guard: tuple[ExprLike, ...], axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]
+        self, predicate: tuple[ExprLike, ...], axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]
     ) -> np.ndarray:
         ok = np.ones(shape, bool)
-        for e in guard:
+        for e in predicate:
             ok = ok & (self.whole(e, axes, lines) >= 0)
         return ok
 
@@ -231,8 +231,8 @@ class _WorkItem:
         return tuple(found)
 
     def read(self, r: Read, axes: tuple[AxisId, ...], shape: tuple[int, ...], lines: dict[int, np.ndarray]) -> np.ndarray:
-        ok = self.holds(r.guard, axes, shape, lines)
-        made = np.full(shape, r.source.dtype.array(r.fill) if r.guard else 0, r.source.dtype.np)
+        ok = self.holds(r.predicate, axes, shape, lines)
+        made = np.full(shape, r.source.dtype.array(r.pad_value) if r.predicate else 0, r.source.dtype.np)
         made[ok] = self.run.arrays[r.source][self.places(r.source, r.index, ok, axes, lines)]
         return made
 
@@ -241,9 +241,9 @@ class _WorkItem:
         if type(b) is Local and s.combine == "set":
             old = self.run.arrays.get(b)
             size = tuple([extent(d, self.extent(d[0])) for d in b.dims])
-            if old is None or old.shape != size or not s.guard:
+            if old is None or old.shape != size or not s.predicate:
                 self.run.arrays[b] = np.full(size, GARBAGE, np.uint8).astype(b.dtype.np) if old is None or old.shape != size else old
-        ok = self.holds(s.guard, axes, shape, lines)
+        ok = self.holds(s.predicate, axes, shape, lines)
         at, array, value = self.places(b, s.index, ok, axes, lines), self.run.arrays[b], np.broadcast_to(lines[s.line], shape)[ok]
         if not at:  # a scalar as an array of one
             array, at = array.reshape(1), (np.zeros(value.size, np.int64),)

@@ -3,7 +3,7 @@
     Plan   = axes · buffers · once, start, steps (Kernel | OpaqueOp …) · inputs · state · outputs · arena
     Kernel = loops ((axis, block) …) · stages (Stage …) · origin
     Stage  = free axes · reduced axes · before (Line …) · combine (Combine …) · after (Line …) · to (Store …) · depth
-    Read   = source Buffer | Local · {axis: Expr} · guard (Expr …) · fill
+    Read   = source Buffer | Local · {axis: Expr} · predicate (Expr …) · pad_value
 
 A stage's lines, then its accumulators, then the lines of `after` are numbered consecutively; a line refers to others by number. An
 index is an Expr over `Idx` of loops and the stage's axes, and over `Load` of a line. Loops are parallel: one work item for each
@@ -36,13 +36,13 @@ class Buffer:
     storage         "input", "state", "output", "constant", "arena" (at `offset`), "once" (at `offset` of memory that outlasts the call),
                     "run" (its size is known at run time only)
     dims            digits of axes, outermost first; strides in elements; `first`: the position of index 0 of every axis
-    border          {axis: (elements before index 0, elements after the last)}: they hold `fill`; a separate step fills them
+    border          {axis: (elements before index 0, elements after the last)}: they hold `pad_value`; a separate step fills them
     row             elements from one row of the last dim to the next, where that is more than its length
     shares          the buffer whose memory this one reuses: a state's new value in place of the old
     loop_invariant  an input of a loop's body that is the same in all iterations
     """
 
-    __slots__ = tuple("name dims dtype storage offset strides first bytes value shares border fill row loop_invariant".split())
+    __slots__ = tuple("name dims dtype storage offset strides first bytes value shares border pad_value row loop_invariant".split())
 
     def __init__(self, name: str, dims: tuple[Dim, ...], dtype: DType, storage: str, value: ArrayRef | None = None):
         self.name, self.dims, self.dtype, self.storage, self.value = name, dims, dtype, storage, value
@@ -52,7 +52,7 @@ class Buffer:
         self.bytes: int | None = None
         self.shares: Buffer | None = None
         self.border: dict[AxisId, tuple[int, int]] = {}
-        self.fill: Any = 0
+        self.pad_value: Any = 0
         self.row = 0
         self.loop_invariant = False
 
@@ -105,8 +105,8 @@ class Line:
     def exprs(self) -> list[ExprLike]:
         """Returns the expressions in it."""
         if self.read is not None:
-            return [*self.read.index.values(), *self.read.guard]
-        return [self.attrs["value"]] if self.op == "index" else [*self.attrs["guard"]] if self.op == "guard" else []
+            return [*self.read.index.values(), *self.read.predicate]
+        return [self.attrs["value"]] if self.op == "index" else [*self.attrs["predicate"]] if self.op == "predicate" else []
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ class Combine:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """A store of a line's value; `combine` other than "set" folds it into the stored value. A negative guard prevents the store."""
+    """A store of a line's value; `combine` other than "set" folds it into the stored value. A negative predicate prevents the store."""
 
     line: int
     target: Buffer
     index: dict[AxisId, ExprLike]
-    guard: tuple[ExprLike, ...] = ()
+    predicate: tuple[ExprLike, ...] = ()
     combine: str = "set"
 
 
@@ -189,6 +189,11 @@ class OpaqueOp:
     def targets(self) -> tuple[Buffer, ...]:
         return self.results
 
+    @property
+    def bodies(self) -> dict[str, Plan]:
+        """The plans that it runs, by attribute."""
+        return {name: a for name, a in self.attrs.items() if type(a) is Plan}
+
 
 def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) -> list[frozenset[AxisId]]:
     """Returns for each stage of a kernel the loops with which its values vary.
@@ -213,7 +218,7 @@ def variant_loops(loops: Iterable[tuple[AxisId, int]], stages: Iterable[Stage]) 
 
 def _own_moves(stage: Stage, axes: frozenset[AxisId]) -> frozenset[AxisId]:
     """Returns the loops along which a stage itself varies."""
-    exprs = [e for s in stage.to for e in (*s.index.values(), *s.guard)] + [e for _, line in stage.lines() for e in line.exprs]
+    exprs = [e for s in stage.to for e in (*s.index.values(), *s.predicate)] + [e for _, line in stage.lines() for e in line.exprs]
     return axes.intersection((*stage.free, *stage.reduced, *[a for e in exprs for a in loop_variant_axes(e)]))
 
 
@@ -267,6 +272,11 @@ class Plan:
     def every(self) -> tuple[PlanStep, ...]:
         """All steps, in the order of a first call."""
         return (*self.once, *self.start, *self.steps)
+
+    @property
+    def bodies(self) -> list[Plan]:
+        """The plans that its steps run, in order; not those inside them."""
+        return [body for s in self.every if type(s) is OpaqueOp for body in s.bodies.values()]
 
     @property
     def memory(self) -> Memory:

@@ -15,6 +15,7 @@ from ngraph.plan.padding import Padding
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import CONFLICT_BYTES, MAX_ROW_GROWTH
+from ngraph.tensors.graph import guessed_length, guessed_symbols
 from ngraph.tensors.index import loads
 
 
@@ -31,12 +32,17 @@ def insert_packing(plan: Plan, machine: Cpu) -> Plan:
                 lengths[a] = None
         return lengths[a]
 
+    symbols = guessed_symbols(plan.axes, [b.axes for b in plan.inputs])
+
+    def guess(a: AxisId) -> int:
+        return guessed_length(plan.axes, a, symbols) if (n := length(a)) is None else n
+
     still = unchanged(plan)
     lifted(plan, still)
-    Packer(plan, still, length, machine).pack()
-    borders = Padding(plan, still, length, machine)
+    Packer(plan, still, guess, length, machine).pack()
+    borders = Padding(plan, still, length, guess, machine)
     borders.draw()
-    _rows(plan, borders.rigid, length, machine)
+    _rows(plan, borders.rigid, guess, length, machine)
     _passing(plan)
     return plan
 
@@ -57,11 +63,11 @@ def unchanged(plan: Plan) -> set[Buffer]:
     return found.difference([b for step in plan.steps for b in step.targets])
 
 
-def _rows(plan: Plan, rigid: set[Buffer], length: Callable[[AxisId], int | None], machine: Cpu) -> None:
+def _rows(plan: Plan, rigid: set[Buffer], guess: Callable[[AxisId], int], length: Callable[[AxisId], int | None], machine: Cpu) -> None:
     """Aligns rows of contractions' operands and results to whole vectors, and staggers rows that would conflict in the cache."""
     for kernel in plan.kernels:
         for stage in kernel.stages:
-            if any(product_of(kernel, stage, c, length, machine) is not None for c in stage.combine):
+            if any(product_of(kernel, stage, c, guess, machine) is not None for c in stage.combine):
                 for b in (*[r.source for r in stage.reads()], *[s.target for s in stage.to]):
                     if type(b) is Buffer and b.storage in ("arena", "once") and b not in rigid and len(b.dims) > 1:
                         set_row(b, length, machine)

@@ -56,7 +56,7 @@ def lasting(plan: Plan) -> list[Buffer]:
 
 def around(b: Buffer) -> Any:
     """Returns the content and extent of a border."""
-    return tuple([b.border.get(a) for a, _, _ in b.dims]), b.dtype, repr(b.fill)
+    return tuple([b.border.get(a) for a, _, _ in b.dims]), b.dtype, repr(b.pad_value)
 
 
 def reused_places(plan: Plan, buffers: Iterable[Buffer], form: Callable[[Buffer], Any]) -> dict[Buffer, Buffer]:
@@ -132,7 +132,7 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
     if old.border or new.border or old.row != new.row:
         return False
     stored = [(k, s) for k, stage in enumerate(kernel.stages) for s in stage.to if s.target is new]
-    if not stored or stored[0][1].guard or not _own(stored[0][1].index):
+    if not stored or stored[0][1].predicate or not _own(stored[0][1].index):
         return False
     (at, store), *others = stored
     if any(k == at or s.combine != "set" or not _own({a: s.index[a] for a, _ in kernel.loops}) for k, s in others):
@@ -142,7 +142,7 @@ def may_replace(kernel: Kernel, old: Buffer, new: Buffer) -> bool:
         return False
     for k, stage in enumerate(kernel.stages):
         for read in stage.reads():
-            if read.source is old and (k > at or read.guard or not _own(read.index)):
+            if read.source is old and (k > at or read.predicate or not _own(read.index)):
                 return False
             if read.source is new and k <= at:
                 return False
@@ -156,10 +156,15 @@ def kept_in_place(kernel: Kernel, old: Buffer, new: Buffer) -> Kernel:
 
 
 def _copies(stage: Stage, old: Buffer, new: Buffer) -> bool:
-    if len(stage.before) != 1 or stage.combine or stage.after or any(s.target is not new or s.guard or not _own(s.index) for s in stage.to):
+    if (
+        len(stage.before) != 1
+        or stage.combine
+        or stage.after
+        or any(s.target is not new or s.predicate or not _own(s.index) for s in stage.to)
+    ):
         return False
     r = stage.before[0].read
-    return r is not None and r.source is old and not r.guard and _own(r.index)
+    return r is not None and r.source is old and not r.predicate and _own(r.index)
 
 
 def _own(index: Mapping[AxisId, ExprLike]) -> bool:

@@ -84,9 +84,9 @@ class Operand:
 
 def _exprs(line: Line) -> Iterable[ExprLike]:
     if line.read is not None:
-        yield from (*line.read.index.values(), *line.read.guard)
-    elif line.op in ("index", "guard"):
-        value = line.attrs[{"index": "value", "guard": "guard"}[line.op]]
+        yield from (*line.read.index.values(), *line.read.predicate)
+    elif line.op in ("index", "predicate"):
+        value = line.attrs[{"index": "value", "predicate": "predicate"}[line.op]]
         yield from value if type(value) is tuple else (value,)
 
 
@@ -101,12 +101,12 @@ class Product(NamedTuple):
 
 
 def product_of(kernel: Kernel, stage: Stage, c: Combine, length: Length, machine: Cpu) -> Product | None:
-    """Returns the product that an accumulator sums, if it sums one and all lengths are known."""
+    """Returns the product that an accumulator sums, if it sums one. `length` is a guess for axes whose length is open."""
     line = stage.before[c.line]
     fixed = tuple([a for a, b in kernel.loops if b == 1])
     inner = (*stage.free, *stage.reduced)
     space = (*fixed, *inner)
-    if line.op not in PRODUCTS or not stage.reduced or any(length(a) is None for a in space):
+    if line.op not in PRODUCTS or not stage.reduced:
         return None
     operands = (Operand(stage, line.args[0], space, length), Operand(stage, line.args[1], space, length))
     lasts = [s.target.dims[-1][0] for s in stage.to if s.line >= len(stage.before) and s.target.dims]
@@ -144,10 +144,14 @@ def _in_order(makers: Sequence[PlanStep], copies: Sequence[PlanStep]) -> tuple[P
 
 
 class Packer:
-    """Inserts packed copies into the kernels of a plan, and caches them."""
+    """Inserts packed copies into the kernels of a plan, and caches them.
 
-    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Cpu):
-        self.plan, self.still, self.length, self.machine = plan, still, length, machine
+    length   of each axis, a guess for those that are open: it decides what is copied and how wide panels are
+    known    of those whose length is known
+    """
+
+    def __init__(self, plan: Plan, still: set[Buffer], length: Length, known: Length, machine: Cpu):
+        self.plan, self.still, self.length, self.known, self.machine = plan, still, length, known, machine
         self.made: list[Buffer] = []
         self.once: list[PlanStep] = []
         self.copies: dict[Any, tuple[Buffer, Kernel]] = {}
@@ -225,7 +229,7 @@ class Packer:
     def meets(self, p: Product, o: Operand) -> bool:
         """Whether the rows of an operand that a tile reads together conflict in the cache."""
         rows = [a for a in o.axes if a in p.inner and a not in p.reduced and (self.length(a) or 0) >= MIN_TILE_ROWS]
-        near = [s * r.source.dtype.bits // 8 for r in o.reads for a in rows if (s := stride(r, a, self.length))]
+        near = [s * r.source.dtype.bits // 8 for r in o.reads for a in rows if (s := stride(r, a, self.known))]
         return min(near, default=1.0) % CONFLICT_BYTES == 0
 
     def wants(self, kernel: Kernel, p: Product, o: Operand) -> bool:
@@ -273,7 +277,11 @@ class Packer:
         outer = [a for a in axes if a != v and a not in rows]
         free = (*outer, *rows, v)
         dims: tuple[Dim, ...] = tuple([(a, 1, None) for a in (*outer, *rows)])
-        dims = (*dims, (v, 1, None)) if n <= w else (*dims[: len(outer)], (v, w, None), *dims[len(outer) :], (v, 1, w))
+        dims = (
+            (*dims, (v, 1, None))
+            if n <= w and self.known(v) is not None
+            else (*dims[: len(outer)], (v, w, None), *dims[len(outer) :], (v, 1, w))
+        )
         at = identity_index(free)
         if inside:
             local = Local(f"p{len(stages)}", dims, o.dtype)
@@ -394,7 +402,7 @@ def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]
     border = len(before)
     todo = [c.line for c in stage.combine] + [s.line for s in stage.to if s.line < border]
     for s in stage.to:
-        todo += [u for u in used(*s.index.values(), *s.guard) if u < border]
+        todo += [u for u in used(*s.index.values(), *s.predicate) if u < border]
     needed = closure(todo, lambda n: [*before[n].args, *used(*_exprs(before[n]))])
     new = {n: k for k, n in enumerate(sorted(needed))}
     new |= {n: n - border + len(needed) for n in range(border, border + len(stage.combine) + len(stage.after))}
@@ -406,8 +414,8 @@ def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]
 
     def again(x: Line) -> Line:
         r = x.read
-        read = r and Read(r.source, {a: moved(e) for a, e in r.index.items()}, moved(r.guard), r.fill)
-        attrs = {k: moved(a) for k, a in x.attrs.items()} if x.op in ("index", "guard") else x.attrs
+        read = r and Read(r.source, {a: moved(e) for a, e in r.index.items()}, moved(r.predicate), r.pad_value)
+        attrs = {k: moved(a) for k, a in x.attrs.items()} if x.op in ("index", "predicate") else x.attrs
         return replace(x, args=tuple([new[n] for n in x.args]), read=read, attrs=attrs)
 
     return replace(
@@ -415,5 +423,7 @@ def _reading(stage: Stage, line: int, source: Buffer, at: dict[AxisId, ExprLike]
         before=tuple([again(x) for n, x in enumerate(before) if n in needed]),
         combine=tuple([replace(c, line=new[c.line]) for c in stage.combine]),
         after=tuple([again(x) for x in stage.after]),
-        to=tuple([replace(s, line=new[s.line], index={a: moved(e) for a, e in s.index.items()}, guard=moved(s.guard)) for s in stage.to]),
+        to=tuple(
+            [replace(s, line=new[s.line], index={a: moved(e) for a, e in s.index.items()}, predicate=moved(s.predicate)) for s in stage.to]
+        ),
     )

@@ -1,4 +1,4 @@
-"""Padding: the predicate of a read is dropped where the buffer holds the fill value around its elements."""
+"""Padding: the predicate of a read is dropped where the buffer holds the pad value around its elements."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Idx, Len
 from ngraph.plan.kernels import Buffer, Kernel, Line, Plan, PlanStep, Stage, Store
 from ngraph.plan.memory import around, reused_places
 from ngraph.plan.packing import copy_of
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import BORDERED_PART, MAX_BORDER, MIN_READS_TO_PAD
-from ngraph.tensors.index import Read, affine, bounds
+from ngraph.tensors.index import Read, affine, least, same
 
 Length = Callable[[AxisId], int | None]
 
 
 @dataclass
 class _PaddingRequest:
-    """The padding that readers of a buffer with one fill request."""
+    """The padding that readers of a buffer with one pad value request."""
 
-    fill: Any
+    pad_value: Any
     weight: int = 0
     border: dict[AxisId, tuple[int, int]] = field(default_factory=dict)
     reads: list[tuple[Read, dict[ExprLike, None]]] = field(default_factory=list)
@@ -33,9 +34,11 @@ class _PaddingRequest:
 class Padding:
     """Determines the padding that readers request, gives each of the plan's own buffers the heaviest request, and fills it."""
 
-    def __init__(self, plan: Plan, still: set[Buffer], length: Length, machine: Cpu):
-        self.plan, self.still, self.length, self.machine = plan, still, length, machine
+    def __init__(self, plan: Plan, still: set[Buffer], known: Length, length: Callable[[AxisId], int], machine: Cpu):
+        """known: the length of an axis, None where it is open; length: a guess there."""
+        self.plan, self.still, self.known, self.length, self.machine = plan, still, known, length, machine
         calls = [s for s in plan.every if type(s) is not Kernel]
+        self.settled = all(known(a) is not None for a in plan.axes)
         self.rigid = {b for s in calls for b in (*s.sources, *s.targets)} | {b for b in plan.buffers if b.shares is not None}
 
     def draw(self) -> None:
@@ -50,16 +53,16 @@ class Padding:
         made: list[Buffer] = []
         for b, some in preferences.items():
             best = max(some.values(), key=lambda w: w.weight)
-            b.border, b.fill = best.border, best.fill
+            b.border, b.pad_value = best.border, best.pad_value
             for r, dropped in best.reads:
-                r.guard = tuple([g for g in r.guard if g not in dropped])
+                r.predicate = tuple([g for g in r.predicate if g not in dropped])
             made.append(b)
         self.fill(made)
 
     def wish(self, preferences: dict[Buffer, dict[str, _PaddingRequest]], kernel: Kernel, stage: Stage, r: Read) -> None:
         border, dropped = self.covered(r)
         if dropped:
-            w = preferences.setdefault(r.source, {}).setdefault(repr(r.fill), _PaddingRequest(r.fill))
+            w = preferences.setdefault(r.source, {}).setdefault(repr(r.pad_value), _PaddingRequest(r.pad_value))
             w.weight += self.work(kernel, stage)
             w.reads.append((r, dropped))
             for a, (low, high) in border.items():
@@ -68,24 +71,35 @@ class Padding:
 
     def work(self, kernel: Kernel, stage: Stage) -> int:
         axes = (*[a for a, b in kernel.loops if b == 1], *stage.free, *stage.reduced)
-        return math.prod([self.length(a) or 1 for a in axes])
+        return math.prod([max(self.length(a), 1) for a in axes])
+
+    def extent(self, a: AxisId) -> ExprLike:
+        """The length of an axis where it is known, else its name."""
+        n = self.known(a)
+        return Len(a) if n is None else n
+
+    def formula(self, a: AxisId) -> ExprLike:
+        """The length of an axis, as an expression over lengths that calls bring."""
+        n = self.known(a)
+        return self.plan.axes[a] if n is None else n
+
+    def early(self, a: AxisId) -> bool:
+        """Whether the length of an axis is known before any step runs."""
+        own = self.formula(a)
+        return all(type(x) is Len and (x == own or self.early(x.of)) for x in expr.leaves(own))
 
     def covered(self, r: Read) -> tuple[dict[AxisId, tuple[int, int]], dict[ExprLike, None]]:
         """Returns the border that a read needs, and the predicates that become redundant."""
         border: dict[AxisId, tuple[int, int]] = {}
         dropped: dict[ExprLike, None] = {}
-        if any(div != 1 or mod is not None or self.length(a) is None for a, div, mod in r.source.dims):
+        if any(div != 1 or mod is not None or not self.early(a) for a, div, mod in r.source.dims):
             return border, dropped
-        for a, e in r.index.items() if r.guard else ():
-            n, form = self.length(a), affine(e)
-            if form is None or n is None:
+        for a, e in r.index.items() if r.predicate else ():
+            ends = (e, expr.combine("-", self.extent(a) - 1, e))  # no less than 0 inside
+            over = [max(0, -least(end, self.formula)) for end in ends]
+            if affine(e) is None or max(over) > MAX_BORDER:
                 continue
-            low, high = bounds(e, self.length)
-            over = (max(0, -low), max(0, high - (n - 1)))
-            if max(over) > MAX_BORDER:
-                continue
-            far = ({x: -k for x, k in form[0].items()}, n - 1 - form[1])
-            mine = [g for g in r.guard if affine(g) in (form, far)]
+            mine = [g for g in r.predicate if any(same(g, end, self.formula) for end in ends)]
             if mine:
                 border[a] = (int(over[0]), int(over[1]))
                 dropped |= dict.fromkeys(mine)
@@ -103,7 +117,7 @@ class Padding:
                     mine = b.storage == "input" or (b in self.still and b.storage != "once")
                     if not mine or type(step) is not Kernel or not self.covered(r)[1]:
                         continue
-                    if self.work(step, stage) < MIN_READS_TO_PAD * math.prod([self.length(a) or 1 for a in b.axes]):
+                    if self.work(step, stage) < MIN_READS_TO_PAD * math.prod([max(self.length(a), 1) for a in b.axes]):
                         continue
                     if b not in made:
                         made[b], copy = copy_of(b, self.length, step.origin)
@@ -115,13 +129,16 @@ class Padding:
 
     # ---- filling
     def fill(self, buffers: list[Buffer]) -> None:
-        """Inserts the filling of borders: small ones when an arena is created; others before each use, so that they can share memory."""
-        shapes = {b: tuple([(self.length(a) or 0) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) for b in buffers}
+        """Inserts the filling of borders: small ones when an arena is created; others before each use, so that they can share memory.
+
+        Where lengths are open, buffers lie elsewhere in each call.
+        """
+        shapes = {b: tuple([self.length(a) + sum(b.border.get(a, ())) for a, _, _ in b.dims]) for b in buffers}
         leader = reused_places(self.plan, buffers, lambda b: (shapes[b], around(b)))
         room, lasts = self.machine.usable_l3 // BORDERED_PART, set[Buffer]()
         for b in sorted(dict.fromkeys(leader.values()), key=lambda b: math.prod(shapes[b])):
             room -= math.prod(shapes[b]) * b.dtype.bits // 8
-            if room >= 0:
+            if room >= 0 and self.settled:
                 lasts.add(b)
         first = {b: self.edges(b) for b in buffers if leader[b] not in lasts}
         steps: list[PlanStep] = []
@@ -132,27 +149,27 @@ class Padding:
 
     def edges(self, b: Buffer) -> Kernel:
         """Returns the kernel that fills a buffer's border: two slabs for each axis, which extend over the borders of earlier axes."""
-        inside = [a for a in b.axes if a not in b.border and (self.length(a) or 0) > 1]
+        inside = [a for a in b.axes if a not in b.border and self.length(a) > 1]
         outer = inside[0] if len(inside) > 1 else None
         stages: list[Stage] = []
         whole: dict[AxisId, tuple[AxisId, ExprLike]] = {}
         for a in [a for a in b.axes if a in b.border]:
             low, high = b.border[a]
-            n = self.length(a) or 0
+            n = self.extent(a)
             for wide, first in ((low, -low), (high, n)):
                 if wide:
                     slab = self.axis(wide, (*b.axes, *[x for x, _ in whole.values()]))
                     index: dict[AxisId, ExprLike] = {x: whole[x][1] if x in whole else Idx(x) for x in b.axes}
                     index[a] = Idx(slab) + first
                     free = [slab if x == a else whole[x][0] if x in whole else x for x in b.axes if x != outer]
-                    line = Line("number", (), b.dtype, {"value": b.fill})
+                    line = Line("number", (), b.dtype, {"value": b.pad_value})
                     store = Store(0, b, index)
                     stages.append(Stage(tuple(free), (), (line,), (), (), (store,), 0 if outer is None else 1))
-            ring = self.axis(low + n + high, (*b.axes, *[x for x, _ in whole.values()]))
+            ring = self.axis(n + (low + high), (*b.axes, *[x for x, _ in whole.values()]))
             whole[a] = (ring, Idx(ring) - low)
         return Kernel(() if outer is None else ((outer, 1),), tuple(stages), ())
 
-    def axis(self, length: int, taken: Iterable[AxisId]) -> AxisId:
+    def axis(self, length: ExprLike, taken: Iterable[AxisId]) -> AxisId:
         """Returns an axis that the program does not have."""
         names = (AxisId("edge" if k == 1 else f"edge.{k}") for k in itertools.count(1))
         made = next(a for a in names if self.plan.axes.get(a, length) == length and a not in taken)

@@ -9,6 +9,7 @@ from ngraph.errors import ProgramError
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike, Run
 from ngraph.op_graph.opdef import ELEMENTWISE
+from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import Pass, Pipeline, form, inside, pass_
 from ngraph.parts.storage import lifetimes
 from ngraph.passes import plan_passes
@@ -36,17 +37,17 @@ from ngraph.tensors.int8_dot import use_int8_dots
 from ngraph.tensors.layout import assign_layouts
 from ngraph.tensors.simplify import contract_fma, rename_axes
 from ngraph.tensors.strided_reductions import split_strided_reductions
-from ngraph.tensors.text import text as graph_text
-from ngraph.tensors.verify import verify as verify_graph
 from ngraph.tensors.winograd import winograd
+
+graph_text, graph_verify = deferred("ngraph.tensors.text"), deferred("ngraph.tensors.verify")
 
 form(
     TensorGraph,
     "tensor graph",
     "nodes",
     size=lambda g: len(g.nodes),
-    text=graph_text,
-    verify=verify_graph,
+    text=lambda g: graph_text.text(g),
+    verify=lambda g: graph_verify.verify(g),
     broken=ProgramError,
 )
 form(Plan, "plan", "steps", size=lambda p: len(p.every), text=text, verify=verify, broken=ProgramError, mutable=True)

@@ -221,52 +221,55 @@ class _Lines:
         written[n] = target
         value = self.line(part.arg)
         index = {a: self.resolved(part.place[a], ()) for a in target.axes}
-        return Store(value, target, index, tuple([self.resolved(e, ()) for e in part.guard]), part.combine)
+        return Store(value, target, index, tuple([self.resolved(e, ()) for e in part.predicate]), part.combine)
 
     # values
     def node_key(self, n: TensorNode) -> Key:
         return self.node_at(n, tuple([Idx(a) for a in n.axes]), ())
 
     @staticmethod
-    def node_at(n: TensorNode, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]) -> Key:
-        return ("node", n, at, guard if n.kind == "elem" else ())  # a finished sum exists under any predicate
+    def node_at(n: TensorNode, at: tuple[ExprLike, ...], predicate: tuple[ExprLike, ...]) -> Key:
+        return ("node", n, at, predicate if n.kind == "elem" else ())  # a finished sum exists under any predicate
 
     def node_line(self, n: TensorNode) -> int:
         return self.ask(self.node_key(n))
 
-    def line(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None = None, guard: tuple[ExprLike, ...] = ()) -> int:
-        return self.ask(self.key(arg, index, guard))
+    def line(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None = None, predicate: tuple[ExprLike, ...] = ()) -> int:
+        return self.ask(self.key(arg, index, predicate))
 
-    def key(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None, guard: tuple[ExprLike, ...]) -> Key:
-        """Returns the key of a value. `index` is that of the reader of `arg`, None for its own; `guard` the predicate there."""
+    def key(self, arg: Arg, index: Mapping[AxisId, ExprLike] | None, predicate: tuple[ExprLike, ...]) -> Key:
+        """Returns the key of a value. `index` is that of the reader of `arg`, None for its own; `predicate` the predicate there."""
         if index is not None:
             arg = arg.at(index)
         if type(arg) is ScalarConstant:
             return ("number", repr(arg.value), arg.dtype, arg.value)
         if type(arg) is IndexValue:
-            return ("index", arg.value, arg.dtype, guard)
+            return ("index", arg.value, arg.dtype, predicate)
         assert type(arg) is Read
         source = arg.source
         at = tuple([arg.index[a] for a in source.axes])
-        if source in self.owner.g.set and source not in self.owner.stored_in and not arg.guard:
-            return self.node_at(source, at, guard)
-        return ("read", source, at, arg.guard, repr(arg.fill), guard, arg.fill)
+        if source in self.owner.g.set and source not in self.owner.stored_in and not arg.predicate:
+            return self.node_at(source, at, predicate)
+        return ("read", source, at, arg.predicate, repr(arg.pad_value), predicate, arg.pad_value)
 
     def ask(self, key: Key) -> int:
         """Returns the line of a value; its operands come first, without recursion."""
-        if key in self.memo:
-            return self.memo[key]
+        known = self.memo.get(key)
+        if known is not None:
+            return known
         made: dict[Key, tuple[list[Key], Callable[[list[int]], int]]] = {}
 
         def needs(k: Key) -> list[Key]:
-            if k not in made:
-                made[k] = self.expand(k)
-            return made[k][0][::-1]
+            found = made.get(k)
+            if found is None:
+                found = made[k] = self.expand(k)
+            return found[0][::-1]
 
+        line = -1
         for k in post_order([key], needs, self.memo):
             needed, make = made[k]
-            self.memo[k] = make([self.memo[n] for n in needed])
-        return self.memo[key]
+            line = self.memo[k] = make([self.memo[n] for n in needed])
+        return line
 
     def emit(self, op: str, args: Iterable[int], dtype: DType, attrs: Mapping[str, Any] | None = None, read: Read | None = None) -> int:
         self.lines.append(Line(op, tuple(args), dtype, attrs or {}, read))
@@ -279,56 +282,56 @@ class _Lines:
             return [], lambda _: self.emit("number", (), key[2], {"value": key[3]})
         if kind == "index":
             return self.inside([key[1]], key[3]), lambda _: self.emit("index", (), key[2], {"value": self.resolved(key[1], key[3])})
-        if kind == "guard":
+        if kind == "predicate":
             return self.inside(key[1], key[2]), lambda _: self.emit(
-                "guard", (), dtypes.bool_, {"guard": tuple([self.resolved(e, key[2]) for e in key[1]])}
+                "predicate", (), dtypes.bool_, {"predicate": tuple([self.resolved(e, key[2]) for e in key[1]])}
             )
         if kind == "node":
             return self.expand_node(*key[1:])
         return self.expand_read(*key[1:])
 
     def expand_node(
-        self, n: TensorNode, at: tuple[ExprLike, ...], guard: tuple[ExprLike, ...]
+        self, n: TensorNode, at: tuple[ExprLike, ...], predicate: tuple[ExprLike, ...]
     ) -> tuple[list[Key], Callable[[list[int]], int]]:
         assert n.kind == "elem", f"{n} is asked for before it is there"
         own = all(type(e) is Idx and e.of == a for a, e in zip(n.axes, at, strict=True))
         index = None if own else dict(zip(n.axes, at, strict=True))
-        needs = [self.key(a, index, guard) for a in n.args]
+        needs = [self.key(a, index, predicate) for a in n.args]
         if n.op == "copy":
             return needs, lambda args: args[0]
         return needs, lambda args: self.emit(n.op, args, n.dtype, n.attrs)
 
     def expand_read(
-        self, source: Any, at: tuple[ExprLike, ...], mine: tuple[ExprLike, ...], _: str, guard: tuple[ExprLike, ...], fill: Any
+        self, source: Any, at: tuple[ExprLike, ...], mine: tuple[ExprLike, ...], _: str, predicate: tuple[ExprLike, ...], pad_value: Any
     ) -> tuple[list[Key], Callable[[list[int]], int]]:
-        every = tuple(dict.fromkeys((*mine, *guard)))
+        every = tuple(dict.fromkeys((*mine, *predicate)))
         here = self.owner.stored_in.get(source) if source in self.owner.g.set else self.owner.buffers[source]
         if here is None:  # computed here, where the predicates hold
             wanted: list[Key] = [
-                ("guard", mine, every),
+                ("predicate", mine, every),
                 self.node_at(source, at, every),
-                ("number", repr(fill), source.dtype, fill),
+                ("number", repr(pad_value), source.dtype, pad_value),
             ]
             return wanted, lambda args: self.emit("where", args, source.dtype)
 
         def make(_: list[int]) -> int:
             index = {a: self.resolved(e, every) for a, e in zip(source.axes, at, strict=True) if a in here.axes}
-            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, every) for e in every]), fill))
+            return self.emit("read", (), here.dtype, read=Read(here, index, tuple([self.resolved(e, every) for e in every]), pad_value))
 
         return self.inside([*at, *every], every), make
 
     # integers inside indices
-    def inside(self, exprs: Iterable[ExprLike], guard: tuple[ExprLike, ...]) -> list[Key]:
+    def inside(self, exprs: Iterable[ExprLike], predicate: tuple[ExprLike, ...]) -> list[Key]:
         """Returns the values that expressions load."""
-        return [self.loaded(leaf, guard) for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
+        return [self.loaded(leaf, predicate) for e in exprs for leaf in expr.leaves(e) if type(leaf) is Load]
 
-    def loaded(self, x: Load, guard: tuple[ExprLike, ...]) -> Key:
+    def loaded(self, x: Load, predicate: tuple[ExprLike, ...]) -> Key:
         """Returns the key of an integer inside an index: of its predicates, those hold that are known without it."""
-        return self.key(x.of, None, tuple([e for e in guard if depth(e) < depth(x)]))
+        return self.key(x.of, None, tuple([e for e in predicate if depth(e) < depth(x)]))
 
-    def resolved(self, e: ExprLike, guard: tuple[ExprLike, ...]) -> ExprLike:
+    def resolved(self, e: ExprLike, predicate: tuple[ExprLike, ...]) -> ExprLike:
         """Returns an expression whose loads name lines."""
-        return expr.substitute(e, lambda x: Load(self.ask(self.loaded(x, guard))) if type(x) is Load else x)
+        return expr.substitute(e, lambda x: Load(self.ask(self.loaded(x, predicate))) if type(x) is Load else x)
 
 
 def origin_of(nodes: Iterable[TensorNode]) -> tuple[Origin, ...]:

@@ -4,7 +4,7 @@
     axis N = 4
     buffer %b0 x : float32[N] input
     buffer %b1 : float32[] output
-    buffer %b2 : float32[C // 16, 1 + H + 1, W, C % 16] arena fill -inf row 32
+    buffer %b2 : float32[C // 16, 1 + H + 1, W, C % 16] arena pad -inf row 32
     kernel N by 1, H by 32  # sum at "net.py":7
     stage [] over [N] depth 0
     %0 : float32 = read %b0[N: Idx(N)]
@@ -105,7 +105,7 @@ class _PlanPrinter(_Printer):
         line = f"buffer {self.buffers[b]} {self.word(b.name) + ' ' if b.name else ''}: {self.type_of(b)} {b.storage}"
         line += "" if b.value is None else f" = {self.array(b.value)}"
         line += "" if b.shares is None else f" shares {self.buffers[b.shares]}"
-        line += f" fill {self.attr(b.fill, _NOWHERE)}" if b.border else ""
+        line += f" pad {self.attr(b.pad_value, _NOWHERE)}" if b.border else ""
         line += f" row {b.row}" if b.row else ""
         return line + ("" if b.offset is None else f" at {b.offset}")
 
@@ -135,27 +135,35 @@ class _PlanPrinter(_Printer):
 
     def stage(self, s: Stage) -> list[str]:
         out = [self.stage_head(s)]
-        sums = [f"%{n} : {c.dtype.name} = combine {c.kind}(%{c.line})" for n, c in enumerate(s.combine, len(s.before))]
-        lines = [f"%{n} : {line.dtype.name} = {self.line(line)}" for n, line in s.lines()]
-        out += [*lines[: len(s.before)], *sums, *lines[len(s.before) :]]
+        lines = [self.numbered_line(n, line) for n, line in s.lines()]
+        out += [*lines[: len(s.before)], *self.sums(s), *lines[len(s.before) :]]
         out += [self.store(t) for t in s.to]
         return out
 
+    def numbered_line(self, n: int, line: Line) -> str:
+        return f"%{n} : {line.dtype.name} = {self.line(line)}"
+
+    def sums(self, s: Stage) -> list[str]:
+        """The lines of a stage's reductions."""
+        return [f"%{n} : {c.dtype.name} = combine {c.kind}(%{c.line})" for n, c in enumerate(s.combine, len(s.before))]
+
     def store(self, t: Store) -> str:
         by = "" if t.combine == "set" else f" by {t.combine}"
-        return f"store %{t.line} in {self.at(t.target, t.index)}{self.where(t.guard)}{by}"
+        return f"store %{t.line} in {self.at(t.target, t.index)}{self.where(t.predicate)}{by}"
 
     def line(self, line: Line) -> str:
         if line.read is not None:
             r = line.read
-            return f"read {self.at(r.source, r.index)}{self.where(r.guard)}" + (f" fill {self.attr(r.fill, _NOWHERE)}" if r.guard else "")
+            return f"read {self.at(r.source, r.index)}{self.where(r.predicate)}" + (
+                f" pad {self.attr(r.pad_value, _NOWHERE)}" if r.predicate else ""
+            )
         return f"{line.op}({', '.join([f'%{k}' for k in line.args])}){self.attributes(line.attrs)}"
 
     def at(self, b: Buffer, index: Mapping[AxisId, ExprLike]) -> str:
         return f"{self.buffers[b]}[{', '.join([f'{self.axis(a)}: {self.whole_number(e)}' for a, e in index.items()])}]"
 
-    def where(self, guard: tuple[ExprLike, ...]) -> str:
-        return f" where [{', '.join(map(self.whole_number, guard))}]" if guard else ""
+    def where(self, predicate: tuple[ExprLike, ...]) -> str:
+        return f" where [{', '.join(map(self.whole_number, predicate))}]" if predicate else ""
 
     def attributes(self, attrs: Mapping[str, Any]) -> str:
         return f" {{{', '.join([f'{self.word(k)}: {self.attr(a, _NOWHERE)}' for k, a in attrs.items()])}}}" if attrs else ""
@@ -190,12 +198,7 @@ class _PlanParser(_Parser):
     """The state of one parse; `buffers` are those of the current plan."""
 
     def whole_plan(self) -> Plan:
-        while self.tokens[self.k][:1] == "\n":
-            self.k += 1
-        for word in ("ngraph", "plan"):
-            self.expect(word)
-        self.integer("the number of the format")
-        name = self.title()
+        name = self.head("plan")
         self.end_of_line()
         return self.plan(name, _END)
 
@@ -247,9 +250,7 @@ class _PlanParser(_Parser):
         a = self.axis()
         p.axes[a] = Len(a)
         if self.accept("="):
-            late.append((a, self.k))
-            while self.tokens[self.k] != _END and self.tokens[self.k][0] != "\n":
-                self.k += 1
+            late.append((a, self.skip_to()))
 
     def one(self) -> Buffer:
         found = self.buffers.get(self.tokens[self.k])
@@ -298,8 +299,8 @@ class _PlanParser(_Parser):
         if self.accept("shares"):
             made.shares = self.one()
         made.border = border
-        if self.accept("fill"):
-            made.fill = self.attr()
+        if self.accept("pad"):
+            made.pad_value = self.attr()
         if self.accept("row"):
             made.row = self.integer()
         if self.accept("at"):
@@ -355,17 +356,11 @@ class _PlanParser(_Parser):
         combine: list[Combine] = []
         to = []
         while self.tokens[self.k][:1] == "%":
-            self.numbered()
-            self.expect(":")
-            dtype = self.dtype()
-            self.expect("=")
-            if self.accept("combine"):
-                kind = self.word("how to combine")
-                self.expect("(")
-                combine.append(Combine(kind, self.numbered(), dtype))
-                self.expect(")")
+            _, made = self.numbered_line()
+            if isinstance(made, Combine):
+                combine.append(made)
             else:
-                (after if combine else before).append(self.line(dtype))
+                (after if combine else before).append(made)
             self.end_of_line()
         while self.accept("store"):
             to.append(self.store())
@@ -376,8 +371,22 @@ class _PlanParser(_Parser):
         line = self.numbered()
         self.expect("in")
         target, index = self.at()
-        guard = self.where()
-        return Store(line, target, index, guard, self.word("how to combine") if self.accept("by") else "set")
+        predicate = self.where()
+        return Store(line, target, index, predicate, self.word("how to combine") if self.accept("by") else "set")
+
+    def numbered_line(self) -> tuple[int, Line | Combine]:
+        """Parses `%3 : dtype = …`: the number, and the line or the combination of a reduction."""
+        n = self.numbered()
+        self.expect(":")
+        dtype = self.dtype()
+        self.expect("=")
+        if not self.accept("combine"):
+            return n, self.line(dtype)
+        kind = self.word("how to combine")
+        self.expect("(")
+        made = Combine(kind, self.numbered(), dtype)
+        self.expect(")")
+        return n, made
 
     def numbered(self) -> int:
         token = self.tokens[self.k]
@@ -389,9 +398,9 @@ class _PlanParser(_Parser):
     def line(self, dtype: Any) -> Line:
         if self.accept("read"):
             source, index = self.at()
-            guard = self.where()
-            fill: Any = self.attr() if self.accept("fill") else 0
-            return Line("read", (), dtype, {}, Read(source, index, guard, fill))
+            predicate = self.where()
+            pad_value: Any = self.attr() if self.accept("pad") else 0
+            return Line("read", (), dtype, {}, Read(source, index, predicate, pad_value))
         op = self.word("an operation")
         self.expect("(")
         args = tuple(self.listed(self.numbered, ")"))
@@ -401,26 +410,6 @@ class _PlanParser(_Parser):
         source = self.one()
         self.expect("[")
         return source, dict(self.listed(self.entry))
-
-    def entry(self) -> tuple[AxisId, ExprLike]:
-        a = self.axis()
-        self.expect(":")
-        return a, self.expr()
-
-    def where(self) -> tuple[ExprLike, ...]:
-        if not self.accept("where"):
-            return ()
-        self.expect("[")
-        return tuple(self.listed(self.expr))
-
-    def attributes(self) -> dict[str, Any]:
-        attrs: dict[str, Any] = {}
-        if self.accept("{") and not self.accept("}"):
-            self.attribute(attrs)
-            while self.accept(","):
-                self.attribute(attrs)
-            self.expect("}")
-        return attrs
 
     def attr(self) -> Any:
         if self.tokens[self.k] == "Load":

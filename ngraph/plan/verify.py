@@ -90,7 +90,7 @@ def _kernel(plan: Plan, kernel: Kernel, filled: set[Buffer]) -> Iterator[str]:
 def _changes(stage: Stage, s: Store, changing: dict[Buffer, frozenset[AxisId]]) -> set[AxisId]:
     """Returns the axes with which a store varies: those of its indices, predicates and sums, and of the values that it reads."""
     lines, sums = dict(stage.lines()), dict(enumerate(stage.combine, len(stage.before)))
-    found, seen, todo = _moving(s.guard), set[int](), [s.line, *used(*s.index.values(), *s.guard)]
+    found, seen, todo = _moving(s.predicate), set[int](), [s.line, *used(*s.index.values(), *s.predicate)]
     while todo:
         k = todo.pop()
         if k in seen:
@@ -138,7 +138,7 @@ def _lines(stage: Stage, fixed: set[AxisId], loops: set[AxisId]) -> Iterator[str
             yield f"an accumulator combines line {c.line}, which is none of those before"
     for s in stage.to:
         reach = fixed | {*stage.free, *(stage.reduced if s.line < border else loops)}
-        yield from _outside(f"the store into {s.target.name}", [*s.index.values(), *s.guard], reach)
+        yield from _outside(f"the store into {s.target.name}", [*s.index.values(), *s.predicate], reach)
 
 
 def _moving(exprs: Iterable[ExprLike]) -> set[AxisId]:

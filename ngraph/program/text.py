@@ -29,7 +29,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import SMALL, ArrayRef
 from ngraph.op_graph.dtypes import REGISTRY as DTYPES
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import Bin, Expr, Idx, Leaf, Len, Run
+from ngraph.op_graph.expr import Bin, Expr, ExprLike, Idx, Leaf, Len, Run
 from ngraph.op_graph.op import Origin, TensorType
 from ngraph.op_graph.text import (
     FORMAT,
@@ -434,18 +434,29 @@ class _Parser:
 
     # statements
     def whole(self) -> Program:
+        name = self.head(KIND)
+        self.end_of_line()
+        return self.program(name, _END)
+
+    def head(self, kind: str) -> str:
+        """Parses `ngraph KIND FORMAT name`, the first line of every text, up to the name, which it returns."""
         while self.tokens[self.k][:1] == "\n":
             self.k += 1
-        for word in ("ngraph", "program"):
+        for word in ("ngraph", kind):
             self.expect(word)
         at = self.k
         number = self.integer("the number of the format")
         if number < 1 or number > FORMAT:
             position, line, column = self.place(at)
-            check_version(number, KIND, position, f"line {line}, column {column}: ")
-        name = self.title()
-        self.end_of_line()
-        return self.program(name, _END)
+            check_version(number, kind, position, f"line {line}, column {column}: ")
+        return self.title()
+
+    def skip_to(self, *words: str) -> int:
+        """Skips tokens up to one of these words or the end of the line; returns the number of the first one."""
+        begin = self.k
+        while self.tokens[self.k] not in (*words, _END) and self.tokens[self.k][0] != "\n":
+            self.k += 1
+        return begin
 
     def title(self) -> str:
         return self.string() if self.tokens[self.k][:1] == '"' else "program"
@@ -524,14 +535,19 @@ class _Parser:
         op = self.word("the name of an op")
         self.expect("(")
         inputs = self.listed(self.used, ")")
+        attrs = self.attributes()
+        origin = self.origin() if self.tokens[self.k] == "#" else ()
+        return Step(tuple(results), op, tuple(inputs), attrs, origin)
+
+    def attributes(self) -> dict[str, Any]:
+        """Parses `{name: value, name: value}`, which may be missing."""
         attrs: dict[str, Any] = {}
         if self.accept("{") and not self.accept("}"):
             self.attribute(attrs)
             while self.accept(","):
                 self.attribute(attrs)
             self.expect("}")
-        origin = self.origin() if self.tokens[self.k] == "#" else ()
-        return Step(tuple(results), op, tuple(inputs), attrs, origin)
+        return attrs
 
     def attribute(self, attrs: dict[str, Any]) -> None:
         at = self.k
@@ -559,6 +575,20 @@ class _Parser:
             self.expect(":")
             line = self.integer("a line")
         return Origin(name, scope, file, line)
+
+    # reads
+    def entry(self) -> tuple[AxisId, ExprLike]:
+        """Parses `axis: index`."""
+        a = self.axis()
+        self.expect(":")
+        return a, self.expr()
+
+    def where(self) -> tuple[ExprLike, ...]:
+        """Parses the predicates of a read or store, `where [expression, expression]`, which may be missing."""
+        if not self.accept("where"):
+            return ()
+        self.expect("[")
+        return tuple(self.listed(self.expr))
 
     # attributes
     def attr(self) -> Any:

@@ -25,6 +25,7 @@ from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
 from ngraph.op_graph.misspelt import OF_COMPUTATIONS, missing_attribute, no_attribute
 from ngraph.op_graph.op import Op, TensorType
+from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import Ran, watching
 from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
@@ -33,14 +34,13 @@ from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, from_feeds, miscounted
 from ngraph.runtime.host.entry import held
 from ngraph.runtime.interrupts import interrupts
-from ngraph.runtime.nans import checked
-from ngraph.runtime.profile import Profile
 from ngraph.runtime.state import Alone, Lent, StateArrays
 
 if TYPE_CHECKING:  # loaded by transformers that cache compiled programs
     from ngraph.runtime.graph_cache import CachedGraph, CacheHit
+    from ngraph.runtime.profile import Profile
 
-
+nans = deferred("ngraph.runtime.nans")
 TIMED = 3  # calls that are timed to find out whether a program is short
 
 
@@ -264,6 +264,12 @@ class Computation(Alone, partial[Any]):
         return self._executable is not None
 
     @property
+    def versions(self) -> dict[str, int]:
+        """The versions of its code for lengths, such as "N open" and "N=32", with the number of calls that used each."""
+        native = None if self._executable is None else self._executable.native
+        return {} if native is None else dict(native.calls())
+
+    @property
     def source(self) -> str:
         return self.executable.source
 
@@ -351,7 +357,7 @@ class Computation(Alone, partial[Any]):
         elif len(arguments) != self._count:
             raise miscounted(len(arguments), self.parameters, self.name)
         if self._checks and config.nans == "raise":
-            return checked(self, arguments, self._entry if out is None else partial(self._into, out))
+            return nans.checked(self, arguments, self._entry if out is None else partial(self._into, out))
         if out is not None:
             return self._into(out, *arguments)
         results = self._entry(*arguments)

@@ -72,6 +72,7 @@ class Profile:
     measured: bool = False  # the limits were measured by `ngraph doctor --measure`
     host: tuple[str, ...] = ()  # the host callbacks: their ops, with the user's lines
     together: int = 1  # products per instruction of some kernel, whose limit is as many times as high
+    versions: tuple[tuple[str, int], ...] = ()  # code for lengths, and how often calls have used it
 
     @property
     def inside(self) -> float:
@@ -89,6 +90,8 @@ class Profile:
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
         first = f"{_time(self.seconds)}, the fastest of {self.calls} calls; {_time(self.inside)} in {len(self.rows)} kernels on {threads}."
         first += f" Python runs {', '.join(self.host)}." * bool(self.host)
+        calls = "; ".join([f"{lengths}: {n}" for lengths, n in self.versions])
+        first += f" Calls by version: {calls}." * bool(self.versions)
         rate = 1e-9 / max(self.inside, 1e-12)
         predicted = sum(r.predicted * r.calls for r in self.rows)
         second = f"Kernels: {flops * rate:.1f} GFLOP/s and {moved * rate:.1f} GB/s; {_time(predicted)} were predicted."

@@ -27,7 +27,7 @@ from ngraph.runtime.host.pool import aligned
 from ngraph.runtime.measure import processor
 from ngraph.schedule.cpu import schedule_kernel
 from ngraph.schedule.form import ScheduledKernel
-from ngraph.schedule.search import CoreModel, LoopSchedule, View, alternatives
+from ngraph.schedule.search import LoopSchedule, View, alternatives
 from ngraph.targets import Cpu
 
 Picks = dict[View, LoopSchedule]
@@ -71,7 +71,7 @@ def picks(plan: Plan, kernel: Kernel, target: Cpu) -> Picks:
     if not chosen:
         return {}
     views = _heavy(schedule_kernel(plan, kernel, target))
-    return {view: alternatives(view, m, TRIED_SCHEDULES)[rank] for number, rank in chosen for view, m in [views[number]]}
+    return {views[number]: alternatives(views[number], target, TRIED_SCHEDULES)[rank] for number, rank in chosen}
 
 
 def _key(plan: Plan, kernel: Kernel, target: Cpu) -> bytes | None:
@@ -80,21 +80,21 @@ def _key(plan: Plan, kernel: Kernel, target: Cpu) -> bytes | None:
     return digest(b"tuned", makers(), processor().encode(), repr(target).encode(), made.key) if made is not None and known else None
 
 
-def _heavy(scheduled: ScheduledKernel) -> list[tuple[View, CoreModel]]:
+def _heavy(scheduled: ScheduledKernel) -> list[View]:
     """Returns the most expensive of the views that were scheduled."""
 
     def weight(view: View) -> float:
         return math.prod([n or 1 for n in view.sizes]) * (len(view.sums) + sum([k for k, _ in view.work]))
 
-    return sorted(scheduled.searched.items(), key=lambda item: -weight(item[0]))[:HEAVY]
+    return sorted(scheduled.searched, key=lambda view: -weight(view))[:HEAVY]
 
 
 def _trial(key: bytes, plan: Plan, kernel: Kernel, target: Cpu) -> _Trial:
     first = schedule_kernel(plan, kernel, target)
     codes, changes = [lower(plan, first)], list[tuple[int, int]]()
     if isinstance(codes[0].work_items, int) and isinstance(codes[0].scratch, int):
-        for number, (view, machine) in enumerate(_heavy(first)):
-            for rank, other in enumerate(alternatives(view, machine, TRIED_SCHEDULES)[1:], 1):
+        for number, view in enumerate(_heavy(first)):
+            for rank, other in enumerate(alternatives(view, target, TRIED_SCHEDULES)[1:], 1):
                 made = lower(plan, schedule_kernel(plan, kernel, target, {view: other}))
                 if all(made.text != c.text for c in codes):
                     codes.append(made)

@@ -5,6 +5,7 @@
 `address`   addresses of a stage's reads and stores, which all schedulers share
 `search`    the cheapest vectors, register tile and order of a loop nest, by counting
 `cpu`       schedules for processors
+`cost`      predicted seconds of a scheduled kernel
 `gpu`       schedules for graphics processors, which are described and which no code is generated for
 
 Words: docs/glossary.md.

@@ -91,8 +91,8 @@ class StageAddresses:
         """Finds how each read and store moves."""
         for n, line in self.stage.lines():
             if line.read is not None:
-                self.reads[n] = self.access(line.read.source, line.read.index, line.read.guard, line.read.fill)
-        self.stores = [self.access(s.target, s.index, s.guard, None) for s in self.stage.to]
+                self.reads[n] = self.access(line.read.source, line.read.index, line.read.predicate, line.read.pad_value)
+        self.stores = [self.access(s.target, s.index, s.predicate, None) for s in self.stage.to]
 
     def find_deps(self) -> None:
         """Finds what each line uses and depends on."""
@@ -104,7 +104,7 @@ class StageAddresses:
         for n, line in enumerate(stage.after, self.border + len(stage.combine)):
             self._line(n, line)
         for a in self.stores:
-            a.deps = self.moving([*a.guard, *[e for _, e in a.rest]]).union(a.coef)
+            a.deps = self.moving([*a.predicate, *[e for _, e in a.rest]]).union(a.coef)
         if self.reducing:
             for n, a in self.reads.items():
                 a.epilogue = n >= self.border
@@ -116,7 +116,7 @@ class StageAddresses:
         deps = self.moving(inside) if line.read is None else frozenset()
         if line.read is not None:
             a = self.reads[n]
-            inside = [*a.guard, *[e for _, e in a.rest]]
+            inside = [*a.predicate, *[e for _, e in a.rest]]
             deps = a.deps = self.moving(inside).union(a.coef)
         self.uses[n] = uses = (*line.args, *loads(*inside))
         self.deps[n] = deps.union(*[self.deps[u] for u in uses])
@@ -132,9 +132,9 @@ class StageAddresses:
                     found.update(self.deps[leaf.of])
         return frozenset(found & self.dims)
 
-    def access(self, b: Buffer, index: Mapping[AxisId, ExprLike], guard: tuple[ExprLike, ...], fill: Any) -> Access:
+    def access(self, b: Buffer, index: Mapping[AxisId, ExprLike], predicate: tuple[ExprLike, ...], pad_value: Any) -> Access:
         kernel = self.addresses
-        made = Access(b, guard, fill)
+        made = Access(b, predicate, pad_value)
         total = LinearForm({}, 0)
         for (a, div, mod), stride in zip(b.dims, kernel.strides(b), strict=True):
             e = index[a]
@@ -180,7 +180,7 @@ class StageAddresses:
             return "indexed"
         if isinstance(step, int) and 2 <= step <= MAX_SHUFFLED_STEP and not a.rest:
             return "strided"
-        if t is not None and a.coef.get(t) == 1 and step not in (0, 1) and not a.rest and not a.guard:
+        if t is not None and a.coef.get(t) == 1 and step not in (0, 1) and not a.rest and not a.predicate:
             return "transposed"
         if step == -1 and not a.rest:
             return "reversed"
@@ -213,7 +213,7 @@ def _extent(dim: Any, n: ExprLike) -> ExprLike:
 
 def inside_expressions(stage: Stage, reads: Mapping[int, Access], stores: Iterable[Access]) -> list[ExprLike]:
     """The expressions that code computes where it stands: predicates, indices, and what accesses do not walk."""
-    inside = [e for a in (*reads.values(), *stores) for e in (*a.guard, *[e for _, e in a.rest])]
+    inside = [e for a in (*reads.values(), *stores) for e in (*a.predicate, *[e for _, e in a.rest])]
     for _, line in stage.lines():
         inside += line.exprs if line.read is None else ()
     return inside

@@ -15,7 +15,7 @@ from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Idx, combine
 from ngraph.op_graph.opdef import COST
 from ngraph.parts.storage import lifetimes, lowest_place
-from ngraph.plan.kernels import Buffer, Kernel, Local, OpaqueOp, Plan, Stage
+from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
 from ngraph.schedule.address import KernelAddresses, StageAddresses, dense, inside_expressions
 from ngraph.schedule.form import (
@@ -31,7 +31,7 @@ from ngraph.schedule.form import (
     Version,
 )
 from ngraph.schedule.linear import Forms
-from ngraph.schedule.search import AccessDescriptor, CoreModel, LoopSchedule, View, schedule
+from ngraph.schedule.search import AccessDescriptor, LoopSchedule, View, schedule
 from ngraph.targets import Cpu
 from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import (
@@ -48,7 +48,7 @@ from ngraph.targets.tuning import (
     SPILLED_UNROLL,
 )
 
-FREE = ("read", "number", "index", "guard", "copy")  # lines that cost nothing beside their address
+FREE = ("read", "number", "index", "predicate", "copy")  # lines that cost nothing beside their address
 
 
 def schedule_kernel(plan: Plan, kernel: Kernel, target: Cpu, picks: Mapping[View, LoopSchedule] | None = None) -> ScheduledKernel:
@@ -78,12 +78,12 @@ def schedule_plan(
     plan: Plan, target: Cpu, picks: Callable[[Plan, Kernel, Cpu], Mapping[View, LoopSchedule]] | None = None
 ) -> ScheduledPlan:
     """All kernels of a plan, and of the plans inside its opaque ops, as they run on a processor. picks: those of `schedule_kernel`."""
-    steps = list(plan.every)
     kernels = {
-        step: schedule_kernel(plan, step, target, picks(plan, step, target) if picks else None) for step in steps if type(step) is Kernel
+        step: schedule_kernel(plan, step, target, picks(plan, step, target) if picks else None)
+        for step in plan.every
+        if type(step) is Kernel
     }
-    inside = [a for step in steps if type(step) is OpaqueOp for a in step.attrs.values() if type(a) is Plan]
-    return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target, picks) for body in inside})
+    return ScheduledPlan(plan, target, kernels, {body: schedule_plan(body, target, picks) for body in plan.bodies})
 
 
 class _Scheduler(KernelAddresses):
@@ -99,7 +99,7 @@ class _Scheduler(KernelAddresses):
     ) -> None:
         super().__init__(plan, kernel)
         self.target, self.picks, self.choices = target, picks, choices
-        self.views: dict[View, CoreModel] = {}
+        self.views: dict[View, None] = {}  # in order
         self.cut: dict[AxisId, int] = {}
         self.cold = False
         self.touched: set[Buffer] = set()  # buffers that stages before have brought into the caches
@@ -114,7 +114,7 @@ class _Scheduler(KernelAddresses):
         versions = tuple(self._versions(self._short_ends()))
         strides = {b: self.strides(b) for b in dict.fromkeys((*self.kernel.sources, *self.kernel.targets, *self.places))}
         return ScheduledKernel(
-            self.kernel, tuple(self.grid.values()), self.places, strides, self.scratch, versions, self.views, self.target
+            self.kernel, tuple(self.grid.values()), self.places, strides, self.scratch, versions, tuple(self.views), self.target
         )
 
     # ---- versions
@@ -201,16 +201,16 @@ class _Scheduler(KernelAddresses):
             size = most = self.cut.get(a, block)
         else:
             size, most = expr.minimum(n - combine("*", self.grid[a].counter, block), block), block
-        if not isinstance(size, int):
-            return [Loop(((a, 1, size),), size, most)]
         if size == 1:
             return []
         found: list[Loop] = []
-        every, uneven = [1, *[k for k in units if k < size]], any(size % k for k in units)
+        every = [1, *[k for k in units if most is None or k < most]]
+        uneven = any(not isinstance(size, int) or size % k for k in units)
         for unit, above in zip(every, [*every[1:], size], strict=True):
-            total = min(above, size)
-            places = -(-total // unit)
-            found.insert(0, Loop(((a, unit, places),), places, places, unit, total, found[0] if found else None, uneven))
+            total = min(above, size) if isinstance(size, int) and isinstance(above, int) else above
+            places = (total + (unit - 1)) // unit
+            count = places if isinstance(places, int) else None if most is None else -(-most // unit)
+            found.insert(0, Loop(((a, unit, places),), places, count, unit, total, found[0] if found else None, uneven))
         return found
 
 
@@ -338,7 +338,9 @@ class _StageScheduler(StageAddresses):
         """For each store the stores that go to the places next to each other, all along, itself among them."""
         alike: dict[Any, list[int]] = {}
         for k, (a, s) in enumerate(zip(self.stores, self.stage.to, strict=True)):
-            alone = k if s.combine != "set" or a.rest or (a.guard and a.dtype.bits < 32) else -1  # of narrowed lanes masks are constants
+            alone = (
+                k if s.combine != "set" or a.rest or (a.predicate and a.dtype.bits < 32) else -1
+            )  # of narrowed lanes masks are constants
             alike.setdefault((alone, a.source, a.base, a.dtype, frozenset(a.coef.items()), s.line < self.border), []).append(k)
         runs: dict[int, list[int]] = {}
         for some in alike.values():
@@ -385,12 +387,12 @@ class _StageScheduler(StageAddresses):
             tuple(seen),
             tuple([(k, numbers(deps)) for k, deps in work]),
             tuple([numbers(self.deps[c.line]) for c in stage.combine]),
+            lanes,
             numbers(bound),
         )
-        machine = CoreModel(lanes, target.vector_registers, target.l1, target.l2)
         if not self.kernel.cold:
-            self.kernel.views[view] = machine
-        return self.kernel.picks.get(view) or schedule(view, machine)
+            self.kernel.views[view] = None
+        return self.kernel.picks.get(view) or schedule(view, target)
 
     def _walk(self, a: Access, store: bool = False, combines: bool = False, run: int = 1) -> tuple[Access, frozenset[Loop], Any]:
         return a, self.moving([e for _, e in a.rest]), (store, a.epilogue, combines, run)
@@ -405,16 +407,17 @@ class _StageScheduler(StageAddresses):
             return list(self.reduced), 0
         early = [a for a in self.hoisted if not a.deps.isdisjoint(self.reduced)]
         fixed = self.tile.vector not in self.reduced and self.tile.across not in self.reduced
-        affine = all(isinstance(c, int) for a in early for c in a.coef.values())
-        inside = [e for a in early for e in (*a.guard, *[e for _, e in a.rest])]
+        listed = {d for d in self.reduced if all(isinstance(a.coef.get(d, 0), int) for a in early)}  # others follow from open lengths
+        inside = [e for a in early for e in (*a.predicate, *[e for _, e in a.rest])]
         for line in self.stage.before:
             inside += line.exprs if line.read is None else ()
-        if not fixed or not affine or not self.moving(inside).isdisjoint(self.reduced):
+        if not fixed or not listed or not self.moving(inside).isdisjoint(self.reduced):
             return list(self.reduced), 0
         main = [a for a in early if self.tile.vector in a.coef] or early
-        order = sorted(self.reduced, key=lambda d: -max([abs(_certain(a.coef.get(d, 0))) for a in main], default=0))
+        far = {d: max([abs(_certain(a.coef.get(d, 0))) for a in main], default=0) if d in listed else math.inf for d in self.reduced}
+        order = sorted(self.reduced, key=lambda d: -far[d])
         k, steps = len(order), 1
-        while k and steps * _certain(order[k - 1].extent) <= MAX_LISTED_OFFSETS:
+        while k and order[k - 1] in listed and steps * _certain(order[k - 1].extent) <= MAX_LISTED_OFFSETS:
             k -= 1
             steps *= _certain(order[k].extent)
         return order, max(len(order) - k, 1)
@@ -424,8 +427,8 @@ class _StageScheduler(StageAddresses):
         n, t, most = _certain(d.extent), self.tile, MAX_UNROLLED_STEPS
         for a in self.hoisted:
             step, row = a.coef.get(d, 0), a.coef.get(t.tile, 0) if t.tile is not None else 0
-            if step and row:
-                shared = [u for u in range(1, most) if u * _certain(step) % row == 0 and 0 < u * step // row < t.rows]  # type: ignore[operator]
+            if step and row and isinstance(row, int):  # of a row of open length no two steps are known to be the same
+                shared = [u for u in range(1, most) if u * _certain(step) % row == 0 and 0 < u * _certain(step) // row < t.rows]
                 most = min([most, *shared])
         full = t.rows * t.columns * len(self.stage.combine) > self.kernel.target.vector_registers // 2
         good = [u for u in range(most, 1, -1) if n % u == 0 and not (u == SPILLED_UNROLL and full)]
@@ -444,7 +447,7 @@ class _StageScheduler(StageAddresses):
         if not flattened:
             return
         t, d = self.tile.tile, sums[-1]
-        rows = -(-t.extent // self.tile.rows) if t is not None and isinstance(t.extent, int) else 1
+        rows = 1 if t is None else -(-t.guess // self.tile.rows)
         if unroll > 1 and rows > 1:
             for a in self.hoisted:
                 step = self._panel(a) if d in a.coef else 0
@@ -465,12 +468,12 @@ class _StageScheduler(StageAddresses):
         lines = len(reads) + 2 * sum(map(moves, self.stores))  # what is stored is read before
         if v is None or self.work < MIN_INSTRUCTIONS_PER_LINE * lines or self.kernel.cold:
             return []
-        return [a for a in reads if a.coef.get(v) == 1 and not (a.prefetch or a.rest or a.guard)]
+        return [a for a in reads if a.coef.get(v) == 1 and not (a.prefetch or a.rest or a.predicate)]
 
     def _panel(self, a: Access) -> int:
         """Elements from a panel to the next one, if it is read from memory and again by each row of tiles; else 0."""
         l2, size, v = self.kernel.target.l2, a.source.bytes or 0, self.tile.vector
-        if size <= l2 or v is None or a.coef.get(v, 0) != 1 or self.tile.tile in a.deps or a.rest or a.guard:
+        if size <= l2 or v is None or a.coef.get(v, 0) != 1 or self.tile.tile in a.deps or a.rest or a.predicate:
             return 0
         step = min([c for d, c in a.coef.items() if d in self.free and d is not v and isinstance(c, int)], default=a.turn)
         return step if 0 < step * a.dtype.bits // 8 <= l2 // 2 else 0
@@ -483,7 +486,7 @@ class _StageScheduler(StageAddresses):
         found, seen = [], set[Any]()
         for a in (*self.reads.values(), *self.stores):
             place = a.source.shares or a.source, a.const, frozenset(a.coef.items())
-            step, beside = a.coef.get(t), a.coef.get(v) == 1 and not a.rest and not a.guard
+            step, beside = a.coef.get(t), a.coef.get(v) == 1 and not a.rest and not a.predicate
             large = (a.source.bytes or 0) > self.kernel.target.l2
             if a.epilogue and beside and isinstance(step, int) and large and place not in seen:
                 seen.add(place)

@@ -22,8 +22,9 @@ from typing import Any, NamedTuple
 from ngraph.op_graph.expr import ExprLike, Leaf
 from ngraph.plan.kernels import Buffer, Kernel, Local, Plan, Stage
 from ngraph.program.program import AxisId
-from ngraph.schedule.search import CoreModel, LoopSchedule, View
+from ngraph.schedule.search import LoopSchedule, View
 from ngraph.targets import Target
+from ngraph.targets.tuning import ASSUMED_LENGTH
 
 
 class LoopKind(StrEnum):
@@ -81,11 +82,16 @@ class Loop:
     extent: ExprLike
     most: int | None
     unit: int = 1
-    total: int = 0
+    total: ExprLike = 0
     lower: Loop | None = None
     uneven: bool = False
     grid: bool = False
     spread: LoopKind | None = None
+
+    @property
+    def guess(self) -> int:
+        """The places that prices take: `ASSUMED_LENGTH` where nobody knows them."""
+        return ASSUMED_LENGTH if self.most is None else self.most
 
     @property
     def counter(self) -> BlockNumber:
@@ -96,10 +102,6 @@ class Loop:
     def name(self) -> str:
         """The axes and digits that it walks, such as "H", "C // 16" and "H, W"."""
         return ", ".join([a if unit == 1 else f"{a} // {unit}" for a, unit, _ in self.parts])
-
-    def places(self, total: int) -> int:
-        """Returns the number of iterations that cover `total` elements."""
-        return -(-total // self.unit)
 
 
 class PrefetchAhead(NamedTuple):
@@ -127,11 +129,11 @@ class Access:
     mode    how lanes lie: "one" element for all, "contiguous", "strided", "reversed", "transposed", "indexed"; "scalar" without lanes
     """
 
-    __slots__ = "source dtype guard fill zero base coef const rest deps room turn prefetch epilogue mode".split()
+    __slots__ = "source dtype predicate pad_value zero base coef const rest deps room turn prefetch epilogue mode".split()
 
-    def __init__(self, source: Buffer, guard: tuple[ExprLike, ...], fill: Any):
-        self.source, self.dtype, self.guard, self.fill = source, source.dtype, guard, fill
-        self.zero = not guard or fill is None or not any(self.dtype.array(fill).tobytes())
+    def __init__(self, source: Buffer, predicate: tuple[ExprLike, ...], pad_value: Any):
+        self.source, self.dtype, self.predicate, self.pad_value = source, source.dtype, predicate, pad_value
+        self.zero = not predicate or pad_value is None or not any(self.dtype.array(pad_value).tobytes())
         self.base: tuple[tuple[Loop | None, ExprLike], ...] = ()
         self.coef: dict[Loop, ExprLike] = {}
         self.const = 0
@@ -331,7 +333,7 @@ class ScheduledKernel:
     scratch   bytes that each thread needs
     threads   that run a work item together
     shared    bytes that they share
-    searched  what had to be scheduled, but for cold versions, and for which vectors, registers and caches
+    searched  what had to be scheduled, but for cold versions
     """
 
     kernel: Kernel
@@ -340,7 +342,7 @@ class ScheduledKernel:
     strides: Mapping[Buffer, tuple[ExprLike, ...]]
     scratch: ExprLike
     versions: tuple[Version, ...]
-    searched: Mapping[View, CoreModel]
+    searched: tuple[View, ...]
     target: Target
     threads: int = 1
     shared: int = 0

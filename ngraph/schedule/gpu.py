@@ -65,7 +65,7 @@ def schedule_plan(plan: Plan, target: Gpu) -> ScheduledPlan:
             made[scheduled.kernel] = scheduled
             return scheduled.kernel
         assert type(s) is OpaqueOp
-        inner = {k: schedule_plan(a, target) for k, a in s.attrs.items() if type(a) is Plan}
+        inner = {k: schedule_plan(a, target) for k, a in s.bodies.items()}
         bodies.update({body.plan: body for body in inner.values()})
         return replace(s, attrs={**s.attrs, **{k: body.plan for k, body in inner.items()}}) if inner else s
 
@@ -165,7 +165,7 @@ def _operands(stage: Stage, known: partial[int | None]) -> list[int]:
 
 def _is_shared(stage: Stage, r: Read, known: partial[int | None]) -> bool:
     """Whether threads along some free axis read the same of a source, a block of it at its own indices."""
-    if type(r.source) is Local or r.guard or any(e != Idx(a) or a not in (*stage.free, *stage.reduced) for a, e in r.index.items()):
+    if type(r.source) is Local or r.predicate or any(e != Idx(a) or a not in (*stage.free, *stage.reduced) for a, e in r.index.items()):
         return False
     again = [a for a in stage.free if a not in r.index and known(a) != 1]
     return bool(again) and any(a in stage.reduced for a in r.index)
@@ -290,16 +290,16 @@ class _Chooser(KernelAddresses):
         if stage.reduced or not axes or axes[-1] not in stage.free:
             return 1
         a, exprs = axes[-1], [e for _, line in stage.lines() if line.read is None for e in line.exprs]
-        at = [(r.source, r.index, r.guard) for r in stage.reads()] + [(s.target, s.index, s.guard) for s in stage.to]
+        at = [(r.source, r.index, r.predicate) for r in stage.reads()] + [(s.target, s.index, s.predicate) for s in stage.to]
         bits = max([b.dtype.bits for b, _, _ in at], default=32)
         lanes = self.target.lanes(max(bits, 32))
         if self.places(a) % lanes or self.length(a) == Len(a) or int(str(self.length(a))) % lanes or lanes == 1:
             return 1
-        for b, index, guard in at:
+        for b, index, predicate in at:
             moving = [d for d in b.dims if any(type(x) is Idx and x.of == a for x in leaves(index[d[0]]))]
             whole = not moving or (len(moving) == 1 and moving[0] == (*b.dims[-1][:1], 1, None) and index[moving[0][0]] == Idx(a))
             aligned = all(isinstance(k, int) and k % lanes == 0 for k in self.strides_in(b)[:-1]) if moving else True
-            if not whole or not aligned or b.border or any(x.of == a for e in guard for x in leaves(e) if type(x) is Idx):
+            if not whole or not aligned or b.border or any(x.of == a for e in predicate for x in leaves(e) if type(x) is Idx):
                 return 1
         return 1 if any(type(x) is not Len for e in exprs for x in leaves(e)) else lanes
 
@@ -411,7 +411,7 @@ class _BlockScheduler(KernelAddresses):
         strides = {b: self.strides(b) for b in dict.fromkeys((*kernel.sources, *kernel.targets, *self.places))}
         grid = tuple(self.grid.values())
         return ScheduledKernel(
-            kernel, grid, self.places, strides, 0, (Version({}, False, stages),), {}, self.target, self.threads, self.shared
+            kernel, grid, self.places, strides, 0, (Version({}, False, stages),), (), self.target, self.threads, self.shared
         )
 
     def take(self, b: Local, elements: int, register: bool = False) -> None:

@@ -35,7 +35,7 @@ from ngraph.schedule.form import (
     ScheduledStage,
     Version,
 )
-from ngraph.schedule.search import segments
+from ngraph.schedule.search import remainders, segments
 from ngraph.tensors.index import Load
 from ngraph.tensors.scalars import COMBINE, elementwise
 
@@ -214,6 +214,7 @@ class _StageRun:
         self.run, self.memory, self.kernel, self.scheduled, self.blocks, self.item = run, memory, kernel, scheduled, blocks, item
         self.stage, self.tile = scheduled.stage, scheduled.tile
         self.covered: dict[Loop, int] = {}
+        self.uncertain: set[Loop] = set()  # digits under the last place of a loop whose length is open
         self.at: dict[Loop, np.ndarray] = dict(above or {})  # the counters of the open loops over the tile
         self.units: dict[Loop, int] = {}
         self.border = len(self.stage.before)
@@ -280,41 +281,46 @@ class _StageRun:
 
     def iterations(self, d: Loop) -> Iterator[None]:
         """Each iteration of a loop, with its counter set."""
-        n = d.places(self.covered[d]) if d in self.covered else self.run.number(d.extent, self.blocks)
+        n = -(-self.covered[d] // d.unit) if d in self.covered else self.run.number(d.extent, self.blocks)
         if d in self.spread:
             self.at[d], self.units[d] = self.threads // self.spread[d] % n, 1
             yield
             del self.at[d], self.units[d]
             return
         unit, units = (self.tile.lanes if d is self.tile.vector else 1), self.tile.units(d)
-        total = self.covered.get(d, d.total)
-        if d.lower is not None and total % d.unit:  # the last place covers less
+        total = self.covered[d] if d in self.covered else self.run.number(d.total, self.blocks)
+        unknown = not isinstance(d.total, int) or d in self.uncertain
+        if d.lower is not None and (unknown or total % d.unit):  # the last place covers less
             for i in range(n):
-                with self.covering(d.lower, min(d.unit, total - i * d.unit)), self.opened(d, i, 1, None):
+                size = min(d.unit, total - i * d.unit)
+                with self.covering(d.lower, size, unknown and size < d.unit), self.opened(d, i, 1, None):
                     yield
             return
-        if isinstance(d.extent, int):
+        if isinstance(d.extent, int) and d not in self.uncertain:
             for first, last, size, left in segments(n, unit, units):
                 for i in range(first, last, unit * size):
                     with self.opened(d, i, size, left):
                         yield
             return
-        whole = n // (unit * units) * unit * units
-        for i in range(0, whole, unit * units):
-            with self.opened(d, i, units, None):
-                yield
-        for i in range(whole, n, unit):
-            with self.opened(d, i, 1, min(unit, n - i)):
+        at = 0
+        for size in remainders(units):
+            while n - at >= unit * size:
+                with self.opened(d, at, size, None):
+                    yield
+                at += unit * size
+        if at < n:
+            with self.opened(d, at, 1, n - at):
                 yield
 
     @contextmanager
-    def covering(self, d: Loop | None, total: int) -> Iterator[None]:
-        before = dict(self.covered)
+    def covering(self, d: Loop | None, total: int, unknown: bool = False) -> Iterator[None]:
+        before = dict(self.covered), set(self.uncertain)
         while d is not None:
             self.covered[d] = total
+            (self.uncertain.add if unknown else self.uncertain.discard)(d)
             total, d = min(d.unit, total), d.lower
         yield
-        self.covered = before
+        self.covered, self.uncertain = before
 
     @contextmanager
     def opened(self, d: Loop, first: int, units: int, left: int | None) -> Iterator[None]:
@@ -458,8 +464,8 @@ class _StageRun:
             return np.asarray(line.dtype.array(line.attrs["value"])).reshape(1, 1, 1, 1)
         if line.op == "index":
             return self.whole(line.attrs["value"], lines).astype(line.dtype.np)
-        if line.op == "guard":
-            return self.holds(line.attrs["guard"], lines)
+        if line.op == "predicate":
+            return self.holds(line.attrs["predicate"], lines)
         if line.op == "read":
             return self.read(self.scheduled.reads[n], lines)
         args = np.broadcast_arrays(*[lines[k] for k in line.args])
@@ -481,7 +487,8 @@ class _StageRun:
                 return at
             return self.run.number(x, self.blocks)
 
-        return np.asarray(expr.evaluate(e, leaf)).reshape((1, 1, 1, 1)) if not expr_moves(e) else np.asarray(expr.evaluate(e, leaf))
+        found = np.asarray(expr.evaluate(e, leaf))
+        return found if found.ndim else found.reshape((1, 1, 1, 1))
 
     def index(self, a: AxisId) -> np.ndarray:
         """The index along an axis: where the block begins, and the digits of the open loops."""
@@ -498,11 +505,11 @@ class _StageRun:
 
     def block(self, a: AxisId) -> int:
         """Returns the number of elements of a grid block along an axis."""
-        return next((self.run.number(c) for d, c in self.scheduled.forms.start[a].coef.items() if d.grid), 0)
+        return dict(self.kernel.kernel.loops).get(a, 0)
 
-    def holds(self, guard: Sequence[ExprLike], lines: dict[int, np.ndarray]) -> np.ndarray:
+    def holds(self, predicate: Sequence[ExprLike], lines: dict[int, np.ndarray]) -> np.ndarray:
         ok = np.ones((1, 1, 1, 1), bool)
-        for e in guard:
+        for e in predicate:
             ok = ok & (self.whole(e, lines) >= 0)
         return ok
 
@@ -520,11 +527,11 @@ class _StageRun:
         return at
 
     def read(self, a: Access, lines: dict[int, np.ndarray]) -> np.ndarray:
-        ok, at = self.holds(a.guard, lines), self.address(a, lines)
+        ok, at = self.holds(a.predicate, lines), self.address(a, lines)
         if self.tile.vector in a.deps or self.scheduled.block is not None:
             ok = ok & self.mask
         ok, at, thread = np.broadcast_arrays(ok, at, self.threads)
-        made = np.full(at.shape, a.dtype.array(a.fill) if a.guard else 0, a.dtype.np)
+        made = np.full(at.shape, a.dtype.array(a.pad_value) if a.predicate else 0, a.dtype.np)
         made[ok] = self.memory[a.source].read(self.own(a, at, thread)[ok], self.item, thread[ok] if self.threads.size > 1 else None)
         return made
 
@@ -542,7 +549,7 @@ class _StageRun:
         values = {k: lines[self.stage.to[k].line] for k in which}  # all values come before the first store: buffers may share memory
         for k, value in values.items():
             a, s = self.scheduled.stores[k], self.stage.to[k]
-            ok = self.holds(a.guard, lines)
+            ok = self.holds(a.predicate, lines)
             if self.tile.vector in a.deps | self.scheduled.deps[s.line] or self.scheduled.block is not None:
                 ok = ok & self.mask
             ok, at, value, thread = np.broadcast_arrays(ok, self.address(a, lines), value, self.threads)
@@ -562,11 +569,6 @@ class _StageRun:
             if d in self.scheduled.reduced:
                 ok = ok & (self.threads // step % self.run.number(d.extent) == 0)
         return ok
-
-
-def expr_moves(e: ExprLike) -> bool:
-    """Whether an expression has indices or loads, so that its value is an array over the tile."""
-    return any(type(x) in (Idx, Load) for x in expr.leaves(e))
 
 
 def _identity(c: Combine) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from ngraph.targets.machine import Cpu
 from ngraph.targets.tuning import (
     ASSUMED_LENGTH,
     BROADCAST_RELATIVE_COST,
@@ -42,7 +43,12 @@ class AccessDescriptor(NamedTuple):
 
 
 class View(NamedTuple):
-    """A stage as the search sees it. `work`: (instructions, loops) of what each step computes; `sums`: loops of each accumulator."""
+    """A stage as the search sees it, and the lanes of a vector of its elements.
+
+    work   (instructions, loops) of what each step computes
+    sums   the loops of each accumulator
+    bound  loops that neither vectors nor tiles may take: the ends of others depend on them
+    """
 
     free: tuple[D, ...]
     reduced: tuple[D, ...]
@@ -50,16 +56,8 @@ class View(NamedTuple):
     walks: tuple[AccessDescriptor, ...]
     work: tuple[tuple[float, frozenset[D]], ...]
     sums: tuple[frozenset[D], ...]
-    bound: frozenset[D] = frozenset()  # loops that neither vectors nor tiles may take: others' ends depend on them
-
-
-class CoreModel(NamedTuple):
-    """Lanes of a vector, vector registers, bytes of caches."""
-
     lanes: int
-    registers: int
-    l1: int
-    l2: int
+    bound: frozenset[D] = frozenset()
 
 
 class LoopSchedule(NamedTuple):
@@ -84,13 +82,13 @@ class LoopSchedule(NamedTuple):
 
 
 @lru_cache(4096)
-def schedule(view: View, m: CoreModel) -> LoopSchedule:
+def schedule(view: View, m: Cpu) -> LoopSchedule:
     """The cheapest schedule; the first of equal ones."""
     best = min(_candidates(view, m), key=lambda s: _cost(view, m, s))
     return best._replace(order=_order(view, m, best))
 
 
-def alternatives(view: View, m: CoreModel, count: int) -> list[LoopSchedule]:
+def alternatives(view: View, m: Cpu, count: int) -> list[LoopSchedule]:
     """The schedule, then those that come next and add up in the same order, so that they give the same bits."""
     first = schedule(view, m)
     ranked = sorted([s for s in _candidates(view, m) if _sums(view, s) == _sums(view, first)], key=lambda s: _cost(view, m, s))
@@ -135,21 +133,26 @@ def segments(n: int, unit: int, units: int) -> list[Segment]:
     return found
 
 
+def remainders(units: int) -> list[int]:
+    """The steps of the iterations of a loop whose length is open: whole ones, then what is left by halves, each at most once."""
+    return [units, *[1 << k for k in range((units - 1).bit_length())][::-1]]
+
+
 def size(view: View, d: D) -> int:
     """The places along a loop, at least one."""
     n = view.sizes[d]
     return ASSUMED_LENGTH if n is None else max(n, 1)
 
 
-def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
+def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.epilogue and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
     rows.sort(key=lambda d: max([abs(w.steps[d] or 0) for w in view.walks if not w.epilogue and not w.store], default=0))  # near ones first
     for v in (None, *view.free, *view.reduced):
-        if v is not None and (m.lanes == 1 or not _may_lie(view, v)):
+        if v is not None and (view.lanes == 1 or not _may_lie(view, v)):
             continue
-        lanes = 1 if v is None else m.lanes
+        lanes = 1 if v is None else view.lanes
         vectors = 1 if v is None else -(-size(view, v) // lanes)
         seconds: list[D | None] = [None]
         if vectors == 1 or v in view.reduced:
@@ -161,9 +164,9 @@ def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
             wide = (
                 MAX_COLUMNS
                 if not view.sums or s is not None or v in view.reduced
-                else m.registers - SPARE_REGISTERS
-                if m.registers > MAX_COLUMNS * SPARE_REGISTERS
-                else m.registers // 2
+                else m.vector_registers - SPARE_REGISTERS
+                if m.vector_registers > MAX_COLUMNS * SPARE_REGISTERS
+                else m.vector_registers // 2
             )
             for columns in [k for k in (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28) if k <= min(most, wide)]:
                 if not view.sums and columns not in ((1, 2, 4) if len(view.work) <= MIN_LOOP_BODY else (1, 2)):
@@ -176,8 +179,8 @@ def _candidates(view: View, m: CoreModel) -> Iterator[LoopSchedule]:
                 for t in rows:
                     if t is v or t is s or not view.sums or s in view.reduced:
                         continue
-                    spare = SPARE_REGISTERS // 2 + max(columns, SPARE_REGISTERS if m.registers < 32 else 1)
-                    room = (m.registers - spare) // (columns * len(view.sums))
+                    spare = SPARE_REGISTERS // 2 + max(columns, SPARE_REGISTERS if m.vector_registers < 32 else 1)
+                    room = (m.vector_registers - spare) // (columns * len(view.sums))
                     room = min(room, _independent_rows(view, m, v, t, s))
                     if room > 1:
                         n = size(view, t)
@@ -191,7 +194,7 @@ def _is_transposed(view: View, w: AccessDescriptor, v: D | None, t: D | None) ->
     return abs(w.steps[v] or 0) > MAX_SHUFFLED_STEP
 
 
-def _independent_rows(view: View, m: CoreModel, v: D | None, t: D, s: D | None) -> int:
+def _independent_rows(view: View, m: Cpu, v: D | None, t: D, s: D | None) -> int:
     """Returns the number of rows of a tile that may each read cache lines of their own; one where none of them is reused.
 
     Where vectors lie along a sum and no second loop shares them, only a few such streams arrive in time.
@@ -199,9 +202,9 @@ def _independent_rows(view: View, m: CoreModel, v: D | None, t: D, s: D | None) 
     own = [w for w in view.walks if not w.epilogue and not w.store and v in w.deps and t in w.deps]
     if any(abs(w.steps[t] or 0) * w.bytes > m.l1 and footprint(view, w) > m.l2 for w in own):
         return 1
-    apart = [w for w in own if abs(w.steps[t] or 0) > m.lanes]
+    apart = [w for w in own if abs(w.steps[t] or 0) > view.lanes]
     if v not in view.reduced or s in view.free or not apart:
-        return m.registers
+        return m.vector_registers
     return MAX_READ_STREAMS // 2 if max([footprint(view, w) for w in apart]) >= m.l2 // 2 else MAX_READ_STREAMS
 
 
@@ -212,18 +215,22 @@ def _may_lie(view: View, d: D) -> bool:
     return all(not w.combines or (w.steps[d] and d not in w.non_affine) for w in view.walks)
 
 
-def _cost(view: View, m: CoreModel, s: LoopSchedule) -> float:
+def _cost(view: View, m: Cpu, s: LoopSchedule) -> float:
     """Returns the cost of one element, in vector instructions."""
     v, columns = s.vector, s.across
-    n = 1 if v is None else size(view, v)
-    together: float = n / vectors_of(n, s.lanes)
-    for d in (s.tile, columns):
-        if d is not None:
-            steps = -(-size(view, d) // (s.lanes if d is v else 1))
-            together *= steps / -(-steps // s.units(d))
 
     def times(deps: frozenset[D]) -> int:
         return (s.rows if s.tile in deps else 1) * (s.columns if columns in deps else 1)
+
+    n = 1 if v is None else size(view, v)
+    together: float = n / vectors_of(n, s.lanes) if v is None or view.sizes[v] is not None else _lanes_used(s.lanes)
+    short = min(1.0, SUMS_IN_FLIGHT / max(sum([times(deps) for deps in view.sums]), 1)) if view.sums else 0.0
+    for d in (s.tile, columns):
+        if d is not None and view.sizes[d] is None and s.units(d) > 1:
+            together *= _units_used(s.units(d), s.lanes if d is v else 1, short)
+        elif d is not None:
+            steps = -(-size(view, d) // (s.lanes if d is v else 1))
+            together *= steps / -(-steps // s.units(d))
 
     def access(w: AccessDescriptor) -> float:
         step = w.steps[v] if v is not None else 1
@@ -252,7 +259,28 @@ def _cost(view: View, m: CoreModel, s: LoopSchedule) -> float:
     return (total + ends / steps) / together
 
 
-def _order(view: View, m: CoreModel, s: LoopSchedule) -> tuple[D, ...]:
+@lru_cache
+def _lanes_used(lanes: int) -> float:
+    """Returns the lanes that a vector fills along a loop of open length: the mean over lengths up to twice the assumed one."""
+    every = range(1, 2 * ASSUMED_LENGTH + 1)
+    return sum(every) / sum([vectors_of(n, lanes) for n in every])
+
+
+@lru_cache(1024)
+def _units_used(units: int, lanes: int, short: float) -> float:
+    """Returns the steps that a whole iteration along a loop of open length is worth: the mean over lengths up to twice the assumed one.
+
+    What is left is done by shorter iterations; each takes its part of the time of a whole one, and `short` of it at least.
+    """
+    steps = cost = 0.0
+    for n in range(1, 2 * ASSUMED_LENGTH // lanes + 1):
+        rest = n % units
+        steps += n
+        cost += n // units + sum([max(k / units, short) for k in remainders(units)[1:] if rest & k])
+    return steps / cost
+
+
+def _order(view: View, m: Cpu, s: LoopSchedule) -> tuple[D, ...]:
     """Outer loops, vectors, rows; what vectors read, if it is too large for the cache, is walked by the outermost loops."""
     inner = [d for d in (s.vector, s.second, s.tile) if d is not None and d in view.free]
     outer = [d for d in view.free if d not in inner]

@@ -35,11 +35,12 @@ from typing import Any, NamedTuple
 
 from ngraph.op_graph.expr import ExprLike, Leaf
 from ngraph.op_graph.text import FORMAT
-from ngraph.plan.kernels import Combine, Kernel, Line, Local, OpaqueOp, Plan, Stage, Store
+from ngraph.parts.deferred import deferred
+from ngraph.plan.kernels import Combine, Kernel, Line, Local, Plan, Stage, Store
 from ngraph.plan.text import _PlanParser, _PlanPrinter
 from ngraph.program.program import AxisId
 from ngraph.program.text import _END
-from ngraph.schedule import cpu, gpu
+from ngraph.schedule import cpu
 from ngraph.schedule.form import (
     SPREAD,
     BlockChoice,
@@ -58,6 +59,8 @@ from ngraph.schedule.form import (
 )
 from ngraph.schedule.search import LoopSchedule
 from ngraph.targets import Cpu, Gpu, Target
+
+gpu = deferred("ngraph.schedule.gpu")
 
 
 def text(scheduled: ScheduledPlan, origins: bool = True) -> str:
@@ -118,11 +121,10 @@ class _SchedulePrinter(_PlanPrinter):
         if s.block is not None and s.block.outer == len(s.sums):
             out += self.copies(s, depth)
         border, asked = len(stage.before), s.reads
-        lines = {n: f"%{n} : {line.dtype.name} = {self.line(line)}{self.access(s, asked.get(n))}" for n, line in stage.lines()}
-        sums = [f"%{n} : {c.dtype.name} = combine {c.kind}(%{c.line})" for n, c in enumerate(stage.combine, border)]
+        lines = [self.numbered_line(n, line) + self.access(s, asked.get(n)) for n, line in stage.lines()]
         stores = [(t.line < border, self.store(t) + self.access(s, a)) for t, a in zip(stage.to, s.stores, strict=True)]
-        early = [*list(lines.values())[:border], *[line for before, line in stores if before], *sums]
-        after = [*list(lines.values())[border:], *[line for before, line in stores if not before]]
+        early = [*lines[:border], *[line for before, line in stores if before], *self.sums(stage)]
+        after = [*lines[border:], *[line for before, line in stores if not before]]
         out += ["  " * depth + line for line in early]
         if s.partials:
             places = [self.scheduled_place(b) for b in s.partials]
@@ -210,16 +212,9 @@ class _ScheduleParser(_PlanParser):
         self.shown: dict[Stage, list[_StageLines]] = {}  # by the stage of the first version, those of all versions
 
     def whole_schedule(self) -> ScheduledPlan:
-        while self.tokens[self.k][:1] == "\n":
-            self.k += 1
-        for word in ("ngraph", "schedule"):
-            self.expect(word)
-        self.integer("the number of the format")
-        name = "program" if self.tokens[self.k] == "for" else self.string()
+        name = self.head("schedule")
         self.expect("for")
-        begin = self.k
-        while self.tokens[self.k] != _END and self.tokens[self.k][0] != "\n":
-            self.k += 1
+        begin = self.skip_to()
         called = "".join(self.tokens[begin : self.k])
         if called not in self.targets:
             self.fail(f"a target is expected, one of {', '.join(self.targets)}, and here is {called}", begin)
@@ -229,15 +224,14 @@ class _ScheduleParser(_PlanParser):
     def scheduled(self, plan: Plan, target: Target) -> ScheduledPlan:
         """The plan with the schedules that were printed."""
         kernels = {step: self.scheduled_kernel(plan, step, target) for step in plan.every if type(step) is Kernel}
-        inside = [a for step in plan.every if type(step) is OpaqueOp for a in step.attrs.values() if type(a) is Plan]
-        return ScheduledPlan(plan, target, kernels, {body: self.scheduled(body, target) for body in inside})
+        return ScheduledPlan(plan, target, kernels, {body: self.scheduled(body, target) for body in plan.bodies})
 
     def scheduled_kernel(self, plan: Plan, kernel: Kernel, target: Target) -> ScheduledKernel:
         versions = len(self.shown[kernel.stages[0]]) if kernel.stages else 0
         shown = [self.shown[stage][v] for v in range(versions) for stage in kernel.stages]
         if isinstance(target, Gpu):
             threads = self.threads[kernel.stages[0]] if kernel.stages else target.warp
-            made = gpu.chosen_kernel(plan, kernel, target, threads, [lines.block for lines in shown])
+            made: ScheduledKernel = gpu.chosen_kernel(plan, kernel, target, threads, [lines.block for lines in shown])
         else:
             assert isinstance(target, Cpu)
             made = cpu.chosen_kernel(plan, kernel, target, [partial(self.choice, lines) for lines in shown])
@@ -310,8 +304,7 @@ class _ScheduleParser(_PlanParser):
         threads, self.given_threads = self.given_threads, 1
         while self.tokens[self.k] in ("version", "stage"):
             if self.accept("version"):
-                while self.tokens[self.k] != _END and self.tokens[self.k][0] != "\n":
-                    self.k += 1  # which blocks have versions follows from lengths
+                self.skip_to()  # which blocks have versions follows from lengths
                 self.end_of_line()
             here: list[Stage] = []
             while self.accept("stage"):
@@ -355,19 +348,12 @@ class _ScheduleParser(_PlanParser):
                 to.append(self.store())
                 stores.append(self.access())
             else:
-                n = self.numbered()
-                self.expect(":")
-                dtype = self.dtype()
-                self.expect("=")
-                if self.accept("combine"):
-                    kind = self.word("how to combine")
-                    self.expect("(")
-                    sums.append(Combine(kind, self.numbered(), dtype))
-                    self.expect(")")
+                n, made = self.numbered_line()
+                if isinstance(made, Combine):
+                    sums.append(made)
                 else:
-                    line = self.line(dtype)
-                    (after if sums else before).append(line)
-                    if line.read is not None:
+                    (after if sums else before).append(made)
+                    if made.read is not None:
                         reads[n] = self.access()
             self.end_of_line()
         stage = Stage(free, reduced, tuple(before), tuple(sums), tuple(after), tuple(to), depth)

@@ -331,7 +331,7 @@ class _KernelCheck:
         if a.prefetch is not None and a.prefetch.kind not in PREFETCHES:
             self.fail(f"{name} prefetches {a.prefetch.kind!r}, which is none of {', '.join(PREFETCHES)}")
         size = self.elements(a.source)
-        if size is None or a.guard or a.rest or not all(isinstance(c, int) for c in (*a.coef.values(), *[c for _, c in a.base])):
+        if size is None or a.predicate or a.rest or not all(isinstance(c, int) for c in (*a.coef.values(), *[c for _, c in a.base])):
             return
         if self.scheduled.threads > 1:
             self.reach(a, name, size)

@@ -175,7 +175,7 @@ def named(target: Cpu) -> str:
 
 
 def _flags() -> list[str]:
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _read("/proc/cpuinfo"), re.MULTILINE)
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", read_text("/proc/cpuinfo"), re.MULTILINE)
     if found:
         return found[1].split()
     try:
@@ -196,7 +196,7 @@ def caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> dict[str, int]
     """Sizes of the data caches and of their line, as far as `folder` tells: keys l1, l2, l3, line."""
     found: dict[str, int] = {}
     for index in sorted(glob.glob(os.path.join(folder, "index*"))):
-        kind, depth, size, line = (_read(os.path.join(index, f)).strip() for f in ("type", "level", "size", "coherency_line_size"))
+        kind, depth, size, line = (read_text(os.path.join(index, f)).strip() for f in ("type", "level", "size", "coherency_line_size"))
         amount = re.fullmatch(r"(\d+)([KMG]?)", size)
         if kind in ("Data", "Unified") and depth in ("1", "2", "3") and amount:
             found[f"l{depth}"] = int(amount[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[amount[2]]
@@ -205,7 +205,8 @@ def caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> dict[str, int]
     return found
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """Returns the text of a file of the system; "" where it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

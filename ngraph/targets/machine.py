@@ -17,11 +17,13 @@ from ngraph.targets.tuning import (
     CACHE_BANDWIDTH,
     LANE_SPEED,
     LAUNCH_SECONDS,
+    LEVEL_BANDWIDTH,
     MEMORY_BANDWIDTH,
     PLANNED_CORES,
     USABLE_L1,
     USABLE_L2,
     USABLE_L3,
+    VECTOR_SPEED,
 )
 
 
@@ -74,6 +76,8 @@ class Cpu(Target):
     cores               that the machine has, however many of them this process may use
     memory_bandwidth    bytes per second of all cores together; `cache_bandwidth` of each
     lane_speed          elementwise operations per second of 32 bits of a vector
+    level_bandwidth     bytes per second from one cache of a core to the next
+    vector_speed        vector instructions per second of one core
     """
 
     triple: str = ""
@@ -90,6 +94,8 @@ class Cpu(Target):
     memory_bandwidth: float = MEMORY_BANDWIDTH
     cache_bandwidth: float = CACHE_BANDWIDTH
     lane_speed: float = LANE_SPEED
+    level_bandwidth: float = LEVEL_BANDWIDTH
+    vector_speed: float = VECTOR_SPEED
 
     @cached_property
     def spaces(self) -> tuple[MemorySpace, ...]:
@@ -127,6 +133,12 @@ class Cpu(Target):
     def all_caches_bandwidth(self) -> float:
         """Bytes per second that the cores that plans are made for move together to and from their caches."""
         return self.cache_bandwidth * PLANNED_CORES
+
+    @cached_property
+    def levels(self) -> tuple[tuple[int, float], ...]:
+        """The bytes that a kernel may count on in each cache, the nearest first, and the bytes per second from behind it to one core."""
+        rates = (self.level_bandwidth, self.level_bandwidth, self.memory_bandwidth)
+        return tuple(zip((self.usable_l1, self.usable_l2, self.usable_l3), rates, strict=True))
 
     @cached_property
     def speed(self) -> float:

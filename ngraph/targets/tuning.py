@@ -4,10 +4,12 @@ Each stands with its unit, what it bounds, and where it comes from:
 
     Rule        follows from how processors, LLVM or the arithmetic work
     Limit       bounds compile time, code size or memory, where more gains nothing
+    Measured    by the command that stands with it
     Chosen      the best of a few on the workloads of bench/ratios.py, two cores of an AMD EPYC with AVX-512, on that day
 
-`make sensitivity` halves and doubles each one and says which plans and kernels change. No result depends on them beyond the order in
-which sums are added up, and that order depends on nothing else here than the numbers and the target.
+The figures of tries that led to `Chosen` numbers were not kept, only their day and what they were tried on. `make sensitivity` halves and
+doubles each number and says which plans and kernels change, and what that takes (docs/performance.md, bench/sensitivity.json). No result
+depends on them beyond the order in which sums are added up, and that order depends on nothing else here than the numbers and the target.
 """
 
 from __future__ import annotations
@@ -16,6 +18,11 @@ from __future__ import annotations
 
 ASSUMED_LENGTH = 64
 """[places] Taken for an axis whose length is open. Limit: plans for open lengths are for the first calls; versions by lengths follow."""
+MAX_ASSUMED_PARTS = 64
+"""[parts] Of an open length that another one is, up to which it is assumed to be longer. Rule: networks halve pictures some six times."""
+
+ASSUMED_BATCH = 4
+"""[places] Taken for the first axis of an input that has another open one. Chosen: 2026-11-23, BERT over batches of 1 to 8 texts."""
 
 # ---- schedules of stages
 
@@ -87,10 +94,6 @@ MIN_WORK_ITEMS_TO_PREFETCH = 16
 
 PLANNED_CORES = 2
 """[cores] That every plan is made for. Rule: how many a machine has must not decide in which order a sum is added up."""
-MIN_SHARED_ROWS = 8
-"""[places] Of a block that more cores share out, along an axis that is contiguous nowhere. Rule: a register tile wants rows."""
-MIN_SHARED_PANEL = 64
-"""[places] Of a block that more cores share out, along a contiguous axis. Rule: whole vectors, and cache lines of one core each."""
 
 # ---- rates of a machine, where a description does not say more
 
@@ -109,12 +112,39 @@ USABLE_L2 = 600 / 1024
 USABLE_L3 = 0.5
 """[of the third cache] That a kernel may count on. Rule: other programs and cores share it."""
 
+# ---- seconds of schedules
+# Measured together: least squares of the logarithms of predicted over measured seconds, 633 different kernels of the peer benchmark, one
+# thread of an AMD EPYC 9004 (Zen 4), 2026-11-23; `bench/measured.py` says how well they predict. In units of one vector instruction.
+
+VECTOR_SPEED = 4.6e9
+"""[vector instructions / second] Of one core. Measured: see above."""
+LEVEL_BANDWIDTH = 220e9
+"""[bytes / second] From one cache of a core to the next. Measured: see above."""
+STORE_COST = 2.5
+"""[vector instructions] Of a store beside arithmetic. Measured: see above; Zen 4 stores half a vector in a cycle."""
+GATHERED_LANE_COST = 2.0
+"""[vector instructions] Of each lane whose element lies apart from its neighbours, loaded; twice that stored. Measured: see above."""
+SHUFFLE_COST = 0.4
+"""[vector instructions] Of a shuffle beside loads. Measured: see above."""
+PREDICATE_COST = 0.5
+"""[vector instructions] Of a predicate of an access. Measured: see above."""
+ITERATION_COST = 0.1
+"""[vector instructions] Of an iteration of an innermost loop, beside its instructions. Measured: see above."""
+LOOP_COST = 0.5
+"""[vector instructions] Of entering and leaving a loop. Measured: see above; branches are predicted."""
+WORK_ITEM_COST = 5.0
+"""[vector instructions] Of beginning a work item. Measured: see above."""
+CALL_COST = 3.0
+"""[vector instructions] Of calling a kernel. Measured: see above."""
+OVERLAPPED_PART = 0.3
+"""[of the shorter] Of instructions and moving bytes, that the longer one does not hide. Measured: see above."""
+
 # ---- costs of kernels
 
 MIN_VECTOR_LENGTH = 16
 """[places] Of an axis, below which it fills no vector. Rule: 16 floats are the vector of AVX-512."""
-GUARDED_READ_COST = 6
-"""[times the work] Of a guarded read of what the same kernel computes. Rule: branches and partial vectors."""
+PREDICATED_READ_COST = 6
+"""[times the work] Of a predicated read of what the same kernel computes. Rule: branches and partial vectors."""
 MIN_ITEM_ELEMENTS = 2048
 """[elements] Of a work item, below which its own loops cost more than it shares out. Chosen: 2026-11-21, elementwise kernels."""
 MAX_SPLIT_K = 16
@@ -247,6 +277,10 @@ MAX_INSERTION_SORT = 40
 """[elements] Up to which insertion is faster than counting digits. Chosen: 2026-11-22, sort."""
 RADIX_BITS = 8
 """[bits] Of a digit. Rule: the counts of 256 bins stay in the first cache."""
+MAX_INTERLEAVED_BYTES = 1 << 17
+"""[bytes] Of matrices that are factored side by side in vectors. Rule: they stay in the second cache."""
+RIGHT_HAND_VECTORS = 4
+"""[vectors] Of right-hand sides of a triangular system in registers. Rule: sums that hide the latency of a fused multiply-add."""
 MIN_ZERO_BYTES = 64
 """[bytes] Of the shortest table of zeros. Rule: a cache line."""
 

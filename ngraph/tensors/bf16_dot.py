@@ -1,6 +1,6 @@
-"""Sums of products of bfloat16 values two terms at a time, for machines that have an instruction for it (Intel's AVX512_BF16).
+"""bfloat16 dot products, two terms at a time, for machines that have an instruction for it (Intel's AVX512_BF16).
 
-So are sums of products of whole numbers up to 256, which are bfloat16 values whatever their dtype is. Products of two bfloat16 values are
+Integers up to 256 are bfloat16 values, too, whatever their dtype is; they use the same instruction. Products of two bfloat16 values are
 exact in float32, so that adding two of them to a sum in float32 is what two fused multiply-adds do, the odd term first; only numbers below
 2**-126 count as 0. Terms that follow each other along one axis of the sum become halves of 32 bits (`pack2`), the sum of the products of
 such halves is `dot2`: to all other passes that is a product like any other, in a sum half as long.
@@ -28,24 +28,24 @@ from ngraph.tensors.value_range import BFLOAT16_INTEGERS_END, integer_range
 
 
 class DotOperand(NamedTuple):
-    """One side of a product: how it is read, and along which axis of what is read the terms of a group follow each other."""
+    """One operand of a product: its read, and the axis of the source along which the terms of a group are adjacent."""
 
     read: Read
     at: AxisId
 
 
 class Packed(NamedTuple):
-    """The value of a packed group along the axes of a source, 0 in a group where it is `zero`; `fill` where the source is 0."""
+    """The value of a packed group along the axes of a source, 0 in a group where it is `zero`; `pad_value` where the source is 0."""
 
     value: Read
     dtype: DType
     zero: int = 0
-    fill: int = 0
+    pad_value: int = 0
 
 
 @pass_(needs=("machine",), keeps=("integer sums",))
 def use_bf16_dots(graph: TensorGraph, machine: Cpu) -> TensorGraph:
-    """The graph with sums over pairs of terms in the place of those that then take less time."""
+    """Replaces sums of products by sums over pairs of terms where that takes less time."""
     row = machine.product("dot2")
     if row is None or not has_long_sums(graph, dtypes.float32):
         return graph
@@ -68,30 +68,30 @@ def use_bf16_dots(graph: TensorGraph, machine: Cpu) -> TensorGraph:
 
 
 def _short(a: Arg) -> bool:
-    """Whether it is a value that bfloat16 can hold: one that was cast from it, or a whole number."""
-    if type(a) is not Read or (a.guard and a.fill != 0):
+    """Whether bfloat16 represents the value exactly: it was cast from bfloat16, or is a small integer."""
+    if type(a) is not Read or (a.predicate and a.pad_value != 0):
         return False
     found = integer_range(a)
     return _cast(a) is not None or (found is not None and max(map(abs, found)) <= BFLOAT16_INTEGERS_END)
 
 
 def _cast(r: Read) -> Read | None:
-    """The bfloat16 value that it is a cast of."""
+    """Returns the bfloat16 value of which this value is a cast."""
     s = r.source
     x = s.args[0] if isinstance(s, Draft) and s.kind == "elem" and s.op == "cast" else None
-    return x if type(x) is Read and x.source.dtype is dtypes.bfloat16 and not x.guard else None
+    return x if type(x) is Read and x.source.dtype is dtypes.bfloat16 and not x.predicate else None
 
 
 # ---- groups of any number of terms ----------------------------------------------------------------------------------------
 
 
 def has_long_sums(graph: TensorGraph, *kinds: DType) -> bool:
-    """Whether some sum of products of these dtypes is long enough to be worth another form."""
+    """Whether some sum of products of these dtypes is long enough for the dot-product form to pay."""
     return any(n.kind == "reduce" and n.op == "add" and n.dtype in kinds and n.size >= MIN_DOT_PRODUCTS for n in graph.nodes)
 
 
 def regrouped(graph: GraphEditor, instead: Callable[[Draft], Draft | None]) -> TensorGraph:
-    """The graph with `instead(sum)` in the place of each node where that is another one."""
+    """Returns the graph in which `instead(sum)` replaces each node for which it returns another one."""
     nodes = graph.nodes
     graph.nodes = []
     for n in nodes:
@@ -104,26 +104,26 @@ def regrouped(graph: GraphEditor, instead: Callable[[Draft], Draft | None]) -> T
 
 
 def terms(graph: GraphEditor, n: Draft, args: Sequence[Arg]) -> tuple[AxisId | None, tuple[DotOperand, ...]]:
-    """The longest axis of a sum along which both factors are read place by place."""
+    """Returns the longest axis of a sum along which both operands are read at its own index."""
     best: tuple[AxisId | None, tuple[DotOperand, ...]] = None, ()
     most, reads = 1, [r for r in args if type(r) is Read]
     for a in n.reduced:
         factors = [DotOperand(r, k) for r in reads for k, e in r.index.items() if type(e) is Idx and e.of == a]
-        ways = [sum([a in loop_variant_axes(e) for e in (*r.index.values(), *r.guard)]) for r in reads]
+        ways = [sum([a in loop_variant_axes(e) for e in (*r.index.values(), *r.predicate)]) for r in reads]
         if (graph.known(a) or 0) > most and len(factors) == 2 and ways == [1, 1]:
             most, best = graph.known(a) or 0, (a, tuple(factors))
     return best
 
 
 def pays(graph: GraphEditor, n: Draft, factors: Iterable[DotOperand], count: int, still: Callable[[Read], bool]) -> bool:
-    """Whether the products that groups of so many terms save are worth the packing of what changes."""
+    """Whether groups of so many terms save more time in products than packing the operands that change takes."""
     changing = [f.read.source for f in factors if not is_call_invariant(f.read, still)]
     packed = sum([math.prod([graph.known(a) or 0 for a in source.axes]) for source in changing])
     return n.size >= MIN_DOT_PRODUCTS and PACKING_COST * packed < (MAX_DOT_TIME - 1 / count) * PRODUCT_COST * n.size
 
 
 def is_call_invariant(a: Arg, known: Callable[[Read], bool]) -> bool:
-    """Whether it is made of parameters alone."""
+    """Whether the value depends on parameters alone."""
     if type(a) is not Read or known(a):
         return True
     return isinstance(a.source, Draft) and a.source.kind == "elem" and all(is_call_invariant(b, known) for b in a.source.args)
@@ -138,7 +138,7 @@ def shorter(
     row: ProductInstruction,
     known: dict[Hashable, Read],
 ) -> Read:
-    """The sum over groups of as many terms as the instruction adds: its two sides packed along the axis `over`."""
+    """Returns the sum over groups of as many terms as the instruction adds; both operands are packed along the axis `over`."""
     group = graph.axis(f"{over}.{row.pack}", -(-(graph.known(over) or 0) // row.k))
     args = [_packed(graph, f, value, group, row, known) for f, value in sides]
     axes, reduced = (tuple([group if a == over else a for a in some]) for some in (product.axes, n.reduced))
@@ -147,24 +147,24 @@ def shorter(
 
 
 def _packed(graph: GraphEditor, f: DotOperand, x: Packed, group: AxisId, row: ProductInstruction, known: dict[Hashable, Read]) -> Read:
-    """A factor in groups."""
+    """Returns an operand, packed."""
     bits = row.operand_bits
     made = memo(known, _groups, graph, row, x.value, f.read.source.axes, f.at, graph.known(group), x.zero, x.dtype).source
     (own,) = [a for a in made.axes if a not in f.read.source.axes]
     index: dict[AxisId, Any] = {a: e for a, e in f.read.index.items() if a != f.at} | {own: Idx(group)}
-    fill = sum([(x.fill & (1 << bits) - 1) << bits * k for k in range(row.k)]) if f.read.guard else 0
-    return Read(made, index, f.read.guard, fill)
+    pad_value = sum([(x.pad_value & (1 << bits) - 1) << bits * k for k in range(row.k)]) if f.read.predicate else 0
+    return Read(made, index, f.read.predicate, pad_value)
 
 
 def _groups(
     graph: GraphEditor, row: ProductInstruction, value: Read, axes: tuple[AxisId, ...], at: AxisId, groups: int, zero: int, dtype: DType
 ) -> Read:
-    """A value along `axes` in so many groups along one of them; what lies behind the last place is 0."""
+    """Returns a value over `axes` as groups along one of them; elements behind the end are 0."""
     group = graph.axis(f"{at}.{row.pack}", groups)
     grouped = tuple([group if a == at else a for a in axes])
     parts: list[Arg] = []
     for place in [row.k * Idx(group) + k for k in range(row.k)]:
-        part = graph.guarded(value, axes, {at: place}, [graph.length(at) - 1 - place], zero)
+        part = graph.predicated(value, axes, {at: place}, [graph.length(at) - 1 - place], zero)
         if zero:
             part = graph.elem("subtract", part, ScalarConstant(zero, dtype_of(part)), axes=grouped, dtype=dtype_of(part))
         held = dtype_of(part).bits == row.operand_bits and dtype_of(part).kind != "bool"  # which is a bit in registers

@@ -1,6 +1,7 @@
 """Program → tensor graph: one rule for each core op that is no elementwise operation.
 
-Rules stand in a table by core op (`NODES`). What moves data becomes the index of a read; what is no loop nest becomes a routine.
+The rules stand in a table by core op (`NODES`). Data movement becomes the index of a read; an op that is no loop nest becomes an opaque op
+(`routine`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NODES: Column[Any] = OPS.column("plan_nodes", Callable, None, "(graph, step): ad
 
 
 def build(program: Program, scalar_ops: Collection[str] = ELEMENTWISE.names, loop_invariant: Collection[Value] = ()) -> TensorGraph:
-    """The tensor graph of a program. `scalar_ops`: the elementwise ops of which loops can be made; others are routines."""
+    """Returns the tensor graph of a program. `scalar_ops`: the elementwise ops that loops can hold; others become opaque ops."""
     g = GraphBuilder(program, loop_invariant)
     for step in program.steps:
         g.origin = step.origin
@@ -35,7 +36,7 @@ def build(program: Program, scalar_ops: Collection[str] = ELEMENTWISE.names, loo
 
 
 class GraphBuilder(GraphEditor):
-    """The nodes of a program so far, and what its values are made of."""
+    """The nodes built so far, and the read that stands for each value of the program."""
 
     def __init__(self, program: Program, loop_invariant: Collection[Value] = ()):
         super().__init__(
@@ -52,7 +53,7 @@ class GraphBuilder(GraphEditor):
         self.at: dict[Value, Arg] = {v: Read(v, identity_index(v.axes)) for v in program.sources()}
 
     def number(self, x: Arg, axes: tuple[AxisId, ...]) -> ExprLike:
-        """An argument of whole numbers as an expression."""
+        """Returns an integer argument as an index expression."""
         if type(x) is ScalarConstant:
             return int(x.value)
         if type(x) is IndexValue and x.dtype.bits >= 32:
@@ -60,12 +61,12 @@ class GraphBuilder(GraphEditor):
         return Load(x if type(x) is Read else self.elem("copy", x, axes=axes, dtype=dtype_of(x)))
 
     def settled(self, e: Any) -> Any:
-        """An expression with its run-time numbers as loads."""
+        """Returns an expression whose run-time numbers are loads."""
         return expr.substitute(e, lambda x: self.number(self.at[x.of], ()) if type(x) is Run else x) if isinstance(e, Expr) else e
 
     # the end
     def finish(self) -> None:
-        """Says what leaves the graph, and which numbers lengths need."""
+        """Marks the outputs of the graph, and the numbers that lengths need."""
         p, taken = self.program, set()
         self.origin = p.steps[-1].origin if p.steps else ()
         kept: dict[Value, Read] = {}
@@ -92,7 +93,9 @@ class GraphBuilder(GraphEditor):
             r.source.result, r.source.state, r.source.hint = True, name, r.source.hint or name
             self.state_out.append((name, old, r.source))
         if p.token_out is not None:
-            self.token_out = self.at[p.token_out].source  # type: ignore[union-attr]
+            token = self.at[p.token_out]
+            assert isinstance(token, Read)
+            self.token_out = token.source
         for a, length in p.axes.items():
             if isinstance(length, Expr) and self.known(a) is None:  # lengths that steps find
                 for leaf in expr.leaves(length):
@@ -100,7 +103,7 @@ class GraphBuilder(GraphEditor):
                         self.run_length(leaf.of)
 
     def run_length(self, v: Value) -> None:
-        """A number that a length needs has to lie in memory."""
+        """Materialises a number on which a length depends."""
         x = self.whole(self.at[v], ())
         if isinstance(x.source, TensorNode):
             x.source.result = True
@@ -114,7 +117,7 @@ COUNTING = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply
 
 
 def _counted(g: GraphBuilder, s: Step) -> IndexValue | None:
-    """Arithmetic on indices, where nothing wraps around, is an index."""
+    """Turns integer arithmetic on indices into an index expression where nothing can wrap around."""
     args, dtype = [g.at[v] for v in s.inputs], s.result.dtype
     if s.op not in COUNTING or dtype.kind != "int" or dtype.bits < 32 or not any(type(a) is IndexValue for a in args):
         return None
@@ -181,17 +184,20 @@ def _rename(g: GraphBuilder, s: Step) -> None:
 @NODES.of("reindex")
 def _reindex(g: GraphBuilder, s: Step) -> None:
     index = {a: g.settled(e) for a, e in s.attrs["index"]}
-    guard = [g.settled(e) for e in s.attrs["guard"]]
+    predicate = [g.settled(e) for e in s.attrs["predicate"]]
     (x,) = s.inputs
-    g.at[s.result] = g.moved(g.at[x], x.axes, index, guard, s.attrs["fill"])
+    g.at[s.result] = g.moved(g.at[x], x.axes, index, predicate, s.attrs["pad_value"])
 
 
 def _place(g: GraphBuilder, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike, tuple[ExprLike, ...]]:
     """Returns the position of an index along an axis, and the expressions that must not be negative for it."""
     n, x = g.length(axis), g.at[i]
-    if i.dtype.bits == 64 and i.dtype.kind == "uint" and isinstance(n, int):  # into the range of int64 first
-        limit = ScalarConstant(max(n, 1), i.dtype)
-        x = g.elem("remainder" if mode == "wrap" else "minimum", x, limit, axes=i.axes, dtype=i.dtype)
+    if i.dtype.bits == 64 and i.dtype.kind == "uint":  # into the range of int64 first
+        if mode == "wrap":
+            limit: Arg = ScalarConstant(max(n, 1), i.dtype) if isinstance(n, int) else IndexValue(maximum(n, 1), i.dtype)
+            x = g.elem("remainder", x, limit, axes=i.axes, dtype=i.dtype)
+        else:
+            x = g.elem("minimum", x, ScalarConstant(max(n, 1) if isinstance(n, int) else 1 << 62, i.dtype), axes=i.axes, dtype=i.dtype)
     e = g.number(x, i.axes)
     some = () if isinstance(n, int) and n > 0 else (n - 1,)
     if mode == "wrap":
@@ -205,7 +211,7 @@ def _place(g: GraphBuilder, i: Value, axis: AxisId, mode: str) -> tuple[ExprLike
 
 @NODES.of("check_bounds")
 def _check_bounds(g: GraphBuilder, s: Step) -> None:
-    """The index counted from the start, as an expression; one reduction over it says whether a routine has to look for the error."""
+    """Returns the index counted from the start, as an expression. A reduction over it tells whether an opaque op must find the error."""
     (i,), n, flag, whole = s.inputs, g.length(s.attrs["axis"]), dtypes.bool_, dtypes.int64
     x: Arg = g.at[i]
     if i.dtype.kind == "uint" and i.dtype.bits == 64:  # into the range of int64 first
@@ -231,25 +237,25 @@ def _check_bounds(g: GraphBuilder, s: Step) -> None:
 def _gather(g: GraphBuilder, s: Step) -> None:
     x, *indices = s.inputs
     index = identity_index(x.axes)
-    guards: list[ExprLike] = []
+    predicates: list[ExprLike] = []
     for a, i in zip(s.attrs["axes"], indices, strict=True):
         index[a], more = _place(g, i, a, s.attrs["mode"])
-        guards += more
-    g.at[s.result] = g.guarded(g.at[x], x.axes, index, guards, 0)
+        predicates += more
+    g.at[s.result] = g.predicated(g.at[x], x.axes, index, predicates, 0)
 
 
 @NODES.of("scatter")
 def _scatter(g: GraphBuilder, s: Step) -> None:
     x, *indices, u = s.inputs
     index = identity_index(x.axes)
-    guards: list[ExprLike] = []
+    predicates: list[ExprLike] = []
     for a, i in zip(s.attrs["axes"], indices, strict=True):
         index[a], more = _place(g, i, a, s.attrs["mode"])
-        guards += more
+        predicates += more
     how = s.attrs["combine"]
     wide = accumulator(x.dtype) if how in ("add", "multiply") else x.dtype
     first, update = g.cast(g.at[x], x.axes, wide), g.cast(g.at[u], u.axes, wide)
-    parts = (PiecewisePart(x.axes, first, identity_index(x.axes)), PiecewisePart(u.axes, update, index, tuple(guards), how))
+    parts = (PiecewisePart(x.axes, first, identity_index(x.axes)), PiecewisePart(u.axes, update, index, tuple(predicates), how))
     g.at[s.result] = g.cast(g.node("join", "scatter", [], x.axes, wide, parts=parts), x.axes, x.dtype)
 
 
@@ -276,7 +282,7 @@ def _reduce(g: GraphBuilder, s: Step) -> None:
 
 @NODES.of("argreduce")
 def _argreduce(g: GraphBuilder, s: Step) -> None:
-    """The best, then the first place that holds it; a NaN is the best, and unequal to itself."""
+    """Reduces to the best value, then to the first index that holds it; a NaN counts as best, and is unequal to itself."""
     (x,), axes, over = s.inputs, s.result.axes, tuple(s.attrs["axes"])
     space, flag, whole = (*axes, *over), dtypes.bool_, dtypes.int32
     value = g.at[x]
@@ -294,7 +300,7 @@ def _argreduce(g: GraphBuilder, s: Step) -> None:
 
 
 def _product(g: GraphBuilder, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...]) -> None:
-    """The sum of products, kept as `accumulate`."""
+    """Builds the sum of products in the dtype `accumulate`."""
     v, kind = s.result, s.attrs["accumulate"]
     space = (*v.axes, *over)
     x, y = (_gathered(g, g.cast(a, v.axes, kind), v.axes) for a, v in zip((x, y), s.inputs, strict=True))
@@ -303,7 +309,7 @@ def _product(g: GraphBuilder, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...])
 
 
 def _gathered(g: GraphBuilder, x: Arg, axes: tuple[AxisId, ...]) -> Arg:
-    """A value that is read at indices which are read, as an array of its own: products read it again and again."""
+    """Materialises a gathered operand, since products read it many times."""
     found = type(x) is Read and x.axes <= frozenset(axes) and any(type(e) is Load for i in x.index.values() for e in expr.leaves(i))
     return g.elem("copy", x, axes=axes, dtype=dtype_of(x)) if found else x
 
@@ -322,22 +328,22 @@ def _convolve(g: GraphBuilder, s: Step) -> None:
     over, windows = s.attrs["over"], [window for _, window, *_ in spatial]
     taps = {a: g.axis(f"{a} tap", g.length(a)) if a in s.result.axes else a for a in (*over, *windows)}
     index: dict[AxisId, ExprLike] = {a: Idx(taps[a] if a in over else a) for a in x.axes}
-    guards: list[ExprLike] = []
+    predicates: list[ExprLike] = []
     for inner, window, out, stride, dilation, spread, pad in spatial:
         at = Idx(out) * stride + Idx(taps[window]) * dilation - pad
         if spread != 1:
-            guards.append(0 - at % spread)
+            predicates.append(0 - at % spread)
         index[inner] = at // spread
     kind = s.attrs["accumulate"]
-    moved = g.moved(g.cast(g.at[x], x.axes, kind), x.axes, index, guards, 0)
+    moved = g.moved(g.cast(g.at[x], x.axes, kind), x.axes, index, predicates, 0)
     filters = _gathered(g, g.cast(g.at[f], f.axes, kind), f.axes).at({a: Idx(tap) for a, tap in taps.items()})
     _product(g, s, moved, filters, tuple(taps.values()))
 
 
 def _lies(g: GraphBuilder, v: Value) -> tuple[AxisId, ...] | None:
-    """The order in which a value that comes from outside or from a routine lies."""
+    """Returns the dimension order of a value that is an input or the result of an opaque op."""
     x = g.at[v]
-    if type(x) is not Read or x.guard or not x.identity_indexed.issuperset(v.axes) or set(x.source.axes) != set(v.axes):
+    if type(x) is not Read or x.predicate or not x.identity_indexed.issuperset(v.axes) or set(x.source.axes) != set(v.axes):
         return None
     given = type(x.source) is Value or (isinstance(x.source, TensorNode) and x.source.kind == "part")
     return tuple(x.source.axes) if given else None

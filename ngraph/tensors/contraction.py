@@ -1,4 +1,4 @@
-"""Sums of products: along which axis their vectors lie, and which reads of a factor have no window."""
+"""Contractions: the axis along which their vectors lie, and the operand reads that have no window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Length = Callable[[AxisId], int | None]
 
 
 class OperandAxes(NamedTuple):
-    """One side of a product: the axes along which it moves, those along which it has no window; whether it is parameters."""
+    """One operand of a product: its loop-variant axes, those of them without a window, and whether it consists of parameters."""
 
     axes: tuple[AxisId, ...]
     identity_indexed: frozenset[AxisId]
@@ -24,7 +24,7 @@ class OperandAxes(NamedTuple):
 
 
 def vectors_of(n: int, lanes: int) -> float:
-    """The vectors that so many places take; behind whole ones, half of one is done in half the time."""
+    """Returns the number of vectors for so many elements; a half-filled last vector counts as a half."""
     half = max(1, lanes // 2)
     return -(-n // half) * half / lanes if n > lanes else 1
 
@@ -37,11 +37,11 @@ def vector_of(
     lanes: int,
     blocks: Mapping[AxisId, int] = {},
 ) -> AxisId | None:
-    """The free axis along which vectors lie in a sum of products: filled well, in one factor, without a window.
+    """Returns the free axis along which the vectors of a contraction lie: it fills vectors well, belongs to one operand, and has no window.
 
-    Best is the last of the result, and an axis of parameters: they can be packed long before, and values then have their features last.
-    Where neither factor is, for a step changes them, the much smaller one is taken for them, unless the sum is short: storing the
-    result another way than it lies then costs as much. `blocks`: what of an axis a work item has.
+    The result's last axis is best, and so is an axis of parameters: they can be prepacked, and values then have their features last. If
+    neither operand is a parameter, because a training step changes them, the much smaller one is treated as such, unless the sum is short:
+    storing the result transposed then costs as much. `blocks`: the part of each axis that a work item has.
     """
     sizes = {f: math.prod([length(x) for x in f.axes]) for f in factors}
     terms = math.prod([length(x) for x in {x for f in factors for x in f.axes}.difference(free)])
@@ -63,15 +63,15 @@ def vector_of(
 
 
 def windowless(r: Read, a: AxisId, length: Length) -> bool:
-    """Whether a read comes to each place along an axis once, without a guard: no window. An index may join axes as digits of one number."""
-    if any(a in set(loop_variant_axes(g)) for g in r.guard):
+    """Whether a read visits each index along an axis once, without predicate: no window. Axes may be mixed-radix digits of the index."""
+    if r.predicate and any(a in loop_variant_axes(g) for g in r.predicate):
         return False
     for e in r.index.values():
+        if type(e) is Idx:  # the place itself
+            continue
         form = affine(e)
         if form is None:
-            if a in set(loop_variant_axes(e)) and not (
-                type(e) is expr.Bin and e.op in ("//", "%") and type(e.a) is Idx and type(e.b) is int
-            ):
+            if a in loop_variant_axes(e) and not (type(e) is expr.Bin and e.op in ("//", "%") and type(e.a) is Idx and type(e.b) is int):
                 return False
         elif a in form[0]:
             k, n = abs(form[0][a]), length(a) or 0

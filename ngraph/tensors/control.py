@@ -1,7 +1,7 @@
-"""Orders of axes that bodies have in common with what stands around them.
+"""Dimension orders that the bodies of loops and branches share with the graph around them.
 
-What goes into a loop or a branch, and what comes out, lies in memory as the bodies have it: slices are addresses that move, carries need
-no conversion from trip to trip, both branches fill the same memory.
+The inputs and results of a loop or a branch are stored in the order that the bodies use: a slice is an address that moves, carries need no
+conversion between iterations, and both branches write to the same memory.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Order = tuple[AxisId, ...]
 
 
 def arranged(step: Step, lies: Callable[[Value], Order | None]) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
-    """Attributes with bodies that agree on orders; the orders in which the step's inputs and, None for any, its results have to lie.
+    """Returns attributes whose bodies agree on orders, and the orders of the step's inputs and results (None: any).
 
-    lies   the order in which a value lies already, if that is settled
+    lies   the order of a value, if it is fixed already
     """
     if step.op not in ARRANGE:
         return step.attrs, [v.axes for v in step.inputs], [None] * len(step.results)
@@ -30,7 +30,7 @@ def _orders(values: Sequence[Value]) -> list[Order]:
 
 
 def _scan(step: Step, lies: Callable[[Value], Order | None]) -> tuple[dict[str, Any], list[Order], list[Order | None]]:
-    """Slices and constants lie as they do outside, where that is settled; what has no order yet follows those that have."""
+    """Slices and constants keep their order from outside where it is fixed; values without an order follow those that have one."""
     body, axis, carries = step.attrs["body"], step.attrs["axis"], step.attrs["carries"]
     orders = _orders(body.inputs)
     sliced = range(carries, carries + step.attrs["xs"])
@@ -53,7 +53,7 @@ def _scan(step: Step, lies: Callable[[Value], Order | None]) -> tuple[dict[str, 
 
 
 def ranked(orders: Sequence[Sequence[AxisId]]) -> list[AxisId]:
-    """All axes in one order that agrees with the first of these, and with the others as far as it can: each axis behind its neighbour."""
+    """Returns all axes in one order that agrees with the first of these orders, and as far as possible with the others."""
     rank: list[AxisId] = []
     agree = [o for o in orders if len(o) > 1]
     for strict in (True, False):  # those that contradict come last
@@ -87,7 +87,7 @@ ARRANGE = {"scan": _scan, "while": _while, "cond": _cond}
 
 
 def in_order(body: Program, inputs: Sequence[Order], outputs: Sequence[Order], origin: tuple[Origin, ...], carries: int = 0) -> Program:
-    """The body with its inputs and outputs in these orders, each output a value of its own; only what is carried may also be stacked."""
+    """Returns the body with inputs and outputs in these orders. Each output is a value of its own; only a carry may also be stacked."""
     first: list[Step] = []
     taken: list[Value] = []
     for v, order in zip(body.inputs, inputs, strict=True):

@@ -1,7 +1,7 @@
-"""Sums of products of small whole numbers in int32, as sums in float32: machines multiply floats several times faster.
+"""Dot products of small integers in int32, computed in float32: machines multiply floats several times faster.
 
-A float32 holds every whole number up to 2**24, so sums that stay below are exact, whatever their order. Longer ones are cut into parts that
-do, whose sums meet in int32.
+A float32 holds every integer up to 2**24, so sums that stay below are exact in any order. Longer sums are split into parts below that
+bound, and the partial sums are added in int32.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ FLOAT32_INTEGERS_END = 1 << 24
 
 @pass_()
 def use_float_dots(graph: TensorGraph) -> TensorGraph:
-    """The graph with sums in float32 in the place of those in int32 that they are exact for."""
+    """Replaces sums in int32 by sums in float32 where these are exact."""
     if not has_long_sums(graph, dtypes.int32):
         return graph
     e = GraphEditor(graph)
     known: dict[Any, Read] = {}
 
     def as_float(r: Read) -> Read:
-        """A factor that is cast where it is made, once for all its readers."""
-        return Read(memo(known, _cast, e, r.source).source, r.index, r.guard, r.fill)
+        """Casts an operand where it is computed, once for all its readers."""
+        return Read(memo(known, _cast, e, r.source).source, r.index, r.predicate, r.pad_value)
 
     return regrouped(e, lambda n: _floats(e, n, as_float))
 
@@ -64,7 +64,7 @@ def _floats(graph: GraphEditor, n: Draft, as_float: Callable[[Read], Read]) -> D
         place = size * Idx(part) + Idx(own)
         axes, reduced = (tuple([own if a == longest else a for a in some]) for some in (axes, reduced))
         axes, free = (part, *axes), (part, *free)
-        args = [graph.guarded(a, product.axes, {longest: place}, [count - 1 - place], 0) for a in args]
+        args = [graph.predicated(a, product.axes, {longest: place}, [count - 1 - place], 0) for a in args]
     p = graph.elem("multiply", *args, axes=axes, dtype=dtypes.float32)
     total = graph.node("reduce", "add", [p], free, dtypes.float32, reduced=reduced)
     made = graph.elem("cast", total, axes=free, dtype=dtypes.int32)

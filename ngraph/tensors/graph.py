@@ -1,17 +1,17 @@
-"""Tensor graphs: scalar operations over index spaces, with reads at indices. What moves data is the index of a read.
+"""Tensor graphs: scalar operations over index spaces, with reads at indices. Data movement is the index of a read.
 
     elem     one scalar operation at every index of `axes`
-    reduce   its one argument over `axes` and `reduced`, combined
+    reduce   the reduction of one argument, which has `axes` and `reduced`, over `reduced`
     join     one array from parts, each written at an index of its own: concat, scatter
-    routine  a core op that is no loop nest; its results are nodes `part`
+    routine  an opaque op: a core op that is no loop nest; its results are nodes `part`
 
-Graphs and nodes are values: a rewrite returns a new graph (`edit`), which shares the nodes that are as they were.
+Graphs and nodes are values: a rewrite returns a new graph (`edit`), which shares the unchanged nodes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,20 +19,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import Expr, ExprLike, Idx, Len, Run
+from ngraph.op_graph.expr import Bin, Expr, ExprLike, Idx, Len, Run
 from ngraph.op_graph.op import Origin
 from ngraph.op_graph.opdef import COST, OPS
 from ngraph.program.program import AxisId, State, Value
 from ngraph.targets.products import PACKS
-from ngraph.targets.tuning import ASSUMED_LENGTH, GATHERED_READ_COST
+from ngraph.targets.tuning import ASSUMED_BATCH, ASSUMED_LENGTH, GATHERED_READ_COST, MAX_ASSUMED_PARTS
 from ngraph.tensors.index import Load, Read, in_order, substitute_index
 
-for _op, _cost in {"fma": 2, "copy": 0, **{op: 3 * row.k - 2 for op, row in PACKS.items()}}.items():  # operations that programs lack
+FMA = {"fma": "x * y + z", "fms": "x * y - z", "fnma": "z - x * y"}  # rounded once
+
+for _op, _cost in {
+    **dict.fromkeys(FMA, 2),
+    "copy": 0,
+    **{op: 3 * row.k - 2 for op, row in PACKS.items()},
+}.items():  # operations that programs lack
     OPS.fill(_op, cost=_cost)  # each value that is packed is widened, moved and joined to the others, the first one only widened
 
 
 class ScalarConstant(NamedTuple):
-    """The same everywhere."""
+    """A constant that has the same value at every index."""
 
     value: Any
     dtype: DType
@@ -42,7 +48,7 @@ class ScalarConstant(NamedTuple):
 
 
 class IndexValue(NamedTuple):
-    """A whole number that follows from the index."""
+    """An integer computed from the index."""
 
     value: ExprLike
     dtype: DType
@@ -55,17 +61,17 @@ Arg = Read | ScalarConstant | IndexValue
 
 
 class PiecewisePart(NamedTuple):
-    """A part of a join: over which axes, what, where to, and how it meets what is there."""
+    """A part of a join: its axes, its value, the index that it writes to, and how it is combined with the elements there."""
 
     axes: tuple[AxisId, ...]
     arg: Arg
     place: dict[AxisId, ExprLike]
-    guard: tuple[ExprLike, ...] = ()
+    predicate: tuple[ExprLike, ...] = ()
     combine: str = "set"
 
 
 class Constant:
-    """An array by reference, as a source of reads; the same array with the same axes is the same constant."""
+    """An array by reference, as a source of reads; equal arrays with equal axes are one constant."""
 
     __slots__ = ("value", "axes", "dtype")
 
@@ -83,15 +89,15 @@ class TensorNode:
     """One operation over an index space; see the module.
 
     attrs     of the op
-    result    whether it leaves the graph; `state` is the state that it becomes, "" for none
-    once      whether no call changes it
-    split_k   the axis of `axes` along which partial results lie, of which each work item has one
-    turned    whether it is made of a sum whose vectors lie along another axis than its own last one: that sum is stored first
-    disjoint  whether no two parts of a join write at one place
-    inline    whether a join is a step on the way to its one reader, and made where that is
-    selects   of a reduction to the least place that holds the best value: "max" or "min", which one is best
+    result    whether it is an output of the graph; `state` is the state that it becomes, "" for none
+    once      whether it is constant at run time
+    split_k   the axis of `axes` along which the partial results of a split-K reduction lie, one for each work item
+    turned    whether it transposes a sum whose vectors lie along another axis than its own last one; that sum is stored first
+    disjoint  whether no two parts of a join write to one element
+    inline    whether a join is computed where its only reader is
+    selects   of a reduction to the first index of the best value: "max" or "min", which value is best
     size      scalar operations; `bytes` of the result; open lengths are guessed
-    space     the axes that it iterates over; `loopable` are those along which work items may share it out
+    space     the axes that it iterates over; `loopable` are those that may be divided among work items
     reads     all reads, those inside indices too
     weight    vector instructions of one operation
     """
@@ -163,12 +169,12 @@ set_field = object.__setattr__
 
 
 def changed(n: TensorNode, **fields: Any) -> TensorNode:
-    """A node in which these fields differ."""
+    """Returns a node with these fields changed."""
     return TensorNode(**{f: getattr(n, f) for f in FIELDS} | fields)
 
 
 def derive(n: TensorNode) -> None:
-    """Fills in what follows from the other fields of a node."""
+    """Computes the derived fields of a node."""
     space = frozenset([a for a in (*n.axes, *n.reduced) if a != n.split_k])
     loopable = space.difference(n.reduced if n.kind == "reduce" and in_order(n.op, n.dtype) else ())
     for p in n.parts:  # work items may share what every part writes at its own index
@@ -184,12 +190,12 @@ def derive(n: TensorNode) -> None:
 
 def all_reads(args: Iterable[Arg], parts: Iterable[PiecewisePart]) -> tuple[Read, ...]:
     """Returns the reads of a node with these arguments and parts."""
-    exprs = [e for p in parts for e in (*p.place.values(), *p.guard)]
+    exprs = [e for p in parts for e in (*p.place.values(), *p.predicate)]
     return tuple(reads_of([*args, *(p.arg for p in parts)], exprs))
 
 
 def reads_of(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
-    """All reads of arguments and expressions, those inside indices too."""
+    """Returns all reads of arguments and expressions, those inside indices too."""
     found: list[Read] = []
     todo: list[Any] = [*args]
     exprs = list(exprs)
@@ -200,7 +206,7 @@ def reads_of(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
         for a in todo:
             if type(a) is Read:
                 found.append(a)
-                exprs += [e for e in (*a.index.values(), *a.guard) if type(e) is not int and type(e) is not Idx]
+                exprs += [e for e in (*a.index.values(), *a.predicate) if type(e) is not int and type(e) is not Idx]
             elif type(a) is IndexValue:
                 exprs.append(a.value)
         todo = []
@@ -208,27 +214,29 @@ def reads_of(args: Iterable[Arg], exprs: Iterable[ExprLike]) -> list[Read]:
 
 
 def reread(a: Arg, change: Callable[[Read], Read]) -> Arg:
-    """An argument with other reads in the place of its own, those inside indices first."""
+    """Returns an argument with its reads replaced, those inside indices first."""
     if type(a) is IndexValue:
         return IndexValue(reread_expr(a.value, change), a.dtype)
     if type(a) is not Read:
         return a
     index = {k: reread_expr(e, change) for k, e in a.index.items()}
-    guard = tuple([reread_expr(e, change) for e in a.guard])
-    return change(a if guard == a.guard and all(e is a.index[k] for k, e in index.items()) else Read(a.source, index, guard, a.fill))
+    predicate = tuple([reread_expr(e, change) for e in a.predicate])
+    return change(
+        a if predicate == a.predicate and all(e is a.index[k] for k, e in index.items()) else Read(a.source, index, predicate, a.pad_value)
+    )
 
 
 def reread_expr(e: ExprLike, change: Callable[[Read], Read]) -> ExprLike:
-    """An expression with other reads in the place of those that it loads."""
+    """Returns an expression with the reads that it loads replaced."""
     if type(e) is int or type(e) is Idx:
         return e
     return expr.substitute(e, lambda x: Load(reread(x.of, change)) if type(x) is Load and type(x.of) is Read else x)
 
 
 def reread_part(p: PiecewisePart, change: Callable[[Read], Read]) -> PiecewisePart:
-    """A part of a join with other reads in the place of its own."""
-    place, guard = {a: reread_expr(e, change) for a, e in p.place.items()}, [reread_expr(e, change) for e in p.guard]
-    return PiecewisePart(p.axes, reread(p.arg, change), place, tuple(guard), p.combine)
+    """Returns a part of a join with its reads replaced."""
+    place, predicate = {a: reread_expr(e, change) for a, e in p.place.items()}, [reread_expr(e, change) for e in p.predicate]
+    return PiecewisePart(p.axes, reread(p.arg, change), place, tuple(predicate), p.combine)
 
 
 def dtype_of(x: Arg) -> DType:
@@ -236,7 +244,7 @@ def dtype_of(x: Arg) -> DType:
 
 
 def known_length(axes: Mapping[AxisId, ExprLike], a: AxisId, known: dict[AxisId, int | None]) -> int | None:
-    """The length of an axis, if it is known before a call; `known` has those that somebody asked for before."""
+    """Returns the length of an axis, if it is known before a call; `known` is a memo of lengths."""
 
     def leaf(e: expr.Leaf) -> int:
         own = axes[e.of] if type(e) is Len else e
@@ -254,16 +262,62 @@ def known_length(axes: Mapping[AxisId, ExprLike], a: AxisId, known: dict[AxisId,
     return known[a]
 
 
+def guessed_symbols(axes: Mapping[AxisId, ExprLike], inputs: Sequence[Sequence[AxisId]]) -> dict[AxisId, int]:
+    """The lengths that costs take for axes whose length comes with a call.
+
+    They are `ASSUMED_BATCH` for batches of these inputs, else `ASSUMED_LENGTH` or, where others are parts of it, more.
+
+    Pictures that a model halves five times are larger than 64 x 64, and what is left of them is smaller: both differ from
+    `ASSUMED_LENGTH` by the root of what they are divided by.
+    """
+    found: dict[AxisId, int] = {}
+
+    def look(e: ExprLike, by: int) -> None:
+        if isinstance(e, Bin):
+            look(e.a, by * e.b if e.op == "//" and isinstance(e.b, int) else by)
+            look(e.b, by)
+        elif isinstance(e, Len) and axes[e.of] != e:
+            look(axes[e.of], by)
+        elif isinstance(e, Len):
+            found[e.of] = max(found.get(e.of, 1), min(by, MAX_ASSUMED_PARTS))
+
+    for length in axes.values():
+        look(length, 1)
+    large = {a: -(-math.isqrt(ASSUMED_LENGTH**2 * by) // by) * by for a, by in found.items()}
+    return large | dict.fromkeys(batch_axes(axes, inputs), ASSUMED_BATCH)
+
+
+def guessed_length(axes: Mapping[AxisId, ExprLike], a: AxisId, symbols: Mapping[AxisId, int]) -> int:
+    """The length of an axis that costs take, where those of `guessed_symbols` come with a call; at least 1."""
+
+    def leaf(e: expr.Leaf) -> int:
+        own = axes[e.of] if type(e) is Len else e
+        if own != e and type(e) is Len:
+            return int(expr.evaluate(own, leaf))
+        return symbols.get(e.of, ASSUMED_LENGTH) if type(e) is Len else ASSUMED_LENGTH
+
+    try:
+        return max(leaf(Len(a)), 1)
+    except ZeroDivisionError:
+        return ASSUMED_LENGTH
+
+
+def batch_axes(axes: Mapping[AxisId, ExprLike], inputs: Iterable[Sequence[AxisId]]) -> frozenset[AxisId]:
+    """The axes of open length that stand first in an input with another one: batches are small where other lengths vary too."""
+    found = [[a for a in own if axes[a] == Len(a)] for own in inputs]
+    return frozenset([mine[0] for own, mine in zip(inputs, found, strict=True) if len(mine) > 1 and own[0] == mine[0]])
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorGraph:
-    """The nodes in an order in which they can run, and what they mean to whom.
+    """The nodes in an order in which they can run, with the inputs, outputs and state of the graph.
 
     axes            {axis: length}; a length may hold `Run` of a value of the program, which `numbers` says where to find
-    made            the axes that the program has not
-    inputs, states  what comes in; `token_in` orders effects
-    outputs         the nodes that leave it; `state_out` has (name, value before, node), `token_out` the last in the order of effects
-    loop_invariant  the inputs that are the same in all trips of the loop whose body it is
-    preferences     (source, axis, weight) ...: along which axis a source is walked, and how many operations depend on that
+    made            the axes that rewrites have added
+    inputs, states  the incoming values; `token_in` orders effects
+    outputs         the nodes that are results; `state_out` has (name, value before, node), `token_out` is the last effect
+    loop_invariant  the inputs that are the same in all iterations of the loop whose body this graph is
+    preferences     (source, axis, weight) ...: the axis along which a source is traversed, and how many operations depend on that
     """
 
     axes: Mapping[AxisId, ExprLike]
@@ -286,13 +340,13 @@ class TensorGraph:
 
     @property
     def sources(self) -> tuple[Value, ...]:
-        """The values that come in."""
+        """Returns the incoming values."""
         token = () if self.token_in is None else (self.token_in,)
         return (*self.inputs, *[s.value for s in self.states], *token)
 
     # lengths
     def known(self, a: AxisId) -> int | None:
-        """The length of an axis, if it is known before a call."""
+        """Returns the length of an axis, if it is known before a call."""
         return known_length(self.axes, a, self.lengths)
 
     @cached_property
@@ -302,7 +356,12 @@ class TensorGraph:
     @cached_property
     def guesses(self) -> dict[AxisId, int]:
         """The length of each axis, of those too that nobody knows."""
-        return {a: ASSUMED_LENGTH if (n := self.known(a)) is None else n for a in self.axes}
+        return {a: guessed_length(self.axes, a, self.guessed_symbols) if (n := self.known(a)) is None else n for a in self.axes}
+
+    @cached_property
+    def guessed_symbols(self) -> dict[AxisId, int]:
+        """See `guessed_symbols`."""
+        return guessed_symbols(self.axes, [v.axes for v in self.inputs])
 
     def length_producers(self, a: AxisId) -> frozenset[TensorNode]:
         """Returns the nodes that must run before the length of an axis is known."""
@@ -319,12 +378,12 @@ class TensorGraph:
     # what follows
     @cached_property
     def number(self) -> dict[TensorNode, int]:
-        """The place of each node in the order."""
+        """Returns the position of each node in the order."""
         return {n: k for k, n in enumerate(self.nodes)}
 
     @cached_property
     def users(self) -> dict[TensorNode, tuple[TensorNode, ...]]:
-        """The nodes that read each node, in order."""
+        """Returns the nodes that read each node, in order."""
         found: dict[TensorNode, dict[TensorNode, None]] = {n: {} for n in self.nodes}
         for n in self.nodes:
             for r in n.reads:
@@ -334,12 +393,12 @@ class TensorGraph:
 
     @property
     def parameters(self) -> Callable[[Read], bool]:
-        """Whether what a read finds is made of constants and state alone: many calls, or trips, find the same there, or next to it."""
+        """Whether the value read depends on constants and state alone, so that it is the same in many calls or iterations."""
         return parameters_of(self.states, self.loop_invariant)
 
 
 def parameters_of(states: Iterable[State], loop_invariant: Iterable[Value]) -> Callable[[Read], bool]:
-    """Whether what a read finds is made of constants, these states and inputs that are the same in all trips."""
+    """Whether the value read depends on constants, these states and loop-invariant inputs alone."""
     still = {s.value for s in states}.union(loop_invariant)
     return lambda r: r.source.once if isinstance(r.source, TensorNode) else type(r.source) is Constant or r.source in still
 

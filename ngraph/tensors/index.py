@@ -1,10 +1,11 @@
-"""Reads at indices: what a value is made of, at which place of it, and what follows from that for expressions."""
+"""Reads at indices, and the analysis of index expressions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
@@ -13,18 +14,18 @@ from ngraph.program.program import AxisId
 
 
 class Load(Leaf):
-    """The whole number that a line has at this index; in a graph of nodes, that a read gives."""
+    """The integer that a line, or in a tensor graph a read, has at this index."""
 
     __slots__ = ()
 
 
 class Read:
-    """One element of a source at each index; `fill` where a guard is negative."""
+    """One element of a source at each index; `pad_value` where a predicate is negative."""
 
-    __slots__ = ("source", "index", "guard", "fill", "_axes", "_identity_indexed", "walk")
+    __slots__ = ("source", "index", "predicate", "pad_value", "_axes", "_identity_indexed", "walk")
 
-    def __init__(self, source: Any, index: dict[AxisId, ExprLike], guard: tuple[ExprLike, ...] = (), fill: Any = 0):
-        self.source, self.index, self.guard, self.fill = source, index, guard, fill
+    def __init__(self, source: Any, index: dict[AxisId, ExprLike], predicate: tuple[ExprLike, ...] = (), pad_value: Any = 0):
+        self.source, self.index, self.predicate, self.pad_value = source, index, predicate, pad_value
         self._axes: frozenset[AxisId] | None = None
         self._identity_indexed: frozenset[AxisId] | None = None
         self.walk: Any = None  # what `price` found out about it
@@ -33,7 +34,7 @@ class Read:
     def axes(self) -> frozenset[AxisId]:
         """The axes that it moves along."""
         if self._axes is None:
-            self._axes = frozenset(a for e in (*self.index.values(), *self.guard) for a in loop_variant_axes(e))
+            self._axes = frozenset(a for e in (*self.index.values(), *self.predicate) for a in loop_variant_axes(e))
         return self._axes
 
     @property
@@ -45,18 +46,18 @@ class Read:
 
     def of(self, source: Any) -> Read:
         """The same read of another source that has these axes."""
-        made = Read(source, self.index, self.guard, self.fill)
+        made = Read(source, self.index, self.predicate, self.pad_value)
         made._axes, made._identity_indexed = self._axes, self._identity_indexed
         return made
 
     def at(self, index: Mapping[AxisId, ExprLike]) -> Read:
         """The same read where each `Idx` of an axis in `index` is that expression."""
         moved = {a: substitute_index(e, index) for a, e in self.index.items()}
-        return Read(self.source, moved, tuple([substitute_index(g, index) for g in self.guard]), self.fill)
+        return Read(self.source, moved, tuple([substitute_index(g, index) for g in self.predicate]), self.pad_value)
 
 
 def loop_variant_axes(e: ExprLike) -> Iterable[AxisId]:
-    """The axes along which an expression moves, those of reads inside it too."""
+    """Returns the axes that an expression depends on, those of reads inside it too."""
     for leaf in expr.leaves(e):
         if type(leaf) is Idx:
             yield leaf.of
@@ -70,7 +71,7 @@ def loads(*exprs: ExprLike) -> list[Any]:
 
 
 def substitute_index(e: ExprLike, index: Mapping[AxisId, ExprLike]) -> ExprLike:
-    """An expression at another index."""
+    """Returns an expression at another index."""
 
     def leaf(x: Leaf) -> ExprLike:
         if type(x) is Idx:
@@ -83,25 +84,34 @@ def substitute_index(e: ExprLike, index: Mapping[AxisId, ExprLike]) -> ExprLike:
 
 
 def in_order(kind: str, dtype: DType) -> bool:
-    """Whether terms are combined one after the other, as products of floats are.
+    """Whether terms must be combined one after the other, as products of floats must.
 
-    A part of a product may overflow, or become 0, where the whole does not: of 1e3, 1e-3, 1e3, 1e-3 and so on every second factor.
+    A partial product may overflow or underflow where the whole product does not: every second factor of 1e3, 1e-3, 1e3, 1e-3 … does.
     """
     return kind == "multiply" and dtype.is_float
 
 
 def identity_index(axes: Iterable[AxisId]) -> dict[AxisId, ExprLike]:
-    """Every axis at its own index."""
+    """Returns the index in which each axis is at its own position."""
     return {a: Idx(a) for a in axes}
 
 
 def affine(e: ExprLike) -> tuple[dict[AxisId, int], int] | None:
-    """({axis: coefficient}, constant); None for what is not a sum of multiples of indices."""
+    """({axis: coefficient}, constant), not to be changed; None for what is not a sum of multiples of indices."""
     if isinstance(e, int):
         return {}, e
     if type(e) is Idx:
         return {e.of: 1}, 0
-    if type(e) is not expr.Bin or e.op not in ("+", "-", "*"):
+    if type(e) is not expr.Bin:
+        return None
+    if e.affine is ...:
+        e.affine = _affine(e)
+    found: tuple[dict[AxisId, int], int] | None = e.affine
+    return found
+
+
+def _affine(e: expr.Bin) -> tuple[dict[AxisId, int], int] | None:
+    if e.op not in ("+", "-", "*"):
         return None
     a, b = affine(e.a), affine(e.b)
     if a is None or b is None:
@@ -156,7 +166,121 @@ def bounds(e: ExprLike, length: Callable[[AxisId], int | None]) -> tuple[float, 
     return (a // c, b // c) if e.op == "//" else ((a, b) if 0 <= a and b < c else (0, c - 1))
 
 
+class Quotient(NamedTuple):
+    """The floor of a sum of terms, divided by a whole number."""
+
+    terms: frozenset[tuple[Any, int | Fraction]]
+    by: int
+
+
+Terms = dict[Any, int | Fraction]  # {leaf, Quotient or other expression: factor}, and the constant by 1
+
+
+def least(e: ExprLike, length: Callable[[AxisId], ExprLike]) -> float:
+    """The least value of an expression, whatever the lengths are; -inf where that is not known.
+
+    length: of an axis, as an expression; `Len` of itself where it comes with a call. Axes that the expression moves along have a place.
+    """
+    form = affine(e)
+    if form is not None:
+        total = form[1]
+        for a, c in form[0].items():
+            n = length(a) if c < 0 else 1
+            if not isinstance(n, int):
+                break
+            total += c * (n - 1)
+        else:
+            return total
+    terms = _terms(e)
+    found = _least(terms, length)
+    if found < 0:  # lengths that are made of others
+        found = max(found, _least(_expanded(terms, length), length))
+    return found
+
+
+def same(a: ExprLike, b: ExprLike, length: Callable[[AxisId], ExprLike]) -> bool:
+    """Whether two expressions are equal for all lengths and indices, as far as sums and divisions by numbers tell."""
+    forms = affine(a), affine(b)
+    return forms[0] == forms[1] if None not in forms else not _expanded(_sum(_terms(a), _terms(b), -1), length)
+
+
+def _terms(e: ExprLike) -> Terms:
+    """An expression as a sum of terms, in which equal ones are one."""
+    if isinstance(e, int):
+        return {1: e} if e else {}
+    if type(e) is expr.Bin and e.op in ("+", "-"):
+        return _sum(_terms(e.a), _terms(e.b), 1 if e.op == "+" else -1)
+    if type(e) is expr.Bin and e.op == "*" and (isinstance(e.a, int) or isinstance(e.b, int)):
+        factor, other = (e.a, e.b) if isinstance(e.a, int) else (e.b, e.a)
+        return _sum({}, _terms(other), factor)  # type: ignore[arg-type]  # one of them is a number
+    if type(e) is expr.Bin and e.op in ("//", "%") and isinstance(e.b, int) and e.b > 0:
+        whole = _terms(e.a)
+        return _quotient(whole, e.b) if e.op == "//" else _sum(whole, _quotient(whole, e.b), -e.b)
+    return {e: 1}
+
+
+def _sum(a: Terms, b: Terms, factor: int | Fraction = 1) -> Terms:
+    made = dict(a)
+    for k, c in b.items():
+        made[k] = made.get(k, 0) + c * factor
+    return {k: c for k, c in made.items() if c}
+
+
+def _quotient(terms: Terms, by: int) -> Terms:
+    """The floor of terms / by: multiples of `by` stand before it, a division of a division is one."""
+    inner = [k for k in terms if k != 1]
+    if len(inner) == 1 and type(inner[0]) is Quotient and terms[inner[0]] == 1:
+        q = inner[0]
+        return _quotient(_sum(dict(q.terms), {1: terms.get(1, 0) * q.by}), q.by * by)
+    whole = {k: c // by for k, c in terms.items() if k == 1 or c % by == 0}
+    rest = {k: c % by if k == 1 else c for k, c in terms.items() if k == 1 or c % by}
+    rest = {k: c for k, c in rest.items() if c}
+    alone = not rest or set(rest) == {1}
+    return _sum({k: c for k, c in whole.items() if c}, {} if alone else {Quotient(frozenset(rest.items()), by): 1})
+
+
+def _expanded(terms: Terms, length: Callable[[AxisId], ExprLike]) -> Terms:
+    """The terms with lengths in place of the axes that have them."""
+    made: Terms = {}
+    for k, c in terms.items():
+        if type(k) is Len and length(k.of) != k:
+            more = _expanded(_terms(length(k.of)), length)
+        elif type(k) is Quotient:
+            more = _quotient(_expanded(dict(k.terms), length), k.by)
+        else:
+            more = {k: 1}
+        made = _sum(made, more, c)
+    return made
+
+
+def _least(terms: Terms, length: Callable[[AxisId], ExprLike]) -> float:
+    """The least value of a sum: indices at an end, quotients without their floor, each minimum as one of its parts."""
+    for k, c in terms.items():
+        if type(k) is Idx:
+            end = _terms(length(k.of) - 1) if c < 0 else {}
+            return _least(_sum(_sum(terms, {k: -c}), end, c), length)
+    outer: list[Any] = [k for k in terms if type(k) is Quotient or (type(k) is expr.Bin and k.op in ("min", "max"))]
+    if outer:
+        k = max(outer, key=_nesting)
+        c = terms[k]
+        rest = _sum(terms, {k: -c})
+        if isinstance(k, Quotient):
+            near = dict(k.terms) if c < 0 else _sum(dict(k.terms), {1: 1 - k.by})
+            return _least(_sum(rest, near, Fraction(c) / k.by), length)
+        ends = [_least(_sum(rest, _terms(x), c), length) for x in (k.a, k.b)]
+        return max(ends) if (k.op == "max") == (c > 0) else min(ends)
+    if any(c < 0 or type(k) is not Len for k, c in terms.items() if k != 1):
+        return -math.inf
+    return math.ceil(terms.get(1, 0))
+
+
+def _nesting(k: Any) -> int:
+    if type(k) is Quotient:
+        return 1 + max([_nesting(x) for x, _ in k.terms], default=0)
+    return 1 + getattr(k, "depth", 0)
+
+
 def depth(e: ExprLike) -> int:
     """Returns the length of the chain of dependent loads in an expression."""
     inner = [leaf.of for leaf in expr.leaves(e) if type(leaf) is Load]
-    return max([1 + max(map(depth, (*r.index.values(), *r.guard)), default=0) if type(r) is Read else 1 for r in inner], default=0)
+    return max([1 + max(map(depth, (*r.index.values(), *r.predicate)), default=0) if type(r) is Read else 1 for r in inner], default=0)

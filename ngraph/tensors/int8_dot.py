@@ -91,22 +91,24 @@ def _unscaled(a: Arg, n: Draft, still: Callable[[Read], bool]) -> tuple[Arg, lis
 def _inner(a: Read, n: Draft, still: Callable[[Read], bool]) -> tuple[Read, list[Arg]] | None:
     """The whole numbers that a factor is a cast or a multiple of, and its multiplier."""
     node = a.source
-    if not isinstance(node, Draft) or node.kind != "elem" or node.op not in ("cast", "multiply") or (a.guard and a.fill != 0):
+    if not isinstance(node, Draft) or node.kind != "elem" or node.op not in ("cast", "multiply") or (a.predicate and a.pad_value != 0):
         return None
     for x, *by in (node.args, node.args[::-1])[: len(node.args)]:
         found, scales = integer_range(x), [s.at(a.index) for s in by]
-        if type(x) is not Read or found is None or (x.guard and a.guard):
+        if type(x) is not Read or found is None or (x.predicate and a.predicate):
             continue
         apart = all(is_call_invariant(s, still) and (type(s) is not Read or not s.axes.intersection(n.reduced)) for s in scales)
         if (n.dtype is dtypes.float32 and apart) if scales else found == integer_range(Read(node, identity_index(node.axes))):
             inner = x.at(a.index)
-            return Read(inner.source, inner.index, inner.guard or a.guard, inner.fill if inner.guard else a.fill), scales
+            return Read(
+                inner.source, inner.index, inner.predicate or a.predicate, inner.pad_value if inner.predicate else a.pad_value
+            ), scales
     return None
 
 
 def _small(graph: GraphEditor, n: Draft, factors: Sequence[Arg]) -> bool:
     """Whether a sum of whole numbers fits into int32 for certain."""
-    ranges = [integer_range(a) if type(a) is Read and (not a.guard or a.fill == 0) else None for a in factors]
+    ranges = [integer_range(a) if type(a) is Read and (not a.predicate or a.pad_value == 0) else None for a in factors]
     if len(ranges) != 2 or None in ranges:
         return False
     lengths = [graph.known(a) for a in n.reduced]
@@ -149,7 +151,7 @@ def _sides(f: DotOperand, limits: Range, reduced: Sequence[AxisId]) -> Iterator[
             and part[1] - part[0] <= 255
             and integer_range(q) is not None
             and loop_invariant
-            and not f.read.guard
+            and not f.read.predicate
         ):
             offset = _offset(part, limits)
             yield Side(f, Packed(_as_bytes(x), _dtype(limits), offset), offset, sign, apart)
@@ -168,7 +170,7 @@ def _as_bytes(r: Read) -> Read:
     """Returns the operand of a cast, if it has 8 bits and the same values; else the read itself."""
     s = r.source
     inner = s.args[0] if isinstance(s, Draft) and s.kind == "elem" and s.op == "cast" else None
-    if type(inner) is not Read or inner.source.dtype not in (dtypes.uint8, dtypes.int8) or r.guard:
+    if type(inner) is not Read or inner.source.dtype not in (dtypes.uint8, dtypes.int8) or r.predicate:
         return r
     return inner.at(r.index) if integer_range(inner) == integer_range(r) else r
 

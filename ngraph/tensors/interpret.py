@@ -1,6 +1,6 @@
 """Runs a tensor graph in NumPy, node by node: as slow and as plain as can be, so that what rewrites do can be held against the oracle.
 
-Nothing is fused, and each value lies somewhere whole. What lies outside of an array cannot be read or written where the guards hold, and
+Nothing is fused, and each value lies somewhere whole. What lies outside of an array cannot be read or written where predicates hold, and
 each place of a join has to be written, once where its parts are disjoint: ProgramError says which node did otherwise. Partial results of a
 reduction all lie in the first part; the others have what adding nothing gives.
 """
@@ -115,7 +115,7 @@ class _GraphRun:
     def part(self, n: TensorNode, k: int, p: PiecewisePart, whole: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Returns the elements that a part writes, as places of a flat array, and their values."""
         shape = self.shape(p.axes)
-        ok = self.holds(n, p.guard, p.axes, np.ones(shape, bool))
+        ok = self.holds(n, p.predicate, p.axes, np.ones(shape, bool))
         value = np.broadcast_to(self.value(n, p.arg, p.axes, shape, ok), shape)[ok]
         at = self.places(f"part {k} of {n!r}", n, n.axes, p.place, p.axes, ok)
         return (np.ravel_multi_index(at, whole) if at and value.size else np.zeros(value.size, np.int64)), value
@@ -164,8 +164,8 @@ class _GraphRun:
 
     def read(self, n: TensorNode, r: Read, axes: tuple[AxisId, ...], ok: np.ndarray) -> np.ndarray:
         source, array = r.source, self.whole(r.source)
-        here = self.holds(n, r.guard, axes, ok)
-        made = np.full(ok.shape, source.dtype.array(r.fill) if r.guard else 0, source.dtype.np)
+        here = self.holds(n, r.predicate, axes, ok)
+        made = np.full(ok.shape, source.dtype.array(r.pad_value) if r.predicate else 0, source.dtype.np)
         made[here] = array[self.places(f"{n!r}", n, source.axes, r.index, axes, here)]
         return made
 
@@ -181,9 +181,9 @@ class _GraphRun:
             found.append(at)
         return tuple(found)
 
-    def holds(self, n: TensorNode, guard: tuple[ExprLike, ...], axes: tuple[AxisId, ...], ok: np.ndarray) -> np.ndarray:
-        """Returns the mask of indices at which all guards hold; a number is read where those hold that are known without it."""
-        for e in sorted(guard, key=depth):
+    def holds(self, n: TensorNode, predicate: tuple[ExprLike, ...], axes: tuple[AxisId, ...], ok: np.ndarray) -> np.ndarray:
+        """Returns the mask of indices at which all predicates hold; a number is read where those hold that are known without it."""
+        for e in sorted(predicate, key=depth):
             ok = ok & (self.index(n, e, axes, ok) >= 0)
         return ok
 

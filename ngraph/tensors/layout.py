@@ -1,4 +1,4 @@
-"""Decisions before fusion: constants at run time, recomputed producers, and the order of each value's axes."""
+"""Decisions before fusion: constants at run time, recomputed producers, and dimension orders."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ngraph.tensors.index import Read, affine, identity_index
 
 @pass_(needs=("machine",), gives=("layouts",))
 def assign_layouts(graph: TensorGraph, machine: Cpu) -> TensorGraph:
-    """The graph with what is decided about values before they are fused: what is kept, what is computed again, orders of axes."""
+    """Decides, before fusion, which values are prepacked, which are recomputed, and the dimension order of each value."""
     e = GraphEditor(graph)
     _mark_prepacked(e)
     _recompute(e, machine)
@@ -43,7 +43,7 @@ def assign_layouts(graph: TensorGraph, machine: Cpu) -> TensorGraph:
 
 
 def _mark_prepacked(graph: GraphEditor) -> None:
-    """Nodes that depend on constants and on state that is only read, where keeping their value is worth more than computing it again."""
+    """Marks nodes that depend on constants and read-only state where storing their value costs less than recomputing it."""
     written = {old for _, old, _ in graph.state_out}
     still = ({s.value for s in graph.graph.states} - written) | graph.graph.loop_invariant
     cost: dict[Draft, float] = {}
@@ -68,7 +68,7 @@ def _mark_prepacked(graph: GraphEditor) -> None:
 
 
 def _recompute(graph: GraphEditor, machine: Cpu) -> None:
-    """Large values that are cheap to make of what is kept anyway are made again by those that a reduction stands before."""
+    """Recomputes large values that are cheap to derive from stored ones in the readers that follow a reduction."""
     length = graph.guesses().__getitem__
     level: dict[Draft, int] = {}
     kept: set[Draft] = set()
@@ -80,8 +80,9 @@ def _recompute(graph: GraphEditor, machine: Cpu) -> None:
         for r in found.reads if found is not None else ():
             kept.add(r.source)
         if found is not None:
-            products.add(n.args[0].source)  # type: ignore[union-attr]
-        kept.update([r.source for r in n.reads if r.guard or any(type(e) is not Idx for e in r.index.values())])
+            assert isinstance(n.args[0], Read)
+            products.add(n.args[0].source)
+        kept.update([r.source for r in n.reads if r.predicate or any(type(e) is not Idx for e in r.index.values())])
         if n.kind != "elem" or n.result:
             kept.add(n)
     price: dict[Draft, tuple[float, set[Any]]] = {}  # what a value costs that is made again, and the large values that it takes
@@ -108,7 +109,7 @@ def _recompute(graph: GraphEditor, machine: Cpu) -> None:
             made.number, made.origin, made.hint = s.number, s.origin, s.hint
             again[s, user] = made
             line.append(made)
-        return Read(again[s, user], arg.index, arg.guard, arg.fill)
+        return Read(again[s, user], arg.index, arg.predicate, arg.pad_value)
 
     for n in graph.nodes:
         if n not in products and n.kind in ("elem", "reduce"):
@@ -125,9 +126,9 @@ def _recompute(graph: GraphEditor, machine: Cpu) -> None:
 
 
 def _transpose_results(graph: GraphEditor, machine: Cpu) -> None:
-    """Results of short sums of products whose vectors lie along another axis than the last are made first, and then turned over.
+    """Computes the results of short contractions first, and transposes them, where their vectors lie along another axis than the last.
 
-    A vector whose elements lie apart is stored one by one, which takes as long as the products of a sum of so many terms.
+    The elements of a vector that are not adjacent are stored one by one, which takes as long as the products of a sum of so many terms.
     """
     length, parameters, line = graph.guesses().__getitem__, graph.parameters(), list[Draft]()
     for n in graph.nodes:
@@ -152,10 +153,10 @@ Preferences = dict[AxisId, float]
 
 
 def _order(graph: GraphEditor, machine: Cpu) -> None:
-    """Puts last, in each value that the plan owns, the axis along which its readers and its writer want to walk.
+    """Makes the axis preferred by readers and writer the last one, in each value that the plan owns.
 
-    Elementwise values over one space go together. A contraction wants its result and one operand contiguous along the axis that its
-    vectors take, and the other along what it sums: its votes weigh as much as its products, all others as much as what they move.
+    Elementwise values over one space share an order. A contraction prefers its result and one operand contiguous along its vector axis, and
+    the other operand along a summed axis. Its preferences weigh as much as its products, all others as much as the data that they move.
     """
     length = graph.guesses()
     family = _families(graph)
@@ -198,7 +199,7 @@ def _order(graph: GraphEditor, machine: Cpu) -> None:
 
 
 def _wish(n: Draft, mine: Preferences | None) -> AxisId | None:
-    """The axis that has most votes."""
+    """Returns the axis with the greatest weight."""
     return max(mine, key=lambda a: (mine[a], -n.axes.index(a) if a in n.axes else -99)) if mine else None
 
 
@@ -208,7 +209,7 @@ def _propagate_orders(
     preferences: dict[Draft, Preferences],
     prefer: Callable[[object, AxisId | None, float], None],
 ) -> None:
-    """Those of whom nobody wants anything do as their readers do, else as what they read."""
+    """Gives values without a preference the order of their readers, else that of their operands."""
     free = {family[n] for n in graph.nodes}.difference(preferences)
     for n in reversed(graph.nodes):
         last = _wish(n, preferences.get(family[n]))
@@ -223,7 +224,7 @@ def _propagate_orders(
 
 
 def _families(graph: GraphEditor) -> dict[Draft, Draft]:
-    """For each node the first of those with which it shares its order: elementwise ones over one space."""
+    """Returns for each node the first one with which it shares its order: elementwise nodes over one space do."""
     parent: dict[Draft, Draft] = {}
 
     def root(n: Draft) -> Draft:
@@ -243,7 +244,7 @@ def _families(graph: GraphEditor) -> dict[Draft, Draft]:
 
 
 class Contraction(NamedTuple):
-    """A sum of products that reads operands again and again: along which free axis its vectors lie, and what it reads."""
+    """A contraction that reads its operands repeatedly: its vector axis, and its operands."""
 
     vector: AxisId
     reads: tuple[Read, ...]
@@ -260,7 +261,7 @@ class Contraction(NamedTuple):
 def contraction(
     n: Draft, length: Callable[[AxisId], int], fixed: Callable[[Read], bool], machine: Cpu, last: AxisId | None = None
 ) -> Contraction | None:
-    """A reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: what its result ends in."""
+    """Returns a reduction of a product as a contraction, if an operand lacks a free axis of some length. `last`: the result's last axis."""
     if n.kind != "reduce":
         return None
     (arg,) = n.args
@@ -283,7 +284,7 @@ def contraction(
 
 
 def _steps(e: ExprLike, a: AxisId) -> bool:
-    """Whether an index goes up by one along an axis."""
+    """Whether an index has stride 1 along an axis."""
     if type(e) is Bin and e.op == "%":
         e = e.a
     form = affine(e)
@@ -301,7 +302,7 @@ def _source(r: Read) -> Read:
 
 
 def _end(n: Draft) -> Draft | None:
-    """Returns the result in which a value ends, whose order is not the plan's choice; None where there is none."""
+    """Returns the output that a value becomes, whose order the plan cannot choose; None where there is none."""
     for _ in range(MAX_EPILOGUE_STEPS):
         if n.result:
             return n

@@ -1,7 +1,7 @@
-"""Values that are made once for equal arguments.
+"""Memoisation of functions.
 
-A value that is kept under a key which lacks something that it depends on is a wrong answer without a trace. So no key is written by hand:
-it is the arguments of the function that makes the value, which is a function of a module, so that it sees nothing else.
+A cached value whose key lacks something on which it depends is a silent wrong answer. So no key is written by hand: the key is the
+arguments of the function, which is defined in a module and not in another function, so that it has no other inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def memo(table: MutableMapping[Any, Any], make: Callable[..., T], *args: Any) -> T:
-    """`make(*args)`, made once for equal arguments as long as the table keeps it."""
+    """Returns `make(*args)`, computed once for equal arguments as long as the table keeps it."""
     key = (make, *map(memo_key, args))
     if key not in table:
         table[key] = make(*args)
@@ -29,7 +29,7 @@ def memo(table: MutableMapping[Any, Any], make: Callable[..., T], *args: Any) ->
 def memo_key(x: Any) -> Any:
     """Returns the key of an argument: reads and lines by content, numbers by type and the sign of zero, too."""
     if type(x) is Read:
-        return Read, x.source, tuple(x.index.items()), x.guard, memo_key(x.fill)
+        return Read, x.source, tuple(x.index.items()), x.predicate, memo_key(x.pad_value)
     if hasattr(x, "memo_key"):
         return type(x), *x.memo_key()
     if isinstance(x, tuple):

@@ -14,6 +14,7 @@ from ngraph.op_graph.opdef import REGISTRY, Call
 from ngraph.ops.random import philox
 from ngraph.program.program import AxisId
 from ngraph.targets.products import DOTS, PACKS
+from ngraph.tensors.graph import FMA
 
 COMBINE = {"add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
 FLAT = AxisId("flat")
@@ -26,9 +27,9 @@ def elementwise(op: str, attrs: Mapping[str, Any], dtype: DType, arrays: Sequenc
     n = int(np.prod(shape, dtype=np.int64))
     if op == "random_bits":
         return _random(attrs["stream"], args).reshape(shape)
-    if op == "fma":
-        (x, y, z), minus = args, attrs.get("minus")
-        return np.asarray(z - x * y if minus == "product" else x * y - z if minus else x * y + z).reshape(shape)
+    if op in FMA:
+        x, y, z = args
+        return np.asarray(z - x * y if op == "fnma" else x * y - z if op == "fms" else x * y + z).reshape(shape)
     if op in PACKS:
         held = f"<u{PACKS[op].operand_bits // 8}"
         return np.stack([a.view(held) for a in args], -1).view("<u4").astype(np.uint32).reshape(shape)

@@ -1,4 +1,4 @@
-"""Rewrites that suit every machine: values along the axes of their readers, sums with products as fused multiply-adds, sums in parts."""
+"""Target-independent rewrites: values over the axes of their readers, fused multiply-adds, split reductions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Known = Callable[[AxisId], int | None]
 
 @pass_(keeps=("integer sums",))
 def rename_axes(graph: TensorGraph) -> TensorGraph:
-    """The graph in which a value whose readers all stand at `Idx(b)` of an axis a is made along b: it can be made where it is read.
+    """Computes a value over axis b if all its readers read axis a at `Idx(b)`, so that it can be fused with them.
 
-    Not where that would part it from what it is made of: from a value that others read as well.
+    A value stays as it is where this would keep it from being fused with an operand that others read, too.
     """
     if not any(True for _ in _renamed(graph.nodes, graph.users.__getitem__, graph.known)):
         return graph
@@ -36,7 +36,7 @@ def rename_axes(graph: TensorGraph) -> TensorGraph:
 
     def rekeyed(r: Read) -> Read:
         known = names.get(r.source, {})
-        return Read(r.source, {known.get(k, k): i for k, i in r.index.items()}, r.guard, r.fill) if known else r
+        return Read(r.source, {known.get(k, k): i for k, i in r.index.items()}, r.predicate, r.pad_value) if known else r
 
     for n in e.nodes:
         if any(r.source in names for r in n.reads):
@@ -45,7 +45,7 @@ def rename_axes(graph: TensorGraph) -> TensorGraph:
 
 
 def _renamed(nodes: Any, users: Users, known: Known) -> Any:
-    """The nodes to rename, the last first, each with its axes' new names; who takes one may change it before the next is looked for."""
+    """Yields the nodes to rename, the last first, with the new names of their axes; a node may be changed before the next is searched."""
     at: dict[TensorNode, list[Read]] = {}
     for n in reversed(nodes):
         if n.kind in ("elem", "reduce") and not n.result:
@@ -59,14 +59,14 @@ def _renamed(nodes: Any, users: Users, known: Known) -> Any:
 
 
 def _asked(a: AxisId, reads: list[Read], known: Known) -> AxisId | None:
-    """The axis at whose own index all these reads stand along a, if it is another one of the same length."""
+    """Returns the axis whose index all these reads use along a, if it is another axis of the same length."""
     wanted = {e.of if type(e) is Idx else None for r in reads for e in [r.index[a]]}
     b = wanted.pop() if len(wanted) == 1 else None
     return b if b is not None and b != a and known(a) == known(b) is not None else None
 
 
 def _free(n: TensorNode, a: AxisId, users: Users) -> bool:
-    """Whether nothing that n is made of is held at a by other readers; a product that is summed is never made where its factors are."""
+    """Whether no operand of n is fixed at a by other readers; the product of a sum is never computed with its operands."""
     factors = n.kind == "elem" and n.op == "multiply" and len(users(n)) == 1 and users(n)[0].kind == "reduce"
     return factors or not any(isinstance(r.source, TensorNode) and len(users(r.source)) > 1 and a in r.identity_indexed for r in n.reads)
 
@@ -76,10 +76,10 @@ def _free(n: TensorNode, a: AxisId, users: Users) -> bool:
 
 @pass_(keeps=("integer sums",))
 def contract_fma(graph: TensorGraph) -> TensorGraph:
-    """The graph in which sums with products that nobody else reads are `fma(x, y, z)`: x * y + z, rounded once.
+    """The graph in which sums with products that nobody else reads are one op, rounded once: `fma(x, y, z)` = x * y + z.
 
-    `minus` says which of the two is taken away. Here, and not where code is written: a value that several kernels compute for themselves
-    has the same bits in all of them, and an element is equal to the maximum that it is.
+    Differences are `fms`, x * y - z, and `fnma`, z - x * y. The ops are contracted here and not in code generation, so that a value that
+    several kernels recompute has the same bits in all of them, and an element equals the maximum that it is.
     """
     if not any(_own_product(n, graph.users.__getitem__) for n in graph.nodes):
         return graph
@@ -88,19 +88,19 @@ def contract_fma(graph: TensorGraph) -> TensorGraph:
         found = _own_product(n, users_of)
         if found is not None:
             m, k = found
-            n.attrs = {"minus": "product" if k else "rest"} if n.op == "subtract" else {}
-            n.op, n.origin = "fma", tuple(dict.fromkeys([*m.origin, *n.origin]))
+            n.attrs, n.origin = {}, tuple(dict.fromkeys([*m.origin, *n.origin]))
+            n.op = "fma" if n.op == "add" else "fnma" if k else "fms"
             n.set_args((*m.args, n.args[1 - k]))
     return e.frozen()
 
 
 def _own_product(n: TensorNode, users: Users) -> tuple[TensorNode, int] | None:
-    """The product that one argument of a sum is, if nothing but this argument asks for it; and which argument that is."""
+    """Returns the product that is one argument of a sum and has no other reader, and the number of that argument."""
     if n.kind != "elem" or n.op not in ("add", "subtract") or not n.dtype.is_float or n.dtype.bits < 32:
         return None
     for k in (1, 0):
         r, other = n.args[k], n.args[1 - k]
-        m = r.source if type(r) is Read and not r.guard and r.identity_indexed == n.space else None
+        m = r.source if type(r) is Read and not r.predicate and r.identity_indexed == n.space else None
         if not isinstance(m, TensorNode) or m.kind != "elem" or m.op != "multiply" or m.space != n.space or m.result:
             continue
         if len(users(m)) == 1 and users(m)[0] is n and not (type(other) is Read and other.source is m):
@@ -112,7 +112,7 @@ def _own_product(n: TensorNode, users: Users) -> tuple[TensorNode, int] | None:
 
 
 def split_reductions(graph: TensorGraph, parts: Mapping[TensorNode, int]) -> tuple[TensorGraph, dict[TensorNode, TensorNode]]:
-    """The graph with these reductions in so many parts, and a reduction over the parts behind each; and new nodes by old."""
+    """Splits reductions into so many partial ones and a final one (split-K). Returns the graph and new nodes by old."""
     axes, made, new = dict(graph.axes), set(graph.made), Rebuilt(graph)
     along = {n: free_axis(axes, made, "chunk", many) for n, many in parts.items()}
     for n in graph.nodes:
@@ -129,7 +129,7 @@ def split_reductions(graph: TensorGraph, parts: Mapping[TensorNode, int]) -> tup
 
 
 def merge_twins(graph: TensorGraph, twins: Mapping[TensorNode, TensorNode]) -> tuple[TensorGraph, dict[TensorNode, TensorNode]]:
-    """The graph in which all that read a node read the equal one that `twins` has for it; and new nodes by old."""
+    """Replaces each node by the equal one that `twins` has for it. Returns the graph and new nodes by old."""
     new = Rebuilt(graph)
     for n in graph.nodes:
         if n in twins:

@@ -1,11 +1,11 @@
-"""Reductions that take part only where a division comes out even, as those of strided windows' gradients do, fall into their classes.
+"""Splits the gradient of a strided window into one dense reduction per residue class (polyphase decomposition).
 
-An axis whose index is read as `(a * o + c * r + d) // k`, guarded by its remainder, is made as k values of its own: `o = k * o' + e`.
-In each the terms of r that remain are known, the division is exact, and no guard is left; together they are one value again.
+An axis whose index is read as `(a * o + c * r + d) // k`, predicated by its remainder, is made as k values of its own: `o = k * o' + e`.
+In each the terms of r that remain are known, the division is exact, and no predicate is left; together they are one value again.
 
-A reduction of a few terms, as of a pooling window, is written out: then it is a value like any other, in one pass with what reads it.
+A reduction of a few terms, such as that of a pooling window, is unrolled: it is then elementwise, and can be fused with its readers.
 
-A value each of whose elements comes from one of k times fewer places, `o // k`, as where windows lie side by side, falls into classes, too.
+A value whose elements are read at a quotient `o // k`, as for adjacent windows, is split into k classes, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"
 
 
 class Cut(NamedTuple):
-    """The guard `(out * o + window * r + start) % by == 0`; r may be none."""
+    """The predicate `(out * o + window * r + start) % by == 0`; r may be None."""
 
     o: AxisId
     r: AxisId | None
@@ -41,7 +41,7 @@ class Cut(NamedTuple):
 
 
 class ResidueClass(NamedTuple):
-    """One class of a cut: where o and r stand in terms of fewer steps, and how many steps those are."""
+    """One residue class of a cut: o and r as expressions of shorter axes, and the lengths of these."""
 
     first: int
     r_first: int
@@ -51,7 +51,7 @@ class ResidueClass(NamedTuple):
 
 @pass_(keeps=("integer sums",))
 def split_strided_reductions(graph: TensorGraph) -> TensorGraph:
-    """The graph in which reductions whose guards are remainders are classes, those of few terms are written out, quotients are classes."""
+    """Splits reductions and quotients into residue classes, and unrolls reductions of few terms."""
     if not any(n.kind == "reduce" and _few(graph, n) or any(map(_has_digits, n.reads)) for n in graph.nodes):
         return graph
     e = GraphEditor(graph)
@@ -66,8 +66,8 @@ def split_strided_reductions(graph: TensorGraph) -> TensorGraph:
 
 
 def _has_digits(r: Read) -> bool:
-    """Whether a quotient or a remainder says where something is read, or whether it is."""
-    todo: list[ExprLike] = [e for e in (*r.index.values(), *r.guard) if type(e) is Bin]
+    """Whether an index or a predicate of the read holds a quotient or a remainder."""
+    todo: list[ExprLike] = [e for e in (*r.index.values(), *r.predicate) if type(e) is Bin]
     while todo:
         e = todo.pop()
         if type(e) is Bin:
@@ -78,7 +78,7 @@ def _has_digits(r: Read) -> bool:
 
 
 def _instead(graph: GraphEditor, chosen: Callable[[Draft], Any], make: Callable[[Draft, Any], None]) -> None:
-    """In the place of each node of which there is something chosen stands what is made of the two."""
+    """Replaces each node for which `chosen` has a value by what is built of the two."""
     before, graph.nodes = graph.nodes, []  # new ones go here
     changed = False
     for n in before:
@@ -93,7 +93,7 @@ def _instead(graph: GraphEditor, chosen: Callable[[Draft], Any], make: Callable[
 
 
 def _cone(n: Draft) -> list[Read]:
-    """The reads of a reduction: its own, and those of the product that it sums."""
+    """Returns the reads of a reduction, and those of the product that it sums."""
     own = [a for a in n.args if type(a) is Read]
     r = own[0] if own else None
     m = r.source if r is not None else None
@@ -103,7 +103,7 @@ def _cone(n: Draft) -> list[Read]:
         or m.kind != "elem"
         or len(m.users) > 1
         or m.result
-        or r.guard
+        or r.predicate
         or len(r.identity_indexed) < len(r.index)
     ):
         return own
@@ -111,11 +111,11 @@ def _cone(n: Draft) -> list[Read]:
 
 
 def _cuts(graph: GraphEditor, n: Draft) -> list[Cut]:
-    """The remainders that decide where a reduction takes part, if they can be told apart."""
+    """Returns the remainders in a reduction's predicates, if they are independent."""
     found: dict[AxisId, Cut] = {}
     cone = _cone(n)
     for r in cone:
-        for g in r.guard:
+        for g in r.predicate:
             if type(g) is not Bin or g.op != "-" or g.a != 0 or type(g.b) is not Bin or g.b.op != "%" or type(g.b.b) is not int:
                 continue
             if not _adds_nothing(n, cone, r):
@@ -134,12 +134,12 @@ def _cuts(graph: GraphEditor, n: Draft) -> list[Cut]:
 
 
 def _adds_nothing(n: Draft, cone: list[Read], r: Read) -> bool:
-    """Whether a term in which a read gives its fill changes nothing: it is no part of the class of such terms."""
+    """Whether a term whose read gives the pad value is the identity of the reduction, so that classes may omit it."""
     if len(cone) == 1:
-        return bool(r.fill == _nothing(n))
+        return bool(r.pad_value == _nothing(n))
     m = cone[0].source
     k = next(k for k, a in enumerate(m.args) if a is r) if r is not cone[0] else None
-    if k is None or n.op != "add" or r.fill != 0:
+    if k is None or n.op != "add" or r.pad_value != 0:
         return False
     return m.op in PRODUCTS or (m.op == "where" and k > 0 and all(_is_zero(a) for j, a in enumerate(m.args) if j not in (0, k)))
 
@@ -161,7 +161,7 @@ def _cut(n: Draft, e: ExprLike, by: int) -> Cut | None:
 
 
 def _ways(graph: GraphEditor, c: Cut) -> Iterable[ResidueClass]:
-    """For each remainder of o, the terms of r that take part: first, step and number."""
+    """Returns the terms of r for each remainder of o: first, step and number."""
     length = (graph.known(c.r) or 0) if c.r is not None else 1
     for first in range(c.by):
         terms = [v for v in range(length) if (c.out * first + c.window * v + c.start) % c.by == 0]
@@ -185,11 +185,11 @@ def _by_residue(graph: GraphEditor, n: Draft, cuts: list[Cut]) -> None:
     for ways in itertools.product(*[list(_ways(graph, c)) for c in cuts]):
         index: dict[AxisId, ExprLike] = {}
         names: dict[AxisId, AxisId | None] = {}  # what an axis becomes; None where one term remains
-        guards: list[ExprLike] = []
+        predicates: list[ExprLike] = []
         for c, w in zip(cuts, ways, strict=True):
             names[c.o] = o = graph.axis(f"{c.o}_by{c.by}", _counted(graph, c, 0 if together else w.first))
             index[c.o], ends = _class(graph, c, w.first, o)
-            guards += ends
+            predicates += ends
             if c.r is not None:
                 names[c.r] = r = graph.axis(f"{c.r}_by{w.r_step}", w.r_count) if w.r_count > 1 else None
                 index[c.r] = w.r_first if r is None else Idx(r) * w.r_step + w.r_first
@@ -197,22 +197,22 @@ def _by_residue(graph: GraphEditor, n: Draft, cuts: list[Cut]) -> None:
         place = {a: index.get(a, Idx(a)) for a in n.axes}
         empty = not all(w.r_count for w in ways)
         value = ScalarConstant(_nothing(n), n.dtype) if empty else _one(graph, n, axes, index, names)
-        parts.append(PiecewisePart(axes, value, place, tuple(guards)))
+        parts.append(PiecewisePart(axes, value, place, tuple(predicates)))
     _join(graph, n, parts)
 
 
 def _join(graph: GraphEditor, n: Draft, parts: list[PiecewisePart]) -> None:
-    """Puts classes, which share no place, in the place of the value that they are."""
+    """Replaces a value by the join of its residue classes, which are disjoint."""
     graph.replaced(n, graph.node("join", "join", [], n.axes, n.dtype, parts=tuple(parts), disjoint=True).source)
 
 
 def _nothing(n: Draft) -> object:
-    """The combination of nothing."""
+    """Returns the identity of the reduction."""
     return {"add": 0, "multiply": 1, "max": n.dtype.lowest, "min": n.dtype.highest}[n.op]
 
 
 def _one(graph: GraphEditor, n: Draft, axes: tuple[AxisId, ...], index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId | None]) -> Arg:
-    """A reduction at the places of one class."""
+    """Returns the reduction of one residue class."""
     reduced = tuple([b for a in n.reduced if (b := names.get(a, a)) is not None])
     (arg,) = n.args
     assert type(arg) is Read
@@ -227,11 +227,11 @@ def _one(graph: GraphEditor, n: Draft, axes: tuple[AxisId, ...], index: dict[Axi
 
 
 def _moved(graph: GraphEditor, a: Arg, index: dict[AxisId, ExprLike]) -> Arg:
-    """An argument at other places, divisions that come out even carried out; guards that hold left out, what is outside guarded."""
-    return _guarded(graph, a.at(index))
+    """Returns an argument at another index: exact divisions are simplified, predicates that always hold dropped, and bounds checked."""
+    return _predicated(graph, a.at(index))
 
 
-def _guarded(graph: GraphEditor, made: Arg) -> Arg:
+def _predicated(graph: GraphEditor, made: Arg) -> Arg:
     if type(made) is IndexValue:
         return IndexValue(exact(_inside(graph, made.value)), made.dtype)
     if type(made) is not Read:
@@ -242,19 +242,19 @@ def _guarded(graph: GraphEditor, made: Arg) -> Arg:
         low, high = bounds(e, graph.known)
         ends += [e] if 0 > low > -math.inf else []
         ends += [exact(graph.length(k) - 1 - e)] if math.inf > high > (graph.known(k) or math.inf) - 1 else []
-    guards = [g for g in dict.fromkeys([*[exact(_inside(graph, g)) for g in made.guard], *ends]) if not bounds(g, graph.known)[0] >= 0]
-    return Read(made.source, at, tuple(guards), made.fill)
+    predicates = [g for g in dict.fromkeys([*[exact(_inside(graph, g)) for g in made.predicate], *ends]) if not graph.holds(g)]
+    return Read(made.source, at, tuple(predicates), made.pad_value)
 
 
 def _inside(graph: GraphEditor, e: ExprLike) -> ExprLike:
-    """An expression in which what is read for it is guarded, too."""
+    """Returns an expression whose own reads are predicated, too."""
     if type(e) is int:
         return e
-    return expr.substitute(e, lambda x: Load(_guarded(graph, x.of)) if type(x) is Load and type(x.of) is Read else x)
+    return expr.substitute(e, lambda x: Load(_predicated(graph, x.of)) if type(x) is Load and type(x.of) is Read else x)
 
 
 def exact(e: ExprLike) -> ExprLike:
-    """An expression in which multiples of k are divided by k."""
+    """Returns an expression with exact divisions carried out."""
     if type(e) is not Bin:
         return Load(e.of) if type(e) is Load else e
     a, b = exact(e.a), exact(e.b)
@@ -280,7 +280,7 @@ def _sum(moves: dict[AxisId, int], start: int) -> ExprLike:
 
 
 def _few(graph: TensorGraph | GraphEditor, n: TensorNode) -> bool:
-    """Whether a reduction has some terms, but few, and sums no products."""
+    """Whether a reduction has few terms, at least one, and sums no products."""
     lengths = [graph.known(a) for a in n.reduced]
     terms = math.prod([k or 0 for k in lengths])
     m = n.args[0].source if type(n.args[0]) is Read else None
@@ -306,7 +306,7 @@ def _terms(graph: GraphEditor, n: Draft) -> None:
 
 
 def _chosen(graph: GraphEditor, n: Draft, places: list[dict[AxisId, int]]) -> Draft:
-    """The first place of the best one, for what `_argreduce` made: each that is better takes the place, and a NaN does so for good."""
+    """Returns the first index of the best value, for reductions of `_argreduce`: a better value replaces it, a NaN does so for good."""
     hit = _within(n.args[0], 0)
     value = _within(hit if hit.source.op == "compare" else _within(hit, 1), 0)
     dtype = dtype_of(value)
@@ -331,7 +331,7 @@ def _within(a: Arg, k: int) -> Any:
 
 
 def _fixed(graph: GraphEditor, a: Arg, at: dict[AxisId, int], known: dict[Draft, Draft]) -> Arg:
-    """An argument at one place along some axes; what is computed along them is computed for that place."""
+    """Returns an argument at one index along some axes; operands computed over them are computed at that index."""
     if type(a) is not Read or not isinstance(a.source, Draft) or not _along(a, at):
         return _moved(graph, a, dict(at))
 
@@ -346,7 +346,7 @@ def _fixed(graph: GraphEditor, a: Arg, at: dict[AxisId, int], known: dict[Draft,
 
 
 def _along(a: Read, at: dict[AxisId, int]) -> bool:
-    """Whether a read takes a computed value at the reader's own index along these axes."""
+    """Whether a read has a node as its source, at the reader's own index along these axes."""
     n = a.source
     return (
         isinstance(n, Draft)
@@ -362,14 +362,14 @@ def _at(graph: GraphEditor, a: Arg, at: dict[AxisId, int], known: dict[Draft, Dr
     if type(a) is not Read or a.source not in known or not _along(a, at):  # it may be read at other places, too
         return _moved(graph, a, dict(at))
     index = {x: exact(substitute_index(e, dict(at))) for x, e in a.index.items() if x not in at}
-    return Read(known[a.source], index, tuple([exact(substitute_index(g, dict(at))) for g in a.guard]), a.fill)
+    return Read(known[a.source], index, tuple([exact(substitute_index(g, dict(at))) for g in a.predicate]), a.pad_value)
 
 
 # ---- k elements of one place --------------------------------------------------------------------------------------------
 
 
 def _part(graph: GraphEditor) -> None:
-    """Puts in the place of each value with elements of `o // k` its k classes, together with all elementwise values that lead to it."""
+    """Replaces each value read at `o // k`, and the elementwise values that lead to it, by their k residue classes."""
     cuts: dict[Draft, dict[AxisId, Cut]] = {}
     for n in graph.nodes:
         found = _quotients(graph, n, cuts) if n.kind == "elem" else {}
@@ -379,7 +379,7 @@ def _part(graph: GraphEditor) -> None:
 
 
 def _quotients(graph: GraphEditor, n: Draft, cuts: dict[Draft, dict[AxisId, Cut]]) -> dict[AxisId, Cut]:
-    """The axes of an elementwise value of which a quotient tells what is read, here or on the way; {} where they cannot be told apart."""
+    """Returns the axes of an elementwise value whose quotients are read, directly or through operands; {} where they conflict."""
     found: dict[AxisId, Cut] = {}
     for r in n.reads:
         s = r.source
@@ -398,13 +398,13 @@ def _quotients(graph: GraphEditor, n: Draft, cuts: dict[Draft, dict[AxisId, Cut]
 
 
 def _on_the_way(s: Draft, r: Read, n: Draft) -> bool:
-    """Whether an elementwise value is one step further at the same index."""
-    simple = s.kind == "elem" and s.op != "random_bits" and not s.result and not r.guard
+    """Whether an elementwise value reads its operand at the same index."""
+    simple = s.kind == "elem" and s.op != "random_bits" and not s.result and not r.predicate
     return simple and s.space == n.space and len(r.identity_indexed) == len(r.index)
 
 
 def _stands(n: Draft, cuts: dict[Draft, dict[AxisId, Cut]]) -> bool:
-    """Whether a value lies in memory anyway: a result, or an operand, or read elsewhere than at its index."""
+    """Whether a value is materialised anyway: it is a result, an operand of a contraction, or read at another index."""
     for u in n.users:
         for r in u.reads:
             if r.source is n and len(r.identity_indexed) == len(r.index) and (u in cuts or u.kind != "elem" or u.space == n.space):
@@ -417,19 +417,19 @@ def _parted(graph: GraphEditor, n: Draft, cuts: dict[Draft, dict[AxisId, Cut]]) 
     for firsts in itertools.product(*[range(c.by) for c in mine]):
         index: dict[AxisId, ExprLike] = {}
         names: dict[AxisId, AxisId] = {}
-        guards: list[ExprLike] = []
+        predicates: list[ExprLike] = []
         for c, first in zip(mine, firsts, strict=True):
             names[c.o] = o = _fewer(graph, n, c)
             index[c.o], ends = _class(graph, c, first, o)
-            guards += ends
+            predicates += ends
         axes = tuple([names.get(a, a) for a in n.axes])
         place = {a: index.get(a, Idx(a)) for a in n.axes}
-        parts.append(PiecewisePart(axes, _moved_with(graph, n, index, names, cuts), place, tuple(guards)))
+        parts.append(PiecewisePart(axes, _moved_with(graph, n, index, names, cuts), place, tuple(predicates)))
     _join(graph, n, parts)
 
 
 def _fewer(graph: GraphEditor, n: Draft, c: Cut) -> AxisId:
-    """The axis of the classes: that of what is read, if there is one of their length, for values over it are then at the same index."""
+    """Returns the axis of the classes: that of the source, if it has their length, so that values over it are read at their own index."""
     length = _counted(graph, c, 0)
     for r in n.reads:
         for a, e in r.index.items():
@@ -441,7 +441,7 @@ def _fewer(graph: GraphEditor, n: Draft, c: Cut) -> AxisId:
 def _moved_with(
     graph: GraphEditor, n: Draft, index: dict[AxisId, ExprLike], names: dict[AxisId, AxisId], cuts: dict[Draft, dict[AxisId, Cut]]
 ) -> Read:
-    """A value at the places of a class, with the elementwise values that lead to it: those that fall into classes, or lead to it alone."""
+    """Returns a value at the indices of a class, with the elementwise operands that are split, too, or have no other reader."""
     made: dict[Draft, Read] = {}
 
     def ways(m: Draft) -> list[Read]:
@@ -456,8 +456,8 @@ def _moved_with(
 
 
 def _placed(graph: GraphEditor, a: Arg) -> Arg:
-    """An argument; if it is a computed value at one place along some axes, then computed for that place."""
+    """Returns an argument; a node read at one index along some axes is computed for that index."""
     at = {x: e for x, e in a.index.items() if type(e) is int} if type(a) is Read else {}
-    if type(a) is not Read or not isinstance(a.source, Draft) or not at or a.guard or len(at) + len(a.identity_indexed) < len(a.index):
+    if type(a) is not Read or not isinstance(a.source, Draft) or not at or a.predicate or len(at) + len(a.identity_indexed) < len(a.index):
         return a
     return _fixed(graph, Read(a.source, identity_index(a.source.axes)), at, {})

@@ -6,15 +6,15 @@
     input %0 x : float32[N]
     constant %1 : float32[N] = array("w")
     %2 : float32[N] = multiply(%0, %1[N: 3 - Idx(N)])
-    %3 : float32[] = reduce add(%2 where [2 - Idx(N)] fill 0) over [N]
+    %3 : float32[] = reduce add(%2 where [2 - Idx(N)] pad 0) over [N]
     %4 : float32[N] = join scatter() disjoint
     part [] %3 at [N: 1]
     prefer %2 along N by 64.0
     output %4
 
-A read stands as the name of its source, with the index of each axis that is not read at the reader's own; an expression may hold
-`Load(read)`. A number is `0.5 : float32`, a whole number that follows from the index `index(Idx(N) + 1) : int64`. What a node is besides
-its operation stands behind it: `once`, `turned`, `disjoint`, `inline`, `split_k chunk`, `selects max`. Axes, attributes and origins stand
+A read is printed as the name of its source, with the index of each axis that is not at the reader's own index; an expression may hold
+`Load(read)`. A number is `0.5 : float32`, an integer computed from the index `index(Idx(N) + 1) : int64`. Flags of a node follow its
+operation: `once`, `turned`, `disjoint`, `inline`, `split_k chunk`, `selects max`. Axes, attributes and origins stand
 as they do in programs.
 """
 
@@ -50,20 +50,20 @@ KINDS = ("reduce", "join", "routine", "part")  # which stand before the operatio
 
 
 def text(graph: TensorGraph, origins: bool = True) -> str:
-    """The graph as text. `origins=False` leaves out where nodes come from."""
+    """Returns the graph as text; `origins=False` leaves out the origins of nodes."""
     name = "" if graph.name == "program" else f" {json.dumps(graph.name)}"
     return f"ngraph tensors {FORMAT}{name}\n" + _GraphPrinter(origins).graph(graph)
 
 
 def node_text(graph: TensorGraph, n: TensorNode) -> str:
-    """One node as `text` prints it, whatever is wrong with it."""
+    """Returns one node as `text` prints it, also an invalid one."""
     printer = _GraphPrinter(False, strict=False)
     printer.number_nodes(graph)
     return printer.node(n)
 
 
 def arrays(graph: TensorGraph) -> dict[str, np.ndarray]:
-    """The large constants of a graph, by the names that `text` gives them."""
+    """Returns the large constants of a graph by the names that `text` gives them."""
     printer = _GraphPrinter(False)
     printer.graph(graph)
     return printer.arrays
@@ -82,7 +82,7 @@ class _GraphPrinter(_Printer):
     names: dict[Any, str]
 
     def number_nodes(self, g: TensorGraph) -> list[Constant]:
-        """Names all that is read; returns the constants."""
+        """Names all sources of reads; returns the constants."""
         found = [r.source for n in g.nodes for r in n.reads if type(r.source) is Constant]
         constants = list(dict.fromkeys(found))
         for k, x in enumerate(dict.fromkeys((*g.sources, *constants, *g.nodes))):
@@ -125,21 +125,23 @@ class _GraphPrinter(_Printer):
 
     def part(self, p: PiecewisePart) -> str:
         by = "" if p.combine == "set" else f" by {p.combine}"
-        return f"part [{', '.join(map(self.axis, p.axes))}] {self.arg(p.arg)} at [{self.index(p.place)}]{self.where(p.guard)}{by}"
+        return f"part [{', '.join(map(self.axis, p.axes))}] {self.arg(p.arg)} at [{self.index(p.place)}]{self.where(p.predicate)}{by}"
 
     def arg(self, a: Arg) -> str:
         if isinstance(a, Read):
-            moved = {k: e for k, e in a.index.items() if not (type(e) is Idx and e.of == k)}
-            fill = f" fill {self.attr(a.fill, _NOWHERE)}" if a.guard else ""
-            return self.names.get(a.source, "%undefined") + (f"[{self.index(moved)}]" if moved else "") + self.where(a.guard) + fill
+            order = {k: n for n, k in enumerate(a.source.axes)}
+            index = sorted(a.index.items(), key=lambda pair: order.get(pair[0], len(order)))
+            moved = {k: e for k, e in index if not (type(e) is Idx and e.of == k)}
+            padded = f" pad {self.attr(a.pad_value, _NOWHERE)}" if a.predicate else ""
+            return self.names.get(a.source, "%undefined") + (f"[{self.index(moved)}]" if moved else "") + self.where(a.predicate) + padded
         shown = f"index({self.expr(a.value)})" if type(a) is IndexValue else self.attr(a.value, _NOWHERE)
         return f"{shown} : {a.dtype.name}"
 
     def index(self, index: Mapping[AxisId, ExprLike]) -> str:
         return ", ".join([f"{self.axis(k)}: {self.expr(e)}" for k, e in index.items()])
 
-    def where(self, guard: tuple[ExprLike, ...]) -> str:
-        return f" where [{', '.join(map(self.expr, guard))}]" if guard else ""
+    def where(self, predicate: tuple[ExprLike, ...]) -> str:
+        return f" where [{', '.join(map(self.expr, predicate))}]" if predicate else ""
 
     def expr(self, e: ExprLike) -> str:
         return expr.text(e, self.leaf)
@@ -154,20 +156,15 @@ class _GraphPrinter(_Printer):
 
 
 def parse(source: str, arrays: Mapping[str, Any] | None = None) -> TensorGraph:
-    """The graph that `text` printed; `arrays` are its large constants. Raises ParseError with line and column for anything else."""
+    """Returns the graph that `text` printed; `arrays` are its large constants. Raises ParseError with line and column for anything else."""
     return _GraphParser(source, arrays or {}).whole_graph()
 
 
 class _GraphParser(_Parser):
-    """One reading; `there` is what may be read by name."""
+    """The state of one parse; `there` holds the values that can be read, by name."""
 
     def whole_graph(self) -> TensorGraph:
-        while self.tokens[self.k][:1] == "\n":
-            self.k += 1
-        for word in ("ngraph", "tensors"):
-            self.expect(word)
-        self.integer("the number of the format")
-        name = self.title()
+        name = self.head("tensors")
         self.end_of_line()
         self.there: dict[str, Any] = {}
         self.runs: dict[str, Value] = {}
@@ -190,9 +187,7 @@ class _GraphParser(_Parser):
                 a = self.axis()
                 axes[a] = Len(a)
                 if self.accept("="):
-                    late.append((a, self.k))
-                    while self.tokens[self.k] not in ("made", _END) and self.tokens[self.k][0] != "\n":
-                        self.k += 1
+                    late.append((a, self.skip_to("made")))
                 made += [a] if self.accept("made") else []
             elif token == "input":
                 inputs.append(self.incoming())
@@ -294,12 +289,7 @@ class _GraphParser(_Parser):
         if self.accept("over"):
             self.expect("[")
             reduced = tuple(self.listed(self.axis))
-        attrs: dict[str, Any] = {}
-        if self.accept("{") and not self.accept("}"):
-            self.attribute(attrs)
-            while self.accept(","):
-                self.attribute(attrs)
-            self.expect("}")
+        attrs = self.attributes()
         flags: dict[str, Any] = {flag: self.accept(flag) for flag in FLAGS}
         split_k = self.axis() if self.accept("split_k") else None
         selects = self.word("max or min") if self.accept("selects") else ""
@@ -319,8 +309,8 @@ class _GraphParser(_Parser):
         self.expect("at")
         self.expect("[")
         place = dict(self.listed(self.entry))
-        guard = self.where()
-        return PiecewisePart(axes, arg, place, guard, self.word("how to combine") if self.accept("by") else "set")
+        predicate = self.where()
+        return PiecewisePart(axes, arg, place, predicate, self.word("how to combine") if self.accept("by") else "set")
 
     def arg(self) -> Arg:
         if self.tokens[self.k][:1] == "%":
@@ -338,20 +328,9 @@ class _GraphParser(_Parser):
     def read(self) -> Read:
         source = self.one()
         moved = dict(self.listed(self.entry)) if self.accept("[") else {}
-        guard = self.where()
-        fill = self.attr() if self.accept("fill") else 0
-        return Read(source, {a: moved.get(a, Idx(a)) for a in source.axes}, guard, fill)
-
-    def entry(self) -> tuple[AxisId, ExprLike]:
-        a = self.axis()
-        self.expect(":")
-        return a, self.expr()
-
-    def where(self) -> tuple[ExprLike, ...]:
-        if not self.accept("where"):
-            return ()
-        self.expect("[")
-        return tuple(self.listed(self.expr))
+        predicate = self.where()
+        pad_value = self.attr() if self.accept("pad") else 0
+        return Read(source, {a: moved.get(a, Idx(a)) for a in source.axes}, predicate, pad_value)
 
     def attr(self) -> Any:
         return self.expr() if self.tokens[self.k] in ("Load", "Run") else super().attr()

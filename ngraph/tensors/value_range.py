@@ -1,6 +1,6 @@
 """Value-range analysis: values that are integers, of any dtype, and their ranges, derived from the ops that compute them.
 
-Sums of products of such values are exact as long as they are small enough; another way to take them must leave them so.
+Dot products of such values are exact while they are small enough; another algorithm for them must keep that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.targets.tuning import MAX_RANGE_STEPS
-from ngraph.tensors.graph import Arg, Constant, ScalarConstant, TensorNode
+from ngraph.tensors.graph import FMA, Arg, Constant, ScalarConstant, TensorNode
 from ngraph.tensors.index import Read
 
 Range = tuple[float, float]
@@ -26,26 +26,26 @@ MADE: dict[str, Callable[..., Range]] = {  # elementwise ops of two whole number
 
 
 def integer_range(a: Arg, steps: int = MAX_RANGE_STEPS) -> Range | None:
-    """The least and the greatest that an argument may be, if it is a whole number for certain: seen in so many steps."""
+    """Returns the least and the greatest value of an argument that is certainly an integer; `steps` bounds the depth of the search."""
     if type(a) is ScalarConstant:
         return (float(a.value),) * 2 if float(a.value).is_integer() else None
     if type(a) is not Read:
         return None
     made = _of(a.source, steps - 1) if steps else None
-    if made is None or not a.guard:
+    if made is None or not a.predicate:
         return made
-    return (min(made[0], float(a.fill)), max(made[1], float(a.fill))) if float(a.fill).is_integer() else None
+    return (min(made[0], float(a.pad_value)), max(made[1], float(a.pad_value))) if float(a.pad_value).is_integer() else None
 
 
 def _of(source: Any, steps: int) -> Range | None:
-    """The same of what is read."""
+    """Returns the same for the source of a read."""
     if isinstance(source, TensorNode) and source.kind == "elem":
         if source.op in ("cast", "copy"):
             cast = integer_range(source.args[0], steps)
             if source.dtype.is_float:
                 return cast if cast is None or source.dtype.bits > 16 or max(map(abs, cast)) <= BFLOAT16_INTEGERS_END else None
             return _within(source.dtype, cast)
-        if source.op in (*MADE, "fma"):
+        if source.op in MADE or source.op in FMA:
             made = _made(source, [integer_range(b, steps) for b in source.args])
             return made if source.dtype.is_float else _within(source.dtype, made)
     if source.dtype.kind in ("int", "uint", "bool"):
@@ -62,11 +62,11 @@ def _made(n: TensorNode, found: list[Range | None]) -> Range | None:
     known = [r for r in found if r is not None]
     if len(known) < len(found):
         return None
-    if n.op != "fma":
+    if n.op not in FMA:
         return MADE[n.op](*known)
-    (x, y, z), minus = known, n.attrs.get("minus")
+    x, y, z = known
     product = MADE["multiply"](x, y)
-    return MADE["subtract"](z, product) if minus == "product" else MADE["subtract" if minus else "add"](product, z)
+    return MADE["subtract"](z, product) if n.op == "fnma" else MADE["add" if n.op == "fma" else "subtract"](product, z)
 
 
 def _within(dtype: Any, found: Range | None) -> Range:

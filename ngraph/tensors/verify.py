@@ -1,4 +1,4 @@
-"""The law of tensor graphs: `verify` says which node breaks which rule. Fusion would not notice; the kernels would be wrong."""
+"""Verifier of tensor graphs: `verify` names the node that violates an invariant. Fusion does not check; kernels would be wrong."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ngraph.program.program import AxisId, Value
 from ngraph.targets.products import DOTS, PACKS
 from ngraph.tensors.graph import (
     DERIVED,
+    FMA,
     Constant,
     IndexValue,
     PiecewisePart,
@@ -28,12 +29,17 @@ from ngraph.tensors.graph import (
 from ngraph.tensors.index import Load, Read, affine, bounds, loads
 from ngraph.tensors.text import node_text
 
-ARGUMENTS = {"copy": 1, "fma": 3, **{op: row.k for op, row in PACKS.items()}, **dict.fromkeys(DOTS, 2)}  # of operations that programs lack
+ARGUMENTS = {
+    "copy": 1,
+    **dict.fromkeys(FMA, 3),
+    **{op: row.k for op, row in PACKS.items()},
+    **dict.fromkeys(DOTS, 2),
+}  # of operations that programs lack
 COMBINES = ("add", "multiply", "max", "min")
 
 
 def verify(graph: TensorGraph) -> TensorGraph:
-    """The graph itself, if it is lawful. Raises ProgramError that names the node, the rule and what disagrees."""
+    """Returns the graph itself, if it is valid. Raises ProgramError with the node, the rule and what disagrees."""
     complaint = next(_lengths(graph), None)
     there: set[Any] = set(graph.sources)
     for n in graph.nodes:
@@ -49,7 +55,7 @@ def verify(graph: TensorGraph) -> TensorGraph:
 
 
 def _lengths(g: TensorGraph) -> Iterator[str]:
-    """Lengths are whole numbers of lengths and of numbers that are there."""
+    """Checks that lengths refer to lengths and numbers of this graph."""
     for a, length in g.axes.items():
         for leaf in expr.leaves(length) if isinstance(length, Expr) else ():
             if type(leaf) is Len and leaf.of not in g.axes:
@@ -100,15 +106,15 @@ def _read(g: TensorGraph, n: TensorNode, r: Read, there: set[Any]) -> Iterator[s
         return
     if isinstance(source, TensorNode) and source.kind == "routine" and n.kind != "part":
         yield f"{n!r} reads {source!r}, of which only parts have values"
-    inside = [inner for inner in loads(*r.guard) if type(inner) is Read]
-    guarded = {x for guard in r.guard for x in _moving(guard)}.union(*[inner.axes for inner in inside])
+    inside = [inner for inner in loads(*r.predicate) if type(inner) is Read]
+    predicated = {x for predicate in r.predicate for x in _moving(predicate)}.union(*[inner.axes for inner in inside])
     for a, e in r.index.items():
         size, moving = g.known(a), _moving(e)
-        if not size or affine(e) is None or not all(g.known(x) for x in moving) or not guarded.isdisjoint(moving):
+        if not size or affine(e) is None or not all(g.known(x) for x in moving) or not predicated.isdisjoint(moving):
             continue
         low, high = bounds(e, g.known)
         if low < 0 or high >= size:
-            yield f"{n!r} reads {source!r} at {e!r} along {a}, from {low} to {high} of {size} places, and no guard is about that"
+            yield f"{n!r} reads {source!r} at {e!r} along {a}, from {low} to {high} of {size} places, and no predicate is about that"
 
 
 def _moving(e: ExprLike) -> set[AxisId]:
@@ -116,20 +122,20 @@ def _moving(e: ExprLike) -> set[AxisId]:
 
 
 def _scope(n: TensorNode, what: str, exprs: Iterable[ExprLike], axes: Iterable[AxisId]) -> Iterator[str]:
-    """Indices move along the axes there are; so do those of reads inside them."""
+    """Checks that indices, and reads inside them, use axes of the node."""
     todo, seen = list(exprs), set[AxisId]()
     while todo:
         e = todo.pop()
         seen |= _moving(e)
         for inner in loads(e):
-            todo += (*inner.index.values(), *inner.guard)
+            todo += (*inner.index.values(), *inner.predicate)
     lost = sorted(seen.difference(axes))
     if lost:
         yield f"{what} of {n!r} moves along {', '.join(lost)}, over which it is not"
 
 
 def _arg_exprs(a: Any) -> list[ExprLike]:
-    return [a.value] if type(a) is IndexValue else [*a.index.values(), *a.guard] if type(a) is Read else []
+    return [a.value] if type(a) is IndexValue else [*a.index.values(), *a.predicate] if type(a) is Read else []
 
 
 def _kind(g: TensorGraph, n: TensorNode) -> Iterator[str]:
@@ -158,7 +164,7 @@ def _kind(g: TensorGraph, n: TensorNode) -> Iterator[str]:
             yield f"{n!r} is part of no routine"
     elif n.kind == "routine":
         for a in n.args:
-            if type(a) is not Read or a.guard or len(a.identity_indexed) < len(a.source.axes):
+            if type(a) is not Read or a.predicate or len(a.identity_indexed) < len(a.source.axes):
                 yield f"{n!r} takes a value that does not lie somewhere whole"
 
 
@@ -167,7 +173,7 @@ def _elementwise(n: TensorNode) -> Iterator[str]:
     if n.op in ARGUMENTS:
         if len(n.args) != ARGUMENTS[n.op]:
             yield f"{n!r} has {len(n.args)} arguments, and takes {ARGUMENTS[n.op]}"
-        if n.op in ("copy", "fma") and any(dtype_of(a) is not n.dtype for a in n.args):
+        if (n.op == "copy" or n.op in FMA) and any(dtype_of(a) is not n.dtype for a in n.args):
             yield f"{n!r} has arguments of {', '.join([dtype_of(a).name for a in n.args])}"
     elif record is None:
         yield f"{n!r} is of no operation that there is"
@@ -185,11 +191,11 @@ def _part(n: TensorNode, p: PiecewisePart) -> Iterator[str]:
         yield f"a part of {n!r} has values of {dtype_of(p.arg).name}"
     if p.combine not in ("set", *COMBINES):
         yield f"a part of {n!r} meets what is there by {p.combine}"
-    yield from _scope(n, "a part", [*_arg_exprs(p.arg), *p.place.values(), *p.guard], p.axes)
+    yield from _scope(n, "a part", [*_arg_exprs(p.arg), *p.place.values(), *p.predicate], p.axes)
 
 
 def _disjoint(g: TensorGraph, n: TensorNode) -> Iterator[str]:
-    """No two parts write at one place, and each writes at each of its places once: told apart along one axis, by range or by remainder."""
+    """Checks that no two parts write to one element, and none does so twice: they differ along one axis, by range or by remainder."""
     for k, p in enumerate(n.parts):
         lost = set(p.axes).difference(*[set(_moving(e)) for e in p.place.values()])
         if any((g.known(a) or 2) > 1 for a in lost):
@@ -201,7 +207,7 @@ def _disjoint(g: TensorGraph, n: TensorNode) -> Iterator[str]:
 
 
 def _apart(g: TensorGraph, p: PiecewisePart, q: PiecewisePart, a: AxisId) -> bool:
-    """Whether two parts are at other places along an axis, as far as can be known."""
+    """Whether two parts provably write to different indices along an axis."""
     forms = [affine(part.place[a]) for part in (p, q)]
     if any(f is None for f in forms):
         return True  # lengths that a call brings stand in it

@@ -1,4 +1,4 @@
-"""Sums of products over short windows by fewer products: those of Toom, Cook and Winograd (Lavin and Gray, 2015, arXiv:1509.09308).
+"""Convolutions with fewer multiplications: the algorithms of Toom, Cook and Winograd (Lavin and Gray, 2015, arXiv:1509.09308).
 
 m results of a window of r terms, y_i = sum over j of d_(i+j) g_j, are A (G g * B d): m + r - 1 products instead of m r. The matrices come
 from evaluating at m + r - 1 points. What moves along the window is cut into tiles of m + r - 1 places, both factors are transformed, the
@@ -10,6 +10,7 @@ filter the window is what stays and the map is what is summed: there tiles are c
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -32,7 +33,7 @@ from ngraph.targets.tuning import (
 )
 from ngraph.tensors.edit import Draft, GraphEditor, summed
 from ngraph.tensors.graph import Arg, PiecewisePart, ScalarConstant, TensorGraph
-from ngraph.tensors.index import Read, affine, bounds, identity_index, loop_variant_axes
+from ngraph.tensors.index import Read, affine, identity_index, loop_variant_axes
 from ngraph.tensors.value_range import integer_range
 
 POINTS = (0, 1, -1, 2, -2)  # and infinity; more would cost more digits than the error of a sum allows
@@ -40,10 +41,11 @@ Matrix = tuple[tuple[Fraction, ...], ...]
 
 
 class Along(NamedTuple):
-    """One axis of the window: the index of x is `out + sign tap + start`. Tiles of `m` results, or of `taps` terms, are cut.
+    """One axis of the window: the index of x is `out + sign tap + start`. Tiles have `m` results, or `taps` terms.
 
-    at      the axis of x's source; `tile` the number of a tile, where one is cut; `point` the axis of the points
-    results whether it is results, not terms, that tiles have
+    at      the axis of x's source; `tile` the axis of tiles, if there are several; `point` the axis of the points
+    results whether tiles consist of results, not of terms
+    many    the number of tiles, guessed where the length is open
     """
 
     at: AxisId
@@ -52,7 +54,8 @@ class Along(NamedTuple):
     sign: int
     m: int
     taps: int
-    tiles: int
+    tiles: ExprLike
+    many: int
     results: bool
     k: int  # its number
 
@@ -62,12 +65,12 @@ class Along(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Places from one tile to the next."""
+        """Returns the distance between two tiles."""
         return self.m if self.results else self.taps
 
 
 class Sum(NamedTuple):
-    """A sum of products in which x moves along windows and y does not."""
+    """A contraction in which x is read through windows and y is not."""
 
     node: Draft
     x: Read
@@ -77,7 +80,7 @@ class Sum(NamedTuple):
 
 @pass_(needs=("machine",), keeps=("integer sums",))
 def winograd(graph: TensorGraph, machine: Cpu) -> TensorGraph:
-    """The graph with transformed sums in the place of those that then take less time."""
+    """Replaces convolutions by their transformed form where that takes less time."""
     if not any(n.kind == "reduce" and n.op == "add" and len(n.reduced) > 1 and n.dtype.is_float for n in graph.nodes):
         return graph
     e = GraphEditor(graph)
@@ -98,15 +101,15 @@ def winograd(graph: TensorGraph, machine: Cpu) -> TensorGraph:
 
 
 def _chain(n: Draft) -> list[Draft]:
-    """A sum, and the elementwise steps behind it that nothing else needs to be known for."""
+    """Returns a sum and the elementwise epilogue that depends on it alone."""
     found = [n]
     while len(found) <= MAX_EPILOGUE_STEPS and not n.result and len(n.users) == 1:
         (u,) = n.users
         if u.kind != "elem" or u.space != n.space or u.op == "random_bits":
             break
-        if any(len(r.identity_indexed) < len(r.index) or r.guard for r in u.reads if r.source is n):
+        if any(len(r.identity_indexed) < len(r.index) or r.predicate for r in u.reads if r.source is n):
             break
-        if any(type(e) is not Idx for r in u.reads for e in (*r.index.values(), *r.guard)):
+        if any(type(e) is not Idx for r in u.reads for e in (*r.index.values(), *r.predicate)):
             break
         found.append(u)
         n = u
@@ -117,14 +120,14 @@ def _chain(n: Draft) -> list[Draft]:
 
 
 def _best(graph: GraphEditor, n: Draft, machine: Cpu) -> Sum | None:
-    """The cheapest way to tiles, if one is worth it."""
+    """Returns the cheapest tiling, if one is profitable."""
     p = summed(n)
     if p is None or not n.dtype.is_float or n.dtype.bits < 32:
         return None
     reads = [a for a in p.args if type(a) is Read and a.source.dtype is n.dtype]
     if len(reads) == 2 and all(integer_range(r) is not None for r in reads):
         return None  # sums of whole numbers are to be exact
-    if len(reads) != 2 or any(graph.known(a) is None for a in n.space) or any(r.guard and r.fill != 0 for r in reads):
+    if len(reads) != 2 or any(r.predicate and r.pad_value != 0 for r in reads):
         return None
     every = [Sum(n, x, y, along) for x, y in (reads, reads[::-1]) for along in _ways(graph, n, x, y)]
     best = min(every, key=lambda s: _cost(graph, s, machine), default=None)
@@ -132,7 +135,7 @@ def _best(graph: GraphEditor, n: Draft, machine: Cpu) -> Sum | None:
 
 
 def _ways(graph: GraphEditor, n: Draft, x: Read, y: Read) -> Iterable[tuple[Along, ...]]:
-    """The ways to cut tiles along the windows of x."""
+    """Yields the possible tilings along the windows of x."""
     found: list[list[Along]] = []
     for at, e in x.index.items():
         form = affine(e)
@@ -153,13 +156,13 @@ def _ways(graph: GraphEditor, n: Draft, x: Read, y: Read) -> Iterable[tuple[Alon
         some = list(_cuts(graph, at, out, tap, form[0][tap], len(found)))
         if some and len(found) < 2:
             found.append(some)
-    if not found or any(g for g in y.guard):
+    if not found or any(g for g in y.predicate):
         return []
     return [tuple(c._replace(k=k) for k, c in enumerate(w)) for w in _product(found)]
 
 
 def _product(found: list[list[Along]]) -> Iterable[tuple[Along, ...]]:
-    """One cut of each, all with as many points."""
+    """Yields combinations of one tiling per axis, all with the same number of points."""
     first, *rest = found
     for a in first:
         if not rest:
@@ -170,27 +173,29 @@ def _product(found: list[list[Along]]) -> Iterable[tuple[Along, ...]]:
 
 
 def _cuts(graph: GraphEditor, at: AxisId, out: AxisId, tap: AxisId, sign: int, k: int) -> Iterable[Along]:
-    results, terms = graph.known(out) or 0, graph.known(tap) or 0
+    results, terms = graph.known(out) or 0, graph.known(tap) or 0  # of open length is none
+    many = graph.guesses()[out]
     for points in (6, 4):
-        if 2 <= terms <= MAX_WINDOW and results >= MIN_TILED_LENGTH and points - terms + 1 >= 2:
+        if 2 <= terms <= MAX_WINDOW and many >= MIN_TILED_LENGTH and points - terms + 1 >= 2:
             m = points - terms + 1
-            yield Along(at, out, tap, sign, m, terms, -(-results // m), True, k)
+            yield Along(at, out, tap, sign, m, terms, (graph.length(out) + (m - 1)) // m, -(-many // m), True, k)
         elif 2 <= results <= MAX_WINDOW and terms >= MIN_TILED_LENGTH and sign == 1 and points - results + 1 >= 2:
             taps = points - results + 1
-            yield Along(at, out, tap, sign, results, taps, -(-terms // taps), False, k)
+            yield Along(at, out, tap, sign, results, taps, -(-terms // taps), -(-terms // taps), False, k)
 
 
 def _cost(graph: GraphEditor, s: Sum, machine: Cpu) -> float:
-    """Vector instructions for each lane: products at all points, and what is transformed."""
+    """Returns the cost in vector instructions per lane: products at all points, and transforms."""
 
     def size(axes: Iterable[AxisId]) -> int:
-        return math.prod([graph.known(a) or 0 for a in axes])
+        return math.prod([guesses[a] for a in axes])
 
+    guesses = graph.guesses()
     windows = {a for w in s.along for a in (w.out, w.tap)}
     points = math.prod([w.points for w in s.along])
-    tiles = math.prod([w.tiles for w in s.along])
-    made = math.prod([w.tiles for w in s.along if w.results])
-    read = math.prod([w.tiles for w in s.along if not w.results])
+    tiles = math.prod([w.many for w in s.along])
+    made = math.prod([w.many for w in s.along if w.results])
+    read = math.prod([w.many for w in s.along if not w.results])
     products = size([a for a in s.node.space if a not in windows]) * points * tiles
     x = size([a for a in s.x.axes if a not in windows]) * points * tiles
     y = size([a for a in s.y.axes if a not in windows]) * points * read
@@ -222,8 +227,9 @@ def _parameters(graph: GraphEditor, r: Read) -> bool:
 # ---- the matrices -----------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
 def matrices(m: int, taps: int) -> tuple[Matrix, Matrix, Matrix]:
-    """A (m rows), G (a row for each point) and B: y = A (G g * B d)."""
+    """Returns A (m rows), G (a row for each point) and B, with y = A (G g * B d)."""
     points = [Fraction(p) for p in POINTS[: m + taps - 2]]
     last = len(points)
 
@@ -239,7 +245,7 @@ def matrices(m: int, taps: int) -> tuple[Matrix, Matrix, Matrix]:
 
 
 def _polynomial(roots: Iterable[Fraction]) -> list[Fraction]:
-    """The coefficients of the product of all x - root, the lowest first."""
+    """Returns the coefficients of the product of all x - root, the lowest first."""
     made = [Fraction(1)]
     for r in roots:
         made = [a - r * b for a, b in zip([Fraction(0), *made], [*made, Fraction(0)], strict=True)]
@@ -247,7 +253,7 @@ def _polynomial(roots: Iterable[Fraction]) -> list[Fraction]:
 
 
 def _combined(graph: GraphEditor, rows: Matrix, args: Sequence[Arg], axes: tuple[AxisId, ...], dtype: DType) -> list[Arg]:
-    """The rows of a matrix times what stands in `args`. Rows, or columns, that differ in signs alone have parts in common."""
+    """Returns the products of a matrix's rows with `args`; rows or columns that differ only in signs share subexpressions."""
     columns = list(zip(*rows, strict=True))
     pairs = _twins(columns) if len(rows) < len(columns) else {}
     if pairs:
@@ -280,7 +286,7 @@ def _combined(graph: GraphEditor, rows: Matrix, args: Sequence[Arg], axes: tuple
 
 
 def _twins(rows: Sequence[tuple[Fraction, ...]]) -> dict[int, int]:
-    """Rows that have the same numbers but for signs, which are neither all the same nor all different."""
+    """Returns pairs of rows that differ in some signs only."""
     found: dict[int, int] = {}
     for j, row in enumerate(rows):
         for k in range(j + 1, len(rows)):
@@ -310,7 +316,7 @@ def _total(graph: GraphEditor, row: Sequence[Fraction], args: Sequence[Arg], axe
 
 
 class _Maker:
-    """Makes the nodes of one sum."""
+    """Builds the nodes of one transformed sum."""
 
     def __init__(self, graph: GraphEditor, s: Sum):
         self.graph, self.s, self.dtype = graph, s, s.node.dtype
@@ -321,37 +327,34 @@ class _Maker:
         self.summed = [a for a in s.node.reduced if a not in windows]
         self.matrices = [matrices(w.m, w.taps) for w in s.along]
 
-    def size(self, a: AxisId) -> int:
-        return self.graph.known(a) or 0
-
     def own(self, r: Read) -> list[AxisId]:
-        """The axes of a factor but for windows, as they lie in what it reads."""
+        """Returns the axes of an operand without its windows, in the order of its source."""
         lies = [e.of for e in r.index.values() if type(e) is Idx]
         mine = [a for a in (*self.kept, *self.summed) if a in r.axes]
         return [a for a in mine if a not in lies] + [a for a in lies if a in mine]
 
     def joined(self, w: Along, axes: tuple[AxisId, ...], parts: Sequence[Arg]) -> Read:
-        """Parts side by side along the axis of the points."""
+        """Returns parts concatenated along the axis of the points."""
         point = self.point[w.k]
         made = tuple([PiecewisePart(axes, x, {**identity_index(axes), point: k}) for k, x in enumerate(parts)])
         return self.join((point, *axes), made, w is self.s.along[-1], self.dtype)
 
     def join(self, axes: tuple[AxisId, ...], parts: tuple[PiecewisePart, ...], last: bool, dtype: DType) -> Read:
-        """Parts that share no place as one value; one that is not the last of its kind stays near the next."""
+        """Returns disjoint parts as one value."""
         return self.graph.node("join", "join", [], axes, dtype, parts=parts, disjoint=True, inline=not last)
 
     def read(self, r: Read, index: dict[AxisId, ExprLike], integer_range: Iterable[AxisId]) -> Read:
-        """A factor at another place, 0 where it lies outside along the axes `integer_range` of its source."""
+        """Returns an operand at another index, 0 out of bounds along the axes `integer_range` of its source."""
         moved = r.at(index)
-        guards = list(moved.guard)
+        predicates = list(moved.predicate)
         for a in integer_range:
             e = moved.index[a]
-            guards += [e, self.graph.length(a) - 1 - e]
-        needed = [g for g in dict.fromkeys(guards) if not bounds(g, self.graph.known)[0] >= 0]
+            predicates += [e, self.graph.length(a) - 1 - e]
+        needed = [g for g in dict.fromkeys(predicates) if not self.graph.holds(g)]
         return Read(moved.source, moved.index, tuple(needed), 0)
 
     def windows(self) -> Read:
-        """x, transformed."""
+        """Returns the transform of x."""
         s, graph = self.s, self.graph
         own = self.own(s.x)
         back = [w.taps - 1 if w.sign < 0 else 0 for w in s.along]
@@ -373,7 +376,7 @@ class _Maker:
         return made
 
     def terms(self) -> Read:
-        """y, transformed."""
+        """Returns the transform of y."""
         made, axes = self.s.y, (*[w.tap for w in self.s.along], *self.own(self.s.y))
         for w in self.s.along:
             tile = [] if w.results else [self.tile[w.k]]
@@ -386,7 +389,7 @@ class _Maker:
         return made
 
     def products(self, x: Read, y: Read) -> Read:
-        """Their sums at each point."""
+        """Returns the sums of products at each point."""
         n = self.s.node
         tiles = [self.tile[w.k] for w in self.s.along if w.results]
         axes = (*self.point[::-1], *self.kept[:1], *tiles, *self.kept[1:])
@@ -395,7 +398,7 @@ class _Maker:
         return self.graph.node("reduce", "add", [p], axes, n.dtype, reduced=reduced)
 
     def back(self, made: Read, end: Draft) -> Read:
-        """The results, with what stands behind them up to `end` made at once."""
+        """Returns the results, with the epilogue up to `end` fused."""
         last = self.s.along[0]
         for w in self.s.along[::-1]:
             axes = tuple([a for a in made.source.axes if a != self.point[w.k]])
@@ -405,18 +408,18 @@ class _Maker:
             joined = []
             for i, row in enumerate(rows):
                 at: ExprLike = Idx(self.tile[w.k]) * w.m + i if w.results else i
-                guard = self.graph.length(w.out) - 1 - at
+                predicate = self.graph.length(w.out) - 1 - at
                 place = {**identity_index([a for a in axes if a in to]), w.out: at}
                 if w is last:
                     row = self.behind(row, axes, {a: e for a, e in place.items() if a in end.axes}, end)
-                joined.append(PiecewisePart(axes, row, place, () if bounds(guard, self.graph.known)[0] >= 0 else (guard,)))
+                joined.append(PiecewisePart(axes, row, place, () if self.graph.holds(predicate) else (predicate,)))
             dtype = end.dtype if w is last else self.dtype
             order = end.axes if w is last else to
             made = self.join(order, tuple(joined), w is last, dtype)
         return made
 
     def behind(self, x: Arg, axes: tuple[AxisId, ...], place: dict[AxisId, ExprLike], end: Draft) -> Arg:
-        """The elementwise steps from the sum to `end`, at one place of a tile."""
+        """Returns the epilogue from the sum to `end` at one index of a tile."""
         chain = _chain(self.s.node)
         before = chain[0]
         for u in chain[1:]:
@@ -428,7 +431,7 @@ class _Maker:
 
 
 def _transformed(graph: GraphEditor, s: Sum, end: Draft) -> None:
-    """Puts the sum, and what stands behind it up to `end`, in its new form."""
+    """Replaces the sum, and its epilogue up to `end`, by the transformed form."""
     maker = _Maker(graph, s)
     for r in (s.x, s.y):
         graph.preferences += [(r.source, a, s.node.size) for a, e in r.index.items() if type(e) is Idx and e.of == maker.own(r)[-1]]

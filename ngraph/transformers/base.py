@@ -116,6 +116,10 @@ class Transformer(Alone):
         return ""
 
     # computations
+    def compilations(self) -> int:
+        """Returns how many programs and versions of them for lengths were compiled or found in the cache."""
+        return sum(max(len(c.versions), 1) for c in [ref() for ref in self._made] if c is not None and c.compiled)
+
     def computation(self, results: Any, *parameters: Op, name: str | None = None) -> Computation:
         """Returns a callable that computes `results` from values for `parameters`, in order.
 

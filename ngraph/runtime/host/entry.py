@@ -34,7 +34,7 @@ FIELDS["call"] = {
     for k, name in enumerate(
         (
             "count given made results form slow busy frame pool run type empty tuple retain release call none watched watches "
-            "version size order"
+            "version size order calls"
         ).split()
     )
 }
@@ -187,6 +187,9 @@ run:
   %fine = icmp eq i64 %status, DONE
   br i1 %fine, label %tell, label %undo
 tell:
+  %calls = get i64 %call.calls
+  %calls1 = add i64 %calls, 1
+  put i64 %calls1, %call.calls
   %version = get ptr %call.version
   %writes = icmp ne ptr %version, null
   br i1 %writes, label %raise, label %give
@@ -377,9 +380,12 @@ class Spot(NamedTuple):
 
 
 _calls: weakref.WeakSet[NativeFunction] = weakref.WeakSet()
+_making = threading.Lock()  # of the code of entries
 
 
 def _forked() -> None:
+    global _making
+    _making = threading.Lock()
     for call in list(_calls):
         call.set(busy=0)  # a caller inside it does not exist here
 
@@ -437,6 +443,11 @@ class NativeFunction:
         for name, value in fields.items():
             self.words[FIELDS["call"][name] // 8] = value
 
+    @property
+    def calls(self) -> int:
+        """The number of calls that ran to their end here."""
+        return int(self.words[FIELDS["call"]["calls"] // 8])
+
     def watch(self, watches: Sequence[tuple[int, int]]) -> None:
         """Replaces the watched words."""
         self.watches = np.array(watches, np.int64).reshape(-1, 2)
@@ -462,7 +473,9 @@ _code: list[Any] = []
 def code(load: Callable[[str, Cpu], Any]) -> Any:
     """Returns the entry's code, made once; None where objects have another layout. `load` makes loaded code of IR text."""
     if not _code:
-        found = layout()
-        there = found is not None and _functions() is not None
-        _code.append(load(text(host(), found), host()) if found is not None and there else None)
+        with _making:
+            if not _code:
+                found = layout()
+                there = found is not None and _functions() is not None
+                _code.append(load(text(host(), found), host()) if found is not None and there else None)
     return _code[0]

@@ -23,7 +23,7 @@ import numpy as np
 
 from ngraph.config import config
 from ngraph.runtime.host import bytecode
-from ngraph.targets import Cpu, host
+from ngraph.targets import Cpu, host, read_text
 
 MOST = 256  # threads
 
@@ -535,13 +535,38 @@ copy:
   %bytes = load i64, ptr %psize
   call void @copy(ptr %pto, ptr %pof, i64 %bytes)
   br label %step
-compute:                                          ; the word at a becomes b op c, of words, rounding down; by 0 it is 0
+compute:
+  call void @compute(ptr %rec)
+  br label %step
+unless1:
+  put i64 %b, %frame.pc
+  br label %next
+loop:                                             ; counts the word at a up; to instruction c while it is below b
+  %n0 = load i64, ptr %pa
+  %n1 = add i64 %n0, 1
+  store i64 %n1, ptr %pa
+  %again = icmp slt i64 %n1, %b
+  br i1 %again, label %loop1, label %step
+loop1:
+  put i64 %c, %frame.pc
+  br label %next
+host:                                             ; back to Python, which goes on behind it
+  ret i64 1
+end:
+  ret i64 0
+cut:
+  ret i64 2
+}
+
+define internal void @compute(ptr %rec) nounwind { ; the word at a becomes b op c, of words, rounding down; by 0 it is 0
+entry:                                            ; apart from `walk`, which needs fewer registers then: short calls are made of it
+  %pa = get ptr %rec.a
+  %wb = get ptr %rec.b
+  %wc = get ptr %rec.c
   %op = get i64 %rec.op
-  %wb = inttoptr i64 %b to ptr
-  %wc = inttoptr i64 %c to ptr
   %x = load i64, ptr %wb
   %y = load i64, ptr %wc
-  switch i64 %op, label %next [ i64 0, label %read32
+  switch i64 %op, label %out [ i64 0, label %read32
     i64 1, label %read64
     i64 2, label %plus
     i64 3, label %minus
@@ -635,25 +660,9 @@ computed:
   %result = phi i64 [ %n32, %read32 ], [ %n64, %read64 ], [ %nplus, %plus ], [ %nminus, %minus ], [ %nby, %by ],
     [ %nover, %over ], [ %nmin, %least ], [ %nmax, %most ], [ %ssize1, %share2 ]
   store i64 %result, ptr %pa
-  br label %step
-unless1:
-  put i64 %b, %frame.pc
-  br label %next
-loop:                                             ; counts the word at a up; to instruction c while it is below b
-  %n0 = load i64, ptr %pa
-  %n1 = add i64 %n0, 1
-  store i64 %n1, ptr %pa
-  %again = icmp slt i64 %n1, %b
-  br i1 %again, label %loop1, label %step
-loop1:
-  put i64 %c, %frame.pc
-  br label %next
-host:                                             ; back to Python, which goes on behind it
-  ret i64 1
-end:
-  ret i64 0
-cut:
-  ret i64 2
+  br label %out
+out:
+  ret void
 }
 
 define i64 @run(ptr %pool, ptr %frame) nounwind {      ; the GIL is held, and let go of where the frame says so
@@ -799,7 +808,7 @@ def cores(root: str = "/") -> int:
 def _limits(root: str) -> list[float]:
     """Returns the processors that control groups grant, this process's own group and enclosing ones."""
     found = []
-    for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
+    for line in read_text(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, _, rest = line.partition(":")
         kinds, _, path = rest.partition(":")
         if kinds and "cpu" not in kinds.split(","):
@@ -809,20 +818,12 @@ def _limits(root: str) -> list[float]:
             parts = [p for p in path.split("/") if p and p != ".."]
             for k in range(len(parts) + 1):
                 folder = os.path.join(root, mount, *parts[:k])
-                pair = _read(os.path.join(folder, "cpu.max")).split()
+                pair = read_text(os.path.join(folder, "cpu.max")).split()
                 if not pair:
-                    pair = [_read(os.path.join(folder, f"cpu.cfs_{what}_us")).strip() for what in ("quota", "period")]
+                    pair = [read_text(os.path.join(folder, f"cpu.cfs_{what}_us")).strip() for what in ("quota", "period")]
                 if len(pair) == 2 and all(p.isdigit() and int(p) for p in pair):
                     found.append(int(pair[0]) / int(pair[1]))
     return found
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def threads() -> int:
@@ -956,6 +957,11 @@ def pool(load: Callable[[str, Cpu], Any]) -> Pool:
                 _pool = Pool(load(text(host()), host()))
                 atexit.register(_pool.stop)
     return _pool
+
+
+def made() -> bool:
+    """Whether this process has its pool."""
+    return _pool is not None
 
 
 def _forked() -> None:

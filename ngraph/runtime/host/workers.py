@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import itertools
 import os
 import selectors
 import struct
@@ -115,14 +116,22 @@ class Workers:
 
     def compile(self, texts: Iterable[str], target: Cpu) -> list[bytes]:
         """The object of each text, in order. Raises `Failed`; whatever is raised, Ctrl-C too, ends the processes at once."""
-        with self.lock:
-            try:
-                made = _Batch(self.processes, target).compile(texts)
-                self._rest()
-                return made
-            except BaseException:
-                self.end()
-                raise
+        given, ready = iter(texts), list[str]()
+        while not self.lock.acquire(blocking=False):  # another thread has the processes: texts are made meanwhile
+            text = next(given, None)
+            if text is None:
+                self.lock.acquire()
+                break
+            ready.append(text)
+        try:
+            made = _Batch(self.processes, target).compile(itertools.chain(ready, given))
+            self._rest()
+            return made
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            self.lock.release()
 
     def _rest(self) -> None:
         """They end when nothing has come for a while."""

@@ -8,7 +8,6 @@ Words: docs/glossary.md.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ import numpy as np
 from ngraph.config import config
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.op import Op
+from ngraph.parts.deferred import deferred
 from ngraph.passes import default_passes, plan_passes
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Computation, Executable
@@ -27,6 +27,9 @@ from ngraph.transformers.base import Transformer
 
 if TYPE_CHECKING:
     from ngraph.runtime.graph_cache import CachedGraph, CacheHit
+
+native, device = deferred("ngraph.transformers.cpu.native"), deferred("ngraph.transformers.cpu.device")
+cached, graph_cache = deferred("ngraph.transformers.executable.cached"), deferred("ngraph.runtime.graph_cache")
 
 
 class HostDevice(Device):
@@ -49,12 +52,10 @@ class CpuTransformer(Transformer):
 
     def compile(self, program: Program) -> Executable:
         program.check_lengths()
-        native = importlib.import_module("ngraph.transformers.cpu.native")
         made: Executable = native.NativeExecutable(program, self.plan_passes).executable()
         return made
 
     def run_later_passes(self, program: Program, executable: Executable | None) -> None:
-        native = importlib.import_module("ngraph.transformers.cpu.native")
         lengths = {} if executable is None else executable.native.lengths
         native.planned(program, lengths, native.settings(), self.plan_passes)
 
@@ -62,18 +63,17 @@ class CpuTransformer(Transformer):
         own = type(self) is not CpuTransformer or (self.graph_passes, self.plan_passes) != (default_passes, plan_passes)
         if own or config.debug or config.dump or config.check:
             return None
-        settings: tuple[Any, ...] = importlib.import_module("ngraph.transformers.cpu.native").settings()
+        settings: tuple[Any, ...] = native.settings()
         return settings
 
     def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> CachedGraph | None:
         facts = self.facts()
         if facts is None:
             return None
-        made: CachedGraph | None = importlib.import_module("ngraph.runtime.graph_cache").CachedGraph.of(results, parameters, facts)
+        made: CachedGraph | None = graph_cache.CachedGraph.of(results, parameters, facts)
         return made
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
-        native = importlib.import_module("ngraph.transformers.cpu.native")
         made: Executable = native.NativeExecutable(found, self.plan_passes, whole).executable()
         return made
 
@@ -82,9 +82,7 @@ class CpuTransformer(Transformer):
         return found
 
     def recall(self, kept: Any, arrays: Sequence[np.ndarray]) -> Callable[..., Any] | None:
-        room = importlib.import_module("ngraph.transformers.executable.cached")
-        device = importlib.import_module("ngraph.transformers.cpu.device").CpuDevice()
-        made: Callable[..., Any] | None = room.restored(kept, arrays, device)
+        made: Callable[..., Any] | None = cached.restored(kept, arrays, device.CpuDevice())
         return made
 
     @classmethod

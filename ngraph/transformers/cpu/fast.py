@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import threading
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from ngraph.plan.kernels import Buffer
@@ -13,7 +17,8 @@ from ngraph.runtime.host.bytecode import FRAME
 from ngraph.runtime.host.entry import NativeFunction, Spot
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Cpu
-from ngraph.transformers.executable.frame import RELEASE, ActivationRecord, InstantiatedPlan, root
+from ngraph.transformers.executable.frame import RELEASE, ActivationRecord, InstantiatedPlan
+from ngraph.transformers.executable.layout import root
 
 ALONE = 5e-3  # seconds for which a call may block other Python threads: the interpreter's switch interval
 QUIET = FRAME["quiet"]
@@ -22,6 +27,18 @@ MIN_HUGE_PAGE_BYTES = 1 << 26  # bytes of results from which on memory is alloca
 
 def load_text(text: str, target: Cpu) -> LoadedObjects:
     return LoadedObjects(cache().object(text, target))
+
+
+def load_ahead() -> None:
+    """Compiles and loads the threads and the entry of this process on a thread of their own: LLVM would wait while a program is planned."""
+
+    def load() -> None:
+        with contextlib.suppress(Exception):  # the first call tries again, and says so
+            pool.pool(load_text)
+            entry.code(load_text)
+
+    if not pool.made():
+        threading.Thread(target=partial(copy_context().run, load), daemon=True).start()
 
 
 class Fast:
@@ -36,6 +53,11 @@ class Fast:
         self.call = NativeFunction(entry.code(load_text), walk.words.ctypes.data, pool.pool(load_text), given, made, order, slow)
         self.function = self.call.function
         self.moved, self.kept, self.seen = -1, None, None  # type: int, Any, Any
+
+    @property
+    def calls(self) -> int:
+        """The number of calls that went this way."""
+        return self.call.calls
 
     def counts(self, word: ctypes.c_int64) -> None:
         """Makes each call increment this word."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +11,8 @@ from ngraph.config import config
 from ngraph.errors import Line
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Expr, ExprLike
+from ngraph.op_graph.opdef import LIBRARY
+from ngraph.parts.deferred import deferred
 from ngraph.parts.runner import Pipeline
 from ngraph.passes import plan_passes
 from ngraph.plan import text
@@ -21,9 +22,12 @@ from ngraph.runtime.cache import start_compiler
 from ngraph.runtime.graph_cache import CacheHit
 from ngraph.targets import chosen
 from ngraph.transformers.cpu.device import CpuDevice
+from ngraph.transformers.cpu.fast import load_ahead
 from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan
 from ngraph.transformers.executable.versions import VersionedExecutable, title
 from ngraph.warn import warn
+
+writing = deferred("ngraph.transformers.cpu.writing")  # plans and writes kernels: most starts find them in the cache
 
 
 def settings() -> tuple[Any, ...]:
@@ -43,28 +47,31 @@ class NativeExecutable(VersionedExecutable):
         return settings()
 
     def compile(self, lengths: Mapping[AxisId, int], facts: tuple[Any, ...]) -> CompiledPlan:
-        writing, start = _writing(), time.perf_counter()
-        start_compiler()
+        start_compiler()  # first: it loads LLVM while this process loads the planner
+        load_ahead()
+        start = time.perf_counter()
         plan = planned(self.program, lengths, facts, self.passes)
         self.planning = time.perf_counter() - start
         made: CompiledPlan = writing.compile_plan(plan, facts[0], config.tune)
         return made
 
     def again(self, made: CompiledPlan) -> None:
-        _writing().compile_plan(made.plan, self.device.target, made.tuned)
+        writing.compile_plan(made.plan, self.device.target, made.tuned)
 
     def stripped(self, made: CompiledPlan) -> CompiledPlan:
-        bare: CompiledPlan = _writing().stripped(made)
+        bare: CompiledPlan = writing.stripped(made)
         return bare
 
     def missing(self, step: OpaqueOp) -> None:
+        if LIBRARY[step.op]:
+            return
         fix = f"say what its machine code is: OPS.fill({step.op!r}, machine_code=...)"
         warn(f"there is no machine code for {step.op}: NumPy runs it", fix=fix, line=where(step))
 
     def report(self, code: LoadedPlan, compiling: float) -> None:
         if config.debug < 2:
             return
-        texts = _writing().texts(code)
+        texts = writing.texts(code)
         planned = f"planned in {self.planning * 1e3:.1f} ms, compiled in {(compiling - self.planning) * 1e3:.1f} ms"
         how = planned if compiling else "found in the cache"
         print(f"{self.program.name}: {counted(len(code.kernels()), 'kernel')}, {len(texts)} different, {how}", file=sys.stderr)
@@ -79,14 +86,14 @@ class NativeExecutable(VersionedExecutable):
 
     def schedule_text(self) -> str:
         """Every kernel as the loop nest that runs it."""
-        return str(_writing().scheduled(self.chosen))
+        return str(writing.scheduled(self.chosen))
 
     def llvm(self) -> str:
-        found = _writing().texts(self.chosen).items()
+        found = writing.texts(self.chosen).items()
         return "\n".join(f"; {names(ks)}\n; {called(ks[0])}\n{t}" for t, ks in found)
 
     def asm(self) -> str:
-        writing, target = _writing(), self.chosen.target
+        target = self.chosen.target
         found = writing.texts(self.chosen).items()
         return "\n".join(f"# {names(ks)}\n# {called(ks[0])}\n{writing.assembly(t, target)}" for t, ks in found)
 
@@ -94,15 +101,9 @@ class NativeExecutable(VersionedExecutable):
 def planned(program: Program, lengths: Mapping[AxisId, int], facts: tuple[Any, ...], passes: Pipeline) -> Plan:
     """Returns the plan of a program for these lengths, under these settings."""
     target, _, winograd, _ = facts
-    writing = _writing()
     made: Plan = writing.plan(program, lengths, target, winograd, passes, writing.MACHINE_CODE.names)
     shared: Plan = writing.share_out(made, target)
     return shared
-
-
-def _writing() -> Any:
-    """Returns the module that plans and writes kernels, loaded on the first compilation."""
-    return importlib.import_module("ngraph.transformers.cpu.writing")
 
 
 def where(step: OpaqueOp) -> Line | None:

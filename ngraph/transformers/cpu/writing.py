@@ -13,6 +13,7 @@ from ngraph.codegen.routines import emit_opaque_op
 from ngraph.codegen.signature import KernelCode
 from ngraph.config import config
 from ngraph.errors import UnsupportedError
+from ngraph.parts.deferred import deferred
 from ngraph.plan.deduplication import Shape, shape
 from ngraph.plan.kernels import Kernel, OpaqueOp, Plan, PlanStep
 from ngraph.plan.planner import plan
@@ -21,10 +22,10 @@ from ngraph.runtime.host import jit
 from ngraph.runtime.tune import picks, tune
 from ngraph.schedule.cores import share_out
 from ngraph.schedule.cpu import schedule_kernel, schedule_plan
-from ngraph.schedule.text import text as schedule_text
-from ngraph.schedule.verify import verify_kernel
 from ngraph.targets import Cpu
-from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel, bodies
+from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, KernelStep, LoadedPlan, StrippedKernel
+
+schedule_text, schedule_verify = deferred("ngraph.schedule.text"), deferred("ngraph.schedule.verify")
 
 __all__ = ["MACHINE_CODE", "assembly", "stripped", "plan", "compile_plan", "share_out", "texts"]
 
@@ -51,11 +52,11 @@ def compile_plan(plan: Plan, target: Cpu, tuned: bool = False) -> CompiledPlan:
             if this is not None:
                 known[this.key] = parts[0], this
             yield from [c.text for c in codes]
-            for body in bodies(s):
+            for body in s.bodies.values() if type(s) is OpaqueOp else ():
                 yield from texts(body)
 
     def together(p: Plan) -> CompiledPlan:
-        return CompiledPlan(p, tuple(made[p]), tuple([together(b) for s in p.every for b in bodies(s)]), tuned)
+        return CompiledPlan(p, tuple(made[p]), tuple(map(together, p.bodies)), tuned)
 
     own.objects(texts(plan), target)
     return together(plan)
@@ -93,7 +94,7 @@ def every(plan: Plan) -> list[Plan]:
     """Returns a plan and all plans nested in its opaque ops."""
     found = [plan]
     for p in found:
-        found += [body for s in p.every for body in bodies(s)]
+        found += p.bodies
     return found
 
 
@@ -101,7 +102,7 @@ def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Seq
     """Returns the code of a step; none for host callbacks."""
     if type(step) is Kernel:
         scheduled = schedule_kernel(plan, step, target, picks(plan, step, target) if tuned else None)
-        return (lower(plan, verify_kernel(plan, scheduled) if config.check else scheduled),)
+        return (lower(plan, schedule_verify.verify_kernel(plan, scheduled) if config.check else scheduled),)
     assert type(step) is OpaqueOp
     try:
         return emit_opaque_op(plan, step, target)
@@ -111,7 +112,7 @@ def emitted(plan: Plan, step: PlanStep, target: Cpu, tuned: bool = False) -> Seq
 
 def scheduled(code: LoadedPlan) -> str:
     """The kernels of a plan as scheduled for its target, as text."""
-    return schedule_text(schedule_plan(code.plan, code.target, picks if code.tuned else None))
+    return str(schedule_text.text(schedule_plan(code.plan, code.target, picks if code.tuned else None)))
 
 
 def assembly(text: str, target: Cpu) -> str:

@@ -73,15 +73,18 @@ class LoadedPlan:
         """Loads the kernels; `again` compiles those that are not in the cache any more. Raises LookupError where it cannot."""
         self.plan, self.device, self.target, self.tuned = made.plan, device, device.target, made.tuned
         self.layout: Any = None  # memory layout: `layout.Layout.of`
+        self.shared: Any = None  # memory of calls: `frame.SharedPlan.of`
+        self.calls = 0  # those that went through Python
+        self.entries: list[Any] = []  # faster ways in, which count their own
         self.bodies = {id(b.plan): LoadedPlan(b, device, again) for b in made.bodies}
         loaded = device.load([part.key for parts in made.parts for part in parts], again)
         plan, steps = made.plan, list[tuple[Step, ...]]()
         for s, parts in zip(plan.every, made.parts, strict=True):
             if not parts:
                 assert type(s) is OpaqueOp
-                steps.append((Control(s) if bodies(s) else HostCallback(s),))
+                steps.append((Control(s) if s.bodies else HostCallback(s),))
             else:
-                steps.append(tuple([KernelStep(s, p.code, loaded[p.key], seconds(s) / len(parts)) for p in parts]))
+                steps.append(tuple([KernelStep(s, p.code, loaded[p.key], p.code.seconds or seconds(s) / len(parts)) for p in parts]))
         flat = [step for part in steps for step in part]
         first, second = (sum(map(len, steps[:n])) for n in (len(plan.once), len(plan.once) + len(plan.start)))
         self.once, self.start, self.steps = flat[:first], flat[first:second], flat[second:]
@@ -99,11 +102,6 @@ class LoadedPlan:
         """The steps that Python runs, those of bodies included."""
         own = [s.step for s in self.every if type(s) is HostCallback]
         return own + [s for body in self.bodies.values() for s in body.host_callbacks()]
-
-
-def bodies(step: PlanStep) -> list[Plan]:
-    """Returns the plans nested in an opaque op."""
-    return [a for a in step.attrs.values() if type(a) is Plan] if type(step) is OpaqueOp else []
 
 
 def seconds(step: PlanStep) -> float:

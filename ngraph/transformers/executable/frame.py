@@ -1,14 +1,15 @@
 """A compiled plan with its lengths settled, and the memory and table of one call of it.
 
-`InstantiatedPlan` is what all calls with equal lengths share: sizes, constants, what runs once.
+`SharedPlan` is what calls of all lengths share: constants, what runs once. `InstantiatedPlan` is that with the lengths of a call.
 `BufferAddresses` knows where the buffers of a plan or of a body are during one call, `BytecodeRunner` is a table in memory.
 `ActivationRecord` is one call's arena and table; a call takes one that is free, or has one made, so that calls on several threads never
-meet.
+meet. One that was made for other lengths is given those of the call: the table itself computes what follows from them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import threading
 import weakref
@@ -28,9 +29,9 @@ from ngraph.runtime.host.bytecode import FRAME, HOST
 from ngraph.tensors.index import loads
 from ngraph.transformers.executable.callbacks import run_opaque_op
 from ngraph.transformers.executable.code import Control, LoadedPlan, Step
-from ngraph.transformers.executable.device import KernelDevice
-from ngraph.transformers.executable.layout import ALIGN, Computed, Inner, Layout, real
-from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE, SHARE, Address, ConstantRegion, Place, Table, Word
+from ngraph.transformers.executable.device import DeviceMemory, KernelDevice
+from ngraph.transformers.executable.layout import ALIGN, Computed, Inner, Layout, real, root
+from ngraph.transformers.executable.table import ABSOLUTE, ARENA, CONTROL, ONCE, Address, ConstantRegion, Place, Table, Word
 
 HUGE = 1 << 21  # bytes of a huge page
 PORTION = 1 << 26  # bytes
@@ -67,89 +68,50 @@ def available(size: int) -> None:
         raise OutOfMemoryError(f"{size:,} bytes are needed, and the machine has {have:,}", fix="take a smaller batch")
 
 
-class InstantiatedPlan:
-    """A compiled plan for given lengths of its symbols; a body has those of its surroundings, and lies in their arena."""
+class SharedPlan:
+    """The part of a plan that calls of all lengths share: constants, what runs once, activation records that are free."""
 
-    def __init__(
-        self, code: LoadedPlan, lengths: Mapping[AxisId, int], layout: Layout | None = None, outer: InstantiatedPlan | None = None
-    ):
-        self.code, self.plan, self.lengths = code, code.plan, dict(lengths)
-        self.layout = layout or Layout.of(code, frozenset(self.lengths))
-        self.symbols: Mapping[AxisId, int] = self.lengths if outer is None else outer.symbols
-        self.computed: dict[Leaf, int] = {} if outer is None else outer.computed
-        for name in self.layout.names.values() if outer is None else ():  # in order: each is over those before it
-            self.computed[name] = self.value(name.value)
-        self.sizes = {b: None if n is None else self.value(n) for b, n in self.layout.sizes.items()}  # bytes
+    def __init__(self, code: LoadedPlan, layout: Layout, outer: SharedPlan | None = None):
+        self.code, self.plan, self.layout = code, code.plan, layout
         self.often = {root(b) for s in (*self.plan.start, *self.plan.steps) for b in s.sources} | set(self.plan.outputs)
         self.constants = self._constants()
         self.befores = tuple([before for _, before, _ in self.plan.state])
         self.copies: dict[Buffer, tuple[Any, np.ndarray]] = {}  # of state that lies in files, and that calls read
         self.nearer: tuple[Any, Any] = None, None  # the state's arrays, and what calls take in their place
-        self.total = self.value(self.layout.total)
-        if outer is None:
-            self.kept = code.device.alloc(max(self.value(self.layout.lasting), 1))
+        self.kept: DeviceMemory | None = None  # memory of what runs once
         self.version = -1
-        self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
         self.preparing = threading.Lock()
         self.free: list[ActivationRecord] = []
-        self.shapes: dict[Buffer, tuple[int, ...]] = {}
         self.spare: dict[Buffer, np.ndarray] = {}  # arrays that state had before
         self.threads = code.device.threads()
-        self.inner = {step: self.instantiated(inner) for step, inner in self.layout.inner.items()}
+        self.bodies = {
+            step: {name: SharedPlan(made.code, made, self) for name, (made, _) in inner.bodies.items()}
+            for step, inner in layout.inner.items()
+        }
         self.used: set[Buffer] | None = None
         self.results = [b for k, b in enumerate(self.plan.outputs) if b.storage == "output" and b not in self.plan.outputs[:k]]
         self.beside: tuple[Any, Any] = None, None  # a reference to a caller's array, and the state's arrays that it shares no memory with
 
-    def value(self, e: ExprLike) -> int:
-        """A number of the layout for these lengths."""
+    @staticmethod
+    def of(code: LoadedPlan, symbols: frozenset[AxisId]) -> SharedPlan:
+        """That of a whole program with these open axes: one for calls of all lengths, if what runs once is the same for all."""
+        if code.shared is None:
+            made = SharedPlan(code, Layout.of(code, symbols))
+            if not made.settled_once:
+                return made
+            code.shared = made
+        found: SharedPlan = code.shared
+        return found
 
-        def leaf(x: Leaf) -> int:
-            return self.computed[x] if type(x) is Computed else self.symbols[x.of]
-
-        return e if isinstance(e, int) else int(expr.evaluate(e, leaf))
-
-    def instantiated(self, inner: Inner) -> Inner:
-        """A loop or branch with its bodies for these lengths."""
-
-        def body(layout: Layout) -> InstantiatedPlan:
-            return InstantiatedPlan(layout.code, {a: self.value(n) for a, n in layout.lengths.items()}, layout, self)
-
-        return inner._replace(bodies={name: (body(layout), at) for name, (layout, at) in inner.bodies.items()})
+    @property
+    def settled_once(self) -> bool:
+        """Whether the same runs once whatever lengths calls bring."""
+        return isinstance(self.layout.lasting, int) and not any(self.layout.varies(s) for s in self.code.once)
 
     def _constants(self) -> dict[Buffer, np.ndarray]:
         """Their arrays. Those that calls read are settled; the others are read where they are, once."""
         arrays = {b: b.value.array for b in self.plan.buffers if b.value is not None}
         return {b: settled(a) if b in self.often or not a.flags.c_contiguous else a for b, a in arrays.items()}
-
-    def settled(self, e: ExprLike) -> ExprLike:
-        """A length over what is loaded alone."""
-
-        def leaf(x: Leaf) -> ExprLike:
-            if type(x) is not Len:
-                return x
-            own = self.lengths.get(x.of, self.plan.axes[x.of])
-            return own if isinstance(own, int) or own == x else self.settled(own)
-
-        return expr.substitute(e, leaf)
-
-    def length(self, axis: AxisId, run: Callable[[Any], int] | None = None) -> int:
-        return self.plan.length(axis, self.lengths, run)
-
-    def full(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
-        """Returns the shape of a buffer, borders and padding included."""
-        shape = [places(b, d, self.length(d[0], run)) for d in b.dims]
-        shape[-1:] = [max(n, b.row) for n in shape[-1:]]
-        return tuple(shape)
-
-    def shape(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
-        """The lengths of its axes; those that do not wait for a step are worked out once."""
-        known = self.shapes.get(b)
-        if known is None:
-            try:
-                known = self.shapes[b] = tuple([self.length(a) for a in b.axes])
-            except LookupError:
-                return tuple([self.length(a, run) for a in b.axes])
-        return known
 
     def needs(self, b: Buffer) -> bool:
         """Whether anybody reads a buffer."""
@@ -160,38 +122,7 @@ class InstantiatedPlan:
             self.used.update(loads(*plan.axes.values()))
         return b in self.used
 
-    def room(self, b: Buffer, old: np.ndarray) -> np.ndarray:
-        """An array for the new value of state: the one that it had before the old, where that is no longer in use."""
-        spare = self.spare.pop(b, None)
-        if spare is None or spare is old or spare.shape != self.shape(b) or spare.dtype != b.dtype.np:
-            return empty(self.shape(b), b.dtype.np)
-        return spare
-
-    def take(self) -> ActivationRecord:
-        try:
-            return self.free.pop()
-        except IndexError:
-            return ActivationRecord(self)
-
-    def prepare(self, version: int, states: Sequence[np.ndarray]) -> None:
-        """Runs the steps that run once, if state has changed since."""
-        if self.version == version or not self.code.once:
-            return
-        with self.preparing:
-            if self.version != version:
-                frame = ActivationRecord(self, ())
-                arrays = dict(zip(self.befores, states, strict=True))
-                frame.point_all(arrays)
-                for steps, files in self._portions({**self.constants, **arrays}):
-                    for file in files:
-                        file.check()
-                    frame.load(steps)
-                    frame.run()
-                    for file in files:
-                        file.let_go()
-                self.version = version
-
-    def _portions(self, arrays: Mapping[Buffer, np.ndarray]) -> Iterator[tuple[list[Step], set[MappedFile | Pages]]]:
+    def portions(self, arrays: Mapping[Buffer, np.ndarray]) -> Iterator[tuple[list[Step], set[MappedFile | Pages]]]:
         """Yields the steps that run once, in parts that read at most `PORTION` bytes of files, with these files, to release their pages."""
         steps: list[Step] = []
         files: set[MappedFile | Pages] = set()
@@ -228,6 +159,167 @@ class InstantiatedPlan:
             known = self.copies[b] = array, settled(array)
         return known[1]
 
+
+class InstantiatedPlan:
+    """A compiled plan for given lengths of its symbols; a body has those of its surroundings, and lies in their arena.
+
+    It is made when lengths come and costs nothing by step: sizes are worked out when somebody asks for them.
+    """
+
+    def __init__(
+        self,
+        code: LoadedPlan,
+        lengths: Mapping[AxisId, int],
+        shared: SharedPlan | None = None,
+        outer: InstantiatedPlan | None = None,
+    ):
+        self.code, self.plan, self.lengths = code, code.plan, dict(lengths)
+        self.shared = shared or SharedPlan.of(code, frozenset(self.lengths))
+        self.layout, self.constants = self.shared.layout, self.shared.constants
+        self.threads, self.free, self.befores = self.shared.threads, self.shared.free, self.shared.befores
+        self.symbols: Mapping[AxisId, int] = self.lengths if outer is None else outer.symbols
+        self.outer = outer
+        self.open, self.calls = False, 0  # whether its code serves other lengths too, and how often these then came
+        self.shapes: dict[Buffer, tuple[int, ...]] = {}
+        self._numbers: dict[Leaf, int] | None = None
+        self._sizes: dict[Buffer, int | None] | None = None
+        self._inner: dict[OpaqueOp, Inner] | None = None
+        if outer is None and self.shared.kept is None:
+            self.shared.kept = code.device.alloc(max(self.value(self.layout.lasting), 1))
+
+    @property
+    def kept(self) -> DeviceMemory:
+        """Memory of what runs once."""
+        assert self.shared.kept is not None
+        return self.shared.kept
+
+    @property
+    def version(self) -> int:
+        """That of the state from which what runs once was computed."""
+        return self.shared.version
+
+    @property
+    def computed(self) -> dict[Leaf, int]:
+        """The numbers that the layout has named."""
+        if self.outer is not None:
+            return self.outer.computed
+        if self._numbers is None:
+            self._numbers = {}
+        for name in itertools.islice(self.layout.names.values(), len(self._numbers), None):  # in order: each is over those before it
+            self._numbers[name] = self.value(name.value)
+        return self._numbers
+
+    @property
+    def sizes(self) -> dict[Buffer, int | None]:
+        """Bytes."""
+        if self._sizes is None:
+            self._sizes = {b: None if n is None else self.value(n) for b, n in self.layout.sizes.items()}
+        return self._sizes
+
+    @property
+    def inner(self) -> dict[OpaqueOp, Inner]:
+        """Its loops and branches, with their bodies for these lengths."""
+        if self._inner is None:
+            self._inner = {step: self.instantiated(inner, self.shared.bodies[step]) for step, inner in self.layout.inner.items()}
+        return self._inner
+
+    def value(self, e: ExprLike) -> int:
+        """A number of the layout for these lengths."""
+        if isinstance(e, int):
+            return e
+        numbers = self._numbers if self.outer is None and self._numbers is not None else None
+
+        def leaf(x: Leaf) -> int:
+            if type(x) is not Computed:
+                return self.symbols[x.of]
+            found = None if numbers is None else numbers.get(x)
+            return self.computed[x] if found is None else found
+
+        return int(expr.evaluate(e, leaf))
+
+    def instantiated(self, inner: Inner, shared: Mapping[str, SharedPlan] = {}) -> Inner:
+        """A loop or branch with its bodies for these lengths."""
+
+        def body(name: str, layout: Layout) -> InstantiatedPlan:
+            lengths = {a: self.value(n) for a, n in layout.lengths.items()}
+            return InstantiatedPlan(layout.code, lengths, shared.get(name) or SharedPlan(layout.code, layout), self)
+
+        return inner._replace(bodies={name: (body(name, layout), at) for name, (layout, at) in inner.bodies.items()})
+
+    def settled(self, e: ExprLike) -> ExprLike:
+        """A length over what is loaded alone."""
+
+        def leaf(x: Leaf) -> ExprLike:
+            if type(x) is not Len:
+                return x
+            own = self.lengths.get(x.of, self.plan.axes[x.of])
+            return own if isinstance(own, int) or own == x else self.settled(own)
+
+        return expr.substitute(e, leaf)
+
+    def length(self, axis: AxisId, run: Callable[[Any], int] | None = None) -> int:
+        return self.plan.length(axis, self.lengths, run)
+
+    def full(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
+        """Returns the shape of a buffer, borders and padding included."""
+        shape = [places(b, d, self.length(d[0], run)) for d in b.dims]
+        shape[-1:] = [max(n, b.row) for n in shape[-1:]]
+        return tuple(shape)
+
+    def shape(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
+        """The lengths of its axes; those that do not wait for a step are worked out once."""
+        known = self.shapes.get(b)
+        if known is None:
+            try:
+                known = self.shapes[b] = tuple([self.length(a) for a in b.axes])
+            except LookupError:
+                return tuple([self.length(a, run) for a in b.axes])
+        return known
+
+    def needs(self, b: Buffer) -> bool:
+        """Whether anybody reads a buffer."""
+        return self.shared.needs(b)
+
+    def room(self, b: Buffer, old: np.ndarray) -> np.ndarray:
+        """An array for the new value of state: the one that it had before the old, where that is no longer in use."""
+        spare = self.shared.spare.pop(b, None)
+        if spare is None or spare is old or spare.shape != self.shape(b) or spare.dtype != b.dtype.np:
+            return empty(self.shape(b), b.dtype.np)
+        return spare
+
+    def take(self) -> ActivationRecord:
+        """An activation record for these lengths: a free one, or a new one."""
+        try:
+            record = self.free.pop()
+        except IndexError:
+            return ActivationRecord(self)
+        if record.bound is not self:
+            record.settle(self)
+        return record
+
+    def prepare(self, version: int, states: Sequence[np.ndarray]) -> None:
+        """Runs the steps that run once, if state has changed since."""
+        shared = self.shared
+        if shared.version == version or not self.code.once:
+            return
+        with shared.preparing:
+            if shared.version != version:
+                frame = ActivationRecord(self, ())
+                arrays = dict(zip(self.befores, states, strict=True))
+                frame.point_all(arrays)
+                for steps, files in shared.portions({**self.constants, **arrays}):
+                    for file in files:
+                        file.check()
+                    frame.load(steps)
+                    frame.run()
+                    for file in files:
+                        file.let_go()
+                shared.version = version
+
+    def near(self, states: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """The state's arrays as calls read them."""
+        return self.shared.near(states)
+
     def __call__(
         self, inputs: Sequence[Any], states: Sequence[Any], version: int = 0, outs: Sequence[Any] | None = None
     ) -> tuple[list[Any], dict[str, Any]]:
@@ -250,11 +342,11 @@ class InstantiatedPlan:
             return False
         if any(a is not None and np.may_share_memory(out, a) for a in others):
             return False
-        known, arrays = self.beside
+        known, arrays = self.shared.beside
         if known is None or known() is not out or arrays is not states:
             if any(np.may_share_memory(out, a) for a in states):
                 return False
-            self.beside = weakref.ref(out), states
+            self.shared.beside = weakref.ref(out), states
         return True
 
 
@@ -272,16 +364,27 @@ class BufferAddresses:
         arrays: dict[Buffer, Any],
         table: Table,
         point: Callable[[Buffer, np.ndarray], None],
+        found: Callable[[], InstantiatedPlan] | None = None,
     ):
-        self.bound, self.plan, self.base, self.kept = bound, bound.plan, base, kept
-        self.arrays, self.table, self.point = arrays, table, point
+        """`found` gives a body's plan for the lengths of the present call; without it `bound` is replaced where lengths change."""
+        self._bound, self.plan, self.base, self.kept = bound, bound.plan, base, kept
+        self.arrays, self.table, self.point, self.found = arrays, table, point, found
         self.named: dict[Buffer, Place] = {}
 
-    def body(self, inner: Inner, name: str, table: Table) -> tuple[InstantiatedPlan, BufferAddresses]:
+    @property
+    def bound(self) -> InstantiatedPlan:
+        return self._bound if self.found is None else self.found()
+
+    def settle(self, bound: InstantiatedPlan) -> None:
+        """Its lengths are these from now on."""
+        self._bound = bound
+
+    def body(self, step: OpaqueOp, inner: Inner, name: str, table: Table) -> tuple[InstantiatedPlan, BufferAddresses]:
         """A body, and where its buffers are: the caller names its arguments."""
         bound, at = inner.bodies[name]
         base = self.base.plus(at)
-        return bound, BufferAddresses(bound, base, base.plus(bound.layout.apart), self.arrays, table, self.point)
+        again = (lambda: self.bound.inner[step].bodies[name][0]) if step in self.bound.layout.inner else None
+        return bound, BufferAddresses(bound, base, base.plus(bound.layout.apart), self.arrays, table, self.point, again)
 
     def name(self, b: Buffer, place: Place) -> None:
         self.named[root(b)] = place
@@ -375,22 +478,22 @@ class BufferAddresses:
             array = self.place(b) if b in r.results else self.array(b)
             for s in scopes:
                 s.name(b, Address(ABSOLUTE, array.__array_interface__["data"][0]))
-        starting(tables[0], scopes[0], [inner])
+        starting(tables[0], scopes[0], {r: inner})
         CONTROL[r.op](tables[1], scopes[1], r, inner)
         for table in tables:
             BytecodeRunner(table, self.bound.threads, device, self.bound.symbols).run()
         del memory
 
 
-def starting(table: Table, scope: BufferAddresses, inside: Iterable[Inner]) -> None:
+def starting(table: Table, scope: BufferAddresses, inside: Mapping[OpaqueOp, Inner]) -> None:
     """Adds what fills the borders of bodies, and of those in them."""
-    todo = [(scope, inner) for inner in inside]
+    todo = [(scope, step, inner) for step, inner in inside.items()]
     while todo:
-        outer, inner = todo.pop()
+        outer, step, inner = todo.pop()
         for name in inner.bodies:
-            bound, within = outer.body(inner, name, table)
+            bound, within = outer.body(step, inner, name, table)
             table.add(within, bound.code.start)
-            todo += [(within, i) for i in bound.inner.values()]
+            todo += [(within, s, i) for s, i in bound.inner.items()]
 
 
 class BytecodeRunner:
@@ -401,24 +504,48 @@ class BytecodeRunner:
         table.finish()
         self.table, self.device = table, device
         self.words = np.zeros(len(FRAME), np.int64)
-        wide = table.longest >= 2 * SHARE and threads > 1
-        self.words[THREADS] = device.start(threads) if wide else 1
+        self.threads, self.most_threads = 1, threads  # those that are started, and those there may be
         self.words[TABLE] = table.address
-        self.words[RELEASE] = table.seconds > LET_GO
-        self.room = 0
-        self._scratch()
+        self.room = -1
         self.runs = device.runner(self.words)
+        self.settle(lengths)
+        self.host_callbacks = sum(r[0] == HOST for r in table.records) - table.checks  # that every call takes
+
+    def settle(self, lengths: Mapping[AxisId, int]) -> None:
+        """Computes what follows from lengths: the table does."""
+        table = self.table
         if table.prologue:
             for a, k in table.lengths.items():
                 table.array[k] = lengths[a]
-            self.words[PC] = table.start
-            self.runs()
-        self.host_callbacks = sum(r[0] == HOST for r in table.records) - table.checks  # that every call takes
+            self._compute()
+        wide = table.wide and self.most_threads > 1
+        if wide and self.threads == 1:
+            self.threads, self.room = self.device.start(self.most_threads), -1
+        if table.scratch > self.room:
+            self._scratch()
+        self.words[THREADS] = self.threads if wide else 1
+        self.words[RELEASE] = table.seconds > LET_GO or wide and table.most_ways is not None
+
+    def _compute(self) -> None:
+        self.words[THREADS], self.words[RELEASE], self.words[PC] = 1, 0, self.table.start
+        self.runs()
+        self.table.measure()
+
+    def move(self, region: Any, address: int) -> None:
+        """A region lies there from now on."""
+        table = self.table
+        table.bases[region] = address
+        for k, offset in table.relocations.get(region, ()):
+            table.memory[k] = address + offset
+        if table.prologue:
+            now = [int(self.words[k]) for k in (THREADS, RELEASE)]
+            self._compute()
+            self.words[THREADS], self.words[RELEASE] = now
 
     def _scratch(self) -> None:
         self.room = self.table.scratch
         stride = -(-self.room // 4096) * 4096 + ALIGN
-        self.scratch, self.words[SCRATCH] = self.device.alloc(stride * int(self.words[THREADS]))
+        self.scratch, self.words[SCRATCH] = self.device.alloc(stride * self.threads)
         self.words[STRIDE] = stride
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
@@ -443,13 +570,6 @@ def brought(place: Place) -> Buffer | None:
     return place.region if isinstance(place, Address) and isinstance(place.region, Buffer) else None
 
 
-def root(b: Buffer) -> Buffer:
-    """The buffer whose memory it has."""
-    while b.shares is not None:
-        b = b.shares
-    return b
-
-
 class Arrays(dict[Buffer, Any]):
     """The arrays of a call, and those that Python made; behind them the state, in a list that is the same in every call."""
 
@@ -466,13 +586,15 @@ class Arrays(dict[Buffer, Any]):
 
 
 class ActivationRecord:
-    """One call's memory: arena, arguments of kernels, the table that threads walk."""
+    """One call's memory: arena, arguments of kernels, the table that threads walk. Calls of other lengths use it after `settle`."""
 
     def __init__(self, bound: InstantiatedPlan, steps: Sequence[Step] | None = None):
         self.bound, self.plan = bound, bound.plan
-        self.arena = bound.code.device.alloc(max(bound.total, 1))
+        self.room = max(bound.value(bound.layout.total), 1)  # bytes
+        self.arena = bound.code.device.alloc(self.room)
         self.arrays = Arrays(bound.befores)
         self.moving = [(k, name, after) for k, (name, before, after) in enumerate(self.plan.state) if after is not before]
+        self.filling: tuple[BufferAddresses, BytecodeRunner] | None = None
         self.load(bound.code.steps if steps is None else steps)
         if steps is None:
             self._start()
@@ -481,9 +603,13 @@ class ActivationRecord:
         """Makes the table of these steps; what others left in memory is still there."""
         self.scope = self._scope(table := Table())
         table.add(self.scope, steps)
-        self.walk = BytecodeRunner(table, self.bound.threads, self.bound.code.device, self.bound.symbols)
+        self.walk = self._runner(table, self.bound.threads)
         for b, array in self.arrays.items():
             self.walk.point(b, array)
+
+    def _runner(self, table: Table, threads: int) -> BytecodeRunner:
+        table.total = table.early(self.bound.layout.total)
+        return BytecodeRunner(table, threads, self.bound.code.device, self.bound.symbols)
 
     def _scope(self, table: Table) -> BufferAddresses:
         table.bases.update({ARENA: self.arena.address, ONCE: self.bound.kept.address})
@@ -494,9 +620,28 @@ class ActivationRecord:
         table = Table()
         scope = self._scope(table)
         table.add(scope, self.bound.code.start)
-        starting(table, scope, self.bound.inner.values())
+        starting(table, scope, self.bound.inner)
         if table.records:
-            BytecodeRunner(table, 1, self.walk.device, self.bound.symbols).run()
+            self.filling = scope, self._runner(table, 1)
+            self.filling[1].run()
+
+    def settle(self, bound: InstantiatedPlan) -> None:
+        """Gives it the lengths of other calls. Its arena grows where they need more than any before."""
+        self.bound = bound
+        self.scope.settle(bound)
+        self.walk.settle(bound.symbols)
+        needed = int(self.walk.table.array[self.walk.table.total])
+        if needed > self.room:
+            self.room = needed + needed // 4
+            self.arena = bound.code.device.alloc(self.room)
+            self.walk.move(ARENA, self.arena.address)
+        if self.filling is not None:
+            scope, runner = self.filling
+            scope.settle(bound)
+            runner.settle(bound.symbols)
+            if runner.table.bases[ARENA] != self.arena.address:
+                runner.move(ARENA, self.arena.address)
+            runner.run()
 
     def point(self, b: Buffer, array: np.ndarray) -> None:
         """This buffer is that array, from now on."""
@@ -534,7 +679,7 @@ class ActivationRecord:
             moved = place.storage == "state" and place not in self.arrays.index
             written[name] = self._given(after, place is befores[k] or moved, seen)
             if moved:
-                bound.spare[place] = states[k]  # two arrays change places from call to call
+                bound.shared.spare[place] = states[k]  # two arrays change places from call to call
         self.arrays.clear()
         bound.free.append(self)
         return outputs, written

@@ -5,16 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import Bin, ExprLike, Leaf, Len, maximum, minimum
-from ngraph.plan.kernels import Buffer, Dim, OpaqueOp, Plan
+from ngraph.parts.storage import lifetimes
+from ngraph.plan.kernels import Buffer, Dim, OpaqueOp
 from ngraph.program.program import AxisId
-from ngraph.tensors.index import bounds
-from ngraph.transformers.executable.code import Control, KernelStep, LoadedPlan
+from ngraph.tensors.index import bounds, loads
+from ngraph.transformers.executable.code import Control, KernelStep, LoadedPlan, Step
 
 ALIGN = 64  # bytes: a line of the cache
+GUESS = 64  # the length that stands for an open one where sizes are compared
+MAX_SLOT_RATIO = 4.0  # between the sizes of buffers that share a slot: at lengths far from `GUESS` one may waste the other's memory
 _numbers = itertools.count()
 
 
@@ -26,6 +30,15 @@ class Computed(Leaf):
     def __init__(self, value: ExprLike):
         super().__init__(next(_numbers))
         self.value = value
+
+
+@dataclass
+class _Slot:
+    """Memory of the arena that buffers have one after another; the last of them lives to step `end`."""
+
+    buffers: list[Buffer]
+    size: ExprLike
+    end: int
 
 
 class Inner(NamedTuple):
@@ -41,15 +54,14 @@ class Inner(NamedTuple):
     def of(outer: Layout, step: OpaqueOp, at: ExprLike, length: Callable[[AxisId], ExprLike]) -> Inner:
         """Raises LookupError where lengths are not known."""
         found: dict[str, tuple[Any, ExprLike]] = {}
-        for name, body in step.attrs.items():
-            if type(body) is Plan:
-                known = {a: length(a) for a, n in body.axes.items() if n == Len(a) and a in outer.plan.axes}
-                made = Layout(outer.code.bodies[id(body)], known, outer.symbols, outer.names)
-                if any(real(b) and made.sizes[b] is None for b in (*body.inputs, *body.outputs)):
-                    raise LookupError(f"the body of a {step.op} has values of unknown size")
-                at = outer.named(aligned_up(at))
-                found[name] = made, at
-                at = at + made.apart + made.lasting
+        for name, plan in step.bodies.items():
+            known = {a: length(a) for a, n in plan.axes.items() if n == Len(a) and a in outer.plan.axes}
+            made = Layout(outer.code.bodies[id(plan)], known, outer.symbols, outer.names)
+            if any(real(b) and made.sizes[b] is None for b in (*plan.inputs, *plan.outputs)):
+                raise LookupError(f"the body of a {step.op} has values of unknown size")
+            at = outer.named(aligned_up(at))
+            found[name] = made, at
+            at = at + made.apart + made.lasting
         spare: dict[int, ExprLike] = {}
         trips = length(step.attrs["axis"]) if step.op == "scan" else 0
         for k in range(step.attrs.get("carries", 0)):
@@ -69,7 +81,9 @@ class Layout:
         self.arena: ExprLike = self.plan.arena
         self.lasting: ExprLike = self.plan.kept
         self.offsets: dict[Buffer, ExprLike] = {}
+        self.guesses: dict[Computed, int] = {}
         self.sizes: dict[Buffer, ExprLike | None] = {b: self._size(b) for b in self._buffers()}
+        self._place()
         self.total: ExprLike = self.arena
         self.inner: dict[OpaqueOp, Inner] = {}
         for s in code.every:
@@ -140,6 +154,15 @@ class Layout:
             return None
         return a + b if e.op == "+" else a * b if e.op == "*" else maximum(a, b)
 
+    def varies(self, s: Step) -> bool:
+        """Whether a step does something else for other lengths of calls."""
+        if not self.symbols:
+            return False
+        if type(s) is not KernelStep:
+            return True
+        exprs = (s.code.work_items, s.code.scratch, *map(Len, s.code.lengths))
+        return not all(isinstance(self.over(e), int) for e in exprs)
+
     # ---- memory
 
     def _buffers(self) -> list[Buffer]:
@@ -151,7 +174,7 @@ class Layout:
         return list(found)
 
     def _size(self, b: Buffer) -> ExprLike | None:
-        """Bytes; buffers without a place in the arena whose size is known, or bounded, get one behind it."""
+        """Bytes; None where nothing bounds them before steps run."""
         if b.dtype.np is None:
             return None
         size: ExprLike | None = b.bytes
@@ -165,15 +188,54 @@ class Layout:
             if shape and b.row:
                 shape[-1] = maximum(shape[-1], b.row)
             size = self.named(math.prod(shape, start=b.dtype.np.itemsize))
-        if b.offset is None and b.storage in ("arena", "run", "temp"):
-            self.offsets[b] = self.arena
-            self.arena = self.named(self.arena + aligned_up(size))
-        elif b.offset is None and b.storage == "once":
-            self.offsets[b] = self.lasting = self.named(aligned_up(self.lasting))
-            self.lasting = self.named(self.lasting + size)
-        elif b.offset is not None:
-            self.offsets[b] = b.offset
         return size
+
+    def _place(self) -> None:
+        """Gives buffers their offsets. Those that the plan could not place lie behind the others, in slots that some share."""
+        lives = self._lifetimes()
+        slots: list[_Slot] = []
+        for b in sorted(self.sizes, key=lambda b: lives.get(b, (0, 0))):
+            size = self.sizes[b]
+            if b.offset is not None:
+                self.offsets[b] = b.offset
+            elif size is None or b.shares is not None:
+                continue
+            elif b.storage == "once":
+                self.offsets[b] = self.lasting = self.named(aligned_up(self.lasting))
+                self.lasting = self.named(self.lasting + size)
+            elif b.storage in ("arena", "run", "temp"):
+                self._slot(slots, lives.get(b), self.named(aligned_up(size))).buffers.append(b)
+        for slot in slots:
+            self.offsets.update(dict.fromkeys(slot.buffers, self.arena))
+            self.arena = self.named(self.arena + slot.size)
+
+    def _slot(self, slots: list[_Slot], life: tuple[int, int] | None, size: ExprLike) -> _Slot:
+        """Returns the slot for a buffer that lives for these steps: of those that are free the one nearest in size, or a new one."""
+        start, end = life or (-1, len(self.code.every))
+        guess = self.guess(size)
+        free = [s for s in slots if s.end < start and 1 / MAX_SLOT_RATIO <= guess / max(self.guess(s.size), 1) <= MAX_SLOT_RATIO]
+        if not free:
+            slots.append(_Slot([], size, end))
+            return slots[-1]
+        slot = min(free, key=lambda s: (s.size != size, abs(self.guess(s.size) - guess)))
+        slot.size, slot.end = size if slot.size == size else self.named(maximum(slot.size, size)), end
+        return slot
+
+    def guess(self, e: ExprLike) -> int:
+        """A number over lengths, where each length that calls bring is `GUESS`."""
+        if isinstance(e, Computed):
+            if e not in self.guesses:
+                self.guesses[e] = self.guess(e.value)
+            return self.guesses[e]
+        return e if isinstance(e, int) else int(expr.evaluate(e, lambda x: self.guess(x) if type(x) is Computed else GUESS))
+
+    def _lifetimes(self) -> dict[Buffer, tuple[int, int]]:
+        """The first and the last step that uses each buffer. Those that outlive the steps, or have borders, are not in it."""
+        plan, steps = self.plan, self.code.every
+        kept = {root(b) for b in (*plan.outputs, *[b for _, *pair in plan.state for b in pair], *loads(*plan.axes.values()))}
+        kept.update([root(b) for s in self.code.start for b in s.step.targets])
+        found = lifetimes([root(b) for b in used(s)] for s in steps)
+        return {b: life for b, life in found.items() if b not in kept}
 
     def _inner(self, step: OpaqueOp) -> None:
         """Puts the bodies of a loop or branch behind the arena, if all lengths are known: they lie where those of other steps lie too."""
@@ -200,6 +262,19 @@ def room(b: Buffer, dim: Dim, n: ExprLike) -> ExprLike:
     _, div, mod = dim
     extent = (n + (div - 1)) // div
     return (extent if mod is None else minimum(extent, mod)) + sum(b.border.get(dim[0], ()))
+
+
+def root(b: Buffer) -> Buffer:
+    """The buffer whose memory it has."""
+    while b.shares is not None:
+        b = b.shares
+    return b
+
+
+def used(s: Step) -> list[Buffer]:
+    """The buffers that a step reads and writes, those between the parts of a routine too."""
+    own = s.code.buffers if type(s) is KernelStep else ()
+    return [*s.step.sources, *s.step.targets, *own]
 
 
 def real(b: Buffer) -> bool:

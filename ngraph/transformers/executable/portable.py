@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from ngraph.errors import UnsupportedError
 from ngraph.op_graph.expr import ExprLike, maximum
-from ngraph.plan.kernels import Buffer
 from ngraph.runtime.host.image import TableImage
-from ngraph.transformers.executable.code import Step
+from ngraph.transformers.executable.code import HostCallback, Step
 from ngraph.transformers.executable.device import LoadedKernel
 from ngraph.transformers.executable.frame import BufferAddresses, InstantiatedPlan, starting
 from ngraph.transformers.executable.table import ARENA, ONCE, TABLE, Address, ConstantRegion, Table
+from ngraph.transformers.executable.versions import title
 
 
 class PortablePlan(NamedTuple):
@@ -57,9 +57,8 @@ class _Images:
         scope = BufferAddresses(self.bound, Address(ARENA), Address(ONCE), {}, table, _refuse)
         table.add(scope, list(steps))
         if inside:
-            starting(table, scope, self.bound.inner.values())
-        if len(table.hosts) > table.checks:
-            raise UnsupportedError(f"Python runs steps of {self.bound.plan.name}")
+            starting(table, scope, self.bound.inner)
+        self.refuse_callbacks([table.steps[k] for k in table.hosts])
         scratch: ExprLike = 0
         for n in table.scratches:
             scratch = maximum(scratch, n)
@@ -75,6 +74,19 @@ class _Images:
         lengths = {str(a): first + k for a, k in table.lengths.items()}
         return TableImage(memory, relocations, lengths, {name: first + k for name, k in sizes.items()}, table.start)
 
+    def refuse_callbacks(self, steps: Sequence[Any]) -> None:
+        """Raises UnsupportedError where Python runs one of these steps, for all that it runs but checks of bounds."""
+        calls = [title(s.step) for s in steps if type(s) is HostCallback and s.step.op != "check_bounds"]
+        counted = [title(s.step) for s in steps if type(s) is not HostCallback]
+        head = f"{self.bound.plan.name} has no portable form"
+        if calls:
+            raise UnsupportedError(f"{head}: Python runs {'; '.join(calls)}", fix="take these ops out of what is made portable")
+        if counted:
+            raise UnsupportedError(
+                f"{head}: the lengths of {'; '.join(counted)} are counted while it runs",
+                fix="give lengths that inputs have, such as a mask instead of the elements that are chosen",
+            )
+
     def name(self, region: Any, table: Table) -> str:
         if region not in self.names:
             if isinstance(region, LoadedKernel):
@@ -85,9 +97,12 @@ class _Images:
                 assert region.of.value is not None
                 self.constants[self.names[region]] = np.ascontiguousarray(region.of.value.array)
             else:
-                raise UnsupportedError(f"the memory of {getattr(region, 'name', region)!r} is made while {self.bound.plan.name} runs")
+                _refuse(region)
         return self.names[region]
 
 
-def _refuse(b: Buffer, array: np.ndarray) -> NoReturn:
-    raise UnsupportedError(f"the memory of {b.name!r} is made while its plan runs")
+def _refuse(b: Any, array: Any = None) -> NoReturn:
+    raise UnsupportedError(
+        f"there is no portable form: the memory of {getattr(b, 'name', b)!r} is allocated while the plan runs, for its length is counted",
+        fix="give lengths that inputs have, such as a mask instead of the elements that are chosen",
+    )

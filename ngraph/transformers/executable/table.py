@@ -107,12 +107,17 @@ class Table:
         self.sources: dict[Address | int, int] = {}
         self.scratches: list[ExprLike] = []  # bytes that kernels need
         self.scratch = 0
+        self.ways: list[ExprLike] = []  # on how many threads kernels run, where lengths decide
+        self.most_scratch: int | None = None  # the word of the largest of these, where lengths decide
+        self.most_ways: int | None = None
+        self.total = 0  # the word of the bytes of the arena, where it may grow
         self.seconds = 0.0
-        self.longest = 0.0
+        self.longest = self.longest_known = 0.0  # of all kernels, and of those whose work items are known
         self.times = 1  # how often what is added now runs, as far as known
 
     def finish(self) -> None:
         """Lays out instructions, those ahead of them, words; puts in where regions lie, as far as that is known."""
+        self.most_scratch, self.most_ways = self._most(self.scratches), self._most(self.ways)
         self.start = len(self.records) + 1
         flat: list[Any] = []
         for row in (*self.records, [END], *self.prologue, [END]):
@@ -140,6 +145,28 @@ class Table:
         self.address = self.bases[TABLE] = int(self.memory.ctypes.data)
         for at, offset in self.relocations.get(TABLE, ()):
             self.memory[at] = self.address + offset
+
+    def _most(self, numbers: Sequence[ExprLike]) -> int | None:
+        """Adds what computes the largest of some numbers over lengths, and returns its word; None where there are none."""
+        found = [n for n in dict.fromkeys(numbers) if not isinstance(n, int)]
+        if not found:
+            return None
+        most = self.word()
+        self.ahead(WordAddress(most), self.source(0), "+", self.source(0))
+        for n in found:
+            self.ahead(WordAddress(most), most, "max", self.early(n))
+        return most
+
+    def measure(self) -> None:
+        """Reads what the instructions ahead of the others have computed: the bytes of scratch."""
+        if self.most_scratch is not None:
+            self.scratch = max(self.scratch, int(self.array[self.most_scratch]))
+
+    @property
+    def wide(self) -> bool:
+        """Whether a kernel runs on several threads."""
+        most = self.most_ways
+        return self.longest >= 2 * SHARE if most is None else self.longest_known >= 2 * SHARE or int(self.array[most]) > 1
 
     # ---- words and records
 
@@ -282,6 +309,8 @@ class Table:
             self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, 1, 0, step=s)
         self.seconds += s.seconds * self.times
         self.longest = max(self.longest, s.seconds)
+        if isinstance(layout.over(s.code.work_items), int):
+            self.longest_known = max(self.longest_known, s.seconds)
 
     def kernel(self, scope: BufferAddresses, s: KernelStep, at: int) -> None:
         """A kernel's instruction: how many work items, on how many threads, how many at a time."""
@@ -292,10 +321,23 @@ class Table:
         if isinstance(items, int):
             self.record(KERNEL, Address(s.entry), WordAddress(at), *self.shares(scope, s, items, about), step=s)
             return
-        ways, pieces = self.pieces(scope, s, about)
-        k = self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, ways, int(s.seconds > PIECE), int(about), step=s)
+        k = self.record(KERNEL, Address(s.entry), WordAddress(at), 0, 1, 1, 0, int(about), step=s)
         self.early(items, InstructionField(k, "items"))
-        self.ahead(InstructionField(k, "grain"), self.early(items), "at once", self.source(pieces), ways)
+        self.open_shares(scope, s, items, about, k)
+
+    def open_shares(self, scope: BufferAddresses, s: KernelStep, items: Expr, about: bool, k: int) -> None:
+        """Adds what computes, from the number of work items, on how many threads a kernel runs and how many it takes at a time."""
+        layout, threads = scope.bound.layout, scope.bound.threads
+        each = s.seconds / max(layout.guess(items), 1)
+        share, piece = (max(1, int(limit / each)) if each else 1 << 40 for limit in (SHARE, PIECE))
+        ways = layout.named(maximum(minimum(items // share, threads), 1))
+        long = items // piece
+        pieces = ways * maximum(minimum(long // ways, PIECES), 1)
+        self.early(ways, InstructionField(k, "ways"))
+        self.early(minimum(long, 1), InstructionField(k, "long"))
+        self.ways.append(ways)
+        pieces = maximum(pieces, PIECES * ways) if about else pieces
+        self.ahead(InstructionField(k, "grain"), self.early(items), "at once", self.early(pieces), threads)
 
     def pieces(self, scope: BufferAddresses, s: KernelStep, about: bool, most: int = MOST_WAYS) -> tuple[int, int]:
         """On how many threads a kernel runs, and in about how many pieces, of which there are no more than `most` to share out."""
@@ -311,7 +353,8 @@ class Table:
     def needs(self, scope: BufferAddresses, scratch: ExprLike) -> None:
         """A kernel needs so many bytes."""
         self.scratches.append(scratch)
-        self.scratch = max(self.scratch, scope.bound.value(scratch))
+        if isinstance(scratch, int):
+            self.scratch = max(self.scratch, scratch)
 
     def large(self, scope: BufferAddresses, s: KernelStep) -> bool:
         """Whether a kernel of a loop reads so much again in each trip that the second cache holds a part of it.
@@ -479,7 +522,7 @@ def _no_trip(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) ->
 
 def _trips(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     carries, xs, reverse, n = r.attrs["carries"], r.attrs["xs"], r.attrs["reverse"], inner.trips
-    body, child = scope.body(inner, "body", table)
+    body, child = scope.body(r, inner, "body", table)
     plan, sizes = body.plan, body.layout.sizes
     loop = _LoopInstructions(table, scope, inner)
     for k, (outer, b) in enumerate(zip(r.inputs, plan.inputs, strict=True)):
@@ -524,8 +567,8 @@ def _trips(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> N
 
 def _while(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     carries = r.attrs["carries"]
-    body, child = scope.body(inner, "body", table)
-    test, asked = scope.body(inner, "cond", table)
+    body, child = scope.body(r, inner, "body", table)
+    test, asked = scope.body(r, inner, "cond", table)
     loop = _LoopInstructions(table, scope, inner)
     ends: list[tuple[Place, Place, ExprLike]] = []
     for k, (b, again) in enumerate(zip(body.plan.inputs, test.plan.inputs, strict=True)):
@@ -559,7 +602,7 @@ def _cond(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> No
     choose = table.record()
     ends: list[int] = []
     for name in ("then", "else"):
-        body, child = scope.body(inner, name, table)
+        body, child = scope.body(r, inner, name, table)
         for outer, b in (*zip(r.inputs[1:], body.plan.inputs, strict=True), *zip(r.results, body.plan.outputs, strict=True)):
             if real(b):
                 child.name(b, scope.resolve(outer))

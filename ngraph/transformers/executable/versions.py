@@ -1,39 +1,45 @@
 """A program on a device: planned and compiled for the lengths of its calls.
 
-The first lengths get code of their own; from the second on, symbols that differ stay open in one version for all of them. Lengths that
-keep coming then get a version of their own too, where no state is written: how often is counted, so that runs which do the same agree.
+With `ng.config(lengths="open")` one version serves all lengths, and no call makes another: an input gives the same bits whatever came
+before it. With `"first"` the first lengths get code of their own; from the second on, symbols that differ stay open in one version for all
+of them, and lengths that keep coming get a version too, where no state is written: how often is counted, so that equal runs agree.
 """
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import sys
 import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from ngraph.config import config
 from ngraph.errors import AxisError, GraphError, show_line
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.expr import Len
 from ngraph.op_graph.memory import no_collection
+from ngraph.parts.deferred import deferred
 from ngraph.plan import text
 from ngraph.plan.kernels import OpaqueOp
 from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, program_fingerprint
 from ngraph.runtime.computation import Executable
 from ngraph.runtime.graph_cache import CacheHit
-from ngraph.runtime.profile import Profile
 from ngraph.transformers.executable.cached import CachedProgram, code_of
 from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan, origin, stripped_key
 from ngraph.transformers.executable.device import KernelDevice
 from ngraph.transformers.executable.frame import InstantiatedPlan
-from ngraph.transformers.executable.profile import profile
 
+if TYPE_CHECKING:
+    from ngraph.runtime.profile import Profile
+
+compared, profile = deferred("ngraph.transformers.executable.compared"), deferred("ngraph.transformers.executable.profile")
 VERSIONS = 16  # lengths for which memory is kept
 PYTHON = ("effect", "check_bounds")  # ops whose steps Python runs: what prints or saves, and what says which index is outside
 CALLS_BEFORE_SPECIALISING = 64  # calls on open lengths after which these get a version of their own; twice as many for each further one
@@ -56,8 +62,9 @@ class VersionedExecutable(ABC):
         self.whole, self.symbols = whole, symbols(self.program)
         self.codes: dict[Key, LoadedPlan] = {}
         self.settings: dict[Key, tuple[Any, ...]] = {}
-        self.bound: OrderedDict[Key, InstantiatedPlan] = OrderedDict()
+        self.bound: OrderedDict[tuple[int, ...], InstantiatedPlan] = OrderedDict()
         self.first: Key | None = None
+        self.eager = config.lengths == "first"  # whether lengths that come get versions
         self.earned = 0  # versions for lengths that kept coming
         self.compiling = threading.RLock()
         places = {s.name: k for k, s in enumerate(self.program.state_in)}
@@ -151,13 +158,14 @@ class VersionedExecutable(ABC):
 
     def kept(self, arguments: Sequence[Any]) -> tuple[CachedProgram, Sequence[ArrayRef]] | None:
         """Returns the cache entry of its first version, if these arguments are for that one, and its large arrays; None with state."""
-        if self.program.state_in or self.first != tuple([arguments[k].shape[d] for k, d in self.symbols.values()]):
+        key = tuple([arguments[k].shape[d] for k, d in self.symbols.values()])
+        if self.program.state_in or self.first is None or self._version(key) != self.first:
             return None
         fingerprint, names = program_fingerprint(self.program) if self.found is None else (self.found.fingerprint, self.found.names)
-        key = stripped_key(fingerprint, (self.first, *self.facts()))
+        stripped = stripped_key(fingerprint, (self.first, *self.facts()))
         places = {a: k for k, a in enumerate(names.axes)}
-        lengths = tuple([(places[a], n) for a, n in zip(self.symbols, self.first, strict=True) if n is not None])
-        return CachedProgram(key.hex(), len(names.axes), lengths), names.arrays
+        lengths = tuple([(places[a], n) for a, n in zip(self.symbols, key, strict=True)])
+        return CachedProgram(stripped.hex(), len(names.axes), lengths), names.arrays
 
     def at(self, key: tuple[int, ...]) -> InstantiatedPlan:
         """Returns the instantiated plan for calls with these lengths."""
@@ -167,14 +175,20 @@ class VersionedExecutable(ABC):
                 self.bound.move_to_end(key)
             return found
         with self.compiling:
-            if self.first is None:
-                self.first = key
-            version = key if key in self.codes or key == self.first else self._open(key)
+            version = self._version(key)
+            why = "" if version in self.codes else self._why(key)
             self.bound[key] = made = InstantiatedPlan(self.code(version), dict(zip(self.symbols, key, strict=True)))
+            self._told(version, why)
             made.open = None in version
             while len(self.bound) > VERSIONS:
                 self.bound.popitem(last=False)
             return made
+
+    def _version(self, key: Key) -> Key:
+        """The key of the version for these lengths."""
+        if self.first is None:
+            self.first = key if self.eager else (None,) * len(key)
+        return key if key in self.codes or key == self.first else self._open(key)
 
     def _open(self, key: Key) -> Key:
         """The key of the version for these lengths that leaves the fewest open; a new one leaves those open that differ from the first."""
@@ -192,9 +206,26 @@ class VersionedExecutable(ABC):
             if key not in self.codes:
                 self.earned += 1
                 self.code(key)
+                self._told(key, f"they came {bound.calls} times")
             if self.bound.get(key) is bound:
                 del self.bound[key]
             return self.at(key)
+
+    def _why(self, key: Key) -> str:
+        """The reason for a new version in a call of these lengths."""
+        if not self.eager:
+            return "code for all lengths"
+        return "the first lengths" if key == self.first else f"lengths {self.shown(key)} differ from the first"
+
+    def shown(self, key: Key) -> str:
+        """A version's lengths by the user's names: `N=32, T open`."""
+        names = [self.program.hints.get(a, "") or str(a) for a in self.symbols]
+        return ", ".join([f"{name} open" if n is None else f"{name}={n}" for name, n in zip(names, key, strict=True)])
+
+    def _told(self, key: Key, why: str) -> None:
+        """Says, with DEBUG=1, that there is a new version, and why; "" for none."""
+        if why and key and config.debug >= 1:
+            print(f"{self.program.name}: version {len(self.codes)} ({self.shown(key)}): {why}", file=sys.stderr)
 
     def special(self, lengths: Mapping[str, int]) -> None:
         """Compiles a version for these lengths, by the user's names of axes. Raises AxisError for names of no axis whose length is open."""
@@ -206,7 +237,9 @@ class VersionedExecutable(ABC):
                 fix="omit it, or make the axis without a length",
             )
         key = tuple([next((n for name, n in lengths.items() if name in own), None) for own in names])
+        there = key in self.codes
         self.code(key)
+        self._told(key, "" if there else "the program asked for it")
         known = tuple([n for n in key if n is not None])
         if len(known) == len(key):
             self.at(known)
@@ -216,23 +249,33 @@ class VersionedExecutable(ABC):
         count = len(arrays)
         key = tuple([(arrays[k] if k < count else states[k - count]).shape[d] for k, d in self.symbols.values()])
         bound = self.at(key)
-        if bound.open and not self.written:
+        if bound.open and self.eager and not self.written:
             bound = self._counted(key, bound)
+        bound.code.calls += 1
         given = [a if a.flags.c_contiguous and a.flags.aligned else np.require(a, requirements=("C", "A")) for a in arrays]
         outputs, written = bound(given, states, version, out)
         return (*outputs, *[written[name] if name in written else states[k] for name, k in self.written.items()])
 
     def fast(self, order: Any, slow: Callable[..., Any], took: float | None = None) -> Any:
         """The way past Python for calls with the last lengths, if there is one; `took`: the seconds of a call, where they are known."""
-        return self.device.entry(next(reversed(self.bound.values())), order, slow, took)
+        bound = next(reversed(self.bound.values()))
+        made = self.device.entry(bound, order, slow, took)
+        if made is not None:
+            bound.code.entries.append(made)
+        return made
+
+    def calls(self) -> dict[str, int]:
+        """Returns how often each version was called, by its lengths; none where no length is open."""
+        return {self.shown(k): c.calls + sum(e.calls for e in c.entries) for k, c in self.codes.items() if k}
 
     def profile(self, call: Callable[[], Any], calls: int) -> Profile:
         """Returns the time of calls with the last lengths by kernel."""
         key, bound = next(reversed(self.bound.items()))
         if bound.code not in self.codes.values():  # what it does has names by now
             del self.bound[key]
-            bound = self.at(key)  # type: ignore[arg-type]
-        return profile(self.program.name, bound, call, calls, title)
+            bound = self.at(key)
+        found: Profile = profile.profile(self.program.name, bound, call, calls, title)
+        return replace(found, versions=tuple(self.calls().items()))
 
     def compare(self, arrays: Sequence[np.ndarray], states: Sequence[np.ndarray]) -> int:
         """Returns the number of kernels that agree with the plan. Raises NgraphError for the first that does not."""
@@ -243,8 +286,7 @@ class VersionedExecutable(ABC):
             del self.bound[key]
             bound = self.at(key)
         names = [s.name for s in self.program.state_in]
-        made = importlib.import_module("ngraph.transformers.executable.compared")
-        found: int = made.compared(bound.code, bound.lengths, arrays, dict(zip(names, states, strict=True)))
+        found: int = compared.compared(bound.code, bound.lengths, arrays, dict(zip(names, states, strict=True)))
         return found
 
     # ---- to look at
