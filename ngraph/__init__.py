@@ -50,12 +50,29 @@ from ngraph.parts.registry import LOADERS as _LOADERS
 
 if _TYPE_CHECKING:
     from ngraph.api import *  # noqa: F403  for type checkers alone
+    from ngraph.frontends.neon.initializers import (
+        ConstantInit,
+        GaussianInit,
+        GlorotInit,
+        KaimingInit,
+        OrthogonalInit,
+        UniformInit,
+        XavierInit,
+    )
+    from ngraph.transformers.function import function
 
 __version__ = "0.1.0"
 
 _LOADERS["op"] = lambda: _import_module("ngraph.api")  # a graph from a file may contain any op
 _ROOMS = ("frontends", "testing", "transformers", "types")  # `ng.testing` and the like load a room when it is first used
 _FRONTENDS = ("onnx",)  # ng.onnx is ngraph.frontends.onnx; it needs the package onnx
+_BELOW = {  # public names of rooms below `api`
+    "function": "ngraph.transformers.function",
+    **dict.fromkeys(
+        ("ConstantInit", "GaussianInit", "GlorotInit", "KaimingInit", "OrthogonalInit", "UniformInit", "XavierInit"),
+        "ngraph.frontends.neon.initializers",
+    ),
+}
 
 
 def __getattr__(name: str) -> _Any:
@@ -64,16 +81,19 @@ def __getattr__(name: str) -> _Any:
         return _import_module(f"ngraph.{name}")
     if name in _FRONTENDS:
         return _import_module(f"ngraph.frontends.{name}")
+    if name in _BELOW:
+        globals()[name] = getattr(_import_module(_BELOW[name]), name)
+        return globals()[name]
     api = _import_module("ngraph.api")
     if name == "__all__":
-        return sorted([*api.__all__, *_ROOMS[1:]], key=lambda n: (n.lower(), n))
+        return sorted([*api.__all__, *_ROOMS[1:], *_BELOW], key=lambda n: (n.lower(), n))
     if name in api.__all__:
         globals().update((n, getattr(api, n)) for n in api.__all__)
         return globals()[name]
     if name.startswith("_"):
         raise AttributeError(f"module 'ngraph' has no attribute {name!r}")
     misspelt = _import_module("ngraph.op_graph.misspelt")
-    raise misspelt.no_attribute("ngraph", name, misspelt.OF_NGRAPH, [*api.__all__, *_ROOMS, *_FRONTENDS], "ng")
+    raise misspelt.no_attribute("ngraph", name, misspelt.OF_NGRAPH, [*api.__all__, *_ROOMS, *_FRONTENDS, *_BELOW], "ng")
 
 
 def __dir__() -> list[str]:

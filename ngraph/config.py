@@ -115,6 +115,12 @@ SETTINGS = {
     "num_threads": Setting(
         "NGRAPH_NUM_THREADS", 0, number(0), "how many threads a program may run on; 0, or no variable: all there are", number(1)
     ),
+    "lengths": Setting(
+        "NGRAPH_LENGTHS",
+        "first",
+        one_of("open", "first"),
+        "what code for axes without a length knows: open: no length; first: those of the first call, and of calls that keep coming",
+    ),
     "cache": Setting("NGRAPH_CACHE", _users_cache, FOLDER, "a folder for what was compiled; off: none"),
 }
 

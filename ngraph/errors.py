@@ -251,7 +251,7 @@ class SettingError(NgraphError, ValueError):
 class UnknownName(NgraphError, AttributeError, TypeError):
     """An unknown name: of a function, of an op's attribute, of an argument, of a setting. The fix names the nearest one.
 
-    Wrong: `ng.matmul(x, y)`, `x.sum()`, `ng.sum(x, axis=0)`. Right: `ng.dot(x, y)`, `ng.sum(x)`, `ng.sum(x, reduction_axes=[H])`.
+    Wrong: `ng.matmul(x, y)`, `x.ravel()`, `ng.sum(x, axis=0)`. Right: `ng.dot(x, y)`, `ng.flatten(x)`, `ng.sum(x, "H")`.
     """
 
 

@@ -157,10 +157,10 @@ def philox(state: Array, stream: int, trip: int, shape: tuple[int, ...]) -> Arra
 # ---- reading and writing by index -------------------------------------------------------------------------------------
 
 
-def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], shape: tuple[int, ...], fill: Any = 0) -> Array:
+def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], shape: tuple[int, ...], pad_value: Any = 0) -> Array:
     """Returns x read at affine indices: a view, of a padded copy where an index is outside of its dim.
 
-    terms: for each dim of x, (start, ((dim of the result, coefficient), ...)); `fill` is the value outside of x.
+    terms: for each dim of x, (start, ((dim of the result, coefficient), ...)); `pad_value` is the value outside of x.
     """
     if 0 in shape:
         return np.empty(shape, x.dtype)
@@ -171,7 +171,7 @@ def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], sh
     inside = [low >= 0 and high < n for (low, high), n in zip(ranges, x.shape, strict=True)]
     first = [start for start, _ in terms]
     if not all(inside):
-        big = np.full([n if ok else high - low + 1 for n, ok, (low, high) in zip(x.shape, inside, ranges, strict=True)], fill, x.dtype)
+        big = np.full([n if ok else high - low + 1 for n, ok, (low, high) in zip(x.shape, inside, ranges, strict=True)], pad_value, x.dtype)
         source, target = [], []
         for k, (ok, (low, high), n) in enumerate(zip(inside, ranges, x.shape, strict=True)):
             if ok:
@@ -192,26 +192,26 @@ def strided(x: Array, terms: Sequence[tuple[int, Sequence[tuple[int, int]]]], sh
     return np.lib.stride_tricks.as_strided(x[tuple([slice(f, None) for f in first])], shape, strides, writeable=False).view(kind)
 
 
-def indexed(x: Array, indices: Sequence[Array], shape: tuple[int, ...], guards: Sequence[Array] = (), fill: Any = 0) -> Array:
-    """Returns x at these indices, one for each of its dims, broadcast to `shape`; `fill` where one is outside or a guard is negative."""
+def indexed(x: Array, indices: Sequence[Array], shape: tuple[int, ...], predicates: Sequence[Array] = (), pad_value: Any = 0) -> Array:
+    """Returns x at these indices, one for each of its dims, broadcast to `shape`; `pad_value` outside of x and for a negative predicate."""
     inside: Any = True
     safe = []
     for index, n in zip(indices, x.shape, strict=True):
         inside = inside & (np.greater_equal(index, 0) & np.less(index, n))
         safe.append(np.clip(index, 0, max(n - 1, 0)))
-    for guard in guards:
-        inside = inside & np.greater_equal(guard, 0)
+    for predicate in predicates:
+        inside = inside & np.greater_equal(predicate, 0)
     if not x.size:
-        return np.full(shape, fill, x.dtype)
+        return np.full(shape, pad_value, x.dtype)
     found = x[tuple(safe)] if safe else x
-    return np.where(np.broadcast_to(inside, shape), found, np.array(fill).astype(x.dtype))
+    return np.where(np.broadcast_to(inside, shape), found, np.array(pad_value).astype(x.dtype))
 
 
-def spread(x: Array, dim: int, step: int, fill: Any = 0) -> Array:
-    """Returns x's elements `step` apart along a dim, with `fill` between them."""
+def spread(x: Array, dim: int, step: int, pad_value: Any = 0) -> Array:
+    """Returns x's elements `step` apart along a dim, with `pad_value` between them."""
     shape = list(x.shape)
     shape[dim] = max((shape[dim] - 1) * step + 1, 0)
-    result = np.full(shape, fill, x.dtype)
+    result = np.full(shape, pad_value, x.dtype)
     result[(*[slice(None)] * dim, slice(None, None, step))] = x
     return result
 
@@ -372,3 +372,56 @@ def while_loop(
 def branch(p: Array, then: Callable[..., Any], otherwise: Callable[..., Any], args: Sequence[Array]) -> tuple[Array, ...]:
     """Returns the results of `then` or of `otherwise`."""
     return tuple((then if p else otherwise)(*args))
+
+
+# ---- matrices, the last two dims ----------------------------------------------------------------------------------------
+
+
+def cholesky(x: Array) -> Array:
+    """Returns the lower triangular factors of symmetric positive definite matrices; NaN from the first negative pivot on."""
+    if x.dtype.itemsize >= 4:
+        try:
+            return np.linalg.cholesky(x)
+        except np.linalg.LinAlgError:
+            pass
+    result = np.zeros_like(x)
+    for k in range(x.shape[-1]):
+        rest = x[..., k:, k] - (result[..., k:, :k] * result[..., k : k + 1, :k]).sum(-1)
+        result[..., k:, k] = rest / np.sqrt(rest[..., :1])
+    return result
+
+
+def triangular_solution(a: Array, b: Array, lower: bool, unit: bool) -> Array:
+    """Returns the x with a x = b; of a one triangle is read, without its diagonal where that is `unit`."""
+    n = a.shape[-1]
+    x = np.empty(np.broadcast_shapes(a.shape[:-2], b.shape[:-2]) + b.shape[-2:], b.dtype)
+    x[...] = b
+    for k in range(n) if lower else range(n - 1, -1, -1):
+        done = slice(0, k) if lower else slice(k + 1, None)
+        x[..., k, :] -= (a[..., k, None, done] @ x[..., done, :])[..., 0, :]
+        if not unit:
+            x[..., k, :] /= a[..., k, k, None]
+    return x
+
+
+def lu_factors(x: Array) -> tuple[Array, Array, Array]:
+    """Returns L and U of matrices in one array, the row of x that each row is, and the sign of that permutation."""
+    packed = x.copy()
+    *counts, m, n = x.shape
+    order, sign = np.broadcast_to(np.arange(m, dtype=np.int32), (*counts, m)).copy(), np.ones(counts, np.int32)
+    for at in np.ndindex(*counts):
+        a, p = packed[at], order[at]
+        for k in range(min(m, n)):
+            best = k + int(np.argmax(np.abs(a[k:, k])))
+            if best != k:
+                a[[k, best]], p[[k, best]] = a[[best, k]], p[[best, k]]
+                sign[at] *= -1
+            a[k + 1 :, k] /= a[k, k]
+            a[k + 1 :, k + 1 :] -= a[k + 1 :, k, None] * a[k, k + 1 :]
+    return packed, order, sign
+
+
+def singular_values(x: Array) -> tuple[Array, Array, Array]:
+    """Returns orthogonal columns, singular values, the largest first, and orthogonal columns whose product is x."""
+    u, s, v = np.linalg.svd(x, full_matrices=False)
+    return u, s, np.swapaxes(v, -1, -2)

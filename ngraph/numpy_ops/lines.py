@@ -16,7 +16,15 @@ from ngraph.program.program import AxisId
 Dims = tuple[AxisId, ...]
 
 
-SEVERAL = ("scan", "while_loop", "branch")  # functions that return a tuple, one part for each target
+SEVERAL = (  # functions that return a tuple, one part for each target
+    "scan",
+    "while_loop",
+    "branch",
+    "lu_factors",
+    "singular_values",
+    "np.linalg.qr",
+    "np.linalg.eigh",
+)
 
 
 class Variable:

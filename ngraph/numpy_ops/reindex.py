@@ -133,29 +133,29 @@ def _slices(
 
 
 @LINES.of("reindex")
-def _reindex(t: Translator, step: Step, axes: Dims, index: Any, guard: tuple[ExprLike, ...], fill: Any) -> VariableRef:
+def _reindex(t: Translator, step: Step, axes: Dims, index: Any, predicate: tuple[ExprLike, ...], pad_value: Any) -> VariableRef:
     x = t.typed(t.input(step, 0))
     reads = {a: t.settle(e) for a, e in index}
-    guards = [t.settle(g) for g in guard]
+    predicates = [t.settle(g) for g in predicate]
     x = t.full(x, x.dims + tuple([a for a, e in reads.items() if a not in x.dims and not _inside(t, e, t.length(a))]))
     reads = {a: e for a, e in reads.items() if a in x.dims}
     sizes = {a: t.length(a) for a in x.dims}
-    fill = exact(fill, x.var.dtype)
-    if not guards:
+    pad_value = exact(pad_value, x.var.dtype)
+    if not predicates:
         flat = _flatten(t, x, reads, sizes)
         if flat is not None:
             return flat
-    for a, e in reads.items():  # every c-th place, by a guard on the remainder: dilate x first
-        if isinstance(e, Bin) and e.op == "//" and type(e.b) is int and 0 - e.a % e.b in guards and affine(e.a) is not None:
-            guards.remove(0 - e.a % e.b)
+    for a, e in reads.items():  # every c-th place, by a predicate on the remainder: dilate x first
+        if isinstance(e, Bin) and e.op == "//" and type(e.b) is int and 0 - e.a % e.b in predicates and affine(e.a) is not None:
+            predicates.remove(0 - e.a % e.b)
             sizes[a] = expr.maximum((sizes[a] - 1) * e.b + 1, 0)
             shape = tuple([sizes[b] for b in x.dims])
-            var = t.emit("spread", (x.var, x.dims.index(a), e.b, fill), Variable(t.hint, x.var.dtype, shape))
+            var = t.emit("spread", (x.var, x.dims.index(a), e.b, pad_value), Variable(t.hint, x.var.dtype, shape))
             x, reads[a] = VariableRef(var, x.dims), e.a
     forms = {a: affine(e) for a, e in reads.items()}
-    if not guards and None not in forms.values():
-        return _slices(t, x, forms, sizes) or _strided(t, x, forms, axes, fill)  # type: ignore[arg-type]
-    return _indexed(t, x, reads, guards, axes, fill)
+    if not predicates and None not in forms.values():
+        return _slices(t, x, forms, sizes) or _strided(t, x, forms, axes, pad_value)  # type: ignore[arg-type]
+    return _indexed(t, x, reads, predicates, axes, pad_value)
 
 
 def _inside(t: Translator, e: ExprLike, n: ExprLike) -> bool:
@@ -174,20 +174,20 @@ def _inside(t: Translator, e: ExprLike, n: ExprLike) -> bool:
 
 
 def _strided(
-    t: Translator, x: VariableRef, forms: Mapping[AxisId, tuple[ExprLike, dict[AxisId, ExprLike]]], axes: Dims, fill: Any
+    t: Translator, x: VariableRef, forms: Mapping[AxisId, tuple[ExprLike, dict[AxisId, ExprLike]]], axes: Dims, pad_value: Any
 ) -> VariableRef:
     moving = {a for _, moves in forms.values() for a in moves}
     dims = tuple([a for a in axes if a in moving])
     terms = tuple([(forms[a][0], tuple([(dims.index(b), c) for b, c in forms[a][1].items()])) for a in x.dims])
-    made = t.view(x, "strided", terms, t.shape(dims), fill, dims=dims)
+    made = t.view(x, "strided", terms, t.shape(dims), pad_value, dims=dims)
     made.var.windows = frozenset(b for _, moves in forms.values() if len(moves) > 1 for b in moves)
     return made
 
 
 def _indexed(
-    t: Translator, x: VariableRef, reads: Mapping[AxisId, ExprLike], guards: Sequence[ExprLike], axes: Dims, fill: Any
+    t: Translator, x: VariableRef, reads: Mapping[AxisId, ExprLike], predicates: Sequence[ExprLike], axes: Dims, pad_value: Any
 ) -> VariableRef:
-    moving = {leaf.of for e in (*reads.values(), *guards) for leaf in expr.leaves(e) if type(leaf) is Idx}
+    moving = {leaf.of for e in (*reads.values(), *predicates) for leaf in expr.leaves(e) if type(leaf) is Idx}
     dims = tuple([a for a in axes if a in moving])
     places: dict[AxisId, Expr] = {}
     for a in dims:
@@ -198,4 +198,4 @@ def _indexed(
         return expr.substitute(e, lambda leaf: places[leaf.of] if type(leaf) is Idx else leaf)
 
     indices = tuple([placed(reads[a]) for a in x.dims])
-    return t.make("indexed", x.var, indices, t.shape(dims), tuple(map(placed, guards)), fill, dims=dims, dtype=x.var.dtype)
+    return t.make("indexed", x.var, indices, t.shape(dims), tuple(map(placed, predicates)), pad_value, dims=dims, dtype=x.var.dtype)

@@ -367,6 +367,61 @@ def _sort(t: Translator, step: Step, axis: AxisId, descending: bool) -> tuple[Va
     return tuple([t.make("np.take_along_axis", a.var, order.var, dim, dims=dims, dtype=a.var.dtype) for a in arrays])
 
 
+def matrices(t: Translator, step: Step, k: int, rows: AxisId, columns: AxisId) -> VariableRef:
+    """Returns an operand with rows and columns as its last dims, wide enough to be computed with."""
+    x = t.wide(t.input(step, k))
+    return t.full(x, (*[a for a in step.inputs[k].axes if a not in (rows, columns)], rows, columns))
+
+
+@LINES.of("cholesky_block")
+def _cholesky(t: Translator, step: Step, rows: AxisId, columns: AxisId) -> VariableRef:
+    x = matrices(t, step, 0, rows, columns)
+    return t.astype(t.make("cholesky", x.var, dims=x.dims, dtype=x.var.dtype), step.result.dtype)
+
+
+@LINES.of("triangular_block")
+def _triangular(t: Translator, step: Step, rows: AxisId, columns: AxisId, lower: bool, unit: bool) -> VariableRef:
+    a = matrices(t, step, 0, rows, columns)
+    batch = a.dims[:-2]
+    others = tuple([x for x in step.inputs[1].axes if x not in (*batch, rows)])
+    b = t.full(t.wide(t.input(step, 1)), (*batch, rows, *others))
+    shape = (*t.shape((*batch, rows)), t.size(others))
+    flat = t.view(b, ".reshape", *shape, dims=(*batch, rows), shape=shape)
+    solved = t.emit("triangular_solution", (a.var, flat.var, lower, unit), Variable(t.hint, a.var.dtype, shape))
+    dims = (*batch, columns, *others)
+    return t.astype(t.view(VariableRef(solved, ()), ".reshape", *t.shape(dims), dims=dims), step.result.dtype)
+
+
+def _factors(t: Translator, step: Step, fn: str, rows: AxisId, columns: AxisId, *results: Dims) -> tuple[VariableRef, ...]:
+    """Adds a line that computes factors of matrices; their dims are the batch, then these."""
+    x = matrices(t, step, 0, rows, columns)
+    dims = [(*x.dims[:-2], *d) for d in results]
+    kinds = [x.var.dtype if v.dtype.is_float else v.dtype for v in step.results]
+    made = [Variable(v.hint or step.op, kind, t.shape(d)) for v, kind, d in zip(step.results, kinds, dims, strict=True)]
+    t.lines.calls.append(CallLine(tuple(made), fn, (x.var,), {}, False, t.origin))
+    return tuple([t.astype(VariableRef(v, d), r.dtype) for v, d, r in zip(made, dims, step.results, strict=True)])
+
+
+@LINES.of("lu_block")
+def _lu(t: Translator, step: Step, rows: AxisId, columns: AxisId) -> tuple[VariableRef, ...]:
+    return _factors(t, step, "lu_factors", rows, columns, (rows, columns), (rows,), ())
+
+
+@LINES.of("qr")
+def _qr(t: Translator, step: Step, rows: AxisId, columns: AxisId, inner: AxisId) -> tuple[VariableRef, ...]:
+    return _factors(t, step, "np.linalg.qr", rows, columns, (rows, inner), (inner, columns))
+
+
+@LINES.of("svd")
+def _svd(t: Translator, step: Step, rows: AxisId, columns: AxisId, inner: AxisId) -> tuple[VariableRef, ...]:
+    return _factors(t, step, "singular_values", rows, columns, (rows, inner), (inner,), (columns, inner))
+
+
+@LINES.of("eigh")
+def _eigh(t: Translator, step: Step, rows: AxisId, columns: AxisId, inner: AxisId) -> tuple[VariableRef, ...]:
+    return _factors(t, step, "np.linalg.eigh", rows, columns, (inner,), (rows, inner))
+
+
 @LINES.of("compact")
 def _compact(t: Translator, step: Step, axes: Dims, axis: AxisId) -> tuple[VariableRef, VariableRef]:
     c = t.full(t.input(step, 0), tuple(axes))

@@ -76,7 +76,7 @@ def _is_axis(x: Any) -> bool:
 
 
 def _is_axes(x: Any) -> bool:
-    return isinstance(x, (Axis, Axes)) or isinstance(x, (list, tuple, Set)) and all(_is_axis(a) or _is_axes(a) for a in x)
+    return isinstance(x, (Axis, Axes, str)) or isinstance(x, (list, tuple, Set)) and all(_is_axis(a) or _is_axes(a) for a in x)
 
 
 def _several(one: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -115,7 +115,7 @@ OPS = ArgumentKind(
 )
 OP = ArgumentKind("no op", lambda x: isinstance(x, Op), "pass what ng.variable or ng.placeholder made, or what was computed from it")
 AXIS = ArgumentKind("no axis", _is_axis, "pass what ng.make_axis made, or its name")
-NEW_AXIS = ArgumentKind("no axis", lambda x: isinstance(x, Axis), "pass what ng.make_axis made")
+NEW_AXIS = ArgumentKind("no axis", _is_axis, 'pass what ng.make_axis made, or text such as "K=5"')
 AXES = ArgumentKind("no list of axes", _is_axes, "pass axes as a list: [H, W]")
 NEW_AXES = ArgumentKind("no list of axes", lambda x: isinstance(x, Mapping) or _is_axes(x), "pass axes as a list: [H, W]")
 DTYPE = ArgumentKind("no dtype", _is_dtype, "pass one, or its name: 'float32'")
@@ -139,13 +139,12 @@ ROLES = ArgumentKind("no list of names", lambda x: isinstance(x, (list, tuple, S
 MAPPING = ArgumentKind("no dict", lambda x: isinstance(x, Mapping), "pass a dict")
 WINDOW = ArgumentKind("no dict of axes", _is_window, "pass a dict by axis or name: {H: 2}")
 FUNCTION = ArgumentKind("no function", callable, "pass a function, as in lambda x: x + 1")
+OF_OPS = ArgumentKind("no function", callable, "pass a function of ops, as in lambda w: ...; of ops themselves: ng.deriv(loss, w)")
 INDEX = ArgumentKind(
     "no index", lambda x: isinstance(x, slice) or _is_whole(x) or _is_tensor(x), "pass a whole number, a slice or a tensor of integers"
 )
 LIST = ArgumentKind("no list", lambda x: isinstance(x, (list, tuple, Mapping)), "pass a list, one entry for each axis")
-AXIS_OR_WHOLE = ArgumentKind(
-    "neither a whole number nor an axis", lambda x: isinstance(x, Axis) or _is_whole(x), "pass a whole number, or an axis"
-)
+AXIS_OR_WHOLE = ArgumentKind("neither a whole number nor an axis", lambda x: _is_axis(x) or _is_whole(x), "pass a whole number, or an axis")
 
 _NAMES = (  # kinds by the names of arguments, the same in every function but for those below
     (
@@ -177,11 +176,19 @@ _NAMES = (  # kinds by the names of arguments, the same in every function but fo
     (WINDOW, "window"),
     (FUNCTION, "function then otherwise condition filter"),
     (LIST, "slices"),
+    (TENSOR, "logits grid ids weight bias mean_of_x variance_of_x ordered q weights slope"),
+    (NUMBER, "nan posinf neginf rate correction"),
+    (WHOLE, "offset size hop n"),
+    (NEW_AXIS, "segments bins"),
+    (TEXT, "method side norm frames frequencies"),
+    (WINDOW, "factors counts"),
+    (TRUTH, "endpoint inverse onesided align_corners antialias"),
     (ROLES, "roles"),
 )
 KINDS = {name: kind for kind, names in _NAMES for name in names.split()}
 ELSEWHERE = {  # entries whose argument name means something else in that function
     **{("placeholder", n): NEW_AXES for n in ("axes",)},
+    ("axes", "text"): NEW_AXES,
     **{(f, "axes"): NEW_AXES for f in ("variable", "persistent_tensor", "temporary", "constant", "make_axes", "cast_role", "Axes")},
     **{(f, "inputs"): OPS for f in ("jvp", "vjp")},
     **{(f, "spatial"): WINDOW for f in ("conv", "deconv")},
@@ -191,10 +198,40 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
     **{(f, "axis"): NEW_AXIS for f in ("iota", "permutation", "expand_dims", "one_hot", "stack", "slice_axis")},
     **{
         (f, "x"): ArgumentKind("neither axes nor a tensor", lambda x: _is_axes(x) or _is_tensor(x), "pass axes as a list: [H, W]")
-        for f in ("uniform", "normal", "bernoulli", "randint")
+        for f in ("uniform", "normal", "bernoulli", "randint", "gumbel", "gamma", "poisson", "truncated_normal")
     },
+    **{(f, "function"): OF_OPS for f in ("grad", "value_and_grad", "jacobian", "hessian", "hvp")},
     ("flatten_at", "idx"): WHOLE,
     ("scan", "xs"): OPS,
+    **{(f, "axes"): NEW_AXES for f in ("full", "zeros", "ones")},
+    **{("eye", n): NEW_AXIS for n in ("axis", "other")},
+    **{("arange", n): NUMBER for n in ("start", "stop", "step")},
+    **{("linspace", n): TENSOR for n in ("start", "stop")},
+    **{(f, "axis"): NEW_AXIS for f in ("arange", "linspace")},
+    **{(f, "channel"): AXIS for f in ("pixel_shuffle", "group_norm")},
+    **{("histogram", n): TENSOR for n in ("low", "high")},
+    **{(f, "eps"): NUMBER for f in ("layer_norm", "rms_norm", "batch_norm", "group_norm")},
+    ("group_norm", "groups"): WHOLE,
+    ("full", "value"): TENSOR,
+    ("norm", "p"): NUMBER,
+    ("repeat", "count"): WHOLE,
+    ("roll", "shift"): EXTENT,
+    ("leaky_relu", "slope"): NUMBER,
+    ("diag", "other"): AXIS,
+    ("unfold", "spatial"): WINDOW,
+    ("unique", "counts"): TRUTH,
+    ("split", "parts"): ArgumentKind(
+        "neither a whole number nor a list of them",
+        lambda x: _is_whole(x) or isinstance(x, (list, tuple)) and all(map(_is_whole, x)),
+        "pass the number of equal parts, or their lengths",
+    ),
+    ("dropout", "training"): TENSOR,
+    **{(f, "shape" if f == "gamma" else "rate"): TENSOR for f in ("gamma", "poisson")},
+    ("stft", "window"): TENSOR,
+    ("categorical", "axes"): NEW_AXES,
+    ("grid_sample", "parts"): AXIS,
+    ("grid_sample", "padding"): TEXT,
+    ("interpolate", "lengths"): WINDOW,
     ("slice_along_axis", "idx"): INDEX,
     ("lookuptable", "pad_idx"): WHOLE,
     ("top_k", "k"): AXIS_OR_WHOLE,
@@ -220,7 +257,24 @@ ELSEWHERE = {  # entries whose argument name means something else in that functi
 }
 
 # kinds that are checked before each call, since a value of another kind might be accepted and give an unintended result
-EAGER = (WHOLE, NUMBER, EXTENT, PADDING, TRUTH, TEXT, NAME, ROLES, MAPPING, FUNCTION, LIST, TENSORS, VALUE, ACCUMULATE, AXIS_OR_WHOLE)
+EAGER = (
+    WHOLE,
+    NUMBER,
+    EXTENT,
+    PADDING,
+    TRUTH,
+    TEXT,
+    NAME,
+    ROLES,
+    MAPPING,
+    FUNCTION,
+    OF_OPS,
+    LIST,
+    TENSORS,
+    VALUE,
+    ACCUMULATE,
+    AXIS_OR_WHOLE,
+)
 
 # argument names of other libraries, and ours for them: the first that the function has is suggested
 SYNONYMS = {

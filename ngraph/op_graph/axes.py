@@ -12,16 +12,19 @@ Two axes are equal when name and dual level are; lengths are compared where two 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ngraph.errors import ArgumentTypeError, AxisError, DuplicateAxisNames, IncompatibleAxesError, Line, show_line, user_line
 from ngraph.op_graph import expr
 from ngraph.op_graph.expr import ExprLike, Len
 from ngraph.op_graph.html import table
-from ngraph.op_graph.names import called
+from ngraph.op_graph.names import called, current_scope
 
 _fresh = itertools.count()
+_in_use: WeakValueDictionary[tuple[str, str], Axis] = WeakValueDictionary()  # (scope, name) -> the last that text made, while it lives
 
 
 class Family:
@@ -303,6 +306,52 @@ def make_axis(
     return made
 
 
+# ---- axes from text ---------------------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"(?P<name>[^\W\d][\w.*/-]*)(?P<mark>'+|\+\d+)?(?:=(?P<length>\?|\d+))?")
+_EXAMPLE = 'write names with lengths, as in "N=? H=28 W"'
+
+
+def words(text: str) -> list[str]:
+    """Returns the axes that a text lists, separated by blanks or commas."""
+    return text.replace(",", " ").split()
+
+
+def axis_in_use(name: str) -> Axis | None:
+    """Returns the last axis that text made by this name in the open name scope, or in one around it; None where none is in use."""
+    scope = current_scope()
+    while (found := _in_use.get((scope, name))) is None and scope:
+        scope = scope.rpartition("/")[0]
+    return found
+
+
+def axis_of_text(word: str) -> Axis:
+    """Returns the axis that a word denotes: `H=28`, of this length; `N=?`, of a length that comes later; `H`, an axis in use.
+
+    With a length it is the axis in use of this name and length, else a new one; `N=?` is always new, and a name that is not in use
+    makes such an axis, too. `H'` and `H+1` are duals. Raises AxisError for text of another form.
+    """
+    match = _WORD.fullmatch(word)
+    if match is None:
+        raise AxisError(f"{word!r} is no axis", fix=_EXAMPLE)
+    name, mark, length = match["name"], match["mark"] or "", match["length"]
+    found = None if length == "?" else axis_in_use(name)
+    if found is None or length is not None and found.length != int(length):
+        found = make_axis(None if length in (None, "?") else int(length), name)
+        _in_use[current_scope(), name] = found
+    return found._at(-len(mark) if mark.startswith("'") else int(mark or 0))
+
+
+def axes(text: Any) -> Axes:
+    """Returns the axes that a text names: `N, H, W = ng.axes("N=? H=28 W=28")`; also Axes of all that `make_axes` takes.
+
+    text: names, separated by blanks, each with its length, `?` for one that comes later, or alone for the axis of that name that text
+    made and that is in use in this name scope or one around it. A name and length in use give the same axis again. `H'` is a dual.
+    Raises AxisError for text of another form, or an axis twice.
+    """
+    return Axes(text)
+
+
 class Clash(Exception):
     """Axes that were unified at one index with different lengths or flags; `pairs` lists both of each. Ops turn it into an AxisError."""
 
@@ -341,7 +390,7 @@ def merge(*groups: Iterable[Any]) -> tuple[Any, ...]:
 
 def joined_axis(parts: Iterable[Axis]) -> Axis:
     """Returns the axis that flattening `parts` gives; equal parts give equal axes. It is no batch axis, and keeps its parts."""
-    parts = (parts,) if isinstance(parts, Axis) else tuple(parts)
+    parts = (parts,) if isinstance(parts, Axis) else Axes(parts) if isinstance(parts, str) else tuple(parts)
     flags: dict[str, bool | None] = dict.fromkeys(("batch", "recurrent", "channel"), False)
     size: ExprLike = 1
     for a in parts:
@@ -355,11 +404,18 @@ FlattenedAxis = joined_axis
 
 
 def _no_axis(x: Any) -> AxisError:
-    """Returns the error for a value that stands in place of an axis: a name alone, or a length alone."""
-    name, or_names = (repr(x), f", or give names with lengths: {{{x!r}: 3}}") if isinstance(x, str) else ("...", "")
-    return AxisError(
-        f"{x!r} is no axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) and x >= 0 else 'length'}, name={name}){or_names}"
-    )
+    """Returns the error for a value that stands in place of an axis, such as a length alone."""
+    return AxisError(f"{x!r} is no axis", fix=f"make one with ng.make_axis({x if isinstance(x, int) and x >= 0 else 'length'}, name=...)")
+
+
+def as_axis(x: Any) -> Any:
+    """Returns an element of a list of axes: a nested list is joined into one axis, text denotes one."""
+    return axis_of_text(x) if isinstance(x, str) else joined_axis(Axes(x)) if isinstance(x, (list, tuple)) else x
+
+
+def new_axis(x: Any) -> Any:
+    """Returns the axis for a result: as `as_axis`, but a name alone is a new axis, whose length the op knows."""
+    return axis_of_text(f"{x}=?") if isinstance(x, str) and "=" not in x else as_axis(x)
 
 
 class Axes(tuple[Axis, ...]):
@@ -375,12 +431,14 @@ class Axes(tuple[Axis, ...]):
             axes = (axes,)
         elif axes is None:
             axes = ()
+        elif isinstance(axes, str):
+            axes = tuple([axis_of_text(word) for word in words(axes)])
         elif isinstance(axes, dict):
             axes = tuple(make_axis(length, name=name) for name, length in axes.items())
         elif not hasattr(axes, "__iter__"):
             raise _no_axis(axes)
         else:
-            axes = tuple([joined_axis(Axes(a)) if isinstance(a, (list, tuple)) else a for a in axes])
+            axes = tuple([as_axis(a) for a in axes])
         for a in axes:
             if type(a) is not Axis:
                 raise _no_axis(a)
@@ -422,8 +480,17 @@ class Axes(tuple[Axis, ...]):
         return Axes(a for a in self if a in other)
 
     def __getitem__(self, i: Any) -> Any:
+        """Returns the axis at a position, or of a name; of a slice Axes. Raises AxisError for a name that none has."""
+        if isinstance(i, str):
+            return self._by_name(i)
         got = super().__getitem__(i)
         return Axes(got) if isinstance(i, slice) else got
+
+    def _by_name(self, name: str) -> Axis:
+        found = [a for a in self if name == a.label] or [a for a in self if name in (a.name, f"{a.short_name}{a.mark}")]
+        if len(found) != 1:
+            raise AxisError(f"{name} is no axis of {show_axes(self)}", fix="name one of them")
+        return found[0]
 
     @property
     def T(self) -> Axes:
@@ -589,6 +656,18 @@ class Axes(tuple[Axis, ...]):
         return table("", [a._described() for a in self], ("axis", "length", "", "made at")) if self else "no axes"
 
 
+class TensorShape(Axes):
+    """Axes as the shape of a tensor: `x.shape["H"]` is the length of H, None while it is unknown."""
+
+    __slots__ = ()
+
+    def __new__(cls, axes: Any = ()) -> TensorShape:
+        return tuple.__new__(cls, Axes(axes))
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._by_name(i).length if isinstance(i, str) else super().__getitem__(i)
+
+
 def _incompatible(check: Any, done: str, axes: Any, new_axes: Any) -> None:
     if not check(axes, new_axes):
         raise IncompatibleAxesError(f"{show_axes(Axes(axes))} cannot be {done} to {show_axes(Axes(new_axes))}")
@@ -639,7 +718,7 @@ def _distinct(names: Sequence[str], what: str) -> None:
 
 
 def make_axes(axes: Any = ()) -> Axes:
-    """Returns Axes from an axis, an iterable of axes, or a dict {name: length}; a nested list is joined into one axis."""
+    """Returns Axes from an axis, an iterable of axes, text as in `ng.axes`, or a dict {name: length}; a nested list is one joined axis."""
     return Axes(axes)
 
 

@@ -1,4 +1,4 @@
-"""Integer expressions: the one type for lengths, index maps, guards and loop bounds.
+"""Integer expressions: the one type for lengths, index maps, predicates and loop bounds.
 
     Expr = int | Len(axis) | Run(value) | Idx(axis) | Expr (+ - * // % min max) Expr
 
@@ -7,7 +7,7 @@ Division is floor division, with one meaning everywhere: Python, NumPy and gener
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Union
 
 import numpy as np
@@ -71,7 +71,7 @@ class Leaf(Expr):
         return type(other) is type(self) and other.of == self.of
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self.of))
+        return hash(self.of)
 
 
 class Len(Leaf):
@@ -99,7 +99,7 @@ MAX_OPERATORS = 4096  # operators in all, counted with repetition
 class Bin(Expr):
     """A binary operator over two expressions: + - * // % min max. Raises GraphError where the expression would exceed the limits above."""
 
-    __slots__ = ("op", "a", "b", "depth", "size", "_hash")
+    __slots__ = ("op", "a", "b", "depth", "size", "_hash", "_leaves", "affine")
 
     def __init__(self, op: str, a: ExprLike, b: ExprLike):
         self.op, self.a, self.b = op, a, b
@@ -112,6 +112,8 @@ class Bin(Expr):
                 fix="give an axis that it is made of a known length",
             )
         self._hash = hash((op, a, b))
+        self._leaves: tuple[Leaf, ...] | None = None
+        self.affine: Any = ...  # what `ngraph.tensors.index.affine` found out about it
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -173,6 +175,15 @@ def combine(op: str, a: ExprLike, b: ExprLike) -> ExprLike:
     return Bin(op, a, b)
 
 
+def not_negative(e: ExprLike) -> bool:
+    """Whether an expression is made of lengths and indices in such a way that no call makes it negative."""
+    if isinstance(e, Bin):
+        if e.op == "max":
+            return not_negative(e.a) or not_negative(e.b)
+        return e.op in ("+", "*", "//", "%", "min") and not_negative(e.a) and not_negative(e.b)
+    return e >= 0 if isinstance(e, int) else type(e) in (Len, Idx)
+
+
 def minimum(a: ExprLike, b: ExprLike) -> ExprLike:
     return combine("min", a, b)
 
@@ -181,15 +192,20 @@ def maximum(a: ExprLike, b: ExprLike) -> ExprLike:
     return combine("max", a, b)
 
 
-def leaves(e: ExprLike) -> Iterator[Leaf]:
-    """Yields every leaf, left to right, with repetition."""
-    todo = [e]
-    while todo:
-        e = todo.pop()
-        if isinstance(e, Leaf):
-            yield e
-        elif isinstance(e, Bin):
-            todo += (e.b, e.a)
+def leaves(e: ExprLike) -> tuple[Leaf, ...]:
+    """Returns every leaf, left to right, with repetition."""
+    if not isinstance(e, Bin):
+        return (e,) if isinstance(e, Leaf) else ()
+    if e._leaves is None:
+        found, todo = list[Leaf](), [e.b, e.a]
+        while todo:
+            x = todo.pop()
+            if isinstance(x, Leaf):
+                found.append(x)
+            elif isinstance(x, Bin):
+                todo += (x.b, x.a)
+        e._leaves = tuple(found)
+    return e._leaves
 
 
 def substitute(e: ExprLike, leaf: Callable[[Leaf], ExprLike]) -> ExprLike:

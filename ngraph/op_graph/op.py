@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ngraph.errors import ArgumentTypeError, GraphError, Line, StateError, show_line, user_line
 from ngraph.op_graph import names
-from ngraph.op_graph.axes import Axes, show_axes
+from ngraph.op_graph.axes import Axes, TensorShape, show_axes
 from ngraph.op_graph.dtypes import DType
 from ngraph.op_graph.html import shortened, table
 from ngraph.op_graph.misspelt import missing_attribute, no_attribute_of_op, no_function_for
@@ -95,6 +95,18 @@ class Op:
         __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = _binary
         __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rshift__ = _binary
         __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = _binary
+        T: Op
+
+        def _method(self, *args: Any, **named: Any) -> Any: ...  # those of `ngraph.ops.methods`
+
+        abs = acos = acosh = add = all = any = argmax = argmin = argsort = asin = asinh = astype = atan = atanh = _method
+        broadcast = ceil = clamp = clip = cos = cosh = cummax = cummin = cumprod = cumsum = detach = diagonal = div = _method
+        divide = dot = eq = erf = exp = exp2 = expm1 = flatten = flip = floor = ge = gt = isfinite = isinf = isnan = le = _method
+        log = log10 = log1p = log2 = log_softmax = logcumsumexp = logical_and = logical_not = logical_or = logsumexp = lt = _method
+        max = maximum = mean = median = min = minimum = mul = multiply = ne = neg = negative = norm = pad = pow = prod = _method
+        quantile = rearrange = reciprocal = relu = rename = repeat = roll = round = sigmoid = sign = sin = sinh = softmax = _method
+        sort = split = sqrt = square = std = sub = subtract = sum = take = tan = tanh = tile = top_k = transpose = tril = _method
+        triu = trunc = unflatten = unique = unstack = var = _method
 
     def __init__(self, opdef: OpDef, inputs: tuple[Op, ...], attrs: dict[str, Any], type: Any, hint: str | None = None):
         self.opdef, self.inputs, self.attrs, self.type, self.hint = opdef, inputs, attrs, type, hint
@@ -172,8 +184,24 @@ class Op:
         return self.type.dtype
 
     @property
-    def shape(self) -> Axes:
-        return self.axes
+    def shape(self) -> TensorShape:
+        """The axes; `x.shape["H"]` is the length of one, None while it is unknown."""
+        return TensorShape(self.axes)
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        """The names of the axes, in order."""
+        return tuple(a.label for a in self.axes)
+
+    @property
+    def lengths(self) -> tuple[int | None, ...]:
+        """The lengths of the axes, in order; None while one is unknown."""
+        return self.axes.lengths
+
+    @property
+    def sizes(self) -> dict[str, int | None]:
+        """The lengths of the axes by name; None while one is unknown."""
+        return {a.label: a.length for a in self.axes}
 
     @property
     def args(self) -> tuple[Op, ...]:

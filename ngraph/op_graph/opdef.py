@@ -6,14 +6,17 @@ Calling a record makes an op: `tanh(x)`. Other rooms read the record's fields; a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from inspect import Parameter
+from inspect import Parameter, Signature
+from types import FrameType
 from typing import Any
 
 from ngraph.errors import ArgumentTypeError, AxisError, nearest, show_line
 from ngraph.op_graph.arguments import UNSAID, shown, told
-from ngraph.op_graph.axes import Axes, Axis, Clash, joined_axis, show_axes, show_made
+from ngraph.op_graph.axes import Axes, Axis, Clash, joined_axis, show_axes, show_made, words
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.parts.registry import HOME, Column, Fact, Registry
 
@@ -22,6 +25,8 @@ ELEMENTWISE: Column[bool] = OPS.column("elementwise", bool, False, "whether an e
 COST: Column[int] = OPS.column("cost", int, 1, "vector instructions that one element of the result takes, of an elementwise op")
 ONNX: Column[str] = OPS.column("onnx", str, "", "the op of ONNX that means the same")
 TORCH: Column[str] = OPS.column("torch", str, "", "the op of PyTorch that means the same")
+LIBRARY: Column[str] = OPS.column("library", str, "", "the library that computes it on the host, of an op without machine code")
+EXAMPLE: Column[str] = OPS.column("example", str, "", "a call and what it prints, for help; elementwise ops have one without")
 TENSORFLOW: Column[str] = OPS.column("tensorflow", str, "", "the op of TensorFlow that means the same")
 
 Types = tuple[Any, ...]
@@ -41,6 +46,7 @@ class OpDef:
     kinds       element kinds of the inputs under test
     ulp, error  the tolerance for transformers: units in the last place, or absolute
     smooth      whether the gradient exists everywhere, so that second derivatives may be tested
+    where       file and line of the record, filled in when it is registered
     """
 
     name: str
@@ -58,6 +64,7 @@ class OpDef:
     error: float = 0.0
     smooth: bool = True
     attrs: dict[str, Any] = field(default_factory=dict)
+    where: str = ""
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Op:
         """Returns the op of this record over these inputs. Raises AxisError that names every conflict, DTypeError."""
@@ -89,6 +96,11 @@ class OpDef:
             found.append(Parameter(name, Parameter.KEYWORD_ONLY, default=UNSAID))
         return {p.name: p for p in found}
 
+    @property
+    def __signature__(self) -> Signature:
+        """The signature of a call, for `inspect.signature` and completion."""
+        return Signature(list(self.parameters.values()))
+
     def build(self, *inputs: Op, **attrs: Any) -> Op:
         """Returns the op over inputs as they are: no number is converted, no dtype promoted."""
         try:
@@ -109,6 +121,57 @@ class OpDef:
 
     def __repr__(self) -> str:
         return f"<op record {self.name}>"
+
+
+class _Doc:
+    """The docstring of the class for the class, and the help of a record for the record."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __get__(self, record: OpDef | None, owner: Any = None) -> str:
+        return self.text if record is None else help_of(record)
+
+
+OpDef.__doc__ = _Doc(OpDef.__doc__ or "")  # type: ignore[assignment]  # a descriptor, so that help(ng.exp) is about exp
+
+
+def public_name(record: OpDef) -> str:
+    """Returns the name by which users call a record: `ng.absolute` for the record abs; its own name where it is not public."""
+    api = sys.modules.get("ngraph.api")
+    names = [n for n in getattr(api, "__all__", ()) if vars(api).get(n) is record]
+    return f"ng.{record.name if record.name in names else names[0]}" if names else record.name
+
+
+def help_of(record: OpDef) -> str:
+    """Returns the help of an op: its call, meaning, element types, axes, gradient, errors, an example that runs, and the source."""
+    name, inputs = public_name(record), [p for p in record.parameters.values() if p.kind is not Parameter.KEYWORD_ONLY]
+    dtypes = ", ".join(record.kinds) + ("; integers and bool become float32" if record.kinds == ("float",) else "")
+    axes = "matched by name; the result has those of all operands" if len(inputs) > 1 else "those of x"
+    said = {
+        "kinds of elements": dtypes,
+        "axes": axes if ELEMENTWISE[record.name] else "",
+        "gradient": "yes" if record.grad is not None else "of the ops that it is made of" if record.lower is not None else "none",
+        "raises": "DTypeError for other elements" + ("; AxisError where lengths disagree" if len(inputs) > 1 else ""),
+        "elsewhere": ", ".join(f"{w} {c[record.name]}" for w, c in (("ONNX", ONNX), ("PyTorch", TORCH)) if c[record.name]),
+        "source": record.where.removeprefix(HOME.removesuffix(os.path.join("ngraph", ""))),
+    }
+    facts = "\n".join(f"{what}: {fact}" for what, fact in said.items() if fact)
+    example = EXAMPLE[record.name] or _example(record, name, len(inputs))
+    return "\n\n".join(filter(None, (f"{name}{Signature(list(record.parameters.values()))}", record.doc, facts, example)))
+
+
+def _example(record: OpDef, name: str, count: int) -> str:
+    """Returns a call of an elementwise op with its result; "" for other ops."""
+    if not ELEMENTWISE[record.name] or not name.startswith("ng.") or record.form.partition(")")[0].find(";") >= 0:
+        return ""
+    operands = [f"ng.placeholder({axes!r})" for axes in ("H=3", "W=2", "H=3")][:count]
+    bool_first = " > 0" if record.kinds == ("bool",) or record.form.startswith("(c") else ""
+    given = ", ".join([operands[0] + bool_first, *operands[1:]])
+    axes = "H=3, W=2" if count > 1 else "H=3"
+    if record.form.startswith("(c"):
+        axes = "W=2, H=3"
+    return f">>> {name}({given}).axes\nAxes({axes})"
 
 
 @dataclass
@@ -151,6 +214,14 @@ def _registered(name: str) -> OpDef:
     return record
 
 
+def _module_line() -> str:
+    """Returns `file:line` of the statement of a module that is being executed; "" outside of one."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
 def register(record: OpDef, **facts: Any) -> OpDef:
     """Adds a record to the registry, from here or from another package, and its facts to the columns of `OPS`.
 
@@ -163,6 +234,7 @@ def register(record: OpDef, **facts: Any) -> OpDef:
         raise ValueError(f"op {record.name}: {', '.join(f'{f} is no fact; did you mean {meant}?' for f, meant in misspelt.items())}")
     if record.lower is not None:
         record.core = False
+    record.where = record.where or _module_line()
     OPS.fill(record.name, **facts)
     REGISTRY[record.name] = record
     return record
@@ -206,38 +278,84 @@ def show_input(i: Op) -> str:
     return f"{i.label}: {axes}   written at {show_line(i.line)}"
 
 
-def find_axis(x: Op, axis: Axis | str, name: str) -> Axis:
-    """Returns the axis of `x` that `axis`, an Axis or a name, denotes, with its length in `x`. Raises AxisError."""
-    found: list[Axis]
-    if isinstance(axis, str):
-        calls = (
-            [a.label for a in x.axes],
-            [f"{a.short_name}{a.mark}" for a in x.axes],
-            [a.name for a in x.axes],
-            [a.short_name for a in x.axes],
-        )
-        names = next((c for c in calls if axis in c), [])  # exact names first
-        found = [a for a, n in zip(x.axes, names, strict=False) if n == axis]
-    else:
-        found = [a for a in x.axes if a == axis]
+def _denoted(axes: Sequence[Axis], axis: Axis | str) -> list[Axis]:
+    """Returns those of `axes` that an Axis equals, or that a name denotes: exact names first, then last components."""
+    if not isinstance(axis, str):
+        return [a for a in axes if a == axis]
+    for calls in (lambda a: a.label, lambda a: f"{a.short_name}{a.mark}", lambda a: a.name, lambda a: a.short_name):
+        found = [a for a in axes if calls(a) == axis]
+        if found:
+            return found
+    return []
+
+
+def _axes_among(operands: Sequence[Op]) -> tuple[Axis, ...]:
+    return tuple(dict.fromkeys(a for x in operands for a in x.axes))
+
+
+def _several(x: Op | Sequence[Op]) -> Sequence[Op]:
+    return (x,) if isinstance(x, Op) else x
+
+
+def find_axis(x: Op | Sequence[Op], axis: Axis | str, name: str) -> Axis:
+    """Returns the axis among those of the operands that `axis` denotes, an Axis or a name, with its length there.
+
+    x: one operand, or several. A name may leave out its scope; `H'` is the dual. Raises AxisError, in which `name` stands for the
+    function, for an axis that no operand has: it lists those there are, with the nearest.
+    """
+    operands = _several(x)
+    among = _axes_among(operands)
+    found = _denoted(among, axis)
     if len(found) != 1:
         said = axis if isinstance(axis, str) else getattr(axis, "label", repr(axis))
         which = "stands for several axes" if found else "is no axis"
-        raise AxisError(f"{name}({x.label}): {said} {which} of {x.label}", details=(show_input(x),), fix=_axes_to_name(x, said))
+        whose = " or ".join(dict.fromkeys(o.label for o in operands))
+        raise AxisError(
+            f"{name}({', '.join(o.label for o in operands)}): {said} {which} of {whose}",
+            details=tuple(show_input(o) for o in operands),
+            fix=_axes_to_name(among, whose, said),
+        )
     return found[0]
 
 
-def _axes_to_name(x: Op, said: str) -> str:
-    if not x.axes:
-        return f"{x.label} is one number, and has no axis to name"
-    meant = nearest(said, [a.name for a in x.axes])
-    return f"name one of {show_axes(x.axes)}" + (f", as {meant}" if meant else "")
+def _axes_to_name(among: Sequence[Axis], whose: str, said: str) -> str:
+    if not among:
+        return f"{whose} is one number, and has no axis to name"
+    labels = [a.label for a in among]
+    near = [n for n in labels if n.lower().startswith(said.lower()) or said.lower().startswith(n.lower())]  # `h` or `Height` for `H`
+    meant = nearest(said, labels) or (near[0] if len(near) == 1 else None)
+    return f"name one of {show_axes(among)}" + (f", as {meant}" if meant else "")
 
 
-def own_axes(x: Op, axes: Any, name: str) -> Axes:
-    """Returns the axes of `x` that these denote, each an Axis or a name. Raises AxisError for one that `x` lacks."""
-    several = (axes,) if isinstance(axes, (Axis, str)) or not hasattr(axes, "__iter__") else axes
-    return Axes(find_axis(x, joined_axis(Axes(a)) if isinstance(a, (list, tuple)) else a, name) for a in several)
+def _listed(axes: Any, among: Sequence[Axis]) -> Iterable[Any]:
+    """Returns the axes or names that the user listed; a text lists several, unless it is the name of one."""
+    if isinstance(axes, str):
+        return [axes] if _denoted(among, axes) else words(axes)
+    return (axes,) if isinstance(axes, Axis) or not hasattr(axes, "__iter__") else axes
+
+
+def own_axes(x: Op | Sequence[Op], axes: Any, name: str) -> Axes:
+    """Returns the axes of the operands that these denote: axes, names, a list of them, or text that lists them as in `"H W"`.
+
+    A nested list denotes the axis that joins its axes. Raises AxisError as `find_axis` does.
+    """
+    among = _axes_among(_several(x))
+
+    def one(a: Any) -> Axis:
+        return find_axis(x, joined_axis(own_axes(x, a, name)) if isinstance(a, (list, tuple)) else a, name)
+
+    return Axes(one(a) for a in _listed(axes, among))
+
+
+def own_or_new_axes(x: Op | Sequence[Op], axes: Any) -> Axes:
+    """Returns axes of which names denote those of the operands; other text is as in `ng.axes`, such as `"K=5"` for a new one."""
+    among = _axes_among(_several(x))
+
+    def one(a: Any) -> Any:
+        found = _denoted(among, a) if isinstance(a, str) else ()
+        return found[0] if len(found) == 1 else a
+
+    return Axes([one(a) for a in _listed(axes, among)]) if isinstance(axes, (str, list, tuple)) else Axes(axes)
 
 
 def _conflict(record: OpDef, inputs: tuple[Op, ...], clash: Clash) -> AxisError:

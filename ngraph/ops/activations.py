@@ -72,6 +72,55 @@ softplus: OpDef = composite(
     onnx="Softplus",
     torch="aten.softplus",
 )
+mish: OpDef = composite(
+    "mish",
+    "x times the hyperbolic tangent of softplus(x).",
+    lambda x: x * np.tanh(np.logaddexp(x, np.zeros((), x.dtype))),
+    rounding_once(lambda x: x * tanh(softplus(x))),
+    error=5e-7,
+    onnx="Mish",
+    torch="aten.mish",
+)
+hardswish: OpDef = composite(
+    "hardswish",
+    "x times the straight line from 0 at -3 to 1 at 3, limited to these: silu in pieces.",
+    lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    rounding_once(lambda x: x * minimum(maximum(x * (1 / 6) + 0.5, 0.0), 1.0)),
+    lambda op, dy, x: where(less_equal(x, -3.0), 0.0, where(less(x, 3.0), dy * (x * (1 / 3) + 0.5), dy)),
+    smooth=False,
+    error=2e-7,
+    onnx="HardSwish",
+    torch="aten.hardswish",
+)
+
+
+def leaky_relu(x: Any, slope: float = 0.01) -> Op:
+    """Returns x where it is positive, else slope * x; the derivative at 0 is the slope. Integers and bool become float32.
+
+    Source: A. Maas and others, "Rectifier nonlinearities improve neural network acoustic models" (2013).
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.leaky_relu(ng.constant([-10.0, 5.0])))()
+        array([-0.1,  5. ])
+    """
+    return prelu(x, slope)
+
+
+def prelu(x: Any, slope: Any) -> Op:
+    """Returns x where it is positive, else slope * x, of a tensor of slopes that has some of x's axes; all else as in `leaky_relu`.
+
+    Source: K. He and others, "Delving deep into rectifiers" (2015).
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> x, w = ng.constant([[-1.0, 2.0], [-3.0, -4.0]], "N=2 C=2"), ng.constant([0.5, 0.25], "C=2")
+        >>> executor(ng.prelu(x, w))()
+        array([[-0.5,  2. ],
+               [-1.5, -1. ]])
+    """
+    (x, slope), _ = floating((x, slope), {})
+    return where(less(0.0, x), x, x * slope)
 
 
 def gelu(x: Any, approximate: bool = False) -> Op:

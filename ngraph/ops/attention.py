@@ -12,9 +12,9 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axes, Axis, show_axes
+from ngraph.op_graph.axes import Axis, show_axes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, own_axes, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
 from ngraph.ops.elementwise import absolute, as_op, equal, exp, filled, floating, less, less_equal, log, logical_and, rounding_once, where
 from ngraph.ops.linear import contract
@@ -259,8 +259,7 @@ def attention(
     then v's own. Raises AxisError, DTypeError. Source: A. Vaswani and others, "Attention is all you need" (2017).
     """
     (q, k, v), _ = floating((as_op(q), k, v), {})
-    given = [features] if isinstance(features, (Axis, str)) else list(features)
-    over = [find_axis(q, a, "attention, features") for a in given]
+    over = own_axes(q, features, "attention, features")
     for a in over:
         find_axis(k, a, "attention, features of k")
     row = find_axis(q, queries, "attention, queries")
@@ -283,7 +282,7 @@ def attention(
         scale = 1 / math.sqrt(math.prod(n or 1 for n in lengths))
     masks = () if mask is None else (_mask(as_op(mask), q),)
     made = attention_record.build(q, k, v, *masks, features=tuple(over), keys=column, queries=row, causal=bool(causal), scale=float(scale))
-    return made if out_axes is None else axes_with_order(made, Axes(out_axes))
+    return made if out_axes is None else axes_with_order(made, out_axes)
 
 
 def _mask(mask: Op, q: Op) -> Op:

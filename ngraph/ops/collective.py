@@ -11,7 +11,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph.arguments import one_of
-from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.axes import Axis, as_axis
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, find_axis, op
@@ -143,18 +143,18 @@ def all_reduce(x: Any, kind: str = "add", group: str = "") -> Op:
     return all_reduce_record.build(as_op(x), kind=kind, group=group)
 
 
-def all_gather(x: Any, axis: Axis | str, out: Axis | None = None, group: str = "") -> Op:
+def all_gather(x: Any, axis: Axis | str, out: Axis | str | None = None, group: str = "") -> Op:
     """Returns the processes' parts along `axis`, concatenated along `out` (by default `axis`). Raises AxisError."""
     x = as_op(x)
     mine = find_axis(x, axis, "all_gather")
-    return all_gather_record.build(x, axis=mine, out=out or mine, group=group)
+    return all_gather_record.build(x, axis=mine, out=mine if out is None else as_axis(out), group=group)
 
 
-def reduce_scatter(x: Any, axis: Axis | str, out: Axis | None = None, kind: str = "add", group: str = "") -> Op:
+def reduce_scatter(x: Any, axis: Axis | str, out: Axis | str | None = None, kind: str = "add", group: str = "") -> Op:
     """Returns this process' part of `all_reduce`: `axis` shortened to `out` (by default `axis`). Raises AxisError, DTypeError."""
     x = as_op(x)
     mine = find_axis(x, axis, "reduce_scatter")
-    return reduce_scatter_record.build(x, kind=kind, axis=mine, out=out or mine, group=group)
+    return reduce_scatter_record.build(x, kind=kind, axis=mine, out=mine if out is None else as_axis(out), group=group)
 
 
 def broadcast_from(x: Any, root: int = 0, group: str = "") -> Op:

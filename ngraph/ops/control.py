@@ -6,6 +6,7 @@ Surrounding values that a traced function uses (weights, for example) become fur
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -14,12 +15,13 @@ import numpy as np
 
 from ngraph.errors import ArgumentError, AxisError, DTypeError, GraphError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axes, Axis
+from ngraph.op_graph.axes import Axes, Axis, as_axis
 from ngraph.op_graph.op import Body, Op, TensorType, copy_graph, ordered
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import ALL, as_op, as_ops, cast, filled, less
 from ngraph.ops.state import parts, placeholder, sequential_record
+from ngraph.parts import nest
 from ngraph.parts.scopes import ScopedValue
 
 NO_GRADIENT = "how often it runs is known only when it has run; use ng.scan, whose trips are the length of an axis"
@@ -311,13 +313,45 @@ def _trip(index: Op | None) -> AbstractContextManager[object]:
     return _trips.of((*_trips.get(), index) if index is not None else _trips.get())
 
 
+def _numbers(x: Any) -> bool:
+    """Whether a list inside of a nest is an array of numbers."""
+    return isinstance(x, (list, tuple)) and bool(x) and not any(isinstance(leaf, Op) for leaf in nest.leaves(x))
+
+
+def _parts(x: Any) -> Any:
+    """Returns the outermost parts of a nest as a tuple where they are a list."""
+    return tuple(x) if isinstance(x, list) else x
+
+
+def _array_inside(form: Any) -> nest.Leaf:
+    return lambda x: x is not form and _numbers(x)
+
+
 def _flat(x: Any) -> tuple[Op, ...]:
-    return () if x is None else as_ops(x) if isinstance(x, (list, tuple)) else (as_op(x),)
+    form = _parts(x)
+    return as_ops(nest.leaves(form, _array_inside(form)))
 
 
 def in_form(form: Any, ops: Sequence[Op]) -> Any:
-    """Returns the ops in the structure that the user's function returned: None, one op, or a tuple."""
-    return None if form is None else tuple(ops) if isinstance(form, (list, tuple)) else ops[0]
+    """Returns the ops in the structure that the user's function returned: None, one op, or a nest; a tuple for a list."""
+    form = _parts(form)
+    return nest.rebuilt(form, ops, _array_inside(form))
+
+
+def _spread(function: Callable[..., Any], *args: Any) -> Any:
+    """Calls a function with the arguments, or with the elements of those that are tuples where it takes as many: `lambda i, v: ...`."""
+    elements = [e for a in args for e in (a if type(a) is tuple else (a,))]
+    return function(*(elements if len(elements) != len(args) and _takes(function, len(elements)) else args))
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can only be called with exactly this number of positional arguments, or with more by default values."""
+    try:
+        every = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    needed = [p for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
+    return len(needed) == count and not any(p.kind is p.VAR_POSITIONAL for p in every)
 
 
 def _holes(types: Iterable[TensorType]) -> list[Op]:
@@ -376,15 +410,23 @@ def _as_carry(name: str, given: Sequence[Op], carry: Sequence[Op]) -> list[Op]:
     return [cast(new, old.dtype) for new, old in zip(fitted, carry, strict=True)]
 
 
-def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse: bool = False) -> tuple[Any, Any]:
+def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis | str, reverse: bool = False) -> tuple[Any, Any]:
     """Loops over the indices of `axis`; returns (the carry after the last trip, the values of all trips, stacked along `axis`).
 
-    function: (carry, slices of xs) -> (next carry, value of this trip). Each of carry, xs and the value is an op, a tuple of ops, or
-    None; carry keeps its axes and dtypes. The function may use surrounding ops; its random ops draw new numbers in each trip; its prints
-    happen in each trip of the forward pass. It must not assign.
+    function: (carry, slices of xs) -> (next carry, value of this trip). Each of carry, xs and the value is an op, a nest of ops, or
+    None; a function of more arguments takes the elements of tuples: `lambda a, b, x: ((a + x, b), b)`. carry keeps its axes and
+    dtypes. The function may use surrounding ops; its random ops draw new numbers in each trip; its prints happen in each trip of the
+    forward pass. It must not assign.
     reverse: from the last index to the first. Differentiable in reverse and forward mode. Raises AxisError, GraphError.
+
+    >>> import ngraph as ng
+    >>> x = ng.placeholder("T=4 H=3")
+    >>> last, sums = ng.scan(lambda total, now: (total + now, total + now), ng.constant(0, "H=3"), x, "T")
+    >>> last.axes, sums.axes
+    (Axes(H=3), Axes(T=4, H=3))
     """
     start, along = _flat(carry), _flat(xs)
+    axis = find_axis(along, axis, "scan") if isinstance(axis, str) and along else as_axis(axis)
     for x in along:
         if axis not in x.axes:
             raise AxisError(
@@ -394,7 +436,7 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
     trip = REGISTRY["iota"].build(axis=axis, dtype=dtypes.int32)
     holes = _holes([*(c.type for c in start), *_slices([x.type for x in (*along, trip)], axis, 0, len(along) + 1)])
     with _trip(holes[-1]):
-        given = function(in_form(carry, holes[: len(start)]), in_form(xs, holes[len(start) : -1]))
+        given = _spread(function, in_form(carry, holes[: len(start)]), in_form(xs, holes[len(start) : -1]))
     if not isinstance(given, tuple) or len(given) != 2:
         raise GraphError(
             f"scan: the function gives {type(given).__name__}, not a pair", fix="return (next carry, value of this trip); None for none"
@@ -412,30 +454,42 @@ def scan(function: Callable[..., Any], carry: Any, xs: Any, axis: Axis, reverse:
 def while_loop(condition: Callable[..., Any], function: Callable[..., Any], carry: Any) -> Any:
     """Applies `function` to the carry while `condition` of it holds; returns the last carry.
 
-    condition: carry -> one bool scalar. function: carry -> next carry, of the same axes and dtypes. carry: an op or a tuple of ops.
-    It has no derivative, since the number of trips is not known before the call. Raises DTypeError, GraphError, AxisError.
+    condition: carry -> one bool scalar. function: carry -> next carry, of the same axes and dtypes. carry: an op or a nest of ops, of
+    which functions of several arguments take the elements. It has no derivative, since the number of trips is not known before
+    the call. Raises DTypeError, GraphError, AxisError.
+
+    >>> import ngraph as ng
+    >>> v = ng.placeholder("H=3")
+    >>> i, doubled = ng.while_loop(lambda i, v: i < 10, lambda i, v: (i + 1, v * 2), (0, v))
+    >>> doubled.axes
+    Axes(H=3)
     """
     start = (filled(0, (), dtypes.int32), *_flat(carry))
     holes, asked = _holes([c.type for c in start]), _holes([c.type for c in start])
-    holds = as_op(condition(in_form(carry, asked[1:])))
+    holds = as_op(_spread(condition, in_form(carry, asked[1:])))
     if holds.dtype.kind != "bool" or holds.axes:
         raise DTypeError(f"while_loop: the condition gives {holds.type}, not one bool", fix="compare: lambda c: c < 10")
     with _trip(holes[0]):
-        given = [holes[0] + 1, *_flat(function(in_form(carry, holes[1:])))]
+        given = [holes[0] + 1, *_flat(_spread(function, in_form(carry, holes[1:])))]
     bodies, captured = close([(asked, [holds]), (holes, _as_carry("while_loop", given, start))])
     made = while_record.build(*start, *captured, cond=bodies[0], body=bodies[1], carries=len(start))
     return in_form(carry, parts(made)[1:])
 
 
-def cond(predicate: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """Returns the results of `then()` where the bool scalar holds, else those of `otherwise()`.
+def cond(predicate: Any, then: Callable[..., Any], otherwise: Callable[..., Any], *operands: Any) -> Any:
+    """Returns the results of `then(*operands)` where the bool scalar holds, else those of `otherwise(*operands)`.
 
-    Both give an op or a tuple of ops, of equal axes and dtypes. Only the chosen branch is computed, as far as the function makes its ops;
+    Both give an op or a nest of ops, of equal axes and dtypes. Only the chosen branch is computed, as far as the function makes its ops;
     both may use surrounding ops. Differentiable. Raises AxisError, GraphError.
+
+    >>> import ngraph as ng
+    >>> x, rate = ng.placeholder("H=3"), ng.placeholder()
+    >>> ng.cond(rate > 1, lambda x: x * rate, lambda x: x, x).axes
+    Axes(H=3)
     """
     predicate = as_op(predicate)
     since = filled(0, (), dtypes.int32).serial
-    given = [then(), otherwise()]
+    given = [then(*operands), otherwise(*operands)]
     results = [_flat(g) for g in given]
     if len(results[0]) != len(results[1]):
         raise GraphError(

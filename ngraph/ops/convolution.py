@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
-from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
+from ngraph.op_graph.axes import Axes, Axis, merge, new_axis, show_axes
 from ngraph.op_graph.dtypes import DType, accumulator, computes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, own_axes, show_input
 from ngraph.ops.aligned import axes_like, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic, as_op
 from ngraph.ops.rearrange import axes_with_order, both_sides, cast_axes, checked_out, per_axis, windows_along
@@ -67,8 +67,8 @@ def _type(inputs: tuple[TensorType, ...], over: tuple[Any, ...], spatial: tuple[
     return TensorType(axes_like(x.axes, axes), x.dtype)
 
 
-def read_windows(x: np.ndarray, dim: int, size: int, window: int, numbers: tuple[int, int, int, int], fill: Any = 0) -> np.ndarray:
-    """Returns x with the axis `dim` replaced by two, output index and filter index, for references; `fill` outside of x.
+def read_windows(x: np.ndarray, dim: int, size: int, window: int, numbers: tuple[int, int, int, int], pad_value: Any = 0) -> np.ndarray:
+    """Returns x with the axis `dim` replaced by two, output index and filter index, for references; `pad_value` outside of x.
 
     numbers: stride, dilation, in_dilation, pad.
     """
@@ -77,7 +77,7 @@ def read_windows(x: np.ndarray, dim: int, size: int, window: int, numbers: tuple
     i, off = at // in_dilation, at % in_dilation
     n = x.shape[dim]
     inside = (off == 0) & (i >= 0) & (i < n)
-    padded = np.concatenate([x, np.full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), fill).astype(x.dtype)], axis=dim)
+    padded = np.concatenate([x, np.full((*x.shape[:dim], 1, *x.shape[dim + 1 :]), pad_value).astype(x.dtype)], axis=dim)
     return np.take(padded, np.where(inside, i, n), axis=dim)
 
 
@@ -223,13 +223,13 @@ def conv(
     Source: the relation in the module's docstring.
     """
     (x, f), _ = arithmetic((x, filters), {})
-    pairs = spatial if isinstance(spatial, Mapping) else {a: a for a in spatial}
+    pairs = spatial_pairs(x, spatial, "conv")
     along = {find_axis(x, a, "conv"): find_axis(f, r, "conv") for a, r in pairs.items()}
     strides, dilations, pads = (per_axis(x, along, setting, "conv") for setting in (stride, dilation, padding))
     wrong = [f"stride {strides[a]}, dilation {dilations[a]} along {a!r}" for a in along if strides[a] < 1 or dilations[a] < 1]
     if wrong:
         raise AxisError(f"conv({x.label}, {f.label}): {'; '.join(wrong)}", details=(show_input(x),), fix="both are at least 1")
-    outs = {find_axis(x, a, "conv"): o for a, o in (out or {}).items()}
+    outs = {find_axis(x, a, "conv"): new_axis(o) for a, o in (out or {}).items()}
     numbers: list[Spatial] = []
     for a, r in along.items():
         before, after = padding_of(x, pads[a], a, r, strides[a], dilations[a])
@@ -240,10 +240,15 @@ def conv(
     return result if out_axes is None else axes_with_order(result, out_axes)
 
 
+def spatial_pairs(x: Op, spatial: Any, name: str) -> Mapping[Any, Any]:
+    """Returns {axis of x: axis of the filters} for the user's `spatial`, a dict or a list of axes that both have under one name."""
+    return spatial if isinstance(spatial, Mapping) else {a: a for a in own_axes(x, spatial, name)}
+
+
 def contracted(x: Op, f: Op, spatial: Sequence[Spatial], groups: Any) -> tuple[Axis, ...]:
     """Returns the axes that are summed beside the filter's spatial ones: the shared ones without groups and a batch axis."""
     rest, others = _rests(x.type, f.type, spatial)
-    stay = {find_axis(f, find_axis(x, g, "conv groups"), "conv groups") for g in ([groups] if isinstance(groups, (str, Axis)) else groups)}
+    stay = {find_axis(f, g, "conv groups") for g in own_axes(x, groups, "conv groups")}
     return tuple(a for a in rest if a in others and a not in stay and not a.is_batch)
 
 

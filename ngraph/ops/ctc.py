@@ -64,15 +64,15 @@ class _Lattice(NamedTuple):
     last: Op  # the number of the last state […]
 
 
-def _read(x: Op, axis: Axis, new: Axis, index: ExprLike, fill: Any) -> Op:
-    """Returns `x` read at an index along one axis, which `new` replaces; `fill` outside."""
+def _read(x: Op, axis: Axis, new: Axis, index: ExprLike, pad_value: Any) -> Op:
+    """Returns `x` read at an index along one axis, which `new` replaces; `pad_value` outside."""
     index_of = {a: index if a == axis else Idx(a) for a in x.axes}
-    return reindex(x, axes=[new if a == axis else a for a in x.axes], index=index_of, fill=fill)
+    return reindex(x, axes=[new if a == axis else a for a in x.axes], index=index_of, pad_value=pad_value)
 
 
-def _shift(x: Op, states: Axis, by: int, fill: Any) -> Op:
+def _shift(x: Op, states: Axis, by: int, pad_value: Any) -> Op:
     """Returns at each state the value of the state `by` before it."""
-    return _read(x, states, states, Idx(states) - by, fill)
+    return _read(x, states, states, Idx(states) - by, pad_value)
 
 
 def _log_sum(*terms: Op) -> Op:

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ngraph.errors import AxisError
-from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.axes import Axis, new_axis
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import find_axis, show_input
-from ngraph.ops.convolution import Spatial, by_position, contracted, convolve
+from ngraph.ops.convolution import Spatial, by_position, contracted, convolve, spatial_pairs
 from ngraph.ops.elementwise import arithmetic
 from ngraph.ops.rearrange import at_least_zero, both_sides, per_axis
 
@@ -64,13 +64,13 @@ def deconv(
     Source: M. Zeiler, D. Krishnan, G. Taylor, R. Fergus, "Deconvolutional networks" (CVPR 2010).
     """
     (x, f), _ = arithmetic((x, filters), {})
-    pairs = spatial if isinstance(spatial, Mapping) else {a: a for a in spatial}
+    pairs = spatial_pairs(x, spatial, "deconv")
     along = {find_axis(x, a, "deconv"): find_axis(f, r, "deconv") for a, r in pairs.items()}
     strides, dilations, pads = (per_axis(x, along, setting, "deconv") for setting in (stride, dilation, padding))
     wrong = [f"stride {strides[a]}, dilation {dilations[a]} along {a!r}" for a in along if strides[a] < 1 or dilations[a] < 1]
     if wrong:
         raise AxisError(f"deconv({x.label}, {f.label}): {'; '.join(wrong)}", details=(show_input(x),), fix="both are at least 1")
-    outs = {find_axis(x, a, "deconv"): o for a, o in (out or {}).items()}
+    outs = {find_axis(x, a, "deconv"): new_axis(o) for a, o in (out or {}).items()}
     numbers: list[Spatial] = []
     for a, r in along.items():
         before, after = both_sides(0 if pads[a] == "valid" else pads[a])

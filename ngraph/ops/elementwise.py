@@ -262,6 +262,7 @@ cast_record: OpDef = op(
 bitcast: OpDef = op(
     "bitcast",
     "The same bits as another element type of equal width.",
+    example='>>> ng.bitcast(ng.placeholder("H=3"), dtype="int32").dtype\nint32',
     form="(x; dtype)",
     elementwise=True,
     type=lambda inputs, dtype: _same_bits(inputs[0], as_dtype(dtype)),

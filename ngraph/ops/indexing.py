@@ -15,13 +15,14 @@ import numpy as np
 from ngraph.errors import AxisError, BoundsError, DTypeError
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.arguments import one_of
-from ngraph.op_graph.axes import Axes, Axis, merge, show_axes
+from ngraph.op_graph.axes import Axes, Axis, as_axis, merge, show_axes
 from ngraph.op_graph.dtypes import DType, computes
 from ngraph.op_graph.op import Op, TensorType, place_of_now
-from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, show_input
+from ngraph.op_graph.opdef import Call, OpDef, find_axis, op, own_axes, own_or_new_axes, show_input
 from ngraph.ops.aligned import align, axes_like, union, wide, without
 from ngraph.ops.elementwise import ALL, MOVED, WHOLE, as_op, as_ops, cast, common, equal, filled, not_equal, where
 from ngraph.ops.rearrange import axes_with_order, broadcast, iota
+from ngraph.warn import warn
 
 MODES = ("clip", "fill", "wrap")
 COMBINE = {"set": None, "add": np.add, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -46,9 +47,7 @@ def _check(
 def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     """Returns inputs with numbers and arrays as constants, and `axes` as those of x, also by name."""
     x, *others = as_ops(inputs)
-    axes = attrs["axes"]
-    named = [find_axis(x, a, "gather or scatter") for a in ([axes] if isinstance(axes, (Axis, str)) else axes)]
-    return (x, *others), {**attrs, "axes": tuple(named)}
+    return (x, *others), {**attrs, "axes": tuple(own_axes(x, attrs["axes"], "gather or scatter"))}
 
 
 def _gather_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], mode: str) -> TensorType:
@@ -108,6 +107,7 @@ gather: OpDef = op(
     "gather",
     "x at `axes[k]` = i_k; other shared axes are the same index; mode `clip`, `fill` (0), `wrap`.",
     form="(x, i…; axes, mode)",
+    example='>>> ng.gather(ng.placeholder("H=5 W=2"), ng.placeholder("N=3", dtype="int32"), axes="H").axes\nAxes(N=3, W=2)',
     type=_gather_type,
     prepare=lambda inputs, attrs: _prepare(inputs, {"mode": "fill", **attrs}),
     reference=_gather_reference,
@@ -210,6 +210,8 @@ scatter: OpDef = op(
     "A copy of x into which u is combined (`set add multiply min max`) at `axes[k]` = i_k; u has i's axes and x's other axes. `set` "
     "with equal targets: unspecified. mode `clip`, `fill` (dropped), `wrap`.",
     form="(x, i…, u; axes, combine, mode)",
+    example='>>> i, u = ng.placeholder("N=3", dtype="int32"), ng.placeholder("N=3 W=2")\n'
+    '>>> ng.scatter(ng.placeholder("H=5 W=2"), i, u, axes="H", combine="add").axes\nAxes(H=5, W=2)',
     type=_scatter_type,
     prepare=lambda inputs, attrs: _prepare(inputs, {"combine": "set", "mode": "fill", **attrs}),
     reference=_scatter_reference,
@@ -276,6 +278,16 @@ def _whole_index(x: Op, name: str) -> Op:
     if not x.dtype.is_integer:
         raise DTypeError(f"{name}: the index {x.label} is {x.dtype}", details=(show_input(x),), fix="cast it: ng.cast(index, 'int32')")
     return x
+
+
+def _word_ids(x: Op) -> Op:
+    """Returns the index of a table as integers; floats, such as a placeholder without a dtype, are cast, with a warning."""
+    if not x.dtype.is_float or x.dtype.bits < 32:  # 16 bits hold few whole numbers
+        return _whole_index(x, "lookuptable")
+    fix = "give the placeholder its dtype: dtype='int32'" if x.is_placeholder else "cast it: ng.cast(index, 'int32')"
+    what = f"lookuptable: the index {x.label} is {x.dtype}, and is read as int32"
+    warn(what, fix=fix, details=(show_input(x),), error=DTypeError)
+    return cast(x, dtypes.int32)
 
 
 def _refusing(idx: Op, axis: Any, mode: str) -> tuple[Op, str]:
@@ -365,9 +377,11 @@ def lookuptable(lut: Any, idx: Any, axes: Any, update: bool = True, pad_idx: int
 
     axes: the result's: those of `idx`, and those of `lut` but the one that is looked up.
     update: whether the table has a gradient. pad_idx: the row without a gradient.
-    Raises AxisError where the axes do not fit, DTypeError for numbers that are no integers.
+    idx: integers; or float32 or float64 that are whole numbers, which are cast to int32 with a warning.
+    Raises AxisError where the axes do not fit, DTypeError for an index of another dtype.
     """
-    lut, idx, axes = as_op(lut), _whole_index(as_op(idx), "lookuptable"), Axes(axes)
+    lut, idx = as_op(lut), _word_ids(as_op(idx))
+    axes = own_or_new_axes((lut, idx), axes)
     looked_up = [a for a in lut.axes if a not in axes or a in idx.axes]
     rest = [a for a in lut.axes if a not in looked_up]
     if len(looked_up) != 1 or set(axes) != {*idx.axes, *rest}:
@@ -415,10 +429,10 @@ one_hot_record: OpDef = op(
 )
 
 
-def one_hot(x: Any, axis: Axis, out_axes: Any = None) -> Op:
+def one_hot(x: Any, axis: Axis | str, out_axes: Any = None) -> Op:
     """Returns float32: 1 where the index along `axis`, which stands first, is the value of `x`, else 0; values outside give zeros.
 
     out_axes: the result's axes in another order. Raises AxisError where `x` has the axis already.
     """
-    result = one_hot_record(x, axis=axis)
+    result = one_hot_record(x, axis=as_axis(axis))
     return result if out_axes is None else axes_with_order(result, out_axes)

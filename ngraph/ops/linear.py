@@ -11,7 +11,7 @@ from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import DType, accumulator, computes
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, op, own_axes, show_input
 from ngraph.ops.aligned import align, axes_like, union, without
 from ngraph.ops.elementwise import NUMERIC, arithmetic
 from ngraph.ops.rearrange import axes_with_order
@@ -53,7 +53,8 @@ def _gradient(op: Op, dy: Op, x: Op, y: Op) -> tuple[Op, Op]:
 
 def _prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tuple[Op, ...], dict[str, Any]]:
     ops, _ = arithmetic(inputs, {})
-    return ops, {**attrs, "over": tuple(Axes(attrs["over"])), "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
+    over = tuple(own_axes(ops, attrs["over"], "contract"))
+    return ops, {**attrs, "over": over, "accumulate": attrs.get("accumulate") or accumulator(ops[0].dtype)}
 
 
 contract: OpDef = op(
@@ -62,6 +63,7 @@ contract: OpDef = op(
     "both have are the same index.",
     form="(x, y; over, accumulate)",
     commutes=True,
+    example='>>> ng.contract(ng.placeholder("I=2 J=3"), ng.placeholder("J=3 K=4"), over="J").axes\nAxes(I=2, K=4)',
     type=_type,
     reference=_reference,
     prepare=_prepare,

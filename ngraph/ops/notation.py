@@ -15,7 +15,7 @@ from ngraph.errors import AxisError
 from ngraph.op_graph.axes import Axes, Axis, Family, make_axis, show_axes
 from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
-from ngraph.op_graph.opdef import find_axis, show_input
+from ngraph.op_graph.opdef import find_axis, own_or_new_axes, show_input
 from ngraph.ops.elementwise import arithmetic, as_op
 from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import axes_with_order, flatten, map_roles, product, unflatten
@@ -127,7 +127,7 @@ def einsum(*operands: Any, out_axes: Any = None) -> Op:
     if pattern is not None:
         ops, out = _operands(pattern, ops)
     else:
-        out = Axes(out_axes)
+        out = own_or_new_axes(ops, out_axes)
         unknown = [a.label for a in out if not any(a in x.axes for x in ops)]
         if unknown:
             raise AxisError(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import AxisError
-from ngraph.op_graph.axes import Axes, Axis, Family, show_axes
+from ngraph.op_graph.axes import Axes, Axis, Family, new_axis, show_axes
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op, TensorType
@@ -34,13 +34,13 @@ def _type(inputs: tuple[TensorType, ...], windows: tuple[Window, ...], **attrs: 
     return TensorType(axes_like(x.axes, axes), x.dtype)
 
 
-def _read(x: Op, windows: tuple[Window, ...], fill: Any) -> Op:
+def _read(x: Op, windows: tuple[Window, ...], pad_value: Any) -> Op:
     """Returns `x` with an axis along each window."""
     outs = {w[0]: w[2] for w in windows}
     index: dict[Axis, ExprLike] = {a: Idx(a) for a in x.axes}
     index.update({a: Idx(o) * stride + Idx(r) * dilation - pad for a, r, o, stride, dilation, pad in windows})
     axes = Axes((*(outs.get(a, a) for a in x.axes), *(w[1] for w in windows)))
-    return reindex.build(x, axes=axes, index=tuple(index.items()), guard=(), fill=fill)
+    return reindex.build(x, axes=axes, index=tuple(index.items()), predicate=(), pad_value=pad_value)
 
 
 def _inside(windows: tuple[Window, ...]) -> tuple[Any, ...]:
@@ -89,12 +89,12 @@ def _lower_avg(op: Op, x: Op) -> Op:
     return rounding_once(means)(x)
 
 
-def _windowed(call: Call, x: np.ndarray, fill: Any) -> np.ndarray:
+def _windowed(call: Call, x: np.ndarray, pad_value: Any) -> np.ndarray:
     """Returns x with a dim for each window at the end."""
     axes = call.inputs[0].axes
     for a, r, o, stride, dilation, pad in call.attrs["windows"]:
         dim = axes.index(a)
-        x = np.moveaxis(read_windows(x, dim, call.length(o), call.length(r), (stride, dilation, 1, pad), fill), dim + 1, -1)
+        x = np.moveaxis(read_windows(x, dim, call.length(o), call.length(r), (stride, dilation, 1, pad), pad_value), dim + 1, -1)
     return x
 
 
@@ -166,7 +166,7 @@ def _pool(
     sizes = {find_axis(x, a, name): r for a, r in window.items()}
     strides = per_axis(x, sizes, {a: getattr(r, "length", r) for a, r in sizes.items()} if stride is None else stride, name)
     pads, dilations = per_axis(x, sizes, padding, name), per_axis(x, sizes, dilation, name)
-    outs = {find_axis(x, a, name): o for a, o in (out or {}).items()}
+    outs = {find_axis(x, a, name): new_axis(o) for a, o in (out or {}).items()}
     windows: list[Window] = []
     for a, size in sizes.items():
         r = size if isinstance(size, Axis) else Axis(Family(f"{a.label}_window", int(size), {}, frozenset(), None))

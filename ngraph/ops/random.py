@@ -14,7 +14,7 @@ import numpy as np
 
 from ngraph.errors import ArgumentError, AxisError, DTypeError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axes, Axis, make_axis
+from ngraph.op_graph.axes import Axes, Axis, as_axis, make_axis
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import Call, OpDef, op
@@ -328,11 +328,12 @@ def randint(x: Any = None, low: int = 0, high: int = 2, dtype: Any = None, axes:
     return _drawn(randint_record, x, axes, as_dtype(dtype or dtypes.int32), seed, low=int(low), high=int(high))
 
 
-def permutation(axis: Axis, seed: int | None = None) -> Op:
+def permutation(axis: Axis | str, seed: int | None = None) -> Op:
     """Returns the indices of `axis` in random order, int32; new in each call. `ng.take(x, ng.permutation(H), H)` shuffles x.
 
     They are sorted by random words. Two words are equal with a probability of 2**-32; then the smaller index stands first.
     """
+    axis = as_axis(axis)
     inputs, stream = _source(seed)
     keys = random_bits.build(*inputs, stream=stream, axes=Axes(axis))
     return parts(sort_record.build(keys, iota(axis), axis=axis, descending=False))[1]

@@ -14,11 +14,11 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
-from ngraph.op_graph.axes import Axes, Axis, Family, joined_axis, merge, show_axes
-from ngraph.op_graph.dtypes import as_dtype, check_fits, computes
+from ngraph.op_graph.axes import Axes, Axis, Family, as_axis, joined_axis, make_axis, merge, new_axis, show_axes, words
+from ngraph.op_graph.dtypes import as_dtype, computes
 from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
 from ngraph.op_graph.op import Op, TensorType
-from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes, show_input
+from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes, own_or_new_axes, show_input
 from ngraph.ops.aligned import align, axes_like, without
 from ngraph.ops.elementwise import MOVED, as_op, as_ops, common, constant_record, filled, less_equal, logical_and, maximum, minimum, where
 
@@ -85,9 +85,9 @@ iota_record: OpDef = op(
 )
 
 
-def iota(axis: Axis, dtype: Any = dtypes.int32) -> Op:
+def iota(axis: Axis | str, dtype: Any = dtypes.int32) -> Op:
     """Returns 0, 1, 2 and so on along `axis`. dtype: any but bool; int32 by default."""
-    d = as_dtype(dtype)
+    axis, d = as_axis(axis), as_dtype(dtype)
     if d.kind == "bool":
         raise DTypeError("iota of bool", fix="take an integer dtype and compare it")
     computes("iota", d)
@@ -129,7 +129,8 @@ broadcast_record: OpDef = op(
 
 def broadcast(x: Any, axes: Any) -> Op:
     """Returns `x` with these axes, in this order, repeated along those that it lacks. Raises AxisError where one of its axes is missing."""
-    x, axes = as_op(x), Axes(axes)
+    x = as_op(x)
+    axes = own_or_new_axes(x, axes)
     missing = [a.label for a in x.axes if a not in axes]
     if missing:
         raise AxisError(
@@ -154,9 +155,9 @@ def axes_with_order(x: Any, axes: Any) -> Op:
     return broadcast(x, [x.axes[x.axes.index(a)] for a in axes])
 
 
-def expand_dims(x: Any, axis: Axis, dim: int = 0) -> Op:
+def expand_dims(x: Any, axis: Axis | str, dim: int = 0) -> Op:
     """Returns `x` repeated along a new axis at position `dim`; `x` itself where it has the axis already."""
-    x = as_op(x)
+    x, axis = as_op(x), as_axis(axis)
     if axis in x.axes:
         return as_op(x)
     at = dim if dim >= 0 else dim + len(x.axes) + 1
@@ -239,10 +240,20 @@ def _same_number(x: Op, axes: Axes, name: str) -> None:
         )
 
 
+def _by_position(x: Op, axes: Any, name: str) -> Axes:
+    """Returns new axes for those of `x`; a name alone makes one of the same length. Raises AxisError for another number of axes."""
+    given = words(axes) if isinstance(axes, str) else axes
+    if isinstance(given, (list, tuple)) and len(given) == len(x.axes):
+        given = [_renewed(old, new) if isinstance(new, str) and "=" not in new else new for old, new in zip(x.axes, given, strict=True)]
+    axes = Axes(given)
+    _same_number(x, axes, name)
+    return axes
+
+
 def cast_axes(x: Any, axes: Any) -> Op:
     """Returns `x` with `axes` in place of its own, by position. Raises AxisError where numbers or lengths differ."""
-    x, axes = as_op(x), Axes(axes)
-    _same_number(x, axes, "cast_axes")
+    x = as_op(x)
+    axes = _by_position(x, axes, "cast_axes")
     return _relabel(x, axes, "cast_axes")
 
 
@@ -255,27 +266,30 @@ def _renewed(old: Axis, new: Axis | str) -> Axis:
 
 def cast_role(x: Any, axes: Any) -> Op:
     """Returns `x` with the names and flags of `axes`, by position, and its own lengths. Raises AxisError where the numbers differ."""
-    x, axes = as_op(x), Axes(axes)
-    _same_number(x, axes, "cast_role")
+    x = as_op(x)
+    axes = _by_position(x, axes, "cast_role")
     return _relabel(x, [_renewed(a, b) for a, b in zip(x.axes, axes, strict=True)], "cast_role")
 
 
-def map_roles(x: Any, axes_map: Mapping[Any, Any]) -> Op:
-    """Returns `x` with some axes renamed: {old: new}, both axes or names; lengths stay. Raises AxisError for an axis that `x` lacks."""
+def map_roles(x: Any, axes_map: Mapping[Any, Any] = {}, **names: Any) -> Op:
+    """Returns `x` with some axes renamed: {old: new}, both axes or names, or old=new; lengths stay.
+
+    Raises AxisError for an axis that `x` lacks.
+    """
     x = as_op(x)
-    new = {find_axis(x, old, "map_roles"): to for old, to in axes_map.items()}
+    new = {find_axis(x, old, "map_roles"): to for old, to in {**axes_map, **names}.items()}
     return _relabel(x, [_renewed(a, new[a]) if a in new else a for a in x.axes], "map_roles")
 
 
 # ---- reindex ----------------------------------------------------------------------------------------------------------
 
 
-def _reindex_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], index: Any, guard: Any, fill: Any) -> TensorType:
+def _reindex_type(inputs: tuple[TensorType, ...], axes: tuple[Any, ...], index: Any, predicate: Any, pad_value: Any) -> TensorType:
     (x,) = inputs
     named = [a for a, _ in index]
     if len(named) != len(x.axes) or set(named) != set(x.axes):
         raise AxisError(f"reindex names {list(named)}, and x has {list(x.axes)}", fix="give one index for each axis of x")
-    for e in (*[e for _, e in index], *guard):
+    for e in (*[e for _, e in index], *predicate):
         for leaf in expr.leaves(e):
             if isinstance(leaf, Idx) and leaf.of not in axes:
                 raise AxisError(f"reindex reads along {leaf.of}, which is no axis of the result {list(axes)}")
@@ -301,17 +315,17 @@ def _reindex_reference(call: Call, x: np.ndarray) -> np.ndarray:
     index = dict(call.attrs["index"])
     shape = call.shape(call.axes)
     inside = np.ones(shape, bool)
-    for e in call.attrs["guard"]:
+    for e in call.attrs["predicate"]:
         inside = inside & (_indices(call, e) >= 0)
     where_to = []
     for axis, n in zip(call.inputs[0].axes, x.shape, strict=True):
         i = _indices(call, index[axis])
         inside = inside & (i >= 0) & (i < n)
         where_to.append(np.broadcast_to(np.clip(i, 0, max(n - 1, 0)), shape))
-    fill = np.full(shape, call.attrs["fill"]).astype(x.dtype)
+    pad_value = np.full(shape, call.attrs["pad_value"]).astype(x.dtype)
     if x.size == 0:
-        return fill
-    return np.asarray(np.where(inside, x[tuple(where_to)], fill)) if where_to else np.asarray(np.where(inside, x, fill))
+        return pad_value
+    return np.asarray(np.where(inside, x[tuple(where_to)], pad_value)) if where_to else np.asarray(np.where(inside, x, pad_value))
 
 
 def _linear(e: ExprLike) -> tuple[dict[Any, int], ExprLike] | None:
@@ -342,7 +356,7 @@ class _Solution:
     """The inverse of a `reindex`: the result index to which each element of x was read, as expressions over x's indices.
 
     A result axis is `solved`, or `kept` as an axis of the adjoint read, which is then summed over it. Kept axes are renamed where
-    x has one of that name. `guard` holds the conditions of the solution.
+    x has one of that name. `predicate` holds the conditions of the solution.
     """
 
     def __init__(self, op: Op, x: Op):
@@ -350,7 +364,7 @@ class _Solution:
         self.open = [(axis, _settled(e)) for axis, e in op.attrs["index"]]
         self.solved: dict[Axis, ExprLike] = {}
         self.kept: dict[Axis, Axis] = {}
-        self.guard: list[ExprLike] = []
+        self.predicate: list[ExprLike] = []
 
     def keep(self, axis: Axis) -> None:
         taken = axis in self.x.axes
@@ -398,13 +412,13 @@ class _Solution:
                     known = known + self.now(a) * c
             if chosen is None:  # x was read at this one index
                 if known != 0 or axis.length != 1:
-                    self.guard += [Idx(axis) - known, known - Idx(axis)]
+                    self.predicate += [Idx(axis) - known, known - Idx(axis)]
                 continue
             c = factors[chosen]
             distance = Idx(axis) - known if c > 0 else known - Idx(axis)
             self.solved[chosen] = distance // abs(c)
             if abs(c) != 1:
-                self.guard.append(0 - distance % abs(c))
+                self.predicate.append(0 - distance % abs(c))
         return True
 
     def read(self, op: Op, dy: Op) -> Op | None:
@@ -416,10 +430,12 @@ class _Solution:
         for a in self.axes:
             if a not in self.solved and a not in self.kept:
                 self.keep(a)
-        guard = [expr.substitute(_settled(g), lambda leaf: self.now(leaf.of) if isinstance(leaf, Idx) else leaf) for g in op.attrs["guard"]]
+        predicate = [
+            expr.substitute(_settled(g), lambda leaf: self.now(leaf.of) if isinstance(leaf, Idx) else leaf) for g in op.attrs["predicate"]
+        ]
         index = tuple((a, self.now(a)) for a in (*self.solved, *self.kept))
         axes = Axes((*self.x.axes, *self.kept.values()))
-        return reindex.build(dy, axes=axes, index=index, guard=(*self.guard, *guard), fill=0)
+        return reindex.build(dy, axes=axes, index=index, predicate=(*self.predicate, *predicate), pad_value=0)
 
 
 def _computed(e: ExprLike) -> Op:
@@ -438,7 +454,7 @@ def _scattered(op: Op, dy: Op, x: Op) -> Op:
     """Returns the adjoint of any read: each element of dy is added at the position that it was read from."""
     indices = [_computed(e) for _, e in op.attrs["index"]]
     inside = filled(True, op.axes, dtypes.bool_)
-    for g in op.attrs["guard"]:
+    for g in op.attrs["predicate"]:
         inside = logical_and(inside, less_equal(0, _computed(g)))
     indices[0] = where(inside, indices[0], -1)
     zeros = filled(0, x.axes, dy.dtype)
@@ -456,8 +472,8 @@ def _reindex_prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tu
 
     pairs = attrs["index"].items() if isinstance(attrs["index"], Mapping) else attrs["index"]
     index = tuple([(find_axis(x, a, "reindex"), resolved(e)) for a, e in pairs])
-    guard = tuple([resolved(g) for g in attrs.get("guard", ())])
-    return (x,), {"axes": axes, "index": index, "guard": guard, "fill": attrs.get("fill", 0)}
+    predicate = tuple([resolved(g) for g in attrs.get("predicate", ())])
+    return (x,), {"axes": axes, "index": index, "predicate": predicate, "pad_value": attrs.get("pad_value", 0)}
 
 
 def _reindex_gradient(op: Op, dy: Op, x: Op) -> Op:
@@ -468,9 +484,9 @@ def _reindex_gradient(op: Op, dy: Op, x: Op) -> Op:
 reindex: OpDef = op(
     "reindex",
     "result[axes] = x[index], where `index` is pairs (axis of x, Expr over Idx of result axes), every axis of x named once. Where an "
-    "index lies outside its axis or a `guard` Expr is negative: `fill` (a number). Slice, reverse, pad, window, flatten, diagonal, "
-    "dilate, tile.",
-    form="(x; axes, index, guard, fill)",
+    "index lies outside its axis or a `predicate` Expr is negative: `pad_value` (a number). Slice, reverse, pad, window, flatten, "
+    "diagonal, dilate, tile.",
+    form="(x; axes, index, predicate, pad_value)",
     type=_reindex_type,
     reference=_reindex_reference,
     prepare=_reindex_prepare,
@@ -483,12 +499,12 @@ reindex: OpDef = op(
 def _reindex_samples(s: Any) -> list[Op]:
     i, j, r = s.axis(4, name="I"), s.axis(6, name="J"), s.axis(2, name="R")
 
-    def read(x: Op, axes: Sequence[Axis], index: dict[Axis, ExprLike], guard: Sequence[ExprLike] = (), fill: float = 0) -> Op:
-        return reindex.build(x, axes=Axes(axes), index=tuple(index.items()), guard=tuple(guard), fill=fill)
+    def read(x: Op, axes: Sequence[Axis], index: dict[Axis, ExprLike], predicate: Sequence[ExprLike] = (), pad_value: float = 0) -> Op:
+        return reindex.build(x, axes=Axes(axes), index=tuple(index.items()), predicate=tuple(predicate), pad_value=pad_value)
 
     made = [
         read(s.x(s.I, s.J), (s.J, s.I), {s.J: 3 - Idx(s.J), s.I: Idx(s.I)}),
-        read(s.x(s.I), (i,), {s.I: Idx(i) * 2 - 1}, fill=1),
+        read(s.x(s.I), (i,), {s.I: Idx(i) * 2 - 1}, pad_value=1),
         read(s.x(s.J), (j, r), {s.J: Idx(j) * 2 + Idx(r) - 1}),
         read(s.x(s.J), (s.I,), {s.J: Idx(s.I) // 2}),
         read(s.x(s.J), (j,), {s.J: Idx(j) % 4}, [4 - Idx(j)]),
@@ -496,7 +512,7 @@ def _reindex_samples(s: Any) -> list[Op]:
         read(s.x(s.I, s.I - 1), (s.I,), {s.I: Idx(s.I), s.I - 1: Idx(s.I)}),
         read(s.x(s.I, s.J), (s.J,), {s.I: 1, s.J: Idx(s.J)}),
         read(s.x(s.I, s.J), (s.K, s.N), {s.I: Idx(s.K) + Idx(s.N) - 1, s.J: Idx(s.K) - Idx(s.N) + 2}),
-        read(s.x(s.Z, s.J), (i, s.J), {s.Z: Idx(i), s.J: Idx(s.J)}, fill=1),
+        read(s.x(s.Z, s.J), (i, s.J), {s.Z: Idx(i), s.J: Idx(s.J)}, pad_value=1),
         read(s.x(s.I), (s.Z,), {s.I: Idx(s.Z)}),
         read(s.x(), (s.I,), {}, [Idx(s.I) - 1]),
         read(s.special(s.K, s.O), (s.K, s.O), {s.K: 1 - Idx(s.K), s.O: Idx(s.O)}),
@@ -509,10 +525,10 @@ def _reindex_samples(s: Any) -> list[Op]:
     return made if s.dtype.kind != "bool" else made[:-1]
 
 
-def _read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], fill: Any = 0, guard: Sequence[ExprLike] = ()) -> Op:
+def _read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], pad_value: Any = 0, predicate: Sequence[ExprLike] = ()) -> Op:
     """Returns `x` read at `index`; axes without an entry are read as they are."""
     pairs = [(a, e) for a, e in index.items()] + [(a, Idx(a)) for a in x.axes if a not in index]
-    return reindex.build(x, axes=Axes(tuple(axes)), index=tuple(pairs), guard=tuple(guard), fill=fill)
+    return reindex.build(x, axes=Axes(tuple(axes)), index=tuple(pairs), predicate=tuple(predicate), pad_value=pad_value)
 
 
 # ---- slices -----------------------------------------------------------------------------------------------------------
@@ -601,10 +617,12 @@ def slice_along_axis(x: Any, axis: Axis | str, idx: Any) -> Op:
 
 
 def _getitem(x: Op, key: Any) -> Op:
-    """Returns `x[1:, ..., 0]` by position, `x[{H: slice(2, None)}]` by axis."""
+    """Returns `x[1:, ..., 0]` by position, `x["H", 2:5]` or `x[{H: slice(2, 5)}]` by axis."""
     if isinstance(key, Mapping):
-        return _sliced(x, {find_axis(x, a, "slice"): item for a, item in key.items()}, "slice")
+        return _sliced(x, _no_arrays(x, {find_axis(x, a, "slice"): item for a, item in key.items()}), "slice")
     items = key if isinstance(key, tuple) else (key,)
+    if items and isinstance(items[0], (str, Axis)):
+        return _sliced_by_name(x, items)
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(items) - len(dots) > len(x.axes) or len(dots) > 1:
         raise AxisError(
@@ -616,6 +634,23 @@ def _getitem(x: Op, key: Any) -> Op:
     after = items[at + 1 :]
     places = dict(zip(x.axes, items[:at], strict=False))
     places.update(zip(x.axes[len(x.axes) - len(after) :], after, strict=True))
+    return _sliced(x, _no_arrays(x, places), "slice")
+
+
+def _sliced_by_name(x: Op, items: Sequence[Any]) -> Op:
+    """Returns `x["H", 2:5, "W", 0]`: axes, or names, each followed by its index."""
+    if len(items) % 2 or not all(isinstance(a, (str, Axis)) for a in items[::2]):
+        raise AxisError(
+            f"slice({x.label}): names and indices do not alternate",
+            details=(show_input(x),),
+            fix='write x["H", 2:5] or x["H", 2:5, "W", 0]',
+        )
+    places = {find_axis(x, a, "slice"): item for a, item in zip(items[::2], items[1::2], strict=True)}
+    return _sliced(x, _no_arrays(x, places), "slice")
+
+
+def _no_arrays(x: Op, places: Mapping[Axis, Any]) -> Mapping[Axis, Any]:
+    """Returns the indices by axis. Raises AxisError for one that is an array, with the function to use."""
     for axis, item in places.items():
         if isinstance(item, (Op, np.ndarray, list)) and _whole(item) is None:
             item = as_op(item)
@@ -625,7 +660,7 @@ def _getitem(x: Op, key: Any) -> Op:
                 details=(show_input(x),),
                 fix="use ng.where(mask, x, 0), or ng.take(x, ng.nonzero(mask)[0], axis)" if mask else "use ng.take(x, indices, axis)",
             )
-    return _sliced(x, places, "slice")
+    return places
 
 
 for _name, _function in (("__getitem__", _getitem),):
@@ -635,33 +670,8 @@ for _name, _function in (("__getitem__", _getitem),):
 def flip(x: Any, axes: Any) -> Op:
     """Returns `x` with the order along these axes (one, or several) reversed."""
     x = as_op(x)
-    found = [find_axis(x, a, "flip") for a in ([axes] if isinstance(axes, (str, Axis)) else axes)]
+    found = own_axes(x, axes, "flip")
     return _read(x, x.axes, {a: a.size - 1 - Idx(a) for a in found}) if found else x
-
-
-def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0) -> Op:
-    """Returns `x` padded with `value`.
-
-    paddings: for each axis a number for both sides, or (before, after); or a dict {axis: padding}. Axes keep their names.
-    axes: new axes, by position. Raises AxisError for negative paddings, or another number of them than axes.
-    """
-    x = as_op(x)
-    if not isinstance(paddings, Mapping):
-        if len(paddings) != len(x.axes):
-            raise AxisError(
-                f"pad({x.label}): {len(paddings)} paddings for {show_axes(x.axes)}", details=(show_input(x),), fix="give one for each axis"
-            )
-        paddings = dict(zip(x.axes, paddings, strict=True))
-    both = {find_axis(x, a, "pad"): both_sides(p) for a, p in paddings.items()}
-    wrong = [f"{p} along {a!r}" for a, p in both.items() if min(p) < 0]
-    if wrong:
-        raise AxisError(f"pad({x.label}): negative padding {', '.join(wrong)}", details=(show_input(x),), fix="cut with a slice: x[1:-1]")
-    both = {a: p for a, p in both.items() if p != (0, 0)}
-    wide = {a: a.resized(a.size + (before + after)) for a, (before, after) in both.items()}
-    index = {a: Idx(wide[a]) - before for a, (before, _) in both.items()}
-    check_fits("the value of a padding", value, x.dtype, x.label)
-    result = _read(x, [wide.get(a, a) for a in x.axes], index, fill=value) if both else x
-    return result if axes is None else cast_axes(result, axes)
 
 
 def both_sides(padding: Any) -> tuple[int, int]:
@@ -707,12 +717,12 @@ def windows(
     stride: Any = 1,
     padding: Any = 0,
     dilation: Any = 1,
-    fill: Any = 0,
+    pad_value: Any = 0,
     out: Mapping[Any, Axis] | None = None,
 ) -> Op:
     """Returns sliding windows: {H: R} adds the axis R along each window, and H then counts the windows.
 
-    stride, dilation: a number for all, or a dict by axis. padding: a number, (before, after), or a dict of them, read as `fill`.
+    stride, dilation: a number for all, or a dict by axis. padding: a number, (before, after), or a dict of them, read as `pad_value`.
     out: other axes for the counts of windows, {H: P}. Source: im2col, Chellapilla et al. 2006. Raises AxisError.
     """
     x = as_op(x)
@@ -724,13 +734,13 @@ def windows(
         )
     strides, dilations = per_axis(x, found, stride, "windows"), per_axis(x, found, dilation, "windows")
     pads = {a: both_sides(p) for a, p in per_axis(x, found, padding, "windows").items()}
-    given = {find_axis(x, a, "windows"): o for a, o in (out or {}).items()}
+    given = {find_axis(x, a, "windows"): new_axis(o) for a, o in (out or {}).items()}
     outs: dict[Axis, Axis] = {}
     for a, r in found.items():
         size = windows_along(x, a, r, strides[a], pads[a], dilations[a], "windows")
         outs[a] = checked_out(x, given[a], size, "windows") if a in given else a.resized(size)
     index = {a: Idx(outs[a]) * strides[a] + Idx(r) * dilations[a] - pads[a][0] for a, r in found.items()}
-    return _read(x, (*(outs.get(a, a) for a in x.axes), *found.values()), index, fill=fill)
+    return _read(x, (*(outs.get(a, a) for a in x.axes), *found.values()), index, pad_value=pad_value)
 
 
 def per_axis(x: Op, axes: Iterable[Axis], setting: Any, name: str) -> dict[Axis, Any]:
@@ -784,7 +794,7 @@ def flatten(x: Any, axes: Any = None) -> Op:
     x = as_op(x)
     if axes is None:
         return _join(x, [x.axes])
-    axes = Axes(axes)
+    axes = own_or_new_axes(x, axes)
     whole = [a for a in axes if a.is_flattened and a not in x.axes]
     if not whole:
         return _join(x, [[find_axis(x, a, "flatten") for a in axes]])
@@ -817,12 +827,12 @@ def unflatten(x: Any, axes: Any = None) -> Op:
     Raises AxisError.
     """
     x = as_op(x)
-    if isinstance(axes, (Axis, str)):
+    if isinstance(axes, Axis) or isinstance(axes, str) and len(words(axes)) == 1:
         mine = find_axis(x, axes, "unflatten")
         axes = Axes(p for a in x.axes for p in ((a.family.parts or (a,)) if a is mine else (a,)))
     elif axes is None:
         axes = Axes(p for a in x.axes for p in a.family.parts or (a,))
-    axes = Axes(axes)
+    axes = own_or_new_axes(x, axes)
     split: dict[Axis, list[Axis]] = {}
     for a in x.axes:
         if a not in axes and a.family.parts and all(p in axes for p in a.family.parts):
@@ -933,11 +943,11 @@ def concat_along_axis(x_list: Sequence[Any], axis: Axis | str) -> Op:
     return concat.build(*xs, parts=tuple(parts), axis=parts[0].resized(total))
 
 
-def stack(x_list: Sequence[Any], axis: Axis, pos: int = 0) -> Op:
+def stack(x_list: Sequence[Any], axis: Axis | str, pos: int = 0) -> Op:
     """Returns tensors of equal axes stacked along a new one at position `pos`, of that length. Promotes dtypes. Raises AxisError."""
     if not x_list:
         raise AxisError("stack of no tensors", fix="give at least one")
-    xs = common(as_ops(x_list))
+    xs, axis = common(as_ops(x_list)), make_axis(name=axis) if isinstance(axis, str) and "=" not in axis else as_axis(axis)
     if any(axis in x.axes for x in xs):
         raise AxisError(
             f"stack({', '.join(x.label for x in xs)}): {axis!r} is an axis of them already",

@@ -184,7 +184,7 @@ def batch_size(x: Any) -> Op:
     return count(as_op(x).axes.batch_axes())
 
 
-def _averaged(x: Any, dtype: Any = None) -> Op:
+def averaged(x: Any, dtype: Any = None) -> Op:
     """Returns `x` in the dtype of its mean."""
     x = as_op(x)
     return cast(x, dtype or (x.dtype if x.dtype.is_float else dtypes.float64))
@@ -195,14 +195,14 @@ def mean(x: Any, reduction_axes: Any = None, out_axes: Any = None, dtype: Any = 
 
     16-bit floats are summed and divided in float32, and rounded once. dtype: x is cast to it first.
     """
-    x = _averaged(x, dtype)
+    x = averaged(x, dtype)
     gone = reduced_axes(x, reduction_axes, out_axes, "mean")
     return rounding_once(lambda x: sum(x, reduction_axes, out_axes) / count(gone, x.dtype))(x)
 
 
 def variance(x: Any, out_axes: Any = None, reduction_axes: Any = None) -> Op:
     """Returns the mean squared distance from the mean (biased); dtypes as in `mean`."""
-    x = _averaged(x)
+    x = averaged(x)
     gone = reduced_axes(x, reduction_axes, out_axes, "variance")
 
     def found(x: Op) -> Op:

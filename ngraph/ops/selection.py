@@ -8,7 +8,7 @@ import numpy as np
 
 from ngraph.errors import AxisError
 from ngraph.op_graph import dtypes
-from ngraph.op_graph.axes import Axis, merge
+from ngraph.op_graph.axes import Axis, as_axis, merge
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import Idx
 from ngraph.op_graph.op import Op, TensorType
@@ -34,7 +34,7 @@ def _top_k_lower(op: Op, x: Op) -> Op:
     axis, out, largest = (op.attrs[name] for name in ("axis", "out", "largest"))
     both = parts(sort_record.build(x, broadcast(iota(axis), x.axes), axis=axis, descending=largest))
     first = tuple([(a, Idx(out if a == axis else a)) for a in x.axes])
-    return together.build(*(reindex.build(t, axes=op.type[0].axes, index=first, guard=(), fill=0) for t in both))
+    return together.build(*(reindex.build(t, axes=op.type[0].axes, index=first, predicate=(), pad_value=0) for t in both))
 
 
 def _top_k_grad(op: Op, dys: Any, x: Op) -> tuple[Op | None]:
@@ -85,14 +85,14 @@ top_k_record: OpDef = op(
 )
 
 
-def top_k(x: Any, axis: Axis | str, k: int | Axis, largest: bool = True) -> tuple[Op, Op]:
+def top_k(x: Any, axis: Axis | str, k: int | Axis | str, largest: bool = True) -> tuple[Op, Op]:
     """Returns (values, indices) of the `k` largest, or smallest, elements along `axis`, sorted; the first of equal ones. NaN is last.
 
     k: their number, and then the axis keeps its name; or an axis of that length for the results. Indices are int32. The derivative goes
     to the chosen elements. Raises AxisError where k exceeds the length; an unknown length is not checked: results beyond it are zeros.
     """
     x = as_op(x)
-    mine = find_axis(x, axis, "top_k")
+    mine, k = find_axis(x, axis, "top_k"), as_axis(k)
     number = k.length if isinstance(k, Axis) else int(k)
     if number is None or number < 0 or (mine.length is not None and number > mine.length):
         raise AxisError(

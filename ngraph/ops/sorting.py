@@ -13,6 +13,7 @@ import numpy as np
 
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
+from ngraph.op_graph.arguments import DTYPE
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.dtypes import computes
 from ngraph.op_graph.expr import ExprLike, Run
@@ -84,8 +85,15 @@ argreduce: OpDef = op(
 argreduce.attrs["nonempty"] = "axes"  # the attribute that lists axes which must not be empty
 
 
+def _names_axes(x: Op, said: Any) -> bool:
+    """Whether this stands for axes where a dtype may stand: it is none, or the name of an axis of x."""
+    return said is not None and (not DTYPE.fits(said) or isinstance(said, str) and bool(x.axes.find_by_name(said)))
+
+
 def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: Any) -> Op:
     x = as_op(x)
+    if reduction_axes is None and _names_axes(x, dtype):
+        dtype, reduction_axes = None, dtype
     gone = reduced_axes(x, reduction_axes, out_axes, f"arg{kind}")
     if reduction_axes is not None:
         gone = own_axes(x, reduction_axes, f"arg{kind}")  # their order defines the flat position
@@ -102,7 +110,8 @@ def _where_best(x: Any, kind: str, dtype: Any, reduction_axes: Any, out_axes: An
 def argmax(x: Any, dtype: Any = None, reduction_axes: Any = None, out_axes: Any = None) -> Op:
     """Returns the position of the maximum, int32 unless `dtype` is given; the first of equal ones, the first NaN before all.
 
-    reduction_axes, out_axes: as in `sum`. Over several axes it is the flat position, in the order of `reduction_axes` (else of x's
+    reduction_axes, out_axes: as in `sum`; axes may stand second, too: `ng.argmax(x, "K")`.
+    Over several axes it is the flat position, in the order of `reduction_axes` (else of x's
     axes). Raises AxisError for axes that x lacks, or of length 0; the call checks an unknown length.
     """
     return _where_best(x, "max", dtype, reduction_axes, out_axes)
@@ -204,9 +213,48 @@ def cumsum(x: Any, axis: Any, exclusive: bool = False, reverse: bool = False) ->
 
     exclusive: each result excludes its own element. reverse: from the end. Raises AxisError for an axis that x lacks.
     """
+    return _cumulated(x, "add", axis, exclusive, reverse, "cumsum")
+
+
+def _cumulated(x: Any, kind: str, axis: Any, exclusive: bool, reverse: bool, name: str) -> Op:
     x = as_op(x)
-    x = cast(x, dtypes.int32) if x.dtype.kind == "bool" else x
-    return cumulate.build(x, kind="add", axis=find_axis(x, axis, "cumsum"), exclusive=exclusive, reverse=reverse)
+    x = cast(x, dtypes.int32) if x.dtype.kind == "bool" and kind in ("add", "multiply") else x
+    return cumulate.build(x, kind=kind, axis=find_axis(x, axis, name), exclusive=bool(exclusive), reverse=bool(reverse))
+
+
+def cumprod(x: Any, axis: Axis | str, exclusive: bool = False, reverse: bool = False) -> Op:
+    """Returns the cumulative product along `axis`, an Axis or its name; of bool int32. All else as in `cumsum`.
+
+    >>> import ngraph as ng
+    >>> from ngraph.util.utils import executor
+    >>> executor(ng.cumprod(ng.constant([2.0, 3.0, 4.0], "H=3"), "H"))()
+    array([ 2.,  6., 24.])
+    """
+    return _cumulated(x, "multiply", axis, exclusive, reverse, "cumprod")
+
+
+def cummax(x: Any, axis: Axis | str, reverse: bool = False) -> Op:
+    """Returns the largest element up to each place along `axis`, an Axis or its name; NaN from the first NaN on.
+
+    reverse: from the end. Equal elements share the gradient. Raises AxisError for an axis that x lacks.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.cummax(ng.constant([2.0, 1.0, 4.0], "H=3"), "H"))()
+        array([2., 2., 4.])
+    """
+    return _cumulated(x, "max", axis, False, reverse, "cummax")
+
+
+def cummin(x: Any, axis: Axis | str, reverse: bool = False) -> Op:
+    """Returns the smallest element up to each place along `axis`, an Axis or its name. All else as in `cummax`.
+
+    >>> import ngraph as ng
+    >>> from ngraph.util.utils import executor
+    >>> executor(ng.cummin(ng.constant([2.0, 1.0, 4.0], "H=3"), "H"))()
+    array([2., 1., 1.])
+    """
+    return _cumulated(x, "min", axis, False, reverse, "cummin")
 
 
 # ---- sort -------------------------------------------------------------------------------------------------------------

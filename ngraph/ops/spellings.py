@@ -7,7 +7,7 @@ from typing import Any
 
 from ngraph.errors import AxisError, GraphError
 from ngraph.op_graph.arrays import ArrayRef
-from ngraph.op_graph.axes import Axes, Axis
+from ngraph.op_graph.axes import Axes, Axis, as_axis
 from ngraph.op_graph.op import Op
 from ngraph.ops.elementwise import as_op, constant, sigmoid
 from ngraph.ops.rearrange import cast_axes, slice_range
@@ -39,12 +39,13 @@ def constant_storage(axes: Any, dtype: Any = None, initial_value: Any = 0) -> Op
     return constant(constant_value(initial_value) if is_constant(initial_value) else initial_value, axes, dtype)
 
 
-def slice_axis(axis: Axis, s: slice) -> Axis:
+def slice_axis(axis: Axis | str, s: slice) -> Axis:
     """Returns the axis that slicing `axis` gives: its name and flags, another length."""
+    mine: Axis = as_axis(axis)
     _, _, length = slice_range(
-        axis.size, s, lambda what, fix="give slice(start, stop)": AxisError(f"slice_axis({axis!r}): {what}: {s!r}", fix=fix)
+        mine.size, s, lambda what, fix="give slice(start, stop)": AxisError(f"slice_axis({mine!r}): {what}: {s!r}", fix=fix)
     )
-    return axis.resized(length)
+    return mine.resized(length)
 
 
 def dualed_axes(x: Any, filter: Callable[[Axis], bool], in_dual_offset: int, out_dual_offset: int) -> Op:

@@ -30,7 +30,10 @@ def numeric_derivative(f: Callable[[Any], Any], x: Any, dx: float) -> np.ndarray
 
 
 class ExecutorFactory:
-    """One transformer for several computations and their derivatives: `with ExecutorFactory() as ex: f = ex.executor(y, x)`."""
+    """One transformer for several computations and their derivatives: `with ExecutorFactory() as ex: f = ex.executor(y, x)`.
+
+    The computations can be called after the block, too, until `close`, or until nothing refers to them.
+    """
 
     def __init__(self) -> None:
         self.transformer = make_transformer()
@@ -75,7 +78,7 @@ class ExecutorFactory:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        """Closes nothing: programs of 2016 to 2019 call a computation after its block."""
 
 
 def check_derivative(

@@ -203,9 +203,9 @@ class Instance:
             i = Idx(own if own in axes and self.draw.random() < 0.4 else self.pick(axes))
             return self.pick([i, i, i, i + k - 1, i * 2 - k, Len(own) - 1 - i, i // 2, (i + k) % 2, i + Idx(self.pick(axes))])
 
-        guards = [self.pick([index(AxisId("H")) + -1, 1 - index(AxisId("W"))])] if self.draw.random() < 0.3 else []
+        predicates = [self.pick([index(AxisId("H")) + -1, 1 - index(AxisId("W"))])] if self.draw.random() < 0.3 else []
         pairs = tuple([(a, index(a)) for a in inputs[0].axes])
-        return {"axes": axes, "index": pairs, "guard": tuple(guards), "fill": _held(self.pick([0, 0, 1]), inputs[0].dtype)}
+        return {"axes": axes, "index": pairs, "predicate": tuple(predicates), "pad_value": _held(self.pick([0, 0, 1]), inputs[0].dtype)}
 
     def attrs_concat(self, inputs: Any, dtype: DType) -> dict[str, Any]:
         parts = tuple([v.axes[0] for v in inputs])

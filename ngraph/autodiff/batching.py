@@ -1,0 +1,171 @@
+"""More axes through a graph: the ops that a function made, again for operands with further axes, which every result then has.
+
+Most records need nothing: an axis that an operand has goes through by its name. Those with axes among their attributes have a rule here,
+and other composites are taken apart. `vmap` rests on it, and so do Jacobians.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ngraph.errors import AxisError, GraphError, NgraphError, UnsupportedError
+from ngraph.op_graph.axes import Axes, Axis, as_axis
+from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.op import Body, Op, TensorType, made_for, ordered
+from ngraph.op_graph.opdef import REGISTRY, find_axis
+from ngraph.ops.elementwise import as_op, where
+from ngraph.ops.rearrange import axes_with_order, broadcast
+from ngraph.ops.state import placeholder
+from ngraph.parts import nest
+
+Rule = Callable[[Op, Sequence[Op], Sequence[Axis]], Op]
+
+
+def _extra(new: Sequence[Op], old: Sequence[Op]) -> list[Axis]:
+    """Returns the axes that the new operands have beyond the old ones."""
+    found: dict[Axis, None] = {}
+    for a, b in zip(new, old, strict=True):
+        if type(a.type) is TensorType:
+            found.update(dict.fromkeys(x for x in a.axes if x not in b.axes))
+        elif type(a.type) is tuple:
+            found.update(dict.fromkeys(x for t, u in zip(a.type, b.type, strict=True) for x in t.axes if x not in u.axes))
+    return list(found)
+
+
+def _alike(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> list[Op]:
+    """Returns the inputs, each with all of the further axes."""
+    return [broadcast(x, (*(a for a in extra if a not in x.axes), *x.axes)) for x in inputs]
+
+
+def _broadcast(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    return broadcast(inputs[0], (*extra, *op.attrs["axes"]))
+
+
+def _reindex(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    attrs = {**op.attrs, "axes": Axes((*extra, *op.attrs["axes"])), "index": (*((a, Idx(a)) for a in extra), *op.attrs["index"])}
+    return op.opdef.build(*inputs, **attrs)
+
+
+def _all_alike(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    return op.opdef.build(*_alike(op, inputs, extra), **op.attrs)
+
+
+def _holes(inputs: Sequence[Op], old: Sequence[Op], extra: Sequence[Axis]) -> list[Op]:
+    """Returns new placeholders of a body: the old ones with those of the further axes that the input has."""
+    return [placeholder([*(a for a in extra if a in x.axes), *hole.axes], dtype=hole.dtype) for x, hole in zip(inputs, old, strict=True)]
+
+
+def _scan(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    carries, body = op.attrs["carries"], op.attrs["body"]
+    given = [*_alike(op, inputs[:carries], extra), *inputs[carries:]]
+    holes = _holes(given, body.inputs, extra)
+    new = with_axes(body.outputs, dict(zip(body.inputs, holes, strict=True)))
+    outputs = [_alike(op, [o], extra)[0] if o.is_tensor_op else o for o in new]
+    return op.opdef.build(*given, **{**op.attrs, "body": Body(holes, outputs)})
+
+
+def _cond(op: Op, inputs: Sequence[Op], extra: Sequence[Axis]) -> Op:
+    predicate, *given = inputs
+    branches = []
+    for name in ("then", "else"):
+        body = op.attrs[name]
+        holes = _holes(given, body.inputs, extra)
+        new = with_axes(body.outputs, dict(zip(body.inputs, holes, strict=True)))
+        branches.append((holes, [_alike(op, [o], extra)[0] for o in new]))
+    if not predicate.axes:
+        return op.opdef.build(predicate, *given, **{n: Body(*b) for n, b in zip(("then", "else"), branches, strict=True)})
+    # both run where the choice differs along the axis
+    chosen = [with_axes(outputs, dict(zip(holes, given, strict=True))) for holes, outputs in branches]
+    made = [where(predicate, a, b) for a, b in zip(*chosen, strict=True)]
+    return made[0] if len(made) == 1 else REGISTRY["together"].build(*made)
+
+
+_RULES: dict[str, Rule] = {
+    "broadcast": _broadcast,
+    "reindex": _reindex,
+    "scan": _scan,
+    "cond": _cond,
+    **dict.fromkeys(("concat", "sort", "scatter", "together"), _all_alike),
+}
+
+
+def _fits(new: Op, old: Op, extra: Sequence[Axis]) -> bool:
+    """Whether an op has the axes and dtypes of the old one, and the further axes in each of its values."""
+    mine, theirs = (t.type if type(t.type) is tuple else (t.type,) for t in (new, old))
+    return len(mine) == len(theirs) and all(
+        type(a) is TensorType and set(a.axes) == {*b.axes, *extra} and a.dtype is b.dtype for a, b in zip(mine, theirs, strict=True)
+    )
+
+
+def _again(op: Op, inputs: Sequence[Op]) -> Op:
+    """Returns the op over operands with further axes. Raises UnsupportedError for one through which they do not go."""
+    if op.opdef.name == "sequential":
+        return op.opdef.build(*inputs)
+    extra = _extra(inputs, op.inputs)
+    with made_for(op):
+        if not extra:
+            return op.opdef.build(*inputs, **op.attrs)
+        rule = _RULES.get(op.opdef.name)
+        try:
+            made = rule(op, inputs, extra) if rule else op.opdef.build(*inputs, **op.attrs)
+            if _fits(made, op, extra):
+                return made
+        except (AxisError, GraphError):
+            if op.opdef.lower is None:
+                raise
+        if op.opdef.lower is None:
+            raise UnsupportedError(f"the axis {extra[0].label} does not go through {op.label}", line=op.line, fix="write it with the axis")
+        lowered = op.opdef.lower(op, *op.inputs)
+        return with_axes([lowered], dict(zip(op.inputs, inputs, strict=True)))[0]
+
+
+def with_axes(results: Sequence[Op], replace: Mapping[Op, Op]) -> list[Op]:
+    """Returns the results with ops replaced by others that may have more axes; each result has these where it depends on them."""
+    new: dict[Op, Op] = {}
+    for op in ordered(results):
+        inputs = [new[i] for i in op.inputs]
+        same = all(a is b for a, b in zip(inputs, op.inputs, strict=True))
+        new[op] = replace[op] if op in replace else op if same else _again(op, inputs)
+    return [new[r] for r in results]
+
+
+def vmap(function: Callable[..., Any], axis: Axis | str) -> Callable[..., Any]:
+    """Returns a function that applies `function` at each index of `axis`, all at once: `ng.vmap(f, "B")(x, w)`.
+
+    function: of ops, or nests of them, which it sees without the axis; so a sum over all axes leaves it alone. Arguments that lack the
+    axis are the same at each index. Each result has the axis, in front. Random numbers are the same at each index.
+    Raises AxisError where no argument has the axis, UnsupportedError for an op through which an axis does not go, such as a `while`
+    whose condition depends on it.
+
+    >>> import ngraph as ng
+    >>> x = ng.placeholder("B=4 H=3")
+    >>> ng.vmap(lambda x: ng.sum(x * x), "B")(x).axes
+    Axes(B=4)
+    """
+
+    def mapped(*args: Any, **named: Any) -> Any:
+        given = [as_op(x) for x in nest.leaves([args, named])]
+        every = [x for x in given if x.is_tensor_op and _has(x, axis)]
+        if not every:
+            mine = find_axis(given, axis, "vmap") if given else as_axis(axis)
+            raise AxisError(f"vmap: no argument has the axis {mine.label}", fix="pass a tensor that has it")
+        along = find_axis(every[0], axis, "vmap")
+        holes = {x: placeholder([a for a in x.axes if a != along], dtype=x.dtype) for x in every}
+        inner_args, inner_named = nest.rebuilt([args, named], [holes.get(x, x) for x in given])
+        results = function(*inner_args, **inner_named)
+        ops = [as_op(r) for r in nest.leaves(results)]
+        new = with_axes(ops, {hole: x for x, hole in holes.items()})
+        return nest.rebuilt(
+            results, [axes_with_order(broadcast(n, (along, *o.axes)), (along, *o.axes)) for n, o in zip(new, ops, strict=True)]
+        )
+
+    return mapped
+
+
+def _has(x: Op, axis: Axis | str) -> bool:
+    try:
+        find_axis(x, axis, "vmap")
+    except NgraphError:
+        return False
+    return True

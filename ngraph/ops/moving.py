@@ -1,0 +1,350 @@
+"""Ops that move elements, composed of reads at computed indices: triangles, rolls, repeats, parts, padding, products of structures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ngraph.errors import AxisError
+from ngraph.op_graph import expr
+from ngraph.op_graph.arguments import one_of
+from ngraph.op_graph.axes import Axis, as_axis, show_axes
+from ngraph.op_graph.dtypes import check_fits
+from ngraph.op_graph.expr import ExprLike, Idx
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import find_axis, own_axes, show_input
+from ngraph.ops.elementwise import arithmetic, as_op, common, equal, less_equal, where
+from ngraph.ops.rearrange import both_sides, cast_axes, diagonal, iota, reindex, slice_along_axis, windows
+from ngraph.ops.reduce import reduce
+
+
+def read(x: Op, axes: Iterable[Axis], index: Mapping[Axis, ExprLike], pad_value: Any = 0) -> Op:
+    """Returns `x` read at `index`; axes without an entry are read as they are."""
+    return reindex(x, axes=tuple(axes), index={a: index.get(a, Idx(a)) for a in x.axes}, pad_value=pad_value)
+
+
+def _resized(x: Op, new: Mapping[Axis, Axis]) -> list[Axis]:
+    return [new.get(a, a) for a in x.axes]
+
+
+# ---- triangles and diagonals ------------------------------------------------------------------------------------------
+
+
+def tril(x: Any, axis: Axis | str, other: Axis | str, offset: int = 0) -> Op:
+    """Returns the lower triangle of a matrix with rows along `axis` and columns along `other`; zeros above the diagonal.
+
+    offset: how far the diagonal is moved to higher columns. Other axes are batch axes. Raises AxisError.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.tril(ng.ones("I=2 J=3"), "I", "J"))()
+        array([[1., 0., 0.],
+               [1., 1., 0.]], dtype=float32)
+    """
+    x = as_op(x)
+    row, column = find_axis(x, axis, "tril"), find_axis(x, other, "tril")
+    return where(less_equal(iota(column), iota(row) + offset), x, 0)
+
+
+def triu(x: Any, axis: Axis | str, other: Axis | str, offset: int = 0) -> Op:
+    """Returns the upper triangle of a matrix with rows along `axis` and columns along `other`; zeros below the diagonal.
+
+    offset: how far the diagonal is moved to higher columns. Other axes are batch axes. Raises AxisError.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.triu(ng.ones("I=2 J=3"), "I", "J", offset=1))()
+        array([[0., 1., 1.],
+               [0., 0., 1.]], dtype=float32)
+    """
+    x = as_op(x)
+    row, column = find_axis(x, axis, "triu"), find_axis(x, other, "triu")
+    return where(less_equal(iota(row) + offset, iota(column)), x, 0)
+
+
+def diag(x: Any, axis: Axis | str, other: Axis | str) -> Op:
+    """Returns the diagonal of a matrix along `axis` and `other`; of a vector along `axis` the matrix with it as the diagonal.
+
+    other: an axis of x, which goes; or a new one, of the same length as `axis`, behind it. Other axes are batch axes.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.diag(ng.constant([1.0, 2.0], "I=2"), "I", "J"))()
+        array([[1., 0.],
+               [0., 2.]])
+    """
+    x = as_op(x)
+    row = find_axis(x, axis, "diag")
+    known = [a for a in x.axes if (a.label == other or a.short_name == other if isinstance(other, str) else a == other)]
+    if known:
+        return diagonal(x, row, known[0])
+    column = as_axis(other) if not isinstance(other, str) or "=" in other else as_axis(f"{other}=?").resized(row.size)
+    if column.length is None:
+        column = column.resized(row.size)
+    if row.length is not None and column.length != row.length:
+        raise AxisError(f"diag({x.label}): {row!r} and {column!r} differ", details=(show_input(x),), fix="give them one length")
+    at = x.axes.index(row) + 1
+    square = where(equal(iota(row), iota(column)), x, 0)
+    return read(square, (*x.axes[:at], column, *x.axes[at:]), {})
+
+
+def trace(x: Any, axis: Axis | str, other: Axis | str) -> Op:
+    """Returns the sum of the diagonal of a matrix along two axes, which both go; other axes are batch axes.
+
+    >>> import ngraph as ng
+    >>> from ngraph.util.utils import executor
+    >>> executor(ng.trace(ng.eye("I=3", "J=3"), "I", "J"))()
+    array(3., dtype=float32)
+    """
+    line = diagonal(x, axis, other)
+    return reduce.build(line, kind="add", axes=(find_axis(line, find_axis(as_op(x), axis, "trace"), "trace"),))
+
+
+# ---- order and repetition ---------------------------------------------------------------------------------------------
+
+
+def roll(x: Any, shift: int | Mapping[Any, int], axis: Axis | str | None = None) -> Op:
+    """Returns `x` with its elements moved by `shift` places along `axis`; those beyond the end come in again at the front.
+
+    shift: a number, or a dict of them by axis. Raises AxisError.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.roll(ng.arange(4, axis="H"), 1, "H"))()
+        array([3, 0, 1, 2], dtype=int32)
+    """
+    x = as_op(x)
+    if not isinstance(shift, Mapping) and axis is None:
+        raise AxisError(f"roll({x.label}): along which axis?", details=(show_input(x),), fix='name it: ng.roll(x, 1, "H")')
+    shifts: Mapping[Any, int] = shift if isinstance(shift, Mapping) else {axis: shift}
+    index: dict[Axis, ExprLike] = {}
+    for name, by in shifts.items():
+        a = find_axis(x, name, "roll")
+        n = a.size
+        index[a] = (Idx(a) - by) % n if n != 0 else Idx(a)
+    return read(x, x.axes, index)
+
+
+def repeat(x: Any, count: int, axis: Axis | str) -> Op:
+    """Returns `x` with each element along `axis` `count` times in a row; the axis keeps its name.
+
+    >>> import ngraph as ng
+    >>> from ngraph.util.utils import executor
+    >>> executor(ng.repeat(ng.arange(3, axis="H"), 2, "H"))()
+    array([0, 0, 1, 1, 2, 2], dtype=int32)
+    """
+    x = as_op(x)
+    a = find_axis(x, axis, "repeat")
+    long = a.resized(a.size * count)
+    return read(x, _resized(x, {a: long}), {a: Idx(long) // max(count, 1)})
+
+
+def tile(x: Any, counts: Mapping[Any, int]) -> Op:
+    """Returns `x` as a whole several times in a row along some axes, {axis: count}; they keep their names.
+
+    >>> import ngraph as ng
+    >>> from ngraph.util.utils import executor
+    >>> executor(ng.tile(ng.arange(3, axis="H"), {"H": 2}))()
+    array([0, 1, 2, 0, 1, 2], dtype=int32)
+    """
+    x = as_op(x)
+    many = {find_axis(x, a, "tile"): n for a, n in counts.items()}
+    long = {a: a.resized(a.size * n) for a, n in many.items()}
+    return read(x, _resized(x, long), {a: Idx(b) % a.size if a.size != 0 else Idx(b) for a, b in long.items()})
+
+
+def split(x: Any, axis: Axis | str, parts: int | Sequence[int]) -> tuple[Op, ...]:
+    """Returns `x` cut along `axis` into parts, which keep its name: a number of equal ones, or their lengths in order.
+
+    Raises AxisError where the lengths do not add up to that of the axis, or it is not known.
+
+        >>> import ngraph as ng
+        >>> ng.split(ng.ones("N=2 H=6"), "H", [4, 2])[1].axes.lengths
+        (2, 2)
+    """
+    x = as_op(x)
+    a = find_axis(x, axis, "split")
+    n = a.length
+    if n is None:
+        raise AxisError(
+            f"split({x.label}): the length of {a!r} is not known", details=(show_input(x),), fix="slice it: x[{axis: slice(0, 2)}]"
+        )
+    if isinstance(parts, int):
+        if parts < 1 or n % parts:
+            raise AxisError(
+                f"split({x.label}): {a!r} has no {parts} equal parts", details=(show_input(x),), fix="give their lengths in a list"
+            )
+        parts = [n // parts] * parts
+    if sum(parts) != n or any(p < 0 for p in parts):
+        raise AxisError(f"split({x.label}): {list(parts)} do not add up to {a!r}", details=(show_input(x),), fix=f"they sum to {n}")
+    ends = [sum(parts[: k + 1]) for k in range(len(parts))]
+    return tuple(slice_along_axis(x, a, slice(end - p, end)) for end, p in zip(ends, parts, strict=True))
+
+
+def unstack(x: Any, axis: Axis | str) -> tuple[Op, ...]:
+    """Returns the slices of `x` along `axis`, which they lack: the inverse of `ng.stack`. Raises AxisError for an unknown length.
+
+    >>> import ngraph as ng
+    >>> [part.axes.lengths for part in ng.unstack(ng.ones("T=2 H=3"), "T")]
+    [(3,), (3,)]
+    """
+    x = as_op(x)
+    a = find_axis(x, axis, "unstack")
+    if a.length is None:
+        raise AxisError(f"unstack({x.label}): the length of {a!r} is not known", details=(show_input(x),), fix="take ng.scan over it")
+    return tuple(slice_along_axis(x, a, k) for k in range(a.length))
+
+
+# ---- padding and windows ----------------------------------------------------------------------------------------------
+
+PADDED = ("constant", "edge", "reflect", "circular")
+
+
+def place_inside(mode: str, i: ExprLike, size: ExprLike) -> ExprLike:
+    """Returns the index that padding reads for `i`, which may lie outside an axis of this length: see `pad`."""
+    if mode == "edge":
+        return expr.minimum(expr.maximum(i, 0), size - 1)
+    if mode == "circular":
+        return i % size
+    if mode == "reflect":
+        period = (size - 1) * 2
+        return 0 if size == 1 else expr.minimum(i % period, period - i % period)
+    return i
+
+
+def pad(x: Any, paddings: Any, axes: Any = None, value: Any = 0, mode: str = "constant") -> Op:
+    """Returns `x` with more elements at both ends of some axes.
+
+    paddings: for each axis a number for both sides, or (before, after); or a dict {axis: padding}. Axes keep their names.
+    axes: new axes, by position. value: of the new elements, in mode `constant`; `edge` repeats the last element, `reflect` mirrors the
+    elements beside it, `circular` goes on at the other end. Raises AxisError for negative paddings, or another number of them than axes.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.pad(ng.arange(3, axis="H"), {"H": (2, 1)}, mode="reflect"))()
+        array([2, 1, 0, 1, 2, 1], dtype=int32)
+    """
+    one_of("pad", "mode", mode, PADDED)
+    x = as_op(x)
+    if not isinstance(paddings, Mapping):
+        if len(paddings) != len(x.axes):
+            raise AxisError(
+                f"pad({x.label}): {len(paddings)} paddings for {show_axes(x.axes)}", details=(show_input(x),), fix="give one for each axis"
+            )
+        paddings = dict(zip(x.axes, paddings, strict=True))
+    both = {find_axis(x, a, "pad"): both_sides(p) for a, p in paddings.items()}
+    wrong = [f"{p} along {a!r}" for a, p in both.items() if min(p) < 0]
+    if wrong:
+        raise AxisError(f"pad({x.label}): negative padding {', '.join(wrong)}", details=(show_input(x),), fix="cut with a slice: x[1:-1]")
+    both = {a: p for a, p in both.items() if p != (0, 0)}
+    if mode != "constant" and any(a.length == 0 for a in both):
+        raise AxisError(f"pad({x.label}): there is no element to repeat", details=(show_input(x),), fix="pad with mode='constant'")
+    wide = {a: a.resized(a.size + (before + after)) for a, (before, after) in both.items()}
+    index = {a: place_inside(mode, Idx(wide[a]) - before, a.size) for a, (before, _) in both.items()}
+    check_fits("the value of a padding", value, x.dtype, x.label)
+    result = read(x, _resized(x, wide), index, pad_value=value) if both else x
+    return result if axes is None else cast_axes(result, axes)
+
+
+def unfold(x: Any, spatial: Mapping[Any, Axis | str], stride: Any = 1, padding: Any = 0, dilation: Any = 1) -> Op:
+    """Returns sliding windows: {"H": "R=3"} adds the axis R along each window, and H then counts the windows; others stay.
+
+    stride, dilation: a number for all, or a dict by axis. padding: a number, (before, after), or a dict of them, read as 0.
+    Raises AxisError where no window fits. Source: im2col, K. Chellapilla and others (2006).
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.unfold(ng.arange(5, axis="H"), {"H": "R=3"}, stride=2))()
+        array([[0, 1, 2],
+               [2, 3, 4]], dtype=int32)
+    """
+    return windows(x, {a: as_axis(r) for a, r in spatial.items()}, stride, padding, dilation)
+
+
+def pixel_shuffle(x: Any, channel: Axis | str, factors: Mapping[Any, int]) -> Op:
+    """Returns `x` with its channels laid out as pixels: axes of `factors`, {"H": 2, "W": 2}, grow by these, the channels shrink by all.
+
+    Along the channels the new pixels of the last of these axes lie next to each other. Raises AxisError where the length does not divide.
+    Source: W. Shi and others, "Real-time single image and video super-resolution" (2016).
+
+        >>> import ngraph as ng
+        >>> ng.pixel_shuffle(ng.ones("C=8 H=3 W=3"), "C", {"H": 2, "W": 2}).axes.lengths
+        (2, 6, 6)
+    """
+    x = as_op(x)
+    c = find_axis(x, channel, "pixel_shuffle")
+    by = {find_axis(x, a, "pixel_shuffle"): int(n) for a, n in factors.items()}
+    whole = 1
+    for n in by.values():
+        whole *= n
+    if c.length is not None and c.length % whole:
+        raise AxisError(f"pixel_shuffle({x.label}): {c!r} does not divide by {whole}", details=(show_input(x),), fix="take more channels")
+    few = c.resized(c.size // whole)
+    long = {a: a.resized(a.size * n) for a, n in by.items()}
+    place: ExprLike = Idx(few)
+    for a, n in by.items():
+        place = place * n + Idx(long[a]) % n
+    return read(x, _resized(x, {c: few, **long}), {c: place, **{a: Idx(b) // by[a] for a, b in long.items()}})
+
+
+# ---- products ---------------------------------------------------------------------------------------------------------
+
+
+def outer(x: Any, y: Any) -> Op:
+    """Returns every product of an element of `x` and one of `y`: the axes of x, then those of y. Raises AxisError for an axis of both.
+
+    >>> import ngraph as ng
+    >>> ng.outer(ng.ones("I=2"), ng.ones("J=3")).axes.lengths
+    (2, 3)
+    """
+    (x, y), _ = arithmetic((x, y), {})
+    both = [a for a in x.axes if a in y.axes]
+    if both:
+        raise AxisError(
+            f"outer({x.label}, {y.label}): both have {show_axes(both)}",
+            details=(show_input(x), show_input(y)),
+            fix=f"rename one: ng.map_roles({y.label}, {{{both[0].label!r}: '{both[0].short_name}2'}}); x * y pairs them",
+        )
+    return read(x * y, (*x.axes, *y.axes), {})
+
+
+def kron(x: Any, y: Any, axes: Any = None) -> Op:
+    """Returns the Kronecker product: along the axes that both have, each element of `x` becomes that element times all of `y`.
+
+    axes: some of these axes; the others are batch axes. They keep their names; their lengths are multiplied. Raises AxisError.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.kron(ng.constant([1.0, 10.0], "I=2"), ng.constant([1.0, 2.0, 3.0], ng.make_axis(3, name="I"))))()
+        array([ 1.,  2.,  3., 10., 20., 30.])
+    """
+    (x, y), _ = arithmetic((x, y), {})
+    shared = [a for a in x.axes if a in y.axes] if axes is None else list(own_axes(x, axes, "kron"))
+    if not shared:
+        raise AxisError(f"kron({x.label}, {y.label}): no axis of both", details=(show_input(x), show_input(y)), fix="x * y, or ng.outer")
+    inner = {a: find_axis(y, a, "kron") for a in shared}
+    long = {a: a.resized(a.size * b.size) for a, b in inner.items()}
+    high = read(x, _resized(x, long), {a: Idx(long[a]) // b.size if b.size != 0 else 0 for a, b in inner.items()})
+    low = read(y, _resized(y, long), {b: Idx(long[a]) % b.size if b.size != 0 else 0 for a, b in inner.items()})
+    return high * low
+
+
+def cross(x: Any, y: Any, axis: Axis | str) -> Op:
+    """Returns the cross product of vectors of three elements along `axis`, which both have; other axes are matched. Raises AxisError.
+
+    >>> import ngraph as ng
+    >>> from ngraph.util.utils import executor
+    >>> x, y = ng.constant([1.0, 0.0, 0.0], "D=3"), ng.constant([0.0, 1.0, 0.0], "D=3")
+    >>> executor(ng.cross(x, y, "D"))()
+    array([0., 0., 1.])
+    """
+    x, y = common((as_op(x), y))
+    a = find_axis(x, axis, "cross")
+    find_axis(y, a, "cross")
+    if a.length not in (3, None):
+        raise AxisError(f"cross({x.label}, {y.label}): {a!r} has not three elements", details=(show_input(x),), fix="take vectors of three")
+
+    def turned(t: Op, by: int) -> Op:
+        return read(t, t.axes, {a: (Idx(a) + by) % 3})
+
+    return turned(x, 1) * turned(y, 2) - turned(x, 2) * turned(y, 1)

@@ -1,0 +1,257 @@
+"""Reading between elements: axes of another length, and places that a grid says.
+
+Sources: R. Keys, "Cubic convolution interpolation" (1981); M. Jaderberg and others, "Spatial transformer networks" (2015).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product as every
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError, GraphError
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.arguments import one_of
+from ngraph.op_graph.axes import Axis, make_axis
+from ngraph.op_graph.expr import Idx
+from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import find_axis, own_axes, show_input
+from ngraph.ops.elementwise import (
+    absolute,
+    as_op,
+    cast,
+    constant,
+    filled,
+    floating,
+    floor,
+    less,
+    less_equal,
+    maximum,
+    minimum,
+    remainder,
+    rounded,
+    where,
+)
+from ngraph.ops.indexing import gather
+from ngraph.ops.linear import contract
+from ngraph.ops.moving import read
+from ngraph.ops.rearrange import slice_along_axis
+from ngraph.ops.reduce import count
+
+Taps = list[tuple[Op, Op]]  # index and weight of each element that is read along an axis
+
+
+def tapped(x: Op, axes: Sequence[Axis], taps: Sequence[Taps], mode: str = "fill") -> Op:
+    """Returns the weighted sum of what every choice of a tap along each axis reads."""
+    found: Op | None = None
+    for chosen in every(*taps):
+        part = gather(x, *(i for i, _ in chosen), axes=tuple(axes), mode=mode)
+        weight = chosen[0][1]
+        for _, w in chosen[1:]:
+            weight = weight * w
+        part = part * cast(weight, x.dtype)
+        found = part if found is None else found + part
+    assert found is not None
+    return found
+
+
+# ---- other lengths ----------------------------------------------------------------------------------------------------
+
+
+def places(mode: str, size: int, many: int, scale: float, region: tuple[float, float] = (0.0, 1.0)) -> np.ndarray[Any, Any]:
+    """Returns the position in an axis of `size` elements that each of `many` elements reads, as a real number; modes are ONNX's."""
+    o = np.arange(many, dtype=np.float64)
+    whole = scale * size
+    if mode == "align_corners":
+        return o * 0 if whole == 1 else o * (size - 1) / (whole - 1)
+    if mode == "asymmetric":
+        return o / scale
+    if mode == "tf_crop_and_resize":
+        first, last = region
+        step = (last - first) * (size - 1)
+        return first * (size - 1) + (np.full(many, step / 2) if many == 1 else o * step / (many - 1))
+    if mode == "half_pixel_symmetric":
+        return size / 2 * (1 - many / whole) + (o + 0.5) / scale - 0.5
+    if mode == "pytorch_half_pixel" and many == 1:
+        return np.full(1, -0.5)
+    if mode in ("half_pixel", "pytorch_half_pixel"):
+        return (o + 0.5) / scale - 0.5
+    if mode == "tf_half_pixel_for_nn":
+        return (o + 0.5) / scale
+    raise GraphError(f"there is no coordinate_transformation_mode {mode!r}")
+
+
+def hat(x: Any) -> Any:
+    """Returns the linear kernel of a distance."""
+    return np.clip(1 - abs(x), 0, None)
+
+
+def cubic(a: float) -> Callable[[Any], Any]:
+    """Returns the cubic convolution kernel with this parameter."""
+
+    def kernel(x: Any) -> Any:
+        x = abs(x)
+        near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+    return kernel
+
+
+def kernel_weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) -> tuple[Any, Any]:
+    """Returns for each place the elements around it, and their weights; a scale below 1 widens the kernel."""
+    scale = min(scale, 1.0)
+    base = np.floor(at)
+    first = int(math.floor(-reach / scale) + 1)
+    near = base[:, None] + np.arange(first, 2 - first)
+    w = kernel((near - at[:, None]) * scale)
+    return near.astype(int), w / w.sum(1, keepdims=True)
+
+
+def mixed(x: Op, axis: Axis, out: Axis, near: Any, w: Any) -> Op:
+    """Returns `x` with `out` in place of `axis`: for each row of `near` the elements there, weighted by `w`; integers are rounded."""
+    used = (w != 0).any(0)
+    near, w = near[:, used], w[:, used]
+    if near.shape[1] == 1 and (w == 1).all():
+        return gather(x, constant(near[:, 0].astype(np.int32), [out]), axes=(axis,), mode="clip")
+    tap = make_axis(near.shape[1], name=f"{axis.name}_tap")
+    index = constant(near.astype(np.int32), [out, tap])
+    taken = gather(x, index, axes=(axis,), mode="clip")
+    wide = dtypes.float32 if not x.dtype.is_float or x.dtype.bits < 32 else x.dtype
+    made = contract(cast(taken, wide), constant(w.astype(wide.np), [out, tap]), over=(tap,), accumulate=wide)
+    if x.dtype.is_integer:
+        made = minimum(maximum(rounded(made), float(x.dtype.lowest)), float(x.dtype.highest))
+    return cast(made, x.dtype)
+
+
+_METHODS = ("nearest", "linear", "cubic")
+
+
+def interpolate(x: Any, lengths: Mapping[Any, int], method: str = "linear", align_corners: bool = False, antialias: bool = False) -> Op:
+    """Returns `x` with axes of other lengths, {"H": 56, "W": 56}; they keep their names. Values are those of PyTorch's `interpolate`.
+
+    method: `nearest`, `linear` (bilinear of two axes) or `cubic`. align_corners: the first and last elements stay in place; else elements
+    are squares of equal size. antialias: a smaller result takes in all elements, not those beside a place alone. Integers are rounded.
+    Raises AxisError where a length is not known, or 0.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> executor(ng.interpolate(ng.constant([0.0, 4.0], "H=2"), {"H": 5}, align_corners=True))()
+        array([0., 1., 2., 3., 4.])
+    """
+    one_of("interpolate", "method", method, _METHODS)
+    x = as_op(x)
+    if x.dtype.kind == "bool" or method != "nearest" and not x.dtype.is_float and not x.dtype.is_integer:
+        (x,), _ = floating((x,), {})
+    for name, many in lengths.items():
+        axis = find_axis(x, name, "interpolate")
+        size = axis.length
+        if not size or many < 1:
+            raise AxisError(f"interpolate({x.label}): {axis!r} to {many}", details=(show_input(x),), fix="lengths are known, and 1 or more")
+        order = [axis.resized(many) if a == axis else a for a in x.axes]
+        if size == many:
+            continue
+        if method == "nearest":
+            if many % size == 0:
+                x = read(x, order, {axis: Idx(axis.resized(many)) // (many // size)})
+                continue
+            near = np.minimum(np.floor(np.arange(many) * np.float32(size / many)), size - 1).astype(int)[:, None]
+            w = np.ones((many, 1))
+        else:
+            at = places("align_corners" if align_corners else "half_pixel", size, many, many / size)
+            if method == "linear" and not align_corners and not antialias:
+                at = np.maximum(at, 0)
+            kernel, reach = (hat, 1) if method == "linear" else (cubic(-0.5 if antialias else -0.75), 2)
+            near, w = kernel_weights(at, kernel, reach, many / size if antialias else 1.0)
+            if antialias:  # only elements inside have weight
+                w = np.where((near >= 0) & (near < size), w, 0)
+                w = w / w.sum(1, keepdims=True)
+        out = make_axis(many, name=f"{axis.name}_resized")
+        y = mixed(x, axis, out, near.clip(0, size - 1), w)
+        new = axis.resized(many)
+        x = read(y, order, {out: Idx(new)})
+    return x
+
+
+# ---- grids ------------------------------------------------------------------------------------------------------------
+
+
+def reflected(x: Op, low: Op, high: Op) -> Op:
+    """Returns x folded back between two ends."""
+    span = high - low
+    turn = remainder(x - low, span * 2.0)
+    return low + span - absolute(turn - span)
+
+
+def keys(x: Op, a: float = -0.75) -> Op:
+    """Returns the cubic convolution kernel of a distance."""
+    near, far = ((a + 2) * x - (a + 3)) * x * x + 1.0, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return where(less_equal(x, 1.0), near, where(less(x, 2.0), far, 0.0))
+
+
+def grid_taps(at: Op, size: Op, mode: str, padding: str, corners: bool, bounded: bool = True) -> Taps:
+    """Returns the taps along one axis for places from -1 to 1. size: of the axis. Words as in `grid_sample`.
+
+    bounded: whether a border bounds places, as in ONNX, or only elements, as PyTorch's cubic method has it.
+    """
+    wide = at.dtype
+    low = filled(0.0 if corners else -0.5, (), wide)
+    high = size - (1.0 if corners else 0.5)
+    v = (at + 1.0) * 0.5 * (size - 1.0) if corners else ((at + 1.0) * size - 1.0) * 0.5
+    if mode == "nearest":
+        v = rounded(v)
+    if padding == "border" and bounded:
+        v = minimum(maximum(v, 0.0), size - 1.0)
+    elif padding == "reflection":
+        v = reflected(v, low, high)
+
+    def index(i: Op) -> Op:
+        if padding == "reflection":
+            i = minimum(maximum(rounded(reflected(i, low, high)), 0.0), size - 1.0)
+        elif padding == "border":
+            i = minimum(maximum(i, 0.0), size - 1.0)
+        return cast(i, dtypes.int32)
+
+    if mode == "nearest":
+        return [(index(rounded(v)), filled(1.0, (), wide))]
+    base = floor(v)
+    part = v - base
+    if mode == "linear":
+        return [(index(base), 1.0 - part), (index(base + 1.0), part)]
+    if mode == "cubic":
+        return [(index(base + float(k)), keys(absolute(part - float(k)))) for k in (-1, 0, 1, 2)]
+    raise GraphError(f"there is no mode {mode!r}")
+
+
+def grid_sample(
+    x: Any, grid: Any, axes: Any, parts: Axis | str, method: str = "linear", padding: str = "zeros", align_corners: bool = False
+) -> Op:
+    """Returns `x` at places between its elements along `axes`, which the grid's other axes replace; axes that both have are matched.
+
+    grid: places from -1 to 1, with the coordinate along axes[k] at index k of the grid's axis `parts`. PyTorch's grids have the last
+    spatial axis first: `ng.grid_sample(x, grid, "W H", "xy")`. method: `nearest`, `linear` or `cubic`. padding: `zeros` outside, or the
+    nearest element of the `border`, or `reflection`. align_corners: -1 and 1 are the middles of the first and last elements, not their
+    ends. Differentiable by x and by the grid. Raises AxisError.
+
+        >>> import ngraph as ng
+        >>> from ngraph.util.utils import executor
+        >>> x, grid = ng.constant([0.0, 4.0], "W=2"), ng.constant([[-1.0], [0.0]], "P=2 xy=1")
+        >>> executor(ng.grid_sample(x, grid, "W", "xy", align_corners=True))()
+        array([0., 2.])
+    """
+    one_of("grid_sample", "method", method, _METHODS)
+    one_of("grid_sample", "padding", padding, ("zeros", "border", "reflection"))
+    (x, grid), _ = floating((as_op(x), grid), {})
+    spatial = own_axes(x, axes, "grid_sample")
+    last = find_axis(grid, parts, "grid_sample")
+    if last.length not in (None, len(spatial)):
+        raise AxisError(
+            f"grid_sample: {last!r} and {len(spatial)} axes of x", details=(show_input(x), show_input(grid)), fix="one for each"
+        )
+    taps = [
+        grid_taps(slice_along_axis(grid, last, k), count((a,), grid.dtype), method, padding, align_corners, method != "cubic")
+        for k, a in enumerate(spatial)
+    ]
+    return tapped(x, spatial, taps)

@@ -1,0 +1,272 @@
+"""Records of factorisations that LAPACK computes, as steps on the host: `qr`, `svd`, `eigh`.
+
+Two axes of the operand are the rows and columns of matrices, `inner` is the new axis between the factors. Gradients are those of
+Seeger and others, Auto-differentiating linear algebra (arXiv:1710.08717), and Townsend, Differentiating the singular value
+decomposition (2016); they are infinite where singular values or eigenvalues are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import AxisError
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.expr import minimum
+from ngraph.op_graph.op import Op, TensorType
+from ngraph.op_graph.opdef import Call, OpDef, op
+from ngraph.ops.aligned import align, axes_like, wide
+from ngraph.ops.elementwise import cast, equal, filled, greater, where
+from ngraph.ops.factorisation import Matrices, axis_in, beside, in_float32, matrix_axes, on_diagonal, positive, renamed
+from ngraph.ops.linear import contract
+from ngraph.ops.rearrange import axes_with_order, concat_along_axis, iota
+from ngraph.ops.reduce import count, reduce
+from ngraph.ops.state import parts
+
+
+def _typed(name: str, *axes: Callable[[Any, Any, Any], tuple[Any, ...]]) -> Callable[..., tuple[TensorType, ...]]:
+    """Returns the type rule of an op whose results have these axes behind the batch, given rows, columns and inner."""
+
+    def rule(inputs: tuple[TensorType, ...], rows: Any, columns: Any, inner: Any) -> tuple[TensorType, ...]:
+        (x,) = inputs
+        batch = matrix_axes(name, x, rows, columns)
+        if inner in (rows, columns, *batch):
+            raise AxisError(f"{name}: {inner} is an axis of the matrices already", fix="give the axis between the factors another name")
+        return tuple([TensorType(axes_like(x.axes, (*batch, *last(rows, columns, inner))), x.dtype) for last in axes])
+
+    return rule
+
+
+def _referred(function: Callable[[np.ndarray], Sequence[np.ndarray]]) -> Callable[..., tuple[np.ndarray, ...]]:
+    """Returns the reference for a function of arrays whose last dims are rows and columns."""
+
+    def reference(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        axes, rows, columns = call.inputs[0].axes, call.attrs["rows"], call.attrs["columns"]
+        batch = [a for a in axes if a not in (rows, columns)]
+        made = function(wide(align(x, axes, (*batch, rows, columns))))
+        return tuple([np.asarray(a).astype(t.dtype.np) for a, t in zip(made, call.results, strict=True)])
+
+    return reference
+
+
+def _known(dys: Sequence[Op | None], results: Sequence[Op]) -> list[Op]:
+    return [filled(0, r.axes, r.dtype) if dy is None else dy for dy, r in zip(dys, results, strict=True)]
+
+
+def _scaled(m: Matrices, v: Op, of: Axis) -> Matrices:
+    """Returns the matrices with each column multiplied by an element of v, which has the axis `of` for them."""
+    return m * (v if of == m.columns else renamed(v, (of, m.columns)))
+
+
+def _differences(v: Op, of: Axis, like: Matrices) -> Op:
+    """Returns 1 / (v of the column - v of the row), 0 on the diagonal."""
+    row, column = (renamed(v, (of, a)) if a != of else v for a in (like.rows, like.columns))
+    on = equal(iota(like.rows), iota(like.columns))
+    return where(on, 0.0, 1.0 / where(on, 1.0, column - row))
+
+
+# ---- QR ----------------------------------------------------------------------------------------------------------------
+
+
+def _qr_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
+    rows, columns, inner = (op.attrs[k] for k in ("rows", "columns", "inner"))
+    q, r = parts(op)
+    dq, dr = _known(dys, (q, r))
+    k, n = axis_in(q, inner).size, axis_in(x, columns).size
+    q_, r_, dq_, dr_ = Matrices(q, rows, inner), Matrices(r, inner, columns), Matrices(dq, rows, inner), Matrices(dr, inner, columns)
+    if k == n:
+        return (_tall_qr_gradient(q_, r_, dq_, dr_).along(rows, columns),)
+    (first, _), (dfirst, drest) = r_.cut(columns, k), dr_.cut(columns, k)
+    rest = Matrices(x, rows, columns).cut(columns, k)[1]
+    left = _tall_qr_gradient(q_, first, dq_ + rest @ drest.T, dfirst).along(rows, first.columns)
+    return (concat_along_axis([left, (q_ @ drest).along(rows, rest.columns)], columns),)
+
+
+def _tall_qr_gradient(q: Matrices, r: Matrices, dq: Matrices, dr: Matrices) -> Matrices:
+    m = r @ dr.T - dq.T @ q
+    both = m.triangle() + m.triangle(diagonal=0.0).T
+    return r.solve((dq + q @ both).T, lower=False).T
+
+
+def _qr_samples(s: Any) -> list[Op]:
+    made: list[Op] = []
+    for m, n, batch in ((3, 3, ()), (4, 2, (s.N,)), (2, 3, ()), (1, 1, (s.Z,)), (3, 2, (s.K, s.J))):
+        i, j, k = s.axis(m, name="R"), s.axis(n, name="C"), s.axis(min(m, n), name="P")
+        made += parts(qr.build(s.x(j, *batch, i) + on_diagonal(3.0, i, j, s.dtype), rows=i, columns=j, inner=k))
+    return made
+
+
+qr: OpDef = op(
+    "qr",
+    "Matrices as orthogonal columns along `inner` (`rows`, `inner`) times an upper triangle (`inner`, `columns`); signs as LAPACK's.",
+    form="(x; rows, columns, inner) → x's, x's",
+    type=_typed("qr", lambda i, j, k: (i, k), lambda i, j, k: (k, j)),
+    reference=_referred(np.linalg.qr),
+    grad=_qr_gradient,
+    samples=_qr_samples,
+    ulp=64,
+    library="LAPACK",
+    error=2e-5,
+)
+
+
+# ---- singular values ---------------------------------------------------------------------------------------------------
+
+
+def _singular_values(x: np.ndarray) -> tuple[np.ndarray, ...]:
+    u, s, v = np.linalg.svd(x, full_matrices=False)
+    return u, s, np.swapaxes(v, -1, -2)
+
+
+def _svd_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
+    rows, columns, inner = (op.attrs[k] for k in ("rows", "columns", "inner"))
+    results = parts(op)
+    u, v = Matrices(results[0], rows, inner), Matrices(results[2], columns, inner)
+    s = results[1]
+    dku, ds, dkv = _known(dys, results)
+    du, dv = Matrices(dku, rows, inner), Matrices(dkv, columns, inner)
+    size = axis_in(s, inner).size
+    left, right = u.T @ du, v.T @ dv
+    apart = _differences(s * s, inner, left)
+    middle = _scaled((left - left.T) * apart, s, inner)
+    other = (right - right.T) * _differences(s * s, inner, right)
+    middle = middle + _scaled(other.T, s, inner).T
+    middle = Matrices(middle.x + where(equal(iota(middle.rows), iota(middle.columns)), ds, 0.0), middle.rows, middle.columns)
+    total = u @ middle @ v.T
+    if axis_in(x, rows).size != size:
+        total = total + _scaled(du - u @ left, 1.0 / s, inner) @ v.T
+    if axis_in(x, columns).size != size:
+        total = total + u @ _scaled(dv - v @ right, 1.0 / s, inner).T
+    return (total.along(rows, columns),)
+
+
+def _svd_samples(s: Any) -> list[Op]:
+    made = []
+    for m, n, batch in ((3, 3, ()), (4, 2, (s.N,)), (2, 3, ()), (1, 1, (s.Z,)), (3, 2, (s.K, s.J))):
+        i, j, k = s.axis(m, name="R"), s.axis(n, name="C"), s.axis(min(m, n), name="P")
+        x = s.x(j, *batch, i) * 0.2 + on_diagonal(2.0 * (iota(i, s.dtype) + 1.0), i, j, s.dtype)
+        u, values, v = parts(svd.build(x, rows=i, columns=j, inner=k))
+        made += [values, u * u, v * v]
+    return made
+
+
+svd: OpDef = op(
+    "svd",
+    "Orthogonal columns (`rows`, `inner`), singular values from the largest to the smallest (`inner`), and orthogonal columns "
+    "(`columns`, `inner`), whose product is x; signs as LAPACK's.",
+    form="(x; rows, columns, inner) → x's, x's, x's",
+    type=_typed("svd", lambda i, j, k: (i, k), lambda i, j, k: (k,), lambda i, j, k: (j, k)),
+    reference=_referred(_singular_values),
+    grad=_svd_gradient,
+    samples=_svd_samples,
+    ulp=64,
+    library="LAPACK",
+    error=2e-5,
+)
+
+
+# ---- eigenvalues -------------------------------------------------------------------------------------------------------
+
+
+def _eigh_gradient(op: Op, dys: Sequence[Op | None], x: Op) -> tuple[Op]:
+    rows, columns, inner = (op.attrs[k] for k in ("rows", "columns", "inner"))
+    w, v = parts(op)
+    dw, dv = _known(dys, (w, v))
+    vectors = Matrices(v, rows, inner)
+    left = vectors.T @ Matrices(dv, rows, inner)
+    middle = left.x * _differences(w, inner, left) + where(equal(iota(left.rows), iota(left.columns)), dw, 0.0)
+    return ((vectors @ Matrices(middle, left.rows, left.columns) @ vectors.T).along(rows, columns),)
+
+
+def _eigh_samples(s: Any) -> list[Op]:
+    made = []
+    for n, batch in ((3, ()), (2, (s.N,)), (1, (s.Z,)), (3, (s.K, s.J))):
+        x, i, j = positive(s, n, *batch)
+        x = x + on_diagonal(9.0 * iota(i, s.dtype), i, j, s.dtype)
+        w, v = parts(eigh.build(x, rows=i, columns=j, inner=s.axis(n, name="E")))
+        made += [w, v * v]
+    return made
+
+
+eigh: OpDef = op(
+    "eigh",
+    "Eigenvalues (`inner`), the smallest first, and eigenvectors (`rows`, `inner`) of symmetric matrices, of which the lower triangle is "
+    "read; signs as LAPACK's.",
+    form="(x; rows, columns, inner) → x's, x's",
+    type=_typed("eigh", lambda i, j, k: (k,), lambda i, j, k: (i, k)),
+    reference=_referred(np.linalg.eigh),
+    grad=_eigh_gradient,
+    samples=_eigh_samples,
+    ulp=64,
+    library="LAPACK",
+    error=2e-5,
+)
+
+
+# ---- pseudo-inverse ----------------------------------------------------------------------------------------------------
+
+
+def _pinv_type(inputs: tuple[TensorType, ...], rows: Any, columns: Any, rcond: float | None) -> TensorType:
+    (x,) = inputs
+    matrix_axes("pinv", x, rows, columns)
+    swapped = {rows: columns, columns: rows}
+    return TensorType(axes_like(x.axes, [swapped.get(a, a) for a in x.axes]), x.dtype)
+
+
+def _pinv_reference(call: Call, x: np.ndarray) -> np.ndarray:
+    axes, rows, columns = call.inputs[0].axes, call.attrs["rows"], call.attrs["columns"]
+    batch = [a for a in axes if a not in (rows, columns)]
+    m = wide(align(x, axes, (*batch, rows, columns)))
+    rcond = call.attrs["rcond"]
+    made = np.linalg.pinv(m, rcond=max(m.shape[-2:]) * np.finfo(m.dtype).eps if rcond is None else rcond)
+    return align(made.astype(call.dtype.np), (*batch, columns, rows), call.axes)
+
+
+@in_float32
+def _pinv_lower(op: Op, x: Op) -> Op:
+    rows, columns = op.attrs["rows"], op.attrs["columns"]
+    m, n = axis_in(x, rows).size, axis_in(x, columns).size
+    inner = beside(columns, "s").resized(minimum(m, n))
+    u, s, v = parts(svd.build(x, rows=rows, columns=columns, inner=inner))
+    rcond = op.attrs["rcond"]
+    limit = (
+        cast(count((axis_in(x, rows if minimum(m, n) == n else columns),)), x.dtype) * float(np.finfo(x.dtype.np).eps)
+        if rcond is None
+        else rcond
+    )
+    kept = greater(s, reduce.build(s, kind="max", axes=(inner,)) * limit)
+    return axes_with_order(contract(v * where(kept, 1.0 / where(kept, s, 1.0), 0.0), u, over=(inner,)), op.axes)
+
+
+def _pinv_gradient(op: Op, dy: Op, x: Op) -> Op:
+    """Returns the gradient (Golub and Pereyra, The differentiation of pseudo-inverses, 1973)."""
+    a = Matrices(x, op.attrs["rows"], op.attrs["columns"])
+    p, g = Matrices(op, a.columns, a.rows), Matrices(dy, a.rows, a.columns)
+    first = p.T @ g.T @ p.T
+    left = g @ p @ p.T
+    right = p.T @ p @ g
+    return (left - a @ p @ left + right - right @ p @ a - first).along(a.rows, a.columns)
+
+
+def _pinv_samples(s: Any) -> list[Op]:
+    made = []
+    for m, n, batch in ((3, 3, ()), (4, 2, (s.N,)), (2, 3, ()), (1, 1, (s.Z,)), (3, 2, (s.K, s.J))):
+        i, j = s.axis(m, name="R"), s.axis(n, name="C")
+        made.append(pinv.build(s.x(j, *batch, i) * 0.2 + on_diagonal(2.0, i, j, s.dtype), rows=i, columns=j, rcond=None))
+    return made
+
+
+pinv: OpDef = op(
+    "pinv",
+    "The pseudo-inverses of matrices, which map `rows` to `columns`; singular values below `rcond` times the largest count as 0.",
+    form="(x; rows, columns, rcond)",
+    type=_pinv_type,
+    reference=_pinv_reference,
+    grad=_pinv_gradient,
+    lower=_pinv_lower,
+    samples=_pinv_samples,
+    ulp=64,
+    error=2e-5,
+)
