@@ -143,7 +143,7 @@ def answered(given: Any) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     load_verbs(words[0] if words else "")
     try:
         given = parser().parse_args(words)

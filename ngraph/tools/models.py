@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,20 @@ def shown(name: str, value: Any) -> str:
     return f"{name}: {'nothing' if value is None else f'a list of {len(value)}'}"
 
 
+FEW_VALUES = 16  # outputs of so many elements are printed as they are, larger ones as statistics
+
+
+def _summary(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Returns dtype, shape, and the values of an output; of a large one how many are nan, and of the others least, mean and greatest."""
+    about = {"dtype": str(array.dtype), "shape": array.shape}
+    if array.size <= FEW_VALUES or array.dtype.kind not in "biuf":
+        return {**about, "values": plain(array).tolist()} if array.size <= FEW_VALUES else about
+    numbers = array.astype(np.float64)
+    there = numbers[~np.isnan(numbers)]
+    least, mean, greatest = (float(there.min()), float(there.mean()), float(there.max())) if there.size else (None, None, None)
+    return {**about, "min": least, "mean": mean, "max": greatest, "nan": numbers.size - there.size}
+
+
 @verb("run", "run a model on inputs from a file, or on random ones", _run)
 def run(arguments: Any) -> Answer:
     """Runs `ngraph run model.onnx --inputs in.npz --outputs out.npz`."""
@@ -169,7 +184,7 @@ def run(arguments: Any) -> Answer:
             elif value is not None:
                 flat[name] = plain(value)
         write_arrays(arguments.outputs, flat)
-    data = {name: {"dtype": str(v.dtype), "shape": v.shape} for name, v in results.items() if isinstance(v, np.ndarray)}
+    data = {name: _summary(v) for name, v in results.items() if isinstance(v, np.ndarray)}
     return Answer("\n".join(shown(name, value) for name, value in results.items()), data)
 
 
@@ -226,6 +241,79 @@ def _bench(parser: Any) -> None:
     about = "how many threads the others may use; ours follow NGRAPH_NUM_THREADS"
     parser.add_argument("--threads", type=number_from(0), default=0, help=about)
     parser.add_argument("--against", metavar="NAMES", default="", help=f"measure others in turn with it: {', '.join(PEERS)}")
+    about = "draw a length for each call: of a dim by its name in the file, in --shape x:1,w, or as x.1; /32: multiples of 32"
+    parser.add_argument("--vary", action="append", metavar="NAME=FIRST..LAST[/STEP]", help=about)
+
+
+MIN_VARIED_CALLS = 20  # of each runtime, however long they take
+
+
+class Lengths:
+    """Lengths of dims that change with every call: each of its name's range, drawn from a seed."""
+
+    def __init__(self, arguments: Any, model: Any):
+        self.model, self.texts, self.seed = model, arguments.shape or [], arguments.seed
+        self.ranges = dict([self._range(text) for text in arguments.vary])
+        self.random = np.random.default_rng(self.seed)
+        dims = {n for p in model.inputs for d, n in enumerate(p.shape or ()) for n in (n, f"{p.name}.{d}")}
+        dims |= {word for text in self.texts for word in text.rpartition(":")[2].split(",")}
+        lost = [name for name in self.ranges if name not in dims]
+        if lost:
+            fix = f"there are {', '.join(sorted(d for d in dims if isinstance(d, str) and not d.isdigit()))}"
+            raise UsageError(f"no dim of an input is called {lost[0]}", fix=fix)
+
+    @staticmethod
+    def _range(text: str) -> tuple[str, range]:
+        found = re.fullmatch(r"(.+)=(\d+)\.\.(\d+)(?:/([1-9]\d*))?", text)
+        if found is None or int(found[2]) > int(found[3]):
+            raise UsageError(f"{text!r} is no range of lengths", fix="write it as --vary width=64..320")
+        step = int(found[4] or 1)
+        first = -(-int(found[2]) // step) * step
+        return found[1], range(first, int(found[3]) + 1, step)
+
+    def feeds(self) -> Feeds:
+        """Returns the inputs of the next call."""
+        own = {name: int(self.random.choice(span)) for name, span in self.ranges.items()}
+        texts = []
+        for text in self.texts:
+            name, colon, dims = text.rpartition(":")
+            texts.append(f"{name}{colon}{','.join([str(own.get(w, w)) for w in dims.split(',')])}")
+        shapes = shapes_of(texts)
+        for p in self.model.inputs:
+            dims = shapes.get(p.name, [n if isinstance(n, int) else own.get(n, 1) for n in p.shape or ()])
+            shapes[p.name] = tuple([own.get(f"{p.name}.{d}", n) for d, n in enumerate(dims)])
+        return drawn(self.model, shapes, self.seed)
+
+
+def varied(model: Any, peers: Mapping[str, Callable[[Feeds], Any]], lengths: Lengths, seconds: float) -> tuple[dict[str, list[float]], int]:
+    """Returns times of calls whose lengths change, on the same inputs in turn, and how many of ours compiled something."""
+    calls = {"ngraph": lambda feeds: model.run(None, feeds), **peers}
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    compiled, end = 0, time.perf_counter() + seconds * len(calls)
+    while time.perf_counter() < end or len(times["ngraph"]) < MIN_VARIED_CALLS:
+        feeds, before = lengths.feeds(), model.transformer.compilations()
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call(feeds)
+            times[name].append(time.perf_counter() - start)
+        compiled += model.transformer.compilations() > before
+    return times, compiled
+
+
+def runtimes() -> dict[str, str | None]:
+    """Returns the version of each runtime that can be measured against; None for those that are not installed."""
+    found: dict[str, str | None] = {}
+    for name in PEERS:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def runtimes_said() -> str:
+    """Returns a line that names the runtimes found and those that are missing."""
+    return "runtimes: " + ", ".join(f"{name} {version or 'is not installed'}" for name, version in runtimes().items())
 
 
 def figures(times: Sequence[float]) -> dict[str, float]:
@@ -277,10 +365,14 @@ def bench(arguments: Any) -> Answer:
     start = time.perf_counter()
     model = loaded(arguments.model)
     load = time.perf_counter() - start
-    feeds = feeds_of(arguments, model)
+    if arguments.vary and arguments.inputs:
+        raise UsageError("--vary draws inputs, and --inputs brings others", fix="give one of them")
+    lengths = Lengths(arguments, model) if arguments.vary else None
+    feeds = feeds_of(arguments, model) if lengths is None else lengths.feeds()
     start = time.perf_counter()
     mine = model.run(None, feeds)
     first = time.perf_counter() - start
+    peers: dict[str, Callable[[Feeds], Any]] = {}
     calls: dict[str, Callable[[], Any]] = {"ngraph": lambda: model.run(None, feeds)}
     apart: dict[str, float] = {}
     for name in others:
@@ -289,10 +381,15 @@ def bench(arguments: Any) -> Answer:
         except ImportError:
             raise UnsupportedError(f"{name} is not installed", fix=f"pip install {name}") from None
         apart[name] = disagreement(mine, peer(feeds))
+        peers[name] = peer
         calls[name] = lambda peer=peer: peer(feeds)  # type: ignore[misc]
-    for call in calls.values():
-        call()
-    found = {name: figures(times) for name, times in measured(calls, arguments.seconds).items()}
+    if lengths is None:
+        for call in calls.values():
+            call()
+        times = measured(calls, arguments.seconds)
+    else:
+        times, compiled = varied(model, peers, lengths, arguments.seconds)
+    found = {name: figures(t) for name, t in times.items()}
     for name in apart:
         found[name]["ratio"] = found[name]["median"] / found["ngraph"]["median"]
         found[name]["largest difference"] = apart[name]
@@ -303,7 +400,12 @@ def bench(arguments: Any) -> Answer:
         lines.append(f"{name:12}{f['count']:8.0f}" + "".join(f"{f[c]:10.3f}" for c in columns))
     lines += [f"{name} takes {found[name]['ratio']:.2f} times as long; outputs differ by at most {apart[name]:.2g}" for name in apart]
     inputs = {name: [str(a.dtype), list(a.shape)] for name, a in feeds.items()}
-    return Answer("\n".join(lines), {"load": load * 1e3, "first": first * 1e3, "inputs": inputs, "times": found})
+    lines.append(runtimes_said())
+    data = {"load": load * 1e3, "first": first * 1e3, "inputs": inputs, "times": found, "runtimes": runtimes()}
+    if lengths is not None:
+        data["compiled"] = compiled
+        lines.append(f"{compiled} of {len(times['ngraph'])} calls of ngraph after the first compiled something")
+    return Answer("\n".join(lines), data)
 
 
 # ---- diff ---------------------------------------------------------------------------------------------------------------
@@ -348,7 +450,11 @@ def diff(arguments: Any) -> Answer:
             what = ""
         if what:
             raise NgraphError(f"node {node.name or '?'} ({node.op}) is the first that differs: {name}, {what}")
-    return Answer(f"all {len(values):,} values agree", {"values": len(values)})
+    beside = "onnxruntime" if same else None
+    said = f" with onnxruntime {runtimes()['onnxruntime']}'s" if same else ""
+    return Answer(
+        f"all {len(values):,} values agree{said}\n{runtimes_said()}", {"values": len(values), "against": beside, "runtimes": runtimes()}
+    )
 
 
 def content(path: str) -> bytes:

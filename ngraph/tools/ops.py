@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, signature
+from shutil import get_terminal_size
 from typing import Any
 
 import ngraph
 from ngraph.errors import nearest
 from ngraph.op_graph.files import told
-from ngraph.op_graph.opdef import FIELDS, ONNX, OPS, REGISTRY, TENSORFLOW, TORCH, OpDef, core_ops
+from ngraph.op_graph.opdef import FIELDS, ONNX, OPS, REGISTRY, TENSORFLOW, TORCH, OpDef, core_ops, help_of
 from ngraph.parts.registry import HOME
 from ngraph.program.program import Step
 from ngraph.tools.files import write
@@ -113,7 +114,7 @@ def section(record: OpDef, taken: dict[str, set[str]]) -> str:
 
 
 def reference() -> str:
-    """Returns `docs/ops.md`: every op in a section of its own."""
+    """Returns `docs/ops.md`: every op in a section of its own, by group, then by name."""
     taken = takers()
     parts = [
         "# The ops",
@@ -122,7 +123,7 @@ def reference() -> str:
         "the *error bound* is what a transformer may differ by from the exact value; *elsewhere* is the name of its counterpart.",
     ]
     for name, about in GROUPS.items():
-        records = [r for r in REGISTRY.values() if group(r) == name]
+        records = sorted([r for r in REGISTRY.values() if group(r) == name], key=lambda r: r.name)
         links = " · ".join(f"[{r.name}](#{r.name})" for r in records)
         parts += [f"## {name[0].upper()}{name[1:]}", about, links, *(section(r, taken) for r in records)]
     return "\n\n".join(parts) + "\n"
@@ -159,14 +160,11 @@ SAYING = (  # modules that fill in facts when they are loaded
 
 
 def said(name: str) -> list[tuple[str, str, str, str]]:
-    """Returns each fact about an op: its column, its value, its `file:line`, and the meaning of the column. Raises UsageError."""
+    """Returns each fact about an op: its column, its value, its `file:line`, and the meaning of the column."""
     for module in SAYING:
         if not module.startswith("ngraph.export.onnx") or find_spec("onnx"):
             import_module(module)
-    record = REGISTRY.get(name)
-    if record is None:
-        known = nearest(name, REGISTRY)
-        raise UsageError(f"there is no op {name!r}" + (f"; did you mean {known}?" if known else ": `ngraph ops` prints them all"))
+    record = REGISTRY[name]
     rows = [(f, shown(value), _where(value), "of the record") for f in FIELDS if (value := getattr(record, f)) not in (None, "", {})]
     for column, facts in OPS.facts(name).items():
         doc = OPS.columns[column].doc if column in OPS.columns else "no column: no room reads it"
@@ -195,6 +193,7 @@ def _arguments(parser: Any) -> None:
     parser.add_argument("--spec", action="store_true", help="the core ops as the spec has them")
     parser.add_argument("--reference", action="store_true", help="every op in a section of its own, as Markdown")
     parser.add_argument("--onnx", action="store_true", help="the ops of ONNX and how each is read, as Markdown")
+    parser.add_argument("--api", metavar="FOLDER", help="write a page with every public name of ng, ng.linalg and neon into FOLDER")
     parser.add_argument("--docs", metavar="FOLDER", help="write the reference into FOLDER/ops.md, the core ops into FOLDER/spec.md")
 
 
@@ -203,6 +202,9 @@ def ops(arguments: Any) -> Answer:
     """Runs `ngraph ops`, and prints the docs generated from the records."""
     if arguments.docs:
         written = _write(arguments.docs)
+        return Answer("\n".join(written), written)
+    if arguments.api:
+        written = import_module("ngraph.tools.api").write_pages(arguments.api)
         return Answer("\n".join(written), written)
     if arguments.spec:
         return Answer(spec(), [{"op": r.name, "form": form(r), "meaning": r.doc} for r in core_ops() if r.reference])
@@ -213,8 +215,25 @@ def ops(arguments: Any) -> Answer:
         support = import_module("ngraph.frontends.onnx.support")
         return Answer(support.page(), [row._asdict() for row in support.rows()])
     if arguments.op:
-        facts = said(arguments.op)
-        return Answer(columns([SAID, *facts]), [dict(zip(SAID, row, strict=True)) for row in facts])
+        record = _record(arguments.op)
+        facts = said(record.name)
+        return Answer(f"{help_of(record)}\n\n{columns([SAID, *facts])}", [dict(zip(SAID, row, strict=True)) for row in facts])
     taken = takers()
     rows = [aspects(r, taken) for r in REGISTRY.values()]
-    return Answer(columns([HEADINGS, *rows]), [dict(zip(HEADINGS, row, strict=True)) for row in rows])
+    width = get_terminal_size((140, 24)).columns
+    text = "\n".join(_fitted(line, width) for line in columns([("op", "meaning"), *((r[0], r[-1]) for r in rows)]).split("\n"))
+    return Answer(text, [dict(zip(HEADINGS, row, strict=True)) for row in rows])
+
+
+def _fitted(line: str, width: int) -> str:
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
+
+
+def _record(name: str) -> OpDef:
+    """Returns the record of an op, by its own name or by that of its function. Raises UsageError that names the nearest."""
+    public = getattr(ngraph.api, name.removeprefix("ng."), None)
+    record = REGISTRY.get(name) or (public if isinstance(public, OpDef) else None)
+    if record is None:
+        known = nearest(name, [*REGISTRY, *(n for n in ngraph.__all__ if isinstance(getattr(ngraph, n), OpDef))])
+        raise UsageError(f"there is no op {name!r}" + (f"; did you mean {known}?" if known else ": `ngraph ops` prints them all"))
+    return record

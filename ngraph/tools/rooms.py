@@ -1,7 +1,7 @@
 """The imports between rooms, read from the source: the rule that a room imports only rooms above it, and a map of them.
 
 A room is a module or package right inside `ngraph`, or one inside such a package that ORDER names: what surrounds it is then another room.
-Imports under `if TYPE_CHECKING:` do not count; those inside functions do.
+Imports under `if TYPE_CHECKING:` do not count; those inside functions, and `deferred` ones, do.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ def _names(node: ast.AST, inside: list[str]) -> list[str]:
         above = inside[: len(inside) - node.level + 1] if node.level else []
         base = ".".join([*above, *([node.module] if node.module else [])])
         return [f"{base}.{a.name}" for a in node.names]
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "deferred":
+        return [str(a.value) for a in node.args if isinstance(a, ast.Constant)]
     return []
 
 

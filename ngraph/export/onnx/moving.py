@@ -53,27 +53,27 @@ def _concat(w: GraphWriter, step: Step, *refs: TensorRef, parts: tuple[AxisId, .
 
 @NODES.of("reindex")
 def _reindex(
-    w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...], index: Any, guard: tuple[ExprLike, ...], fill: Any
+    w: GraphWriter, step: Step, x: TensorRef, axes: tuple[AxisId, ...], index: Any, predicate: tuple[ExprLike, ...], pad_value: Any
 ) -> TensorRef:
     """Returns the read, one group of axes after another: a group's indices share axes of the result."""
     if any(w.length(a) == 0 for a in step.inputs[0].axes):
-        return w.filled(fill, axes, x.dtype)
+        return w.filled(pad_value, axes, x.dtype)
     reads = {a: w.settle(e) for a, e in index}
-    guards = [g for g in map(w.settle, guard) if (beyond(g, END, w.length) or (1, 0))[0]]  # those that may be negative
+    predicates = [g for g in map(w.settle, predicate) if (beyond(g, END, w.length) or (1, 0))[0]]  # those that may be negative
     missing = [a for a, e in reads.items() if a not in x.axes and beyond(e, w.length(a), w.length) != (0, 0)]
     if missing:
         x = w.full(x, (*x.dims, *missing))
     todo = {_source(a): e for a, e in reads.items() if a in x.axes}
     w.lengths.update({_source(a): w.length(a) for a in x.axes})
     x = TensorRef(x.name, tuple([None if a is None else _source(a) for a in x.dims]), x.dtype)
-    read = _Read(w, fill)
-    x, todo, guards = read.spread(x, todo, guards)
+    read = _Read(w, pad_value)
+    x, todo, predicates = read.spread(x, todo, predicates)
     for group in _groups(todo):
         x = read.group(x, {a: todo[a] for a in group})
-    for g in guards:
+    for g in predicates:
         zero = w.number(0, INT64)
         inside = w.elementwise("LessOrEqual", zero, w.placed(g), dtype=BOOL)
-        x = w.elementwise("Where", inside, x, w.number(fill, x.dtype))
+        x = w.elementwise("Where", inside, x, w.number(pad_value, x.dtype))
     return x
 
 
@@ -94,20 +94,20 @@ def _groups(reads: Mapping[AxisId, ExprLike]) -> list[list[AxisId]]:
 
 
 class _Read:
-    """A partly translated read, and its fill value."""
+    """A partly translated read, and its pad value."""
 
-    def __init__(self, w: GraphWriter, fill: Any):
-        self.w, self.fill = w, fill
+    def __init__(self, w: GraphWriter, pad_value: Any):
+        self.w, self.pad_value = w, pad_value
 
     def spread(
-        self, x: TensorRef, reads: dict[AxisId, ExprLike], guards: list[ExprLike]
+        self, x: TensorRef, reads: dict[AxisId, ExprLike], predicates: list[ExprLike]
     ) -> tuple[TensorRef, dict[AxisId, ExprLike], list[ExprLike]]:
-        """Dilates axes that are read at every k-th index, by a guard on a remainder: inserts zeros between the elements."""
+        """Dilates axes that are read at every k-th index, by a predicate on a remainder: inserts zeros between the elements."""
         w = self.w
         for a, e in reads.items():
-            if not (isinstance(e, Bin) and e.op == "//" and type(e.b) is int and 0 - e.a % e.b in guards):
+            if not (isinstance(e, Bin) and e.op == "//" and type(e.b) is int and 0 - e.a % e.b in predicates):
                 continue
-            guards = [g for g in guards if g != 0 - e.a % e.b]
+            predicates = [g for g in predicates if g != 0 - e.a % e.b]
             at, rank = x.dims.index(a), len(x.dims)
             shape = self.w.shape(x.dims)
             (name,) = w.node("Unsqueeze", [x.name, w.ints([at + 1])])
@@ -117,10 +117,10 @@ class _Read:
             self.w.lengths[a] = self.w.lengths[a] * e.b
             x = w.reshaped(name, self.w.shape(x.dims), x.dims, x.dtype, shape)
             reads = {**reads, a: e.a}
-        return x, reads, guards
+        return x, reads, predicates
 
     def value(self, x: TensorRef) -> str:
-        return self.w.number(self.fill, x.dtype).name
+        return self.w.number(self.pad_value, x.dtype).name
 
     def group(self, x: TensorRef, reads: Mapping[AxisId, ExprLike]) -> TensorRef:
         over = list(dict.fromkeys(a for e in reads.values() for a in indexed(e)))
@@ -147,7 +147,7 @@ class _Read:
         return (*x.dims[:at], *new, *x.dims[at + 1 :])
 
     def padded(self, x: TensorRef, axis: AxisId, before: int, after: int) -> TensorRef:
-        """Returns x padded with the fill at both ends of an axis."""
+        """Returns x padded with the pad value at both ends of an axis."""
         at, rank = x.dims.index(axis), len(x.dims)
         pads = [before if k == at else after if k == at + rank else 0 for k in range(2 * rank)]
         self.w.lengths[axis] = self.w.length(axis) + (before + after)
@@ -157,7 +157,7 @@ class _Read:
         """Returns x at one index of an axis, which is removed."""
         w, n = self.w, self.w.length(axis)
         if type(e) is int and type(n) is int and not 0 <= e < n:
-            return w.number(self.fill, x.dtype)
+            return w.number(self.pad_value, x.dtype)
         if n == 1 and e == 0:
             return TensorRef(x.name, tuple([None if a == axis else a for a in x.dims]), x.dtype)
         if beyond(e, n, w.length) != (0, 0):
@@ -237,7 +237,7 @@ class _Read:
         return self.w.reshaped(x.name, self.w.shape(dims), dims, x.dtype, self.w.shape(x.dims))
 
     def anywhere(self, x: TensorRef, reads: Mapping[AxisId, ExprLike], over: Sequence[AxisId]) -> TensorRef:
-        """Returns the axes joined into one, which is gathered at computed positions, and the fill where one is outside."""
+        """Returns the axes joined into one, which is gathered at computed positions, and the pad value where one is outside."""
         w = self.w
         inside: TensorRef | None = None
         flat: ExprLike = 0
@@ -263,7 +263,7 @@ class _Read:
             joined = order[0]
         places = self.places(flat, over)
         made = w.op("Gather", x, places, dims=self.put(x, joined, places.axes), dtype=x.dtype, axis=x.dims.index(joined))
-        return made if inside is None else w.elementwise("Where", inside, made, w.number(self.fill, x.dtype))
+        return made if inside is None else w.elementwise("Where", inside, made, w.number(self.pad_value, x.dtype))
 
     def check(self, inside: TensorRef | None, e: ExprLike, n: ExprLike) -> TensorRef:
         w = self.w

@@ -283,7 +283,7 @@ def _by_windows(
         taps[s[1]] = AxisId(f"<tap {s[1]}")
         w.lengths[taps[s[1]]] = w.length(s[1])
     index: list[tuple[AxisId, ExprLike]] = []
-    guard: list[ExprLike] = []
+    predicate: list[ExprLike] = []
     axes: list[AxisId] = []
     for a in tx.axes:
         if a not in outs:
@@ -293,11 +293,11 @@ def _by_windows(
         _, r, o, stride, dilation, spread, pad = outs[a]
         e = Idx(o) * stride + Idx(taps[r]) * dilation - pad
         if spread > 1:
-            guard.append(0 - e % spread)
+            predicate.append(0 - e % spread)
         index.append((a, e // spread))
         axes += [o, taps[r]]
     windows = Value(TensorType(tuple(axes), x.dtype))
-    attrs = {"axes": tuple(axes), "index": tuple(index), "guard": tuple(guard), "fill": 0}
+    attrs = {"axes": tuple(axes), "index": tuple(index), "predicate": tuple(predicate), "pad_value": 0}
     read = w.step("reindex", [tx], [x], windows, attrs)
     renamed = Value(TensorType(tuple([taps.get(a, a) for a in tf.axes]), f.dtype))
     other = TensorRef(f.name, tuple([None if a is None else taps.get(a, a) for a in f.dims]), f.dtype)
@@ -338,7 +338,7 @@ CLAIMS.update(max_pool=poolable, avg_pool=poolable)
 def window_read(step: Step, inside: Axes, length: Callable[[AxisId], ExprLike]) -> tuple[Window, ...] | None:
     """Returns the windows that a `reindex` reads, if the axes `inside` are exactly those within windows; else None."""
     axes = step.inputs[0].axes
-    if step.attrs["guard"] or not inside or any(a in axes for a in inside):
+    if step.attrs["predicate"] or not inside or any(a in axes for a in inside):
         return None
     found: list[Window] = []
     for axis, e in step.attrs["index"]:

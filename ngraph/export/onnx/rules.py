@@ -34,7 +34,7 @@ def named(w: GraphWriter, step: Step, *refs: TensorRef) -> TensorRef:
     if step.op in WHOLE and not refs[0].dtype.is_float:
         return refs[0]
     fused = _biased(w, step, refs) if step.op == "add" else _scaled(w, step, refs) if step.op == "multiply" else None
-    return fused or w.elementwise(ONNX[step.op], *refs)
+    return fused or w.elementwise(ONNX[step.op], *refs, dtype=BOOL if step.result.dtype is BOOL else None)
 
 
 CHANNEL = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1}  # the dim of the result that a bias is along
@@ -282,6 +282,16 @@ def _expm1(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
     """Returns tanh(x / 2) * (exp(x) + 1), exact near 0."""
     half = w.elementwise("Tanh", w.elementwise("Mul", x, w.number(0.5, x.dtype)))
     return w.elementwise("Mul", half, w.elementwise("Add", w.elementwise("Exp", x), w.number(1, x.dtype)))
+
+
+@NODES.of("exp2")
+def _exp2(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
+    return w.elementwise("Pow", w.number(2, x.dtype), x)
+
+
+@NODES.of("log2", "log10")
+def _log_of_base(w: GraphWriter, step: Step, x: TensorRef) -> TensorRef:
+    return w.elementwise("Div", w.elementwise("Log", x), w.number(math.log(2 if step.op == "log2" else 10), x.dtype))
 
 
 @NODES.of("log1p")

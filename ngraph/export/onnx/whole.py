@@ -35,7 +35,7 @@ def pooled(x: Built, step: Step, new: Builder) -> Any:
     read = x.of(step.inputs[0]).maker
     assert read is not None
     windows = window_read(read, step.attrs["axes"], lambda axis: length(new, axis))
-    if windows is None or not same_number(read.attrs["fill"], x.dtype.lowest, x.dtype):
+    if windows is None or not same_number(read.attrs["pad_value"], x.dtype.lowest, x.dtype):
         return None
     return max_pool(x, windows=windows) if fits(windows, lambda axis: length(new, axis)) else None
 

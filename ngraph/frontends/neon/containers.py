@@ -27,7 +27,8 @@ def check_layer(who: str, layer: Any) -> None:
 class Sequential(Layer):
     """Layers in sequence. Any callable of an op is a layer; nested lists of layers are flattened.
 
-    `model[k]` is the k-th layer, `model[a:b]` a Sequential of some, with the same weights. Options of a call go to the first layer.
+    `model[k]` is the k-th layer, `model[a:b]` a Sequential of some, with the same weights, `model[path]` a weight.
+    Options of a call go to the first layer.
     """
 
     def __init__(self, layers: Sequence[Any], name: str | None = None):
@@ -46,6 +47,8 @@ class Sequential(Layer):
         return x
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return self.weight(key)
         return Sequential(self.layers[key]) if isinstance(key, slice) else self.layers[key]
 
     def __len__(self) -> int:

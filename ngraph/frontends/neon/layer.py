@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import ngraph as ng
-from ngraph.errors import AxisError, UnknownKey, nearest, show_line
+from ngraph.errors import AxisError, UnknownKey, UnknownName, nearest, show_line
 from ngraph.frontends.neon import inside
-from ngraph.frontends.neon.calls import Checked
+from ngraph.frontends.neon.calls import Checked, wrong_kind
 from ngraph.frontends.neon.graph import SubGraph
 from ngraph.frontends.neon.initializers import first_value
 from ngraph.op_graph.axes import Axes, show_axes
@@ -24,6 +24,9 @@ _inference = ScopedValue("neon_inference", False)
 _computing: ScopedValue[DType | None] = ScopedValue("neon_computing", None)
 _storing: ScopedValue[DType | None] = ScopedValue("neon_storing", None)
 scoped = SubGraph.scope_op_creation
+
+# attributes that programs of 2016 to 2019 read -> the weight's label here
+ALIASES = {"W_input": "W_x", "W_recur": "W_h"}
 
 
 @contextmanager
@@ -157,6 +160,43 @@ class Layer(Checked, SubGraph):
         meant = nearest(str(path), [*found, *patterns])
         fix = f"take {meant!r}" if meant else f"take one of {', '.join(found)}" if found else "call it first"
         return UnknownKey(f"{self.path} has no weight {path!r}; it has {', '.join(found) or 'none: it has not been called'}", fix=fix)
+
+    def __getitem__(self, path: str) -> Any:
+        """Returns the variable at a path below this layer: `model["Affine_1/Linear_0/W"]`. Raises UnknownKey."""
+        if not isinstance(path, str):
+            raise wrong_kind(type(self).__name__, f"[{path!r}] is no path of a weight", "take one of layer.paths(), such as layer['W']")
+        return self.weight(path)
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns the only variable, or carried state, of this label in this layer and those below, such as `affine.W`.
+
+        `W_input` and `W_recur` are W_x and W_h. Raises UnknownName where there is none, or several.
+        """
+        if name.startswith("_") or "weights" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = self._labelled(ALIASES.get(name, name))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            several = [op.name.removeprefix(self.path + "/") for op in found]
+            fix = f"take layer[{several[0]!r}]" if several[0] in self.paths() else "read carried_states()"
+            raise UnknownName(f"{self.path} has {len(found)} weights {name}: {', '.join(several)}", fix=fix)
+        labels = list(dict.fromkeys(path.rpartition("/")[2] for path in self.paths()))
+        meant = nearest(name, [*labels, *(n for n in dir(self) if not n.startswith("_"))])
+        known = f"its weights are {', '.join(labels)}" if labels else "it has no weights before its first call"
+        raise UnknownName(
+            f"{type(self).__name__} has no attribute {name!r}; {known}", fix=f"take .{meant}" if meant else "call it first, or see paths()"
+        )
+
+    def _labelled(self, label: str) -> list[Op]:
+        """Returns the variables, and the carried states of training, of this label: its own, else those of layers below."""
+        own = [self.weights[label]] if label in self.weights else []
+        below = [op for layer in self.layers_below() for op in layer._labels(label)]
+        return own or list(dict.fromkeys(below))
+
+    def _labels(self, label: str) -> list[Op]:
+        carried = [op for (inference, name, _), op in self._carried.items() if name == label and not inference]
+        return [*([self.weights[label]] if label in self.weights else []), *carried]
 
     def paths(self) -> dict[str, Op]:
         """Returns all variables, trained or not, by their path below this layer."""

@@ -179,7 +179,7 @@ class Dropout(Layer):
 
 
 class LookupTable(Layer):
-    """A row of a table for each integer: an embedding. Input [N] or [REC, N], output [F, ...].
+    """A row of a table for each integer: an embedding. Input [N] or [REC, N], output [F, ...]; input of floats warns, and is read as int32.
 
     vocab_size, embed_dim: rows and their length. update: whether the table is trained.
     pad_idx: a row that starts as zeros and is not trained; None for none.
@@ -211,7 +211,7 @@ class LookupTable(Layer):
     @scoped
     def __call__(self, in_obj: Op) -> Op:
         table = self.parameter("W", self.axes, self._first, trainable=self.update)
-        index = in_obj if in_obj.dtype.is_integer else ng.cast(in_obj, ng.int32)
+        index = ng.cast(in_obj, ng.int32) if in_obj.dtype.kind == "bool" else in_obj
         return ng.lookuptable(table, index, [self.axes[1], *index.axes], update=self.update, pad_idx=self.pad_idx)
 
     def _arguments(self) -> str:

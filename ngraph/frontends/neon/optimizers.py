@@ -99,10 +99,23 @@ def clip_gradient_norm(grads: Any, clip_norm: float | None = None) -> Any:
     if clip_norm is None:
         return grads
     each = [grads] if isinstance(grads, Op) else list(grads)
-    norm = ng.sqrt(_sum([ng.squared_L2(ng.cast(g, ng.float32), out_axes=()) for g in each]))
-    factor = clip_norm / ng.maximum(norm, float(clip_norm))
-    clipped = [g * ng.cast(factor, g.dtype) for g in each]
+    clipped = _scaled(each, _norm_factor(each, clip_norm))
     return clipped[0] if isinstance(grads, Op) else clipped
+
+
+def _norm_factor(grads: Sequence[Op], clip_norm: float) -> Op:
+    norm = ng.sqrt(_sum([ng.squared_L2(ng.cast(g, ng.float32), out_axes=()) for g in grads]))
+    return clip_norm / ng.maximum(norm, float(clip_norm))
+
+
+def _scaled(grads: Sequence[Op], factor: Op) -> list[Op]:
+    return [g * ng.cast(factor, g.dtype) for g in grads]
+
+
+def _bounded(grads: list[Op], norm: float | None, value: float | None) -> list[Op]:
+    """Returns gradients with elements clipped to `value`, times the factor that the norm of the unclipped ones gives."""
+    clipped = [clip_gradient_value(g, value) for g in grads]
+    return clipped if norm is None else _scaled(clipped, _norm_factor(grads, norm))
 
 
 def clip_gradient_value(grad: Op, clip_value: float | None = None) -> Op:
@@ -247,7 +260,7 @@ class Optimizer(Checked):
             gradients = [ng.where(fine, g, 0.0) for g in gradients]
             changes.update(self._next_scale(scale, fine))
             due = fine if due is None else ng.logical_and(due, fine)
-        gradients = [clip_gradient_value(g, self.gradient_clip_value) for g in clip_gradient_norm(gradients, self.gradient_clip_norm)]
+        gradients = _bounded(gradients, self.gradient_clip_norm, self.gradient_clip_value)
         iteration = count if isinstance(self.iteration, (int, float)) and self.iteration == 0 else self.iteration
         self.lrate = self.schedule(iteration).named("learning_rate")
         options = SimpleNamespace(lr=self.lrate, t=ng.cast(count + 1, ng.float32), **self.values)

@@ -432,8 +432,13 @@ class Trainer(Checked):
             raise
 
     @public
-    def evaluate(self, data: Batches) -> dict[str, Any]:
-        """Returns {"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, for any `last`."""
+    def evaluate(self, data: Batches | Mapping[str, Batches]) -> dict[str, Any]:
+        """Returns {"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, for any `last`.
+
+        data: an iterator, or several by name, whose results then come by name.
+        """
+        if isinstance(data, Mapping):
+            return {name: self.evaluate(own) for name, own in data.items()}
         _check_batches(data, "evaluate")
         once = Full(data.once()) if self._fixed() else data.once()
         computation, keys, streamed, _, labels = self._evaluation(once)

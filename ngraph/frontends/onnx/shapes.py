@@ -154,14 +154,14 @@ def concat(n: Any, *values: Value) -> Value:
 def pad(n: Any, x: Value, pads: Value = None, value: Value = None, axes: Value = None) -> Tensor:
     g, t = n.g, n.g.tensor(x)
     if pads is None:
-        sizes, fill = n.attr("pads", n.attr("paddings")), n.attr("value", 0.0)
+        sizes, pad_value = n.attr("pads", n.attr("paddings")), n.attr("value", 0.0)
     else:
-        sizes, fill = g.sizes(pads), 0 if value is None else g.known(value).ravel()[0].item()
+        sizes, pad_value = g.sizes(pads), 0 if value is None else g.known(value).ravel()[0].item()
     dims = list(range(t.rank)) if axes is None else [k % t.rank for k in g.ints(axes)]
     half = len(sizes) // 2
     for k, before, after in zip(dims, sizes[:half], sizes[half:], strict=True):
         if not (isinstance(before, int) and isinstance(after, int) and before == after == 0):
-            t = shapes.padded(g, t, k, before, after, n.attr("mode", "constant"), fill)
+            t = shapes.padded(g, t, k, before, after, n.attr("mode", "constant"), pad_value)
     return t
 
 

@@ -13,7 +13,7 @@ from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Val
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.dtypes import DType, as_dtype
 from ngraph.op_graph.op import Op
-from ngraph.ops import activations
+from ngraph.ops import activations, functions
 from ngraph.ops import elementwise as e
 from ngraph.ops.random import uniform
 
@@ -92,8 +92,8 @@ def folded(g: Any, function: Callable[[Op, Op], Op], values: Sequence[Value], me
 
 
 def leaky_relu(x: Op, slope: Any) -> Op:
-    """x, below 0 times a slope."""
-    return e.where(e.less(x, 0), x * slope, x)
+    """x, below 0 times a slope; of integers, too."""
+    return activations.prelu(x, slope) if x.dtype.is_float else e.where(e.less(x, 0), x * slope, x)
 
 
 def elu(x: Op, alpha: float = 1.0) -> Op:
@@ -116,29 +116,9 @@ def hard_sigmoid(x: Op, alpha: float = 0.2, beta: float = 0.5) -> Op:
     return e.minimum(e.maximum(x * alpha + beta, 0.0), 1.0)
 
 
-def softplus(x: Op) -> Op:
-    """log(1 + exp(x)), exact for large x."""
-    return e.maximum(x, 0.0) + e.log1p(e.exp(-e.absolute(x)))
-
-
 def gelu(x: Op, tanh: bool = False) -> Op:
     """x times the normal distribution's share below it; tanh: by a formula with tanh."""
-    if tanh:
-        return x * 0.5 * (1.0 + e.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
-    return x * 0.5 * (1.0 + e.erf(x * math.sqrt(0.5)))
-
-
-def sinh(x: Op) -> Op:
-    """The hyperbolic sine, exact near 0."""
-    if x.dtype.bits > 32:
-        return (e.exp(x) - e.exp(-x)) * 0.5
-    a = e.expm1(x)
-    return (a + a / (a + 1.0)) * 0.5
-
-
-def asin(x: Op) -> Op:
-    """By the half angle, exact near the ends."""
-    return 2.0 * e.atan(x / (1.0 + e.sqrt((1.0 - x) * (1.0 + x))))
+    return activations.gelu(x, approximate=tanh)
 
 
 # by name: a function of an op and numbers, and what the numbers are where they are not given
@@ -154,8 +134,8 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Op], tuple[float, ...]]] = {
     "hardswish": (lambda x, a, b: x * hard_sigmoid(x, a, b), (1 / 6, 0.5)),
     "elu": (elu, (1.0,)),
     "softsign": (lambda x: x / (e.absolute(x) + 1.0), ()),
-    "softplus": (softplus, ()),
-    "mish": (lambda x: x * e.tanh(activations.softplus(x)), ()),
+    "softplus": (lambda x: activations.softplus(x), ()),
+    "mish": (lambda x: activations.mish(x), ()),
     "clip": (lambda x, a, b: e.minimum(e.maximum(x, a), b), (-math.inf, math.inf)),
 }
 
@@ -172,17 +152,9 @@ def activation(name: str, numbers: Sequence[float] = ()) -> Callable[[Op], Op]:
 # functions of one op without numbers
 FUNCTIONS: dict[str, Callable[[Op], Op]] = {
     "negative": lambda x: e.negative(x) if x.dtype.kind in ("int", "float") else x * -1,
-    "ceil": lambda x: x if x.dtype.is_integer else -e.floor(-x),
-    "tan": lambda x: e.divide(e.sin(x), e.cos(x)),
-    "sinh": sinh,
-    "cosh": lambda x: (e.exp(x) + e.exp(-x)) * 0.5,
-    "asin": asin,
-    "acos": lambda x: math.pi / 2 - asin(x),
-    "asinh": lambda x: e.sign(x) * e.log1p(e.absolute(x) + x * x / (e.sqrt(x * x + 1.0) + 1.0)),
-    "acosh": lambda x: e.log(x + e.sqrt((x - 1.0) * (x + 1.0))),
-    "atanh": lambda x: 0.5 * (e.log1p(x) - e.log1p(-x)),
+    **{name: getattr(functions, name) for name in "ceil tan sinh cosh asin acos asinh acosh atanh".split()},
     "sign": lambda x: e.cast(e.less(0, x), x.dtype) if x.dtype.kind == "uint" else e.sign(x),
-    "is_nan": lambda x: e.not_equal(x, x),
+    "is_nan": functions.isnan,
 }
 
 

@@ -7,67 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.frontends.positional.shapes import padded, permuted, sliced, stacked
+from ngraph.frontends.positional.shapes import padded, sliced, stacked
 from ngraph.frontends.positional.values import Tensor, Value, check_room
-from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.expr import Idx
-from ngraph.op_graph.op import Op
-from ngraph.ops import elementwise as e
-from ngraph.ops.linear import contract
-
-MAX_MATRIX_DFT = 128  # a transform of this length or less, or of a prime length, is one product with a matrix
+from ngraph.ops.fourier import real_of_half, transform
 
 Pair = tuple[Tensor, Tensor | None]  # real and imaginary part; None: all 0
 
 
-def turns(x: Pair, k: int, table: Any, axes: tuple[Axis, Axis]) -> Pair:
-    """Dim k, of the first axis, multiplied with a matrix of complex numbers, to the second axis."""
-    re, im = x
-    old, new = axes
-    dtype = re.op.dtype
-    real, imaginary = (e.constant(np.ascontiguousarray(t).astype(dtype.np), [old, new]) for t in (table.real, table.imag))
-
-    def times(t: Tensor, m: Op) -> Op:
-        return contract(t.op, m, over=(old,))
-
-    dims = [new if j == k else d for j, d in enumerate(re.dims)]
-    if im is None:
-        return Tensor(times(re, real), dims), Tensor(times(re, imaginary), dims)
-    return Tensor(times(re, real) - times(im, imaginary), dims), Tensor(times(re, imaginary) + times(im, real), dims)
-
-
 def fourier(g: Any, x: Pair, k: int, length: int, sign: float) -> Pair:
-    """The discrete Fourier transform along dim k: of a composite length as two shorter ones (Cooley and Tukey 1965)."""
-    x = (g.full(x[0], [k]), None if x[1] is None else g.full(x[1], [k]))
-    if x[1] is not None:
-        met, _ = g.meet([x[0], x[1]])
-        x = met[0], met[1]
-    p = next((p for p in range(MAX_MATRIX_DFT, 1, -1) if length % p == 0), 1)
-    if length <= MAX_MATRIX_DFT or p == 1:
-        check_room(length, length)
-        out = g.fresh(length)
-        at = np.outer(np.arange(length), np.arange(length)) % max(length, 1)
-        return turns(x, k, np.exp(sign * 2j * np.pi * at / max(length, 1)), (x[0].dims[k], out))
+    """The discrete Fourier transform along dim k."""
     check_room(length)
-    q = length // p
-
-    def split(t: Tensor) -> Tensor:
-        return g.reshape(t, [*t.shape[:k], p, q, *t.shape[k + 1 :]])
-
-    re, im = fourier(g, (split(x[0]), None if x[1] is None else split(x[1])), k, p, sign)
-    assert im is not None
-    re, im = g.full(re, [k, k + 1]), g.full(im, [k, k + 1])
-    met, dims = g.meet([re, im])
-    twiddle = np.exp(sign * 2j * np.pi * np.outer(np.arange(p), np.arange(q)) / length)
-    cos, sin = (e.constant(t.astype(re.op.dtype.np), [dims[k], dims[k + 1]]) for t in (twiddle.real, twiddle.imag))
-    a, b = met[0].op, met[1].op
-    re, im = Tensor(a * cos - b * sin, dims), Tensor(a * sin + b * cos, dims)
-    re, im = fourier(g, (re, im), k + 1, q, sign)
-    assert im is not None
-    order = [*range(k), k + 1, k, *range(k + 2, re.rank)]
-    turned = (permuted(t, *order) for t in (re, im))
-    joined = [g.reshape(t, [*t.shape[:k], length, *t.shape[k + 2 :]]) for t in turned]
-    return joined[0], joined[1]
+    ts = [g.full(t, [k]) for t in x if t is not None]
+    ts = g.meet(ts)[0] if len(ts) > 1 else ts
+    out = g.fresh(length)
+    re, im = transform((ts[0].op, ts[1].op if len(ts) > 1 else None), ts[0].dims[k], out, sign)
+    dims = [out if j == k else d for j, d in enumerate(ts[0].dims)]
+    return g.made(re, dims), g.made(im, dims)
 
 
 def complex_parts(g: Any, t: Tensor) -> Pair:
@@ -75,8 +31,8 @@ def complex_parts(g: Any, t: Tensor) -> Pair:
     last = t.dims[-1]
     if last is None:
         return Tensor(t.op, t.dims[:-1]), None
-    parts = [g.read(t, [*t.dims[:-1], None], {last: k}) for k in (0, 1)]
-    return tuple(Tensor(p.op, p.dims[:-1]) for p in parts)  # type: ignore[return-value]
+    re, im = (g.read(t, [*t.dims[:-1], None], {last: k}) for k in (0, 1))
+    return Tensor(re.op, re.dims[:-1]), Tensor(im.op, im.dims[:-1])
 
 
 def fitted(g: Any, x: Pair, k: int, length: int) -> Pair:
@@ -113,17 +69,10 @@ def half_inverse(g: Any, x: Pair, k: int, whole: int) -> Tensor:
     re, im = (None if t is None else g.full(t, [k]) for t in x)
     assert re is not None
     check_room(whole, whole // 2 + 1)
-    half, out = re.dims[k], g.fresh(whole)
-    f, i = np.arange(whole // 2 + 1)[:, None], np.arange(whole)[None]
-    weight = np.where((f == 0) | (2 * f == whole), 1, 2) / whole
-    angle = 2 * np.pi * ((f * i) % whole) / whole
-    dtype = re.op.dtype.np
-    y = contract(re.op, e.constant((weight * np.cos(angle)).astype(dtype), [half, out]), over=(half,))
-    dims = [out if j == k else d for j, d in enumerate(re.dims)]
-    if im is not None:
-        met, _ = g.meet([re, im])
-        y = y - contract(met[1].op, e.constant((weight * np.sin(angle)).astype(dtype), [met[1].dims[k], out]), over=(met[1].dims[k],))
-    return Tensor(y, [*dims, None])
+    ts = [re] if im is None else list(g.meet([re, im])[0])
+    out = g.fresh(whole)
+    y = real_of_half((ts[0].op, ts[1].op if im is not None else None), ts[0].dims[k], out)
+    return g.made(y, [*(out if j == k else d for j, d in enumerate(ts[0].dims)), None])
 
 
 def stft(g: Any, t: Tensor, hop: int, size: int, window: Value, half: bool) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,9 @@ from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.state import assign, variable
+
+# what Python and NumPy raise where a damaged file names the wrong kind of thing, or numbers that do not fit
+DAMAGED = (ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class ImportedGraph(NamedTuple):
@@ -179,7 +183,7 @@ class Reader:
                 self.root = Ask(self._signature, True)
 
     def _walked(self, run: StageRun) -> tuple[list[Any], DirectCall | None]:
-        """Raises errors of ours alone: a damaged file may say anything, and what it says shows as it is read, compiled or run first."""
+        """Reads, compiles and runs the model for the first time. Raises NgraphErrors alone: a damaged file may say anything."""
         try:
             return self._read_once(run)
         except GraphError as error:
@@ -190,7 +194,7 @@ class Reader:
             raise
         except MemoryError as error:
             raise OutOfMemoryError(f"there is no room for {self.about.name}: {error}", fix="take smaller inputs") from error
-        except Exception as error:
+        except DAMAGED as error:
             shapes = ", ".join(
                 f"{p.name} {list(np.shape(run.slots[-1 - k]))}" for k, p in enumerate(self.about.every) if -1 - k in run.slots
             )
@@ -264,7 +268,7 @@ class Reader:
         items: list[Value] = []
         for k, item in enumerate(given):
             made, array = g.slot(), np.asarray(item)
-            g.follow(lambda made=made, k=k: Ask(lambda run: run.put(made, np.asarray(run.slots[slot][k]))))  # type: ignore[misc]
+            g.follow(partial(Ask, partial(_copy_item, slot, k, made)))
             items.append(StringInput(made, array) if array.dtype.kind in "OSU" else g.hole(made, as_dtype(array.dtype), array.ndim))
         return items
 
@@ -285,6 +289,11 @@ class Reader:
 
     def _compute(self, ops: Sequence[Op], holes: Sequence[Op]) -> Callable[..., Any]:
         return self.transformer.computation(list(ops), *holes, name=None)
+
+
+def _copy_item(slot: int, k: int, made: int, run: StageRun) -> None:
+    """Puts item k of the list in a slot of a call into the slot `made`."""
+    run.put(made, np.asarray(run.slots[slot][k]))
 
 
 def straight(way: Sequence[CallStage], done: Done) -> DirectCall | None:

@@ -20,25 +20,10 @@ from ngraph.op_graph.expr import ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 from ngraph.ops.indexing import gather
-from ngraph.ops.linear import contract
 from ngraph.ops.rearrange import iota
 from ngraph.ops.reduce import reduce
-
-Taps = list[tuple[Op, Op]]  # index and weight of each element that is read along an axis
-
-
-def tapped(x: Op, axes: Sequence[Axis], taps: Sequence[Taps], mode: str = "fill") -> Op:
-    """The weighted sum of what every choice of a tap along each axis reads."""
-    found: Op | None = None
-    for chosen in every(*taps):
-        read = gather(x, *(i for i, _ in chosen), axes=tuple(axes), mode=mode)
-        weight = chosen[0][1]
-        for _, w in chosen[1:]:
-            weight = weight * w
-        part = read * e.cast(weight, x.dtype)
-        found = part if found is None else found + part
-    assert found is not None
-    return found
+from ngraph.ops.resampling import Taps, cubic, grid_taps, hat, kernel_weights, places, tapped
+from ngraph.ops.resampling import mixed as mix
 
 
 def between(x: Op, axes: Sequence[Axis], places: Sequence[Op]) -> Op:
@@ -73,30 +58,6 @@ class Resizing(NamedTuple):
     outside: float = 0.0
 
 
-def places(mode: str, size: int, count: int, scale: float, region: tuple[float, float]) -> np.ndarray[Any, Any]:
-    """Returns the position in a dim of `size` elements that each of `count` elements reads, as a real number."""
-    check_room(count)
-    o = np.arange(count, dtype=np.float64)
-    whole = scale * size
-    if mode == "align_corners":
-        return o * 0 if whole == 1 else o * (size - 1) / (whole - 1)
-    if mode == "asymmetric":
-        return o / scale
-    if mode == "tf_crop_and_resize":
-        first, last = region
-        step = (last - first) * (size - 1)
-        return first * (size - 1) + (np.full(count, step / 2) if count == 1 else o * step / (count - 1))
-    if mode == "half_pixel_symmetric":
-        return size / 2 * (1 - count / whole) + (o + 0.5) / scale - 0.5
-    if mode == "pytorch_half_pixel" and count == 1:
-        return np.full(1, -0.5)
-    if mode in ("half_pixel", "pytorch_half_pixel"):
-        return (o + 0.5) / scale - 0.5
-    if mode == "tf_half_pixel_for_nn":
-        return (o + 0.5) / scale
-    raise GraphError(f"there is no coordinate_transformation_mode {mode!r}")
-
-
 NEAREST: dict[str, Callable[[Any], Any]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
@@ -105,31 +66,10 @@ NEAREST: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def hat(x: Any) -> Any:
-    """The linear kernel of a distance."""
-    return np.clip(1 - abs(x), 0, None)
-
-
-def cubic(a: float) -> Callable[[Any], Any]:
-    """The cubic convolution kernel (Keys 1981)."""
-
-    def kernel(x: Any) -> Any:
-        x = abs(x)
-        near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-        return np.where(x <= 1, near, np.where(x < 2, far, 0))
-
-    return kernel
-
-
-def weights(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) -> tuple[Any, Any]:
-    """For each place the elements around it, and their weights; scale below 1 widens the kernel."""
-    scale = min(scale, 1.0)
-    base = np.floor(at)
-    first = int(math.floor(-reach / scale) + 1)
-    check_room(len(at), 2 - 2 * first)
-    near = base[:, None] + np.arange(first, 2 - first)
-    w = kernel((near - at[:, None]) * scale)
-    return near.astype(int), w / w.sum(1, keepdims=True)
+def weighted(at: Any, kernel: Callable[[Any], Any], reach: int, scale: float) -> tuple[Any, Any]:
+    """For each place the elements around it, and their weights, where there is room for so many."""
+    check_room(len(at), 2 * reach + 2 if scale >= 1 else int(2 * reach / scale) + 4)
+    return kernel_weights(at, kernel, reach, scale)
 
 
 def scaled_size(g: Any, size: ExprLike, scale: float) -> ExprLike:
@@ -155,13 +95,14 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
         return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: Idx(out) // int(scale)})
     length, many = g.numbers([size, count])
     scale = scale or many / length
+    check_room(many)
     at = places(mode, length, many, scale, region or (0.0, 1.0))
     if kind == "nearest":
         near, w = NEAREST[nearest](at).astype(int)[:, None], np.ones((many, 1))
     elif kind in ("linear", "bilinear"):
-        near, w = weights(at, hat, 1, scale if by.antialias else 1.0)
+        near, w = weighted(at, hat, 1, scale if by.antialias else 1.0)
     elif kind == "cubic":
-        near, w = weights(at, cubic(by.cubic), 2, scale if by.antialias else 1.0)
+        near, w = weighted(at, cubic(by.cubic), 2, scale if by.antialias else 1.0)
     else:
         raise GraphError(f"there is no mode {kind!r}")
     if by.inside:
@@ -177,30 +118,11 @@ def resized(g: Any, t: Tensor, k: int, count: ExprLike, scale: float, by: Resizi
 
 def mixed(g: Any, t: Tensor, k: int, near: Any, w: Any) -> Tensor:
     """Along dim k, for each row of `near` the elements there, weighted by `w`."""
-    d = t.dims[k]
-    used = (w != 0).any(0)
-    near, w = near[:, used], w[:, used]
-    out, tap = g.fresh(len(near)), g.fresh(near.shape[1])
-    dims = [out if j == k else a for j, a in enumerate(t.dims)]
-    index = e.constant(near.astype(np.int32), [out, tap])
-    read = gather(t.op, index, axes=(d,), mode="clip")
-    if near.shape[1] == 1 and (w == 1).all():
-        return g.made(g.squeezed(Tensor(read, [*dims, tap]), len(dims)).op, dims)
-    wide = dtypes.float32 if not t.op.dtype.is_float or t.op.dtype.bits < 32 else t.op.dtype
-    made = contract.build(e.cast(read, wide), e.constant(w.astype(wide.np), [out, tap]), over=(tap,), accumulate=wide)
-    if t.op.dtype.is_integer:
-        made = e.minimum(e.maximum(e.rounded(made), float(t.op.dtype.lowest)), float(t.op.dtype.highest))
-    return g.made(e.cast(made, t.op.dtype), dims)
+    out = g.fresh(len(near))
+    return g.made(mix(t.op, t.dims[k], out, near, w), [out if j == k else a for j, a in enumerate(t.dims)])
 
 
 # ---- grids --------------------------------------------------------------------------------------------------------------
-
-
-def reflected(x: Op, low: Op, high: Op) -> Op:
-    """x folded back between two ends."""
-    span = high - low
-    turn = e.remainder(x - low, span * 2.0)
-    return low + span - e.absolute(turn - span)
 
 
 def grid_sample(g: Any, x: Value, grid: Value, mode: str, padding: str, corners: bool) -> Tensor:
@@ -216,43 +138,9 @@ def grid_sample(g: Any, x: Value, grid: Value, mode: str, padding: str, corners:
     taps: list[Taps] = []
     for j, d in enumerate(spatial):
         at = g.read(p, [*p.dims[:-1], None], {last: len(spatial) - 1 - j}).op
-        size = size_op(d.size, wide)
-        low = e.filled(0.0 if corners else -0.5, (), wide)
-        high = size - (1.0 if corners else 0.5)
-        v = (at + 1.0) * 0.5 * (size - 1.0) if corners else ((at + 1.0) * size - 1.0) * 0.5
-        if mode == "nearest":
-            v = e.rounded(v)
-        if padding == "border":
-            v = e.minimum(e.maximum(v, 0.0), size - 1.0)
-        elif padding == "reflection":
-            v = reflected(v, low, high)
-
-        def index(i: Op, low: Op = low, high: Op = high, size: Op = size) -> Op:
-            if padding == "reflection":
-                i = e.minimum(e.maximum(e.rounded(reflected(i, low, high)), 0.0), size - 1.0)
-            elif padding == "border":
-                i = e.minimum(e.maximum(i, 0.0), size - 1.0)
-            return e.cast(i, dtypes.int32)
-
-        if mode == "nearest":
-            taps.append([(index(e.rounded(v)), e.filled(1.0, (), wide))])
-            continue
-        base = e.floor(v)
-        part = v - base
-        if mode == "linear":
-            taps.append([(index(base), 1.0 - part), (index(base + 1.0), part)])
-        elif mode == "cubic":
-            taps.append([(index(base + float(k)), keys(e.absolute(part - float(k)))) for k in (-1, 0, 1, 2)])
-        else:
-            raise GraphError(f"there is no mode {mode!r}")
+        taps.append(grid_taps(at, size_op(d.size, wide), mode, padding, corners))
     dims = [t.dims[0], t.dims[1], *p.dims[1:-1]]
     return g.made(tapped(t.op, spatial, taps), dims)
-
-
-def keys(x: Op, a: float = -0.75) -> Op:
-    """The cubic convolution kernel of a distance."""
-    near, far = ((a + 2) * x - (a + 3)) * x * x + 1.0, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-    return e.where(e.less_equal(x, 1.0), near, e.where(e.less(x, 2.0), far, 0.0))
 
 
 # ---- regions ------------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import Expr, ExprLike, Idx
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
+from ngraph.ops.moving import PADDED, place_inside
 from ngraph.ops.rearrange import broadcast, concat, iota, product
 
 TO_THE_END = 1 << 31  # what exporters write for "to the end"
@@ -166,17 +167,18 @@ def ranged(g: Any, start: Value, limit: Value, delta: Value) -> Value:
         first, last = (g.sizes(v)[0] for v in (start, limit))
         step = g.number(g.sizes(delta)[0])
         span = last - first if step > 0 else first - last
-        axis = g.fresh(expr.maximum((span + (abs(step) - 1)) // abs(step), 0))
+        count = (span + (abs(step) - 1)) // abs(step)
+        axis = g.fresh(count if expr.not_negative(count) else expr.maximum(count, 0))
         return Tensor(iota(axis, as_dtype(start.np)) * step + size_op(first, as_dtype(start.np)), [axis])
     first, last, step = (g.known(v).ravel()[0] for v in values)
     if not step:
         raise GraphError("the step of a range is 0")
     if first.dtype.kind in "iuf" and first.dtype.itemsize >= 4:
-        count = max(0, math.ceil((float(last) - float(first)) / float(step)))
-        if count <= LARGEST_KNOWN_RANGE:
-            made = np.arange(count, dtype=first.dtype) * step + first
+        places = max(0, math.ceil((float(last) - float(first)) / float(step)))
+        if places <= LARGEST_KNOWN_RANGE:
+            made = np.arange(places, dtype=first.dtype) * step + first
             return ConstantArray(made.astype(first.dtype))
-        axis = g.fresh(count)
+        axis = g.fresh(places)
         d = as_dtype(first.dtype)
         return Tensor(iota(axis, d) * step.item() + first.item(), [axis])
     check_room(max(0, math.ceil((float(last) - float(first)) / float(step))))
@@ -320,26 +322,18 @@ def stacked(g: Any, values: list[Value], k: int = 0) -> Value:
     return joined(g, [Tensor(t.op, [*t.dims[:k], None, *t.dims[k:]]) for t in ts], k)
 
 
-def padded(g: Any, t: Tensor, k: int, before: ExprLike, after: ExprLike, mode: str = "constant", fill: Any = 0) -> Tensor:
+def padded(g: Any, t: Tensor, k: int, before: ExprLike, after: ExprLike, mode: str = "constant", pad_value: Any = 0) -> Tensor:
     """Dim k with more (or less) at both ends."""
     t = g.full(t, [k])
     d = t.dims[k]
     size = d.size
     out = g.resized(d, size + before + after)
     i: ExprLike = Idx(out) - before
-    if mode == "edge":
-        i = expr.minimum(expr.maximum(i, 0), size - 1)
-    elif mode == "wrap":
-        i = i % size
-    elif mode == "reflect":
-        if g.same(size, 1):
-            i = 0
-        else:
-            period = (size - 1) * 2
-            i = expr.minimum(i % period, period - i % period)
-    elif mode != "constant":
+    named = {"wrap": "circular"}.get(mode, mode)
+    if named not in PADDED:
         raise GraphError(f"there is no padding mode {mode!r}")
-    return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: i}, fill=fill)
+    i = place_inside(named, i, 1 if g.same(size, 1) else size)
+    return g.read(t, [out if j == k else a for j, a in enumerate(t.dims)], {d: i}, pad_value=pad_value)
 
 
 # ---- blocks -------------------------------------------------------------------------------------------------------------

@@ -100,14 +100,14 @@ def outs_of(g: Any, t: Tensor, ws: Sequence[Window]) -> list[Axis]:
 # ---- pooling ------------------------------------------------------------------------------------------------------------
 
 
-def read(g: Any, t: Tensor, ws: Sequence[Window], fill: Any) -> tuple[Tensor, list[Axis], list[Axis]]:
+def read(g: Any, t: Tensor, ws: Sequence[Window], pad_value: Any) -> tuple[Tensor, list[Axis], list[Axis]]:
     """The tensor with an axis along each window; the axes that count windows, and those within."""
     t = g.full(t, range(2, t.rank))
     outs, inner = outs_of(g, t, ws), [g.fresh(w.size) for w in ws]
     index = {a: Idx(o) * w.stride + Idx(r) * w.dilation - w.before for a, o, r, w in zip(t.dims[2:], outs, inner, ws, strict=True)}
     whole = {a: index.get(a, Idx(a)) for a in t.op.axes}
     kept = [d for d in t.dims[:2] if d is not None]
-    op = reindex(t.op, axes=(*kept, *outs, *inner), index=whole, fill=fill)
+    op = reindex(t.op, axes=(*kept, *outs, *inner), index=whole, pad_value=pad_value)
     return Tensor(op, [*t.dims[:2], *outs, *inner]), outs, inner
 
 
@@ -205,15 +205,15 @@ def col2im(g: Any, t: Tensor, sizes: Sequence[int], by: Windowing) -> Tensor:
     t = g.full(g.reshape(t, [t.shape[0], channels, *kernel, *counts]))
     outs = [g.fresh(s) for s in sizes]
     index: dict[Axis, Any] = {}
-    guard = []
+    predicate = []
     for j, (r, o, i) in enumerate(zip(t.dims[2 : 2 + k], t.dims[2 + k :], outs, strict=True)):
         distance = Idx(i) + pads[j] - Idx(r) * dilations[j]
         index[o] = distance // strides[j]
         if strides[j] > 1:
-            guard.append(0 - distance % strides[j])
+            predicate.append(0 - distance % strides[j])
     inner = t.dims[2 : 2 + k]
     whole = {a: index.get(a, Idx(a)) for a in t.op.axes}
-    read = reindex(t.op, axes=(*t.dims[:2], *inner, *outs), index=whole, guard=tuple(guard))
+    read = reindex(t.op, axes=(*t.dims[:2], *inner, *outs), index=whole, predicate=tuple(predicate))
     return g.made(reduce.build(read, kind="add", axes=tuple(inner)), [*t.dims[:2], *outs])
 
 

@@ -364,7 +364,8 @@ class SequentialArrayIterator(Batches):
     by default. shuffle: windows in random order, new in each pass, from `seed`; False: row r of a batch continues row r of the batch
     before, as recurrent layers that carry their state need. stretch: with shuffle, the number of consecutive windows of a row before it
     jumps elsewhere, so that layers carry their state over these and still see the text in random order. reverse_target:
-    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier. Raises ArgumentError for fewer windows
+    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier; that of a target
+    backwards begins with its last element. Raises ArgumentError for fewer windows
     than a batch.
     """
 
@@ -455,6 +456,8 @@ class SequentialArrayIterator(Batches):
             made["prev_tgt"] = self.arrays[self.tgt_key][places - 1]
         if self.reverse_target:
             made[self.tgt_key] = made[self.tgt_key][:, ::-1]
+            if self.get_prev_target:
+                made["prev_tgt"] = np.roll(made[self.tgt_key], 1, axis=1)
         return made
 
 
