@@ -1,7 +1,7 @@
 """Random programs of core ops, planned for random machines and run as machine code between inaccessible pages.
 
-Lengths 0 to 70, steps of either sign, guards, pads, splits, broadcasts, every dtype and order of axes; x86-64-v2 to v4, the host and, where
-the emulator is installed, aarch64. The answer is computed with NumPy from the case alone. All values are small integers, so that every
+Lengths 0 to 70, steps of either sign, predicates, pads, splits, broadcasts, every dtype, axes in any order; x86-64-v2 to v4, the host and,
+if the emulator is installed, aarch64. The answer is computed with NumPy from the case alone. All values are small integers, so that every
 order of every sum gives the same bits, and each difference is a mistake; some floats are NaN and infinity.
 
 A case: {"axes": {name: length}, "open": [names], "inputs": [{axes, dtype, seed, kind}], "steps": [{op, in, …}], "outputs": [value],
@@ -149,7 +149,7 @@ def folded(x, kind, dims, dtype):
 
 
 def moved(step, x, own, case):
-    """Returns a reindex: x at an index, `fill` outside of it and where a predicate is negative."""
+    """Returns a reindex: x at an index, `pad_value` outside of it and where a predicate is negative."""
     at = grid(step["axes"], case)
     shape = tuple(case["axes"][a] for a in step["axes"])
     ok, places = np.ones(shape, bool), []
@@ -157,9 +157,9 @@ def moved(step, x, own, case):
         p = np.broadcast_to(number(step["index"][a], at), shape)
         ok = ok & (p >= 0) & (p < case["axes"][a])
         places.append(p)
-    for g in step["guard"]:
+    for g in step["predicate"]:
         ok = ok & (np.broadcast_to(number(g, at), shape) >= 0)
-    found = np.full(shape, step["fill"], x.dtype)
+    found = np.full(shape, step["pad_value"], x.dtype)
     found[ok] = x[tuple(p[ok] for p in places)]
     return found
 
@@ -340,9 +340,9 @@ def _step(s, step, inputs, case):
         return s(op, *inputs, kind=step["kind"])
     if op == "reindex":
         index = tuple((AxisId(a), expression(step["index"][a])) for a in inputs[0].axes)
-        guard = tuple(expression(g) for g in step["guard"])
-        fill = inputs[0].dtype.python(step["fill"])
-        return s("reindex", *inputs, axes=ids(step["axes"]), index=index, guard=guard, fill=fill)
+        predicate = tuple(expression(g) for g in step["predicate"])
+        pad_value = inputs[0].dtype.python(step["pad_value"])
+        return s("reindex", *inputs, axes=ids(step["axes"]), index=index, predicate=predicate, pad_value=pad_value)
     if op in ("reduce", "argreduce"):
         return s(op, *inputs, kind=step["kind"], axes=ids(step["axes"]))
     if op == "contract":
@@ -438,7 +438,9 @@ def differs(got, expected, dtype):
 
 def _apart(case):
     """Whether a step dilates, with zeros between elements."""
-    return any(step["op"] == "reindex" and step["fill"] == 0 and any("%" in str(g) for g in step["guard"]) for step in case["steps"])
+    return any(
+        step["op"] == "reindex" and step["pad_value"] == 0 and any("%" in str(g) for g in step["predicate"]) for step in case["steps"]
+    )
 
 
 def check(case):
@@ -593,9 +595,9 @@ class Draw:
         self.r.shuffle(axes)
         free = {a: a if a in axes and self.r.random() < 0.5 else None for a in own}
         index = {a: ["idx", a] if free[a] else self.index(self.case["axes"][a], axes) for a in own}
-        guard = [self.index(5, axes) for _ in range(self.r.choice([0, 0, 0, 1, 2]))] if axes else []
+        predicate = [self.index(5, axes) for _ in range(self.r.choice([0, 0, 0, 1, 2]))] if axes else []
         fills = [0, 0, 0, 1] + ([-2, math.nan, -math.inf] if dtype in FLOATS else [])
-        return self.add("reindex", k, axes=axes, index=index, guard=guard, fill=self.r.choice(fills) if dtype != "bool" else 0)
+        return self.add("reindex", k, axes=axes, index=index, predicate=predicate, pad_value=self.r.choice(fills) if dtype != "bool" else 0)
 
     def window(self, k):
         """Adds a sliding window over one axis, as convolutions and pooling read it."""
@@ -614,7 +616,7 @@ class Draw:
         axes = [*[b for b in own if b != a], o, r]
         if self.r.random() < 0.4:
             self.r.shuffle(axes)
-        return self.add("reindex", k, axes=axes, index=index, guard=[], fill=0)
+        return self.add("reindex", k, axes=axes, index=index, predicate=[], pad_value=0)
 
     def dilated(self, k):
         """Adds dilated elements with zeros between them, as in the gradient of a stride."""
@@ -625,7 +627,9 @@ class Draw:
         o = self.axis(max(0, (self.case["axes"][a] - 1) * by + 1 + self.r.choice([0, 1])))
         place = ["+", ["idx", o], self.r.choice([0, 0, 1])]
         index = {b: ["//", place, by] if b == a else ["idx", b] for b in own}
-        return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, guard=[["-", 0, ["%", place, by]]], fill=0)
+        return self.add(
+            "reindex", k, axes=[o if b == a else b for b in own], index=index, predicate=[["-", 0, ["%", place, by]]], pad_value=0
+        )
 
     def strided(self, k):
         """Adds the gradient of a strided window: dilated elements under a window, perhaps with others, reduced. Returns whether it fits."""
@@ -661,7 +665,7 @@ class Draw:
         a, by = self.r.choice(own), self.r.choice([2, 2, 3])
         o = self.axis(max(0, self.case["axes"][a] * by - self.r.choice([0, 1])))
         index = {b: ["//", ["+", ["idx", o], self.r.choice([0, 1])], by] if b == a else ["idx", b] for b in own}
-        return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, guard=[], fill=0)
+        return self.add("reindex", k, axes=[o if b == a else b for b in own], index=index, predicate=[], pad_value=0)
 
     def reduce(self, k):
         own, dtype, _ = self.values[k]
@@ -691,7 +695,7 @@ class Draw:
             at, (axes, dtype, _) = side, self.values[side]
             if self.r.random() < 0.3:
                 index = {a: ["+", ["idx", a], self.r.choice([1, -1, 3])] if a == k else ["idx", a] for a in axes}
-                at = len(self.values) - 1 if self.add("reindex", at, axes=axes, index=index, guard=[], fill=0) else at
+                at = len(self.values) - 1 if self.add("reindex", at, axes=axes, index=index, predicate=[], pad_value=0) else at
             if dtype != "bfloat16" or self.r.random() < 0.5:
                 at = len(self.values) - 1 if self.add("cast", at, dtype=wide) else at
             if dtype != "bfloat16" and self.r.random() < 0.4:
@@ -717,7 +721,11 @@ class Draw:
             a = self.r.choice(own)
             place = self.r.choice([["-", self.case["axes"][a] - 1, ["idx", a]], ["+", ["idx", a], self.r.choice([1, -1, 2])]])
             index = {b: place if b == a else ["idx", b] for b in own}
-            if self.add("reindex", k, axes=own, index=index, guard=[], fill=0) and self.values[k][1] != "bool" and self.r.random() < 0.7:
+            if (
+                self.add("reindex", k, axes=own, index=index, predicate=[], pad_value=0)
+                and self.values[k][1] != "bool"
+                and self.r.random() < 0.7
+            ):
                 self.add(self.r.choice(list(BINARY)), len(self.values) - 1, k)
         for k, (axes, dtype, _) in enumerate(self.values[: len(self.case["inputs"])]):
             fit = [v for v, (other, d, _) in enumerate(self.values) if d == dtype and sorted(other) == sorted(axes)]
@@ -908,9 +916,9 @@ def _simpler(case):
         if case.get(key, value) != value:
             yield {**case, key: value}
     for k, step in enumerate(case["steps"]):
-        for g in range(len(step.get("guard", ()))):
+        for g in range(len(step.get("predicate", ()))):
             made = copy.deepcopy(case)
-            del made["steps"][k]["guard"][g]
+            del made["steps"][k]["predicate"][g]
             yield made
     for a, length in case["axes"].items():
         for shorter in dict.fromkeys([1, length // 2, length - 1]):

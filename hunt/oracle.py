@@ -380,6 +380,15 @@ UNARY: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Any, float, float]] =
     "tanh": (np.tanh, "monotone", 4, 4),
     "atan": (np.arctan, "monotone", 4, 0),
     "erf": (_erf, "monotone", 4, 4),
+    "exp2": (np.exp2, "monotone", 4, 0),
+    "log2": (np.log2, "monotone", 4, 0),
+    "log10": (np.log10, "monotone", 4, 0),
+    "asin": (np.arcsin, "monotone", 4, 0),
+    "acos": (np.arccos, "monotone", 4, 0),
+    "sinh": (np.sinh, "monotone", 4, 0),
+    "asinh": (np.arcsinh, "monotone", 4, 0),
+    "acosh": (np.arccosh, "monotone", 4, 0),
+    "atanh": (np.arctanh, "monotone", 4, 0),
     "sigmoid": (_sigmoid, "monotone", 4, 4),
     "gelu": (lambda v: v * _cdf(v), 1.2, 4, 16),
     "silu": (lambda v: v / (1 + np.exp(-v)), 1.2, 4, 8),
@@ -416,12 +425,12 @@ def unary(name: str, x: V) -> V:
 
 
 def whole_function(name: str, x: V) -> V:
-    """floor, round and sign: steps, which a rounding may be on either side of."""
+    """floor, ceil, trunc, round and sign: steps, which a rounding may be on either side of."""
     if not is_float(x.d):
         if name == "sign":
             return like(x, np.sign(x.v).astype(x.v.dtype), x.e)
         return x
-    f = {"floor": np.floor, "round": np.rint, "sign": np.sign}[name]
+    f = {"floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "round": np.rint, "sign": np.sign}[name]
     r = f(x.v)
     unsure = (x.e > 0) & ((f(x.v - x.e) != r) | (f(x.v + x.e) != r))
     return like(x, r, np.where(unsure, np.maximum(np.abs(f(x.v + x.e) - r), np.abs(f(x.v - x.e) - r)), 0.0), z=x.z and name != "sign")
@@ -850,7 +859,7 @@ def means(*names: str) -> Callable[[Any], Any]:
 def _elementwise() -> None:
     for name in UNARY:
         FUNCTIONS[name] = lambda r, a, at, i, name=name: unary(name, *floating(a))
-    for name, inner in (("floor", "floor"), ("rounded", "round")):
+    for name, inner in (("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("rounded", "round")):
         FUNCTIONS[name] = lambda r, a, at, i, inner=inner: whole_function(inner, *arithmetic(a))
     for name, inner in (("add", "add"), ("subtract", "subtract"), ("multiply", "multiply"), ("mod", "remainder"), ("power", "power")):
         FUNCTIONS[name] = lambda r, a, at, i, inner=inner: binary(inner, arithmetic(a, at.get("dtype")))

@@ -15,8 +15,8 @@ MISTAKES = {
     "the last vector is not masked": edited(f"{CODE}.scope:Scope.mask", "return leading", "return None and leading"),
     "a mask of a computed length is one lane short": edited(f"{CODE}.text:IRWriter.tail", "icmp sgt", "icmp sge"),
     "an index at 0 counts as outside": edited(f"{CODE}.scope:Scope.holds", "icmp sge", "icmp sgt"),
-    "only the last guard counts": edited(f"{CODE}.scope:Scope.holds", "one = meet_all(self.w, one, found)", "one = found"),
-    "what is outside is 0 whatever the fill": edited(f"{CODE}.access:_filled", "if holds is None or a.zero:", "if True:"),
+    "only the last predicate counts": edited(f"{CODE}.scope:Scope.holds", "one = meet_all(self.w, one, found)", "one = found"),
+    "what is outside is 0 whatever the pad value": edited(f"{CODE}.access:_filled", "if holds is None or a.zero:", "if True:"),
     "a mirrored vector ends one element early": edited(f"{CODE}.access:_reversed", "1 - n)", "-n)"),
     "a mirrored vector is not turned about": edited(f"{CODE}.access:_reversed", "each), w.shuffle(x, range(n)[::-1])", "each), x"),
     "transposed rows are one element too far": edited(
@@ -44,14 +44,14 @@ MISTAKES = {
     "elements between dilated ones count as nothing": edited(
         f"{TENSORS}.strided_reductions:_adds_nothing", "if len(cone) == 1:", "if True:\n        return True\n    if len(cone) == 1:"
     ),
-    "what an index reads is not guarded in classes": edited(f"{TENSORS}.strided_reductions:_inside", "if type(e) is int:", "if True:"),
+    "what an index reads is not predicated in classes": edited(f"{TENSORS}.strided_reductions:_inside", "if type(e) is int:", "if True:"),
     "state is replaced where other places of it are still to be read": edited(
-        f"{PLAN}.memory:may_replace", "(k > at or read.guard or not _own(read.index))", "(k > at or read.guard)"
+        f"{PLAN}.memory:may_replace", "(k > at or read.predicate or not _own(read.index))", "(k > at or read.predicate)"
     ),
     "a sum by fours forgets what was taken from the bytes": edited(
         f"{TENSORS}.int8_dot:_corrected", 'result = made("add", result, made("multiply", c, whole_sum(s)))', "pass"
     ),
-    "a guard of one read is dropped for another of the same value": edited(
+    "a predicate of one read is dropped for another of the same value": edited(
         f"{TENSORS}.strided_reductions:_moved_with",
         "made[a.source] if a in taken",
         "made[a.source] if type(a) is Read and a.source in made",
@@ -83,10 +83,12 @@ MISTAKES = {
     "a border that is asked for twice is the last one": edited(
         f"{PLAN}.padding:Padding.wish", "(max(old[0], low), max(old[1], high))", "(low, high)"
     ),
-    "a guard stays where it was when its read is moved": edited(
-        f"{TENSORS}.index:Read.at", "tuple([substitute_index(g, index) for g in self.guard])", "self.guard"
+    "a predicate stays where it was when its read is moved": edited(
+        f"{TENSORS}.index:Read.at", "tuple([substitute_index(g, index) for g in self.predicate])", "self.predicate"
     ),
-    "the guard of a value is in no key of a stage": edited(f"{PLAN}.stages:_Lines.node_at", 'guard if n.kind == "elem" else ()', "()"),
+    "the predicate of a value is in no key of a stage": edited(
+        f"{PLAN}.stages:_Lines.node_at", 'predicate if n.kind == "elem" else ()', "()"
+    ),
     "a stage runs once for all work items": edited(f"{PLAN}.stages:_Stages.kernel", "depth=depth)", "depth=0)"),
     "parts of a sum take one place": edited(f"{PLAN}.stages:_Stages.part_of", "(Idx(a) if b == 1 else Idx(a) // b)", "0"),
     "the classes of a remainder are all as long as the first": edited(

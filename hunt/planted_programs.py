@@ -191,7 +191,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "the place of a value is taken before its last reader": edited(
         f"{MEMORY}:_place", "last.get(x[2], -1) >= k]", "last.get(x[2], -1) > k]"
     ),
-    "a result lies where others still read": edited(f"{MEMORY}:may_replace", "k > at or read.guard or not _own(read.index)", "k > at"),
+    "a result lies where others still read": edited(f"{MEMORY}:may_replace", "k > at or read.predicate or not _own(read.index)", "k > at"),
     "half of a value fits into a gap": edited("ngraph.parts.storage:lowest_place", "at + size <= offset", "at + size // 2 <= offset"),
     "bfloat16 is cut where it should be rounded": edited(
         "ngraph.codegen.math:narrow", "(bits + 0x7FFF + ((bits >> 16) & 1)) >> 16", "bits >> 16"

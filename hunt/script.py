@@ -106,7 +106,9 @@ class Script:
 def array(x: np.ndarray) -> str:
     """An array as an expression over NumPy and the names nan and inf."""
     whole = x.dtype.kind in "iub" or "int" in x.dtype.name
-    values = x.astype(np.int64 if whole and x.dtype != np.uint64 else x.dtype if whole else np.float64)
+    if x.dtype == np.uint64:  # NumPy makes floats of lists that hold numbers beyond the range of int64
+        return f"np.array({x.tolist()!r}, np.uint64).reshape({x.shape})"
+    values = x.astype(np.int64 if whole else np.float64)
     return f"np.array({values.tolist()!r}).reshape({x.shape}).astype(ng.{x.dtype.name if x.dtype.kind != 'b' else 'bool_'}.np)"
 
 
