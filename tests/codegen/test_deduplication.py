@@ -102,7 +102,7 @@ CHANGES = {
     "a block": lambda p, k, b: dataclasses.replace(k, loops=tuple((a, n + 1) for a, n in k.loops) or ((b.axes[0], 2),)),
     "a stage": lambda p, k, b: dataclasses.replace(k, stages=k.stages[:-1]),
     "a depth": lambda p, k, b: dataclasses.replace(k, stages=tuple(dataclasses.replace(s, depth=s.depth + 1) for s in k.stages)),
-    "a guard": lambda p, k, b: setattr(next(r for s in k.stages for r in s.reads()), "guard", (Idx(b.axes[0]),)),
+    "a predicate": lambda p, k, b: setattr(next(r for s in k.stages for r in s.reads()), "predicate", (Idx(b.axes[0]),)),
 }
 NAMES = {
     "a name": lambda p, k, b: setattr(b, "name", "another"),

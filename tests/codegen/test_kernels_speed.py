@@ -1,6 +1,7 @@
 """What makes kernels fast, seen in their text: no register goes to the stack, tiles, loops that become one, shuffles for gathers."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import plans
@@ -15,12 +16,11 @@ from ngraph.ops.rearrange import reindex
 from ngraph.plan import Kernel, plan
 from ngraph.plan.packing import panel_width
 from ngraph.runtime.host import jit
-from ngraph.schedule.search import AccessDescriptor, CoreModel, View, schedule, split
+from ngraph.schedule.search import AccessDescriptor, View, schedule, split
 from ngraph.targets import DEFAULT, TARGETS, host
 from ngraph.tensors import winograd
 
 V4, V3 = TARGETS["x86-64-v4"], TARGETS["x86-64-v3"]
-MACHINE = CoreModel(16, 32, 32 << 10, 1 << 20)
 
 
 def codes(results, holes, target=V4):
@@ -105,7 +105,7 @@ def test_strided_reads_are_shuffles():
 
 @pytest.mark.parametrize("size, window, stride, pad", [(112, 3, 2, 1), (56, 2, 2, 0), (57, 3, 2, 1), (57, 3, 3, 0), (56, 3, 1, 1)])
 def test_gradients_of_pooling_gather_and_scatter_nothing(size, window, stride, pad):
-    """Strided reads with guards are shuffles of whole vectors, and what goes between each other is stored as whole vectors."""
+    """Strided reads with predicates are shuffles of whole vectors, and what goes between each other is stored as whole vectors."""
     n, c, h, w = axis(2, "N"), axis(4, "C"), axis(size, "H"), axis(size, "W")
     x = hole(n, c, h, w)
     for pool in (ng.max_pool, ng.avg_pool):
@@ -122,7 +122,7 @@ def test_values_that_are_stored_between_each_other_are_the_same(length, step, ki
     """Each element k times, minus what is there; also where the last one is not there so often."""
     i, short, long = axis(9, "I"), axis(-(-length // step), "J"), axis(length, "K")
     x, y = hole(i, short, dtype=kind), hole(i, long, dtype=kind)
-    repeated = reindex.build(x, axes=ng.make_axes([i, long]), index=((i, Idx(i)), (short, Idx(long) // step)), guard=(), fill=0)
+    repeated = reindex.build(x, axes=ng.make_axes([i, long]), index=((i, Idx(i)), (short, Idx(long) // step)), predicate=(), pad_value=0)
     draw = np.random.default_rng(length)
     a, b = (draw.integers(0, 2 if kind is np.bool_ else 100, (9, n)).astype(kind) for n in (len(short), length))
     made = plan(program([ng.maximum(repeated, y)], x, y))
@@ -296,8 +296,8 @@ def test_tiles_fit_the_registers(sizes, registers):
     x = AccessDescriptor((1024, 0, 1), frozenset((m, k)), frozenset(), 4)
     w = AccessDescriptor((0, 1, 1024), frozenset((n, k)), frozenset(), 4)
     y = AccessDescriptor((1024, 1, 0), frozenset((m, n)), frozenset(), 4, True, True)
-    view = View((m, n), (k,), sizes, (x, w, y), (), (frozenset((m, n, k)),))
-    found = schedule(view, MACHINE._replace(registers=registers))
+    view = View((m, n), (k,), sizes, (x, w, y), (), (frozenset((m, n, k)),), 16)
+    found = schedule(view, replace(V4, vector_registers=registers))
     assert found.rows * found.columns + (found.columns if found.rows > 1 else 2) <= registers
     assert found.vector == n and set(found.order) == {m, n}
     assert sizes[0] != 64 or found.rows > 1
@@ -312,10 +312,10 @@ def test_a_matrix_times_a_vector_reads_few_rows_abreast(rows, terms, most):
         AccessDescriptor((0, terms, 1), frozenset((n, k)), frozenset(), 4),
         AccessDescriptor((1, 8, 0), frozenset((m, n)), frozenset(), 4, True, True),
     )
-    alone = View((m, n), (k,), (rows, 1, terms), (w, x, y), (), (frozenset((m, n, k)),))
-    found = schedule(alone, MACHINE)
+    alone = View((m, n), (k,), (rows, 1, terms), (w, x, y), (), (frozenset((m, n, k)),), 16)
+    found = schedule(alone, V4)
     assert found.vector == k and found.units(m) <= most
-    assert schedule(alone._replace(sizes=(rows, 8, terms)), MACHINE).rows > 4
+    assert schedule(alone._replace(sizes=(rows, 8, terms)), V4).rows > 4
 
 
 class FivePieces(plans.Compiled):

@@ -39,7 +39,18 @@ CASES = {
     "axis twice": ("ng.placeholder([H, H])", "AxisError", ["H stands twice", "[H=3, H=3]", "dual"]),
     "axes overlap": ("ng.make_axes([C, N]) + ng.make_axes([N, H])", "AxisError", ["N stands on both sides of +", "use |"]),
     "negative length": ("ng.make_axis(-1)", "AxisError", ["cannot be negative: -1"]),
-    "no axis": ('ng.placeholder(["C"])', "AxisError", ["'C' is no axis", "ng.make_axis"]),
+    "no axis": ("ng.placeholder([4])", "AxisError", ["4 is no axis", "ng.make_axis(4, name="]),
+    "no text of axes": ('ng.placeholder("C:4")', "AxisError", ["'C:4' is no axis", "N=? H=28 W"]),
+    "an axis that is misspelt": (
+        'x = ng.placeholder("Height=3 W=2").named("x")\nng.mean(x, "height W Hight")',
+        "AxisError",
+        ["height is no axis of x", "name one of [Height=3, W=2], as Height"],
+    ),
+    "an axis of no operand": (
+        'x, y = ng.placeholder("I=3 J=2").named("x"), ng.placeholder("J=2 K=4").named("y")\nng.contract(x, y, over="JJ")',
+        "AxisError",
+        ["contract(x, y): JJ is no axis of x or y", "name one of [I=3, J=2, K=4], as J"],
+    ),
     "array without axes": (
         'x = ng.placeholder([C, N]).named("x")\nx + np.ones(8, np.float32)',
         "AxisError",

@@ -71,7 +71,8 @@ class Fences:
         b = root(b)
         if b in scope.named:
             return scope.named[b]
-        own = scope.bound.__dict__.setdefault("fenced", {})
+        holder = scope.bound.shared if b.storage == "once" and scope.bound.outer is None else scope.bound
+        own = holder.__dict__.setdefault("fenced", {})
         if b in scope.bound.constants:
             if b not in own:
                 own[b] = self.like(scope.bound.constants[b])
@@ -105,6 +106,7 @@ def fenced(side=None):
             (CpuDevice, "entry", lambda *_: None),
             (BufferAddresses, "resolve", lambda scope, b: fences.resolve(scope, b)),
             (ActivationRecord, "call", checked),
+            (ActivationRecord, "settle", ActivationRecord.__init__),  # its buffers are of the size that other lengths had
             (InstantiatedPlan, "fits", lambda *_: False),
             (StateArrays, "ensure", made),
         ):

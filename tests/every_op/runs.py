@@ -14,7 +14,7 @@ from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.runtime.state import initial
 from ngraph.transformers.cpu import native
-from ngraph.transformers.executable import frame, table
+from ngraph.transformers.executable import table
 
 
 def another_machine(seed, monkeypatch):
@@ -43,7 +43,6 @@ def on_cpu(results, updates, holes, calls, monkeypatch, fences=False, **settings
     for threads in (1, 3):
         if threads > 1:  # all that can be cut up is
             monkeypatch.setattr(table, "SHARE", 1e-12)
-            monkeypatch.setattr(frame, "SHARE", 1e-12)
         inside = fenced() if fences and threads == 1 else contextlib.nullcontext()
         with inside, ng.config(num_threads=threads, **settings), ngt.allocate_transformer("cpu") as t:
             f = t.computation([*results, *updates], *holes)

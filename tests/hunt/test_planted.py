@@ -12,7 +12,7 @@ TOYS = "tests.hunt.toys"
 FOUND = {  # mistakes and a seed that finds each: all those in derivatives, some of other kinds; `make planted WHICH=kind` says which do
     "wide loads are shared whatever their masks": 101,
     "the mask of the neighbour: one lane too many": 0,
-    "only the last guard counts": 20,
+    "only the last predicate counts": 20,
     "get gives the state's own array": 0,
     "restoring leaves out the last variable": 0,
     "a branch takes the other way": 2,

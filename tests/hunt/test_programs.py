@@ -11,7 +11,7 @@ import ngraph as ng
 from hunt import oracle, planted_programs, programs
 
 MAKES_NO_OP = (  # axes, names, settings, questions
-    "compute_reduction_axes config constant_value FlattenedAxis is_constant is_constant_scalar linear_map_axes make_axes make_axis "
+    "axes compute_reduction_axes config constant_value FlattenedAxis is_constant is_constant_scalar linear_map_axes make_axes make_axis "
     "make_axis_role make_name_scope metadata name_scope slice_axis spatial_axis with_name_scope with_op_metadata"
 ).split()
 

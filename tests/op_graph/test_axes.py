@@ -191,7 +191,7 @@ def test_no_axis_stands_twice_even_of_another_length(twice):
 
 
 def test_what_is_no_axis_is_refused():
-    for wrong in ([3], ["H"], [None]):
+    for wrong in ([3], [None], "3", "H==3", "H:3", "H=-3", "H=3.5", ["'H"]):
         with pytest.raises(AxisError, match="is no axis"):
             Axes(wrong)
 

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import ngraph as ng
+from ngraph.errors import StateError
+from ngraph.testing import ExecutorFactory
 from ngraph.util.utils import executor
 
 A, T = ng.make_axis(3, name="A"), ng.make_axis(4, name="T")
@@ -250,3 +252,15 @@ def test_values_of_a_loop_may_have_its_axis(name):
         y = sum(ng.sum(g * g, out_axes=()) for g in ng.deriv(y, [w, x]))
         z = sum((g * g).sum() for g in torch.autograd.grad(z, [t, u], create_graph=True))
         np.testing.assert_allclose(executor(y, w, x)(*at), z.detach(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("factory", [False, True])
+def test_a_computation_outlives_the_block_that_made_it(x, factory):
+    w = ng.variable([A], dtype="float64", initial_value=2.0)
+    with ExecutorFactory() if factory else executor([ng.assign(w, w * x), w * 1.0], x) as made:
+        run = made.executor([ng.assign(w, w * x), w * 1.0], x) if factory else made
+    first = run(AT)[1]
+    np.testing.assert_array_equal([first, run(AT)[1]], [first, first * AT])
+    made.close()
+    with pytest.raises(StateError, match="closed"):
+        run(AT)

@@ -5,11 +5,12 @@ import pytest
 
 import ngraph as ng
 from ngraph.autodiff import deriv
-from ngraph.errors import AxisError, DTypeError
+from ngraph.errors import AxisError, DTypeError, NgraphWarning
 from ngraph.op_graph.op import Op
 from ngraph.ops.indexing import gather, lookuptable, one_hot, put, scatter, take
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
+from ngraph.warn import forget
 
 RNG = np.random.default_rng(7)
 I, J, K, N = (ng.make_axis(n, name=name) for name, n in {"I": 3, "J": 4, "K": 2, "N": 6}.items())
@@ -211,8 +212,18 @@ class TestLookup:
         for axes in ([N], [J, I], [N, I, J], [N, K]):
             with pytest.raises(AxisError, match="test_indexing.py.*lookuptable"):
                 lookuptable(self.lut, self.idx, axes)
-        with pytest.raises(DTypeError, match="not|float64"):
-            lookuptable(self.lut, hole(N), [N, I])
+        with pytest.raises(DTypeError, match="float16"):
+            lookuptable(self.lut, hole(N, dtype="float16"), [N, I])
+
+    @pytest.mark.parametrize("dtype", ["float32", "float64"])
+    def test_word_ids_that_are_floats(self, dtype):
+        forget()
+        words = hole(N, dtype=dtype).named("words")
+        with pytest.warns(NgraphWarning) as said:
+            y = lookuptable(self.lut, words, [N, I])
+        assert f"words is {dtype}, and is read as int32" in str(said[0].message) and "dtype='int32'" in str(said[0].message)
+        at = RNG.integers(0, 4, 6)
+        np.testing.assert_array_equal(compute([y], {self.lut: self.values, words: at.astype(dtype)})[0], self.values[at])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "uint16", "float32", "float16", "bool"])

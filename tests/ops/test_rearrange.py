@@ -8,6 +8,7 @@ from ngraph.autodiff import deriv
 from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph.expr import Idx, Len, maximum, minimum
 from ngraph.op_graph.op import Op
+from ngraph.ops.moving import pad
 from ngraph.ops.rearrange import (
     axes_with_order,
     broadcast,
@@ -21,7 +22,6 @@ from ngraph.ops.rearrange import (
     flip,
     iota,
     map_roles,
-    pad,
     reindex,
     slice_along_axis,
     stack,
@@ -149,7 +149,7 @@ def _wheel(a):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_adjoints_of_random_reads(seed):
-    """Sums of several indices, the same index in several places, constants, strides of either sign, guards; names met twice."""
+    """Sums of several indices, the same index in several places, constants, strides of either sign, predicates; names met twice."""
     draw = np.random.default_rng(seed)
     names = ["A", "B", "C", "D"]
     axes = [ng.make_axis(int(draw.integers(1, 6)), name=n) for n in draw.permutation(names)[: draw.integers(1, 4)]]
@@ -161,16 +161,18 @@ def test_adjoints_of_random_reads(seed):
     def at(form, values):
         return sum((v * c for c, v in zip(form[0], values, strict=True)), form[1])
 
-    forms, guards = [linear() for _ in axes], [linear() for _ in range(draw.integers(0, 2))]
+    forms, predicates = [linear() for _ in axes], [linear() for _ in range(draw.integers(0, 2))]
     shape, out = [len(a) for a in axes], [len(a) for a in result]
     source = np.full(out, -1)
     for place in np.ndindex(*out):
         read = [at(f, place) for f in forms]
-        if all(0 <= i < n for i, n in zip(read, shape, strict=True)) and all(at(g, place) >= 0 for g in guards):
+        if all(0 <= i < n for i, n in zip(read, shape, strict=True)) and all(at(g, place) >= 0 for g in predicates):
             source[place] = np.ravel_multi_index(read, shape)
     x, e = ng.placeholder(axes, dtype="float64"), ng.placeholder(result, dtype="float64")
     indices = [Idx(a) for a in result]
-    y = reindex(x, axes=result, index={a: at(f, indices) for a, f in zip(axes, forms, strict=True)}, guard=[at(g, indices) for g in guards])
+    y = reindex(
+        x, axes=result, index={a: at(f, indices) for a, f in zip(axes, forms, strict=True)}, predicate=[at(g, indices) for g in predicates]
+    )
     xs, es = RNG.normal(size=shape), RNG.normal(size=out)
     dx = deriv(y, x, error=e)
     found = compute([y, dx], {x: xs, e: es})
@@ -181,9 +183,9 @@ def test_adjoints_of_random_reads(seed):
     assert "scatter" not in kinds_of(dx)
 
 
-def test_guards_and_fill():
+def test_predicates_and_pad_value():
     x = ng.placeholder([H], dtype="float64")
-    y = reindex(x, axes=[H], index={H: Idx(H)}, guard=(Idx(H) - 1, Len(H) - 2 - Idx(H)), fill=7)
+    y = reindex(x, axes=[H], index={H: Idx(H)}, predicate=(Idx(H) - 1, Len(H) - 2 - Idx(H)), pad_value=7)
     xs, es = RNG.normal(size=5), RNG.normal(size=5)
     e = ng.placeholder([H], dtype="float64")
     found = compute([y, deriv(y, x, error=e)], {x: xs, e: es})

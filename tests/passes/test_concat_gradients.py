@@ -16,12 +16,12 @@ A, H, K = AxisId("A"), AxisId("H"), AxisId("K")
 
 def one(s, x, k):
     """x at one place of A, else 0."""
-    return s("reindex", x, axes=(A, H), index=((H, Idx(H)),), guard=(Idx(A) - k, k - Idx(A)), fill=0)
+    return s("reindex", x, axes=(A, H), index=((H, Idx(H)),), predicate=(Idx(A) - k, k - Idx(A)), pad_value=0)
 
 
 def some(s, x, start):
     """x, whose axis is K, from a place of A on."""
-    return s("reindex", x, axes=(A, H), index=((K, Idx(A) - start), (H, Idx(H))), guard=(), fill=0)
+    return s("reindex", x, axes=(A, H), index=((K, Idx(A) - start), (H, Idx(H))), predicate=(), pad_value=0)
 
 
 def ops(program):
@@ -49,7 +49,7 @@ def test_single_places_become_one_array(dtype):
     for x, k in zip(xs[1:], (1, 0, 2), strict=True):
         total = s("add", total, one(s, x, k))
     made = same(s.program(total))
-    assert "concat" in ops(made) and ops(made).count("reindex") == 4 and all(not step.attrs.get("guard") for step in made.steps)
+    assert "concat" in ops(made) and ops(made).count("reindex") == 4 and all(not step.attrs.get("predicate") for step in made.steps)
 
 
 def test_gaps_are_zeros_and_ranges_count_too():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from test_random_programs import programs, results
 
 import ngraph as ng
-from ngraph.passes import default_passes, hoist, run
+from ngraph.passes import dead, default_passes, hoist, run
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 from ngraph.program.program import AxisId, Program
@@ -60,7 +60,7 @@ def recurrent(gradient):
 
 def test_products_of_slices_become_one_before_the_loop():
     p = program(*recurrent(False))
-    q = hoist(p)
+    q = dead(hoist(p))
     assert products(p) == (0, 2) and products(q) == (1, 1)
     (first, *_) = [s for s in q.steps if s.op == "contract"]
     assert AxisId("T") in first.result.axes
@@ -69,7 +69,7 @@ def test_products_of_slices_become_one_before_the_loop():
 
 def test_gradients_of_weights_become_one_product_behind_the_loop():
     p = program(*recurrent(True))
-    q = hoist(p)
+    q = dead(hoist(p))
     forward, backward = scans(q)
     assert len(scans(p)[1].inputs[: scans(p)[1].attrs["carries"]]) > backward.attrs["carries"] == 1
     assert products(q)[1] == 2  # h U forward, and its other factor backward
@@ -85,7 +85,7 @@ def test_what_no_trip_changes_is_computed_once():
         return ng.dot(ng.exp(w) * 0.1, h) + x, None
 
     (p,) = [program(ng.scan(step, ng.constant(1.0, [H]), x, T)[0], w, x)]
-    q = hoist(p)
+    q = dead(hoist(p))
     assert not any(s.op == "exp" for s in scans(q)[0].attrs["body"].steps) and any(s.op == "exp" for s in q.steps)
     same(p, q)
 
@@ -97,7 +97,7 @@ def test_what_a_carry_changes_stays():
         return ng.tanh(ng.dot(w, h)) + x, None
 
     p = program(ng.scan(step, ng.constant(0.0, [N, H]), x, T)[0], x, w)
-    q = hoist(p)
+    q = dead(hoist(p))
     assert products(q) == products(p) == (0, 1)
     same(p, q)
 
@@ -111,7 +111,7 @@ def test_a_sum_that_is_read_on_the_way_stays():
 
     total, y = ng.scan(step, ng.constant(0.0, [N, H]), x, T)
     p = program([total, y], x, w)
-    q = hoist(p)
+    q = dead(hoist(p))
     assert scans(q)[0].attrs["carries"] == 1 and products(q) == (1, 0)
     same(p, q)
 
@@ -119,7 +119,7 @@ def test_a_sum_that_is_read_on_the_way_stays():
 def test_a_loop_that_only_sums_is_gone():
     x, w = hole(T, N, X), hole(X, H)
     p = program(ng.scan(lambda total, x: (total + ng.dot(x, w), None), ng.constant(1.0, [N, H]), x, T)[0], x, w)
-    q = hoist(p)
+    q = dead(hoist(p))
     assert not scans(q)
     same(p, q)
 
@@ -137,7 +137,7 @@ def test_loops_in_loops():
 
     loss = ng.sum(ng.scan(outer, ng.constant(0.0, [N, H]), x, G)[0], out_axes=())
     p = program([loss, ng.deriv(loss, w), ng.deriv(loss, u)], x, w, u)
-    same(p, hoist(p))
+    same(p, dead(hoist(p)))
 
 
 def test_backwards():
@@ -149,7 +149,7 @@ def test_backwards():
 
     _, y = ng.scan(step, ng.constant(0.0, [N, H]), x, T, reverse=True)
     p = program(y, x, w)
-    q = hoist(p)
+    q = dead(hoist(p))
     assert products(q) == (1, 0)
     same(p, q)
 
@@ -163,6 +163,6 @@ def test_random_programs_stay_the_same(whole, seed):
     with np.errstate(all="ignore"):
         expected = results(whole, inputs)
         assume(all(np.all(np.abs(a.astype(np.float64)) < 2.0**50) for a in expected))
-        got = results(verify(hoist(whole)), inputs)
+        got = results(verify(dead(hoist(whole))), inputs)
     for e, g in zip(expected, got, strict=True):
         assert np.array_equal(g, e, equal_nan=e.dtype.kind == "f")

@@ -308,7 +308,7 @@ def symbolic():
     count = body("constant", value=Len(n), axes=(), dtype=dtypes.float32)
     loop = s("scan", v, body=body.program(body("multiply", item, count)), axis=n, reverse=False, carries=0, xs=1)
     c = AxisId("C")
-    half = s("reindex", v, axes=(half_n, c), index=((n, Len(n) - 1 - Idx(half_n)), (c, Idx(c))), guard=(), fill=0)
+    half = s("reindex", v, axes=(half_n, c), index=((n, Len(n) - 1 - Idx(half_n)), (c, Idx(c))), predicate=(), pad_value=0)
     program = s.program(loop, half, s("constant", value=Len(n), axes=(), dtype=dtypes.float32))
     program.hints[n] = "ax.N"
     return program

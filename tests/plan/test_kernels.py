@@ -21,7 +21,6 @@ from ngraph.plan import Kernel, OpaqueOp, plan, text, verify
 from ngraph.plan import cost as prices
 from ngraph.program.lower import lower
 from ngraph.program.program import Step
-from ngraph.schedule import search as schedules
 from ngraph.schedule.search import AccessDescriptor, View, schedule
 from ngraph.targets import DEFAULT
 
@@ -472,11 +471,11 @@ def test_what_places_of_a_window_have_in_common_is_computed_once():
     reads = AccessDescriptor((56, 0, 0, 1), places, frozenset(), 4)
     stores = AccessDescriptor((504, 168, 56, 1), frozenset(range(4)), frozenset(), 4, True)
     work = ((60.0, places), (2.0, frozenset(range(4))))
-    view = View((0, 1, 2, 3), (), (56, 3, 3, 56), (reads, stores), work, ())
-    made = schedule(view, schedules.CoreModel(16, 32, 32 << 10, 1 << 20))
+    view = View((0, 1, 2, 3), (), (56, 3, 3, 56), (reads, stores), work, (), 16)
+    made = schedule(view, DEFAULT)
     assert made.vector == 3 and made.order == (0, 3, 1, 2)
     light = view._replace(work=((2.0, places), (60.0, frozenset(range(4)))))
-    assert schedule(light, schedules.CoreModel(16, 32, 32 << 10, 1 << 20)).order == (0, 1, 2, 3)
+    assert schedule(light, DEFAULT).order == (0, 1, 2, 3)
 
 
 def test_products_that_one_kernel_makes_have_their_registers_for_themselves():

@@ -1,4 +1,4 @@
-"""Where values lie: borders instead of guards, copies in panels, once-steps, orders by readers; and that results stay what they are."""
+"""Where values lie: borders instead of predicates, copies in panels, once-steps, orders by readers; and that results stay what they are."""
 
 from dataclasses import replace
 
@@ -62,8 +62,8 @@ def reads(steps):
     return [r for s in steps if isinstance(s, Kernel) for stage in s.stages for r in stage.reads()]
 
 
-def guards(made):
-    return [r for r in reads(made.steps) if r.guard]
+def predicates(made):
+    return [r for r in reads(made.steps) if r.predicate]
 
 
 LAYERS = {
@@ -80,7 +80,7 @@ def test_convolutions_read_borders_and_panels(layer):
     x = hole(N, C, H, W)
     y = ng.relu(conv(x, axis(32, "K"), padding=1))
     made = planned([conv(y, axis(24, "L"), **LAYERS[layer])], x)
-    assert not guards(made)
+    assert not predicates(made)
     inner = [b for b in made.buffers if b.storage == "arena" and b.border]
     copies = [b for b in inner if "C" in b.axes]  # of the input, in its own order; between two layers channels are last
     assert inner and all(b.axes == ("N", "C", "H", "W") if b in copies else b.dims[-1][0] == "K" for b in inner)
@@ -131,21 +131,21 @@ def test_one_dimension_and_three():
         assert any(set(b.border) == set(made.inputs[0].axes[2:]) for b in made.buffers)
 
 
-def test_one_buffer_has_one_fill():
+def test_one_buffer_has_one_pad_value():
     x = hole(N, C, H, W)
     y = conv(x, axis(32, "K"), padding=1)
     pooled = ng.max_pool(y, dict.fromkeys(y.axes[2:], 3), stride=2, padding=1)
     made = planned([conv(y, axis(64, "L"), padding=1), pooled], x)
     (between,) = [b for b in made.buffers if b.storage == "arena" and b.axes[-1] == "K"]
-    assert between.fill == 0 and {r.fill for r in guards(made)} == {-np.inf}
+    assert between.pad_value == 0 and {r.pad_value for r in predicates(made)} == {-np.inf}
 
 
-def test_max_pooling_reads_a_border_of_its_own_fill():
+def test_max_pooling_reads_a_border_of_its_own_pad_value():
     c, h, w = axis(64, "C"), axis(56, "H"), axis(56, "W")
     x = hole(axis(1, "N"), c, h, w)
     y = ng.relu(conv(x, axis(64, "K"), padding=1))
     made = verify(plan(program([ng.max_pool(y, dict.fromkeys(y.axes[2:], 3), stride=2, padding=1)], x)))
-    assert not guards(made) and any(b.fill == -np.inf for b in made.buffers if b.border)
+    assert not predicates(made) and any(b.pad_value == -np.inf for b in made.buffers if b.border)
 
 
 def test_borders_last_from_call_to_call():

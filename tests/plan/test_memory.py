@@ -68,7 +68,9 @@ def test_state_that_becomes_what_it_is_stays():
     s = Steps(A=1, B=5)
     x, w, u = s.input("B"), Value(TensorType((AxisId("B"),), dtypes.float32), "w"), Value(TensorType((AxisId("B"),), dtypes.float32), "u")
     same = s("reduce", w, kind="add", axes=())
-    one = s("reduce", s("reindex", u, axes=("A", "B"), index=(("B", Idx(AxisId("B"))),), guard=(), fill=0.0), kind="max", axes=("A",))
+    one = s(
+        "reduce", s("reindex", u, axes=("A", "B"), index=(("B", Idx(AxisId("B"))),), predicate=(), pad_value=0.0), kind="max", axes=("A",)
+    )
     fields = {"state_in": (State("w", w), State("u", u)), "state_out": (("w", same), ("u", one))}
     held(s.program(x, **fields), DEFAULT)
 
@@ -78,7 +80,7 @@ def test_what_is_made_of_state_once_has_no_borders():
     w, i = Value(TensorType((AxisId("A"),), dtypes.float32), "w"), Value(TensorType((AxisId("A"),), dtypes.int64), "i")
     places = s("concat", i, i, parts=("A", "A"), axis="B")
     found = s("gather", w, places, axes=("A",), mode="wrap")
-    y = s("reindex", found, axes=("C",), index=(("B", (Idx(AxisId("C")) + 1) // 3),), guard=(), fill=0.0)
+    y = s("reindex", found, axes=("C",), index=(("B", (Idx(AxisId("C")) + 1) // 3),), predicate=(), pad_value=0.0)
     p = s.program(y, state_in=(State("w", w), State("i", i)))
     state = {"w": np.arange(7, dtype=np.float32), "i": np.arange(7)[::-1] - 3}
     made = verify(plan(p, machine=next(machines(408789, 1))))  # for which it is kept

@@ -1,4 +1,4 @@
-"""split: gradients of strided windows do the arithmetic that is needed, without guards of remainders, and give what the oracle gives."""
+"""split: gradients of strided windows do the needed arithmetic only, without predicates of remainders: they give what the oracle gives."""
 
 import math
 
@@ -16,9 +16,9 @@ N, C, K = axis(4, "N"), axis(3, "C"), axis(5, "K")
 
 
 def remainders(made):
-    """The guards that ask whether a division comes out even."""
-    guards = [g for k in made.kernels for s in k.stages for r in s.reads() for g in r.guard]
-    return [g for g in guards if "%" in expr.text(g)]
+    """The predicates that ask whether a division comes out even."""
+    predicates = [g for k in made.kernels for s in k.stages for r in s.reads() for g in r.predicate]
+    return [g for g in predicates if "%" in expr.text(g)]
 
 
 def products(made):
@@ -122,18 +122,22 @@ def test_elements_that_are_repeated_fall_into_classes():
     twice, thrice = axis(11, "H2"), axis(15, "W3")
     x, z = hole(N, h, w), hole(N, twice, thrice)
     repeated = reindex.build(
-        x, axes=ng.make_axes([N, twice, thrice]), index=((N, Idx(N)), (h, Idx(twice) // 2), (w, Idx(thrice) // 3)), guard=(), fill=0
+        x,
+        axes=ng.make_axes([N, twice, thrice]),
+        index=((N, Idx(N)), (h, Idx(twice) // 2), (w, Idx(thrice) // 3)),
+        predicate=(),
+        pad_value=0,
     )
     made = verify(agree(program([ng.relu(repeated) + z], x, z)))
     ((_, stage),) = loops(made)
     assert len(stage.to) == 6 and sum(r.source is made.inputs[0] for r in stage.reads()) == 1
 
 
-def test_a_value_in_classes_that_is_read_under_a_guard_as_well_keeps_the_guard():
+def test_a_value_in_classes_that_is_read_under_a_predicate_as_well_keeps_the_predicate():
     h, twice = axis(6, "H"), axis(11, "H2")
     x, z = hole(N, h), hole(N, twice)
-    repeated = reindex.build(x, axes=ng.make_axes([N, twice]), index=((N, Idx(N)), (h, Idx(twice) // 2)), guard=(), fill=0) + z
-    first = reindex.build(repeated, axes=repeated.axes, index=((N, Idx(N)), (twice, Idx(twice))), guard=(4 - Idx(twice),), fill=7)
+    repeated = reindex.build(x, axes=ng.make_axes([N, twice]), index=((N, Idx(N)), (h, Idx(twice) // 2)), predicate=(), pad_value=0) + z
+    first = reindex.build(repeated, axes=repeated.axes, index=((N, Idx(N)), (twice, Idx(twice))), predicate=(4 - Idx(twice),), pad_value=7)
     verify(agree(program([first - repeated], x, z)))
 
 
@@ -142,20 +146,20 @@ def test_a_class_that_is_shorter_reads_nothing_before_the_start():
     h, q = axis(15, "H"), axis(4, "Q")
     x, y = hole(h), hole(q, N)
     index = (q, Idx(h) % 4), (N, Idx(N))
-    small = reindex.build(y * 2 - ng.exp(y), axes=ng.make_axes([h, N]), index=index, guard=(), fill=0)
-    back = reindex.build(x, axes=x.axes, index=((h, 14 - Idx(h)),), guard=(), fill=0)
+    small = reindex.build(y * 2 - ng.exp(y), axes=ng.make_axes([h, N]), index=index, predicate=(), pad_value=0)
+    back = reindex.build(x, axes=x.axes, index=((h, 14 - Idx(h)),), predicate=(), pad_value=0)
     verify(agree(program([small + back], x, y)))
 
 
 def test_classes_of_unequal_length_are_stored_together():
-    """111 = 56 + 55: the last place of the shorter ones is left out by a guard."""
+    """111 = 56 + 55: the last place of the shorter ones is left out by a predicate."""
     h, w = axis(11, "H"), axis(13, "W")
     x = hole(N, C, h, w)
     y = ng.max_pool(x, {h: 3, w: 3}, stride=2, padding=1)
     dy = hole(*y.axes)
     made = verify(agree(program([ng.deriv(y, x, dy)], x, dy), rtol=1e-6, atol=1e-6))
     (stage,) = [s for _, s in loops(made) if len(s.to) > 1]
-    assert len(stage.to) == 4 and [len(s.guard) for s in stage.to] == [0, 1, 1, 2]
+    assert len(stage.to) == 4 and [len(s.predicate) for s in stage.to] == [0, 1, 1, 2]
 
 
 def test_what_is_kept_for_others_is_what_spreads():

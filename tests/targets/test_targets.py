@@ -57,4 +57,4 @@ def test_every_tuned_number_says_its_unit_and_where_it_comes_from():
     assert len(names) > 20
     for k, name in names:
         said = body[k + 1].value.value if isinstance(body[k + 1], ast.Expr) else ""
-        assert re.fullmatch(r"\[[^\]]+\] .+ (Rule|Limit|Chosen)(:| of) .+\.", said, re.DOTALL), (name, said)
+        assert re.fullmatch(r"\[[^\]]+\] .+ (Rule|Limit|Chosen|Measured)(:| of) .+\.", said, re.DOTALL), (name, said)

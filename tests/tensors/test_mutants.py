@@ -71,9 +71,9 @@ def edited(old, new, count=1):
     return make
 
 
-def without_a_guard(graph):
-    n = next(n for n in graph.nodes if any(r.guard for r in n.args if type(r) is Read))
-    lost = [Read(a.source, a.index, a.guard[1:], a.fill) if type(a) is Read and a.guard else a for a in n.args]
+def without_a_predicate(graph):
+    n = next(n for n in graph.nodes if any(r.predicate for r in n.args if type(r) is Read))
+    lost = [Read(a.source, a.index, a.predicate[1:], a.pad_value) if type(a) is Read and a.predicate else a for a in n.args]
     return put(graph, n, changed(n, args=tuple(lost)))
 
 
@@ -136,7 +136,7 @@ def stale_facts(graph):
 
 
 MISTAKES = {
-    "a dropped guard": (convolution, without_a_guard),
+    "a dropped predicate": (convolution, without_a_predicate),
     "a swapped axis": (product, edited("multiply(%2, %1)", "multiply(%2[M: Idx(K), K: Idx(M)], %1)")),
     "a lost node": (product, without_a_node),
     "a lost reader": (product, without_a_reader),
@@ -153,7 +153,7 @@ MISTAKES = {
     "a wrong residue class": (strided_gradient, a_class_moved),
     "a lost residue class": (strided_gradient, a_class_lost),
     "two classes' values swapped": (strided_gradient, a_class_of_another),
-    "a fill that is summed": (convolution, edited("fill 0", "fill 1", 9)),
+    "a pad value that is summed": (convolution, edited("pad 0", "pad 1", 9)),
     "a stale fact": (product, stale_facts),
 }
 

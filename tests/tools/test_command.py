@@ -91,7 +91,6 @@ def test_explain_finds_the_only_computation_by_itself(program):
         (["explain", "prog.py:walked", "--after", "source"], "no stage 'source'"),
         (["explain"], "the following arguments are required"),
         (["fly"], "invalid choice: 'fly'"),
-        ([], "the following arguments are required: VERB"),
         (["graph", "prog.py:C"], "C in prog.py is an Axis, no op or computation"),
     ],
 )

@@ -16,7 +16,7 @@ from ngraph.plan.kernels import Kernel, Local, OpaqueOp, places
 from ngraph.plan.planner import plan as planned
 from ngraph.targets import host
 from ngraph.transformers.base import Transformer
-from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan, bodies
+from ngraph.transformers.executable.code import CompiledKernel, CompiledPlan
 from ngraph.transformers.executable.device import DeviceMemory, KernelDevice, LoadedKernel
 from ngraph.transformers.executable.versions import VersionedExecutable
 
@@ -105,7 +105,7 @@ class CheckedExecutable(VersionedExecutable):
 
     def compiled(self, plan):
         parts = [(self.signature(plan, s),) if type(s) is Kernel else () for s in plan.every]
-        made = CompiledPlan(plan, tuple(parts), tuple([self.compiled(b) for s in plan.every for b in bodies(s)]))
+        made = CompiledPlan(plan, tuple(parts), tuple(map(self.compiled, plan.bodies)))
         self.register(made)
         return made
 

@@ -57,6 +57,22 @@ def test_every_type_of_index(transformer, dtype):
                 refuses(k, f, values, index, n=length, axis="M")
 
 
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fill"])
+@pytest.mark.parametrize("dtype", ["int64", "uint32", "uint64"])
+def test_modes_at_the_ends_of_the_type(transformer, dtype, mode):
+    """One axis for both operands: its length is known in the first call and open in later ones."""
+    n = ng.make_axis(name="N")
+    x, i = ng.placeholder([n]), ng.placeholder([n], dtype=dtype)
+    f = transformer.computation(ng.take(x, i, n, mode=mode), x, i)
+    ends = np.iinfo(dtype)
+    for length in (16, 7, 1, 33, 16):
+        values = np.arange(1, length + 1, dtype=np.float32)
+        index = np.array([0, 1, length - 1, length, ends.max, ends.max - 1, ends.min, 5], dtype).repeat(5)[:length]
+        inside = np.array([0 <= int(k) < length for k in index])
+        near = [int(k) % length if mode == "wrap" else min(max(int(k), 0), length - 1) for k in index]
+        np.testing.assert_array_equal(f(values, index), np.where(inside | (mode != "fill"), values[near], 0))
+
+
 def test_an_axis_without_elements(transformer):
     empty = ng.make_axis(0, name="E")
     for axis in (N, ng.make_axis(0, name="M")):

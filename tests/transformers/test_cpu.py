@@ -574,8 +574,8 @@ def test_a_product_of_one_hots_counts(cpu):
     assert (f(a, b) == expected).all()
 
 
-def test_guards_of_open_lengths_are_known_in_every_block(cpu):
-    """The last step of a scan by the version for any batch: its guards hold lengths that come with the call."""
+def test_predicates_of_open_lengths_are_known_in_every_block(cpu):
+    """The last step of a scan by the version for any batch: its predicates hold lengths that come with the call."""
     n, t, i, h = ng.make_axis(name="N"), *axes(REC=12, F=2, H=24)
     rng = np.random.default_rng(0)
     wv, uv = (rng.standard_normal(s).astype("f") / 5 for s in ((24, 24), (24, 2)))

@@ -133,7 +133,7 @@ def test_sorting_is_stable_both_ways_with_nan_last():
     assert nf.sorted_positions(np.array([0, 255, 7], np.uint8), 0, True).tolist() == [1, 2, 0]
 
 
-def test_strided_reads_outside_give_the_fill():
+def test_strided_reads_outside_give_the_pad_value():
     x = np.arange(6.0).reshape(2, 3)
     got = nf.strided(x, ((0, ((0, 1),)), (-1, ((1, 2), (2, 1)))), (2, 2, 2), -1.0)
     assert got.tolist() == [[[-1, 0], [1, 2]], [[-1, 3], [4, 5]]]

@@ -159,5 +159,19 @@ def test_what_python_runs_cannot_be_written():
     with ngt.allocate_transformer("cpu") as t:
         f = t.computation(ng.sequential([ng.print_values(ng.sum(x, out_axes=())), x * 1]), x)
         f(np.ones(5, "f"))
-        with pytest.raises(UnsupportedError, match="Python runs steps"):
+        with pytest.raises(UnsupportedError, match="Python runs effect") as found:
             portable(next(iter(f.native.bound.values())))
+        assert "take these ops out" in str(found.value)
+
+
+def test_loops_over_counted_lengths_cannot_be_written():
+    n = ng.make_axis(5, name="N")
+    x = ng.placeholder([n])
+    with ngt.allocate_transformer("cpu") as t:
+        (found,) = ng.nonzero(x)
+        last, _ = ng.scan(lambda carry, i: (carry * 2 + i, carry), ng.constant(0, dtype="int32"), found, found.axes[0])
+        f = t.computation(last, x)
+        f(np.ones(5, "f"))
+        with pytest.raises(UnsupportedError, match="counted") as refused:
+            portable(next(iter(f.native.bound.values())))
+        assert "a mask" in str(refused.value)

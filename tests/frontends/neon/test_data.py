@@ -286,9 +286,21 @@ def test_windows_of_text():
     assert starts != sorted(starts) and len(set(starts)) == 20 and [int(r[0]) for b in shuffled for r in b["inp_txt"]] != starts
     reverse = next(iter(SequentialArrayIterator(data, 5, 4, shuffle=False, reverse_target=True)))
     assert (reverse["tgt_txt"][:, ::-1] == reverse["inp_txt"] + 1).all()
+    both = next(iter(SequentialArrayIterator(data, 5, 4, shuffle=False, reverse_target=True, get_prev_target=True)))
+    for target, before in zip(both["tgt_txt"].tolist(), both["prev_tgt"].tolist(), strict=True):
+        assert before == [target[-1], *target[:-1]]  # as upstream
     assert SequentialArrayIterator(data, 5, 4, stride=1).windows == 97
     with pytest.raises(ValueError, match="fewer than a batch"):
         SequentialArrayIterator(data, 50, 4)
+
+
+@pytest.mark.parametrize("length, steps, size", [(101, 5, 4), (60, 5, 3), (97, 7, 2), (33, 4, 8)])
+def test_windows_in_order_are_those_of_2017(length, steps, size):
+    """Row r of batch k began at (k + r * batches of a pass) * steps; a pass had length // size // steps batches."""
+    batches = length // size // steps
+    expected = [[(k + r * batches) * steps for r in range(size)] for k in range(batches)]
+    found = SequentialArrayIterator({"tgt_txt": np.arange(length)}, steps, size, shuffle=False)
+    assert [b["tgt_txt"][:, 0].tolist() for b in found] == expected
 
 
 def test_stretches_of_text_in_random_order():

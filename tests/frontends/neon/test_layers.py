@@ -1,5 +1,7 @@
 """Layers against PyTorch with the same weights: values and all gradients, over orders of axes, paddings, strides, dilations, groups."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from against import compare
 import ngraph as ng
 from ngraph.frontends.neon import (
     ELU,
+    LSTM,
     Affine,
     BatchNorm,
     Convolution,
@@ -19,6 +22,7 @@ from ngraph.frontends.neon import (
     GlobalPooling,
     GroupNorm,
     InstanceNorm,
+    Layer,
     LayerNorm,
     Linear,
     Logistic,
@@ -27,7 +31,9 @@ from ngraph.frontends.neon import (
     Pooling,
     Rectlin,
     Rectlinclip,
+    Recurrent,
     RMSNorm,
+    Sequential,
     Silu,
     Softmax,
     Softplus,
@@ -287,3 +293,46 @@ def test_transformer_block():
 def test_linear_keeps_axes_on_request():
     layer = Linear(GaussianInit(), nout=5, keep_axes=[ng.make_axis(name="N"), ng.make_axis(name="H")])
     compare(layer, lambda x, w: torch.einsum("zc,nch->znh", w["W"], x), array("NCH"), axes("NCH"))
+
+
+# ---- weights by name ----------------------------------------------------------------------------------------------------
+
+
+def test_weights_are_attributes_by_their_names_of_2017():
+    x = ng.placeholder(axes(("F", "N")))
+    model = Sequential([Affine(nout=5, batch_norm=True), Affine(nout=3)])
+    model(x)
+    first, second = model.layers
+    assert first.W is first.linear.W is first.linear.weights["W"]
+    assert first.W is model["Affine_0/Linear_0/W"] is model.weight("Affine_0/Linear_0/W")
+    norm = first.batch_norm
+    assert [norm.gamma, norm.beta, norm.gmean, norm.gvar] == [norm.weights[n] for n in ("gamma", "beta", "gmean", "gvar")]
+    assert second.bias.bias is model["Affine_1/Bias_0/bias"] and second["Bias_0/bias"] is second.bias.bias and model[1] is second
+
+
+def test_weights_of_recurrent_layers_by_the_names_of_2017():
+    text = ng.placeholder(axes(("REC", "F", "N")))
+    for kind in (Recurrent, LSTM):
+        layer = kind(4, GaussianInit(), reset_cells=False)
+        layer(text)
+        assert layer.W_input is layer.cell.weights["W_x"] and layer.W_recur is layer["cell/W_h"] and layer.b is layer["cell/b"]
+        with Layer.inference_mode_on():
+            layer(text)  # whose state is another one
+        assert layer.h_init is layer.carried_states(inference=False)[0] and not layer.h_init.is_trainable
+    assert layer.c_init is layer.carried_states(inference=False)[1]
+
+
+def test_weights_that_a_name_does_not_tell_apart_and_names_of_none():
+    x = ng.placeholder(axes(("F", "N")))
+    model = Sequential([Affine(nout=5), Affine(nout=3)])
+    with pytest.raises(ng.NgraphError, match="no weights before its first call"):
+        model.W.axes  # noqa: B018 - the read itself fails
+    model(x)
+    with pytest.raises(AttributeError, match="has 2 weights W: Affine_0/Linear_0/W, Affine_1/Linear_0/W"):
+        model.W.axes  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'wieght'; its weights are W, bias"):
+        model[0].wieght.axes  # noqa: B018
+    assert not hasattr(model, "gamma") and copy.copy(model).layers is model.layers
+    for wrong, kind in (("Affine_7/W", KeyError), (0, TypeError)):
+        with pytest.raises(kind):
+            model[0][wrong]

@@ -113,6 +113,27 @@ def test_every_optimizer_clips_values_norms_and_weights(kind):
     assert (norms > 1).all()
 
 
+def test_bounds_of_elements_and_of_the_norm_together_are_those_of_2017():
+    """v - lr * s * clip(g), where s is by the norm of g as it came."""
+    both = ours(GradientDescentMomentum(0.5, gradient_clip_norm=1.0, gradient_clip_value=0.3), 3, cost=linear)
+    w = START.copy()
+    for (got,), g in zip(both, DATA[:3], strict=True):
+        w = w - 0.5 * np.clip(g, -0.3, 0.3) / max(np.sqrt((g * g).sum()), 1.0)
+        np.testing.assert_allclose(got, w, atol=1e-6)
+
+
+@pytest.mark.parametrize("momentum, decay", [(0.0, 0.0), (0.9, 0.01)])
+def test_rmsprop_of_2017(momentum, decay):
+    """Its state begins at 1, and epsilon is within the root."""
+    found = ours(RMSProp(0.95, 0.02, 1e-2, momentum_coef=momentum, wdecay=decay), 6, cost=linear)
+    w, n, v = START.copy(), np.ones_like(START), np.zeros_like(START)
+    for (got,), g in zip(found, DATA[:6], strict=True):
+        n = 0.95 * n + 0.05 * g * g
+        v = momentum * v - 0.02 * (g + decay * w) / np.sqrt(n + 1e-2)
+        w = w + v
+        np.testing.assert_allclose(got, w, atol=1e-7)
+
+
 def test_clipping_functions():
     x = np.array([3.0, -4.0], np.float32)
     p = ng.placeholder([ng.make_axis(2, name="two")])

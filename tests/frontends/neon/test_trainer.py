@@ -144,6 +144,15 @@ def test_evaluation_on_sequences_of_other_lengths():
     assert [made.evaluate(SequentialArrayIterator(data, n, 4, shuffle=False))["accuracy"] for n in (8, 16)] == [1.0, 1.0]
 
 
+def test_several_sets_are_evaluated_by_name():
+    made = trainer()
+    sets = {name: ArrayIterator(clusters(), size, last="short") for name, size in (("few", 64), ("all", 200))}
+    made.fit(ArrayIterator(clusters(), 20), steps=5)
+    found, single = made.evaluate(sets), {name: made.evaluate(own) for name, own in sets.items()}
+    assert list(found) == ["few", "all"] and found["few"]["confusion"].sum() == 200
+    assert all(found[n][k] == single[n][k] for n in sets for k in ("cost", "accuracy"))
+
+
 def carrying():
     """A model that carries its state, its text, and a function that makes trainers of it."""
     letters = np.random.default_rng(0).integers(0, 4, 403).astype(np.int32)

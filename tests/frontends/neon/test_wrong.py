@@ -133,7 +133,7 @@ WRONG = {
     "predict: the batch has img, and lacks image": lambda: trained(after("predict", {"img": 0})),
     "predict: a batch is a dict of arrays, not ndarray": lambda: trained(after("predict", np.zeros((4, 6)))),
     "summary: the batch has img, and lacks image": lambda: trained(after("summary", {"img": 0})),
-    "evaluate: dict is no iterator": lambda: trained(after("evaluate", DATA)),
+    "evaluate: ndarray is no iterator": lambda: trained(after("evaluate", DATA)),
     "EarlyStop: better is 'min' or 'max', not 'low'": lambda: EarlyStop(better="low"),
     "IterableSource: the source gives no batch": lambda: IterableSource([]),
     "IterableSource: the source gives tuple, and a batch is a dict": lambda: IterableSource([(1, 2)]),

@@ -98,7 +98,7 @@ def operations_of_the_text(name):
             assert (
                 not re.search(r"atomic|cmpxchg|fence|@\w+\(|ret\b.*@", line.split(";")[0])
                 or "define" in line
-                or re.search(r"@(clock|copy)\b", line)
+                or re.search(r"@(clock|copy|compute)\b", line)
             ), line
             for field in re.findall(r"(?:get|put) \w+ .*%pool\.(\w+)", line):
                 assert field in ("spins", "syscall", "save", "restore", "clock", "signals"), line
@@ -131,7 +131,7 @@ def test_the_generated_code_is_that_of_the_model(name):
 
 def test_no_other_function_shares_memory():
     others = set(re.findall(r"define [^@]*@(\w+)\(", TEXT)) - set(PROTOCOL)
-    assert others == {"clock", "look", "walk", "copy", "pauses"}
+    assert others == {"clock", "look", "walk", "compute", "copy", "pauses"}
     for name in others:
         assert {kind for kind, *_ in operations_of_the_text(name)} <= {"begin", "interrupt", "fork"}
 

@@ -1,0 +1,139 @@
+"""`ng.linalg` on matrices of several blocks, against NumPy; gradients against PyTorch in float64; what is refused."""
+
+import numpy as np
+import pytest
+import torch
+
+import ngraph as ng
+from ngraph.util.utils import executor
+
+
+def drawn(shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def positive(n, *batch):
+    x = drawn((*batch, n, n))
+    return x @ np.swapaxes(x, -1, -2) + n * np.eye(n)
+
+
+def made(function, array, names="i j", dtype="float64", **feeds):
+    """The results of a function of one tensor whose last axes have these names."""
+    names = [*(f"b{k}" for k in range(array.ndim - len(names.split()))), *names.split()]
+    x = ng.placeholder(" ".join(f"{a}={n}" for a, n in zip(names, array.shape, strict=True)), dtype=dtype)
+    results = function(x)
+    with executor(list(results) if isinstance(results, tuple) else results, x) as f:
+        return f(array.astype(dtype))
+
+
+@pytest.mark.parametrize("n", [1, 7, 63, 64, 65, 129, 200])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_factors_of_several_blocks(n, dtype):
+    near = {"rtol": 1e-4, "atol": 1e-4} if dtype == "float32" else {"rtol": 1e-10, "atol": 1e-10}
+    a = positive(n)
+    np.testing.assert_allclose(made(lambda x: ng.linalg.cholesky(x, "i", "j"), a, dtype=dtype), np.linalg.cholesky(a), **near)
+    b = drawn((n, n), 1)
+    order, lower, upper = made(lambda x: ng.linalg.lu(x, "i", "j", inner="k"), b, dtype=dtype)
+    assert sorted(order) == list(range(n)) and np.all(np.abs(lower) <= 1 + 1e-6)
+    np.testing.assert_allclose(lower @ upper, b[order], **near)
+    solved = made(
+        lambda x: ng.linalg.solve(x, ng.constant(b[:, :3], ng.axes(f"i={n} c={min(n, 3)}"), dtype=dtype), "i", "j"), a, dtype=dtype
+    )
+    np.testing.assert_allclose(solved, np.linalg.solve(a, b[:, :3]), **near)
+    np.testing.assert_allclose(made(lambda x: ng.linalg.inv(x, "i", "j"), a, dtype=dtype), np.linalg.inv(a), **near)
+
+
+@pytest.mark.parametrize(("count", "n"), [(1, 5), (3, 8), (33, 4), (100, 8), (17, 31), (9, 70)])
+def test_many_matrices(count, n):
+    a, b = positive(n, count), drawn((count, n, n), 2)
+    near = {"rtol": 1e-9, "atol": 1e-9}
+    np.testing.assert_allclose(made(lambda x: ng.linalg.cholesky(x, "i", "j"), a), np.linalg.cholesky(a), **near)
+    np.testing.assert_allclose(made(lambda x: ng.linalg.inv(x, "i", "j"), b), np.linalg.inv(b), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(made(lambda x: ng.linalg.det(x, "i", "j"), b), np.linalg.det(b), rtol=1e-7)
+    signs, logs = made(lambda x: ng.linalg.slogdet(x, "i", "j"), b)
+    np.testing.assert_allclose((signs, logs), np.linalg.slogdet(b), rtol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (2, 6, 3), (130, 70), (70, 130)])
+def test_rectangular_matrices(shape):
+    a = drawn(shape, 3)
+    order, lower, upper = made(lambda x: ng.linalg.lu(x, "i", "j"), a)
+    np.testing.assert_allclose(lower @ upper, np.take_along_axis(a, order[..., None].astype(int), -2), rtol=1e-9, atol=1e-9)
+    for got, expected in zip(made(lambda x: ng.linalg.qr(x, "i", "j"), a), np.linalg.qr(a), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
+    u, s, v = made(lambda x: ng.linalg.svd(x, "i", "j"), a)
+    np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False), rtol=1e-9)
+    np.testing.assert_allclose((u * s[..., None, :]) @ np.swapaxes(v, -1, -2), a, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(made(lambda x: ng.linalg.pinv(x, "i", "j"), a), np.linalg.pinv(a), rtol=1e-8, atol=1e-9)
+    if a.ndim == 2:
+        b = drawn((shape[0], 2), 4)
+        got = made(lambda x: ng.linalg.lstsq(x, ng.constant(b, ng.axes(f"i={shape[0]} c=2"), dtype="float64"), "i", "j"), a)
+        np.testing.assert_allclose(got, np.linalg.lstsq(a, b)[0], rtol=1e-8, atol=1e-9)
+    for order in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        got = made(lambda x, order=order: ng.linalg.matrix_norm(x, "i", "j", order), a)
+        np.testing.assert_allclose(got, np.linalg.matrix_norm(a, ord=order), rtol=1e-9)
+
+
+@pytest.mark.parametrize("power", [-3, -1, 0, 1, 2, 5, 8])
+def test_powers(power):
+    a = drawn((3, 4, 4), 5)
+    got = made(lambda x: ng.linalg.matrix_power(x, power, "i", "j"), a)
+    np.testing.assert_allclose(got, np.linalg.matrix_power(a, power), rtol=1e-8, atol=1e-8)
+
+
+GRADIENTS = {
+    "cholesky": (lambda x: ng.linalg.cholesky(x, "i", "j"), torch.linalg.cholesky, True),
+    "inv": (lambda x: ng.linalg.inv(x, "i", "j"), torch.linalg.inv, False),
+    "det": (lambda x: ng.linalg.det(x, "i", "j"), torch.linalg.det, False),
+    "slogdet": (lambda x: ng.linalg.slogdet(x, "i", "j")[1], lambda t: torch.linalg.slogdet(t)[1], False),
+    "lu": (lambda x: ng.linalg.lu(x, "i", "j")[2], lambda t: torch.linalg.lu(t)[2], False),
+    "qr": (lambda x: ng.linalg.qr(x, "i", "j")[1], lambda t: torch.linalg.qr(t)[1], False),
+    "svd": (lambda x: ng.linalg.svd(x, "i", "j")[1], lambda t: torch.linalg.svd(t)[1], False),
+    "eigh": (lambda x: ng.linalg.eigh(x, "i", "j")[0], lambda t: torch.linalg.eigh(t)[0], True),
+    "pinv": (lambda x: ng.linalg.pinv(x, "i", "j"), torch.linalg.pinv, False),
+}
+
+
+@pytest.mark.parametrize("n", [4, 70])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_equal_torch_s(name, n):
+    ours, theirs, symmetric = GRADIENTS[name]
+    array = positive(n) if symmetric else drawn((n, n), 6) + (3 if n == 4 else 20) * np.eye(n)
+    array = array / n if name == "det" and n > 4 else array
+
+    def loss(x):
+        y = ours(x)
+        return ng.deriv(ng.sum(y * y, out_axes=()) if name != "det" else ng.sum(y, out_axes=()), x)
+
+    t = torch.tensor(array, requires_grad=True)
+    y = theirs(t)
+    (y.sum() if name == "det" else (y * y).sum()).backward()
+    np.testing.assert_allclose(made(loss, array), t.grad.numpy(), rtol=1e-7, atol=1e-8 * float(t.grad.abs().max()))
+
+
+def test_not_positive_definite_is_nan_from_its_column_on():
+    a = np.diag([1.0, 4.0, -1.0, 9.0])
+    got = made(lambda x: ng.linalg.cholesky(x, "i", "j"), a)
+    assert np.array_equal(got[:, :2], [[1, 0], [0, 2], [0, 0], [0, 0]]) and np.isnan(got[2:, 2]).all() and np.isnan(got[3, 3])
+
+
+@pytest.mark.parametrize("lengths", [(5,), (5, 64, 65, 130)])
+def test_lengths_that_come_with_the_call(lengths):
+    i = ng.make_axis(name="i")
+    j = ng.make_axis(name="j")
+    x = ng.placeholder([i, j], dtype="float64")
+    with executor(ng.linalg.cholesky(ng.map_roles(x, {}), "i", "j"), x) as f:
+        for n in lengths:
+            np.testing.assert_allclose(f(positive(n)), np.linalg.cholesky(positive(n)), rtol=1e-9, atol=1e-9)
+
+
+def test_refusals_name_both_sides():
+    x, b = ng.placeholder("i=3 j=4").named("x"), ng.placeholder("k=3").named("b")
+    with pytest.raises(ValueError, match="3 rows.*4 columns.*not square"):
+        ng.linalg.inv(x, "i", "j")
+    with pytest.raises(ValueError, match="no axis of x"):
+        ng.linalg.qr(x, "i", "k")
+    with pytest.raises(ValueError, match="right-hand sides have the matrices' rows"):
+        ng.linalg.solve(ng.placeholder("i=3 j=3"), b, "i", "j")
+    with pytest.raises(ValueError, match="no norm 'x'"):
+        ng.linalg.matrix_norm(x, "i", "j", "x")

@@ -1,0 +1,195 @@
+"""grad, jacobian, hessian, hvp and vmap against finite differences, PyTorch, and one call for each index."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.errors import AxisError, DTypeError, GraphError, NgraphError, UnsupportedError
+
+H, K = ng.axes("H=3 K=4")
+RANDOM = np.random.default_rng(5)
+
+
+def run(results, *pairs):
+    return ngt.make_transformer_factory("numpy")().computation(results, *[h for h, _ in pairs])(*[v for _, v in pairs])
+
+
+def hole(text):
+    return ng.placeholder(text, dtype="float64")
+
+
+def test_a_gradient_has_the_form_of_its_argument():
+    @dataclasses.dataclass
+    class Weights:
+        w: Any
+        rest: list[Any]
+
+    w, b, x = hole("K=4 H=3"), hole("K=4"), hole("H=3")
+
+    def loss(p, x):
+        return ng.sum(ng.tanh(ng.contract(p.w, x, over="H") + p.rest[0]["b"]) ** 2, out_axes=())
+
+    value, slope = ng.value_and_grad(loss)(Weights(w, [{"b": b}]), x)
+    assert isinstance(slope, Weights) and slope.w.axes == w.axes and slope.rest[0]["b"].axes == b.axes
+    values = [RANDOM.standard_normal(v.axes.lengths) for v in (w, b, x)]
+    got = run([value, slope.w, slope.rest[0]["b"]], *zip((w, b, x), values, strict=True))
+    tw, tb, tx = (torch.tensor(v, requires_grad=True) for v in values)
+    want = (torch.tanh(tw @ tx + tb) ** 2).sum()
+    want.backward()
+    for a, b in zip(got, (want.detach(), tw.grad, tb.grad), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_what_a_function_uses_beside_its_arguments_is_constant():
+    x = hole("")
+    assert run(ng.grad(lambda y: x * y)(x), (x, 3.0)) == 3 and run(ng.grad(lambda a, b: a * a * b, (0, 1))(x, x)[1], (x, 3.0)) == 9
+    assert run(ng.grad(ng.grad(ng.grad(lambda y: y**4)))(x), (x, 2.0)) == 48 and run(ng.grad(lambda y: y * y)(1.5)) == 3
+    slope, extra = ng.grad(lambda y: (y * y, {"twice": y * 2}), has_aux=True)(x)
+    assert run([slope, extra["twice"]], (x, 3.0)) == (6, 6)
+
+
+def test_arguments_of_a_gradient_are_checked():
+    with pytest.raises(GraphError, match="which has axes"):
+        ng.grad(lambda x: x * x)(hole("H=3"))
+    with pytest.raises(DTypeError, match="int32"):
+        ng.grad(lambda x: x * x)(ng.placeholder((), dtype="int32"))
+    with pytest.raises(NgraphError, match="no argument 2"):
+        ng.grad(lambda x: x * x, 2)(hole(""))
+
+
+FUNCTIONS = {  # of x[H, K], for ngraph and for torch
+    "an elementwise one": (lambda x: ng.sin(x) * x, lambda x: torch.sin(x) * x),
+    "a softmax": (lambda x: ng.softmax(x, "K"), lambda x: torch.softmax(x, 1)),
+    "a sum": (lambda x: ng.sum(x * x, "K"), lambda x: (x * x).sum(1)),
+    "a number": (lambda x: ng.sum(x**3, out_axes=()), lambda x: (x**3).sum()),
+    "a product with itself": (lambda x: ng.contract(x, ng.map_roles(x, {"H": "I"}), over="K"), lambda x: x @ x.T),
+    "a slice": (lambda x: x["K", ::2] ** 2, lambda x: x[:, ::2] ** 2),
+    "a pad and a flip": (lambda x: ng.flip(ng.pad(x, {"K": 1}) ** 2, "K"), lambda x: torch.nn.functional.pad(x, (1, 1)).flip(1) ** 2),
+    "a flatten": (lambda x: ng.flatten(x) ** 2, lambda x: x.flatten() ** 2),
+    "a concat": (lambda x: ng.concat_along_axis([x * x, x], "H"), lambda x: torch.cat([x * x, x])),
+    "a sort": (lambda x: ng.sort(x, "K") ** 2, lambda x: x.sort(1).values ** 2),
+    "a cumsum": (lambda x: ng.cumsum(x * x, "K"), lambda x: (x * x).cumsum(1)),
+    "a gather": (
+        lambda x: ng.take(x * x, ng.constant([2, 0, 2], "I=3", dtype="int32"), "H"),
+        lambda x: (x * x)[torch.tensor([2, 0, 2])],
+    ),
+    "a scan": (
+        lambda x: ng.scan(lambda c, row: (c * row + 1.0, c), ng.constant(np.ones(4), "K"), x, "H")[1],
+        lambda x: torch.stack([torch.ones(4, dtype=x.dtype), x[0] + 1, (x[0] + 1) * x[1] + 1]),
+    ),
+    "a choice": (
+        lambda x: ng.cond(ng.greater(ng.sum(x, out_axes=()), -99.0), lambda: x * x, lambda: x),
+        lambda x: x * x,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_jacobians_are_those_of_pytorch(name):
+    ours, theirs = FUNCTIONS[name]
+    x, value = hole("H=3 K=4"), RANDOM.standard_normal((3, 4))
+    y = ours(x)
+    slope = ng.jacobian(ours)(x)
+    assert slope.axes == (*y.axes, *slope.axes[len(y.axes) :]) and all(a.dual < 0 for a in slope.axes[len(y.axes) :])
+    want = torch.func.jacrev(theirs)(torch.tensor(value))
+    np.testing.assert_allclose(run(slope, (x, value)), want, rtol=1e-10, atol=1e-12)
+
+
+def test_a_jacobian_times_a_vector_is_a_change():
+    x, v = hole("H=3 K=4"), hole("H=3 K=4")
+    slope = ng.jacobian(lambda x: ng.softmax(x, "K"))(x)
+    both = run([ng.dot(slope, v), ng.jvp(ng.softmax(x, "K"), x, v)], (x, RANDOM.random((3, 4))), (v, RANDOM.random((3, 4))))
+    np.testing.assert_allclose(*both, rtol=1e-12)
+
+
+def test_second_derivatives():
+    x, v = hole("H=3"), hole("H=3")
+    values = RANDOM.random((2, 3))
+
+    def f(x):
+        return ng.sum(ng.exp(x) * ng.sum(x * x, "H"), out_axes=())
+
+    hessian, product = run([ng.hessian(f)(x), ng.hvp(f, x, v)], (x, values[0]), (v, values[1]))
+    want = torch.func.hessian(lambda x: (torch.exp(x) * (x * x).sum()).sum())(torch.tensor(values[0])).numpy()
+    np.testing.assert_allclose(hessian, want, rtol=1e-12)
+    np.testing.assert_allclose(product, want @ values[1], rtol=1e-12)
+    nested = ng.hessian(lambda p: p["a"] * p["b"] ** 2)({"a": hole(""), "b": x[0]})
+    assert set(nested) == {"a", "b"} and set(nested["a"]) == {"a", "b"} and nested["b"]["b"].axes == ()
+
+
+BATCHED = {
+    **{name: ours for name, (ours, _) in FUNCTIONS.items()},
+    "a sum over all": lambda x: ng.sum(x * x),
+    "an argmax": lambda x: ng.argmax(x, "K"),
+    "a top_k": lambda x: ng.top_k(x, "K", 2)[0],
+    "a convolution": lambda x: ng.conv(x, ng.constant(np.ones((2, 5)), "R=2 O=5"), {"K": "R"}),
+    "a pooling": lambda x: ng.max_pool(x, {"K": 2}),
+    "a one_hot": lambda x: ng.one_hot(ng.argmax(x, "K"), "Q=4"),
+    "a put": lambda x: ng.put(x, ng.argmax(x, "K"), 0.0, "K"),
+    "a choice that differs": lambda x: ng.cond(ng.sum(x, out_axes=()) > 6.0, lambda: x * x, lambda: -x),
+    "attention": lambda x: ng.attention(x, x, x, features="K", queries="H", causal=True),
+    "a gradient": ng.grad(lambda x: ng.sum(ng.tanh(x) ** 2, out_axes=())),
+    "a jacobian": ng.jacobian(lambda x: ng.softmax(x, "K")),
+    "a loss": lambda x: ng.cross_entropy_multi(ng.softmax(x, "K"), ng.one_hot(ng.iota("H=3"), "K=4"), out_axes=()),
+}
+
+
+@pytest.mark.parametrize("name", BATCHED)
+def test_vmap_is_one_call_for_each_index(name):
+    f = BATCHED[name]
+    x, one, values = hole("H=3 B=5 K=4"), hole("H=3 K=4"), RANDOM.random((3, 5, 4))
+    made = ng.vmap(f, "B")(x)
+    assert made.axes[0] == ng.axes("B=5")[0] and made.axes[1:] == f(one).axes
+    got = run(made, (x, values))
+    single = ngt.make_transformer_factory("numpy")().computation(f(one), one)
+    np.testing.assert_allclose(got, [single(values[:, k]) for k in range(5)], rtol=1e-12, atol=1e-12)
+
+
+def test_vmap_of_several_arguments_and_results():
+    x, w = hole("B=5 H=3"), hole("H=3")
+    made = ng.vmap(lambda x, p: {"dot": ng.sum(x * p["w"]), "same": p["w"] * 2}, "B")(x, {"w": w})
+    assert made["dot"].axes == x.axes[:1] and made["same"].axes == (x.axes[0], *w.axes)
+    per_sample = ng.vmap(ng.grad(lambda w, x: ng.sum(w * x) ** 2), "B")(w, x)
+    a, b = RANDOM.random((5, 3)), RANDOM.random(3)
+    got = run([made["dot"], per_sample], (x, a), (w, b))
+    np.testing.assert_allclose(got[0], a @ b)
+    np.testing.assert_allclose(got[1], 2 * (a @ b)[:, None] * a)
+
+
+def test_what_vmap_cannot_do_is_told():
+    x = hole("B=5")
+    with pytest.raises(AxisError, match="(?s)Q is no axis.*B=5"):
+        ng.vmap(lambda x: x, "Q")(x)
+    with pytest.raises((UnsupportedError, NgraphError)):
+        ng.vmap(lambda x: ng.while_loop(lambda v: v < 10.0, lambda v: v * 2.0, x), "B")(x)
+
+
+def test_loops_take_natural_functions():
+    x = hole("T=3 H=2")
+    total, runs = ng.scan(
+        lambda a, b, now: ((a + now, b * now), a), (ng.constant(np.zeros(2), "H=2"), ng.constant(np.ones(2), "H=2")), x, "T"
+    )
+    i, v = ng.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, v * 2), (0, total[0]))
+    state = ng.while_loop(lambda s: s["i"] < 2, lambda s: {"i": s["i"] + 1, "v": s["v"] + 1}, {"i": 0, "v": x})
+    chosen = ng.cond(i > 1, lambda v, w: v + w, lambda v, w: v, v, total[1])
+    value = RANDOM.random((3, 2))
+    got = run([*total, runs, i, v, state["v"], chosen], (x, value))
+    for a, b in zip(
+        got,
+        (
+            value.sum(0),
+            value.prod(0),
+            np.cumsum(value, 0) - value,
+            3,
+            value.sum(0) * 8,
+            value + 2,
+            value.sum(0) * 8 + value.prod(0),
+        ),
+        strict=True,
+    ):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
