@@ -33,8 +33,9 @@ check: .venv-dev/installed  ## lint, format and types
 goldens: .venv-test/installed  ## rewrite expected texts and pictures; then read the diff
 	$(PYTEST) --update-goldens tests
 
-docs: .venv-test/installed  ## print the op reference, the spec's core ops and the error reference from the source
+docs: .venv-test/installed  ## print the pages of ops, of public names and of errors, and the spec's core ops, from the source
 	.venv-test/bin/ngraph ops --docs docs
+	.venv-test/bin/ngraph ops --api docs/api
 	.venv-test/bin/ngraph errors --docs > docs/errors.md
 
 html: .venv-test/installed  ## the documentation as a site in out/html; a warning is an error
@@ -68,7 +69,7 @@ neighbours: .venv/installed  ## the peer benchmark's workloads at nearby sizes, 
 	.venv/bin/python bench/neighbours.py --growth
 
 sensitivity: .venv/installed  ## each tuned number halved and doubled: which plans and kernels change, and what time; NAMES=some; PEERBENCH
-	.venv/bin/python bench/sensitivity.py --code --time $(NAMES)
+	.venv/bin/python bench/sensitivity.py --save $(NAMES) && .venv/bin/python bench/sensitivity.py --time --save && .venv/bin/python bench/sensitivity.py --table
 
 map: .venv/installed  ## draw which room imports which into out/rooms.svg, and name any import that goes up
 	@mkdir -p out

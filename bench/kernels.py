@@ -53,7 +53,7 @@ class Case:
                 if (k < 0 and b in made.outputs) or (k >= 0 and b is made.inputs[k]):
                     change(b)
         for r in [r for k in made.kernels for stage in k.stages for r in stage.reads() if r.source.border]:
-            r.guard = ()  # the border holds what lies outside
+            r.predicate = ()  # the border holds what lies outside
         allocate(made)
         self.plan = made
         draw = np.random.default_rng(0)

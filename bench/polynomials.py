@@ -1,4 +1,5 @@
-"""Where the coefficients of generated code come from: `python bench/polynomials.py` rewrites ngraph/codegen/coefficients.py.
+"""Where the coefficients of functions come from: `python bench/polynomials.py` rewrites ngraph/codegen/coefficients.py, those of
+generated code, and ngraph/ops/coefficients.py, those of ops that lower to polynomials.
 
 Each is the interpolation of a smooth remainder at Chebyshev nodes, in 60 digits, which is within a small factor of the best
 polynomial of its length. The remainder is what is left of the function after its exact leading terms, divided by the next power,
@@ -47,6 +48,61 @@ TABLE = {
     "erfc64_far": (lambda x: -mp.log(mp.erfc(x)), (2.5, 6), 4.25, 17),
 }
 WEIGHED = {"exp32"}
+ROOT = mp.findroot(mp.digamma, 1.46)
+
+
+def inverse_erf(w):
+    """The inverse error function of x, divided by x, for x with 1 - x * x = e**-w."""
+    x = mp.sqrt(-mp.expm1(-max(w, TINY)))
+    return mp.erfinv(x) / x
+
+
+def stirling(u):
+    """What lgamma(x) is beyond (x - 1/2) log x - x + log(2 pi) / 2, times x, for 1 / x**2 = u."""
+    x = 1 / mp.sqrt(max(u, TINY))
+    return (mp.loggamma(x) - (x - 0.5) * mp.log(x) + x - mp.log(2 * mp.pi) / 2) * x
+
+
+def beyond_log(u):
+    """What digamma(x) is beyond log x - 1 / (2 x), times x squared, for 1 / x**2 = u."""
+    x = 1 / mp.sqrt(max(u, TINY))
+    return (mp.digamma(x) - mp.log(x) + 1 / (2 * x)) * x * x
+
+
+def trigamma_rest(u):
+    """What trigamma(x) is beyond 1 / x + 1 / (2 x**2), times x cubed, for 1 / x**2 = u."""
+    x = 1 / mp.sqrt(max(u, TINY))
+    return (mp.polygamma(1, x) - 1 / x - 1 / (2 * x * x)) * x**3
+
+
+def lgamma_near_2(t):
+    """lgamma(2 + t) / t."""
+    return mp.loggamma(2 + t) / t
+
+
+def digamma_near_root(t):
+    """digamma(x) / (x - its root), for x = 1.5 + t."""
+    x = t + mp.mpf(1.5)
+    return mp.digamma(x) / (x - ROOT) if abs(x - ROOT) > TINY else mp.polygamma(1, ROOT)
+
+
+OF_OPS = {
+    "erfinv32": (inverse_erf, (0, 5), 2.5, 10),
+    "erfinv_far32": (lambda r: inverse_erf(r * r), (mp.sqrt(5), 4.2), 3.2, 11),
+    "erfinv64": (inverse_erf, (0, 6.25), 3.125, 24),
+    "erfinv_far64": (lambda r: inverse_erf(r * r), (2.5, 4), 3.25, 21),
+    "erfinv_end64": (lambda r: inverse_erf(r * r), (4, 6.1), 5, 20),
+    "lgamma32": (at_zero(lgamma_near_2), (-0.5, 0.5), 0, 9),
+    "lgamma64": (at_zero(lgamma_near_2), (-0.5, 0.5), 0, 19),
+    "stirling32": (stirling, (0, 1 / mp.mpf(36)), 0, 3),
+    "stirling64": (stirling, (0, 1 / mp.mpf(64)), 0, 7),
+    "digamma32": (digamma_near_root, (-0.5, 0.5), 0, 11),
+    "digamma64": (digamma_near_root, (-0.5, 0.5), 0, 23),
+    "digamma_far32": (beyond_log, (0, 1 / mp.mpf(36)), 0, 3),
+    "digamma_far64": (beyond_log, (0, 1 / mp.mpf(100)), 0, 7),
+    "trigamma_far32": (trigamma_rest, (0, 1 / mp.mpf(36)), 0, 3),
+    "trigamma_far64": (trigamma_rest, (0, 1 / mp.mpf(100)), 0, 8),
+}
 
 
 def weighed(function, low, high, terms):
@@ -65,7 +121,7 @@ def weighed(function, low, high, terms):
 
 def coefficients(name):
     """The coefficients, of the power 0 first, and the largest error of the polynomial itself."""
-    function, (low, high), centre, terms = TABLE[name]
+    function, (low, high), centre, terms = (TABLE | OF_OPS)[name]
     if name in WEIGHED:
         return weighed(function, float(low), float(high), terms)
     found, error = mp.chebyfit(lambda t: function(t + centre), [low - centre, high - centre], terms, error=True)
@@ -92,17 +148,33 @@ def two_over_pi():
     return [0, *[(whole >> 64 * (21 - k)) & (1 << 64) - 1 for k in range(22)]]
 
 
-def source():
+def polynomials(title, table):
+    """The lines of a file with a table of polynomials."""
     lines = [
-        '"""Coefficients of the functions in `math.py`. Written by `bench/polynomials.py`; do not edit."""',
+        f'"""{title} Written by `bench/polynomials.py`; do not edit."""',
         "",
         "# of the power 0 first; the comment is the largest error of the polynomial itself",
         "POLYNOMIALS: dict[str, tuple[float, ...]] = {",
     ]
-    for name in TABLE:
+    for name in table:
         numbers, error = coefficients(name)
         lines += [f'    "{name}": (  # {error:.1e}', *[f"        {c!r}," for c in numbers], "    ),"]
-    lines += ["}", "", "# numbers as sums whose first terms have trailing zeros, so that small multiples of them are exact"]
+    return [*lines, "}"]
+
+
+def source_of_ops():
+    """The file of ops' polynomials; some are in powers of the distance from a centre."""
+    lines = polynomials("Coefficients of the functions in `special.py`.", OF_OPS)
+    centres = {name: centre for name, (_, _, centre, _) in OF_OPS.items() if centre}
+    return "\n".join([*lines, f"CENTRES = {centres!r}", f"DIGAMMA_ROOT = {tuple(pieces(ROOT, 24, 2))!r}  # above 0"]) + "\n"
+
+
+def source():
+    lines = [
+        *polynomials("Coefficients of the functions in `math.py`.", TABLE),
+        "",
+        "# numbers as sums whose first terms have trailing zeros, so that small multiples of them are exact",
+    ]
     for name, x, bits, count in (
         ("HALF_PI", mp.pi / 2, 33, 4),
         ("HALF_PI_2", mp.pi / 2, 53, 2),
@@ -116,9 +188,10 @@ def source():
 
 
 def main():
-    path = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ngraph", "codegen", "coefficients.py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(source())
+    package = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "ngraph")
+    for room, text in (("codegen", source()), ("ops", source_of_ops())):
+        with open(os.path.join(package, room, "coefficients.py"), "w", encoding="utf-8") as file:
+            file.write(text)
 
 
 if __name__ == "__main__":

@@ -67,8 +67,8 @@ class Printer:
             index = {**index, **{old: index[new] for old, new in attrs["to"]}}
         elif op == "reindex":
             index = {a: self.number(e) for a, e in attrs["index"]}
-            inside = [f"0 <= {i} < n[{a!r}]" for a, i in index.items()] + [f"{self.number(g)} >= 0" for g in attrs["guard"]]
-            put = f"{{}} if {' and '.join(inside) or True} else {attrs['fill']}"
+            inside = [f"0 <= {i} < n[{a!r}]" for a, i in index.items()] + [f"{self.number(g)} >= 0" for g in attrs["predicate"]]
+            put = f"{{}} if {' and '.join(inside) or True} else {attrs['pad_value']}"
         elif op in ("reduce", "contract") and dtype.kind != "bool" and (dtype.bits > 16 or not dtype.is_float):
             low, high = (-math.inf, math.inf) if dtype.is_float else (dtype.lowest, dtype.highest)
             start, over = {"multiply": 1, "max": low, "min": high}.get(attrs.get("kind"), 0), attrs["axes" if op == "reduce" else "over"]

@@ -1,0 +1,17 @@
+"""A contrastive loss of two views of each sample: each finds its own among all; the gradient of the first."""
+
+SHAPES = {"a": (6, 4), "b": (6, 4)}
+
+
+def with_ngraph(ng, a, b):
+    a, b = ng.constant(a, "I=6 D=4"), ng.constant(b, "J=6 D")
+    unit = lambda x: x / ng.sqrt((x * x).sum("D"))
+    loss = lambda a: -ng.diagonal(ng.log_softmax(unit(a) @ unit(b) / 0.1, "J"), "I", "J").mean("I")
+    return ng.value_and_grad(loss)(a)
+
+
+def with_torch(torch, a, b):
+    a.requires_grad_()
+    unit = lambda x: x / torch.sqrt((x * x).sum(1, keepdim=True))
+    loss = -torch.log_softmax(unit(a) @ unit(b).T / 0.1, 1).diagonal().mean()
+    return loss, *torch.autograd.grad(loss, a)

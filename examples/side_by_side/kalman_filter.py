@@ -1,0 +1,37 @@
+"""A Kalman filter over a sequence of measurements: the last state, and the gradient of the likelihood by the dynamics."""
+
+SHAPES = {"z": (6, 2), "a": (3, 3), "h": (2, 3)}
+
+
+def with_ngraph(ng, z, a, h):
+    z, a, h = ng.constant(z, "t=6 m=2"), ng.constant(a, "i=3 j=3"), ng.constant(h, "m=2 i=3")
+    g = h.rename({"m": "n", "i": "k"})
+
+    def run(a):
+        x, p, score = ng.zeros("j=3"), ng.eye("j=3", "l=3"), 0.0
+        for t in range(6):
+            x = a @ x
+            p = ng.einsum("i j, j l, k l -> i k", a, p, a.rename({"i": "k", "j": "l"})) + ng.eye("i=3", "k=3")
+            s, e = ng.einsum("m i, i k, n k -> m n", h, p, g) + ng.eye("m=2", "n=2"), z["t", t] - h @ x
+            gain = ng.linalg.solve(s, h @ p, "m", "n").rename({"k": "i"})
+            x, p = x + gain @ e.rename({"m": "n"}), p - ng.einsum("n i, n k -> i k", gain, (g @ p).rename({"i": "k"}))
+            score = score + ng.linalg.slogdet(s, "m", "n")[1] + (e * ng.linalg.solve(s, e, "m", "n").rename({"n": "m"})).sum("m")
+            x, p = x.rename({"i": "j"}), p.rename({"i": "j", "k": "l"})
+        return score, x
+
+    return ng.grad(run, has_aux=True)(a)
+
+
+def with_torch(torch, z, a, h):
+    def run(a):
+        x, p, score = torch.zeros(3, dtype=a.dtype), torch.eye(3, dtype=a.dtype), 0.0
+        for t in range(6):
+            x = a @ x
+            p = a @ p @ a.T + torch.eye(3, dtype=a.dtype)
+            s, e = h @ p @ h.T + torch.eye(2, dtype=a.dtype), z[t] - h @ x
+            gain = torch.linalg.solve(s, h @ p).T
+            x, p = x + gain @ e, p - gain @ h @ p
+            score = score + torch.linalg.slogdet(s)[1] + e @ torch.linalg.solve(s, e)
+        return score, x
+
+    return torch.func.grad(run, has_aux=True)(a)
