@@ -11,7 +11,7 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, Self
 
 _NUMPY = os.path.join("numpy", "_core", "")  # decorators of NumPy on the stack between generated code and the caller
@@ -34,7 +34,7 @@ def by_user(file: str) -> bool | None:
 
 def user_line() -> Line | None:
     """Returns the nearest caller outside this package, as (file, line); a module of Python's own only where there is no other."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     between = None
     while frame is not None:
         if frame.f_code in ENDS:
@@ -45,7 +45,7 @@ def user_line() -> Line | None:
             return (file, frame.f_lineno)
         if users is None:
             between = between or (file, frame.f_lineno)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return between
 
 

@@ -18,7 +18,7 @@ class _Kind(type):
     """A metaclass whose `isinstance` is a predicate, independent of the class that made the object."""
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return bool(cls.holds(x))  # type: ignore[attr-defined]
+        return bool(cls.holds(x))  # type: ignore[attr-defined]  # each subclass has it
 
 
 class TensorOp(metaclass=_Kind):

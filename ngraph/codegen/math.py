@@ -587,7 +587,7 @@ def _or_large(x: Number, small: Number, q: Number, high: Number, low: Number) ->
         return [small.select(old, new).v for old, new in zip((q, high, low), made, strict=True)]
 
     some = Number(w, w.any((~small).v))
-    return tuple(Number(w, v) for v in w.when(some.v, [q.v, high.v, low.v], large))  # type: ignore[return-value]
+    return tuple(Number(w, v) for v in w.when(some.v, [q.v, high.v, low.v], large))  # type: ignore[return-value]  # three parts in, three out
 
 
 def _payne_hanek(x: Number) -> tuple[Number, Number, Number]:

@@ -313,7 +313,7 @@ class Nest(Scope):
                 continue
             todo.pop()
             self.known[key] = found = whole or self._compute(n, i, j)
-        return found  # type: ignore[return-value]
+        return found  # type: ignore[return-value]  # the loop ends at the key asked for
 
     def _interleaved_rows(self, roots: Iterable[int], places: Sequence[Sequence[int]]) -> None:
         """Computes what several places of the tile need line by line, where a line takes long: their chains then run beside each other."""

@@ -152,9 +152,9 @@ def _reindex(t: Translator, step: Step, axes: Dims, index: Any, predicate: tuple
             shape = tuple([sizes[b] for b in x.dims])
             var = t.emit("spread", (x.var, x.dims.index(a), e.b, pad_value), Variable(t.hint, x.var.dtype, shape))
             x, reads[a] = VariableRef(var, x.dims), e.a
-    forms = {a: affine(e) for a, e in reads.items()}
-    if not predicates and None not in forms.values():
-        return _slices(t, x, forms, sizes) or _strided(t, x, forms, axes, pad_value)  # type: ignore[arg-type]
+    forms = {a: form for a, e in reads.items() if (form := affine(e)) is not None}
+    if not predicates and len(forms) == len(reads):
+        return _slices(t, x, forms, sizes) or _strided(t, x, forms, axes, pad_value)
     return _indexed(t, x, reads, predicates, axes, pad_value)
 
 

@@ -294,7 +294,7 @@ def _shared(t: Translator, x: VariableRef, y: VariableRef, over: Dims) -> tuple[
     """
     mine, yours = ([a for a in p.dims if a in over and a not in q.dims] for p, q in ((x, y), (y, x)))
     if not x.var.dtype.is_float:
-        return tuple(_reduced(t, p, "add", axes) if axes else p for p, axes in ((x, mine), (y, yours)))  # type: ignore[return-value]
+        return tuple(_reduced(t, p, "add", axes) if axes else p for p, axes in ((x, mine), (y, yours)))  # type: ignore[return-value]  # a pair
     return t.full(x, (*x.dims, *yours)) if yours else x, t.full(y, (*y.dims, *mine)) if mine else y
 
 

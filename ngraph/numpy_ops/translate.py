@@ -290,7 +290,7 @@ def translate(program: Program, orders: Orders) -> Translation:
         value, dims = leaving[k]
         t.hint = value.hint or "result"
         results[k] = t.owned(t.refs[value], dims, taken, written)
-    t.lines.results = results  # type: ignore[assignment]
+    t.lines.results = results  # type: ignore[assignment]  # the loop above fills each place
     return Translation(t.lines, len(program.outputs), frozenset(written))
 
 

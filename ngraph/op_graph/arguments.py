@@ -444,4 +444,4 @@ def checked(function: F) -> F:
         if said is not None:
             raise said
 
-    return call  # type: ignore[return-value]
+    return call  # type: ignore[return-value]  # it has the signature of the wrapped function

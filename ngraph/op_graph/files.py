@@ -18,7 +18,7 @@ from ngraph.errors import FileError
 try:
     import fcntl
 except ImportError:  # without file locks, temporary files of killed savers stay
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 TEMPORARY = r"\.{}(\.[0-9a-f]{{12}}\.safetensors)?\.[0-9a-f]{{16}}\.tmp"  # temporary names of a file, or of the arrays beside it
 

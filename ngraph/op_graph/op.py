@@ -175,7 +175,7 @@ class Op:
     def axes(self) -> Axes:
         if type(self.type) is not TensorType:
             raise GraphError(f"{self.label} has no axes: it is no tensor", details=(f"made at {show_line(self.line)}",))
-        return self.type.axes  # type: ignore[return-value]
+        return self.type.axes  # type: ignore[return-value]  # those of an op are Axis objects
 
     @property
     def dtype(self) -> DType:

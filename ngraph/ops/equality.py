@@ -99,5 +99,5 @@ def _comparison(negated: bool) -> Callable[[Op, Any], Any]:
     return compare
 
 
-Op.__eq__ = _comparison(False)  # type: ignore[method-assign, assignment]
-Op.__ne__ = _comparison(True)  # type: ignore[method-assign, assignment]
+Op.__eq__ = _comparison(False)  # type: ignore[method-assign, assignment]  # object's give bool
+Op.__ne__ = _comparison(True)  # type: ignore[method-assign, assignment]  # object's give bool

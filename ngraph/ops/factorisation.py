@@ -281,23 +281,31 @@ def _solve_prepare(inputs: tuple[Any, ...], attrs: dict[str, Any]) -> tuple[tupl
     return (a, broadcast(b, [*lacking, *b.axes]) if lacking else b), {"lower": True, "unit": False, **attrs}
 
 
-def _solve_reference(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    rows, columns, lower, unit = (call.attrs[k] for k in ("rows", "columns", "lower", "unit"))
+def _solved(call: Call, a: np.ndarray, b: np.ndarray, rows: Any, columns: Any, solver: Callable[..., np.ndarray]) -> np.ndarray:
+    """Returns solver(matrices [..., rows, columns], sides [..., rows, one column for each further element of b]) along the op's axes."""
     left, right = (t.axes for t in call.inputs)
     batch = [axis for axis in left if axis not in (rows, columns)]
     others = [axis for axis in right if axis not in (*batch, rows)]
-    n = call.length(rows)
-    m = wide(align(a, left, (*batch, rows, columns)))
-    shape = (*call.shape(batch), n, int(np.prod(call.shape(others), dtype=int)))
-    x = wide(align(b, right, (*batch, rows, *others))).reshape(shape).copy()
-    with np.errstate(all="ignore"):
-        for k in range(n) if lower else reversed(range(n)):
-            done = slice(0, k) if lower else slice(k + 1, None)
-            x[..., k, :] -= (m[..., k, done, None] * x[..., done, :]).sum(-2)
-            if not unit:
-                x[..., k, :] /= m[..., k, k, None]
-    x = x.reshape((*shape[:-1], *call.shape(others))).astype(call.dtype.np)
+    sides = (*call.shape((*batch, rows)), int(np.prod(call.shape(others), dtype=int)))
+    x = solver(wide(align(a, left, (*batch, rows, columns))), wide(align(b, right, (*batch, rows, *others))).reshape(sides))
+    x = x.reshape(call.shape((*batch, columns, *others))).astype(call.dtype.np)
     return align(x, (*batch, columns, *others), call.axes)
+
+
+def _solve_reference(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    rows, columns, lower, unit = (call.attrs[k] for k in ("rows", "columns", "lower", "unit"))
+
+    def substituted(m: np.ndarray, sides: np.ndarray) -> np.ndarray:
+        x, n = sides.copy(), call.length(rows)
+        with np.errstate(all="ignore"):
+            for k in range(n) if lower else reversed(range(n)):
+                done = slice(0, k) if lower else slice(k + 1, None)
+                x[..., k, :] -= (m[..., k, done, None] * x[..., done, :]).sum(-2)
+                if not unit:
+                    x[..., k, :] /= m[..., k, k, None]
+        return x
+
+    return _solved(call, a, b, rows, columns, substituted)
 
 
 @in_float32
@@ -521,14 +529,7 @@ def _system_type(inputs: tuple[TensorType, ...], rows: Any, columns: Any, transp
 
 def _system_reference(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     rows, columns = (call.attrs[k] for k in (("columns", "rows") if call.attrs["transposed"] else ("rows", "columns")))
-    left, right = (t.axes for t in call.inputs)
-    batch = [axis for axis in left if axis not in (rows, columns)]
-    others = [axis for axis in right if axis not in (*batch, rows)]
-    m = wide(align(a, left, (*batch, rows, columns)))
-    sides = (*call.shape((*batch, rows)), int(np.prod(call.shape(others), dtype=int)))
-    x = np.linalg.solve(m, wide(align(b, right, (*batch, rows, *others))).reshape(sides))
-    x = x.reshape(call.shape((*batch, columns, *others))).astype(call.dtype.np)
-    return align(x, (*batch, columns, *others), call.axes)
+    return _solved(call, a, b, rows, columns, np.linalg.solve)
 
 
 @in_float32

@@ -400,7 +400,7 @@ class _Solution:
         forms = [(axis, _linear(e)) for axis, e in self.open]
         if any(form is None for _, form in forms):
             return False
-        for axis, (factors, rest) in sorted(forms, key=lambda f: len(f[1][0])):  # type: ignore[index, misc]
+        for axis, (factors, rest) in sorted(forms, key=lambda f: len(f[1][0])):  # type: ignore[index, misc]  # no form is None here
             free = [a for a in factors if a not in self.solved and a not in self.kept]
             chosen = max(free, key=lambda a: (1 << 60 if a.length is None else a.length, -abs(factors[a])), default=None)
             for a in free:
@@ -680,7 +680,7 @@ def both_sides(padding: Any) -> tuple[int, int]:
     pair = (one, one) if one is not None else tuple(_whole(p) for p in padding)
     if len(pair) != 2 or None in pair:
         raise AxisError(f"{padding!r} is no padding", fix="give a whole number, or (before, after)")
-    return pair  # type: ignore[return-value]
+    return pair  # type: ignore[return-value]  # two ints, as checked above
 
 
 def diagonal(x: Any, axis: Axis | str, other: Axis | str) -> Op:

@@ -76,7 +76,7 @@ def set_item(tensor: Op, item: Any, value: Any) -> Op:
     assert part.opdef.grad is not None
 
     def placed(x: Op) -> Op:  # the adjoint of a read moves each element back to its position
-        put: Op = part.opdef.grad(part, x, tensor)  # type: ignore[misc]
+        put: Op = part.opdef.grad(part, x, tensor)  # type: ignore[misc]  # records of reads have a gradient
         return broadcast(put, tensor.axes)
 
     new = _whole_value(part, value)

@@ -56,7 +56,7 @@ class Column(dict[str, T], Generic[T]):
     def __missing__(self, name: str) -> T:
         return self.default
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # dict declares it None
         return id(self)
 
     def __eq__(self, other: object) -> bool:
@@ -85,7 +85,7 @@ class Names(Collection[str]):
         self.column = column
 
     def __contains__(self, name: object) -> bool:
-        return bool(self.column.get(name))  # type: ignore[call-overload]
+        return bool(self.column.get(name))  # type: ignore[call-overload]  # names that are no text are not found
 
     def __iter__(self) -> Iterator[str]:
         return iter([name for name, fact in self.column.items() if fact])

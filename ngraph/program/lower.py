@@ -174,11 +174,11 @@ class Lowering:
                 if self._known(small, scope) is None:
                     stack.append(small)
                     continue
-                self._keep(o, self._match(o, self._known(small, scope)), scope)  # type: ignore[arg-type]
+                self._keep(o, self._match(o, self._known(small, scope)), scope)  # type: ignore[arg-type]  # known, as just checked
             else:
                 self._keep(o, self._emit(o, scope), scope)
             stack.pop()
-        return self._known(op, scope)  # type: ignore[return-value]
+        return self._known(op, scope)  # type: ignore[return-value]  # kept by the loop above
 
     def _match(self, o: Op, values: tuple[Value, ...]) -> tuple[Value, ...]:
         for t, v in zip(o.type if type(o.type) is tuple else (o.type,), values, strict=True):
@@ -224,7 +224,7 @@ class Lowering:
             self.claimed[op] = ([scope.sequential], {v: self.read(v, scope) for v in self.variables_of(op)})
 
     def _emit(self, o: Op, scope: StateScope) -> tuple[Value, ...]:
-        inputs = tuple([v for i in o.inputs for v in self._known(i, scope)])  # type: ignore[union-attr]
+        inputs = tuple([v for i in o.inputs for v in self._known(i, scope)])  # type: ignore[union-attr]  # inputs are kept before their users
         if o.opdef.name == "part":
             return (inputs[o.attrs["index"]],)
         if o.opdef.name == "together":

@@ -103,8 +103,8 @@ class Builder:
                 try:
                     own = self.program.length(axis)
                 except LookupError:
-                    own = None  # type: ignore[assignment]
-            self._lengths[axis] = own  # type: ignore[assignment]
+                    own = None  # type: ignore[assignment]  # None stands for an open length
+            self._lengths[axis] = own  # type: ignore[assignment]  # None stands for an open length
         return self._lengths[axis]
 
     @cached_property

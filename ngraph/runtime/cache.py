@@ -49,7 +49,7 @@ from ngraph.warn import warn
 try:
     import fcntl
 except ImportError:  # no Linux: nothing is compiled there
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None  # type: ignore[assignment]  # a module elsewhere
 
 FORMAT = b"ngraph 1"
 HASH = 32  # bytes of a digest

@@ -344,7 +344,7 @@ class Computation(Alone, partial[Any]):
     # calling
     def _through(self, function: Callable[..., Any]) -> None:
         """Makes calls go to this function."""
-        self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]
+        self.__setstate__((function, (), {}, self.__dict__))  # type: ignore[attr-defined]  # functools.partial has it, its stub not
 
     def call(self, *arguments: Any, feed_dict: Mapping[Op, Any] | None = None, out: Any = None, **named: Any) -> Any:
         """Calls the computation, for all arguments that can be made to fit."""

@@ -53,7 +53,7 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     with told(path, "read"), open(path, "rb") as file:
         data = file.read()
     try:
-        entries: Any = deserialize(data)  # type: ignore[no-untyped-call]
+        entries: Any = deserialize(data)  # type: ignore[no-untyped-call]  # safetensors gives it no types
     except SafetensorError as error:
         kind, fix = next(
             (known for start, known in OTHERS.items() if data.startswith(start)), ("", "give a file that transformer.save wrote, whole")

@@ -382,7 +382,7 @@ def bench(arguments: Any) -> Answer:
             raise UnsupportedError(f"{name} is not installed", fix=f"pip install {name}") from None
         apart[name] = disagreement(mine, peer(feeds))
         peers[name] = peer
-        calls[name] = lambda peer=peer: peer(feeds)  # type: ignore[misc]
+        calls[name] = lambda peer=peer: peer(feeds)  # type: ignore[misc]  # a lambda with a default
     if lengths is None:
         for call in calls.values():
             call()

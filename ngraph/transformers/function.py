@@ -6,6 +6,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -190,9 +191,9 @@ def default_transformer() -> Transformer:
 
 def _names_in_use(inputs: Sequence[Any]) -> list[str | None]:
     """Returns for each input the name of the user's variable that holds it, in the function that calls or around it; None without one."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and not by_user(frame.f_code.co_filename):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     if frame is None:
         return [None] * len(inputs)
     known = {**frame.f_globals, **frame.f_locals}

@@ -67,7 +67,7 @@ def beyond(e: ExprLike, n: ExprLike, length: Length) -> tuple[int, int] | None:
         size = value(n, at)
         if size <= 0 or any(value(length(a), at) <= 0 for a in axes):
             continue
-        r = reach(e, lambda a, at=at: at[a] if a in at else value(length(a), at))  # type: ignore[misc]
+        r = reach(e, lambda a, at=at: at[a] if a in at else value(length(a), at))  # type: ignore[misc]  # a lambda with defaults
         if r is None:
             return None
         found.add((max(0, -r[0]), max(0, r[1] - size + 1)))

@@ -130,7 +130,7 @@ class _Read:
                 return self.at(x, axis, e)
             form = affine(e)
             if len(over) == 1 and form is not None and type(form[1].get(over[0])) is int:
-                made = self.slice(x, axis, over[0], form[0], int(form[1][over[0]]))  # type: ignore[arg-type]
+                made = self.slice(x, axis, over[0], form[0], int(form[1][over[0]]))  # type: ignore[arg-type]  # form[0] counts from 0 here
                 if made is not None:
                     return made
             made = self.unflatten(x, axis, e, over)

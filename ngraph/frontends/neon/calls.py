@@ -270,7 +270,7 @@ def public(function: F) -> F:
             return function(*args, **named)
         return _call(function.__name__, parameters, args[method:], named, lambda: function(*args, **named))
 
-    return call  # type: ignore[return-value]
+    return call  # type: ignore[return-value]  # it has the signature of the wrapped function
 
 
 class Checked:

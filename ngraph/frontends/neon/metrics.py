@@ -110,7 +110,7 @@ class TopK(Metric):
         self.k, self.ignore = k, ignore
 
     @property
-    def name(self) -> str:  # type: ignore[override]
+    def name(self) -> str:  # type: ignore[override]  # a field in the base class
         return f"top_{self.k}"
 
     def batch(self, y: Op, t: Op, mask: Any = None) -> dict[str, Op]:

@@ -418,7 +418,7 @@ class ModelTrace:
                 if self.equal(m, n) or not (more_old or more_new):
                     break
                 known = isinstance(m, int) and isinstance(n, int)
-                if more_old and (not more_new or (known and m < n)):  # type: ignore[operator]
+                if more_old and (not more_new or (known and m < n)):  # type: ignore[operator]  # both are ints where `known`
                     a.append(old[i + len(a)])
                 elif more_new and (not more_old or known):
                     b.append(new[j + len(b)])
@@ -530,7 +530,7 @@ class ModelTrace:
         ranks = self.ask(("ranks", *gives), lambda run: tuple(run.slots[s].ndim for s in gives))
         return [
             StringInput(s, slots[s]) if np.dtype(d) == object else self.hole(s, as_dtype(d), rank)
-            for s, d, rank in zip(gives, dtypes, ranks, strict=True)  # type: ignore[call-overload]
+            for s, d, rank in zip(gives, dtypes, ranks, strict=True)  # type: ignore[call-overload]  # an answer of `ask` has no type
         ]
 
     def taken(self, values: Sequence[Value]) -> list[Any]:

@@ -177,13 +177,13 @@ class _Batch:
             self.processes.append(_Process())
         for p in list(self.processes):
             while self.waiting and p in self.processes and len(p.given) < AHEAD:
-                self.attempt(p, lambda p=p: p.ask(*self.waiting.popleft(), self.target))  # type: ignore[misc]
+                self.attempt(p, lambda p=p: p.ask(*self.waiting.popleft(), self.target))  # type: ignore[misc]  # a lambda with a default
         with selectors.DefaultSelector() as busy:  # `select` takes no file whose number is above 1,023
             for p in [p for p in self.processes if p.given]:
                 busy.register(p.output, selectors.EVENT_READ, p)
             ready = [key.data for key, _ in busy.select(patience)] if busy.get_map() else []
         for p in ready:
-            self.attempt(p, lambda p=p: self.made.update(p.answers()))  # type: ignore[misc]
+            self.attempt(p, lambda p=p: self.made.update(p.answers()))  # type: ignore[misc]  # a lambda with a default
 
     def attempt(self, p: _Process, what: Callable[[], None]) -> None:
         """Runs `what`; if the process has ended by itself, its tasks wait for the next one."""

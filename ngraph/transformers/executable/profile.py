@@ -95,7 +95,7 @@ def limits(target: Cpu) -> tuple[float, float]:
 
 def work(step: KernelStep, bound: InstantiatedPlan) -> tuple[float, float]:
     """Operations, and bytes of what comes in and goes out, of one run of a kernel."""
-    buffers: Sequence[Any] = dict.fromkeys((*step.step.sources, *step.step.targets))  # type: ignore[assignment]
+    buffers: Sequence[Any] = dict.fromkeys((*step.step.sources, *step.step.targets))  # type: ignore[assignment]  # only iterated over
     moved = sum(bound.sizes.get(b) or 0 for b in buffers)
     if type(step.step) is not Kernel:
         return 0.0, moved
