@@ -74,7 +74,7 @@ def trainer_of(rate, total, folder, **options):
 
 
 trainer = trainer_of(args.rate, args.num_iterations, args.save_path)
-valid = SequentialArrayIterator(held.test, 2 * args.steps, 8, shuffle=False)
+valid = SequentialArrayIterator(held.test, 2 * args.steps, 8)
 print(fit(trainer, args, SequentialArrayIterator(held.train, args.steps, args.batch_size, stretch=args.stretch), valid))
 if args.late:
     nearer = trainer_of(1e-3, args.late, os.path.join(args.save_path, "late"), transformer=trainer.transformer)
@@ -103,7 +103,7 @@ if args.adapt:
     for part in body[1::2]:
         part.keep = 1.0
     reader = Trainer(model, Adam(args.adapt, gradient_clip_norm=1.0), trainer.cost, inputs="inp_txt", transformer=trainer.transformer)
-    print(reader.fit(SequentialArrayIterator(held.test, 32, 4, shuffle=False)))
+    print(reader.fit(SequentialArrayIterator(held.test, 32, 4)))
     print(f"the last tenth, learning while it reads: {np.mean(reader.record['cost/train']):.3f} bits a character")
 if args.check:
     fell(trainer.record["cost/train"], 1.3)

@@ -42,8 +42,8 @@ args = parser.parse_args()
 (units, steps), total, every = (48, 12) if args.quick else (500, 150), args.num_iterations, args.iter_interval
 
 held = text(args)
-train = SequentialArrayIterator(held.train, steps, args.batch_size, total_iterations=total)
-valid = SequentialArrayIterator(held.test, steps, args.batch_size, total_iterations=None if args.quick else 20)
+train = SequentialArrayIterator(held.train, steps, args.batch_size, total_iterations=total, shuffle="random")
+valid = SequentialArrayIterator(held.test, steps, args.batch_size, total_iterations=None if args.quick else 20, shuffle="random")
 inputs = train.make_placeholders()
 ax.Y.length = len(held.vocab)
 

@@ -65,17 +65,21 @@ def trainer_of(rate, total, folder, **options):
 
 
 trainer = trainer_of(rate, args.num_iterations, args.save_path)
-train = SequentialArrayIterator(held.train, steps, args.batch_size)
-valid = SequentialArrayIterator(held.test, steps, 16, shuffle=False)
+train = SequentialArrayIterator(held.train, steps, args.batch_size, shuffle="random")
+valid = SequentialArrayIterator(held.test, steps, 16)
 print(fit(trainer, args, train, valid))
 if args.late:
     nearer = trainer_of(rate / 3, args.late, os.path.join(args.save_path, "late"), transformer=trainer.transformer)
-    print(nearer.fit(SequentialArrayIterator(late(held.train), steps, args.batch_size), valid, steps=args.late, every=args.late))
+    print(
+        nearer.fit(
+            SequentialArrayIterator(late(held.train), steps, args.batch_size, shuffle="random"), valid, steps=args.late, every=args.late
+        )
+    )
 print(trainer.summary(train.batch(0)))
 
 # ---- the test once more, in windows of which each has the second half of the one before it as its first half: that is not counted
 
-valid = SequentialArrayIterator(held.test, steps, 16, stride=steps // 2, shuffle=False)
+valid = SequentialArrayIterator(held.test, steps, 16, stride=steps // 2)
 read = valid.make_placeholders()
 with Layer.inference_mode_on():
     bits = trainer.cost.of(model(read["inp_txt"]), read["tgt_txt"])

@@ -42,8 +42,8 @@ trainer = Trainer(
     inputs="inp_txt",
     folder=args.save_path,
 )
-train = SequentialArrayIterator(held.train, args.steps, args.batch_size)
-valid = SequentialArrayIterator(held.test, args.steps, 16, shuffle=False)
+train = SequentialArrayIterator(held.train, args.steps, args.batch_size, shuffle="random")
+valid = SequentialArrayIterator(held.test, args.steps, 16)
 print(fit(trainer, args, train, valid))
 if args.check:
     fell(trainer.record["cost/train"], 1.2)

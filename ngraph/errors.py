@@ -258,7 +258,7 @@ class UnknownName(NgraphError, AttributeError, TypeError):
 class UnknownKey(NgraphError, KeyError):
     """An unknown key: a weight by its path, an input of a bound computation, an entry of a batch. The fix names the existing ones.
 
-    Wrong: `model.weight("Affine_7/W")`. Right: one of `model.paths()`.
+    Wrong: `model["Affine_7/W"]`. Right: one of `model.paths()`.
     """
 
     def __str__(self) -> str:

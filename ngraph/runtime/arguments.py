@@ -15,10 +15,14 @@ from ngraph.op_graph.expr import Len
 from ngraph.op_graph.labelled import arranged
 from ngraph.op_graph.op import Op
 from ngraph.program.program import AxisId, Program, Value
+from ngraph.warn import warn
 
 
 def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
-    """Returns `x` as an array of `dtype`. Floats may lose digits, never their fractions; integers must fit. Raises ArgumentError."""
+    """Returns `x` as an array of `dtype`. Floats may lose digits, never their fractions; integers must fit. Raises ArgumentError.
+
+    Floats for an integer input are taken with a warning where all of them are whole numbers that fit, as programs of 2016 to 2019 fed them.
+    """
     if isinstance(x, Op):
         raise ArgumentError(f"{what} got the op {x.label}", fix="pass the value: a number or an array")
     try:
@@ -33,7 +37,13 @@ def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
     if kind is None:
         got = array.dtype if array.dtype != object else "an array of objects" if isinstance(x, np.ndarray) else type(x).__name__
         raise ArgumentError(f"{what} is {dtype}, and got {got}", fix="pass a number or an array of numbers")
-    if array.size and (kind == "f" and not dtype.is_float or dtype.kind == "bool" and kind != "b"):
+    if array.size and kind == "f" and dtype.is_integer:
+        fix = f"convert on purpose: x.astype({dtype.np.name!r})"
+        other = _not_whole(array, dtype)
+        if other is not None:
+            raise ArgumentError(f"{what} is {dtype}, and got {array.dtype} with {other}, which it cannot hold", fix=fix)
+        warn(f"{what} is {dtype}, and got {array.dtype} of whole numbers, which are taken as such", fix=fix, error=ArgumentError)
+    elif array.size and (kind == "f" and not dtype.is_float or dtype.kind == "bool" and kind != "b"):
         raise ArgumentError(f"{what} is {dtype}, and got {array.dtype}", fix=f"convert on purpose: x.astype({dtype.np.name!r})")
     if dtype.is_integer and kind in "iu" and array.size:
         low, high = int(array.min()), int(array.max())
@@ -43,6 +53,14 @@ def converted(x: Any, dtype: DType, what: str) -> np.ndarray:
             )
     with np.errstate(all="ignore"):
         return array.astype(dtype.np)
+
+
+def _not_whole(array: np.ndarray, dtype: DType) -> float | None:
+    """Returns the first element that is no whole number, or that `dtype` cannot hold; None where there is none."""
+    wide = array.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        wrong = (wide != np.rint(wide)) | (wide < float(dtype.lowest)) | (wide >= float(dtype.highest) + 1) | ~np.isfinite(wide)
+    return float(wide[wrong].flat[0]) if wrong.any() else None
 
 
 def _kind(dtype: np.dtype) -> str | None:

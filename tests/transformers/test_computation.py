@@ -9,7 +9,8 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import ArgumentError, GraphError, StateError
+from ngraph.errors import ArgumentError, GraphError, NgraphWarning, StateError
+from ngraph.warn import forget
 
 C, N = ng.make_axis(3, name="C"), ng.make_axis(name="N", batch=True)
 
@@ -125,7 +126,14 @@ def test_what_does_not_fit_is_refused(transformer):
     truth = ng.placeholder([C], dtype=ng.bool_).named("truth")
     ints = transformer.computation(whole + 1, whole)
     assert ints([1, 2, -3]).tolist() == [2, 3, -2] and ints([True, False, True]).tolist() == [2, 1, 2]
-    with pytest.raises(ArgumentError, match="whole is int8, and got float64"):
+    for wrong, said in (([1.0, 2.5, 3.0], "2.5"), ([1, 2, 128.0], "128.0"), ([1, np.nan, 2], "nan"), ([np.inf, 1, 2], "inf")):
+        with pytest.raises(ArgumentError, match=f"whole is int8, and got float64 with {said}, which it cannot hold"):
+            ints(wrong)
+    for kind in (np.float16, np.float32, np.float64):
+        forget()
+        with pytest.warns(NgraphWarning, match=f"whole is int8, and got {kind.__name__} of whole numbers, which are taken as such"):
+            assert ints(np.array([127, -128, -3], kind)).tolist() == [-128, -127, -2]
+    with ng.config(strict=True), pytest.raises(ArgumentError, match="of whole numbers"):
         ints([1.0, 2.0, 3.0])
     with pytest.raises(ArgumentError, match="from 1 to 300"):
         ints([1, 2, 300])

@@ -48,7 +48,7 @@ class Sequential(Layer):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
-            return self.weight(key)
+            return super().__getitem__(key)
         return Sequential(self.layers[key]) if isinstance(key, slice) else self.layers[key]
 
     def __len__(self) -> int:

@@ -90,7 +90,7 @@ class ConvBase(Layer):
         pads = paddings(padding, sides, kind, ("same", "valid", "full", "causal"))
         self.padding = {s: padding_numbers(pads[s], shape[s], self.dilation[s]) for s in sides}
         self.batch_norm = norm_of(batch_norm, bias_init, kind)
-        self.bias = Bias(bias_init, shared=True) if bias_init is not None else None
+        self.shift = Bias(bias_init, shared=True) if bias_init is not None else None
         self.activation = Activation(activation) if activation is not None else None
 
     def _along(self, x: Op, spatial_axes: Any) -> dict[str, Axis]:
@@ -127,7 +127,7 @@ class ConvBase(Layer):
         return self.parameter("W", axes, (lambda _: first(between)) if callable(first) else first)
 
     def _finish(self, y: Op) -> Op:
-        for part in (self.batch_norm, self.bias, self.activation):
+        for part in (self.batch_norm, self.shift, self.activation):
             y = y if part is None else part(y)
         return y
 

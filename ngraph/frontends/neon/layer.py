@@ -25,8 +25,17 @@ _computing: ScopedValue[DType | None] = ScopedValue("neon_computing", None)
 _storing: ScopedValue[DType | None] = ScopedValue("neon_storing", None)
 scoped = SubGraph.scope_op_creation
 
-# attributes that programs of 2016 to 2019 read -> the weight's label here
-ALIASES = {"W_input": "W_x", "W_recur": "W_h"}
+# attributes that programs of 2016 to 2019, or of PyTorch, read -> the weight's labels here, of which the first that is there is meant
+ALIASES: dict[str, tuple[str, ...]] = {
+    "W_input": ("W_x",),
+    "W_recur": ("W_h",),
+    "weight": ("W", "gamma"),
+    "bias": ("bias", "b", "beta"),
+    "running_mean": ("gmean",),
+    "running_var": ("gvar",),
+    "weight_ih_l0": ("W_x",),
+    "weight_hh_l0": ("W_h",),
+}
 
 
 @contextmanager
@@ -147,13 +156,6 @@ class Layer(Checked, SubGraph):
             yield
 
     # inspection
-    def weight(self, path: str) -> Op:
-        """Returns the variable at a path below this layer, such as `Affine_1/W`. Raises UnknownKey that lists the paths."""
-        found = self.paths()
-        if path not in found:
-            raise self._unknown(path)
-        return found[path]
-
     def _unknown(self, path: Any, patterns: Iterable[str] = ()) -> UnknownKey:
         """Returns the error for a path, or a pattern, that matches no weight; the fix is the nearest path or pattern."""
         found = self.paths()
@@ -165,16 +167,20 @@ class Layer(Checked, SubGraph):
         """Returns the variable at a path below this layer: `model["Affine_1/Linear_0/W"]`. Raises UnknownKey."""
         if not isinstance(path, str):
             raise wrong_kind(type(self).__name__, f"[{path!r}] is no path of a weight", "take one of layer.paths(), such as layer['W']")
-        return self.weight(path)
+        found = self.paths()
+        if path not in found:
+            raise self._unknown(path)
+        return found[path]
 
     def __getattr__(self, name: str) -> Any:
         """Returns the only variable, or carried state, of this label in this layer and those below, such as `affine.W`.
 
-        `W_input` and `W_recur` are W_x and W_h. Raises UnknownName where there is none, or several.
+        `weight` and `bias` are PyTorch's names for W or gamma, and for bias, b or beta; `W_input` and `W_recur` are W_x and W_h.
+        Raises UnknownName where there is none, or several.
         """
         if name.startswith("_") or "weights" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        found = self._labelled(ALIASES.get(name, name))
+        found = next((ops for label in ALIASES.get(name, (name,)) if (ops := self._labelled(label))), [])
         if len(found) == 1:
             return found[0]
         if found:

@@ -136,13 +136,13 @@ class Affine(Layer):
         self.batch_norm = norm_of(batch_norm, bias_init, "Affine")
         first = weight_init if weight_init is not None else init
         self.linear = Linear(first if first is not None else GaussianInit(), nout, axes)
-        self.bias = Bias(bias_init) if bias and self.batch_norm is None else None
+        self.shift = Bias(bias_init) if bias and self.batch_norm is None else None
         self.activation = Activation(activation) if activation is not None else None
 
     @scoped
     def __call__(self, in_obj: Op) -> Op:
         x = in_obj
-        for part in (self.linear, self.batch_norm, self.bias, self.activation):
+        for part in (self.linear, self.batch_norm, self.shift, self.activation):
             x = x if part is None else part(x)
         return x
 

@@ -36,9 +36,11 @@ def momentum(w: Op, g: Op, s: Any, o: Any) -> tuple[Op, Slots]:
 
 
 def rmsprop(w: Op, g: Op, s: Any, o: Any) -> tuple[Op, Slots]:
-    """n = d * n + (1 - d) * g * g from 1; w - lr * g / sqrt(n + epsilon), through a velocity if there is momentum."""
+    """n = d * n + (1 - d) * g * g from 1; w - lr * (g / sqrt(n + epsilon) + decay * w), through a velocity if there is momentum."""
     n = s.square * o.decay_rate + g * g * (1 - o.decay_rate)
-    step = (g + w * o.wdecay if o.wdecay else g) * o.lr / ng.sqrt(n + o.epsilon)
+    step = g * o.lr / ng.sqrt(n + o.epsilon)
+    if o.wdecay:
+        step = step + w * (o.lr * o.wdecay)
     if not o.momentum_coef:
         return w - step, {"square": n}
     v = s.velocity * o.momentum_coef - step

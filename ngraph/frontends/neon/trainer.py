@@ -268,11 +268,11 @@ class Trainer(Checked):
             self.model.reset_states(self.transformer, inference)
 
     def _build(self, data: Batches) -> None:
-        if self._carries() and data.shuffle and data.starts(1):
+        if self._carries() and (data.shuffle or data.nbatches > 1) and data.starts(1):
             raise refuse(
                 "Trainer",
-                "layers with reset_cells=False carry their state from batch to batch, and these batches come in random order",
-                "SequentialArrayIterator(..., shuffle=False), or with stretch=8, or reset_cells=True",
+                "layers with reset_cells=False carry their state from batch to batch, and no batch goes on where the one before ended",
+                "SequentialArrayIterator(...) in its strided order, or with stretch=8, or reset_cells=True",
             )
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)

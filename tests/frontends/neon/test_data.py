@@ -276,31 +276,60 @@ def test_labels_stay_with_their_images():
 def test_windows_of_text():
     text = np.arange(101)
     data = {"inp_txt": text, "tgt_txt": np.roll(text, -1)}
-    it = SequentialArrayIterator(data, time_steps=5, batch_size=4, shuffle=False, get_prev_target=True)
+    it = SequentialArrayIterator(data, time_steps=5, batch_size=4, get_prev_target=True)
     first, second = list(it)[:2]
     assert first["inp_txt"].shape == (4, 5) and (first["tgt_txt"] == first["inp_txt"] + 1).all()
     assert (second["inp_txt"][:, 0] == first["inp_txt"][:, -1] + 1).all()  # rows go on
     assert (first["prev_tgt"][1:] == first["inp_txt"][1:]).all()
-    shuffled = SequentialArrayIterator(data, 5, 4, shuffle=True)
+    shuffled = SequentialArrayIterator(data, 5, 4, shuffle="random")
     starts = [int(r[0]) for b in shuffled for r in b["inp_txt"]]
     assert starts != sorted(starts) and len(set(starts)) == 20 and [int(r[0]) for b in shuffled for r in b["inp_txt"]] != starts
-    reverse = next(iter(SequentialArrayIterator(data, 5, 4, shuffle=False, reverse_target=True)))
+    reverse = next(iter(SequentialArrayIterator(data, 5, 4, reverse_target=True)))
     assert (reverse["tgt_txt"][:, ::-1] == reverse["inp_txt"] + 1).all()
-    both = next(iter(SequentialArrayIterator(data, 5, 4, shuffle=False, reverse_target=True, get_prev_target=True)))
+    both = next(iter(SequentialArrayIterator(data, 5, 4, reverse_target=True, get_prev_target=True)))
     for target, before in zip(both["tgt_txt"].tolist(), both["prev_tgt"].tolist(), strict=True):
         assert before == [target[-1], *target[:-1]]  # as upstream
     assert SequentialArrayIterator(data, 5, 4, stride=1).windows == 97
+    with pytest.raises(ValueError, match="shuffle is True, False or 'random', not 'randon'"):
+        SequentialArrayIterator(data, 5, 4, shuffle="randon")
     with pytest.raises(ValueError, match="fewer than a batch"):
         SequentialArrayIterator(data, 50, 4)
 
 
-@pytest.mark.parametrize("length, steps, size", [(101, 5, 4), (60, 5, 3), (97, 7, 2), (33, 4, 8)])
-def test_windows_in_order_are_those_of_2017(length, steps, size):
-    """Row r of batch k began at (k + r * batches of a pass) * steps; a pass had length // size // steps batches."""
-    batches = length // size // steps
-    expected = [[(k + r * batches) * steps for r in range(size)] for k in range(batches)]
-    found = SequentialArrayIterator({"tgt_txt": np.arange(length)}, steps, size, shuffle=False)
-    assert [b["tgt_txt"][:, 0].tolist() for b in found] == expected
+def upstream(length, steps, size, stride, shuffle, total):
+    """The windows of each batch of neon of 2017, element by element: a pass had length // stride // size batches, and indices wrapped."""
+    batches = length // stride // size
+    for k in range(batches if total is None else total):
+        first = [k * stride + r * batches * steps if shuffle else (k * size + r) * stride for r in range(size)]
+        yield [[(f + t) % length for t in range(steps)] for f in first]
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("total", [None, 3, 71])
+@pytest.mark.parametrize("length, steps, size, stride", [(101, 5, 4, 5), (60, 5, 3, 5), (97, 7, 2, 3), (33, 4, 30, 1), (50, 4, 2, 9)])
+def test_windows_in_order_are_those_of_2017(length, steps, size, stride, shuffle, total):
+    data = {"tgt_txt": np.arange(length)}
+    expected = list(upstream(length, steps, size, stride, shuffle, total))
+    found = SequentialArrayIterator(data, steps, size, total, stride=stride, shuffle=shuffle)
+    assert [b["tgt_txt"].tolist() for b in found] == expected and found.nbatches == length // stride // size
+    found.reset()
+    backwards = SequentialArrayIterator(data, steps, size, total, stride=stride, shuffle=shuffle, reverse_target=True)
+    for ours, theirs, again in zip(backwards, expected, found, strict=True):
+        assert ours["tgt_txt"].tolist() == [row[::-1] for row in theirs] and again["tgt_txt"].tolist() == theirs
+    if stride == steps and shuffle:
+        once = [b["tgt_txt"].tolist() for b in found.once()]
+        whole = list(upstream(length, steps, size, stride, shuffle, None))
+        assert once[: len(whole)] == whole[: len(once)]
+
+
+def test_a_pass_that_is_longer_than_the_text_reads_on():
+    """Each row goes on in the text of the next one, as neon's did, so the state that layers carry is not reset; later passes start anew."""
+    it = SequentialArrayIterator({"tgt_txt": np.arange(60)}, 5, 3, total_iterations=10)
+    rows = np.concatenate([b["tgt_txt"] for b in it], axis=1)
+    np.testing.assert_array_equal(np.diff(rows, axis=1) % 60, 1)
+    assert [k for k in range(30) if it.starts(k)] == [0, 10, 20]
+    assert next(iter(it))["tgt_txt"][:, 0].tolist() == [0, 20, 40]
+    assert all(SequentialArrayIterator({"tgt_txt": np.arange(60)}, 5, 3, shuffle=False).starts(k) for k in range(4))
 
 
 def test_stretches_of_text_in_random_order():
@@ -316,7 +345,7 @@ def test_stretches_of_text_in_random_order():
         begun = [int(r[0]) for b in batches[::4] for r in b["inp_txt"]]
         assert begun != sorted(begun) and len(set(begun)) == 18 and all(b % 20 == 0 for b in begun)
     assert it.starts(24) and it.starts(48)
-    in_order = SequentialArrayIterator({"inp_txt": text}, 5, 3, shuffle=False, stretch=4)
+    in_order = SequentialArrayIterator({"inp_txt": text}, 5, 3)
     assert [k for k in range(60) if in_order.starts(k)] == [0, 26, 52]
     with pytest.raises(ValueError, match="400 steps make 80 windows of 5, fewer than a batch of 11 stretches of 8"):
         SequentialArrayIterator({"inp_txt": text[:-1]}, 5, 11, stretch=8)

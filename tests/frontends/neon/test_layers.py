@@ -304,10 +304,14 @@ def test_weights_are_attributes_by_their_names_of_2017():
     model(x)
     first, second = model.layers
     assert first.W is first.linear.W is first.linear.weights["W"]
-    assert first.W is model["Affine_0/Linear_0/W"] is model.weight("Affine_0/Linear_0/W")
+    assert first.W is model["Affine_0/Linear_0/W"] is first.weight
     norm = first.batch_norm
     assert [norm.gamma, norm.beta, norm.gmean, norm.gvar] == [norm.weights[n] for n in ("gamma", "beta", "gmean", "gvar")]
-    assert second.bias.bias is model["Affine_1/Bias_0/bias"] and second["Bias_0/bias"] is second.bias.bias and model[1] is second
+    assert second.bias is model["Affine_1/Bias_0/bias"] and second["Bias_0/bias"] is second.bias and model[1] is second
+    assert norm.weight is norm.gamma and norm.bias is first.bias is norm.beta  # as PyTorch's BatchNorm1d has them
+    assert norm.running_mean is norm.gmean and norm.running_var is norm.gvar
+    with pytest.raises(AttributeError, match="has 2 weights weight: Affine_0/Linear_0/W"):
+        model.weight.axes  # noqa: B018 - the read itself fails
 
 
 def test_weights_of_recurrent_layers_by_the_names_of_2017():

@@ -238,9 +238,9 @@ def test_paths_depend_on_the_model_alone():
     model = Sequential([Affine(GaussianInit(), nout=3, name="first"), Affine(GaussianInit(), nout=3)])
     y = model(features())
     assert list(model.paths()) == ["first/Linear_0/W", "first/Bias_0/bias", "Affine_0/Linear_0/W", "Affine_0/Bias_0/bias"]
-    assert model.weight("Affine_0/Bias_0/bias").axes[0].length == 3
+    assert model["Affine_0/Bias_0/bias"].axes[0].length == 3
     with pytest.raises(KeyError, match="it has first/Linear_0/W"):
-        model.weight("W")
+        model["W"]
     assert len(model.variables) == 4 and set(model.placeholders) and model.outputs == [y] and len(model.inputs) == 1
 
 
@@ -341,7 +341,7 @@ def test_first_values_depend_on_seed_and_path_alone():
         x = features()
         t = ngt.make_transformer()
         t.computation(layer(x), x)
-        return t.get(layer.weight("Linear_0/W"))
+        return t.get(layer["Linear_0/W"])
 
     try:
         assert (first(1) == first(1, before=5)).all() and (first(1) != first(2)).any()

@@ -129,7 +129,7 @@ def test_rmsprop_of_2017(momentum, decay):
     w, n, v = START.copy(), np.ones_like(START), np.zeros_like(START)
     for (got,), g in zip(found, DATA[:6], strict=True):
         n = 0.95 * n + 0.05 * g * g
-        v = momentum * v - 0.02 * (g + decay * w) / np.sqrt(n + 1e-2)
+        v = momentum * v - 0.02 * (g / np.sqrt(n + 1e-2) + decay * w)
         w = w + v
         np.testing.assert_allclose(got, w, atol=1e-7)
 

@@ -172,15 +172,13 @@ def test_state_is_carried_along_the_text():
     number, change nothing; each pass starts at zeros."""
     data, make = carrying()
     made = make()
-    short, long = (SequentialArrayIterator(data, steps, 4, shuffle=False) for steps in (5, 25))
-    single = SequentialArrayIterator(data, 25, 1, shuffle=False)
+    short, long = (SequentialArrayIterator(data, steps, 4) for steps in (5, 25))
+    single = SequentialArrayIterator(data, 25, 1)
     made.fit(short, single, steps=40, every=7)
     found = made.record["cost/train"]
     np.testing.assert_array_equal(found[:20], found[20:])
     assert found[:20].mean() == pytest.approx(made.evaluate(long)["cost"], rel=1e-6)
-    assert found[0] == pytest.approx(
-        made.evaluate(SequentialArrayIterator(data, 5, 4, shuffle=False, total_iterations=1))["cost"], rel=1e-6
-    )
+    assert found[0] == pytest.approx(made.evaluate(SequentialArrayIterator(data, 5, 4, total_iterations=1))["cost"], rel=1e-6)
     assert made.evaluate(single) == made.evaluate(single)
     assert len(set(made.record["cost/valid"])) == 1
     first = made.predict(single)
@@ -192,14 +190,16 @@ def test_state_is_carried_along_the_text():
 
 def test_layers_that_carry_their_state_want_text_that_goes_on():
     data, make = carrying()
-    with pytest.raises(ValueError, match="reset_cells=False.*random order[\\s\\S]*fix: .*shuffle=False"):
-        make().fit(SequentialArrayIterator(data, 5, 4), steps=1)
+    with pytest.raises(ValueError, match="reset_cells=False.*no batch goes on[\\s\\S]*fix: .*strided"):
+        make().fit(SequentialArrayIterator(data, 5, 4, shuffle="random"), steps=1)
+    with pytest.raises(ValueError, match="no batch goes on"):
+        make().fit(SequentialArrayIterator(data, 5, 4, shuffle=False), steps=1)
 
 
 def test_a_checkpoint_has_the_state_that_is_carried(tmp_path):
     data, make = carrying()
     text = lambda: SequentialArrayIterator(data, 5, 4, stretch=5)
-    valid = SequentialArrayIterator(data, 25, 2, shuffle=False)
+    valid = SequentialArrayIterator(data, 25, 2)
     whole = make(0.1)
     whole.fit(text(), steps=33)
     make(0.1, str(tmp_path)).fit(text(), valid, steps=13, every=4, checkpoint_every=13)
@@ -573,7 +573,7 @@ def test_windows_of_text_count_once():
     """Windows that fill no batch are evaluated too, from the beginning."""
     letters = np.random.default_rng(0).integers(0, 4, 404).astype(np.int32)
     data = {"inp_txt": {"data": letters[:-1], "axes": ("REC",)}, "tgt_txt": {"data": letters[1:], "axes": ("REC",)}}
-    for options in ({"shuffle": False}, {"shuffle": True}, {"stretch": 3}):
+    for options in ({"shuffle": False}, {"shuffle": True}, {"shuffle": "random"}, {"stretch": 3}):
         source = SequentialArrayIterator(data, 5, 7, **options)
         seen = [tuple(row) for batch in source.once() for row in np.concatenate([batch["inp_txt"], batch["tgt_txt"][:, -1:]], 1)]
         assert sorted(seen) == sorted(tuple(letters[k : k + 6]) for k in range(0, 400, 5))

@@ -358,15 +358,17 @@ class ArrayIterator(Batches):
 
 
 class SequentialArrayIterator(Batches):
-    """Windows of long sequences: {name: [N, REC, ...]}.
+    """Windows of long sequences: {name: [N, REC, ...]}, in the order of neon of 2017.
 
     data_arrays: {name: array} along time. time_steps: the length of a window. stride: distance between starts of windows, time_steps
-    by default. shuffle: windows in random order, new in each pass, from `seed`; False: row r of a batch continues row r of the batch
-    before, as recurrent layers that carry their state need. stretch: with shuffle, the number of consecutive windows of a row before it
-    jumps elsewhere, so that layers carry their state over these and still see the text in random order. reverse_target:
-    targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier; that of a target
-    backwards begins with its last element. Raises ArgumentError for fewer windows
-    than a batch.
+    by default. A pass has length // stride // batch_size batches, and a window that reaches the end goes on at the beginning.
+    shuffle: True for neon's strided order, which has nothing random: row r of batch k is the window from k * stride + r * (batches of a
+    pass) * time_steps, so each row continues that of the batch before, as recurrent layers that carry their state need; a pass with more
+    batches (`total_iterations`) reads on. False: the windows as they come, batch by batch. "random": the windows in random order, new
+    in each pass, from `seed`. stretch: for random order, the number of consecutive windows of a row before it jumps elsewhere, so that
+    layers carry their state over these; above 1 the order is random.
+    reverse_target: targets backwards in time. get_prev_target: adds the entry prev_tgt, the target one step earlier; that of a target
+    backwards begins with its last element. Raises ArgumentError for a text that is too short for a batch.
     """
 
     def __init__(
@@ -380,7 +382,7 @@ class SequentialArrayIterator(Batches):
         stride: int | None = None,
         include_iteration: bool = False,
         tgt_key: str = "tgt_txt",
-        shuffle: bool = True,
+        shuffle: bool | str = True,
         seed: int | None = None,
         stretch: int = 1,
     ):
@@ -389,39 +391,59 @@ class SequentialArrayIterator(Batches):
         check("SequentialArrayIterator", WHOLE, seed=seed)
         check_target("SequentialArrayIterator", tgt_key, self.arrays, None if reverse_target or get_prev_target else "tgt_txt")
         check("SequentialArrayIterator", COUNT, time_steps=time_steps, stretch=stretch, stride=stride)
-        self.stretch = int(stretch) if shuffle else 1
+        if not isinstance(shuffle, (bool, np.bool_)) and not (isinstance(shuffle, str) and shuffle == "random"):
+            raise refuse("SequentialArrayIterator", f"shuffle is True, False or 'random', not {shown(shuffle)}", "take shuffle='random'")
+        self.shuffle = isinstance(shuffle, str) or stretch > 1  # whether the order is random
+        self.strided, self.stretch = bool(shuffle) and not self.shuffle, int(stretch)
         self.time_steps, self.stride = int(time_steps), int(stride or time_steps)
         self.reverse_target, self.get_prev_target, self.include_iteration = reverse_target, get_prev_target, include_iteration
-        self.tgt_key, self.shuffle, self.seed = tgt_key, shuffle, current_seed() if seed is None else seed
-        length = len(next(iter(self.arrays.values())))
-        self.windows = (length - self.time_steps) // self.stride + 1
-        if self.windows < self.batch_size * self.stretch:
-            why = f"{length:,} steps make {max(self.windows, 0)} windows of {time_steps}, fewer than a batch of {batch_size}" + (
+        self.tgt_key, self.seed = tgt_key, current_seed() if seed is None else seed
+        self.length = len(next(iter(self.arrays.values())))
+        self.windows = max((self.length - self.time_steps) // self.stride + 1, 0)  # those that do not wrap
+        enough = self.windows >= self.batch_size * self.stretch if self.shuffle else self.windows and self._pass
+        if not enough:
+            why = f"{self.length:,} steps make {self.windows} windows of {time_steps}, fewer than a batch of {batch_size}" + (
                 f" stretches of {stretch}" if self.stretch > 1 else ""
             )
             raise refuse("SequentialArrayIterator", why, "take shorter windows, or a smaller batch_size")
         self._order: tuple[int, Array] | None = None
-        self._all = False  # whether windows that fill no batch come at the end of a pass
+        self._all = False  # whether each window comes once, those that fill no batch at the end of a pass
 
     @property
     def ndata(self) -> int:
-        return self.windows
+        return self.windows if self.shuffle or self._all else self._pass * self.batch_size
+
+    @property
+    def _pass(self) -> int:
+        """The number of batches of a pass in order, whose last windows may wrap."""
+        return self.length // self.stride // self.batch_size
 
     @property
     def _full(self) -> int:
-        """The number of full batches of a pass."""
+        """The number of full batches of a pass in which each window comes once."""
         return self.windows // (self.batch_size * self.stretch) * self.stretch
 
     @property
     def nbatches(self) -> int:
+        if not self.shuffle and not self._all:
+            return self._pass
         return self._full + (-(-(self.windows - self._full * self.batch_size) // self.batch_size) if self._all else 0)
 
+    @property
+    def _period(self) -> int:
+        """The number of batches after which the order begins again."""
+        return self.nbatches if self.shuffle or self._all else max(self.nbatches, self.total_iterations or 0)
+
     def starts(self, k: int) -> bool:
-        k %= self.nbatches
-        return k >= self._full or k % (self.stretch if self.shuffle else self._full) == 0
+        k %= self._period
+        if self._all and k >= self._full:
+            return True
+        if self.strided or not self.shuffle and self.batch_size == 1:
+            return k == 0
+        return not self.shuffle or k % self.stretch == 0
 
     def once(self) -> SequentialArrayIterator:
-        """Returns an iterator of one pass; windows that fill no batch come last, each with a reset state."""
+        """Returns an iterator of one pass in which each window comes once; those that fill no batch come last, each with a reset state."""
         made = self._copied()
         made._all = True
         made.total_iterations = None if self.total_iterations is None else min(self.total_iterations, made.nbatches)
@@ -434,10 +456,15 @@ class SequentialArrayIterator(Batches):
         return {k: ("N", "REC", *names) for k, names in inner.items()}
 
     def _starts(self, k: int) -> Array:
-        epoch, i = divmod(k, self.nbatches)
+        """Returns where the windows of the k-th batch begin."""
+        epoch, i = divmod(k, self._period)
         size, full = self.batch_size, self._full
+        if not self.shuffle and not self._all:
+            rows = np.arange(size)
+            return i * self.stride + rows * self._pass * self.time_steps if self.strided else (i * size + rows) * self.stride
         if not self.shuffle:
-            rows = np.arange(size) * full + i if i < full else np.arange(i * size, min((i + 1) * size, self.windows))
+            apart = self.strided and i < full
+            rows = np.arange(size) * full + i if apart else np.arange(i * size, min((i + 1) * size, self.windows))
             return rows * self.stride
         if self._order is None or self._order[0] != epoch:
             self._order = epoch, np.random.default_rng([self.seed, epoch]).permutation(self.windows // self.stretch)
@@ -450,7 +477,7 @@ class SequentialArrayIterator(Batches):
         return (order[which * size : (which + 1) * size] * self.stretch + within) * self.stride
 
     def batch(self, k: int) -> Batch:
-        places = self._starts(k)[:, None] + np.arange(self.time_steps)
+        places = (self._starts(k)[:, None] + np.arange(self.time_steps)) % self.length
         made = {name: a[places] for name, a in self.arrays.items()}
         if self.get_prev_target:
             made["prev_tgt"] = self.arrays[self.tgt_key][places - 1]
