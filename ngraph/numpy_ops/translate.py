@@ -233,11 +233,15 @@ class Translator:
 
 
 class Translation(NamedTuple):
-    """The lines, how many of their results are outputs (the rest are the new states), and which parameters are written states."""
+    """The lines, how many of their results are outputs (the rest are the new states), and which parameters are written states.
+
+    `writes` has (k, n) where the caller writes result n into the memory of parameter k.
+    """
 
     lines: Lines
     outputs: int
     written: frozenset[Variable]
+    writes: tuple[tuple[int, int], ...] = ()
 
     def memory(self) -> dict[str, int]:
         """Returns bytes by purpose, unknown lengths counting 1; of temporaries the peak, if none reuses another's buffer."""
@@ -291,7 +295,7 @@ def translate(program: Program, orders: Orders) -> Translation:
         t.hint = value.hint or "result"
         results[k] = t.owned(t.refs[value], dims, taken, written)
     t.lines.results = results  # type: ignore[assignment]  # the loop above fills each place
-    return Translation(t.lines, len(program.outputs), frozenset(written))
+    return Translation(t.lines, len(program.outputs), frozenset(written), program.writes)
 
 
 def exact(number: Any, dtype: DType) -> Any:

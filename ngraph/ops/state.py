@@ -164,6 +164,46 @@ def temporary(axes: Any = (), dtype: Any = None, name: Text = None, docstring: T
     return _stateful(axes, dtype, None, False, False).described(name, docstring, metadata)
 
 
+def value_for(lvalue: Op, rvalue: Any, what: str) -> Op:
+    """Returns a value with the dtype and the axes of `lvalue`, in their order, of which it may lack some. `what` asks for it.
+
+    Raises GraphError for an op without a value, AxisError for axes that `lvalue` lacks, DTypeError where a float would be truncated.
+    """
+    if isinstance(rvalue, Op):
+        value = rvalue
+    else:
+        array = np.asarray(arranged(rvalue, lvalue.axes, f"{what}: {lvalue.label}"))
+        check_fits(f"{what}({lvalue.label}, value)", array, lvalue.dtype)
+        value = constant(array if array.ndim else array[()].item(), lvalue.axes if array.ndim else (), dtype=lvalue.dtype)
+    if value.type is None:
+        raise GraphError(
+            f"{what}({lvalue.label}, {value.label}): {value.label} has no value", details=(f"made at {show_line(value.line)}",)
+        )
+    extra = [a.label for a in value.axes if a not in lvalue.axes]
+    if extra:
+        raise AxisError(
+            f"{what}({lvalue.label}, {value.label}): {', '.join(extra)} is no axis of {lvalue.label}",
+            details=(show_input(lvalue), show_input(value)),
+            fix="reduce the value over it first",
+        )
+    for a in value.axes:
+        mine = lvalue.axes[lvalue.axes.index(a)]
+        if a.length is not None and mine.length is not None and a.length != mine.length:
+            raise AxisError(
+                f"{what}({lvalue.label}, {value.label}): axis {a.label} has length {mine.length} in {lvalue.label}"
+                f" and {a.length} in {value.label}",
+                details=(show_input(lvalue), show_input(value)),
+                fix="slice or pad the value to that length",
+            )
+    if value.dtype.is_float and not lvalue.dtype.is_float:
+        raise DTypeError(
+            f"{what}({lvalue.label}, {value.label}): {value.dtype} into {lvalue.dtype} would be cut",
+            details=(show_input(lvalue), show_input(value)),
+            fix=f"cast on purpose: ng.cast(value, '{lvalue.dtype}')",
+        )
+    return ordered_as(cast(value, lvalue.dtype), lvalue.axes)
+
+
 def assign(lvalue: Op, rvalue: Any) -> Op:
     """Returns an op that assigns `rvalue` to the variable, effective after the computation.
 
@@ -173,39 +213,7 @@ def assign(lvalue: Op, rvalue: Any) -> Op:
     if not isinstance(lvalue, Op) or lvalue.opdef is not variable_record:
         what = lvalue.label if isinstance(lvalue, Op) else repr(lvalue)
         raise GraphError(f"assign to {what}, which is no variable", fix="assign to what ng.variable or ng.persistent_tensor made")
-    if isinstance(rvalue, Op):
-        value = rvalue
-    else:
-        array = np.asarray(arranged(rvalue, lvalue.axes, f"assign: {lvalue.label}"))
-        check_fits(f"assign({lvalue.label}, value)", array, lvalue.dtype)
-        value = constant(array if array.ndim else array[()].item(), lvalue.axes if array.ndim else (), dtype=lvalue.dtype)
-    if value.type is None:
-        raise GraphError(
-            f"assign({lvalue.label}, {value.label}): {value.label} has no value", details=(f"made at {show_line(value.line)}",)
-        )
-    extra = [a.label for a in value.axes if a not in lvalue.axes]
-    if extra:
-        raise AxisError(
-            f"assign({lvalue.label}, {value.label}): {', '.join(extra)} is no axis of {lvalue.label}",
-            details=(show_input(lvalue), show_input(value)),
-            fix="reduce the value over it first",
-        )
-    for a in value.axes:
-        mine = lvalue.axes[lvalue.axes.index(a)]
-        if a.length is not None and mine.length is not None and a.length != mine.length:
-            raise AxisError(
-                f"assign({lvalue.label}, {value.label}): axis {a.label} has length {mine.length} in {lvalue.label}"
-                f" and {a.length} in {value.label}",
-                details=(show_input(lvalue), show_input(value)),
-                fix="slice or pad the value to that length",
-            )
-    if value.dtype.is_float and not lvalue.dtype.is_float:
-        raise DTypeError(
-            f"assign({lvalue.label}, {value.label}): {value.dtype} into {lvalue.dtype} would be cut",
-            details=(show_input(lvalue), show_input(value)),
-            fix=f"cast on purpose: ng.cast(value, '{lvalue.dtype}')",
-        )
-    return assign_record.build(lvalue, ordered_as(cast(value, lvalue.dtype), lvalue.axes))
+    return assign_record.build(lvalue, value_for(lvalue, rvalue, "assign"))
 
 
 def _ops_of(ops: Any) -> tuple[Op, ...]:

@@ -31,7 +31,10 @@ def interpret(
     state: Mapping[str, Any] | None = None,
     lengths: Mapping[AxisId, int] | None = None,
 ) -> tuple[list[Any], dict[str, np.ndarray]]:
-    """Returns the outputs, and the state after the run; arguments as for `ngraph.program.interpret`, which it never calls."""
+    """Returns the outputs, and the state after the run; arguments as for `ngraph.program.interpret`, which it never calls.
+
+    The arrays given stay as they are: what replaces an input is among the outputs.
+    """
     return PlanRun(plan, dict(lengths or {})).call(inputs, state or {})
 
 
@@ -49,8 +52,9 @@ class PlanRun:
     def call(self, inputs: Sequence[Any], state: Mapping[str, Any]) -> tuple[list[Any], dict[str, np.ndarray]]:
         """Runs all steps; returns the outputs, and the state afterwards."""
         plan, given = self.plan, dict(state)
-        for b, array in zip(plan.inputs, inputs, strict=True):
-            self.take(b, array)
+        written = {k for k, _ in plan.writes}
+        for k, (b, array) in enumerate(zip(plan.inputs, inputs, strict=True)):
+            self.take(b, np.array(array) if k in written else array)
         for name, before, _ in plan.state:
             self.take(before, np.array(given[name]))
         if plan.token_in is not None:

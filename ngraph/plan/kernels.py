@@ -38,7 +38,7 @@ class Buffer:
     dims            digits of axes, outermost first; strides in elements; `first`: the position of index 0 of every axis
     border          {axis: (elements before index 0, elements after the last)}: they hold `pad_value`; a separate step fills them
     row             elements from one row of the last dim to the next, where that is more than its length
-    shares          the buffer whose memory this one reuses: a state's new value in place of the old
+    shares          the buffer whose memory this one reuses: a new value of state, or of an input that is written, in place of the old
     loop_invariant  an input of a loop's body that is the same in all iterations
     """
 
@@ -243,6 +243,7 @@ class Plan:
     once    steps that depend only on constants and on state that is only read: they run when that state has changed, before a call;
             those of a loop's body, which depend on nothing that varies from trip to trip, run before the first trip
     start   steps that fill borders: they run when an arena has been created
+    writes  (k, n) where output n replaces input k: it shares the input's memory, unless a length is read from there
     """
 
     axes: dict[AxisId, ExprLike]
@@ -258,6 +259,7 @@ class Plan:
     once: tuple[PlanStep, ...] = ()
     start: tuple[PlanStep, ...] = ()
     kept: int = 0  # bytes that outlast the call
+    writes: tuple[tuple[int, int], ...] = ()
 
     @property
     def loop_invariant(self) -> tuple[Buffer, ...]:

@@ -20,6 +20,7 @@ from ngraph.plan.fuse import fuse
 from ngraph.plan.kernels import Buffer, Kernel, OpaqueOp, Plan, PlanStep, dims_of
 from ngraph.plan.layout import insert_packing
 from ngraph.plan.memory import allocate, kept_in_place, may_replace
+from ngraph.plan.packing import copy_of
 from ngraph.plan.stages import kernel_of
 from ngraph.plan.text import text
 from ngraph.plan.verify import verify
@@ -32,7 +33,7 @@ from ngraph.tensors.bf16_dot import use_bf16_dots
 from ngraph.tensors.build import build
 from ngraph.tensors.float_dot import use_float_dots
 from ngraph.tensors.graph import Constant, TensorGraph, TensorNode
-from ngraph.tensors.index import Load, Read, bounds
+from ngraph.tensors.index import Load, Read, bounds, loads
 from ngraph.tensors.int8_dot import use_int8_dots
 from ngraph.tensors.layout import assign_layouts
 from ngraph.tensors.simplify import contract_fma, rename_axes
@@ -61,18 +62,49 @@ def tensors(program: Program, scalar_ops: Collection[str], loop_invariant: Colle
 
 @pass_(needs=("borders", "unplaced"), keeps=("unplaced",))
 def in_place(plan: Plan) -> Plan:
-    """Lets a state's new value reuse the memory of the old one where nothing reads the old one later: unchanged elements are not copied."""
+    """Lets a new value of state, or of an input that is written, reuse the memory of the old one where nothing reads the old one later.
+
+    Elements that do not change are not copied. What replaces an input that is read later is copied there when all other steps are done.
+    """
     read = lifetimes(step.sources for step in plan.steps)
     writer = {b: k for k, step in enumerate(plan.steps) for b in step.targets}
+    counted = set(loads(*plan.axes.values()))  # lengths are read from these until the end
     steps = list(plan.steps)
+
+    def replaced(before: Buffer, after: Buffer) -> bool:
+        k = writer[after]
+        maker = steps[k]
+        if type(maker) is not Kernel or before in counted or read.get(before, (-1, -1))[1] > k or not may_replace(maker, before, after):
+            return False
+        after.shares = before
+        steps[k] = kept_in_place(maker, before, after)
+        return True
+
     for _, before, after in plan.state:
-        k = writer[after] if before is not after else -1
-        maker = steps[k] if k >= 0 else None
-        if type(maker) is Kernel and read.get(before, (-1, -1))[1] <= k and may_replace(maker, before, after):
-            after.shares = before
-            steps[k] = kept_in_place(maker, before, after)
+        if before is not after:
+            replaced(before, after)
+    for k, n in plan.writes:
+        before, after = plan.inputs[k], plan.outputs[n]
+        if not replaced(before, after) and before not in counted:
+            origin = steps[writer[after]].origin
+            after.storage = "arena"
+            made, copy = copy_of(after, _length_in(plan), origin)
+            made.name, made.storage, made.shares = before.name, "output", before
+            plan.outputs = (*plan.outputs[:n], made, *plan.outputs[n + 1 :])
+            plan.buffers += (made,)
+            steps.append(copy)
     plan.steps = tuple(steps)
     return plan
+
+
+def _length_in(plan: Plan) -> Callable[[AxisId], int | None]:
+    def length(a: AxisId) -> int | None:
+        try:
+            return plan.length(a)
+        except LookupError:
+            return None
+
+    return length
 
 
 GRAPH_PASSES = Pipeline(  # before nodes are fused
@@ -152,7 +184,7 @@ class _Planner:
         written = {name: self.buffers[n] for name, _, n in g.state_out}
         state = tuple([(s.name, before[s.value], written.get(s.name, before[s.value])) for s in p.state_in])
         made = Plan(axes, tuple(self.every), steps, inputs, state, tuple([self.buffers[n] for n in g.outputs]), token, name=p.name)
-        made.once = once
+        made.once, made.writes = once, p.writes
         made.token_out = None if g.token_out is None else self.buffers[g.token_out]
         return made
 

@@ -77,6 +77,7 @@ class _PlanPrinter(_Printer):
         lists = (("inputs", p.inputs), ("steady", p.loop_invariant), ("outputs", p.outputs))
         out += [f"{what} {self.names_of(which)}" for what, which in lists if which]
         out += [f"state {json.dumps(name)} {self.buffers[a]} becomes {self.buffers[b]}" for name, a, b in p.state]
+        out += [f"write {self.buffers[p.inputs[k]]} = output {n}" for k, n in p.writes]
         tokens = (("token_in", p.token_in), ("token_out", p.token_out))
         out += [f"{what} {self.buffers[b]}" for what, b in tokens if b is not None]
         return "".join([line + "\n" for line in out])
@@ -234,6 +235,8 @@ class _PlanParser(_Parser):
                 called, before = self.string(), self.one()
                 self.expect("becomes")
                 p.state += ((called, before, self.one()),)
+            elif token == "write":
+                p.writes += (self.written(p),)
             else:
                 self.k -= 1
                 self.fail(f"a statement of a plan is expected, and here is {self.found()}")
@@ -251,6 +254,14 @@ class _PlanParser(_Parser):
         p.axes[a] = Len(a)
         if self.accept("="):
             late.append((a, self.skip_to()))
+
+    def written(self, p: Plan) -> tuple[int, int]:
+        b = self.one()
+        if b not in p.inputs:
+            self.fail("an input is expected", self.k - 1)
+        self.expect("=")
+        self.expect("output")
+        return p.inputs.index(b), self.integer()
 
     def one(self) -> Buffer:
         found = self.buffers.get(self.tokens[self.k])

@@ -40,10 +40,26 @@ def verify(plan: Plan) -> Plan:
         for b in made:
             if b.shares is not None:
                 filled.discard(b.shares)
+    complaint = next(_replaced(plan), None)
+    if complaint is not None:
+        raise ProgramError(f"plan {plan.name}: {complaint}")
     complaint = next(_missing([*plan.outputs, *[after for _, _, after in plan.state]], filled), None) or _overlap(plan)
     if complaint is not None:
         raise ProgramError(f"plan {plan.name}: {complaint}")
     return plan
+
+
+def _replaced(plan: Plan) -> Iterator[str]:
+    """Yields outputs that lie on an input that they are not said to replace, or replace one of another form."""
+    written = {plan.outputs[n]: plan.inputs[k] for k, n in plan.writes}
+    for b in plan.buffers:
+        if b.shares is not None and b.shares.storage == "input" and written.get(b) is not b.shares:
+            yield f"{b!r} lies on the input {b.shares!r}, and does not replace it"
+    for after, before in written.items():
+        if after.shares not in (None, before):
+            yield f"{after!r} replaces {before!r}, and lies on another"
+        if after.dims != before.dims or after.dtype is not before.dtype:
+            yield f"{after!r} replaces {before!r} of {before.type}"
 
 
 def _missing(buffers: Iterable[Buffer], filled: set[Buffer]) -> Iterator[str]:

@@ -29,7 +29,8 @@ def interpret(
     """Returns the outputs, and the state after the run.
 
     inputs: one array for each of the program's, dims in the order of its axes. state: by name, for each in `state_in`.
-    lengths: of symbols that no input has. Outputs have the order of their values' axes and exactly their dtype.
+    lengths: of symbols that no input has. Outputs have the order of their values' axes and exactly their dtype. The arrays given stay as
+    they are: a value that replaces an input is among the outputs.
     Raises ArgumentError where an array does not fit, ProgramError that names a record whose reference violates its own type.
     """
     run = _Run(program, dict(lengths or {}))

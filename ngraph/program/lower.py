@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ngraph.errors import AxisError, GraphError, show_line
@@ -517,16 +517,24 @@ def unique(name: str, taken: Iterable[str], tried: dict[str, int] | None = None)
 
 
 def lower(
-    results: Sequence[Op], parameters: Sequence[Op] = (), name: str = "program", whole: Callable[[Op], bool] | None = None
+    results: Sequence[Op],
+    parameters: Sequence[Op] = (),
+    name: str = "program",
+    whole: Callable[[Op], bool] | None = None,
+    writes: Sequence[int] = (),
 ) -> Lowered:
     """Returns the program that computes `results` from `parameters` and state. Results without a value (assigns) only have effects.
 
-    whole: selects the composite ops that are kept, for a transformer that runs them as one op.
+    whole: selects the composite ops that are kept, for a transformer that runs them as one op. writes: the numbers of the parameters
+    that the last results replace.
     Raises GraphError for a placeholder that is no parameter, unordered assigns, an op in two sequentials at different states; AxisError
     for lengths that were set after the graph was built and disagree.
     """
     with no_collection():
-        return Lowering(results, parameters, whole=whole).run(name)
+        made = Lowering(results, parameters, whole=whole).run(name)
+    first = len(made.program.outputs) - len(writes)
+    pairs = tuple([(k, first + n) for n, k in enumerate(writes)])
+    return replace(made, program=made.program.with_(writes=pairs)) if pairs else made
 
 
 def _own_axes(program: Program) -> dict[str, Any]:

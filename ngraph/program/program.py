@@ -1,6 +1,6 @@
 """Program: a straight line of core ops over named axes, with state only at its two ends.
 
-    Program = axes · hints · inputs · state_in · steps · outputs · state_out · token_in, token_out
+    Program = axes · hints · inputs · state_in · steps · outputs · state_out · writes · token_in, token_out
     Step    = results · op · inputs · attrs · origin
     Value   = type, hint                    identity is meaning; numbers are given when printed
     AxisId  = a string: H, H' (a dual), H.2 (another length)
@@ -89,7 +89,10 @@ class State:
 
 @dataclass(eq=False, repr=False)
 class Program:
-    """See the module. `state_out` pairs a state's name with its final value; states not in it keep theirs."""
+    """See the module. `state_out` pairs a state's name with its final value; states not in it keep theirs.
+
+    `writes` has (k, n) where output n replaces input k: once all reads of the input are done, its memory holds the output's value.
+    """
 
     axes: dict[AxisId, ExprLike] = field(default_factory=dict)
     hints: dict[AxisId, str] = field(default_factory=dict)
@@ -98,6 +101,7 @@ class Program:
     steps: tuple[Step, ...] = ()
     outputs: tuple[Value, ...] = ()
     state_out: tuple[tuple[str, Value], ...] = ()
+    writes: tuple[tuple[int, int], ...] = ()
     token_in: Value | None = None
     token_out: Value | None = None
     name: str = "program"

@@ -116,6 +116,7 @@ class _Printer:
         if p.outputs:
             out.append(f"output {', '.join(map(self.used, p.outputs))}")
         out += [f"state_out {json.dumps(name)} = {self.used(v)}" for name, v in p.state_out]
+        out += [f"write {self.used(p.inputs[k])} = output {n}" for k, n in p.writes]
         if p.token_out is not None:
             out.append(f"token_out {self.used(p.token_out)}")
         return "".join([line + "\n" for line in out])
@@ -471,7 +472,7 @@ class _Parser:
     def program(self, name: str, end: str) -> Program:
         p = Program(name=name)
         steps: list[Step] = []
-        parts: dict[str, list[Any]] = {"input": [], "state": [], "output": [], "state_out": []}
+        parts: dict[str, list[Any]] = {"input": [], "state": [], "output": [], "state_out": [], "write": []}
         outer = self.values, self.waiting
         self.values, self.waiting = {}, {}
         while (token := self.tokens[self.k]) != end:
@@ -496,6 +497,8 @@ class _Parser:
         self.values, self.waiting = outer
         p.inputs, p.state_in, p.steps = tuple(parts["input"]), tuple(parts["state"]), tuple(steps)
         p.outputs, p.state_out = tuple(parts["output"]), tuple(parts["state_out"])
+        places = {v: k for k, v in enumerate(p.inputs)}
+        p.writes = tuple([(self.input_number(places, v, at), n) for at, v, n in parts["write"]])
         return p
 
     def axis_line(self, p: Program) -> None:
@@ -524,6 +527,17 @@ class _Parser:
         name = self.string("the name of a state")
         self.expect("=")
         return [(name, self.used())]
+
+    def _write(self) -> list[tuple[int, Value, int]]:
+        at, v = self.k, self.used()
+        self.expect("=")
+        self.expect("output")
+        return [(at, v, self.integer())]
+
+    def input_number(self, places: Mapping[Value, int], v: Value, at: int) -> int:
+        if v not in places:
+            self.fail("an input is expected", at)
+        return places[v]
 
     def step(self) -> Step:
         results = []
@@ -784,6 +798,7 @@ class _Pairing:
             all(self.values(a, b) for a, b in zip(*ends, strict=True))
             and [s.name for s in p.state_in] == [s.name for s in q.state_in]
             and [name for name, _ in p.state_out] == [name for name, _ in q.state_out]
+            and p.writes == q.writes
             and all(self.steps(s, t) for s, t in zip(p.steps, q.steps, strict=True))
             and all(a in q.axes and self.attrs(length, q.axes[a]) for a, length in p.axes.items())
             and (not self.notes or (p.name == q.name and all(p.hints.get(a, a) == q.hints.get(a, a) for a in p.axes)))
@@ -902,6 +917,7 @@ def _encode(p: Program, outer: Encoder) -> dict[str, Any]:
         "origins": [list(map(list, o)) for o in origins],
         "outputs": list(map(number, p.outputs)),
         "state_out": [[name, number(v)] for name, v in p.state_out],
+        "writes": list(map(list, p.writes)),
         "token_out": None if p.token_out is None else number(p.token_out),
     }
 
@@ -948,6 +964,7 @@ def _decode(data: Any, outer: Decoder) -> Program:
     p.steps = tuple(steps)
     p.outputs = tuple([d.value(n) for n in data["outputs"]])
     p.state_out = tuple([(typed(name, str), d.value(n)) for name, n in data["state_out"]])
+    p.writes = tuple([(index(k, len(p.inputs)), index(n, len(p.outputs))) for k, n in data.get("writes", ())])
     p.token_out = None if data["token_out"] is None else d.value(data["token_out"])
     if len(taken) != len(d.values):
         raise ValueError("a value is defined nowhere")

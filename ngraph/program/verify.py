@@ -165,11 +165,26 @@ def _states(c: _Check) -> Complaint:
     return None
 
 
+def _writes(c: _Check) -> Complaint:
+    p = c.program
+    for k, n in p.writes:
+        if not (0 <= k < len(p.inputs) and 0 <= n < len(p.outputs)):
+            return f"output {n} replaces input {k}, of {len(p.outputs)} outputs and {len(p.inputs)} inputs"
+        old, new = p.inputs[k], p.outputs[n]
+        if old.type != new.type:
+            return f"{_show(new)} replaces {_show(old)}"
+    for what, each in (("input", [k for k, _ in p.writes]), ("output", [n for _, n in p.writes])):
+        twice = sorted({k for k in each if each.count(k) > 1}) if len(set(each)) != len(each) else ()
+        if twice:
+            return f"{what} {', '.join(map(str, twice))} stands twice in writes"
+    return None
+
+
 def _closed(c: _Check) -> Complaint:
     if c.outer is None:
         return None
     p, around = c.program, c.outer.program
-    for what in ("state_in", "state_out", "token_in", "token_out"):
+    for what in ("state_in", "state_out", "writes", "token_in", "token_out"):
         if getattr(p, what):
             return f"it has {what}"
     for a, length in p.axes.items():
@@ -332,6 +347,7 @@ PROGRAM_LAWS: dict[str, ProgramLaw] = {
     "a body has inputs and outputs only, and its axes are those around it": _closed,
     "axes are distinct within a value and listed by the program": _sources,
     "a state is written once and keeps its type": _states,
+    "an input is written once, by an output of its type": _writes,
 }
 STEP_LAWS: dict[str, StepLaw] = {
     "a step is a core op": _core,

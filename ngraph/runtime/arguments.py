@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -148,6 +148,99 @@ class Binder:
                 fix="pass an array",
             )
         return np.full(shape, array, array.dtype)
+
+
+# ---- arrays that a call writes ----------------------------------------------------------------------------------------
+
+
+def unwritable(op: Op, got: Any, why: str) -> ArgumentError:
+    """Returns the error for an array that a call cannot write."""
+    what = f"{got.dtype.name}{list(got.shape)}" if isinstance(got, np.ndarray) else f"a {type(got).__name__}"
+    return ArgumentError(
+        f"{op.label} is written by the call: it {why}, and got {what}",
+        details=(f"{op.label}: {show_axes(op.axes)}   made at {show_line(op.line)}",),
+        fix="pass an array of its dtype and lengths whose memory can be written",
+    )
+
+
+def written(arguments: Sequence[Any], numbers: Iterable[int], program: Program, ops: Sequence[Op]) -> dict[int, np.ndarray]:
+    """Returns the caller's memory for each parameter that is written. Raises ArgumentError where it cannot be written as it is."""
+    found: dict[int, np.ndarray] = {}
+    for k in numbers:
+        x, op, dtype = arguments[k], ops[k], program.inputs[k].dtype
+        given = arranged(x, op.axes, op.label, ArgumentError)
+        if not isinstance(given, np.ndarray) and not hasattr(given, "__dlpack__"):
+            raise unwritable(op, x, f"takes an array of {dtype}")
+        array = as_array(given)
+        if array.dtype != dtype.np:
+            raise unwritable(op, array, f"is {dtype}")
+        if array.ndim != len(op.axes):
+            raise unwritable(op, array, f"has the axes {show_axes(op.axes)}")
+        if not array.flags.writeable:
+            raise unwritable(op, array, "takes an array that can be written, and this one is read-only")
+        if array.size and not _distinct(array):
+            raise unwritable(op, array, "takes an array whose elements have a place each, and some of these share one")
+        found[k] = array
+    return found
+
+
+def _distinct(array: np.ndarray) -> bool:
+    """Whether the strides of an array keep its elements apart: sorted, each one steps over all that the smaller ones reach."""
+    reach = array.itemsize
+    for step, n in sorted([(abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]):
+        if step < reach:
+            return False
+        reach += step * (n - 1)
+    return True
+
+
+def _span(array: np.ndarray) -> tuple[int, int]:
+    """Returns the first byte of an array's memory, and the one after the last."""
+    start = end = array.__array_interface__["data"][0]
+    for step, n in zip(array.strides, array.shape, strict=True):
+        if n == 0:
+            return start, start
+        if step < 0:
+            start += step * (n - 1)
+        else:
+            end += step * (n - 1)
+    return start, end + array.itemsize
+
+
+def _shared(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether arrays share memory; True, too, where that is hard to say."""
+    most: Any = 1000  # candidates; NumPy's stubs know of two numbers alone
+    try:
+        return np.shares_memory(a, b, max_work=most)
+    except np.exceptions.TooHardError:
+        return True
+
+
+def apart(arrays: Sequence[np.ndarray], targets: Mapping[int, np.ndarray], ops: Sequence[Op]) -> list[np.ndarray]:
+    """Returns the arrays of a call, those that share memory with one that is written as copies. Raises ArgumentError for two written."""
+    made = list(arrays)
+    spans = sorted([(*_span(a), k) for k, a in enumerate(arrays)])
+    for n, (_, end, k) in enumerate(spans):
+        for start, _, other in spans[n + 1 :]:
+            if start >= end:
+                break
+            if not {k, other}.isdisjoint(targets) and _shared(arrays[k], arrays[other]):
+                if k in targets and other in targets:
+                    raise ArgumentError(
+                        f"{ops[k].label} and {ops[other].label} are both written by the call, and share memory",
+                        fix="pass arrays that are apart",
+                    )
+                read = other if k in targets else k
+                made[read] = np.array(arrays[read])
+    return made
+
+
+def check_out(outs: Iterable[Any], targets: Mapping[int, np.ndarray], ops: Sequence[Op]) -> None:
+    """Raises ArgumentError where results are wanted in memory that the call writes."""
+    for out in outs:
+        for k, target in targets.items():
+            if isinstance(out, np.ndarray) and _shared(out, target):
+                raise ArgumentError(f"out= shares memory with {ops[k].label}, which the call writes", fix="pass arrays that are apart")
 
 
 def from_feeds(feeds: Mapping[Op, Any], ops: Sequence[Op], name: str) -> list[Any]:

@@ -31,7 +31,7 @@ from ngraph.program.lower import Lowered, lower, no_origin
 from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import text
 from ngraph.runtime import dump
-from ngraph.runtime.arguments import Binder, from_feeds, miscounted
+from ngraph.runtime.arguments import Binder, apart, check_out, from_feeds, miscounted, unwritable, written
 from ngraph.runtime.host.entry import held
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.state import Alone, Lent, StateArrays
@@ -98,9 +98,9 @@ class Maker(Protocol):
 
 
 class ResultForm:
-    """The structure of results: one value, a tuple, a dict, or nothing."""
+    """The structure of results: one value, a tuple, a dict, or nothing. `writes`: values for parameters, by number, that follow them."""
 
-    def __init__(self, results: Any):
+    def __init__(self, results: Any, writes: Mapping[int, Op] = {}):
         self.keys: list[Op] | None = None
         if results is None:
             ops: list[Any] = []
@@ -119,6 +119,9 @@ class ResultForm:
         tensors = [type(op.type) is TensorType for op in ops]
         self.slots = [sum(tensors[:k]) if t else None for k, t in enumerate(tensors)]
         self.plain = all(tensors)
+        self.count = sum(tensors)
+        self.writes = dict(writes)
+        self.roots: list[Op] = [*ops, *self.writes.values()]
 
     def packed(self, outputs: tuple[Any, ...]) -> Any:
         """Returns the caller's results for the arrays of those that are tensors."""
@@ -132,12 +135,13 @@ class ResultForm:
 
 
 def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
-    """Returns the program with its outputs in the order of the axes that the user's ops declare."""
+    """Returns the program with its outputs in the order of the axes that the user's ops declare, or of the inputs that they replace."""
     outputs, steps = list(program.outputs), list(program.steps)
+    replaced = {n: program.inputs[k] for k, n in program.writes}
     for k, op in enumerate([op for op in ops if type(op.type) is TensorType]):
         value = outputs[k]
         ids = {program.hints.get(a, str(a)): a for a in value.axes}
-        wanted = tuple([ids.get(a.label) for a in op.axes])
+        wanted = tuple([ids.get(a.label) for a in op.axes]) if k not in replaced else tuple(replaced[k].axes)
         if None in wanted or wanted == tuple(value.axes):
             continue
         outputs[k] = Value(TensorType(wanted, value.dtype), value.hint)
@@ -196,6 +200,7 @@ class Computation(Alone, partial[Any]):
         self._executable: Executable | None = None
         self._count = len(lowered.inputs)
         self._writes = bool(lowered.program.state_out)
+        self.writes = dict(lowered.program.writes)  # by the number of the parameter: the output that replaces it
         self._entry: Callable[..., Any] = self._first
         self._fast: Any = None
         self._taken: Lent | None = None
@@ -206,12 +211,15 @@ class Computation(Alone, partial[Any]):
         for label, variable in lowered.states.items():
             state.add(label, variable)
 
+    def _again(self) -> Lowered:
+        return lower(self.results.roots, self.parameters, self.name, writes=list(self.results.writes))
+
     # inspection
     @property
     def lowered(self) -> Program:
         """The program before any pass."""
-        own = self._lowered if self._found is None else lower(self.results.ops, self.parameters, self.name)
-        return declared_orders(own.program, self.results.ops)
+        own = self._lowered if self._found is None else self._again()
+        return declared_orders(own.program, self.results.roots)
 
     @property
     def program(self) -> Program:
@@ -249,7 +257,7 @@ class Computation(Alone, partial[Any]):
                     self._executable = self._maker.found(self._found, partial(copy_context().run, lambda: self.program))
                     return self._executable
                 if self._found is not None:  # compiled under other settings than the current ones
-                    self._lowered, self._found = lower(self.results.ops, self.parameters, self.name), None
+                    self._lowered, self._found = self._again(), None
                 start = time.perf_counter()
                 program = self.program
                 between = time.perf_counter()
@@ -382,6 +390,8 @@ class Computation(Alone, partial[Any]):
         """Computes results in the caller's arrays: directly where that is possible, else by copies."""
         keys = self.results.keys
         targets = self._targets(out)
+        if self.writes:
+            check_out(targets, written(arguments, self.writes, self._lowered.program, self.parameters), self.parameters)
         entry = self._ready() if self._entry == self._first else self._entry
         native = self.executable.native is not None and self.results.plain
         given = entry(*arguments, out=targets) if native else entry(*arguments)
@@ -500,8 +510,31 @@ class Computation(Alone, partial[Any]):
             self._entry, self._fast = self._first, None
             self._through(self.call)
 
+    def _writing_entry(self, run: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
+        """Returns the entry of a computation that writes parameters: into memory that nothing else in the call has."""
+        program, nonempty, count = self._lowered.program, self._lowered.nonempty, self.results.count
+
+        def entry(*arguments: Any, **more: Any) -> Any:
+            targets = written(arguments, self.writes, program, self.parameters)
+            given = list(arguments)
+            for k, target in targets.items():
+                given[k] = target
+            arrays = Binder(program, self.parameters, nonempty).fit(given)
+            for k, target in targets.items():
+                if arrays[k] is not target:
+                    raise unwritable(self.parameters[k], target, f"has the axes {show_axes(self.parameters[k].axes)}")
+            outputs = run(*apart(arrays, targets, self.parameters), **more)
+            for k, target in targets.items():
+                if outputs[self.writes[k]] is not target:
+                    np.copyto(target, outputs[self.writes[k]])
+            return self.results.packed(outputs[:count])
+
+        return entry
+
     def _made_entry(self, executable: Executable) -> Callable[..., Any]:
         """Generates `def entry(x, y)`: tests whether x and y fit as they are, else converts them first."""
+        if self.writes:
+            return self._writing_entry(self._with_state(executable) if self._face.state_in else executable.call)
         program, nonempty = self._lowered.program, self._lowered.nonempty
         names = [f"a{k}" for k in range(self._count)]
         tests: list[str] = []
@@ -568,7 +601,7 @@ class Computation(Alone, partial[Any]):
         """Returns the executable with state passed to it: beside other readers, or, if it writes, exclusively and uninterrupted."""
         state, call, lent, native = self.state, executable.call, self._lent, executable.native is not None
         arrays, lock, count = state.arrays, state.lock, len(self._face.outputs)
-        written = self.written
+        changed = self.written
 
         def run(arguments: tuple[Any, ...], more: dict[str, Any]) -> tuple[Any, ...]:
             if native:
@@ -585,7 +618,7 @@ class Computation(Alone, partial[Any]):
                 lock.start_writing(held)
                 try:
                     if state.borrowed:
-                        state.own(written)
+                        state.own(changed)
                     lent.arrays()  # may fail, before any state is inconsistent
                     try:
                         if held:
@@ -597,12 +630,12 @@ class Computation(Alone, partial[Any]):
                         if held:
                             interrupts.running = False
                         if executable.in_place and not isinstance(error, OutOfMemoryError):
-                            state.torn.update(written)
+                            state.torn.update(changed)
                         raise
-                    state.wrote(written)
-                    if any(arrays.get(v) is not a for v, a in zip(written, results[count:], strict=True)):
+                    state.wrote(changed)
+                    if any(arrays.get(v) is not a for v, a in zip(changed, results[count:], strict=True)):
                         state.move()
-                    arrays.update(zip(written, results[count:], strict=True))  # one step, which no signal interrupts
+                    arrays.update(zip(changed, results[count:], strict=True))  # one step, which no signal interrupts
                     return results[:count]
                 finally:
                     lock.stop_writing()
@@ -610,7 +643,7 @@ class Computation(Alone, partial[Any]):
                 if held:
                     interrupts.release()
 
-        return writing if written else reading
+        return writing if changed else reading
 
     if not TYPE_CHECKING:
         __getattr__ = missing_attribute(lambda self, name: no_attribute("a computation", name, OF_COMPUTATIONS, dir(type(self)), "f"))

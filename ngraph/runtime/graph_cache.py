@@ -56,21 +56,24 @@ class CacheEntry(NamedTuple):
 class CachedGraph:
     """An op-graph, and the key of its entry."""
 
-    def __init__(self, found: Fingerprint, parameters: Sequence[Op], facts: Any):
+    def __init__(self, found: Fingerprint, parameters: Sequence[Op], facts: Any, writes: Sequence[int]):
         self.numbers, self.arrays, self.parameters = found.numbers, found.arrays, tuple(parameters)
         self.facts = facts
-        self.key = digest(makers(), repr(facts).encode(), found.data)
+        self.key = digest(makers(), repr((facts, *writes)).encode(), found.data)
 
     @staticmethod
-    def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any) -> CachedGraph | None:
-        """Returns the graph with its key. `facts`: everything else that determines the program. None where the result may vary."""
+    def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any, writes: Sequence[int] = ()) -> CachedGraph | None:
+        """Returns the graph with its key. `facts`: everything else that determines the program. None where the result may vary.
+
+        writes: the numbers of the parameters that the last results replace.
+        """
         if not all(isinstance(o, Op) for o in (*results, *parameters)) or [*simplify_rules] != as_written:
             return None
         with no_collection():
             found = fingerprint(results, parameters)
         if found is None or not as_sealed(found.records):
             return None
-        return CachedGraph(found, parameters, facts)
+        return CachedGraph(found, parameters, facts, writes)
 
     def find(self, name: str) -> CacheHit | None:
         """Returns the entry, None for a miss; the program gets the name `name`."""

@@ -17,6 +17,7 @@ from ngraph.errors import Line, NanError, show_line
 from ngraph.numpy_ops.lines import CallLine, Lines, Variable, used
 from ngraph.numpy_ops.translate import translate
 from ngraph.numpy_ops.walk import LineRunner
+from ngraph.op_graph.arrays import as_array
 from ngraph.op_graph.op import Op
 from ngraph.passes.dim_orders import dim_orders
 from ngraph.runtime.arguments import Binder
@@ -236,12 +237,16 @@ def checked(computation: Computation, arguments: tuple[Any, ...], call: Callable
     arguments and state that have none."""
     state, written = computation.state, computation.written
     before = {v: state.get(v) for v in written}
+    held = [np.array(as_array(a)) if k in computation.writes else a for k, a in enumerate(arguments)]
     results = call(*arguments)
-    if all(map(finite, flat(results))) and all(finite(state.get(v)) for v in written):
+    changed = {k: as_array(arguments[k]) for k in computation.writes}
+    if all(map(finite, (*flat(results), *changed.values()))) and all(finite(state.get(v)) for v in written):
         return results
-    found = explain(computation, arguments, {v: before[v] if v in before else state.get(v) for v in computation.states.values()})
+    found = explain(computation, held, {v: before[v] if v in before else state.get(v) for v in computation.states.values()})
     if found is None:  # arguments or state had it before
         return results
     state.put({v: before[v] for v in written})
+    for k, array in changed.items():
+        array[...] = held[k]
     again = "replayed on `direct`; state is as it was before the call"
     raise found.error(f"{computation.name}: ", fix='ng.config(nans="ignore") goes on', details=(again,))

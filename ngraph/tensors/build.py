@@ -47,6 +47,7 @@ class GraphBuilder(GraphEditor):
                 token_in=program.token_in,
                 loop_invariant=frozenset(loop_invariant),
                 name=program.name,
+                writes=program.writes,
             )
         )
         self.program = program
@@ -70,15 +71,18 @@ class GraphBuilder(GraphEditor):
         p, taken = self.program, set()
         self.origin = p.steps[-1].origin if p.steps else ()
         kept: dict[Value, Read] = {}
-        for v in p.outputs:
-            if v not in kept:
+        written = {n for _, n in p.writes}  # they have memory of their own: the caller's
+        for n, v in enumerate(p.outputs):
+            r = None if n in written else kept.get(v)
+            if r is None:
                 r = self.whole(self.at[v], v.axes)
                 if not isinstance(r.source, TensorNode) or r.source in taken:
                     r = self.elem("copy", r, axes=v.axes, dtype=v.dtype)
-                kept[v] = r
                 taken.add(r.source)
                 r.source.result, r.source.hint = True, v.hint or r.source.hint
-            self.outputs.append(kept[v].source)
+                if n not in written:
+                    kept[v] = r
+            self.outputs.append(r.source)
         before = {s.name: s.value for s in p.state_in}
         for name, v in p.state_out:
             old = before[name]

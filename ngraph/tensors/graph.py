@@ -316,6 +316,7 @@ class TensorGraph:
     made            the axes that rewrites have added
     inputs, states  the incoming values; `token_in` orders effects
     outputs         the nodes that are results; `state_out` has (name, value before, node), `token_out` is the last effect
+    writes          (k, n) where output n, a node that is no other output, replaces input k
     loop_invariant  the inputs that are the same in all iterations of the loop whose body this graph is
     preferences     (source, axis, weight) ...: the axis along which a source is traversed, and how many operations depend on that
     """
@@ -327,6 +328,7 @@ class TensorGraph:
     token_in: Value | None = None
     outputs: tuple[TensorNode, ...] = ()
     state_out: tuple[tuple[str, Value, TensorNode], ...] = ()
+    writes: tuple[tuple[int, int], ...] = ()
     token_out: TensorNode | Value | None = None
     numbers: Mapping[Value, Read] = field(default_factory=dict)
     made: frozenset[AxisId] = frozenset()

@@ -107,6 +107,7 @@ class _GraphPrinter(_Printer):
         out += [f"number {name}" for name in dict.fromkeys(self.runs.values())]
         out += [f"output {', '.join([self.names[n] for n in g.outputs])}"] if g.outputs else []
         out += [f"state_out {json.dumps(name)} = {self.names[n]}" for name, _, n in g.state_out]
+        out += [f"write {self.names[g.inputs[k]]} = output {n}" for k, n in g.writes]
         out += [f"token_out {self.names[g.token_out]}"] if g.token_out is not None else []
         return "".join([line + "\n" for line in out])
 
@@ -181,6 +182,7 @@ class _GraphParser(_Parser):
         made, steady = list[AxisId](), list[Value]()
         inputs, states, nodes, outputs = list[Value](), list[State](), list[TensorNode](), list[TensorNode]()
         state_out, preferences, numbers, tokens = list[Any](), list[Any](), list[Any](), dict[str, Any]()
+        writes = list[tuple[int, int]]()
         while (token := self.tokens[self.k]) != _END:
             self.k += 1
             if token == "axis":
@@ -216,6 +218,8 @@ class _GraphParser(_Parser):
                 called = self.string()
                 self.expect("=")
                 state_out.append((called, next((s.value for s in states if s.name == called), None), self.one()))
+            elif token == "write":
+                writes.append(self.written(inputs))
             elif token == "token_out":
                 tokens[token] = self.one()
             else:
@@ -238,6 +242,7 @@ class _GraphParser(_Parser):
             token_in=tokens.get("token_in"),
             outputs=tuple(outputs),
             state_out=tuple(state_out),
+            writes=tuple(writes),
             token_out=tokens.get("token_out"),
             numbers={self.runs[of]: Read(x, {}) for of, x in numbers},
             made=frozenset(made),
@@ -245,6 +250,15 @@ class _GraphParser(_Parser):
             preferences=tuple(preferences),
             name=name,
         )
+
+    def written(self, inputs: list[Value]) -> tuple[int, int]:
+        at = self.one()
+        k = next((k for k, v in enumerate(inputs) if v is at), None)
+        if k is None:
+            self.fail("an input is expected", self.k - 1)
+        self.expect("=")
+        self.expect("output")
+        return k, self.integer()
 
     def then(self, word: str, what: Any) -> Any:
         self.expect(word)

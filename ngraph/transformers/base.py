@@ -10,14 +10,14 @@ import operator
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ngraph.config import config, from_environment, number
-from ngraph.errors import ArgumentError, ArgumentTypeError, StateError, UnsupportedError
+from ngraph.errors import ArgumentError, ArgumentTypeError, GraphError, StateError, UnsupportedError
 from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.arrays import ArrayRef
 from ngraph.op_graph.html import some, table
@@ -25,6 +25,7 @@ from ngraph.op_graph.misspelt import OF_TRANSFORMERS, missing_attribute, no_attr
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.computation import ComputationOp, check_parameters
+from ngraph.ops.state import value_for
 from ngraph.parts.runner import Pipeline
 from ngraph.passes import default_passes
 from ngraph.program.lower import lower, unique
@@ -94,8 +95,8 @@ class Transformer(Alone):
         """Returns everything that determines a compilation beside the program; None where nothing can be cached."""
         return None
 
-    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> CachedGraph | None:
-        """Returns the cache entry for the lowering of these results; None where nothing can be cached."""
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op], writes: Sequence[int] = ()) -> CachedGraph | None:
+        """Returns the cache entry for the lowering of these results, of which the last replace these parameters; None for no cache."""
         return None
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
@@ -120,12 +121,15 @@ class Transformer(Alone):
         """Returns how many programs and versions of them for lengths were compiled or found in the cache."""
         return sum(max(len(c.versions), 1) for c in [ref() for ref in self._made] if c is not None and c.compiled)
 
-    def computation(self, results: Any, *parameters: Op, name: str | None = None) -> Computation:
+    def computation(self, results: Any, *parameters: Op, name: str | None = None, writes: Mapping[Op, Any] | None = None) -> Computation:
         """Returns a callable that computes `results` from values for `parameters`, in order.
 
         results: an op gives one value, a list or tuple a tuple, a set a dict keyed by op, None nothing. Ops without a value, such as
         assigns, are executed and give None. parameters: placeholders, or variables whose value is then the argument.
-        Raises GraphError for a placeholder that is needed and no parameter; StateError after an explicit `initialize()`.
+        writes: {parameter: value}: a call writes the value into the array that it got for the parameter, once all reads of it are
+        done; the value may lack axes of the parameter, as in `assign`, and is no result (docs/arrays.md).
+        Raises GraphError for a placeholder that is needed and no parameter; StateError after an explicit `initialize()`; AxisError,
+        DTypeError for a written value that does not fit.
         """
         self._open()
         if self.finalized:
@@ -133,17 +137,17 @@ class Transformer(Alone):
                 "a computation cannot be added after transformer.initialize()",
                 fix="make all computations first, or leave initialize() out: the first call does its work",
             )
-        form = ResultForm(results)
         flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
-        graph = self.graph(form.ops, flat)
+        form = ResultForm(results, _written(writes or {}, flat))
+        graph = self.graph(form.roots, flat, list(form.writes))
         with self.state.making:
             label = unique(_identifier(name or f"computation_{len(self._names)}"), self._names, self._tried)
             self._names.add(label)
         found = None if graph is None else graph.find(label)
         try:
             if found is None:
-                check_parameters(form.ops, flat)
-            lowered = lower(form.ops, flat, label) if found is None else found.lowered
+                check_parameters(form.roots, flat)
+            lowered = lower(form.roots, flat, label, writes=list(form.writes)) if found is None else found.lowered
         except BaseException:
             self._names.discard(label)
             raise
@@ -272,6 +276,19 @@ def _seed(given: Any) -> int:
         return operator.index(given) % (1 << 64)
     except TypeError:
         raise ArgumentError(f"a seed is a whole number, not {given!r}", fix="give one, such as 1") from None
+
+
+def _written(writes: Mapping[Op, Any], parameters: Sequence[Op]) -> dict[int, Op]:
+    """Returns the value of each parameter that is written, by its number. Raises GraphError for what is no parameter."""
+    found = {}
+    for x, value in writes.items():
+        if x not in parameters:
+            raise GraphError(
+                f"writes: {getattr(x, 'label', repr(x))} is no parameter of the computation",
+                fix="name it among the parameters, or use ng.assign for a variable that is state",
+            )
+        found[parameters.index(x)] = value_for(x, value, "writes")
+    return dict(sorted(found.items()))
 
 
 def _identifier(name: str) -> str:

@@ -242,7 +242,8 @@ class Printed:
         """Returns a summary of arguments and results, with axes."""
         lines = self.made.lines
         given = ", ".join(f"{self.names[v]}{self.text(v.shape) if v.shape else ''}" for v in lines.params)
-        return f"({given or 'nothing'}) to {self.made.outputs} results and {len(lines.results) - self.made.outputs} new states."
+        writes = "".join([f" Result {n + 1} is to be written into {self.names[lines.params[k]]}." for k, n in self.made.writes])
+        return f"({given or 'nothing'}) to {self.made.outputs} results and {len(lines.results) - self.made.outputs} new states.{writes}"
 
     def main(self, large: list[Variable]) -> str:
         """Returns code that runs the function on zeros, with unknown lengths of 2."""

@@ -94,6 +94,9 @@ BROKEN = [
     (lambda p: p.with_(state_out=p.state_out * 2), "a state is written once", "W is written twice"),
     (lambda p: p.with_(state_out=(("V", w),)), "a state is written once", "V is written and is no state"),
     (lambda p: p.with_(state_out=(("W", p.outputs[0]),)), "a state is written once", "at the start and float32[C, N] at the end"),
+    (lambda p: p.with_(writes=((0, 1),)), "an input is written once", "output 1 replaces input 0, of 1 outputs and 1 inputs"),
+    (lambda p: p.with_(writes=((0, 0), (0, 0))), "an input is written once", "input 0 stands twice"),
+    (lambda p: p.with_(outputs=(w,), writes=((0, 0),)), "an input is written once", "W (float32[C]) replaces x (float32[C, N])"),
     (lambda p: with_step("hyperbola", "x"), "core op", "hyperbola is no registered op"),
     (lambda p: with_step("sigmoid", "x"), "core op", "sigmoid is no core op: it has to be lowered"),
     (lambda p: with_step("tanh", other), "before it is used", "input other (float32[N]) is not defined before it"),
@@ -127,6 +130,7 @@ BROKEN = [
     (lambda p: p.with_(outputs=(other,)), "before it is used", "other (float32[N]) leaves the program, and no step defines it"),
     (lambda p: over(body(state_in=(State("s", w),))), "a body has", "it has state_in"),
     (lambda p: over(body(token_in=token)), "a body has", "it has token_in"),
+    (lambda p: over(body(writes=((0, 0),))), "a body has", "it has writes"),
     (
         lambda p: over(body(axes={C: 5})),
         "a body has",

@@ -51,9 +51,11 @@ def exported(
     if isinstance(what, Model):
         return _model(what, shapes, values, name)
     state: Any = None
+    extra: dict[str, Op] = {}  # new values of inputs that a computation writes
     if isinstance(what, Computation):
         results, inputs, state = what.results.ops, list(what.parameters), what.state
         name = name or what.name
+        extra = {f"{what.parameters[k].label}.new": op for k, op in what.results.writes.items()}
     elif callable(what) and not isinstance(what, Op):
         if inputs is None:
             raise ArgumentError(f"{what!r} is exported as what it makes of an input", fix="ng.onnx.save(layer, path, inputs=placeholder)")
@@ -61,7 +63,7 @@ def exported(
         name = name or str(getattr(what, "name", "") or "")
     else:
         results = what
-    given = _named(results, "output")
+    given = {**_named(results, "output"), **extra}
     tensors = {k: op for k, op in given.items() if type(op.type) is TensorType}
     several = [k for k, op in given.items() if isinstance(op.type, tuple) and type(op.type) is not TensorType]
     if several:

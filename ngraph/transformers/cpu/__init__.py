@@ -66,11 +66,11 @@ class CpuTransformer(Transformer):
         settings: tuple[Any, ...] = native.settings()
         return settings
 
-    def graph(self, results: Sequence[Op], parameters: Sequence[Op]) -> CachedGraph | None:
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op], writes: Sequence[int] = ()) -> CachedGraph | None:
         facts = self.facts()
         if facts is None:
             return None
-        made: CachedGraph | None = graph_cache.CachedGraph.of(results, parameters, facts)
+        made: CachedGraph | None = graph_cache.CachedGraph.of(results, parameters, facts, writes)
         return made
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:

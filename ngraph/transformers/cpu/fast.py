@@ -48,7 +48,7 @@ class Fast:
         self.bound, self.frame = bound, frame
         plan = bound.plan
         given = [self.spot(b) for b in plan.inputs]
-        made = [self.spot(b) for b in plan.outputs]
+        made = [self.spot(b) for b in plan.outputs if b.shares is None]
         walk = frame.walk
         self.call = NativeFunction(entry.code(load_text), walk.words.ctypes.data, pool.pool(load_text), given, made, order, slow)
         self.function = self.call.function
@@ -99,6 +99,8 @@ def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: fl
     plan = bound.plan
     sizes = [bound.sizes[b] for b in plan.outputs]
     if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.storage != "output" for b in plan.outputs):
+        return None
+    if plan.writes:
         return None
     moves_state = any(root(after) is not before for _, before, after in plan.state)
     if None in sizes or sum(n or 0 for n in sizes) >= MIN_HUGE_PAGE_BYTES or moves_state:

@@ -330,8 +330,8 @@ class InstantiatedPlan:
         frame = self.take()
         given: dict[Buffer, Any] = dict(zip(plan.inputs, inputs, strict=True))
         for k, b in enumerate(plan.outputs):
-            if b.storage == "output" and b not in given:
-                given[b] = outs[k] if outs is not None and self.fits(outs[k], b, given.values(), states) else None
+            if b.storage == "output" and b not in given and b.shares is None:
+                given[b] = outs[k] if outs is not None and k < len(outs) and self.fits(outs[k], b, given.values(), states) else None
         return frame.call(given, states)
 
     def fits(self, out: Any, b: Buffer, others: Iterable[Any], states: Sequence[Any]) -> bool:

@@ -159,7 +159,7 @@ class VersionedExecutable(ABC):
     def kept(self, arguments: Sequence[Any]) -> tuple[CachedProgram, Sequence[ArrayRef]] | None:
         """Returns the cache entry of its first version, if these arguments are for that one, and its large arrays; None with state."""
         key = tuple([arguments[k].shape[d] for k, d in self.symbols.values()])
-        if self.program.state_in or self.first is None or self._version(key) != self.first:
+        if self.program.state_in or self.program.writes or self.first is None or self._version(key) != self.first:
             return None
         fingerprint, names = program_fingerprint(self.program) if self.found is None else (self.found.fingerprint, self.found.names)
         stripped = stripped_key(fingerprint, (self.first, *self.facts()))
