@@ -60,7 +60,10 @@ class Translator:
     def _leaf(self, leaf: Leaf) -> ExprLike:
         if type(leaf) is Len:
             return self.symbol(leaf.of) if self.program.axes.get(leaf.of, leaf) == leaf else self.length(leaf.of)
-        return Use(self.number(leaf.of)) if type(leaf) is Run else leaf
+        if type(leaf) is not Run:
+            return leaf
+        known = self.refs[leaf.of].var.literal if leaf.of in self.refs else None
+        return Use(self.number(leaf.of)) if known is None else int(known)
 
     def symbol(self, axis: AxisId) -> ExprLike:
         """Returns the length of an axis that only the arguments determine."""

@@ -87,9 +87,15 @@ class Idx(Leaf):
 
 
 class Run(Leaf):
-    """An integer scalar that a step computes."""
+    """An integer scalar that a step computes: an op or a value of a program. Equal where it is the same one."""
 
     __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Run and other.of is self.of
+
+    def __hash__(self) -> int:
+        return hash(self.of)
 
 
 DEEPEST = 256  # nested operators: expressions of this depth can be walked by recursion

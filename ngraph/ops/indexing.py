@@ -297,30 +297,40 @@ def _refusing(idx: Op, axis: Any, mode: str) -> tuple[Op, str]:
     return bounded(idx, axis, f"axis {axis.label}", fix="mode='clip' takes the nearest place, 'fill' reads 0 and drops writes"), "clip"
 
 
-def take(x: Any, idx: Any, axis: Axis | str, mode: str = "fill", out_axes: Any = None) -> Op:
+def _places_along(x: Op, idx: Any, axis: Any, mode: str, name: str) -> tuple[tuple[Op, ...], tuple[Axis, ...], str]:
+    """Returns the indices, the axes that they are along, and the mode of a gather or scatter for a user's mode."""
+    several = isinstance(axis, (tuple, list, Axes))
+    indices, axes = (tuple(idx), tuple(axis)) if several and isinstance(idx, (tuple, list)) else ((idx,), (axis,))
+    if len(indices) != len(axes):
+        what = f"{name}: {len(indices)} indices for {len(axes)} axes"
+        raise AxisError(what, details=(show_input(x),), fix="give one index for each axis")
+    along = tuple([find_axis(x, a, name) for a in axes])
+    found = [_refusing(_whole_index(as_op(i), name), a, mode) for i, a in zip(indices, along, strict=True)]
+    return tuple([i for i, _ in found]), along, found[0][1] if found else mode
+
+
+def take(x: Any, idx: Any, axis: Any, mode: str = "fill", out_axes: Any = None) -> Op:
     """Returns `x` at the positions `idx` along `axis`, which the axes of `idx` replace; axes that both have are matched.
 
-    mode: the meaning of indices outside, see the module. out_axes: the result's axes in another order.
-    Raises AxisError, DTypeError for an index that is no integer.
+    Several axes at once: `ng.take(x, (i, j), ("H", "W"))`, an index for each. mode: the meaning of indices outside, see the module.
+    out_axes: the result's axes in another order. Raises AxisError, DTypeError for an index that is no integer.
     """
-    x, idx = as_op(x), _whole_index(as_op(idx), "take")
-    along = find_axis(x, axis, "take")
-    idx, mode = _refusing(idx, along, mode)
-    result = gather(x, idx, axes=(along,), mode=mode)
+    x = as_op(x)
+    indices, along, mode = _places_along(x, idx, axis, mode, "take")
+    result = gather(x, *indices, axes=along, mode=mode)
     return result if out_axes is None else axes_with_order(result, out_axes)
 
 
-def put(x: Any, idx: Any, values: Any, axis: Axis | str, combine: str = "set", mode: str = "fill") -> Op:
+def put(x: Any, idx: Any, values: Any, axis: Any, combine: str = "set", mode: str = "fill") -> Op:
     """Returns a copy of `x` into which `values` are combined (`set add multiply min max`) at the positions `idx` along `axis`.
 
-    values: broadcast to the axes of `idx` and the other axes of `x`. If one position is set twice, either value may remain.
+    Several axes at once: `ng.put(x, (i, j), values, ("H", "W"))`, an index for each. values: broadcast to the axes of `idx` and the other
+    axes of `x`. If one position is set twice, either value may remain. Assigned to `x`, a variable, it is written in place.
     """
-    idx = _whole_index(as_op(idx), "put")
     x, values = common((x, values)) if isinstance(values, Op) or isinstance(x, Op) else as_ops((x, values))
-    along = find_axis(x, axis, "put")
-    idx, mode = _refusing(idx, along, mode)
-    wanted = axes_like(x.axes, union(idx.axes, x.axes - Axes(along)))
-    return scatter(x, idx, broadcast(values, wanted), axes=(along,), combine=combine, mode=mode)
+    indices, along, mode = _places_along(x, idx, axis, mode, "put")
+    wanted = axes_like(x.axes, union(merge(*[i.axes for i in indices]), x.axes - Axes(along)))
+    return scatter(x, *indices, broadcast(values, wanted), axes=along, combine=combine, mode=mode)
 
 
 def scatter_add(x: Any, idx: Any, values: Any, axis: Axis | str, mode: str = "fill") -> Op:

@@ -16,11 +16,24 @@ from ngraph.errors import AxisError, DTypeError
 from ngraph.op_graph import dtypes, expr
 from ngraph.op_graph.axes import Axes, Axis, Family, as_axis, joined_axis, make_axis, merge, new_axis, show_axes, words
 from ngraph.op_graph.dtypes import as_dtype, computes
-from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len
+from ngraph.op_graph.expr import APPLY, Bin, Expr, ExprLike, Idx, Len, Run
 from ngraph.op_graph.op import Op, TensorType
 from ngraph.op_graph.opdef import REGISTRY, Call, OpDef, find_axis, op, own_axes, own_or_new_axes, show_input
 from ngraph.ops.aligned import align, axes_like, without
-from ngraph.ops.elementwise import MOVED, as_op, as_ops, common, constant_record, filled, less_equal, logical_and, maximum, minimum, where
+from ngraph.ops.elementwise import (
+    MOVED,
+    as_op,
+    as_ops,
+    cast,
+    common,
+    constant_record,
+    filled,
+    less_equal,
+    logical_and,
+    maximum,
+    minimum,
+    where,
+)
 
 # ---- expressions ------------------------------------------------------------------------------------------------------
 
@@ -447,6 +460,8 @@ def _computed(e: ExprLike) -> Op:
         return apply(_computed(e.a), _computed(e.b))
     if isinstance(e, int):
         return filled(e, (), dtypes.int32)
+    if isinstance(e, Run):
+        return cast(e.of, dtypes.int32)
     return constant_record.build(value=e, axes=Axes(), dtype=dtypes.int32)
 
 
@@ -566,10 +581,77 @@ def slice_range(n: ExprLike, s: slice, complain: Callable[..., AxisError]) -> tu
     return first, step, at_least_zero(_ceil_divide(first - last, -step))
 
 
+# a slice with bounds that the program computes: the axis has a length only once they are known
+
+
+def _place_of(bound: Op, n: ExprLike) -> ExprLike:
+    """Returns the place that a bound of a slice denotes among `n` elements, by Python's rules."""
+    if bound.is_constant and isinstance(value := bound.attrs["value"], int):
+        return expr.minimum(value, n) if value >= 0 else at_least_zero(n + value)
+    at: ExprLike = Run(bound)
+    if bound.dtype.kind != "uint":
+        at = at + n * expr.minimum(expr.maximum(0 - at, 0), 1)
+    return expr.maximum(expr.minimum(at, n), 0)
+
+
+def _cut_type(inputs: tuple[TensorType, ...], axis: Any, out: Any) -> TensorType:
+    x, *bounds = inputs
+    for b in bounds:
+        if b.axes or not b.dtype.is_integer:
+            raise AxisError(f"a slice up to {b!r}, which is no whole number", fix="give an integer without axes: ng.cast(bound, 'int32')")
+    return TensorType(axes_like(x.axes, [out if a == axis else a for a in x.axes]), x.dtype)
+
+
+def _cut_reference(call: Call, x: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+    at = call.inputs[0].axes.index(call.attrs["axis"])
+    return x[(slice(None),) * at + (slice(int(start), int(stop)),)]
+
+
+def _cut_lower(op: Op, x: Op, start: Op, stop: Op) -> Op:
+    axis, out = op.attrs["axis"], op.attrs["out"]
+    return _read(x, op.axes, {axis: _place_of(start, axis.size) + Idx(out)})
+
+
+cut: OpDef = op(
+    "cut",
+    "The elements of x from `start` to before `stop`, integer scalars that count as in Python, along `axis`, which becomes `out`.",
+    form="(x, start, stop; axis, out)",
+    type=_cut_type,
+    reference=_cut_reference,
+    lower=_cut_lower,
+    samples=lambda s: [
+        made
+        for x, axis in ((s.x(s.I, s.J), s.J), (s.x(s.J, s.K), s.J), (s.x(s.J), s.J), (s.x(s.Z, s.I), s.Z), (s.special(s.J), s.J))
+        for bounds in ((None, 2), (1, None), (0, 99), (-3, -1), (3, 2), (2, -9))
+        for made in [_sliced(x, {axis: slice(*[b if b is None else s.given(b, dtype=dtypes.int32) for b in bounds])}, "slice")]
+    ],
+    kinds=MOVED,
+)
+
+
+def _cut(x: Op, axis: Axis, s: slice, complain: Callable[..., AxisError]) -> Op:
+    """Returns the elements of `x` in a slice with bounds of which one is an op, at least."""
+    if s.step is not None and _whole(s.step) != 1:
+        raise complain("the step of a slice with computed bounds is not 1", "slice first, then take every so many")
+
+    def bound(b: Any) -> Op:
+        at = 0 if b is None else _whole(b)
+        return as_op(b) if at is None else filled(at, (), dtypes.int64)
+
+    n, (start, stop) = axis.size, [bound(b) if not isinstance(b, Op) else b for b in (s.start, s.stop)]
+    for b in (start, stop):
+        if b.axes or not b.dtype.is_integer:
+            raise complain(f"the bound {b!r} is no integer without axes", "give one place for all rows: ng.cast(bound, 'int32')")
+    first, last = _place_of(start, n), n if s.stop is None else _place_of(stop, n)
+    stop = constant_record.build(value=n, axes=Axes(), dtype=dtypes.int64) if s.stop is None else stop
+    return cut.build(x, start, stop, axis=axis, out=axis.resized(last if first == 0 else expr.maximum(last - first, 0)))
+
+
 def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
     """Returns `x` with some axes sliced, or dropped at one index."""
     index: dict[Axis, ExprLike] = {}
     axes: list[Axis] = []
+    computed: list[tuple[Axis, slice, Callable[..., AxisError]]] = []
     for axis in x.axes:
         item = items.get(axis, slice(None))
         n = axis.size
@@ -577,6 +659,10 @@ def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
         def complain(what: str, fix: str = "use whole numbers, slices and ...", axis: Axis = axis, item: Any = item) -> AxisError:
             return AxisError(f"{name}({x.label}): {what}: {item!r} along {axis!r}", details=(show_input(x),), fix=fix)
 
+        if isinstance(item, slice) and (isinstance(item.start, Op) or isinstance(item.stop, Op)):
+            computed.append((axis, item, complain))
+            axes.append(axis)
+            continue
         if isinstance(item, slice):
             first, step, length = slice_range(n, item, complain)
             kept = axis.resized(length)
@@ -590,7 +676,10 @@ def _sliced(x: Op, items: Mapping[Axis, Any], name: str) -> Op:
         if isinstance(n, int) and not -n <= at < n:
             raise complain(f"there are {n} elements, and the index is outside", f"take {-n} to {n - 1}")
         index[axis] = at if at >= 0 else n + at
-    return _read(x, axes, index) if index else x
+    made = _read(x, axes, index) if index else x
+    for axis, item, complain in computed:
+        made = _cut(made, axis, item, complain)
+    return made
 
 
 def tensor_slice(x: Any, slices: Sequence[Any], axes: Any = None) -> Op:

@@ -9,9 +9,10 @@ import numpy as np
 
 from ngraph.errors import BoundsError, UnsupportedError
 from ngraph.numpy_ops import evaluate
+from ngraph.op_graph import expr
 from ngraph.op_graph.arrays import SMALL as BY_VALUE
 from ngraph.op_graph.arrays import ArrayRef
-from ngraph.op_graph.expr import Expr
+from ngraph.op_graph.expr import Expr, ExprLike, Leaf, Run
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId, Program, Step, Value
@@ -79,7 +80,14 @@ class _Folding:
                 else:
                     steps[-1:] = self.computed(program, step, known, held, length)
             makers.update((v, s) for s in steps[-len(step.results) :] for v in s.results if v in known)
-        return program.with_(steps=tuple(steps))
+        if not any(type(leaf) is Run for e in program.axes.values() for leaf in expr.leaves(e)):
+            return program.with_(steps=tuple(steps))
+
+        def number(leaf: Leaf) -> ExprLike:
+            return int(known[leaf.of]) if type(leaf) is Run and leaf.of in known else leaf
+
+        axes = {a: expr.substitute(e, number) for a, e in program.axes.items()}
+        return program.with_(axes=axes, steps=tuple(steps))
 
     def constant(self, step: Step, known: dict[Value, np.ndarray], held: dict[Value, int], length: Callable[[AxisId], int]) -> None:
         value, result = step.attrs["value"], step.result

@@ -308,6 +308,11 @@ class Plan:
 
         return leaf(Len(axis))
 
+    def formula(self, axis: AxisId) -> ExprLike:
+        """Returns the length of an axis as an expression over lengths that calls bring, and over what buffers hold."""
+        own = self.axes[axis]
+        return own if own == Len(axis) else expr.substitute(own, lambda e: self.formula(e.of) if type(e) is Len else e)
+
 
 def dims_of(axes: Iterable[AxisId]) -> tuple[Dim, ...]:
     """Returns one dim for each axis, in order."""

@@ -34,7 +34,7 @@ from ngraph.targets.tuning import (
     PLANNED_CORES,
 )
 from ngraph.tensors.contraction import Length, OperandAxes, vector_of, windowless
-from ngraph.tensors.index import Load, Read, affine, identity_index, loop_variant_axes
+from ngraph.tensors.index import Load, Read, affine, identity_index, loads, loop_variant_axes
 from ngraph.tensors.memo import memo
 
 GREAT = 1 << 62
@@ -166,8 +166,8 @@ class Packer:
         return self.size([a for a in p.space if a not in o.axes])
 
     def fixed(self, o: Operand) -> bool:
-        """Whether an operand is constant at run time."""
-        return self.still.issuperset([r.source for r in o.reads])
+        """Whether an operand is constant at run time: its lengths, too."""
+        return not any(loads(self.plan.formula(a)) for a in o.axes) and self.still.issuperset([r.source for r in o.reads])
 
     def pack(self) -> None:
         for kernel in self.plan.kernels:

@@ -177,12 +177,16 @@ def whole(op: Op, arrays: Sequence[Any]) -> tuple[np.ndarray, ...]:
     arrays: one for each input, dims in the order of its axes. Lengths come from the arrays, else from the axes.
     """
     lengths: dict[Axis, int] = {}
+    given = {id(i): array for i, array in zip(op.inputs, arrays, strict=True)}
     for i, array in zip(op.inputs, arrays, strict=True):
         lengths.update(zip(i.type.axes, np.shape(array), strict=True))
 
     def length(axis: Axis) -> int:
         if axis.length is not None:
             return axis.length  # one op can have two lengths of one name: the axis has its own
+        computed = [leaf for leaf in expr.leaves(axis.size) if type(leaf) is expr.Run]
+        if computed and all(id(leaf.of) in given for leaf in computed):
+            return int(expr.evaluate(axis.size, lambda leaf: int(given[id(leaf.of)]) if type(leaf) is expr.Run else length(leaf.of)))
         if axis in lengths:
             return lengths[axis]
         own = axis.size

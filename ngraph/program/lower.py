@@ -36,7 +36,10 @@ class Lowered:
 class Ids:
     """The id of each (name, level, length)."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: bool = True) -> None:
+        self.share = share  # whether ops that compute the same from variables give one length: not where these change on the way
+        self.counts: dict[Any, Op] = {}
+        self.asked: set[Op] = set()
         self.by_key: dict[tuple[str, int, ExprLike | None], AxisId] = {}
         self.by_axis: dict[int, tuple[Axis, AxisId]] = {}
         self.axes: dict[AxisId, ExprLike] = {}
@@ -61,11 +64,30 @@ class Ids:
 
     def _leaf(self, leaf: expr.Leaf) -> ExprLike:
         if not isinstance(leaf, Len):
-            return leaf
+            return expr.Run(self._count(leaf.of)) if type(leaf.of) is Op else leaf
         length = leaf.of.length
         if length is None:
             length = leaf.of.family.found_length()
         return length if isinstance(length, int) else Len(self(leaf.of))
+
+    def _count(self, op: Op) -> Op:
+        """Returns the first op that computes the same as this one: `x[:n + 1]` and `y[:n + 1]` have equal lengths."""
+        if op in self.asked:  # of an op that makes the axis, too: `compact` gives its positions and how many there are
+            return op
+        if not self.share and any(o.is_variable for o in ordered([op])):
+            return op
+        self.asked.add(op)
+        same: dict[Op, Op] = {}
+        for o in ordered([op]):
+            inputs = tuple([id(same[i]) for i in o.inputs])
+            try:
+                attrs = tuple([(k, map_attr(a, self, lambda of: of)) for k, a in o.attrs.items()])
+                key = (id(o.opdef), inputs, attrs) if inputs or o.is_constant else id(o)
+                same[o] = self.counts.setdefault(key, o)
+            except TypeError:  # an attribute that has no hash
+                same[o] = o
+        self.asked.discard(op)
+        return same[op]
 
     def _new(self, axis: Axis, length: ExprLike | None) -> AxisId:
         base = re.sub(r"\W", "_", axis.short_name) or "axis"
@@ -98,7 +120,7 @@ class Lowering:
         self.roots = list(results)
         self.whole = whole
         self.bodies: dict[Body, Program] = {}
-        self.ids = ids or Ids()
+        self.ids = ids or Ids(not any(o.opdef.name == "sequential" for o in ordered(results)))
         self.is_body = ids is not None
         self.parameters = tuple(parameters)
         self.steps: list[Step] = []
@@ -160,7 +182,7 @@ class Lowering:
                 self._control(o, scope)
                 stack.pop()
                 continue
-            waiting = [i for i in o.inputs if self._known(i, scope) is None]
+            waiting = [i for i in (*o.inputs, *self._counts(o)) if self._known(i, scope) is None]
             if waiting:
                 stack += waiting[::-1]
                 continue
@@ -179,6 +201,18 @@ class Lowering:
                 self._keep(o, self._emit(o, scope), scope)
             stack.pop()
         return self._known(op, scope)  # type: ignore[return-value]  # kept by the loop above
+
+    def _counts(self, o: Op) -> list[Op]:
+        """Returns the ops that the lengths of an op's own axes are computed from: they have values before it."""
+        if self.is_body or type(o.type) is not TensorType:
+            return []
+        return [
+            leaf.of
+            for a in o.type.axes
+            if isinstance(length := a.family.length, expr.Expr)
+            for leaf in expr.leaves(length)
+            if isinstance(leaf, expr.Run)
+        ]
 
     def _match(self, o: Op, values: tuple[Value, ...]) -> tuple[Value, ...]:
         for t, v in zip(o.type if type(o.type) is tuple else (o.type,), values, strict=True):

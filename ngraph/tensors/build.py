@@ -307,13 +307,15 @@ def _product(g: GraphBuilder, s: Step, x: Arg, y: Arg, over: tuple[AxisId, ...])
     """Builds the sum of products in the dtype `accumulate`."""
     v, kind = s.result, s.attrs["accumulate"]
     space = (*v.axes, *over)
-    x, y = (_gathered(g, g.cast(a, v.axes, kind), v.axes) for a, v in zip((x, y), s.inputs, strict=True))
+    x, y = (_gathered(g, g.cast(a, v.axes, kind), v.axes, space) for a, v in zip((x, y), s.inputs, strict=True))
     made = g.elem("multiply", x, y, axes=space, dtype=kind)
     g.at[v] = g.cast(g.reduce("add", made, v.axes, over, kind), v.axes, v.dtype)
 
 
-def _gathered(g: GraphBuilder, x: Arg, axes: tuple[AxisId, ...]) -> Arg:
-    """Materialises a gathered operand, since products read it many times."""
+def _gathered(g: GraphBuilder, x: Arg, axes: tuple[AxisId, ...], space: tuple[AxisId, ...]) -> Arg:
+    """Materialises a gathered operand that products read many times: along axes of their index space that it lacks."""
+    if all(a in axes or g.known(a) == 1 for a in space):
+        return x
     found = type(x) is Read and x.axes <= frozenset(axes) and any(type(e) is Load for i in x.index.values() for e in expr.leaves(i))
     return g.elem("copy", x, axes=axes, dtype=dtype_of(x)) if found else x
 
@@ -340,7 +342,8 @@ def _convolve(g: GraphBuilder, s: Step) -> None:
         index[inner] = at // spread
     kind = s.attrs["accumulate"]
     moved = g.moved(g.cast(g.at[x], x.axes, kind), x.axes, index, predicates, 0)
-    filters = _gathered(g, g.cast(g.at[f], f.axes, kind), f.axes).at({a: Idx(tap) for a, tap in taps.items()})
+    space = (*s.result.axes, *taps.values())
+    filters = _gathered(g, g.cast(g.at[f], f.axes, kind), f.axes, space).at({a: Idx(tap) for a, tap in taps.items()})
     _product(g, s, moved, filters, tuple(taps.values()))
 
 

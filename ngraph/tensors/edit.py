@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from ngraph.op_graph import expr
 from ngraph.op_graph.dtypes import DType
-from ngraph.op_graph.expr import ExprLike, Len
+from ngraph.op_graph.expr import ExprLike, Len, Run
 from ngraph.op_graph.op import Origin
 from ngraph.parts.walk import closure
 from ngraph.program.program import AxisId
@@ -176,6 +177,12 @@ class GraphEditor:
     def length(self, a: AxisId) -> ExprLike:
         n = self.known(a)
         return Len(a) if n is None else n
+
+    def found_by_steps(self, a: AxisId) -> bool:
+        """Whether the length of an axis is computed by the program, in each call anew."""
+        return self.known(a) is None and any(
+            type(leaf) is Run or (type(leaf) is Len and leaf.of != a and self.found_by_steps(leaf.of)) for leaf in expr.leaves(self.axes[a])
+        )
 
     def formula(self, a: AxisId) -> ExprLike:
         """Returns the length of an axis as an expression of other lengths."""

@@ -54,6 +54,7 @@ def _mark_prepacked(graph: GraphEditor) -> None:
             bytewise.add(n)
         n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
         n.once = n.once and all(s.once if isinstance(s, Draft) else type(s) is Constant or s in still for s in sources)
+        n.once = n.once and not any(graph.found_by_steps(a) for a in n.space)
         cost[n] = 2 * MAX_RECOMPUTED_COST if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call

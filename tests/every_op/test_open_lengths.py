@@ -26,6 +26,7 @@ FEW_ELEMENTWISE = 12  # of ops that differ in one instruction alone, as many are
 WITHOUT = {
     "compact": "a copy of a graph keeps its axes, so a run-time length stays that of the first graph",
     "constant": "its samples read no placeholder",
+    "cut": "a copy of a graph keeps its axes, so a run-time length stays that of the first graph",
     "effect": "its samples give no tensor",
     "iota": "its samples read no placeholder",
 }

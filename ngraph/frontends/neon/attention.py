@@ -16,13 +16,15 @@ from ngraph.frontends.neon.layers import Affine, Dropout
 from ngraph.frontends.neon.norms import LayerNorm
 from ngraph.op_graph.axes import Axes, Axis, make_axis, show_axes
 from ngraph.op_graph.op import Op
-from ngraph.op_graph.opdef import show_input
+from ngraph.op_graph.opdef import find_axis, show_input
 
 
 class Growing:
     """The state of step-by-step decoding: `at`, an op, is the position of the first new word; `length`, the size of the cache.
 
-    Layers called with it cache keys and values of earlier words in the transformer, for `batch` texts at a time.
+    Layers called with it cache keys and values of earlier words in the transformer, for `batch` texts at a time, and attend to as much of
+    the cache as is used. `at` has no axis, or `batch`: then each text has a length of its own. A call with a position from `length` on
+    ends with a BoundsError.
     """
 
     def __init__(self, length: int, at: Op, batch: Axis):
@@ -30,10 +32,9 @@ class Growing:
             raise AxisError(f"Growing: the cache needs the length of {batch.label}", fix="give it: ng.make_axis(1, name='N')")
         check("Growing", COUNT, length=length)
         at = ng.as_op(at)
-        if at.axes or not at.dtype.is_integer:
-            raise AxisError(
-                f"Growing: {at.label} is {at.dtype.name}{list(at.axes)}, no position", fix="give one whole number for all texts"
-            )
+        if any(a != batch for a in at.axes) or not at.dtype.is_integer:
+            what = f"Growing: {at.label} is {at.dtype.name}{list(at.axes)}, no position"
+            raise AxisError(what, fix=f"give one whole number for all texts, or one along {batch.label} for each")
         self.length, self.at, self.batch = length, ng.cast(ng.as_op(at), ng.int32), batch
 
 
@@ -110,14 +111,15 @@ class MultiHeadAttention(Layer):
         """Writes new keys and values into the cache; queries attend to positions up to their own."""
         past = make_axis(growing.length, name="past")
         places = ng.iota(time) + growing.at
+        used = ng.max(places, reduction_axes=places.axes) + 1
         filled, kept = [], []
         for name, new in (("keys", k), ("values", v)):
             axes = Axes([*(a for a in new.axes if a not in (time, growing.batch)), past, growing.batch])
             cache = self.parameter(f"{name}_{growing.length}_{growing.batch.length}", axes, 0.0, trainable=False)
-            filled.append(ng.put(cache, places, ng.cast(new, cache.dtype), past))
+            filled.append(ng.put(cache, places, ng.cast(new, cache.dtype), past, mode="raise"))
             kept.append(ng.assign(cache, filled[-1]))
-        seen = ng.less_equal(ng.iota(past), places)
-        k, v = (computed(f) for f in filled)
+        k, v = (computed(f[{past: slice(used)}]) for f in filled)
+        seen = ng.less_equal(ng.iota(find_axis(k, past, "Growing")), places)
         looked = ng.attention(q, k, v, features=size, queries=time, keys=past, mask=seen)
         return ng.sequential([ng.doall(kept), looked])
 
