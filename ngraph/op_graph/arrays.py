@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 import numpy as np
 
 from ngraph.errors import ParseError
+from ngraph.op_graph.dlpack import exchange_api, view
 from ngraph.op_graph.dtypes import DType, as_dtype
 
 SMALL = 64  # bytes: an array up to this size is stored in a program by value
@@ -128,9 +129,15 @@ def immutable(array: np.ndarray) -> np.ndarray:
 
 
 def as_array(x: Any) -> np.ndarray:
-    """Returns `x` as an array, by `__array__` or `__dlpack__` where it is none; the result may share memory with `x`."""
+    """Returns `x` as an array: by DLPack's C exchange API, `__array__` or `__dlpack__`; the result may share memory with `x`.
+
+    Raises ArgumentError for an array without host memory of a known dtype, and what `__array__` and `__dlpack__` raise.
+    """
     if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)
+    api = exchange_api(type(x))
+    if api is not None:
+        return view(x, api)
     if hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
         return np.from_dlpack(x)
     return np.asarray(x)
