@@ -389,6 +389,7 @@ class _StageScheduler(StageAddresses):
             tuple([numbers(self.deps[c.line]) for c in stage.combine]),
             lanes,
             numbers(bound),
+            numbers([d for d in loops if not isinstance(d.extent, int)]),
         )
         if not self.kernel.cold:
             self.kernel.views[view] = None

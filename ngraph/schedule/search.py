@@ -48,6 +48,7 @@ class View(NamedTuple):
     work   (instructions, loops) of what each step computes
     sums   the loops of each accumulator
     bound  loops that neither vectors nor tiles may take: the ends of others depend on them
+    open   loops that may end before their size
     """
 
     free: tuple[D, ...]
@@ -58,6 +59,7 @@ class View(NamedTuple):
     sums: tuple[frozenset[D], ...]
     lanes: int
     bound: frozenset[D] = frozenset()
+    open: frozenset[D] = frozenset()
 
 
 class LoopSchedule(NamedTuple):
@@ -148,7 +150,7 @@ def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
     rows = [d for d in view.free if d not in view.bound and view.sizes[d] != 1 and view.sums]
     rows = [d for d in rows if any(d not in w.deps for w in view.walks if not w.epilogue and not w.store)]
     rows = [d for d in rows if not any(w.combines for w in view.walks)]
-    rows.sort(key=lambda d: max([abs(w.steps[d] or 0) for w in view.walks if not w.epilogue and not w.store], default=0))  # near ones first
+    rows.sort(key=lambda d: max([_apart(w, d) for w in view.walks if not w.epilogue and not w.store], default=0))  # near ones first
     for v in (None, *view.free, *view.reduced):
         if v is not None and (view.lanes == 1 or not _may_lie(view, v)):
             continue
@@ -185,6 +187,14 @@ def _candidates(view: View, m: Cpu) -> Iterator[LoopSchedule]:
                     if room > 1:
                         n = size(view, t)
                         yield LoopSchedule(lanes, v, t, s, -(-n // -(-n // min(room, n))), columns)
+                        if t in view.open:  # what is left is done by halves
+                            yield LoopSchedule(lanes, v, t, s, 1 << (min(room, n).bit_length() - 1), columns)
+
+
+def _apart(w: AccessDescriptor, d: D) -> float:
+    """Returns the elements from one place along a loop to the next; infinite where an open length separates them."""
+    step = w.steps[d]
+    return math.inf if step is None else abs(step)
 
 
 def _is_transposed(view: View, w: AccessDescriptor, v: D | None, t: D | None) -> bool:

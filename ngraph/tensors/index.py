@@ -204,6 +204,23 @@ def same(a: ExprLike, b: ExprLike, length: Callable[[AxisId], ExprLike]) -> bool
     return forms[0] == forms[1] if None not in forms else not _expanded(_sum(_terms(a), _terms(b), -1), length)
 
 
+def simplest(e: ExprLike, length: Callable[[AxisId], ExprLike]) -> ExprLike:
+    """Returns an expression of lengths that calls bring, as a sum in which equal terms are one and exact divisions are carried out.
+
+    length: of an axis, as an expression; `Len` of itself where it comes with a call.
+    """
+    return e if isinstance(e, int) else _total(_expanded(_terms(e), length))
+
+
+def _total(terms: Terms) -> ExprLike:
+    """The sum of terms as an expression, its terms in an order of their own."""
+    made: ExprLike = 0
+    parts = [(_total(dict(k.terms)) // k.by if isinstance(k, Quotient) else k, c) for k, c in terms.items() if k != 1]
+    for part, c in sorted(parts, key=lambda x: (x[1] < 0, expr.text(x[0]))):
+        made = made + part * int(c) if c > 0 else made - part * -int(c)
+    return made + int(terms.get(1, 0))
+
+
 def _terms(e: ExprLike) -> Terms:
     """An expression as a sum of terms, in which equal ones are one."""
     if isinstance(e, int):

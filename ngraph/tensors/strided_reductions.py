@@ -24,7 +24,7 @@ from ngraph.targets.products import PRODUCTS
 from ngraph.targets.tuning import MAX_CLASSES_OF_AXIS, MAX_CLASSES_OF_REDUCTION, MAX_UNROLLED_TERMS
 from ngraph.tensors.edit import Draft, GraphEditor
 from ngraph.tensors.graph import Arg, IndexValue, PiecewisePart, ScalarConstant, TensorGraph, TensorNode, dtype_of
-from ngraph.tensors.index import Load, Read, affine, bounds, identity_index, in_order, substitute_index
+from ngraph.tensors.index import Load, Read, affine, bounds, identity_index, in_order, loop_variant_axes, same, simplest, substitute_index
 
 PAIR = {"add": "add", "multiply": "multiply", "max": "maximum", "min": "minimum"}
 
@@ -126,7 +126,7 @@ def _cuts(graph: GraphEditor, n: Draft) -> list[Cut]:
             found[cut.o] = cut
     cuts = list(found.values())
     windows = [c.r for c in cuts if c.r is not None]
-    known = all(graph.known(a) is not None for c in cuts for a in (c.o, c.r) if a is not None)
+    known = all(graph.known(r) is not None for r in windows)
     several = 1
     for c in cuts:
         several *= c.by
@@ -169,15 +169,15 @@ def _ways(graph: GraphEditor, c: Cut) -> Iterable[ResidueClass]:
         yield ResidueClass(first, terms[0] if terms else 0, step, len(terms))
 
 
-def _counted(graph: GraphEditor, c: Cut, first: int) -> int:
+def _counted(graph: GraphEditor, c: Cut, first: int) -> ExprLike:
     """Returns the number of elements of a residue class that begins at `first`."""
-    return max(-(-((graph.known(c.o) or 0) - first) // c.by), 0)
+    return simplest((graph.formula(c.o) + (c.by - 1 - first)) // c.by, graph.formula)
 
 
 def _class(graph: GraphEditor, c: Cut, first: int, o: AxisId) -> tuple[ExprLike, list[ExprLike]]:
     """Returns the index of a class's elements, and, where the axis is longer than the class, the predicate of those inside."""
     own = _counted(graph, c, first)
-    return Idx(o) * c.by + first, [own - 1 - Idx(o)] if own < (graph.known(o) or 0) else []
+    return Idx(o) * c.by + first, [] if same(own, graph.formula(o), graph.formula) else [own - 1 - Idx(o)]
 
 
 def _by_residue(graph: GraphEditor, n: Draft, cuts: list[Cut]) -> None:
@@ -241,7 +241,9 @@ def _predicated(graph: GraphEditor, made: Arg) -> Arg:
     for k, e in at.items():
         low, high = bounds(e, graph.known)
         ends += [e] if 0 > low > -math.inf else []
-        ends += [exact(graph.length(k) - 1 - e)] if math.inf > high > (graph.known(k) or math.inf) - 1 else []
+        end = exact(graph.length(k) - 1 - e)
+        classes = high == math.inf and any(a in graph.made and graph.known(a) is None for a in loop_variant_axes(e))
+        ends += [end] if classes or math.inf > high > (graph.known(k) or math.inf) - 1 else []
     predicates = [g for g in dict.fromkeys([*[exact(_inside(graph, g)) for g in made.predicate], *ends]) if not graph.holds(g)]
     return Read(made.source, at, tuple(predicates), made.pad_value)
 
@@ -388,7 +390,7 @@ def _quotients(graph: GraphEditor, n: Draft, cuts: dict[Draft, dict[AxisId, Cut]
         for e in r.index.values():
             if type(e) is Bin and e.op in ("//", "%") and type(e.b) is int and 2 <= e.b <= MAX_CLASSES_OF_AXIS:
                 cut = _cut(n, e.a, e.b)
-                if cut is None or (e.op == "%" and not made) or graph.known(cut.o) is None:  # digits of what lies in memory: a copy
+                if cut is None or (e.op == "%" and not made):  # digits of what lies in memory: a copy
                     return {}
                 here.append(cut)
         for cut in here:
@@ -433,8 +435,9 @@ def _fewer(graph: GraphEditor, n: Draft, c: Cut) -> AxisId:
     length = _counted(graph, c, 0)
     for r in n.reads:
         for a, e in r.index.items():
-            if type(e) is Bin and e.op == "//" and e.a == Idx(c.o) and e.b == c.by and graph.known(a) == length and a not in n.space:
-                return a
+            if type(e) is Bin and e.op == "//" and e.a == Idx(c.o) and e.b == c.by and a not in n.space:
+                if same(graph.formula(a), length, graph.formula):
+                    return a
     return graph.axis(f"{c.o}_by{c.by}", length)
 
 

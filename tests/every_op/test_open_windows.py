@@ -33,6 +33,17 @@ NODES = {
     "grouped": [conv((3, 3), group=4, pads=[1, 1, 1, 1])],
     "transposed": [("ConvTranspose", [(C, 6, 2, 2), (6,)], {"strides": [2, 2]})],
     "transposed, overlapping": [("ConvTranspose", [(C, 6, 3, 3), (6,)], {"strides": [2, 2], "pads": [1, 1, 1, 1]})],
+    "transposed by 3": [("ConvTranspose", [(C, 6, 2, 4), (6,)], {"strides": [3, 3]})],
+    "transposed, with rows behind": [("ConvTranspose", [(C, 6, 3, 3)], {"strides": [2, 2], "pads": [1] * 4, "output_padding": [1, 1]})],
+    "transposed, unevenly": [("ConvTranspose", [(C, 6, 5, 2)], {"strides": [3, 2], "pads": [2, 0, 1, 1], "output_padding": [2, 0]})],
+    "transposed, dilated": [("ConvTranspose", [(C, 6, 3, 3)], {"strides": [2, 3], "dilations": [2, 2], "pads": [1, 0, 0, 1]})],
+    "transposed, depthwise": [("ConvTranspose", [(C, 1, 4, 4)], {"strides": [2, 2], "group": C, "pads": [1] * 4}), ("Relu", [], {})],
+    "transposed, twice": [
+        ("ConvTranspose", [(C, C, 2, 2), (C,)], {"strides": [2, 2]}),
+        ("Relu", [], {}),
+        ("ConvTranspose", [(C, 1, 2, 2), (1,)], {"strides": [2, 2]}),
+        ("Sigmoid", [], {}),
+    ],
     "max pool": [("MaxPool", [], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]})],
     "average pool": [("AveragePool", [], {"kernel_shape": [2, 2], "strides": [1, 2], "pads": [1, 1, 1, 1]})],
     "global pool": [("GlobalAveragePool", [], {}), conv((1, 1), out=C), ("Sigmoid", [], {})],
@@ -90,3 +101,33 @@ def test_open_windows(name, open_):
             assert np.allclose(got, expected, rtol=2e-4, atol=2e-4), (n, np.abs(got - expected).max())
         ((call, _),) = model.reader.computations(model.about.bound({"x": x}))
         assert 1 <= len(call.native.codes) <= 2 and any(None in key for key in call.native.codes)
+
+
+@pytest.mark.parametrize(("stride", "pad", "kernel"), [(2, 1, 3), (3, 0, 2), (2, (1, 2), 4), (3, 2, 5), ((2, 1), 1, 3)], ids=str)
+@pytest.mark.parametrize("open_", ["hw", "nhw"])
+def test_gradients_of_strided_convolutions(open_, stride, pad, kernel):
+    """A small network trained on pictures of any size: the results and all gradients are those of PyTorch."""
+    torch = pytest.importorskip("torch")
+    draw = np.random.default_rng(2)
+    n = ng.make_axis(None if "n" in open_ else 2, name="N")
+    c, h, w = ng.make_axis(3, name="C"), ng.make_axis(name="H"), ng.make_axis(name="W")
+    k, m, r, s = ng.make_axis(5, name="K"), ng.make_axis(4, name="M"), ng.make_axis(kernel, name="R"), ng.make_axis(kernel, name="S")
+    first, second = draw.standard_normal((5, 3, kernel, kernel)).astype("f"), draw.standard_normal((4, 5, kernel, kernel)).astype("f")
+    x, f, g = ng.placeholder([n, c, h, w]), ng.placeholder([k, c, r, s]), ng.placeholder([m, k, r, s])
+    strides, pads = (dict(zip((h, w), v if isinstance(v, tuple) else (v, v), strict=True)) for v in (stride, pad))
+    y = ng.tanh(ng.conv(x, f, {h: r, w: s}, stride=strides, padding=pads))
+    p, q = (y.axes[a.name] for a in (h, w))
+    z = ng.conv(y, g, {p: r, q: s}, padding=2, stride=2)
+    loss = ng.sum(z * z, out_axes=())
+    with ng.config(lengths="open"), fenced(), ngt.allocate_transformer("cpu") as t:
+        call = t.computation([loss, *[ng.deriv(loss, v) for v in (x, f, g)]], x, f, g)
+        for sides in ((9, 11), (7, 7), (8, 6), (16, 17), (13, 31), (33, 10), (24, 19)):
+            value = draw.standard_normal((2, 3, *sides)).astype("f")
+            given = [torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (value, first, second)]
+            conv2d = torch.nn.functional.conv2d
+            inside = torch.tanh(conv2d(given[0], given[1], stride=tuple(strides.values()), padding=tuple(pads.values())))
+            expected = (conv2d(inside, given[2], padding=2, stride=2) ** 2).sum()
+            expected.backward()
+            for got, wanted in zip(call(value, first, second), [expected.detach(), *[v.grad for v in given]], strict=True):
+                assert np.allclose(got, wanted.numpy(), rtol=2e-3, atol=2e-3 * float(wanted.abs().max())), sides
+        assert list(call.native.codes) == [(None,) * len(next(iter(call.native.codes)))]

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from ngraph.op_graph.expr import Idx, Len, evaluate, maximum, minimum
-from ngraph.tensors.index import least
+from ngraph.tensors.index import least, simplest
 
 L = Len("L")
 AXES = {"L": L, "O": (L - 1) // 2 + 1, "P": (L - 1) // 2 // 2 + 1, "U": ((L - 1) // 8 + 1) * 4, "K": 3, "M": maximum(L - 2, 0)}
@@ -81,3 +81,29 @@ def test_divisions_of_divisions_are_one():
     assert least((L // 2 // 3) - (L // 6), formula) == 0
     assert least((L // 6) - (L // 2 // 3), formula) == 0
     assert least(((L - 1) // 4 - 1) // 2 + 1 - (L + 3) // 8, formula) == 0
+
+
+def test_simplest_has_the_value_of_the_expression():
+    rng, others = random.Random(2), 0
+    for _ in range(600):
+        e = drawn(rng)
+        made = simplest(e, formula)
+        others += made != e
+        for length in (0, 1, 2, 3, 7, 8):
+            if len(moving(e)) < 4:
+                assert not any(values(e - made, length)), e
+    assert others > 200
+
+
+@pytest.mark.parametrize(
+    ("e", "made"),
+    [
+        (((L - 1) * 2 + 2) // 2, L),
+        (((L - 1) * 2 + 1 + 1 - 1) // 2, L - 1),
+        ((L * 4 + 2) // 2, L * 2 + 1),
+        ((L * 3 + 1) // 2, (L * 3 + 1) // 2),
+        (Len("O") * 2 // 2 - Len("O"), 0),
+    ],
+)
+def test_simplest(e, made):
+    assert simplest(e, formula) == made
