@@ -32,7 +32,7 @@ CODES = {  # of dtypes whose kind does not say it
 
 
 class DLTensor(ctypes.Structure):
-    """Where an array lies: address, device, rank, dtype, lengths, strides in elements, bytes to its first element."""
+    """The place of an array: address, device, rank, dtype, lengths, strides in elements, bytes to its first element."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
