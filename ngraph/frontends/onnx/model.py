@@ -22,13 +22,15 @@ def load(
     trainable: str | Sequence[str] = (),
     indices: str = "raise",
     state: Mapping[str, str] | None = None,
+    capacity: int | None = None,
 ) -> Model:
     """A model from an ONNX file: a path, the bytes of one, or a ModelProto.
 
     transformer: what runs it; the default one by default. trainable: patterns such as "*" or "layer4.*"; float initializers of these
     names become variables (`Model.graph`). indices: what becomes of those of Gather, Scatter and their like that are out of bounds: `raise`
     a BoundsError with the node's name, as ONNX Runtime does, or `clip` them to the nearest. state: {input: output}; these inputs become
-    variables, which start as the file's array or as zeros, and hold after each call what the output gave.
+    variables, which start as the file's array or as zeros, and hold after each call what the output gave. Those with one open length grow,
+    from none to `capacity` places: the keys and values of a decoder's past. `model.used` has the lengths, `model.reset()` starts again.
     Raises UnsupportedError with every node that has no translation, ParseError for a damaged file.
     """
     if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not hasattr(source, "graph"):
@@ -44,4 +46,6 @@ def load(
         raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
     if state is not None and not (isinstance(state, Mapping) and all(isinstance(n, str) for pair in state.items() for n in pair)):
         raise ArgumentError(f"state= takes names of inputs with names of outputs, not {state!r}", fix='state={"h": "h_new"}')
-    return ONNX.load(source, transformer, trainable=patterns, indices=indices, state=state)
+    if capacity is not None and (isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1):
+        raise ArgumentError(f"capacity= takes a whole number above 0, not {capacity!r}", fix="capacity=512")
+    return ONNX.load(source, transformer, trainable=patterns, indices=indices, state=state, capacity=capacity)

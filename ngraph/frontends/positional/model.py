@@ -44,8 +44,9 @@ class Model:
         trainable: Sequence[str] = (),
         indices: str = "raise",
         state: Mapping[str, str] | None = None,
+        capacity: int | None = None,
     ):
-        self.format, self._state = format, dict(state or {})
+        self.format, self._state, self._capacity = format, dict(state or {}), capacity
         self.transformer = transformer if transformer is not None else make_transformer()
         self._source, self._trainable, self._indices = source, list(trainable), indices
         self._reader: Reader | None = None
@@ -62,7 +63,7 @@ class Model:
         with self._lock:
             if self._reader is None:
                 self._reader = made = self.format.read(self._source, self.transformer, self._trainable, self._indices)
-                made.hold(self._state)
+                made.hold(self._state, self._capacity)
                 if getattr(self, "about", made.about) != made.about:
                     raise ParseError(f"{self._source} has changed since it was loaded", fix="load it again")
             return self._reader
@@ -84,6 +85,15 @@ class Model:
         return 0 if self._reader is None else self._reader.readings
 
     @property
+    def used(self) -> dict[str, int]:
+        """The number of used places of state that grows, by the name of its dim in the file."""
+        return dict(self.reader.used)
+
+    def reset(self, length: int = 0) -> None:
+        """Starts another text: of state that grows the first `length` places stay, at most; with 0 all other state is what it was first."""
+        self.reader.reset(length)
+
+    @property
     def host_callbacks(self) -> dict[str, int]:
         return {} if self._reader is None else self._reader.host_callbacks
 
@@ -97,7 +107,7 @@ class Model:
 
     def watched(self, names: Sequence[str]) -> Model:
         """The same model with other values of its graph for outputs, by name."""
-        made = Model(self._source, self.format, self.transformer, self._trainable, self._indices, self._state)
+        made = Model(self._source, self.format, self.transformer, self._trainable, self._indices, self._state, self._capacity)
         made._index, made.outputs = None, tuple([Port(name, "", None, None, "tensor") for name in names])
         made.reader.about = made.about = made.about._replace(outputs=made.outputs)
         return made

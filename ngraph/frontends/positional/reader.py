@@ -10,14 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, GraphError, NgraphError, OutOfMemoryError, UnsupportedError
+from ngraph.errors import ArgumentError, BoundsError, GraphError, NgraphError, OutOfMemoryError, UnsupportedError
+from ngraph.frontends.positional.growing import Growth
 from ngraph.frontends.positional.index import DirectCall
 from ngraph.frontends.positional.ports import About, Port
 from ngraph.frontends.positional.stages import Ask, CallStage, Compute, Done, StageRun
 from ngraph.frontends.positional.trace import Fixed, ModelTrace, leaves
 from ngraph.frontends.positional.values import NOTHING, ConstantArray, Sizes, StringInput, Tensor, Value
-from ngraph.op_graph.axes import make_axis
+from ngraph.op_graph.axes import Axis, make_axis
 from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.expr import ExprLike
 from ngraph.op_graph.op import Op
 from ngraph.ops.rearrange import broadcast
 from ngraph.ops.state import assign, variable
@@ -40,6 +42,7 @@ class Reader:
     fixed       names of dims whose length is taken as it comes, with a version for each; the others stay open
     readings    how often the graph was walked      host_callbacks  what Python runs, by op, with their number
     proto       the file as a package has it                     state  inputs that are variables, each with the output that it gets
+    growing     those of the state that grow                     used   how many places of them are used, by the name of the dim
     """
 
     proto: Any = None
@@ -48,6 +51,8 @@ class Reader:
         self.about, self.transformer, self.indices = about, transformer, indices
         self.variables = dict(variables or {})
         self.state: dict[str, str] = {}
+        self.growing: dict[str, Growth] = {}
+        self.used: dict[str, int] = {}
         self.fixed: frozenset[str] = frozenset()
         self.readings = 0
         self.host_callbacks: dict[str, int] = {}
@@ -62,8 +67,11 @@ class Reader:
         """The array that the file has for an input."""
         return None
 
-    def hold(self, state: Mapping[str, str]) -> None:
-        """Makes variables of inputs; after a call each holds what an output gave, which is an output no more. Raises ArgumentError."""
+    def hold(self, state: Mapping[str, str], capacity: int | None = None) -> None:
+        """Makes variables of inputs; after a call each holds what an output gave, which is an output no more. Raises ArgumentError.
+
+        An input with one open length is state that grows, from none to `capacity` places.
+        """
         inputs, outputs = {p.name: p for p in self.about.every}, [p.name for p in self.about.outputs]
         for name, output in state.items():
             if name not in inputs or output not in outputs:
@@ -71,9 +79,16 @@ class Reader:
                 raise ArgumentError(f"there is no input {name!r} with an output {output!r}", details=there, fix="state={input: output}")
             port, start = inputs[name], self.initial(name)
             if start is None:
-                if port.dtype is None or port.shape is None or not all(isinstance(n, int) for n in port.shape):
-                    raise ArgumentError(f"{port} cannot be state: its lengths are open", fix="`ngraph convert --shape` fixes lengths")
-                start = np.zeros(port.shape, port.dtype)
+                open_ = [d for d, n in enumerate((None, None) if port.shape is None else port.shape) if not isinstance(n, int)]
+                if port.dtype is None or port.shape is None or len(open_) > 1 or (open_ and capacity is None):
+                    grows = "; capacity=512 makes one open length grow up to that" if len(open_) == 1 else " but one"
+                    raise ArgumentError(
+                        f"{port} cannot be state: its lengths are open", fix=f"`ngraph convert --shape` fixes lengths{grows}"
+                    )
+                if open_ and capacity is not None:
+                    self.growing[name] = Growth(open_[0], str(port.shape[open_[0]] or f"{name}.{open_[0]}"), capacity)
+                    self.used[self.growing[name].label] = 0
+                start = np.zeros([capacity if d in open_ else n for d, n in enumerate(port.shape)], port.dtype)
             self.variables[name] = parameter(name, start)
         self.state = dict(state)
         about = self.about
@@ -82,6 +97,16 @@ class Reader:
             defaults=tuple([p for p in about.defaults if p.name not in state]),
             outputs=tuple([p for p in about.outputs if p.name not in state.values()]),
         )
+
+    def reset(self, length: int) -> None:
+        """State that grows keeps its first places, at most so many; with 0 all other state starts again, too."""
+        with self._lock:
+            for label, n in self.used.items():
+                self.used[label] = min(n, length)
+            for name in self.state:
+                if not length and name not in self.growing:
+                    variable = self.variables[name]
+                    self.transformer.set(variable, variable.attrs["initial_value"])
 
     def external(self) -> list[str]:
         """The files beside the model that have data of its tensors, by their names in its folder."""
@@ -118,6 +143,10 @@ class Reader:
     # ---- calling
     def call(self, slots: Mapping[int, Any]) -> tuple[list[Any], DirectCall | None]:
         """The results for these inputs, and the straight way to them, if shapes alone lead there."""
+        if self.growing:
+            with self._lock:  # one call after another
+                results, _ = self._walk(self._run(slots)) or self._read(slots)
+                return self._grown(results), None
         run = self._run(slots)
         found = self._walk(run)
         if found is None:
@@ -126,8 +155,26 @@ class Reader:
                 found = self._walk(run) or self._read(slots)
         return found
 
+    def _grown(self, results: list[Any]) -> list[Any]:
+        """The results of a call, without the lengths of state that follow them. Raises BoundsError where there is no room for it."""
+        count = len(self.about.outputs)
+        used: dict[str, int] = {}
+        for (name, growth), n in zip(self.growing.items(), results[count:], strict=True):
+            if n > growth.capacity:
+                what = f"{self.about.name}: the state {name!r} has room for {growth.capacity} places along {growth.label}, and gets {n}"
+                have = f"{self.used[growth.label]} are used"
+                raise BoundsError(what, details=(have,), fix=f"load it with capacity={n} or more, or call reset() before another text")
+            if used.setdefault(growth.label, n) != n:
+                raise GraphError(
+                    f"state that is as long as {growth.label} gets {used[growth.label]} and {n} places", fix="name the dims apart"
+                )
+        self.used.update(used)
+        return results[:count]
+
     def _run(self, slots: Mapping[int, Any]) -> StageRun:
-        run = StageRun(dict(slots), {})
+        run = StageRun(dict(slots), dict(self.used))
+        for k, n in enumerate(self.used.values(), len(self.about.every)):
+            run.slots[-1 - k] = np.zeros(n, bool)  # nobody reads it: it brings the length
         self._measure(run)
         return run
 
@@ -219,6 +266,7 @@ class Reader:
         stores = [assign(self.variables[name], value) for name, value in g.changes().items()]  # in the last stage, so all or none
         found.slots = {id(t): s for t, s in zip(todo, g.compute_stage(todo, stores) if todo or stores else [], strict=True)}
         made = [found.result(v) for v in values]
+        made += [partial(_length_of, g.grown[name].length) for name in self.growing]
         done = g.follow(lambda: Done(made))
         for name in g.hosts:
             self.host_callbacks[name] = self.host_callbacks.get(name, 0) + 1
@@ -250,11 +298,16 @@ class Reader:
     def _values(self, g: ModelTrace) -> list[Value]:
         """The outputs, with the inputs of this call."""
         given = {p.name: self._input(g, p, -1 - k) for k, p in enumerate(self.about.every) if -1 - k in g.run.slots}
-        given.update({name: g.current(name) for name in self.state})
+        given.update({name: g.current(name) for name in self.state if name not in self.growing})
+        lengths: dict[str, Axis] = {}
+        for k, label in enumerate(self.used, len(self.about.every)):
+            lengths[label] = g.open_axis(label, -1 - k, 0)
+            g.input(-1 - k, as_dtype(bool), [lengths[label]])
+        given.update({name: g.past(name, growth.dim, lengths[growth.label]) for name, growth in self.growing.items()})
         outputs = [p.name for p in self.about.outputs]
         values = self.values(g, given, [*outputs, *self.state.values()])
         for name, value in zip(self.state, values[len(outputs) :], strict=True):
-            g.assign(name, value)
+            (g.grow if name in self.growing else g.assign)(name, value)
         return values[: len(outputs)]
 
     def _input(self, g: ModelTrace, p: Port, slot: int) -> Value:
@@ -294,6 +347,11 @@ class Reader:
 def _copy_item(slot: int, k: int, made: int, run: StageRun) -> None:
     """Puts item k of the list in a slot of a call into the slot `made`."""
     run.put(made, np.asarray(run.slots[slot][k]))
+
+
+def _length_of(length: ExprLike, run: StageRun) -> int:
+    """Returns the number of places of state after a call."""
+    return run.number(length)
 
 
 def straight(way: Sequence[CallStage], done: Done) -> DirectCall | None:

@@ -292,6 +292,8 @@ def joined(g: Any, ts: Sequence[Tensor], k: int) -> Tensor:
     """Tensors one after another along dim k."""
     if len(ts) == 1:
         return ts[0]
+    if len(ts) == 2 and (grown := g.appended(ts[0], ts[1], k)) is not None:
+        return grown
     if len({t.rank for t in ts}) > 1:
         raise GraphError(f"tensors of unlike ranks are joined: {', '.join(g.show(t) for t in ts)}")
     whole = [g.full(t, [k]) for t in ts]

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import GraphError, ParseError
+from ngraph.frontends.positional.growing import GrowingState, Grown
 from ngraph.frontends.positional.stages import Ask, CallStage, Compute, HostStage, StageRun, bytes_of
 from ngraph.frontends.positional.values import ConstantArray, Held, Sizes, StringInput, Tensor, Value
 from ngraph.op_graph import expr
@@ -62,6 +63,8 @@ class ModelTrace:
         self.answers: dict[Any, Hashable] = {}
         self.constants: dict[ConstantArray, Tensor] = {}
         self.state: dict[str, Value] = {}  # what variables hold that have been assigned on the way here, by name
+        self.growing: dict[str, GrowingState] = {}  # variables of which a part is used, which grows, by name
+        self.grown: dict[str, Grown] = {}  # what they become
         self.assigned: set[str] = set()  # variables that have been assigned in the innermost op with bodies
         self.scopes: list[dict[str, Value]] = [self.state]
         self.numbered = 0  # axes that were named by their number
@@ -195,9 +198,28 @@ class ModelTrace:
         self.state[name] = new
         self.assigned.add(name)
 
+    def past(self, name: str, dim: int, axis: Axis) -> Value:
+        """Returns the used part of a variable that grows, as many places along a dim as the axis has."""
+        self.growing[name] = made = GrowingState(self, self.variables[name], dim, axis)
+        return made.past
+
+    def appended(self, old: Tensor, new: Tensor, dim: int) -> Tensor | None:
+        """Returns state with more behind it, written in place; None where `old` is no state that grows along this dim."""
+        state = next((s for s in self.growing.values() if s.past.op is old.op and s.dim == dim), None)
+        return None if state is None or self.bodies else state.appended(new)
+
+    def grow(self, name: str, value: Value) -> None:
+        """A variable that grows has this value after the call. Raises GraphError for another shape or dtype."""
+        state, new = self.growing[name], self.tensor(value)
+        made = state.became(new) if new.np == state.past.np else None
+        if made is None:
+            said = f"the state {name!r} is {self.described(state.past)}, and gets {self.described(new)}"
+            raise GraphError(said, fix="give it a value that differs from it in one length alone")
+        self.grown[name] = made
+
     def changes(self) -> dict[str, Op]:
         """Returns the variables' values after the call where they may be new, by name, each with the axes of its variable."""
-        found = {}
+        found = {name: made.full for name, made in self.grown.items()}
         for name, value in self.state.items():
             axes = self.variables[name].axes
             t = self.renamed(self.full(self.tensor(value)), axes)
