@@ -26,7 +26,7 @@ EXTRAS = {
     "tqdm": "bars of progress",
     "onnx": "models in ONNX",
     "torch": "models of PyTorch, and tests against it",
-    "tensorflow": "models of TensorFlow",
+    "google-crc32c": "models of TensorFlow",
     "mpi4py": "several machines",
     "xarray": "arrays with named axes",
 }

@@ -142,14 +142,17 @@ def _write(folder: str) -> list[str]:
     page = os.path.join(folder, "spec.md")
     with told(page, "read"), open(page, encoding="utf-8") as file:
         pages = {page: with_table(file.read()), os.path.join(folder, "ops.md"): reference()}
-    onnx = os.path.join(folder, "onnx.md")
-    if os.path.exists(onnx) and find_spec("onnx"):
-        with open(onnx, encoding="utf-8") as file:
-            pages[onnx] = import_module("ngraph.frontends.onnx.support").with_table(file.read())
+    for name, package in FORMATS.items():
+        page = os.path.join(folder, f"{name}.md")
+        if os.path.exists(page) and find_spec(package):
+            with open(page, encoding="utf-8") as file:
+                pages[page] = import_module(f"ngraph.frontends.{name}.support").with_table(file.read())
     for path, text in pages.items():
         write(path, text)
     return list(pages)
 
+
+FORMATS = {"onnx": "onnx", "tensorflow": "google_crc32c"}  # frontends whose ops a page lists, and a package that each needs
 
 SAID = ("fact", "value", "said at", "what it means")
 SAYING = (  # modules that fill in facts when they are loaded
@@ -193,6 +196,7 @@ def _arguments(parser: Any) -> None:
     parser.add_argument("--spec", action="store_true", help="the core ops as the spec has them")
     parser.add_argument("--reference", action="store_true", help="every op in a section of its own, as Markdown")
     parser.add_argument("--onnx", action="store_true", help="the ops of ONNX and how each is read, as Markdown")
+    parser.add_argument("--tensorflow", action="store_true", help="the ops of TensorFlow that are read, as Markdown")
     parser.add_argument("--api", metavar="FOLDER", help="write a page with every public name of ng, ng.linalg and neon into FOLDER")
     parser.add_argument("--docs", metavar="FOLDER", help="write the reference into FOLDER/ops.md, the core ops into FOLDER/spec.md")
 
@@ -211,9 +215,10 @@ def ops(arguments: Any) -> Answer:
     if arguments.reference:
         page = reference()
         return Answer(page.rstrip("\n"), page)
-    if arguments.onnx:
-        support = import_module("ngraph.frontends.onnx.support")
-        return Answer(support.page(), [row._asdict() for row in support.rows()])
+    for name in FORMATS:
+        if getattr(arguments, name):
+            support = import_module(f"ngraph.frontends.{name}.support")
+            return Answer(support.page(), [row._asdict() for row in support.rows()])
     if arguments.op:
         record = _record(arguments.op)
         facts = said(record.name)

@@ -26,7 +26,21 @@ ORDER = (
 ).split()
 
 # packages that a function may import, since they are optional dependencies or slow to load
-OPTIONAL = {"matplotlib", "tqdm", "llvmlite", "torch", "onnx", "mpi4py", "tensorflow", "tensorboardX", "pooch", "PIL", "h5py"}
+OPTIONAL = {
+    "matplotlib",
+    "tqdm",
+    "llvmlite",
+    "torch",
+    "onnx",
+    "mpi4py",
+    "tensorflow",
+    "tensorboardX",
+    "pooch",
+    "PIL",
+    "h5py",
+    "google",
+    "google_crc32c",
+}
 
 
 class Import(NamedTuple):

@@ -1,0 +1,445 @@
+"""Translators of TensorFlow's ops that work on each element by itself, of reductions, products and linear algebra."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import GraphError
+from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional import products, reductions
+from ngraph.frontends.positional.reductions import REDUCTIONS, dims_of, reduce_over
+from ngraph.frontends.positional.shapes import turned
+from ngraph.frontends.positional.values import ConstantArray, Held, Tensor, Value
+from ngraph.frontends.tensorflow.table import translates
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.op import Op
+from ngraph.ops import activations, functions, linalg, special
+from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import iota
+
+# ---- one operand --------------------------------------------------------------------------------------------------------
+
+
+def _rounded(x: Op) -> Op:
+    return e.rounded(x) if x.dtype.is_float else x
+
+
+def _sign(x: Op) -> Op:
+    return by_element.FUNCTIONS["sign"](x)
+
+
+def _erfc(x: Op) -> Op:
+    return 1.0 - e.erf(x)
+
+
+UNARY: dict[str, Callable[[Op], Op]] = {
+    "Abs": e.absolute,
+    "Neg": by_element.FUNCTIONS["negative"],
+    "Sign": _sign,
+    "Square": lambda x: x * x,
+    "Sqrt": e.sqrt,
+    "Rsqrt": lambda x: e.rounding_once(lambda y: 1.0 / e.sqrt(y))(x),
+    "Reciprocal": e.reciprocal,
+    "Inv": e.reciprocal,
+    "Exp": e.exp,
+    "Expm1": e.expm1,
+    "Log": e.log,
+    "Log1p": e.log1p,
+    "Sin": e.sin,
+    "Cos": e.cos,
+    "Tan": functions.tan,
+    "Asin": functions.asin,
+    "Acos": functions.acos,
+    "Atan": e.atan,
+    "Sinh": functions.sinh,
+    "Cosh": functions.cosh,
+    "Asinh": functions.asinh,
+    "Acosh": functions.acosh,
+    "Atanh": functions.atanh,
+    "Tanh": e.tanh,
+    "Sigmoid": e.sigmoid,
+    "Erf": e.erf,
+    "Erfc": _erfc,
+    "Erfinv": special.erfinv,
+    "Lgamma": special.lgamma,
+    "Digamma": special.digamma,
+    "Floor": e.floor,
+    "Ceil": functions.ceil,
+    "Round": _rounded,
+    "Rint": _rounded,
+    "Relu": e.relu,
+    "Relu6": lambda x: e.minimum(e.maximum(x, 0), 6),
+    "Elu": by_element.elu,
+    "Selu": lambda x: by_element.selu(x, 1.6732632423543772, 1.0507009873554805),
+    "Softplus": activations.softplus,
+    "Softsign": lambda x: x / (e.absolute(x) + 1.0),
+    "IsNan": functions.isnan,
+    "IsInf": functions.isinf,
+    "IsFinite": functions.isfinite,
+    "LogicalNot": e.logical_not,
+    "Invert": e.inverted,
+}
+
+
+def _unary(op: str, function: Callable[[Op], Op]) -> None:
+    translates(op)(lambda n, x: by_element.alone(n.g, function, x))
+
+
+for _op, _function in UNARY.items():
+    _unary(_op, _function)
+
+
+@translates("LeakyRelu")
+def leaky_relu(n: Any, x: Value) -> Tensor:
+    return by_element.alone(n.g, lambda op: by_element.leaky_relu(op, n.attr("alpha", 0.2)), x)
+
+
+@translates("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "DeepCopy", "ReadVariableOpIdentity")
+def identity(n: Any, x: Value) -> Value:
+    return x
+
+
+@translates("IdentityN")
+def identities(n: Any, *xs: Value) -> tuple[Value, ...]:
+    return xs
+
+
+@translates("ZerosLike", "OnesLike")
+def alike(n: Any, x: Value) -> Tensor:
+    return by_element.alone(n.g, lambda op: e.filled(0 if n.op == "ZerosLike" else 1, op.axes, op.dtype), x)
+
+
+@translates("Cast")
+def cast(n: Any, x: Value) -> Value:
+    return by_element.casted(n.g, x, n.attr("DstT"))
+
+
+@translates("Bitcast")
+def bitcast(n: Any, x: Value) -> Tensor:
+    target = as_dtype(n.attr("type"))
+    if as_dtype(np.dtype(x.np)).bits != target.bits:
+        raise GraphError(f"the bits of {x.np} as {target}, which has another size", fix="there is a Bitcast of dtypes of one size alone")
+    return by_element.alone(n.g, lambda op: by_element.bitcast(op, target), x)
+
+
+# ---- two operands -------------------------------------------------------------------------------------------------------
+
+
+def _floor_div(x: Op, y: Op) -> Op:
+    return e.floor(e.divide(x, y)) if x.dtype.is_float else e.divide.build(x, y)
+
+
+def _unless_zero(function: Callable[[Op, Op], Op]) -> Callable[[Op, Op], Op]:
+    """A function of two operands that is 0 where the second is."""
+
+    def run(x: Op, y: Op) -> Op:
+        none = e.equal(y, 0)
+        return e.where(none, e.filled(0, (), x.dtype), function(x, e.where(none, e.filled(1, (), y.dtype), y)))
+
+    return run
+
+
+def _times_unless_zero(function: Callable[[Op], Op]) -> Callable[[Op, Op], Op]:
+    """x times a function of y; 0 where x is 0."""
+
+    def run(x: Op, y: Op) -> Op:
+        return e.where(e.equal(x, 0), e.filled(0, (), x.dtype), x * function(y))
+
+    return run
+
+
+def _shifted(kind: str) -> Callable[[Op, Op], Op]:
+    """Shifts by a number of bits held within the dtype's, as TensorFlow does on processors."""
+
+    def run(x: Op, y: Op) -> Op:
+        return e.bitwise(x, e.minimum(e.maximum(y, 0), x.dtype.bits - 1), kind=kind)
+
+    return run
+
+
+BINARY: dict[str, Callable[[Op, Op], Op]] = {
+    "Add": e.add,
+    "AddV2": e.add,
+    "Sub": e.subtract,
+    "Mul": e.multiply,
+    "MulNoNan": lambda x, y: e.where(e.equal(y, 0), e.filled(0, (), x.dtype), x * y),
+    "Div": lambda x, y: by_element.divide(x, y),
+    "RealDiv": e.divide,
+    "DivNoNan": _unless_zero(e.divide),
+    "FloorDiv": _floor_div,
+    "TruncateDiv": by_element.divide,
+    "FloorMod": lambda x, y: e.remainder(x, y),
+    "Mod": lambda x, y: by_element.remainder(x, y, True),
+    "TruncateMod": lambda x, y: by_element.remainder(x, y, True),
+    "Maximum": e.maximum,
+    "Minimum": e.minimum,
+    "SquaredDifference": lambda x, y: (x - y) * (x - y),
+    "Atan2": functions.atan2,
+    "Xdivy": lambda x, y: e.where(e.equal(x, 0), e.filled(0, (), x.dtype), x / y),
+    "Xlogy": _times_unless_zero(e.log),
+    "Xlog1py": _times_unless_zero(e.log1p),
+    "Less": e.less,
+    "LessEqual": e.less_equal,
+    "Greater": e.greater,
+    "GreaterEqual": e.greater_equal,
+    "LogicalAnd": e.logical_and,
+    "LogicalOr": e.logical_or,
+    "BitwiseAnd": lambda x, y: e.bitwise(x, y, kind="and"),
+    "BitwiseOr": lambda x, y: e.bitwise(x, y, kind="or"),
+    "BitwiseXor": lambda x, y: e.bitwise(x, y, kind="xor"),
+    "LeftShift": _shifted("shl"),
+    "RightShift": _shifted("shr"),
+    # gradients of functions of one operand: TensorFlow gives (result, gradient) or (gradient, operand), as its op says
+    "ReluGrad": lambda dy, x: e.where(e.less(0, x), dy, e.filled(0, (), dy.dtype)),
+    "Relu6Grad": lambda dy, x: e.where(e.logical_and(e.less(0, x), e.less(x, 6)), dy, e.filled(0, (), dy.dtype)),
+    "EluGrad": lambda dy, y: e.where(e.less(y, 0), dy * (y + 1.0), dy),
+    "SeluGrad": lambda dy, y: e.where(e.less(y, 0), dy * (y + 1.7580993408473766), dy * 1.0507009873554805),
+    "SoftplusGrad": lambda dy, x: dy * e.sigmoid(x),
+    "SoftsignGrad": lambda dy, x: dy / ((e.absolute(x) + 1.0) * (e.absolute(x) + 1.0)),
+    "SigmoidGrad": lambda y, dy: dy * y * (1.0 - y),
+    "TanhGrad": lambda y, dy: dy * (1.0 - y * y),
+    "SqrtGrad": lambda y, dy: dy * 0.5 / y,
+    "RsqrtGrad": lambda y, dy: dy * -0.5 * (y * y * y),
+    "ReciprocalGrad": lambda y, dy: -(dy * y * y),
+    "InvGrad": lambda y, dy: -(dy * y * y),
+}
+
+
+def _binary(op: str, function: Callable[[Op, Op], Op]) -> None:
+    translates(op)(lambda n, x, y: by_element.each(n.g, function, x, y))
+
+
+for _op, _two in BINARY.items():
+    _binary(_op, _two)
+
+
+@translates("LeakyReluGrad")
+def leaky_relu_grad(n: Any, dy: Value, x: Value) -> Tensor:
+    return by_element.each(n.g, lambda g, op: e.where(e.less(0, op), g, g * n.attr("alpha", 0.2)), dy, x)
+
+
+@translates("Equal", "NotEqual")
+def equal(n: Any, x: Value, y: Value) -> Value:
+    function, again = (e.equal, np.equal) if n.op == "Equal" else (e.not_equal, np.not_equal)
+    if any(isinstance(v, Held) and np.dtype(v.np) == object and not hasattr(v, "name") for v in (x, y)):
+        return n.g.host(n.op, again, [x, y], [np.bool_])[0]
+    return by_element.each(n.g, function, x, y)
+
+
+@translates("ApproximateEqual")
+def nearly_equal(n: Any, x: Value, y: Value) -> Tensor:
+    return by_element.each(n.g, lambda a, b: e.less(e.absolute(a - b), n.attr("tolerance", 1e-5)), x, y)
+
+
+@translates("Pow")
+def power(n: Any, x: Value, y: Value) -> Tensor:
+    return by_element.power(n.g, x, y)
+
+
+@translates("AddN", "AccumulateNV2")
+def add_n(n: Any, *xs: Value) -> Tensor:
+    return by_element.folded(n.g, e.add, xs)
+
+
+@translates("SelectV2")
+def select(n: Any, c: Value, x: Value, y: Value) -> Tensor:
+    return by_element.each(n.g, e.where, c, x, y)
+
+
+@translates("Select")
+def select_rows(n: Any, c: Value, x: Value, y: Value) -> Tensor:
+    t = n.g.tensor(c)
+    if t.rank == 1 and x.rank > 1:  # a condition for each row
+        t = Tensor(t.op, [*t.dims, *[None] * (x.rank - 1)])
+    return by_element.each(n.g, e.where, t, x, y)
+
+
+@translates("ClipByValue")
+def clip(n: Any, x: Value, low: Value, high: Value) -> Tensor:
+    return by_element.each(n.g, lambda a, b, c: e.minimum(e.maximum(a, b), c), x, low, high)
+
+
+@translates("BiasAdd", "BiasAddV1")
+def bias_add(n: Any, x: Value, bias: Value) -> Tensor:
+    t = n.g.tensor(bias)
+    if n.attr("data_format", "NHWC").startswith("NC"):
+        t = Tensor(t.op, [*t.dims, *[None] * (x.rank - 2)])
+    return by_element.each(n.g, e.add, x, t)
+
+
+@translates("BiasAddGrad")
+def bias_add_grad(n: Any, dy: Value) -> Tensor:
+    t = n.g.tensor(dy)
+    channel = 1 if n.attr("data_format", "NHWC").startswith("NC") else t.rank - 1
+    return reduce_over(t, [k for k in range(t.rank) if k != channel], reductions.total, False)
+
+
+# ---- reductions ---------------------------------------------------------------------------------------------------------
+
+
+def _flag(kind: str) -> Callable[[Op, tuple[Any, ...]], Op]:
+    return lambda x, axes: reductions.total(x, axes, kind)
+
+
+_REDUCED = {
+    "Sum": REDUCTIONS["sum"],
+    "Mean": REDUCTIONS["mean"],
+    "Prod": REDUCTIONS["prod"],
+    "Max": REDUCTIONS["max"],
+    "Min": REDUCTIONS["min"],
+    "EuclideanNorm": REDUCTIONS["l2"],
+    "All": _flag("min"),
+    "Any": _flag("max"),
+}
+
+
+@translates(*_REDUCED)
+def reduced(n: Any, x: Value, axes: Value) -> Tensor:
+    t = n.g.tensor(x)
+    dims = dims_of(n.g, t, n.g.ints(axes))
+    return n.g.ones(reduce_over(t, dims, _REDUCED[n.op], bool(n.attr("keep_dims", False))))
+
+
+@translates("L2Loss")
+def l2_loss(n: Any, x: Value) -> Tensor:
+    t = n.g.tensor(x)
+    made = reduce_over(t, range(t.rank), REDUCTIONS["sumsquare"], False)
+    return Tensor(made.op * 0.5, made.dims)
+
+
+@translates("ArgMax", "ArgMin")
+def arg_best(n: Any, x: Value, axis: Value) -> Tensor:
+    t = n.g.tensor(x)
+    (k,) = dims_of(n.g, t, n.g.ints(axis))
+    to = as_dtype(n.attr("output_type", np.dtype(np.int64)))
+    return reduce_over(t, [k], lambda op, axes: e.cast(reductions.best(op, axes, n.op[3:].lower()), to), False)
+
+
+@translates("Cumsum", "Cumprod")
+def cumulated(n: Any, x: Value, axis: Value) -> Tensor:
+    t = n.g.tensor(x)
+    (k,) = dims_of(n.g, t, n.g.ints(axis))
+    kind = "add" if n.op == "Cumsum" else "multiply"
+    return reductions.cumulated(t, k, kind, bool(n.attr("exclusive", False)), bool(n.attr("reverse", False)))
+
+
+@translates("Softmax", "LogSoftmax")
+def softmax(n: Any, x: Value) -> Tensor:
+    t = n.g.tensor(x)
+    return Tensor(reductions.softmax(t.op, reductions.along(t, [t.rank - 1]), n.op == "LogSoftmax"), t.dims)
+
+
+def _cross_entropy(n: Any, logits: Value, labels: Callable[[Tensor], Op]) -> tuple[Tensor, Tensor]:
+    """The losses of rows, and their derivatives by the logits; labels: shares of the classes, along the axes of the logits."""
+    t = n.g.full(n.g.tensor(logits), [logits.rank - 1])
+    axes = (t.dims[-1],)
+    shares = labels(t)
+    log = reductions.softmax(t.op, axes, True)
+    loss = Tensor(-reductions.total(shares * log, axes), t.dims[:-1])
+    return n.g.made(loss.op, loss.dims), n.g.made(e.exp(log) - shares, t.dims)
+
+
+@translates("SoftmaxCrossEntropyWithLogits", results="loss backprop")
+def cross_entropy(n: Any, logits: Value, labels: Value) -> tuple[Tensor, Tensor]:
+    (x, y), dims = n.g.meet([n.g.tensor(logits), n.g.tensor(labels)])
+    return _cross_entropy(n, Tensor(n.g.full(Tensor(x.op, x.dims)).op, n.g.full(x).dims) if None in dims else x, lambda t: y.op)
+
+
+@translates("SparseSoftmaxCrossEntropyWithLogits", results="loss backprop")
+def sparse_cross_entropy(n: Any, logits: Value, labels: Value) -> tuple[Tensor, Tensor]:
+    def shares(t: Tensor) -> Op:
+        i = n.g.tensor(labels)
+        i = n.g.renamed(i, t.dims[:-1])
+        return e.cast(e.equal(iota(t.dims[-1], i.op.dtype), i.op), t.op.dtype)
+
+    return _cross_entropy(n, logits, shares)
+
+
+# ---- products -----------------------------------------------------------------------------------------------------------
+
+
+@translates("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "SparseMatMul")
+def matmul(n: Any, a: Value, b: Value) -> Tensor:
+    x, y = n.g.tensor(a), n.g.tensor(b)
+    if n.attr("transpose_a", False) or n.attr("adj_x", False):
+        x = turned(x)
+    if n.attr("transpose_b", False) or n.attr("adj_y", False):
+        y = turned(y)
+    made = products.matmul(n.g, x, y)
+    to = n.attr("Tout")
+    return made if to is None else Tensor(e.cast(made.op, as_dtype(to)), made.dims)
+
+
+@translates("Einsum")
+def einsum(n: Any, *xs: Value) -> Tensor:
+    return products.einsum(n.g, n.attr("equation"), [n.g.tensor(x) for x in xs])
+
+
+# ---- linear algebra -----------------------------------------------------------------------------------------------------
+
+
+def _matrices(n: Any, x: Value) -> Tensor:
+    return n.g.full(n.g.tensor(x), (x.rank - 2, x.rank - 1))
+
+
+@translates("Cholesky")
+def cholesky(n: Any, x: Value) -> Tensor:
+    t = _matrices(n, x)
+    return n.g.made(linalg.cholesky(t.op, *t.dims[-2:]), t.dims)
+
+
+@translates("MatrixDeterminant")
+def determinant(n: Any, x: Value) -> Tensor:
+    t = _matrices(n, x)
+    return n.g.made(linalg.det(t.op, *t.dims[-2:]), t.dims[:-2])
+
+
+@translates("MatrixInverse")
+def inverse(n: Any, x: Value) -> Tensor:
+    t = _matrices(n, x)
+    if n.attr("adjoint", False):
+        t = turned(t)
+    i, j = t.dims[-2:]
+    made = linalg.inv(t.op, i, j)  # has the columns' axis for its rows
+    order = [j, i] if set(made.axes) >= {i, j} else [i, j]
+    return n.g.made(made, [*t.dims[:-2], *order])
+
+
+def _system(n: Any, a: Value, b: Value) -> tuple[Tensor, Tensor, Any]:
+    """Matrices [..., i, k] and sides [..., i, r], with the axes of the batch in common."""
+    x, y = _matrices(n, a), n.g.full(n.g.tensor(b), (b.rank - 2, b.rank - 1))
+    if n.attr("adjoint", False):
+        x = turned(x)
+    i, k = x.dims[-2:]
+    (left, right), dims = n.g.meet([Tensor(x.op, [*x.dims, None]), Tensor(y.op, [*y.dims[:-1], None, y.dims[-1]])])
+    assert dims[-3] == i and dims[-2] == k
+    return left, right, dims
+
+
+@translates("MatrixSolve")
+def solve(n: Any, a: Value, b: Value) -> Tensor:
+    x, y, dims = _system(n, a, b)
+    return n.g.made(linalg.solve(x.op, y.op, dims[-3], dims[-2]), [*dims[:-3], dims[-2], dims[-1]])
+
+
+@translates("MatrixTriangularSolve")
+def triangular_solve(n: Any, a: Value, b: Value) -> Tensor:
+    x, y, dims = _system(n, a, b)
+    lower = bool(n.attr("lower", True)) != bool(n.attr("adjoint", False))
+    return n.g.made(linalg.triangular_solve(x.op, y.op, dims[-3], dims[-2], lower), [*dims[:-3], dims[-2], dims[-1]])
+
+
+@translates("Ndtri")
+def normal_quantile(n: Any, x: Value) -> Tensor:
+    return by_element.alone(n.g, lambda p: special.erfinv(p * 2.0 - 1.0) * math.sqrt(2.0), x)
+
+
+@translates("LinSpace")
+def linspace(n: Any, start: Value, stop: Value, num: Value) -> Value:
+    first, last = (n.g.known(v) for v in (start, stop))
+    (many,) = n.g.ints(num)
+    return ConstantArray(np.linspace(first, last, many, dtype=first.dtype))

@@ -1,0 +1,160 @@
+"""TensorFlow's nodes that are computed while the graph is read, where all their inputs are known: what shapes are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.frontends.positional import folding
+from ngraph.frontends.positional.folding import broadcast_size, known, same
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Value
+from ngraph.op_graph.expr import Expr
+
+
+def fold(n: Any, inputs: Sequence[Value]) -> Any:
+    """Returns a node's result, or NotImplemented where it is left to its translator."""
+    function = FOLD.get(n.op)
+    if function is None or not inputs or not all(isinstance(i, (ConstantArray, Sizes)) for i in inputs):
+        return NotImplemented
+    return folding.fold(lambda *arrays: function(n, *arrays), inputs, lambda *arrays: _size(n, arrays))
+
+
+def _size(n: Any, arrays: Sequence[Any]) -> float:
+    """Returns the number of elements of a node's result, where that may exceed its inputs'; inf where the inputs do not fit."""
+    if n.op in ("Fill", "Tile", "BroadcastTo") or n.op.startswith("Gather"):
+        shape = arrays[0] if n.op == "Fill" else arrays[1]
+        if n.op.startswith("Gather"):
+            return float(arrays[0].size) * max(arrays[1].size, 1)
+        if shape.dtype == object:
+            return 0.0
+        return float(np.prod(shape.astype(float))) * (arrays[0].size if n.op == "Tile" else 1)
+    if n.op in BROADCAST:
+        return broadcast_size(*[a.shape for a in arrays])
+    return 0.0
+
+
+def strided_items(n: Any, many: int, begin: Sequence[Any], end: Sequence[Any], strides: Sequence[Any]) -> list[Any]:
+    """Returns NumPy's index for a StridedSlice of `many` dims: slices, numbers, and None for new dims.
+
+    Bit k of a mask is for entry k: begin_mask and end_mask leave an end open, ellipsis_mask stands for all dims that no entry names,
+    new_axis_mask makes a dim of length 1, shrink_axis_mask takes the one element at `begin`.
+    """
+    masks = {k: int(n.attr(f"{k}_mask", 0)) for k in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+    count = len(begin)
+    named = sum(1 for k in range(count) if not (masks["ellipsis"] >> k & 1 or masks["new_axis"] >> k & 1))
+    items: list[Any] = []
+    for k in range(count):
+
+        def bit(mask: str, k: int = k) -> bool:
+            return bool(masks[mask] >> k & 1)
+
+        if bit("ellipsis"):
+            items += [slice(None)] * (many - named)
+        elif bit("new_axis"):
+            items.append(None)
+        elif bit("shrink_axis"):
+            items.append(begin[k] if isinstance(begin[k], Expr) else int(begin[k]))
+        else:
+            first, last = (
+                None if bit(mask) else (v if isinstance(v, Expr) else int(v)) for mask, v in (("begin", begin[k]), ("end", end[k]))
+            )
+            items.append(slice(first, last, int(strides[k])))
+    return items
+
+
+def _strided(n: Any, a: Any, begin: Any, end: Any, strides: Any) -> Any:
+    if any(i.dtype == object for i in (begin, end, strides)):
+        return NotImplemented
+    items = strided_items(n, a.ndim, begin, end, strides)
+    return a[tuple(np.newaxis if i is None else i for i in items)]
+
+
+def _cast(n: Any, a: Any) -> Any:
+    to = n.attr("DstT")
+    return NotImplemented if to is None or to.hasobject or n.attr("Truncate", False) else folding.cast(a, to)
+
+
+def _pack(n: Any, *arrays: Any) -> Any:
+    return np.stack(arrays, n.attr("axis", 0))
+
+
+def _joined(n: Any, *arrays: Any) -> Any:
+    *parts, axis = arrays
+    return np.concatenate(parts, int(axis))
+
+
+def _split(n: Any, axis: Any, a: Any) -> Any:
+    return tuple(np.split(a, n.attr("num_split"), int(axis)))
+
+
+def _reduced(function: Any) -> Callable[..., Any]:
+    return lambda n, a, axes: folding.reduced(function, a, axes.ravel(), bool(n.attr("keep_dims", False)))
+
+
+def _slice(n: Any, a: Any, begin: Any, size: Any) -> Any:
+    if begin.dtype == object or size.dtype == object:
+        return NotImplemented
+    return a[tuple(slice(int(b), None if s < 0 else int(b + s)) for b, s in zip(begin, size, strict=True))]
+
+
+def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda n, *arrays: function(*arrays)
+
+
+FOLD: dict[str, Callable[..., Any]] = {
+    **{
+        op: _plain(same(f))
+        for op, f in {"Add": np.add, "AddV2": np.add, "Sub": np.subtract, "Mul": np.multiply, "Neg": np.negative}.items()
+    },
+    "FloorDiv": lambda n, a, b: _floor_div(a, b),
+    "FloorMod": _plain(folding.remainder),
+    "RealDiv": lambda n, a, b: folding.divide(a, b) if a.dtype.kind == "f" else NotImplemented,
+    "Maximum": lambda n, a, b: folding.extreme("max", a, b),
+    "Minimum": lambda n, a, b: folding.extreme("min", a, b),
+    "Equal": lambda n, a, b: folding.compared(n.g, "eq", a, b),
+    "NotEqual": lambda n, a, b: np.logical_not(folding.compared(n.g, "eq", a, b)),
+    "Less": lambda n, a, b: folding.compared(n.g, "lt", a, b),
+    "LessEqual": lambda n, a, b: folding.compared(n.g, "le", a, b),
+    "Greater": lambda n, a, b: folding.compared(n.g, "lt", b, a),
+    "GreaterEqual": lambda n, a, b: folding.compared(n.g, "le", b, a),
+    **{op: _plain(f) for op, f in {"LogicalNot": np.logical_not, "LogicalAnd": np.logical_and, "LogicalOr": np.logical_or}.items()},
+    "Cast": _cast,
+    "Pack": _pack,
+    "Unpack": lambda n, a: tuple(np.moveaxis(a, n.attr("axis", 0), 0)),
+    "ConcatV2": _joined,
+    "Concat": lambda n, axis, *arrays: _joined(n, *arrays, axis),
+    "Split": _split,
+    "StridedSlice": _strided,
+    "Slice": _slice,
+    "GatherV2": lambda n, a, i, axis: NotImplemented if n.attr("batch_dims", 0) else folding.take(a, i, int(axis)),
+    "Gather": lambda n, a, i: folding.take(a, i, 0),
+    "Reshape": lambda n, a, shape: folding.reshaped(a, shape, False),
+    "ExpandDims": lambda n, a, axis: np.expand_dims(a, int(axis)),
+    "Squeeze": lambda n, a: np.squeeze(a, tuple(n.attr("squeeze_dims", [])) or None),
+    "Range": _plain(folding.ranged),
+    "Fill": lambda n, shape, value: NotImplemented if shape.dtype == object or value.dtype == object else np.full(shape, value),
+    "Prod": _reduced(np.prod),
+    "Sum": _reduced(np.sum),
+    "Transpose": lambda n, a, order: np.transpose(a, order),
+    "Tile": lambda n, a, times: NotImplemented if times.dtype == object else np.tile(a, times),
+    "BroadcastTo": lambda n, a, shape: NotImplemented if shape.dtype == object else np.broadcast_to(a, shape),
+    "ReverseV2": lambda n, a, axes: np.flip(a, tuple(int(k) for k in axes)),
+    "Size": lambda n, a: np.asarray(a.size, n.attr("out_type", np.dtype(np.int32))),
+    "Rank": lambda n, a: np.asarray(a.ndim, np.int32),
+    "InvertPermutation": _plain(known(np.argsort)),
+    **{op: _plain(known(f)) for op, f in {"Abs": np.abs, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt}.items()},
+}
+
+# ops whose inputs are broadcast against each other
+BROADCAST = frozenset(
+    "Add AddV2 Sub Mul FloorDiv FloorMod RealDiv Maximum Minimum Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd "
+    "LogicalOr".split()
+)
+
+
+def _floor_div(a: Any, b: Any) -> Any:
+    if a.dtype == object or b.dtype == object:
+        return a // b if b.dtype != object and (b > 0).all() else NotImplemented
+    return np.floor_divide(a, b).astype(a.dtype) if a.dtype.kind in "iu" and np.all(b) else NotImplemented

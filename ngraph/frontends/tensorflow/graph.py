@@ -1,0 +1,313 @@
+"""TensorFlow's graphs and functions as they are walked: nodes in any order, control edges, results by number or by name.
+
+A value is called `node:k` here, for graphs, whose files say `node` for `node:0`, and for functions, whose files say `node:name:k`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import GraphError, ParseError, UnsupportedError
+from ngraph.frontends.positional.trace import MOST_NODES, ModelTrace
+from ngraph.frontends.positional.values import ConstantArray, Held, Value
+from ngraph.frontends.positional.walk import DEEPEST, Frame, GraphNode, in_order, last_uses, walk
+from ngraph.frontends.tensorflow import folding, table
+from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"})
+
+
+class Resource(Held):
+    """A variable's handle: its name. What else a handle may stand for (a table, an iterator) is refused by who uses it."""
+
+    __slots__ = ("name",)
+    np = np.dtype(object)
+
+    def __init__(self, name: str):
+        self.name = name
+        self.array = np.empty((), object)
+
+    def __repr__(self) -> str:
+        return f"Resource({self.name!r})"
+
+
+class Node:
+    """A node of a file, with its inputs as names of values.
+
+    takes  names of values      after  names of nodes that come before, by control edges
+    """
+
+    __slots__ = ("proto", "name", "op", "takes", "after")
+
+    def __init__(self, proto: Any, takes: list[str], after: list[str]):
+        self.proto, self.name, self.op, self.takes, self.after = proto, proto.name, proto.op, takes, after
+
+
+class GraphBody:
+    """A graph or function: nodes by name, its arguments and results as names of values.
+
+    wanted  names of nodes that have effects, which are run though no result needs them
+    """
+
+    def __init__(self, name: str, nodes: Sequence[Node], takes: Sequence[str], gives: Sequence[str], wanted: Sequence[str] = ()):
+        self.name, self.takes, self.gives, self.wanted = name, list(takes), list(gives), list(wanted)
+        self.nodes = {node.name: node for node in nodes}
+        if len(self.nodes) < len(nodes):
+            raise ParseError(f"two nodes of {name} have one name", fix="is the file damaged?")
+        self._order: dict[Any, tuple[list[Node], dict[str, list[str]], dict[str, int]]] = {}
+
+    def order(self, outputs: Sequence[str], fed: Iterable[str] = ()) -> tuple[list[Node], dict[str, list[str]], dict[str, int]]:
+        """Returns the nodes that outputs need, in order; for each its results that are used, by number; each value's last user.
+
+        fed: values that are there already; what only they need is left out.
+        """
+        there = frozenset(map(node_of, fed))
+        key = (tuple(outputs), there)
+        if key not in self._order:
+            wanted = [*(node_of(name) for name in outputs), *self.wanted]
+            found = in_order(
+                [n for n in self.nodes.values() if n.name not in there],
+                lambda n: map(node_of, n.takes),
+                lambda n: [n.name],
+                lambda n: n.after,
+                dict.fromkeys(wanted),
+            )
+            used: dict[str, int] = {}
+            for name in (*outputs, *(t for n in found for t in n.takes)):
+                node, _, k = name.rpartition(":")
+                used[node] = max(used.get(node, 0), int(k))
+            every = {name for n in found for name in n.takes} | set(outputs)
+            gives = {n.name: [v if (v := f"{n.name}:{k}") in every else "" for k in range(used.get(n.name, -1) + 1)] for n in found}
+            self._order[key] = found, gives, last_uses([n.takes for n in found], outputs)
+        return self._order[key]
+
+
+def node_of(value: str) -> str:
+    """Returns the node that gives a value."""
+    return value.rpartition(":")[0]
+
+
+def body_of_graph(proto: Any, name: str, takes: Sequence[str] = (), gives: Sequence[str] = ()) -> GraphBody:
+    """Returns the nodes of a GraphDef."""
+    nodes = []
+    for n in proto.node:
+        found, after = list[str](), list[str]()
+        for given in n.input:
+            if given.startswith("^"):
+                after.append(given[1:])
+            else:
+                found.append(named(given))
+        nodes.append(Node(n, found, after))
+    return GraphBody(name, nodes, takes, gives)
+
+
+def named(given: str) -> str:
+    """Returns a value's name with its number, 0 where the file leaves it out."""
+    node, colon, k = given.rpartition(":")
+    return given if colon and k.isdigit() and node else f"{given}:0"
+
+
+def body_of_function(proto: Any) -> GraphBody:
+    """Returns the nodes of a FunctionDef. Its arguments are the values `argument:0`."""
+    arguments = {a.name for a in proto.signature.input_arg}
+    ops = {n.name: n.op for n in proto.node_def}
+
+    def value(given: str) -> str:
+        parts = given.split(":")
+        if len(parts) == 1:
+            return f"{given}:0"
+        if parts[0] in arguments and parts[0] not in ops:
+            return f"{parts[0]}:{parts[-1]}"
+        first = table.RESULTS.get(ops.get(parts[0], ""), ())
+        k = int(parts[2]) if len(parts) > 2 else 0
+        return f"{parts[0]}:{(first.index(parts[1]) if parts[1] in first else 0) + k}"
+
+    nodes = []
+    for n in proto.node_def:
+        data = [value(i) for i in n.input if not i.startswith("^")]
+        nodes.append(Node(n, data, [i[1:] for i in n.input if i.startswith("^")]))
+    gives = [value(proto.ret[a.name]) for a in proto.signature.output_arg]
+    takes = [f"{a.name}:0" for a in proto.signature.input_arg]
+    return GraphBody(proto.signature.name, nodes, takes, gives, list(proto.control_ret.values()))
+
+
+class FunctionLibrary:
+    """State shared by the graphs of one model: functions, read when they are first called, and constants, read once.
+
+    variables  the names of variables by the node that makes their handle      arrays  from a variable's name to its array
+    """
+
+    def __init__(self, graph: Any):
+        self._functions = {f.signature.name: f for f in graph.library.function}
+        self._bodies: dict[str, GraphBody] = {}
+        self._constants: dict[int, ConstantArray] = {}
+        self.most = max(MOST_NODES, 16 * (len(graph.node) + sum(len(f.node_def) for f in graph.library.function)))
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._functions
+
+    def function(self, name: str) -> GraphBody:
+        """Returns a function by name. Raises ParseError where there is none."""
+        if name not in self._bodies:
+            if name not in self._functions:
+                raise ParseError(f"there is no function {name!r}", fix="is the file damaged?")
+            self._bodies[name] = body_of_function(self._functions[name])
+        return self._bodies[name]
+
+    def constant(self, proto: Any) -> ConstantArray:
+        """Returns the array of a Const node."""
+        found = self._constants.get(id(proto))
+        if found is None:
+            found = self._constants[id(proto)] = ConstantArray(array_of(proto.attr["value"].tensor), proto.name)
+        return found
+
+    def stored(self, name: str) -> ConstantArray | None:
+        """Returns the array that a variable starts with; None for an unknown variable."""
+        raise NotImplementedError
+
+
+def functions_in(node: Node) -> list[str]:
+    """Returns the names of functions that a node may call."""
+    found = [a.func.name for a in node.proto.attr.values() if a.WhichOneof("value") == "func"]
+    found += [f.name for a in node.proto.attr.values() if a.WhichOneof("value") == "list" for f in a.list.func]
+    return [*found, node.op]
+
+
+class TensorflowNode(GraphNode):
+    """A node as its translator sees it."""
+
+    __slots__ = ("node", "library")
+
+    def __init__(self, g: ModelTrace, frame: Frame, node: Node, gives: Sequence[str], library: FunctionLibrary):
+        super().__init__(g, frame, node.op, node.takes, gives, node.name)
+        self.node, self.library = node, library
+
+    def has(self, name: str) -> bool:
+        """Returns whether the node has an attribute."""
+        return name in self.node.proto.attr
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """Returns an attribute: a number, bytes as text, a dtype, a shape, a function's name, or a list of these."""
+        if name not in self.node.proto.attr:
+            return default
+        value = self.node.proto.attr[name]
+        kind = value.WhichOneof("value")
+        if kind == "list":
+            lists = value.list
+            for field in ("i", "f", "b", "s", "type", "shape", "func"):
+                if len(getattr(lists, field)):
+                    return [_plain(field, v) for v in getattr(lists, field)]
+            return []
+        return default if kind is None else _plain(kind, getattr(value, kind))
+
+    def wants(self, k: int) -> bool:
+        """Returns whether result k is used."""
+        return k < len(self.gives) and bool(self.gives[k])
+
+    def translate(self, inputs: list[Value]) -> Any:
+        """See `GraphNode.translate`."""
+        folded = folding.fold(self, inputs)
+        if folded is not NotImplemented:
+            return folded
+        translator = table.TABLE.get(self.op)
+        if translator is not None:
+            return translator(self, *inputs)
+        if self.op in self.library:
+            return self.call(self.op, inputs)
+        raise UnsupportedError(f"there is no translation of {self.op}", fix="see the table in docs/tensorflow.md")
+
+    def call(self, function: str, inputs: Sequence[Value]) -> tuple[Value, ...]:
+        """Returns the results of a function of the model, whose nodes are walked in place of the call."""
+        body = self.library.function(function)
+        if len(inputs) != len(body.takes):
+            raise GraphError(
+                f"the function {function!r} takes {len(body.takes)} values, and gets {len(inputs)}", fix="is the file damaged?"
+            )
+        frame = Frame()
+        frame.depth = self.frame.depth + 1
+        if frame.depth > DEEPEST:
+            raise ParseError(f"functions call each other more than {DEEPEST} deep", fix="is the file damaged?")
+        frame.names.update(zip(body.takes, inputs, strict=True))
+        return tuple(walk_body(self.g, frame, body, body.gives, self.library))
+
+
+def _plain(kind: str, value: Any) -> Any:
+    if kind == "s":
+        return value.decode("utf-8", "replace")
+    if kind == "type":
+        return numpy_type(value)
+    if kind == "shape":
+        return shape_of(value)
+    if kind == "func":
+        return value.name
+    return value
+
+
+def walk_body(g: ModelTrace, frame: Frame, body: GraphBody, outputs: Sequence[str], library: FunctionLibrary) -> list[Value]:
+    """Returns values of a body whose arguments are in the frame."""
+    nodes, gives, last = body.order(outputs, frame.names)
+    made = (TensorflowNode(g, frame, n, gives[n.name], library) for n in nodes)
+    return walk(g, frame, made, outputs, last)
+
+
+# ---- what cannot be read ----------------------------------------------------------------------------------------------
+
+
+def needed(library: FunctionLibrary, body: GraphBody, outputs: Sequence[str], fed: Iterable[str] = ()) -> Iterator[tuple[GraphBody, Node]]:
+    """Yields each node that outputs need, of the graph and of the functions that it calls, with the body that it stands in."""
+    todo: list[tuple[GraphBody, Sequence[str]]] = [(body, outputs)]
+    seen: set[str] = set()
+    while todo:
+        here, wanted = todo.pop()
+        for node in here.order(wanted, fed if here is body else ())[0]:
+            yield here, node
+            for name in functions_in(node):
+                if name in library and name not in seen:
+                    seen.add(name)
+                    inner = library.function(name)
+                    todo.append((inner, inner.gives))
+
+
+def unsupported(library: FunctionLibrary, body: GraphBody, outputs: Sequence[str], fed: Iterable[str] = ()) -> list[str]:
+    """Returns each node that outputs need and that has no translation: op, function, name, the nearest op that has one."""
+    found: list[str] = []
+    for here, node in needed(library, body, outputs, fed):
+        if node.op not in table.TABLE and node.op not in library and node.op not in folding.FOLD:
+            near = difflib.get_close_matches(node.op, table.TABLE, 1)
+            where = f" of function {here.name}" if here is not body else ""
+            found.append(f"{node.op}, node {node.name!r}{where}" + (f"; the nearest is {near[0]}" if near else ""))
+    return found
+
+
+def assigned(
+    library: FunctionLibrary, body: GraphBody, outputs: Sequence[str], handles: Mapping[str, str], fed: Sequence[str] = ()
+) -> set[str]:
+    """Returns the names of variables that may be written on the way to outputs.
+
+    handles: names of variables by the value that is their handle, in `body`. Handles are followed through calls, branches and loops.
+    """
+    found: set[str] = set()
+    todo: list[tuple[GraphBody, Sequence[str], dict[str, frozenset[str]]]] = [
+        (body, outputs, {value: frozenset({name}) for value, name in handles.items()})
+    ]
+    seen: set[tuple[str, tuple[frozenset[str], ...]]] = set()
+    while todo:
+        here, wanted, known = todo.pop()
+        for node in here.order(wanted, fed if here is body else ())[0]:
+            given = [known.get(name, frozenset()) for name in node.takes]
+            if node.op.startswith(("Assign", "Resource", "Scatter")) and node.op != "ResourceGather":
+                found.update(*given)
+            elif node.op in ("Identity", "Enter", "RefEnter", "Switch"):
+                known[f"{node.name}:0"] = known[f"{node.name}:1"] = given[0]
+            for name in functions_in(node):
+                if name in library and any(given):
+                    inner = library.function(name)
+                    args = given[len(given) - len(inner.takes) :] if len(given) > len(inner.takes) else given
+                    if (name, tuple(args)) not in seen:
+                        seen.add((name, tuple(args)))
+                        todo.append((inner, inner.gives, dict(zip(inner.takes, args, strict=False))))
+    return found

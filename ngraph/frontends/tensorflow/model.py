@@ -1,0 +1,112 @@
+"""TensorFlow models: `load` reads a file, and gives a `TensorflowModel` to be called."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import ArgumentError
+from ngraph.frontends.positional.model import Model
+from ngraph.frontends.tensorflow.format import Tensorflow, room
+from ngraph.op_graph.arguments import checked
+from ngraph.transformers.base import Transformer, make_transformer
+
+__all__ = ["TensorflowModel", "load"]
+
+
+class TensorflowModel(Model):
+    """A model of TensorFlow's, called by its default signature: `model(x)`, or `model(x=…)`.
+
+    signatures  a model for each signature, by name; they share the variables
+    variables   the values of those that are written or trained, by name
+    """
+
+    def __init__(self, file: Any, signature: str | None, transformer: Any, trainable: Sequence[str], indices: str):
+        self.file, self._options = file, (trainable, indices)
+        self._others: dict[str, TensorflowModel] = {}
+        self._sessions: dict[str, TensorflowModel] = {}  # by the values that `run` fetches and feeds
+        self.signature = signature if signature in file.by_value else file.signature(signature).name
+        super().__init__(file, Tensorflow(self.signature), transformer, trainable, indices)
+
+    @property
+    def signatures(self) -> Mapping[str, TensorflowModel]:
+        """The model by each of its signatures."""
+        for name in self.file.signatures:
+            if name not in self._others:
+                self._others[name] = self if name == self.signature else TensorflowModel(self.file, name, self.transformer, *self._options)
+        return self._others
+
+    def run(self, outputs: Any, feeds: Mapping[str, Any] | None = None, options: Any = None) -> Any:
+        """See `Model.run`. Values of the graph may be named as TensorFlow's `Session.run` does: `run(["loss:0"], {"x:0": x})`.
+
+        Names with a colon are values of the graph: those that are fed take the place of the nodes that make them, and what no fetched
+        value needs is not run.
+        """
+        asked = outputs if feeds is not None else None
+        fetched = asked if isinstance(asked, (list, tuple)) else []
+        if feeds is not None and any(":" in str(name) for name in (*fetched, *feeds)):
+            return self._session(list(fetched), feeds)
+        return super().run(outputs, feeds, options)
+
+    def _session(self, fetched: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
+        """Returns values of the graph by name, with others fed."""
+        key = "\n".join([*fetched, "", *feeds])
+        if key not in self._sessions:
+            self.file.by_value[key] = room("saved").by_values(self.file, list(fetched), list(feeds))
+            self._sessions[key] = TensorflowModel(self.file, key, self.transformer, *self._options)
+        return self._sessions[key]._results({name: np.asarray(a) for name, a in feeds.items()})
+
+    def value(self, name: str) -> np.ndarray[Any, Any]:
+        """Returns what a variable holds. Raises ArgumentError for an unknown name."""
+        variable = self.file.shared.get(id(self.transformer), {}).get(name)
+        if variable is not None:
+            return np.asarray(self.transformer.get(variable))
+        stored = self.file.stored(name)
+        if stored is None:
+            raise ArgumentError(f"{self.name} has no variable {name!r}", fix=f"there are {', '.join(self.file.handles.values()) or 'none'}")
+        return np.array(stored.array)
+
+    def save_checkpoint(self, prefix: str) -> None:
+        """Writes all variables as a checkpoint that `tf.train.load_checkpoint` and the graph's own restore op read."""
+        file, arrays = self.file, dict[str, Any]()
+        for name in file.handles.values():
+            key, value = file.keys.get(name, name), self.value(name)
+            if name in file.parts:  # of a partitioned variable, which is written whole
+                whole = arrays.setdefault(key, np.array(file.checkpoint.get_tensor(key)))
+                whole[file.parts[name]] = value
+            else:
+                arrays[key] = value
+        room("bundle").save_checkpoint(prefix, arrays)
+
+
+@checked
+def load(
+    source: Any,
+    transformer: Any = None,
+    tags: Any = None,
+    signature: str | None = None,
+    trainable: str | Sequence[str] = (),
+    indices: str = "raise",
+) -> TensorflowModel:
+    """Returns a model of TensorFlow's files, read without TensorFlow: a SavedModel's folder, a graph, or a meta graph with its checkpoint.
+
+    source: a path, the bytes of a GraphDef, or an object of TensorFlow's own (GraphDef, Graph, concrete function).
+    transformer: what runs it; the default one by default. tags: of the graph in a SavedModel, `serve` by default. signature: the one that
+    `model(...)` calls, the default one by default. trainable: patterns such as "*"; float variables of these names can be trained.
+    indices: what becomes of those of gathers that are out of bounds, `raise` a BoundsError or `clip` them to the nearest.
+    Raises UnsupportedError with every node that has no translation, ParseError for a damaged file, FileError where there is none.
+    """
+    if transformer is not None and not isinstance(transformer, Transformer):
+        raise ArgumentError(f"transformer= takes a transformer, not {transformer!r}", fix="ngt.make_transformer()")
+    if indices not in ("raise", "clip"):
+        raise ArgumentError(f"indices={indices!r} is none of 'raise' and 'clip'", fix="indices='clip' takes the nearest place")
+    patterns = [trainable] if isinstance(trainable, str) else list(trainable)
+    if not isinstance(source, (str, os.PathLike, bytes, bytearray, memoryview)) and not any(
+        hasattr(source, a) for a in ("SerializeToString", "as_graph_def", "graph")
+    ):
+        raise ArgumentError(f"a model is loaded from a path, not from {type(source).__name__}", fix="give the path of the model, as text")
+    file = room("saved").opened(source, tags)
+    return TensorflowModel(file, signature, transformer if transformer is not None else make_transformer(), patterns, indices)

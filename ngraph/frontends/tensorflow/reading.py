@@ -1,0 +1,68 @@
+"""The reader of a TensorFlow model: one signature of its graph, walked for each reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import ArgumentError, UnsupportedError
+from ngraph.frontends.positional.ports import About
+from ngraph.frontends.positional.reader import Reader, parameter, trainable
+from ngraph.frontends.positional.trace import ModelTrace
+from ngraph.frontends.positional.values import Value
+from ngraph.frontends.positional.walk import Frame
+from ngraph.frontends.tensorflow import translate
+from ngraph.frontends.tensorflow.graph import needed, unsupported, walk_body
+from ngraph.frontends.tensorflow.saved import ModelFile, Signature
+
+__all__ = ["TensorflowReader", "translate"]
+
+
+class TensorflowReader(Reader):
+    """The reader of a signature of a TensorFlow model."""
+
+    def __init__(self, file: ModelFile, signature: Signature, transformer: Any, patterns: Sequence[str] = (), indices: str = "raise"):
+        self.file, self.signature, self.proto = file, signature, file.proto
+        results = list(signature.results.values())
+        fed = list(signature.values.values())
+        bad = unsupported(file, file.graph, results, fed)
+        if bad:
+            raise UnsupportedError(
+                f"{len(bad)} node{'s' * (len(bad) > 1)} of {file.name} cannot be translated",
+                details=tuple(bad),
+                fix="`ngraph ops --tensorflow` lists what can be",
+            )
+        about = About(file.name, signature.inputs, (), signature.outputs)
+        wanted = file.written()
+        nodes = [node.name for _, node in needed(file, file.graph, results, fed)] if patterns else []
+        reached = dict.fromkeys(file.handles[name] for name in nodes if name in file.handles)  # files may store a weight twice
+        floats = [name for name in reached if self._is_float(name)]
+        wanted |= set(trainable(patterns, floats))
+        shared = file.shared.setdefault(id(transformer), {})
+        for name in sorted(wanted - set(shared)):
+            start = file.stored(name)
+            if start is None:
+                raise ArgumentError(f"the variable {name!r} of {file.name} has no value", fix="give the checkpoint of the graph")
+            shared[name] = parameter(name, np.array(start.array))
+        super().__init__(about, transformer, shared, indices)
+
+    def _is_float(self, name: str) -> bool:
+        start = self.file.stored(name)
+        return start is not None and start.array.dtype.kind == "f"
+
+    def external(self) -> list[str]:
+        """See `Reader.external`."""
+        return []
+
+    def initial(self, name: str) -> np.ndarray[Any, Any] | None:
+        """See `Reader.initial`."""
+        return None
+
+    def values(self, g: ModelTrace, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
+        """See `Reader.values`."""
+        g.most, g.clamped = self.file.most, "ng.tensorflow.load(path, indices='clip') takes the nearest"
+        frame = Frame()
+        frame.names.update({self.signature.values[name]: value for name, value in inputs.items()})
+        return walk_body(g, frame, self.file.graph, [self.signature.results[name] for name in outputs], self.file)

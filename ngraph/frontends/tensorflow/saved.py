@@ -1,0 +1,345 @@
+"""TensorFlow's model files as they are found: SavedModels, graphs, meta graphs with checkpoints; their signatures and variables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ngraph.errors import ArgumentError, FileError, ParseError, nearest
+from ngraph.frontends.positional.ports import Port
+from ngraph.frontends.positional.values import ConstantArray
+from ngraph.frontends.tensorflow.bundle import Checkpoint
+from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of, type_name
+from ngraph.frontends.tensorflow.graph import CALLS, FunctionLibrary, GraphBody, Node, assigned, body_of_graph, named, node_of
+from ngraph.frontends.tensorflow.messages import parsed, parsed_text
+
+OWN = ("__saved_model_init_op", "__saved_model_train_op")  # signatures that are TensorFlow's own notes
+HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+
+
+class Signature(NamedTuple):
+    """A way to call a model: ports of inputs and outputs, and the value of the graph that each stands for."""
+
+    name: str
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    values: dict[str, str]  # of inputs by port
+    results: dict[str, str]  # of outputs by port
+
+
+class ModelFile(FunctionLibrary):
+    """A model as its file has it.
+
+    graph       its main graph                            signatures  the ways to call it
+    handles     the variable's name by the node that makes its handle       keys  the name in the checkpoint by variable
+    parts       the part of the checkpoint's array that a partitioned variable has, by variable
+    """
+
+    def __init__(self, name: str, graph: Any, signatures: dict[str, Signature], meta: Any = None, checkpoint: str | None = None):
+        super().__init__(graph)
+        self.name, self.proto = name, graph
+        self.graph = body_of_graph(graph, name)
+        self.handles: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
+        self.parts: dict[str, tuple[slice, ...]] = {}
+        self._checkpoint_path = checkpoint
+        self._checkpoint: Checkpoint | None = None
+        self._stored: dict[str, ConstantArray] = {}
+        self.shared: dict[int, dict[str, Any]] = {}  # variables that readers made, by transformer
+        self.by_value: dict[str, Signature] = {}  # ways to call it by values of the graph, as `Session.run` names them
+        for node in self.graph.nodes.values():
+            if node.op in HANDLES:
+                said = node.proto.attr["shared_name"].s.decode("utf-8", "replace") if "shared_name" in node.proto.attr else ""
+                self.handles[node.name] = said or node.name
+        if len(set(self.handles.values())) < len(self.handles):
+            self.handles = {node: node for node in self.handles}
+        if meta is not None and meta.saver_def.restore_op_name:
+            for home, key, part in restored(self, meta.saver_def.restore_op_name):
+                self.keys[self.handles.get(home, home)] = key
+                if part:
+                    self.parts[self.handles.get(home, home)] = part
+        self.signatures = signatures
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The arrays of the variables; None where the model has none. Raises FileError where its files are missing."""
+        if self._checkpoint is None and self._checkpoint_path is not None:
+            self._checkpoint = Checkpoint(self._checkpoint_path)
+        return self._checkpoint
+
+    def stored(self, name: str) -> ConstantArray | None:
+        """See `FunctionLibrary.stored`."""
+        if name not in self._stored:
+            key = self.keys.get(name, name)
+            if self.checkpoint is None or key not in self.checkpoint:
+                return None
+            self._stored[name] = ConstantArray(self.checkpoint.get_tensor(key)[self.parts.get(name, ())], name)
+        return self._stored[name]
+
+    def written(self) -> set[str]:
+        """Returns the names of variables that a call of any signature may write."""
+        handles = {f"{node}:0": name for node, name in self.handles.items()}
+        found: set[str] = set()
+        for said in (*self.signatures.values(), *self.by_value.values()):
+            found |= assigned(self, self.graph, list(said.results.values()), handles, list(said.values.values()))
+        return found
+
+    def signature(self, name: str | None) -> Signature:
+        """Returns a signature by name; None: the default one. Raises ArgumentError where there is none."""
+        if name is None:
+            name = "serving_default" if "serving_default" in self.signatures else next(iter(self.signatures), "")
+        if name in self.by_value:
+            return self.by_value[name]
+        if name not in self.signatures:
+            there = ", ".join(self.signatures) or "none"
+            raise ArgumentError(f"{self.name} has no signature {name!r}", fix=nearest(name, list(self.signatures)) or f"there are {there}")
+        return self.signatures[name]
+
+
+def by_values(file: ModelFile, fetched: list[str], fed: list[str]) -> Signature:
+    """Returns the signature of a call that feeds values of the graph and fetches others. Raises ArgumentError for unknown ones.
+
+    A fetched name without a colon is a node: it is run, and gives its first result, if it has one.
+    """
+    nodes = file.graph.nodes
+    for name in (*fetched, *fed):
+        if node_of(named(name)) not in nodes:
+            raise ArgumentError(f"{file.name} has no value {name!r}", fix=nearest(name, list(nodes)) or "name a node and a result: x:0")
+    open_ = Port("", "tensor", None, None, "tensor")
+    homes = [(name, nodes[node_of(named(name))]) for name in fed]
+    inputs = tuple([placeholder(n, name) if n.op.startswith("Placeholder") else open_._replace(name=name) for name, n in homes])
+    outputs = tuple([Port(name, "tensor", None, None, "tensor") for name in fetched])
+    return Signature("", inputs, outputs, {name: named(name) for name in fed}, {name: named(name) for name in fetched})
+
+
+# ---- variables ----------------------------------------------------------------------------------------------------------
+
+
+def restored(file: ModelFile, restore: str) -> Iterator[tuple[str, str, tuple[slice, ...]]]:
+    """Yields each variable's node, the name that the model's restore op reads it by, and the part of that array; () for all of it.
+
+    The op is followed, no name is guessed.
+    """
+    at = file.graph.nodes.get(node_of(named(restore)))
+    if at is None:
+        return
+    if at.op in CALLS:  # TensorFlow 2: a function takes the file's name and the handles
+        body = file.function(at.proto.attr["f"].func.name)
+        homes = dict(zip(body.takes, at.takes, strict=False))
+        for node in body.nodes.values():
+            if node.op == "AssignVariableOp":
+                home = homes.get(_source(body, node.takes[0]), "")
+                key = _restored_by(body, node.takes[1])
+                if key is not None and home:
+                    yield node_of(_source(file.graph, home)), *key
+        return
+    todo, seen = [at.name], {at.name}  # TensorFlow 1: a group of assignments
+    while todo:
+        step = file.graph.nodes.get(todo.pop())
+        if step is None:
+            continue
+        if step.op in ("Assign", "AssignVariableOp"):
+            key = _restored_by(file.graph, step.takes[1])
+            if key is not None:
+                yield node_of(_source(file.graph, step.takes[0])), *key
+        for name in (*step.after, *map(node_of, step.takes)):
+            if name not in seen:
+                seen.add(name)
+                todo.append(name)
+
+
+def _source(body: GraphBody, value: str) -> str:
+    """Returns the value that others hand on as it is."""
+    node = body.nodes.get(node_of(value))
+    while node is not None and node.op in ("Identity", "Cast", "Reshape") and node.takes:
+        value = node.takes[0]
+        node = body.nodes.get(node_of(value))
+    return value
+
+
+def _restored_by(body: GraphBody, value: str) -> tuple[str, tuple[slice, ...]] | None:
+    """Returns the name in the checkpoint, and the part, of a value that RestoreV2 gives; None for another value."""
+    value = _source(body, value)
+    node = body.nodes.get(node_of(value))
+    if node is None or node.op != "RestoreV2":
+        return None
+    k = int(value.rpartition(":")[2])
+    said = []
+    for given in node.takes[1:3]:  # names, and shapes with slices
+        texts = body.nodes.get(node_of(_source(body, given)))
+        found = array_of(texts.proto.attr["value"].tensor).ravel() if texts is not None and texts.op == "Const" else ()
+        said.append(found[k].decode("utf-8", "replace") if k < len(found) else "")
+    return (said[0], _part(said[1])) if said[0] else None
+
+
+def _part(text: str) -> tuple[slice, ...]:
+    """Returns the slices in a text such as `40 3 0,10:-`: the whole shape, then start and length of each dim, `-` for all of it."""
+    last = text.split(" ")[-1] if text else ""
+    found = []
+    for piece in last.split(":") if last else ():
+        start, comma, length = piece.partition(",")
+        if piece != "-" and not (comma and start.isdigit() and length.isdigit()):
+            raise ParseError(f"{text!r} is no slice of a variable", fix="is the file damaged?")
+        found.append(slice(None) if piece == "-" else slice(int(start), int(start) + int(length)))
+    return tuple(found) if any(f != slice(None) for f in found) else ()
+
+
+# ---- files --------------------------------------------------------------------------------------------------------------
+
+
+def opened(source: Any, tags: Any = None) -> ModelFile:
+    """Returns the model of a path, of bytes, or of a message of TensorFlow's own.
+
+    Raises FileError where there is nothing, ParseError for damaged files, ArgumentError for tags that no graph of it has.
+    """
+    if isinstance(source, ModelFile):
+        return source
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return of_graph(parsed("GraphDef", source, "the graph"), "graph")
+    if not isinstance(source, (str, os.PathLike)):
+        return _of_object(source)
+    path = os.fspath(source)
+    if os.path.isdir(path):
+        for name in ("saved_model.pb", "saved_model.pbtxt"):
+            if os.path.isfile(os.path.join(path, name)):
+                return _of_saved(_message("SavedModel", os.path.join(path, name)), path, tags)
+        raise FileError(f"{path} is no SavedModel: it has no saved_model.pb", fix="give the folder that has one")
+    if os.path.basename(path) in ("saved_model.pb", "saved_model.pbtxt"):
+        return opened(os.path.dirname(path) or ".", tags)
+    if path.endswith(".meta"):
+        meta = _message("MetaGraphDef", path)
+        return _of_meta(meta, os.path.basename(path), path[:-5])
+    return of_graph(_message("GraphDef", path), os.path.basename(path))
+
+
+def _message(kind: str, path: str) -> Any:
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}", fix="check the path") from error
+    if path.endswith("txt"):
+        return parsed_text(kind, data.decode("utf-8", "replace"), path)
+    made = parsed(kind, data, path)
+    if data and not made.ByteSize():
+        raise ParseError(f"{path} holds nothing that a {kind} has", fix="is it another file?")
+    return made
+
+
+def _of_object(source: Any) -> ModelFile:
+    """Returns the model of an object of TensorFlow's: a GraphDef, a graph, or a concrete function."""
+    if hasattr(source, "as_graph_def"):  # tf.Graph
+        source = source.as_graph_def()
+    elif hasattr(source, "graph") and hasattr(source.graph, "as_graph_def"):  # a concrete function
+        given = [t.name for t in getattr(source, "inputs", ())]
+        gives = [t.name for t in getattr(source, "outputs", ())]
+        graph = parsed("GraphDef", source.graph.as_graph_def(add_shapes=True).SerializeToString(), "the function")
+        return of_graph(graph, getattr(source, "name", "function"), given, gives)
+    if not hasattr(source, "SerializeToString"):
+        kind = type(source).__name__
+        raise ArgumentError(
+            f"a model is loaded from a path, bytes, a GraphDef, a graph or a function, not from {kind}", fix="give its path"
+        )
+    return of_graph(parsed("GraphDef", source.SerializeToString(), "the graph"), "graph")
+
+
+def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> ModelFile:
+    """Returns the model of a GraphDef: its placeholders are inputs, and what no node uses is outputs."""
+    if not graph.node:
+        raise ParseError(f"{name} has no nodes", fix="is it another file?")
+    body = body_of_graph(graph, name)
+    used = {node_of(v) for n in body.nodes.values() for v in n.takes}
+    starts = [n for n in body.nodes.values() if n.op in ("Placeholder", "PlaceholderV2") and numbers(n)]
+    if inputs is None:
+        values = {n.name: f"{n.name}:0" for n in starts}
+    else:
+        values = {node_of(named(v)): named(v) for v in inputs if numbers(body.nodes[node_of(named(v))])}
+    if outputs is None:
+        fed = depending(body, [n.name for n in starts])
+        silent = ("NoOp", "Assert", "Const", "Placeholder", *HANDLES)
+        ends = [n for n in body.nodes.values() if n.name not in used and n.op not in silent and (n.name in fed or not starts)]
+        results = {n.name: f"{n.name}:0" for n in ends if not n.op.startswith(("Assign", "Save", "Restore", "Resource", "DisableCopy"))}
+    else:
+        results = {node_of(named(v)) + ("" if named(v).endswith(":0") else f"_{v.rpartition(':')[2]}"): named(v) for v in outputs}
+    ports = tuple([placeholder(body.nodes[node_of(v)], key) for key, v in values.items()])
+    signature = Signature("serving_default", ports, tuple([Port(k, "tensor", None, None, "tensor") for k in results]), values, results)
+    return ModelFile(name, graph, {signature.name: signature})
+
+
+def depending(body: GraphBody, names: list[str]) -> set[str]:
+    """Returns the nodes that need one of these, by name, and these."""
+    users: dict[str, list[str]] = {}
+    for n in body.nodes.values():
+        for v in n.takes:
+            users.setdefault(node_of(v), []).append(n.name)
+    found, todo = set(names), list(names)
+    while todo:
+        for user in users.get(todo.pop(), ()):
+            if user not in found:
+                found.add(user)
+                todo.append(user)
+    return found
+
+
+def numbers(node: Node) -> bool:
+    """Returns whether a placeholder takes an array, rather than the handle of a variable."""
+    return numpy_type(node.proto.attr["dtype"].type) is not None
+
+
+def placeholder(node: Node, key: str) -> Port:
+    """Returns the port of a placeholder."""
+    attr = node.proto.attr
+    shape = shape_of(attr["shape"].shape) if "shape" in attr else None
+    if shape == () and "_output_shapes" in attr and len(attr["_output_shapes"].list.shape):
+        shape = shape_of(attr["_output_shapes"].list.shape[0])
+    return Port(key, f"tensor({type_name(attr['dtype'].type)})", shape, numpy_type(attr["dtype"].type), "tensor")
+
+
+def _of_saved(saved: Any, folder: str, tags: Any) -> ModelFile:
+    """Returns the graph of a SavedModel that has these tags; `serve`, or the only one, by default."""
+    if not saved.meta_graphs:
+        raise ParseError(f"{folder} has no graph", fix="save the model again")
+    wanted = None if tags is None else {tags} if isinstance(tags, str) else set(tags)
+    there = [set(m.meta_info_def.tags) for m in saved.meta_graphs]
+    if wanted is None:
+        k = next((j for j, found in enumerate(there) if "serve" in found), 0)
+    else:
+        k = next((j for j, found in enumerate(there) if found == wanted), -1)
+        if k < 0:
+            said = "; ".join(", ".join(sorted(found)) or "none" for found in there)
+            raise ArgumentError(f"{folder} has no graph with the tags {', '.join(sorted(wanted))}", fix=f"there are {said}")
+    prefix = os.path.join(folder, "variables", "variables")
+    name = os.path.basename(os.path.abspath(folder))
+    return _of_meta(saved.meta_graphs[k], name, prefix if os.path.isfile(f"{prefix}.index") else None)
+
+
+def _of_meta(meta: Any, name: str, checkpoint: str | None) -> ModelFile:
+    graph = meta.graph_def
+    signatures = {}
+    for key, said in sorted(meta.signature_def.items()):
+        if key not in OWN:
+            signatures[key] = _signature(key, said)
+    if not signatures:
+        plain = of_graph(graph, name)
+        signatures = plain.signatures
+    if checkpoint is not None and not os.path.isfile(f"{checkpoint}.index"):
+        checkpoint = None
+    return ModelFile(name, graph, signatures, meta, checkpoint)
+
+
+def _signature(name: str, said: Any) -> Signature:
+    def ports(infos: Any) -> tuple[tuple[Port, ...], dict[str, str]]:
+        found, values = [], {}
+        for key in sorted(infos):
+            info = infos[key]
+            if not info.name:
+                raise ParseError(f"{key!r} of the signature {name!r} is no tensor", fix="sparse and ragged tensors are not read")
+            dtype = numpy_type(info.dtype)
+            found.append(Port(key, f"tensor({type_name(info.dtype)})", shape_of(info.tensor_shape), dtype, "tensor"))
+            values[key] = named(info.name)
+        return tuple(found), values
+
+    inputs, values = ports(said.inputs)
+    outputs, results = ports(said.outputs)
+    return Signature(name, inputs, outputs, values, results)

@@ -1,0 +1,34 @@
+"""The translators: for each op of TensorFlow a function, and for ops of several results what these are called.
+
+    @translates("Softmax")
+    def softmax(n, x): ...
+
+`n` is the node (`graph.TensorflowNode`), then come its inputs. A translator gives a value, or a tuple of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Translator = Callable[..., Any]
+
+TABLE: dict[str, Translator] = {}
+
+# Results by name, in order, of ops that have several which are no list: functions refer to results by these names (`node:values:0`).
+RESULTS: dict[str, tuple[str, ...]] = {}
+
+
+def translates(*ops: str, results: str = "") -> Callable[[Translator], Translator]:
+    """Registers the function under it for these ops; results: their results' names, where there are several that are no list."""
+
+    def add(function: Translator) -> Translator:
+        for op in ops:
+            if op in TABLE:
+                raise ValueError(f"there are two translators of {op}")
+            TABLE[op] = function
+            if results:
+                RESULTS[op] = tuple(results.split())
+        return function
+
+    return add

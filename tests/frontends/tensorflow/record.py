@@ -1,0 +1,380 @@
+"""Records small TensorFlow models with their answers, for tests that run without TensorFlow.
+
+    python record.py FOLDER        # in an environment with tensorflow-cpu==2.21.0
+
+Each model becomes FOLDER/NAME.pb (a frozen graph), or a folder with a SavedModel, and FOLDER/NAME.npz with inputs `in:KEY` and outputs
+`out:KEY`. Single ops are recorded in one file, `ops.npz`, with the bytes of their graphs.
+"""
+
+import os
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+import numpy as np
+import tensorflow as tf
+
+F = np.float32
+R = np.random.default_rng(7)
+
+
+def x(*shape, low=-2.0, high=2.0, dtype=F):
+    return R.uniform(low, high, shape).astype(dtype)
+
+
+def i(*shape, low=0, high=5, dtype=np.int32):
+    return R.integers(low, high, shape).astype(dtype)
+
+
+raw = tf.raw_ops
+CASES = {}
+
+
+def case(name, function, *inputs):
+    assert name not in CASES, name
+    CASES[name] = function, inputs
+
+
+# ---- elementwise
+for op in (
+    "Abs Neg Sign Square Exp Expm1 Sin Cos Tan Atan Sinh Cosh Asinh Tanh Sigmoid Erf Erfc Floor Ceil Round Rint Relu Relu6 Elu Selu "
+    "Softplus Softsign IsNan IsInf IsFinite ZerosLike OnesLike Reciprocal"
+).split():
+    named = "features" if op in ("Relu", "Relu6", "Elu", "Selu", "Softplus", "Softsign") else "x"
+    case(op, lambda a, op=op, named=named: getattr(raw, op)(**{named: a}), x(3, 5))
+for op in "Sqrt Rsqrt Log Log1p Acosh Lgamma Digamma".split():
+    case(op, lambda a, op=op: getattr(raw, op)(x=a), x(4, 3, low=1.1, high=4))
+for op in "Asin Acos Atanh Erfinv".split():
+    case(op, lambda a, op=op: getattr(raw, op)(x=a), x(4, 3, low=-0.9, high=0.9))
+for op in (
+    "Add AddV2 Sub Mul MulNoNan RealDiv DivNoNan FloorDiv FloorMod TruncateMod Maximum Minimum SquaredDifference Atan2 Less LessEqual "
+    "Greater GreaterEqual Equal NotEqual"
+).split():
+    case(op, lambda a, b, op=op: getattr(raw, op)(x=a, y=b), x(3, 1, 5), x(4, 5))
+for op in "Add FloorDiv FloorMod TruncateDiv TruncateMod BitwiseAnd BitwiseOr BitwiseXor Maximum".split():
+    case(
+        f"{op}_int", lambda a, b, op=op: getattr(raw, op)(x=a, y=b), i(3, 5, low=-9, high=9), i(3, 5, low=1, high=5) * F(1).astype(np.int32)
+    )
+case("LeftShift", lambda a, b: raw.LeftShift(x=a, y=b), i(6, low=1, high=50), i(6, low=0, high=9))
+case("RightShift", lambda a, b: raw.RightShift(x=a, y=b), i(6, low=-50, high=50), i(6, low=0, high=9))
+case("Invert", lambda a: raw.Invert(x=a), i(6, low=-9, high=9))
+case("Pow", lambda a, b: raw.Pow(x=a, y=b), x(3, 4, low=0.1), x(3, 4))
+case("Xdivy", lambda a, b: raw.Xdivy(x=a, y=b), np.array([0, 1, 2, 0], F), np.array([0, 2, 3, 1], F))
+case("Xlogy", lambda a, b: raw.Xlogy(x=a, y=b), np.array([0, 1, 2, 0], F), np.array([0, 2, 3, 1], F))
+case("LogicalAnd", lambda a, b: raw.LogicalAnd(x=a > 0, y=b > 0), x(5), x(5))
+case("LogicalNot", lambda a: raw.LogicalNot(x=a > 0), x(5))
+case("Cast", lambda a: (tf.cast(a, tf.int32), tf.cast(a, tf.bool), tf.cast(a, tf.float64), tf.cast(a, tf.uint8)), x(7, low=0, high=9))
+case("Cast_half", lambda a: tf.cast(tf.cast(a, tf.float16), tf.float32) + tf.cast(tf.cast(a, tf.bfloat16), tf.float32), x(7))
+case("Bitcast", lambda a: raw.Bitcast(input=a, type=tf.int32), x(7))
+case("SelectV2", lambda c, a, b: tf.where(c > 0, a, b), x(3, 1), x(3, 4), x(4))
+case("Select", lambda c, a, b: raw.Select(condition=c > 0, x=a, y=b), x(3), x(3, 4), x(3, 4))
+case("ClipByValue", lambda a: raw.ClipByValue(t=a, clip_value_min=-0.5, clip_value_max=0.7), x(9))
+case("AddN", lambda a, b, c: raw.AddN(inputs=[a, b, c]), x(3, 4), x(3, 4), x(3, 4))
+case("LeakyRelu", lambda a: tf.nn.leaky_relu(a, 0.3), x(9))
+case("BiasAdd", lambda a, b: tf.nn.bias_add(a, b), x(2, 3, 4, 5), x(5))
+case("BiasAdd_first", lambda a, b: tf.nn.bias_add(a, b, "NCHW"), x(2, 5, 3, 4), x(5))
+for op in "ReluGrad Relu6Grad SoftplusGrad SoftsignGrad".split():
+    case(op, lambda a, b, op=op: getattr(raw, op)(gradients=a, features=b), x(9), x(9))
+for op in "EluGrad SeluGrad".split():
+    case(op, lambda a, b, op=op: getattr(raw, op)(gradients=a, outputs=b), x(9), x(9, low=-0.9))
+for op in "SigmoidGrad TanhGrad SqrtGrad RsqrtGrad ReciprocalGrad".split():
+    case(op, lambda a, b, op=op: getattr(raw, op)(y=a, dy=b), x(9, low=0.2), x(9))
+
+# ---- reductions
+for op in "Sum Mean Max Min Prod".split():
+    for axes, keep in (([1], False), ([0, 2], True), ([-1], False)):
+        case(f"{op}{axes}{keep}", lambda a, op=op, axes=axes, keep=keep: getattr(raw, op)(input=a, axis=axes, keep_dims=keep), x(3, 4, 5))
+case("Sum_none", lambda a: tf.reduce_sum(a), x(3, 4))
+case("All", lambda a: (tf.reduce_all(a > -1, 0), tf.reduce_any(a > 1, 1)), x(3, 4))
+case("Logsumexp", lambda a: tf.reduce_logsumexp(a, 1), x(3, 4))
+case("EuclideanNorm", lambda a: raw.EuclideanNorm(input=a, axis=[1], keep_dims=False), x(3, 4))
+case("ArgMax", lambda a: (tf.argmax(a, 1), tf.argmin(a, 0, tf.int32)), x(3, 4))
+case("Cumsum", lambda a: (tf.cumsum(a, 1), tf.cumsum(a, 0, True, True), tf.math.cumprod(a, 1)), x(3, 4))
+case("Softmax", lambda a: (tf.nn.softmax(a), tf.nn.log_softmax(a)), x(3, 4))
+case("L2Loss", lambda a: tf.nn.l2_loss(a), x(3, 4))
+case("SparseXent", lambda a, b: raw.SparseSoftmaxCrossEntropyWithLogits(features=a, labels=b), x(6, 5), i(6))
+case("Xent", lambda a, b: raw.SoftmaxCrossEntropyWithLogits(features=a, labels=b), x(6, 5), x(6, 5, low=0, high=1))
+
+# ---- products
+case("MatMul", lambda a, b: (a @ b, tf.matmul(b, a, True, True)), x(3, 4), x(4, 5))
+case("BatchMatMul", lambda a, b: (tf.matmul(a, b), tf.matmul(b, a, True, True)), x(2, 1, 3, 4), x(5, 4, 6))
+case("Einsum", lambda a, b: (tf.einsum("bij,bjk->bik", a, b), tf.einsum("bij,bkj->ik", a, a)), x(2, 3, 4), x(2, 4, 5))
+case("Linalg", lambda a: (tf.linalg.cholesky(a @ tf.transpose(a) + tf.eye(4)), tf.linalg.det(a), tf.linalg.inv(a + 4 * tf.eye(4))), x(4, 4))
+case(
+    "Solve", lambda a, b: (tf.linalg.solve(a + 4 * tf.eye(4), b), tf.linalg.triangular_solve(a + 4 * tf.eye(4), b)), x(2, 4, 4), x(2, 4, 3)
+)
+
+# ---- shapes
+case(
+    "Reshape", lambda a: (tf.reshape(a, [2, -1]), tf.reshape(a, tf.reverse(tf.shape(a), [0])), tf.shape(a), tf.size(a), tf.rank(a)), x(3, 4)
+)
+case("Expand", lambda a: (tf.expand_dims(a, 1), tf.squeeze(tf.expand_dims(a, 0)), tf.squeeze(tf.expand_dims(a, 0), [0])), x(3, 4))
+case("Transpose", lambda a: (tf.transpose(a), tf.transpose(a, [1, 0, 2])), x(2, 3, 4))
+case("Strided", lambda a: (a[1:, ::2], a[..., 1], a[:, tf.newaxis, -1], a[::-1, 3:0:-2], a[-2:, 1:-1, 0], a[1]), x(4, 5, 3))
+case("Slice", lambda a: (tf.slice(a, [1, 0], [2, -1]), tf.slice(a, [0, 2], [-1, 2])), x(4, 5))
+case("Split", lambda a: (*tf.split(a, 3, 1), *tf.split(a, [1, -1, 2], 1), *tf.unstack(a)), x(2, 6))
+case("Concat", lambda a, b: (tf.concat([a, b], 0), tf.stack([a, a], 1), tf.concat([a, b, a], -2)), x(2, 3), x(4, 3))
+case("Tile", lambda a: (tf.tile(a, [2, 3]), tf.broadcast_to(a[:1], [4, 3]), tf.fill([2, 3], 1.5)), x(2, 3))
+case("Range", lambda a: (tf.range(2, 20, 3), tf.range(tf.shape(a)[0]), tf.linspace(0.0, 1.0, 5)), x(4, 3))
+case(
+    "Pad",
+    lambda a: (
+        tf.pad(a, [[1, 2], [0, 1]]),
+        tf.pad(a, [[1, 1], [2, 0]], "REFLECT"),
+        tf.pad(a, [[1, 1], [0, 2]], "SYMMETRIC"),
+        tf.pad(a, [[1, 0], [0, 0]], constant_values=3.0),
+    ),
+    x(3, 4),
+)
+case(
+    "Gather", lambda a, b: (tf.gather(a, b), tf.gather(a, b, axis=1), tf.gather(a, tf.stack([b, b, b, b, b]), batch_dims=1)), x(5, 6), i(4)
+)
+case("GatherNd", lambda a, b: (tf.gather_nd(a, b), tf.gather_nd(a, b[:, :1])), x(5, 6), i(7, 2))
+case(
+    "Scatter",
+    lambda a, b, c: (
+        tf.tensor_scatter_nd_update(a, [[0, 1], [3, 2]], [9.0, 8.0]),
+        tf.tensor_scatter_nd_add(a, b, c),
+        tf.scatter_nd(b, c, [6, 5]),
+    ),
+    x(5, 6),
+    i(7, 2),
+    x(7),
+)
+case(
+    "Segments",
+    lambda a, b: (tf.math.unsorted_segment_sum(a, b, 6), tf.math.segment_sum(a, [0, 0, 1, 3]), tf.math.unsorted_segment_max(a, b, 5)),
+    x(4, 3),
+    i(4),
+)
+case("OneHot", lambda a: (tf.one_hot(a, 4), tf.one_hot(a, 6, 2.0, -1.0, 0), tf.one_hot(a - 1, 5, axis=1)), i(3, 2))
+case("Reverse", lambda a: (tf.reverse(a, [1]), tf.reverse_sequence(a, [2, 4, 1], 1, 0), tf.roll(a, [2, -1], [1, 0])), x(3, 5))
+case("TopK", lambda a: raw.TopKV2(input=a, k=3, sorted=True), x(4, 7))
+case("Where", lambda a: tf.where(a > 0), x(4, 5))
+case("Unique", lambda a: tf.unique(a), i(9))
+case("Invert_permutation", lambda a: tf.math.invert_permutation(tf.argsort(a)), x(7))
+case("Band", lambda a: (tf.linalg.band_part(a, 1, 2), tf.linalg.band_part(a, -1, 0), tf.linalg.band_part(a, 0, -1)), x(2, 4, 5))
+case("Blocks", lambda a: (tf.nn.depth_to_space(a, 2), tf.nn.space_to_depth(a, 2)), x(2, 4, 6, 8))
+case(
+    "Batches",
+    lambda a: (
+        tf.space_to_batch(a, [2, 3], [[0, 0], [1, 2]]),
+        tf.batch_to_space(tf.space_to_batch(a, [2, 3], [[0, 0], [0, 0]]), [2, 3], [[0, 1], [1, 1]]),
+    ),
+    x(2, 4, 6, 3),
+)
+case("Zeros", lambda a: tf.zeros([tf.shape(a)[0], 3]) + tf.ones(3), x(4, 2))
+
+# ---- layers
+for pad in ("SAME", "VALID"):
+    for stride, dilation in ((1, 1), (2, 1), (1, 2)):
+        case(
+            f"Conv2D_{pad}_{stride}{dilation}",
+            lambda a, w, p=pad, s=stride, d=dilation: tf.nn.conv2d(a, w, s, p, dilations=d),
+            x(2, 9, 8, 3),
+            x(3, 2, 3, 4),
+        )
+    case(f"Depthwise_{pad}", lambda a, w, p=pad: tf.nn.depthwise_conv2d(a, w, [1, 2, 2, 1], p), x(2, 9, 8, 3), x(3, 3, 3, 2))
+    case(
+        f"Transposed_{pad}",
+        lambda a, w, p=pad: tf.nn.conv2d_transpose(a, w, [2, 8, 10, 4] if p == "SAME" else [2, 9, 11, 4], 2, p),
+        x(2, 4, 5, 3),
+        x(3, 3, 4, 3),
+    )
+    case(f"Conv3D_{pad}", lambda a, w, p=pad: tf.nn.conv3d(a, w, [1, 2, 1, 1, 1], p), x(1, 5, 6, 4, 2), x(3, 3, 3, 2, 3))
+    case(
+        f"Pools_{pad}",
+        lambda a, p=pad: (tf.nn.max_pool2d(a, 3, 2, p), tf.nn.avg_pool2d(a, 3, 2, p), tf.nn.avg_pool2d(a, [2, 3], 1, p)),
+        x(2, 7, 8, 3),
+    )
+case("Conv2D_explicit", lambda a, w: tf.nn.conv2d(a, w, 1, [[0, 0], [1, 2], [0, 1], [0, 0]]), x(2, 9, 8, 3), x(3, 2, 3, 4))
+case("Conv2D_groups", lambda a, w: tf.nn.conv2d(a, w, 1, "SAME"), x(2, 5, 6, 4), x(3, 3, 2, 6))
+case("Conv1D", lambda a, w: tf.nn.conv1d(a, w, 2, "SAME"), x(2, 9, 3), x(3, 3, 4))
+case(
+    "BatchNorm",
+    lambda a, b, c, d, v: raw.FusedBatchNormV3(x=a, scale=b, offset=c, mean=d, variance=v, epsilon=1e-3, is_training=False)[0],
+    x(2, 3, 4, 5),
+    x(5),
+    x(5),
+    x(5),
+    x(5, low=0.5),
+)
+case(
+    "BatchNorm_training",
+    lambda a, b, c: raw.FusedBatchNormV3(x=a, scale=b, offset=c, mean=[], variance=[], epsilon=1e-3)[:3],
+    x(2, 3, 4, 5),
+    x(5),
+    x(5),
+)
+case("LRN", lambda a: tf.nn.lrn(a, 2, 1.0, 0.1, 0.75), x(2, 3, 4, 9))
+for half in (False, True):
+    for size in ([6, 9], [5, 3]):
+        case(
+            f"Resize_{half}{size}",
+            lambda a, h=half, s=size: (
+                raw.ResizeBilinear(images=a, size=s, half_pixel_centers=h),
+                raw.ResizeNearestNeighbor(images=a, size=s, half_pixel_centers=h),
+            ),
+            x(2, 3, 4, 2),
+        )
+case(
+    "Resize_corners",
+    lambda a: (
+        raw.ResizeBilinear(images=a, size=[6, 9], align_corners=True),
+        raw.ResizeNearestNeighbor(images=a, size=[6, 9], align_corners=True),
+    ),
+    x(2, 3, 4, 2),
+)
+
+
+def gradients(function, *args):
+    with tf.GradientTape() as tape:
+        tape.watch(args)
+        y = tf.reduce_sum(tf.sin(function(*args)))
+    return tuple(tape.gradient(y, args))
+
+
+case("Conv_gradients", lambda a, w: gradients(lambda a, w: tf.nn.conv2d(a, w, 2, "SAME"), a, w), x(2, 7, 6, 3), x(3, 3, 3, 4))
+case(
+    "Depthwise_gradients",
+    lambda a, w: gradients(lambda a, w: tf.nn.depthwise_conv2d(a, w, [1, 2, 2, 1], "SAME"), a, w),
+    x(2, 7, 6, 3),
+    x(3, 3, 3, 2),
+)
+case(
+    "Pool_gradients", lambda a: gradients(lambda a: tf.nn.max_pool2d(a, 2, 2, "SAME") + tf.nn.avg_pool2d(a, 2, 2, "SAME"), a), x(2, 7, 6, 3)
+)
+case(
+    "Norm_gradients",
+    lambda a, b, c: gradients(lambda a, b, c: raw.FusedBatchNormV3(x=a, scale=b, offset=c, mean=[], variance=[], epsilon=1e-3)[0], a, b, c),
+    x(2, 3, 4, 5),
+    x(5),
+    x(5),
+)
+case("Dense_gradients", lambda a, w, b: gradients(lambda a, w, b: tf.nn.softmax(tf.nn.relu(a @ w + b)), a, w, b), x(3, 4), x(4, 5), x(5))
+
+# ---- control
+case("Cond", lambda a: tf.cond(tf.reduce_sum(a) > 0, lambda: a * 2, lambda: a - 1), x(3))
+case("Cond_other", lambda a: tf.cond(tf.reduce_sum(a) > 100, lambda: a * 2, lambda: a - 1), x(3))
+case("While", lambda a: tf.while_loop(lambda k, v: k < 12, lambda k, v: (k + 1, v * 0.9 + 0.1), (0, a)), x(3))
+case("While_data", lambda a: tf.while_loop(lambda v: tf.reduce_sum(v) < 50, lambda v: (v * 1.5,), (a,)), x(3, low=1))
+case("Switch_case", lambda a: tf.switch_case(tf.cast(a[0], tf.int32), [lambda: a, lambda: a * 2, lambda: a * 3]), np.array([1, 5], F))
+case("Map", lambda a: tf.map_fn(lambda r: tf.reduce_sum(r) * r, a), x(11, 3))
+case("Scan", lambda a: tf.scan(lambda c, r: c * 0.5 + r, a), x(11, 3))
+
+
+def record_ops(path):
+    saved = {}
+    for name, (function, inputs) in CASES.items():
+        traced = tf.function(function, autograph=False)
+        for opened in (False, True):
+            specs = [tf.TensorSpec([None] * a.ndim if opened else a.shape, a.dtype) for a in inputs]
+            try:
+                concrete = traced.get_concrete_function(*specs)
+            except Exception as error:
+                if not opened:
+                    raise
+                print("not traced with open lengths:", name, type(error).__name__)
+                continue
+            graph = concrete.graph.as_graph_def()
+            key = f"{name}{'.open' if opened else ''}"
+            saved[f"{key}|graph"] = np.frombuffer(graph.SerializeToString(), np.uint8)
+            saved[f"{key}|names"] = np.array([*[t.name for t in concrete.inputs], "->", *[t.name for t in concrete.outputs]])
+        given = traced(*inputs)
+        given = tf.nest.flatten(given)
+        for k, a in enumerate(inputs):
+            saved[f"{name}|in{k}"] = a
+        for k, a in enumerate(given):
+            saved[f"{name}|out{k}"] = a.numpy()
+    np.savez_compressed(os.path.join(path, "ops.npz"), **saved)
+
+
+def record_models(path):
+    import keras
+    from keras import layers as L
+
+    keras.utils.set_random_seed(3)
+    models = {
+        "mlp": keras.Sequential([keras.Input((6,)), L.Dense(8, "relu"), L.LayerNormalization(), L.Dense(3, "softmax")]),
+        "cnn": keras.Sequential(
+            [keras.Input((12, 10, 3)), L.Conv2D(4, 3, 2, "same"), L.BatchNormalization(), L.ReLU(), L.DepthwiseConv2D(3), L.MaxPooling2D(2)]
+            + [L.Conv2DTranspose(5, 3, 2), L.GlobalAveragePooling2D(), L.Dense(4)]
+        ),
+        "lstm": keras.Sequential([keras.Input((9, 4)), L.LSTM(5, return_sequences=True), L.LSTM(3)]),
+        "gru": keras.Sequential([keras.Input((9, 4)), L.Bidirectional(L.GRU(3)), L.Dense(2)]),
+        "embedding": keras.Sequential(
+            [keras.Input((7,), dtype="int32"), L.Embedding(11, 4), L.Conv1D(3, 2, activation="gelu"), L.Flatten()]
+        ),
+        "convlstm": keras.Sequential([keras.Input((4, 6, 5, 2)), L.ConvLSTM2D(3, 2)]),
+    }
+    inputs = keras.Input((5, 8))
+    a = L.MultiHeadAttention(2, 4)(inputs, inputs)
+    models["attention"] = keras.Model(inputs, L.LayerNormalization()(a + inputs))
+    for name, model in models.items():
+        folder = os.path.join(path, name)
+        shape = [3, *model.inputs[0].shape[1:]]
+        data = i(*shape, high=11) if name == "embedding" else x(*shape)
+        model.export(folder, verbose=False)
+        np.savez_compressed(os.path.join(path, f"{name}.npz"), x=data, y=model(data).numpy(), two=model(data[:2]).numpy())
+
+    class Counter(tf.Module):
+        def __init__(self):
+            self.total = tf.Variable(tf.zeros([3]), name="total")
+            self.w = tf.Variable(tf.constant([[1.0, 2, 3]] * 2), name="w")
+            self.opt_m = tf.Variable(tf.zeros([2, 3]))
+            self.opt_v = tf.Variable(tf.zeros([2, 3]))
+            self.step = tf.Variable(0.0)
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32)])
+        def add(self, a):
+            self.total.assign_add(tf.reduce_sum(a @ self.w, 0))
+            return {"total": self.total.read_value()}
+
+        @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32), tf.TensorSpec([None, 3], tf.float32)])
+        def train(self, a, b):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((tf.tanh(a @ self.w) - b) ** 2)
+            g = tape.gradient(loss, self.w)
+            self.step.assign_add(1.0)
+            raw.ResourceApplyAdam(
+                var=self.w.handle,
+                m=self.opt_m.handle,
+                v=self.opt_v.handle,
+                beta1_power=0.9**self.step,
+                beta2_power=0.999**self.step,
+                lr=0.05,
+                beta1=0.9,
+                beta2=0.999,
+                epsilon=1e-7,
+                grad=g,
+            )
+            return {"loss": loss}
+
+    counter = Counter()
+    tf.saved_model.save(counter, os.path.join(path, "counter"), signatures={"add": counter.add, "train": counter.train})
+    a, b = x(5, 2), x(5, 3, low=-0.9, high=0.9)
+    totals = [counter.add(tf.constant(a))["total"].numpy() for _ in range(3)]
+    losses = [counter.train(tf.constant(a[: 5 - k % 2]), tf.constant(b[: 5 - k % 2]))["loss"].numpy() for k in range(20)]
+    np.savez_compressed(os.path.join(path, "counter.npz"), a=a, b=b, totals=totals, losses=losses, w=counter.w.numpy())
+
+    tf.compat.v1.disable_eager_execution()
+    v1 = tf.compat.v1
+    with v1.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        a = v1.placeholder(tf.float32, [None, 2], name="x")
+        w = v1.get_variable("w", [2, 3], use_resource=False, initializer=v1.random_normal_initializer(seed=1))
+        v = v1.get_variable(
+            "v", [40, 3], use_resource=True, initializer=v1.random_normal_initializer(seed=2), partitioner=v1.fixed_size_partitioner(4)
+        )
+        y = tf.nn.relu(a @ w, name="hidden") @ tf.transpose(tf.convert_to_tensor(v))
+        y = tf.identity(y, name="y")
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, os.path.join(path, "old", "model"))
+        data = x(4, 2)
+        hidden, found = session.run(["hidden:0", "y:0"], {"x:0": data})
+        np.savez_compressed(os.path.join(path, "old.npz"), x=data, hidden=hidden, y=found, w=session.run(w))
+
+
+if __name__ == "__main__":
+    os.makedirs(sys.argv[1], exist_ok=True)
+    record_ops(sys.argv[1])
+    record_models(sys.argv[1])

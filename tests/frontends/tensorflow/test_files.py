@@ -1,0 +1,97 @@
+"""Checkpoints and damaged files: what is written is read, and what is damaged is refused with a clear error."""
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+from ngraph.errors import FileError, NgraphError, ParseError
+
+
+def arrays():
+    r = np.random.default_rng(3)
+    kinds = ("float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool", "float16")
+    made = {f"layer_{k}/kernel:{kind}": r.integers(0, 2, (k, 3)).astype(kind) for k, kind in enumerate(kinds)}
+    return made | {"scalar": np.float32(2.5), "none": np.zeros((0, 4), np.float32), "bf": np.ones(3, ng.bfloat16.np)}
+
+
+def test_a_checkpoint_comes_back(tmp_path):
+    given = arrays()
+    ng.tensorflow.save_checkpoint(tmp_path / "model", given)
+    found = ng.tensorflow.load_checkpoint(tmp_path / "model")
+    assert sorted(found) == sorted(given) and len(found) == len(given)
+    for name, array in given.items():
+        got = found.get_tensor(name)
+        assert got.dtype == np.asarray(array).dtype
+        np.testing.assert_array_equal(got, array)
+    assert found.get_variable_to_shape_map()["none"] == [0, 4]
+    assert ng.tensorflow.load_checkpoint(tmp_path).prefix == found.prefix  # a folder's latest
+
+
+def test_many_names_fill_several_blocks(tmp_path):
+    given = {f"a/{'x' * 60}/{k:05d}": np.full(2, k, np.int32) for k in range(4000)}
+    ng.tensorflow.save_checkpoint(tmp_path / "many", given)
+    found = ng.tensorflow.load_checkpoint(tmp_path / "many")
+    assert len(found) == 4000 and all(found.get_tensor(n)[0] == a[0] for n, a in given.items())
+
+
+def test_what_is_missing(tmp_path):
+    with pytest.raises(FileError, match="there is no checkpoint"):
+        ng.tensorflow.load_checkpoint(tmp_path / "none")
+    ng.tensorflow.save_checkpoint(tmp_path / "m", {"weights": np.zeros(3)})
+    found = ng.tensorflow.load_checkpoint(tmp_path / "m")
+    with pytest.raises(NgraphError, match="has no array 'weight'"):
+        found.get_tensor("weight")
+    (tmp_path / "m.data-00000-of-00001").unlink()
+    with pytest.raises(FileError, match="which holds 'weights', cannot be read"):
+        ng.tensorflow.load_checkpoint(tmp_path / "m").get_tensor("weights")
+
+
+def test_changed_data_are_noticed(tmp_path):
+    ng.tensorflow.save_checkpoint(tmp_path / "m", {"weights": np.zeros(3)})
+    path = tmp_path / "m.data-00000-of-00001"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    with pytest.raises(ParseError, match="data and checksum do not agree"):
+        ng.tensorflow.load_checkpoint(tmp_path / "m").get_tensor("weights")
+
+
+def test_damaged_indices_are_refused(tmp_path):
+    """Every byte changed, and every length cut: an error of ours, or an index that still is right."""
+    ng.tensorflow.save_checkpoint(tmp_path / "m", arrays())
+    whole = (tmp_path / "m.index").read_bytes()
+    r = np.random.default_rng(5)
+    refused = 0
+    for k in range(len(whole)):
+        damaged = bytearray(whole[: k + 1] if k % 3 == 0 else whole)
+        damaged[k] ^= int(r.integers(1, 256))
+        (tmp_path / "m.index").write_bytes(damaged)
+        try:
+            found = ng.tensorflow.load_checkpoint(tmp_path / "m")
+            for name, array in arrays().items():
+                np.testing.assert_array_equal(found.get_tensor(name), array)
+        except NgraphError:
+            refused += 1
+    assert refused > len(whole) * 0.9
+
+
+def test_damaged_graphs_are_refused(models):
+    """Random changes of a saved model: it runs, or an error of ours says why not."""
+    data = (models / "mlp" / "saved_model.pb").read_bytes()
+    with np.load(models / "mlp.npz") as file:
+        x = file["x"]
+    r = np.random.default_rng(7)
+    ends = {"ran": 0, "refused": 0}
+    for _ in range(150):
+        damaged = bytearray(data)
+        for _ in range(int(r.integers(1, 4))):
+            damaged[int(r.integers(len(damaged)))] = int(r.integers(256))
+        if r.integers(4) == 0:
+            damaged = damaged[: int(r.integers(len(damaged)))]
+        (models / "mlp" / "saved_model.pb").write_bytes(damaged)
+        try:
+            ng.tensorflow.load(models / "mlp")(x)
+            ends["ran"] += 1
+        except NgraphError:
+            ends["refused"] += 1
+        finally:
+            (models / "mlp" / "saved_model.pb").write_bytes(data)
+    assert ends["refused"] > 10, ends
