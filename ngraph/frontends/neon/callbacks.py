@@ -212,7 +212,8 @@ class ProgressCallback(Callback):
 class CallbackContainer(Checked):
     """Callbacks in their order, their record, and the file to which it is written at the end (None for none).
 
-    interval: number of batches between interval_pre_ and interval_post.
+    interval: number of batches between interval_pre_ and interval_post. start: the number of the first batch. origin: that from which
+    intervals are counted.
     """
 
     def __init__(
@@ -223,10 +224,11 @@ class CallbackContainer(Checked):
         callback_list: Sequence[Any] = (),
         interval: int | None = None,
         start: int = 0,
+        origin: int = 0,
     ):
         self.transformer, self.output_file, self.total_iterations = transformer, output_file, total_iterations
         self.callbacks: list[Any] = list(callback_list)
-        self.interval, self.start = interval, start
+        self.interval, self.start, self.origin = interval, start, origin
         self.callback_data = Record()
         self.callback_data.total = total_iterations
 
@@ -284,12 +286,12 @@ def loop_train(dataset: Iterable[Batch], computation: Any, callbacks: CallbackCo
     callbacks(CallbackPhase.train_pre_)
     try:
         for data in dataset:
-            if every and idx % every == 0:
+            if every and (idx - callbacks.origin) % every == 0:
                 callbacks(CallbackPhase.interval_pre_, None, idx)
             callbacks(CallbackPhase.minibatch_pre_, data, idx)
             callbacks(CallbackPhase.minibatch_post, data, idx)
             idx += 1
-            if every and idx % every == 0:
+            if every and (idx - callbacks.origin) % every == 0:
                 callbacks(CallbackPhase.interval_post, None, idx - 1)
             if record.stop:
                 break

@@ -117,11 +117,11 @@ class EarlyStop(Callback):
 class CheckpointCallback(Callback):
     """Calls `save(step)` after `step` batches, at intervals of batches and, once its results are shown, at the end of each interval."""
 
-    def __init__(self, save: Callable[[int], Any], every: int | None, interval: int):
-        self.save, self.every, self.interval = save, every, interval
+    def __init__(self, save: Callable[[int], Any], every: int | None, interval: int, origin: int = 0):
+        self.save, self.every, self.interval, self.origin = save, every, interval, origin
 
     def minibatch_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
-        if self.every and (idx + 1) % self.every == 0 and (idx + 1) % self.interval:
+        if self.every and (idx + 1) % self.every == 0 and (idx + 1 - self.origin) % self.interval:
             self.save(idx + 1)
 
     def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 
 import ngraph as ng
 import ngraph.transformers as ngt
-from ngraph.errors import GraphError, NanError, UnknownName, nearest
+from ngraph.errors import AxisError, GraphError, NanError, UnknownName, nearest
 from ngraph.frontends.neon import checkpoint, reports
-from ngraph.frontends.neon.bounds import COUNT, WHOLE, check
+from ngraph.frontends.neon.bounds import BELOW_1, COUNT, WHOLE, check
 from ngraph.frontends.neon.callbacks import (
     Callback,
     CallbackContainer,
@@ -29,16 +29,20 @@ from ngraph.frontends.neon.callbacks import (
 )
 from ngraph.frontends.neon.calls import Checked, one_of, public, refuse, wrong_kind
 from ngraph.frontends.neon.costs import Cost
-from ngraph.frontends.neon.data.iterators import TARGETS, Batches, Full, dtype_of, padded, rows
+from ngraph.frontends.neon.data.iterators import TARGETS, ArrayIterator, Batches, Full, dtype_of, padded, rows
 from ngraph.frontends.neon.expected import check_labels, computed_labels, labels_in, predictions_in
+from ngraph.frontends.neon.given import batches_of, has_targets, held_out, is_frame
+from ngraph.frontends.neon.initializers import current_seed
 from ngraph.frontends.neon.inside import flops, machine_limit, summary
 from ngraph.frontends.neon.layer import Layer, computed, inference_mode_on, precision
 from ngraph.frontends.neon.metrics import ConfusionMatrix, Metric, Streamed
 from ngraph.frontends.neon.nans import HALVINGS, NanWatch
 from ngraph.frontends.neon.saver import read_weights, transfer, write_weights
 from ngraph.op_graph.arguments import shown
+from ngraph.op_graph.axes import show_axes
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.op import Op
+from ngraph.op_graph.opdef import show_input
 
 Batch = Mapping[str, Any]
 
@@ -76,11 +80,7 @@ class Report:
         return "\n".join(f"{name:9} {text}" for name, text in lines if text)
 
 
-def _check_batches(data: Any, who: str) -> None:
-    """Raises ArgumentTypeError for data that are not in batches."""
-    if not isinstance(data, Batches):
-        fix = "pass ArrayIterator({'image': images, 'label': labels}, batch_size=128), or IterableSource(...) for a loader"
-        raise wrong_kind(who, f"{type(data).__name__} is no iterator over batches", fix)
+BATCH = 256  # examples of a batch where arrays are evaluated
 
 
 def _entries(batch: Any, keys: Sequence[str], who: str) -> list[Any]:
@@ -170,6 +170,7 @@ class Trainer(Checked):
             if not isinstance(m, Metric):
                 raise wrong_kind("Trainer", f"{m!r} is no metric", "give objects, such as Accuracy()")
         self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, list(callbacks)
+        self.seed = seed
         self.precision = None if precision is None else as_dtype(precision)
         if self.precision is not None and not self.precision.is_float:
             raise refuse("Trainer", f"precision is 'bfloat16' or 'float16', not {precision!r}", "take precision='bfloat16'")
@@ -185,6 +186,8 @@ class Trainer(Checked):
         self._train: Any = None
         self._watch: NanWatch | None = None
         self._data: Batches
+        self._axes: Any = None  # names that the user gave the axes of arrays
+        self._unnamed: set[Op] = set()  # placeholders whose axes nobody named
         self._predicting: tuple[Any, list[str]] | None = None
         self._evaluations: dict[tuple[tuple[str, ...], ...], Any] = {}
 
@@ -193,7 +196,7 @@ class Trainer(Checked):
     def _placeholders(self, data: Batches) -> dict[str, Op]:
         """Returns a placeholder for each entry; the batch axis has no length, so batches may differ in size."""
         if self._fixed():
-            made = data.make_placeholders()
+            made = dict(data.make_placeholders())
         else:
             batch = ng.make_axis(name="N")
             made = {}
@@ -202,6 +205,8 @@ class Trainer(Checked):
                     names = data.axis_names().get(key) or ("N", *(f"{key}_{d}" for d in range(1, np.ndim(array))))
                     axes = [batch if n == "N" else ng.make_axis(size, name=n) for n, size in zip(names, np.shape(array), strict=True)]
                     made[key] = ng.placeholder(axes, dtype=dtype_of(key, array)).named(key)
+        named = data.axis_names()
+        self._unnamed |= {p for key, p in made.items() if named.get(key) is None and len(p.axes) > 1}
         if "mask" in data.batch(0):
             axis = next(iter(made.values())).axes.batch_axis()
             made["mask"] = ng.placeholder([axis]).named("mask")
@@ -235,6 +240,27 @@ class Trainer(Checked):
         with precision(self.precision):
             return self.model(computed(x) if isinstance(x, Op) else x)
 
+    def _aligned(self, y: Any, t: Any) -> Any:
+        """Returns the target, with the prediction's axes in their order where nobody named its own: all of them, or all but the classes.
+
+        Raises AxisError where their lengths are others.
+        """
+        if not isinstance(y, Op) or not isinstance(t, Op) or t not in self._unnamed:
+            return t
+        batch, own = t.axes[0], [a for a in t.axes if not a.is_batch]
+        there = sorted([a for a in y.axes if not a.is_batch], key=lambda a: not a.is_recurrent)  # time stands first, as in inputs
+        classes = sorted(there, key=lambda a: a.is_recurrent)
+        for axes in (there, *([a for a in there if a is not c] for c in classes)):
+            if [a.length for a in axes] == [a.length for a in own]:
+                return ng.cast_axes(t, [batch, *axes])
+        if own[-1].length == 1 and len(own) == 1:
+            return ng.cast_axes(t[:, 0], [batch])
+        raise AxisError(
+            f"the target {t.label} has {show_axes(t.axes)}, and the prediction {y.label} has {show_axes(y.axes)}",
+            details=(show_input(t), show_input(y)),
+            fix="let the last layer have as many outputs as the target, or give classes as whole numbers, one an example",
+        )
+
     def _cost(self, y: Any, t: Any, mask: Op | None) -> tuple[Op, Op | None]:
         """Returns the cost of each example, and 0 or 1 for whether it counts; None where all do."""
         cost = self.cost(y, t)
@@ -249,7 +275,8 @@ class Trainer(Checked):
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
         with inference_mode_on():
-            cost = self._cost(self._predict(x), t, None)[0]
+            y = self._predict(x)
+            cost = self._cost(y, self._aligned(y, t), None)[0]
         doubtful, labels = predictions_in([cost]), computed_labels([cost])
         batch, ops = data.batch(0), [*(own.target for own in labels), *(n for p in doubtful for n in p.numbers)]
         found = self.transformer.computation(ops, *placeholders.values(), name="check")(*[batch[k] for k in placeholders])
@@ -276,7 +303,8 @@ class Trainer(Checked):
             )
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
-        cost, weight = self._cost(self._predict(x), t, placeholders.get("mask"))
+        y = self._predict(x)
+        cost, weight = self._cost(y, self._aligned(y, t), placeholders.get("mask"))
         if predictions_in([cost]) or computed_labels([cost]):
             self._check_first(data)
         if weight is not None:  # the mean over the examples that count
@@ -295,6 +323,7 @@ class Trainer(Checked):
             x, t = self._parts(placeholders, data)
             with inference_mode_on():
                 y = self._predict(x)
+                t = self._aligned(y, t)
                 cost, weight = self._cost(y, t, placeholders.get("mask"))
                 streamed = Streamed(self.metrics, y, t, placeholders.get("mask"))
             if cost.axes.batch_axis() is None:  # a mean over the batch, by the user's own cost
@@ -315,44 +344,92 @@ class Trainer(Checked):
     @public
     def fit(
         self,
-        train: Batches,
-        valid: Batches | None = None,
+        x: Any,
+        y: Any = None,
         epochs: int = 1,
         *,
+        valid: Any = None,
+        batch_size: int = 32,
+        shuffle: bool = True,
+        axes: Any = None,
         steps: int | None = None,
         checkpoint_every: int | None = None,
         resume: bool = False,
         patience: int | None = None,
         every: int | None = None,
+        callbacks: Sequence[Any] = (),
     ) -> Report:
-        """Trains for `epochs` passes of `train`, or `steps` batches, and returns a report.
+        """Trains for `epochs` passes of the data, or `steps` batches, and returns a report. A second call trains on.
 
-        valid: evaluated at the end of each epoch, or `every` so many steps. patience: ends early after so many of these without a
+        x, y: arrays of inputs and targets, examples first: NumPy arrays, torch tensors, pandas tables (y may be a column's name), or a
+        dict of inputs. They come in batches of `batch_size`, the last one of an epoch as short as it is, in an order that is new
+        in each epoch, by the seed of the Trainer or of `set_seed`; shuffle=False keeps theirs. float64 becomes float32.
+        Or x: an iterator such as ArrayIterator, a loader of pairs or dicts such as torch's DataLoader, or a dict with the targets in it;
+        y is then the valid set. axes: names of the inputs' axes, as "N H W C", or a dict by entry; by default they go by the number of
+        dims and the model: see `given.input_axes`.
+        valid: data that are evaluated at the end of each epoch, or `every` so many steps: an iterator, a loader, a pair (x, y), or the
+        share of the last examples of x and y that is held out. patience: ends early after so many of these without a
         lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is also written after each evaluation
-        and at the end.
-        resume: continue from the folder's checkpoint, if there is one, to the same losses, bit for bit.
+        and at the end. callbacks: further ones, for this call.
+        resume: continue from the folder's checkpoint, if there is one, to the same losses, bit for bit; epochs and steps are then those of
+        the whole training.
         """
+        check("fit", COUNT, batch_size=batch_size)
+        if y is not None and valid is None and has_targets(x) and has_targets(y) and not (is_frame(x) and is_frame(y)):
+            y, valid = None, y
+        if isinstance(valid, (int, float)) and not isinstance(valid, bool):
+            check("fit", BELOW_1, valid=valid)
+            (x, y), valid = held_out(x, y, float(valid)) if valid else ((x, y), None)
+        if y is None and self.target is None and not has_targets(x) and (hasattr(x, "__array__") or isinstance(x, (list, tuple))):
+            raise refuse("fit", "there are inputs, and no targets", "pass both: fit(x, y); an autoencoder's are fit(x, x)")
+        self._axes = self._axes if axes is None else axes
+        seed = current_seed() if self.seed is None else self.seed
+        last = "drop" if self._fixed() else "short"
+        train = self._batches(x, y, batch_size=batch_size, shuffle=shuffle, seed=seed, last=last)
+        if train is not x and not resume:
+            train.done = train.began = self.step  # a second call goes on in another order
+        if valid is not None:
+            valid = self._batches(*(valid if isinstance(valid, tuple) else (valid,)))
+        return self._fit(train, valid, epochs, steps, checkpoint_every, resume, patience, every, list(callbacks))
+
+    def _batches(self, x: Any, y: Any = None, **options: Any) -> Batches:
+        """Returns data as batches; those of arrays have `BATCH` examples unless the options, or layers that carry state, say otherwise."""
+        size = self._data.batch_size if self._train is not None and self._fixed() else BATCH
+        return batches_of(x, y, model=self.model, target=self.target, axes=self._axes, **{"batch_size": size, **options})
+
+    def _fit(
+        self,
+        train: Batches,
+        valid: Batches | None,
+        epochs: int,
+        steps: int | None,
+        checkpoint_every: int | None,
+        resume: bool,
+        patience: int | None,
+        every: int | None,
+        callbacks: list[Any],
+    ) -> Report:
         check("fit", WHOLE, epochs=epochs, steps=steps)
         check("fit", COUNT, every=every, patience=patience, checkpoint_every=checkpoint_every)
         if (checkpoint_every or resume) and self.folder is None:
             raise refuse("fit", "checkpoints need a folder", "Trainer(..., folder='out')")
         if patience and valid is None:
             raise refuse("fit", "patience goes by the valid set, and there is none", "fit(train, valid, patience=3)")
-        for given in (train, *([] if valid is None else [valid])):
-            _check_batches(given, "fit")
         self._data = train
         if self._train is None:
             self._build(train)
         tolerated = HALVINGS if getattr(self.optimizer, "loss_scale", None) == "dynamic" else 0
         step, keys = self._train
         self._watch = NanWatch(self.transformer, step, keys, self._one, train.batch, tolerated) if self.nans == "raise" else None
-        total = steps if steps is not None else epochs * len(train)
         interval = every or len(train)
         stopper = [reports.EarlyStop(patience)] if patience else []
-        user = [*stopper, *self.callbacks]
+        user = [*stopper, *self.callbacks, *callbacks]
         held = self._resumed(train, user) if resume else None
         start = self.step
-        container = CallbackContainer(self.transformer, None, total, interval=interval, start=start)
+        self._origin = int(held.get("origin", 0)) if held else start
+        self._seen = 0
+        total = self._origin + (steps if steps is not None else epochs * len(train))
+        container = CallbackContainer(self.transformer, None, total, interval=interval, start=start, origin=self._origin)
         container.callback_data = self.record
         self.record.total, self.record.stop = total, held["stop"] if held else ""
         for c in self._callbacks(train, valid, user, interval, start, checkpoint_every):
@@ -386,7 +463,7 @@ class Trainer(Checked):
             yield reports.CsvCallback(os.path.join(folder, "costs.csv"))
             if self.tensorboard:
                 yield reports.TensorBoardCallback(os.path.join(folder, "events"), self.weights, start)
-            yield reports.CheckpointCallback(lambda step: self._checkpoint(step, train, user), checkpoint_every, interval)
+            yield reports.CheckpointCallback(lambda step: self._checkpoint(step, train, user), checkpoint_every, interval, self._origin)
         if not self.progress_bar or reports.quiet() or importlib.util.find_spec("tqdm") is None:
             yield reports.SayCallback(self.say, interval)
         else:
@@ -403,6 +480,7 @@ class Trainer(Checked):
             with self._stopping(watch):
                 watch.after(loss, batch, number, self.step)
         self.step += 1
+        self._seen += rows(batch)
         return loss
 
     def _one(self, batch: Batch, number: int) -> float:
@@ -432,14 +510,15 @@ class Trainer(Checked):
             raise
 
     @public
-    def evaluate(self, data: Batches | Mapping[str, Batches]) -> dict[str, Any]:
+    def evaluate(self, x: Any, y: Any = None) -> dict[str, Any]:
         """Returns {"cost": mean over the data, metric: its number, ...}, in inference mode; each example counts once, for any `last`.
 
-        data: an iterator, or several by name, whose results then come by name.
+        x, y: data as `fit` takes them: an iterator, a loader, or arrays and their targets; or several sets by name, of iterators or pairs
+        (x, y), whose results then come by name.
         """
-        if isinstance(data, Mapping):
-            return {name: self.evaluate(own) for name, own in data.items()}
-        _check_batches(data, "evaluate")
+        if isinstance(x, Mapping) and y is None and x and all(isinstance(own, (Batches, tuple)) for own in x.values()):
+            return {name: self.evaluate(*(own if isinstance(own, tuple) else (own,))) for name, own in x.items()}
+        data = self._batches(x, y)
         once = Full(data.once()) if self._fixed() else data.once()
         computation, keys, streamed, _, labels = self._evaluation(once)
         streamed.reset()
@@ -452,13 +531,19 @@ class Trainer(Checked):
         return {"cost": total / max(count, 1.0), **streamed.results()}
 
     @public
-    def predict(self, data: Batches | Batch) -> np.ndarray:
-        """Returns predictions in inference mode, batch first, for an iterator (each example once) or one batch (a dict of arrays); the
-        target may be missing."""
+    def predict(self, data: Any) -> np.ndarray:
+        """Returns predictions in inference mode, batch first, for an iterator (each example once), an array, tensor or table of inputs, or
+        one batch (a dict of arrays); the target may be missing."""
+        if not isinstance(data, (Batches, Mapping)):
+            data = self._batches(data)
+            if isinstance(data, ArrayIterator) and not data.ndata:
+                data = dict(data.arrays)
         if isinstance(data, Batches):
             size = data.batch_size if self._fixed() else 0
             return np.concatenate([self.predict(padded(b, size))[: rows(b)] for b in self._from_start(data.once())])
         computation, keys = self._prediction()
+        if len(keys) == 1 and list(data) == ["x"]:  # an array, of whatever name the data had
+            data = {keys[0]: data["x"]}
         return np.asarray(computation(*_entries(data, keys, "predict")))
 
     def _prediction(self) -> tuple[Any, list[str]]:
@@ -511,6 +596,7 @@ class Trainer(Checked):
         notes = {
             "data": train.state(),
             "stop": self.record.stop,
+            "origin": self._origin,
             "callbacks": [c.state() if hasattr(c, "state") else None for c in user],
             "status": {k: v for k, v in self.record.status.items() if isinstance(v, (int, float, str))},
         }
@@ -553,10 +639,10 @@ class Trainer(Checked):
         return Report(
             before=self.step - steps,
             steps=steps,
-            examples=steps * train.batch_size,
+            examples=self._seen,
             seconds=seconds,
             first=float(every[0]) if len(every) else 0.0,
-            rate=steps * train.batch_size / busy if busy else 0.0,
+            rate=self._seen / busy if busy else 0.0,
             loss=float(losses[-min(len(train), len(losses), 100) :].mean()) if len(losses) else float("nan"),
             valid=found,
             stopped=self.record.stop,
