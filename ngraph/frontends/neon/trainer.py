@@ -542,7 +542,7 @@ class Trainer(Checked):
             size = data.batch_size if self._fixed() else 0
             return np.concatenate([self.predict(padded(b, size))[: rows(b)] for b in self._from_start(data.once())])
         computation, keys = self._prediction()
-        if len(keys) == 1 and list(data) == ["x"]:  # an array, of whatever name the data had
+        if len(keys) == 1 and keys[0] not in data and "x" in data:  # an array, of whatever name the data had
             data = {keys[0]: data["x"]}
         return np.asarray(computation(*_entries(data, keys, "predict")))
 

@@ -112,6 +112,9 @@ def test_the_last_examples_are_held_out():
     made = classifier()
     report = made.fit(X, LABELS, epochs=3, valid=0.2)
     assert report.examples == 3 * 83 and report.valid == made.evaluate(X[83:], LABELS[83:])
+    named = classifier()
+    named.fit(ArrayIterator({"image": X.astype(np.float32), "label": LABELS}, 20), steps=1)
+    assert named.predict(X).shape == named.predict({"image": X}).shape == (103, 2)  # by the data's own name, too
     with pytest.raises(ValueError, match=r"valid=0.9 leaves none of 1 examples"):
         classifier().fit(X[:1], LABELS[:1], valid=0.9)
     with pytest.raises(ValueError, match="a share of arrays"):
