@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ngraph.errors import ArgumentError, ArgumentTypeError
-from ngraph.op_graph.dtypes import REGISTRY, DType
+from ngraph.op_graph.dtypes import REGISTRY, DType, as_dtype
 
 NAME = b"dlpack_exchange_api"
 VERSION = 1  # of the layout of these records
@@ -86,20 +86,45 @@ class ExchangeAPI:
         self._describe(x, ctypes.addressof(found))
         return found
 
-    def empty(self, shape: Sequence[int], dtype: DType) -> Any:
-        """Returns a new array of the library, without values. Raises MemoryError with the library's reason."""
+    def empty(self, shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None) -> Any:
+        """Returns a new array of the library, without values. Raises MemoryError with the library's reason.
+
+        order: its dims from the slowest in memory to the fastest.
+        """
         said: list[str] = []
-        lengths = (ctypes.c_int64 * len(shape))(*shape)
-        steps = (ctypes.c_int64 * len(shape))(*[math.prod([max(n, 1) for n in shape[k + 1 :]]) for k in range(len(shape))])
+        dims = [shape[d] for d in order] if order is not None else list(shape)
+        lengths, steps = _words(dims), _words(dense(dims))
         wanted = DLTensor(None, CPU, 0, len(shape), code(dtype), ctypes.addressof(lengths), ctypes.addressof(steps), 0)
         managed, result = ctypes.c_void_p(), ctypes.c_void_p()
         told = ON_ERROR(lambda context, kind, message: said.append((message or b"").decode(errors="replace")))
         if self._allocate(ctypes.addressof(wanted), ctypes.addressof(managed), None, told):
             raise MemoryError("; ".join(said) or f"no {dtype}{list(shape)} could be made")
+        if order is not None:  # its library allocates rows first: the same memory with the dims that were asked for
+            strides = [0] * len(shape)
+            for d, step in zip(order, dense(dims), strict=True):
+                strides[d] = step
+            lengths, steps = _words(shape), _words(strides)
+            tensor = ManagedTensor.from_address(managed.value or 0).tensor
+            tensor.lengths, tensor.strides = ctypes.addressof(lengths), ctypes.addressof(steps)
         self._export(managed, ctypes.addressof(result))
         made = ctypes.cast(result, ctypes.py_object).value
         ctypes.pythonapi.Py_DecRef(ctypes.py_object(made))  # `made` has a reference of its own
         return made
+
+    def copied(self, array: np.ndarray, order: Sequence[int] | None = None) -> Any:
+        """Returns a copy of an array, made by the library."""
+        made = self.empty(array.shape, as_dtype(array.dtype), order)
+        view(made, self)[...] = array
+        return made
+
+
+def dense(shape: Sequence[int]) -> list[int]:
+    """Returns the strides, in elements, of an array whose rows follow one another."""
+    return [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+
+
+def _words(numbers: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * len(numbers))(*numbers)
 
 
 @functools.cache
@@ -147,6 +172,11 @@ def _dtypes() -> dict[int, DType]:
     return {code(d): d for d in REGISTRY.values() if d.name in CODES or d.kind in KINDS}
 
 
+def dtype_word(dtype: np.dtype) -> int:
+    """Returns the word that stands for a NumPy dtype; 0, which stands for none, where there is none."""
+    return next((word for word, d in _dtypes().items() if d.np == dtype), 0)
+
+
 def view(x: Any, api: ExchangeAPI) -> np.ndarray:
     """Returns the memory of `x` as an array, which keeps `x` alive. Raises ArgumentError for memory or dtypes that cannot be read here."""
     what = f"a {type(x).__module__.partition('.')[0]}.{type(x).__qualname__}"
@@ -174,7 +204,7 @@ def view(x: Any, api: ExchangeAPI) -> np.ndarray:
     if t.strides:
         strides = tuple(size * ctypes.c_int64.from_address(t.strides + 8 * k).value for k in range(t.rank))
     else:
-        strides = tuple(size * math.prod(shape[k + 1 :]) for k in range(t.rank))
+        strides = tuple(size * step for step in dense(shape))
     before = sum(-s * (n - 1) for s, n in zip(strides, shape, strict=True) if s < 0)
     after = sum(s * (n - 1) for s, n in zip(strides, shape, strict=True) if s > 0)
     memory = (ctypes.c_char * (before + after + size)).from_address(t.data + t.offset - before)

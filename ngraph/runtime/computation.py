@@ -19,7 +19,9 @@ import numpy as np
 
 from ngraph.config import WATCHED, config
 from ngraph.errors import ArgumentError, GraphError, OutOfMemoryError, StateError, UnknownName, UnsupportedError
+from ngraph.op_graph.arrays import as_array
 from ngraph.op_graph.axes import show_axes
+from ngraph.op_graph.dlpack import ExchangeAPI, exchange_api
 from ngraph.op_graph.expr import Len, leaves
 from ngraph.op_graph.expr import text as expr_text
 from ngraph.op_graph.html import folded, some, table
@@ -32,7 +34,7 @@ from ngraph.program.program import AxisId, Program, Step, Value
 from ngraph.program.text import text
 from ngraph.runtime import dump
 from ngraph.runtime.arguments import Binder, apart, check_out, from_feeds, miscounted, unwritable, written
-from ngraph.runtime.host.entry import held
+from ngraph.runtime.host.entry import PLAIN, ArrayForms, held
 from ngraph.runtime.interrupts import interrupts
 from ngraph.runtime.state import Alone, Lent, StateArrays
 
@@ -149,6 +151,38 @@ def declared_orders(program: Program, ops: Sequence[Op]) -> Program:
     return program.with_(outputs=tuple(outputs), steps=tuple(steps))
 
 
+def memory_orders(program: Program, forms: ArrayForms) -> Program:
+    """Returns the program with inputs and outputs whose axes are in the order of memory, from the slowest to the fastest."""
+    if not forms.given and not forms.made:
+        return program
+    inputs, outputs, first, last = list(program.inputs), list(program.outputs), list[Step](), list[Step]()
+    origin = no_origin(program)
+
+    def turned(v: Value, order: tuple[int, ...]) -> Value:
+        return Value(TensorType(tuple([v.axes[d] for d in order]), v.dtype), v.hint)
+
+    for k, order in forms.given.items():
+        old = inputs[k]
+        inputs[k] = turned(old, order)
+        first.append(Step((old,), "broadcast", (inputs[k],), {"axes": tuple(old.axes)}, origin))
+    for n, order in forms.made.items():
+        old = outputs[n]
+        outputs[n] = turned(old, order)
+        last.append(Step((outputs[n],), "broadcast", (old,), {"axes": tuple(outputs[n].axes)}, origin))
+    return program.with_(inputs=tuple(inputs), outputs=tuple(outputs), steps=(*first, *program.steps, *last))
+
+
+def _theirs(api: ExchangeAPI, value: Value, order: tuple[int, ...] | None, binder: Binder) -> Any:
+    """Returns an array of a library for a result, whose axes are in the order of memory; None where steps find its lengths."""
+    dims = [n for a in value.axes if (n := binder.length(a)) is not None]
+    if len(dims) < len(value.axes):
+        return None
+    lengths = list(dims)
+    for n, d in zip(dims, order or (), strict=False):
+        lengths[d] = n
+    return api.empty(lengths, value.dtype, order)
+
+
 _COMPUTATIONS: weakref.WeakSet[Computation] = weakref.WeakSet()
 _raising: list[None] = []  # one entry for each open block in which `nans` is "raise"
 
@@ -190,12 +224,14 @@ class Computation(Alone, partial[Any]):
         maker: Maker,
         graph: CachedGraph | None = None,
         found: CacheHit | None = None,
+        forms: ArrayForms = PLAIN,
     ):
         """Makes a computation. `lowered` has no steps where it was `found` in the cache, else it is cached for equal ones of `graph`."""
         state = maker.state
         self.results, self.state, self.name = results, state, lowered.program.name
         self.parameters = lowered.inputs
         self._lowered, self._maker, self._graph, self._found = lowered, maker, graph, found
+        self.forms = forms
         self._program: Program | None = None
         self._executable: Executable | None = None
         self._count = len(lowered.inputs)
@@ -216,10 +252,15 @@ class Computation(Alone, partial[Any]):
 
     # inspection
     @property
-    def lowered(self) -> Program:
-        """The program before any pass."""
+    def declared(self) -> Program:
+        """The program before any pass, with inputs and outputs in the order of the caller's dims."""
         own = self._lowered if self._found is None else self._again()
         return declared_orders(own.program, self.results.roots)
+
+    @property
+    def lowered(self) -> Program:
+        """The program before any pass, with inputs and outputs in the order of their dims in memory."""
+        return memory_orders(self.declared, self.forms)
 
     @property
     def program(self) -> Program:
@@ -333,6 +374,7 @@ class Computation(Alone, partial[Any]):
             raise miscounted(len(arguments), self.parameters, self.name)
         native, program = self.native, self._lowered.program
         arrays = Binder(program, self.parameters, self._lowered.nonempty).fit(arguments)
+        arrays = [a.transpose(self.forms.given[k]) if k in self.forms.given else a for k, a in enumerate(arrays)]
         with self.state.lock.reading():
             self.state.ensure(self.variables)
             states = [np.array(a) for a in self._lent.arrays()]
@@ -369,8 +411,10 @@ class Computation(Alone, partial[Any]):
         if out is not None:
             return self._into(out, *arguments)
         results = self._entry(*arguments)
-        if self._fast is not None and self._fast.stale(self.state):
-            self._watch()
+        if self._fast is not None:
+            self._fast.call.learn(map(type, arguments))
+            if self._fast.stale(self.state):
+                self._watch()
         return results
 
     def _targets(self, out: Any) -> list[Any]:
@@ -389,12 +433,12 @@ class Computation(Alone, partial[Any]):
     def _into(self, out: Any, *arguments: Any) -> Any:
         """Computes results in the caller's arrays: directly where that is possible, else by copies."""
         keys = self.results.keys
-        targets = self._targets(out)
+        targets = [as_array(t) if exchange_api(type(t)) is not None else t for t in self._targets(out)]
         if self.writes:
             check_out(targets, written(arguments, self.writes, self._lowered.program, self.parameters), self.parameters)
         entry = self._ready() if self._entry == self._first else self._entry
-        native = self.executable.native is not None and self.results.plain
-        given = entry(*arguments, out=targets) if native else entry(*arguments)
+        takes = self.executable.native is not None or self.writes or self.forms != PLAIN
+        given = entry(*arguments, out=targets) if takes and self.results.plain else entry(*arguments)
         arrays = [given[k] for k in keys] if keys is not None else [given] if self.results.single else given
         pairs = list(zip(targets, arrays, strict=True))
         for target, array in pairs:
@@ -409,6 +453,8 @@ class Computation(Alone, partial[Any]):
         for target, array in pairs:
             if array is not None and array is not target:
                 np.copyto(target, array)
+        if self._fast is not None:
+            self._fast.call.learn(map(type, (*arguments, *self._targets(out))))
         return out
 
     def _first(self, *arguments: Any, **more: Any) -> Any:
@@ -459,7 +505,7 @@ class Computation(Alone, partial[Any]):
             return
         slots = self.results.slots
         order = None if self.results.nothing else slots[0] if self.results.single else slots
-        made = native.fast(order, self.call, took)
+        made = native.fast(order, self.call, took, self.forms)
         if made is not None and self._writes:
             made.counts(self.state.counter(self.written))
         if made is not None and (not self.variables or self._watch(made)):
@@ -510,31 +556,55 @@ class Computation(Alone, partial[Any]):
             self._entry, self._fast = self._first, None
             self._through(self.call)
 
-    def _writing_entry(self, run: Callable[..., tuple[Any, ...]]) -> Callable[..., Any]:
-        """Returns the entry of a computation that writes parameters: into memory that nothing else in the call has."""
+    def _general_entry(self, executable: Executable) -> Callable[..., Any]:
+        """Returns the entry of a computation that writes parameters, into memory that nothing else in the call has, or whose arrays
+        have forms of their own."""
         program, nonempty, count = self._lowered.program, self._lowered.nonempty, self.results.count
+        given, made, api = self.forms
+        run = self._with_state(executable) if self._face.state_in else executable.call
+        native = executable.native is not None and self.results.plain
 
-        def entry(*arguments: Any, **more: Any) -> Any:
-            targets = written(arguments, self.writes, program, self.parameters)
-            given = list(arguments)
+        def turned(array: Any, order: tuple[int, ...] | None) -> Any:
+            return array if order is None or not isinstance(array, np.ndarray) or array.ndim != len(order) else array.transpose(order)
+
+        def entry(*arguments: Any, out: Sequence[Any] | None = None) -> Any:
+            targets = written(arguments, self.writes, program, self.parameters) if self.writes else {}
+            values = list(arguments)
             for k, target in targets.items():
-                given[k] = target
-            arrays = Binder(program, self.parameters, nonempty).fit(given)
+                values[k] = target
+            binder = Binder(program, self.parameters, nonempty)
+            arrays = binder.fit(values)
             for k, target in targets.items():
                 if arrays[k] is not target:
                     raise unwritable(self.parameters[k], target, f"has the axes {show_axes(self.parameters[k].axes)}")
-            outputs = run(*apart(arrays, targets, self.parameters), **more)
-            for k, target in targets.items():
-                if outputs[self.writes[k]] is not target:
-                    np.copyto(target, outputs[self.writes[k]])
-            return self.results.packed(outputs[:count])
+            arrays = apart(arrays, targets, self.parameters) if targets else arrays
+            arrays = [turned(a, given.get(k)) for k, a in enumerate(arrays)]
+            theirs: list[Any] = []
+            if api is not None and out is None:
+                theirs = [_theirs(api, v, made.get(n), binder) for n, v in enumerate(self._face.outputs[:count])]
+            wanted = [None if x is None else as_array(x) for x in theirs] if out is None else out
+            places = [turned(a, made.get(n)) for n, a in enumerate(wanted)]
+            outputs = list(run(*arrays, out=places) if native and places else run(*arrays))
+            for k in targets:
+                n = self.writes[k]
+                if outputs[n] is not arrays[k]:
+                    np.copyto(arrays[k], outputs[n])
+            for n in range(count):
+                array = outputs[n]
+                if n < len(places) and array is places[n]:
+                    outputs[n] = theirs[n] if theirs else wanted[n]
+                elif array is not None:
+                    if n in made:
+                        array = np.ascontiguousarray(array).transpose(np.argsort(made[n]))
+                    outputs[n] = array if api is None or out is not None else api.copied(array, made.get(n))
+            return self.results.packed(tuple(outputs[:count]))
 
         return entry
 
     def _made_entry(self, executable: Executable) -> Callable[..., Any]:
         """Generates `def entry(x, y)`: tests whether x and y fit as they are, else converts them first."""
-        if self.writes:
-            return self._writing_entry(self._with_state(executable) if self._face.state_in else executable.call)
+        if self.writes or self.forms != PLAIN:
+            return self._general_entry(executable)
         program, nonempty = self._lowered.program, self._lowered.nonempty
         names = [f"a{k}" for k in range(self._count)]
         tests: list[str] = []

@@ -56,16 +56,16 @@ class CacheEntry(NamedTuple):
 class CachedGraph:
     """An op-graph, and the key of its entry."""
 
-    def __init__(self, found: Fingerprint, parameters: Sequence[Op], facts: Any, writes: Sequence[int]):
+    def __init__(self, found: Fingerprint, parameters: Sequence[Op], facts: Any, asked: tuple[Any, ...]):
         self.numbers, self.arrays, self.parameters = found.numbers, found.arrays, tuple(parameters)
         self.facts = facts
-        self.key = digest(makers(), repr((facts, *writes)).encode(), found.data)
+        self.key = digest(makers(), repr((facts, *asked)).encode(), found.data)
 
     @staticmethod
-    def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any, writes: Sequence[int] = ()) -> CachedGraph | None:
+    def of(results: Sequence[Op], parameters: Sequence[Any], facts: Any, asked: tuple[Any, ...] = ()) -> CachedGraph | None:
         """Returns the graph with its key. `facts`: everything else that determines the program. None where the result may vary.
 
-        writes: the numbers of the parameters that the last results replace.
+        asked: what else is asked of the computation: the parameters that results replace, the orders of dims in memory.
         """
         if not all(isinstance(o, Op) for o in (*results, *parameters)) or [*simplify_rules] != as_written:
             return None
@@ -73,7 +73,7 @@ class CachedGraph:
             found = fingerprint(results, parameters)
         if found is None or not as_sealed(found.records):
             return None
-        return CachedGraph(found, parameters, facts, writes)
+        return CachedGraph(found, parameters, facts, asked)
 
     def find(self, name: str) -> CacheHit | None:
         """Returns the entry, None for a miss; the program gets the name `name`."""

@@ -216,7 +216,7 @@ def explain(computation: Computation, arguments: Sequence[Any], state: Mapping[O
 
     arguments: as the computation takes them. state: the values of its variables before the call.
     """
-    program = computation.lowered
+    program = computation.declared
     given = Binder(program, computation.parameters).fit(tuple(arguments))
     by_name = computation.states
     replay = Replay(translate(program, dim_orders).lines)

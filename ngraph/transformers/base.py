@@ -20,11 +20,13 @@ from ngraph.config import config, from_environment, number
 from ngraph.errors import ArgumentError, ArgumentTypeError, GraphError, StateError, UnsupportedError
 from ngraph.op_graph.arguments import checked
 from ngraph.op_graph.arrays import ArrayRef
+from ngraph.op_graph.dlpack import exchange_api
 from ngraph.op_graph.html import some, table
 from ngraph.op_graph.misspelt import OF_TRANSFORMERS, missing_attribute, no_attribute
 from ngraph.op_graph.op import Op
 from ngraph.op_graph.opdef import REGISTRY
 from ngraph.ops.computation import ComputationOp, check_parameters
+from ngraph.ops.rearrange import axes_with_order
 from ngraph.ops.state import value_for
 from ngraph.parts.runner import Pipeline
 from ngraph.passes import default_passes
@@ -33,6 +35,7 @@ from ngraph.program.program import Program, Step
 from ngraph.rewrite.runner import run as run_passes
 from ngraph.runtime import weights
 from ngraph.runtime.computation import Computation, Executable, ResultForm
+from ngraph.runtime.host.entry import ArrayForms
 from ngraph.runtime.state import Alone, Device, StateArrays
 from ngraph.warn import warn
 
@@ -95,8 +98,8 @@ class Transformer(Alone):
         """Returns everything that determines a compilation beside the program; None where nothing can be cached."""
         return None
 
-    def graph(self, results: Sequence[Op], parameters: Sequence[Op], writes: Sequence[int] = ()) -> CachedGraph | None:
-        """Returns the cache entry for the lowering of these results, of which the last replace these parameters; None for no cache."""
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op], asked: tuple[Any, ...] = ()) -> CachedGraph | None:
+        """Returns the cache entry for the lowering of these results, of which this is asked besides; None where nothing can be cached."""
         return None
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
@@ -121,15 +124,26 @@ class Transformer(Alone):
         """Returns how many programs and versions of them for lengths were compiled or found in the cache."""
         return sum(max(len(c.versions), 1) for c in [ref() for ref in self._made] if c is not None and c.compiled)
 
-    def computation(self, results: Any, *parameters: Op, name: str | None = None, writes: Mapping[Op, Any] | None = None) -> Computation:
+    def computation(
+        self,
+        results: Any,
+        *parameters: Op,
+        name: str | None = None,
+        writes: Mapping[Op, Any] | None = None,
+        orders: Mapping[Op, Any] | None = None,
+        array_type: type | None = None,
+    ) -> Computation:
         """Returns a callable that computes `results` from values for `parameters`, in order.
 
         results: an op gives one value, a list or tuple a tuple, a set a dict keyed by op, None nothing. Ops without a value, such as
         assigns, are executed and give None. parameters: placeholders, or variables whose value is then the argument.
         writes: {parameter: value}: a call writes the value into the array that it got for the parameter, once all reads of it are
-        done; the value may lack axes of the parameter, as in `assign`, and is no result (docs/arrays.md).
+        done; the value may lack axes of the parameter, as in `assign`, and is no result.
+        orders: {parameter or result: its axes from the slowest in memory to the fastest}, where that is not the order of its dims:
+        arguments that lie so are not copied, and results are given so. array_type: the type of results, where that is not
+        np.ndarray: one with DLPack's C exchange API, such as torch.Tensor, whose library allocates them (docs/arrays.md).
         Raises GraphError for a placeholder that is needed and no parameter; StateError after an explicit `initialize()`; AxisError,
-        DTypeError for a written value that does not fit.
+        DTypeError for a written value that does not fit; ArgumentTypeError for an array_type without that API.
         """
         self._open()
         if self.finalized:
@@ -139,7 +153,8 @@ class Transformer(Alone):
             )
         flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
         form = ResultForm(results, _written(writes or {}, flat))
-        graph = self.graph(form.roots, flat, list(form.writes))
+        forms = _forms(orders or {}, array_type, flat, form)
+        graph = self.graph(form.roots, flat, (tuple(form.writes), forms.given, forms.made))
         with self.state.making:
             label = unique(_identifier(name or f"computation_{len(self._names)}"), self._names, self._tried)
             self._names.add(label)
@@ -151,7 +166,7 @@ class Transformer(Alone):
         except BaseException:
             self._names.discard(label)
             raise
-        made = Computation(form, lowered, self, graph, found)
+        made = Computation(form, lowered, self, graph, found, forms)
         self._apply_seed()
         self._made.append(weakref.ref(made))
         return made
@@ -289,6 +304,29 @@ def _written(writes: Mapping[Op, Any], parameters: Sequence[Op]) -> dict[int, Op
             )
         found[parameters.index(x)] = value_for(x, value, "writes")
     return dict(sorted(found.items()))
+
+
+def _forms(orders: Mapping[Op, Any], array_type: type | None, parameters: Sequence[Op], form: ResultForm) -> ArrayForms:
+    """Returns the forms of a computation's arrays. Raises GraphError for an order of what is no array of it, ArgumentTypeError."""
+    api = None if array_type is None or array_type is np.ndarray else exchange_api(array_type)
+    if api is None and array_type not in (None, np.ndarray):
+        raise ArgumentTypeError(
+            f"array_type: {getattr(array_type, '__name__', repr(array_type))} has no DLPack C exchange API (__dlpack_c_exchange_api__)",
+            fix="leave it out for NumPy arrays, or take a type that has it, such as torch.Tensor",
+        )
+    tensors = [op for op in form.ops if op.is_tensor_op]
+    found: dict[Op, tuple[int, ...]] = {}
+    for x, axes in orders.items():
+        if x not in parameters and x not in tensors:
+            raise GraphError(f"orders: {getattr(x, 'label', repr(x))} is no parameter and no result of the computation")
+        own = axes_with_order(x, axes).axes  # or the error
+        order = tuple([x.axes.index(a) for a in own])
+        if order != tuple(range(len(order))):
+            found[x] = order
+    given = {k: found[p] for k, p in enumerate(parameters) if p in found}
+    made = {n: found[op] for n, op in enumerate(tensors) if op in found}
+    made |= {form.count + n: given[k] for n, k in enumerate(form.writes) if k in given}
+    return ArrayForms(given, made, api)
 
 
 def _identifier(name: str) -> str:

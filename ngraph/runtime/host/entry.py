@@ -2,31 +2,37 @@
 
 Its behaviour is data: words that describe each argument's requirements, the destination of its address, and the results to make. It
 reads NumPy's arrays by the offsets of their fields, found by probing arrays with known fields; where they are not found, there
-is no such entry. Calls that do not fit go to the Python path, which converts the arguments or raises the error.
+is no such entry. Arrays of other libraries describe themselves through DLPack's C exchange API (`op_graph.dlpack`), which also makes
+the results, where these are to be arrays of such a library. Calls that do not fit go to the Python path, which converts the arguments or
+raises the error.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import os
 import re
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ngraph.op_graph.dlpack import CPU, DLTensor, ExchangeAPI, ManagedTensor, dtype_word, exchange_api
 from ngraph.runtime.host import bytecode
 from ngraph.runtime.host import pool as pools
 from ngraph.runtime.host.pool import FIELDS, expanded
 from ngraph.targets import Cpu, host
 
 FAST = 0x0080 | 0x0002  # METH_FASTCALL | METH_KEYWORDS
-READY = 0x0001 | 0x0100  # of an array: contiguous in C order, aligned
-ARRAY_TYPE, EMPTY = 2, 184  # in NumPy's table of functions: PyArray_Type, PyArray_Empty
+ALIGNED, WRITEABLE = 0x0100, 0x0400  # flags of an array
+ARRAY_TYPE, NEW = 2, 94  # in NumPy's table of functions: PyArray_Type, PyArray_NewFromDescr
+SIZE = 16  # where a tuple and a list have their number of items
+OUT = sys.intern("out")
 NONE, SINGLE, TUPLE = range(3)  # structures of results
 
 FIELDS["call"] = {
@@ -34,12 +40,19 @@ FIELDS["call"] = {
     for k, name in enumerate(
         (
             "count given made results form slow busy frame pool run type empty tuple retain release call none watched watches "
-            "version size order calls"
+            "version size order calls outname takes listtype tupletype writes sorted sortedout allocate export scratch clear known kinds"
         ).split()
     )
 }
-FIELDS["value"] = {name: 8 * k for k, name in enumerate("rank dtype lengths places at object".split())}  # an argument or a result
-VALUE = 8  # words of one; a watch is two: an address, and the expected value
+FIELDS["value"] = {  # an argument or a result; lengths and strides in the caller's order of dims, strides in bytes
+    name: 8 * k
+    for k, name in enumerate(
+        "rank dtype lengths places at object strides code ready itemsize align bytes writes start turned steps wish".split()
+    )
+}
+FIELDS["tensor"] = {field[0]: getattr(DLTensor, field[0]).offset for field in DLTensor._fields_}
+VALUE_SHIFT = 8  # the binary logarithm of the bytes of a value; a watch is two words: an address, and the expected value
+VALUE = (1 << VALUE_SHIFT) // 8
 
 
 class ArrayObjectLayout(NamedTuple):
@@ -61,18 +74,58 @@ entry:
   %call = load ptr, ptr %pdesc
   %want = get i64 %call.count
   %right = icmp eq i64 %count, %want
-  %plain = icmp eq ptr %names, null
-  %good = and i1 %right, %plain
   %busy = get i64 %call.busy
   %idle = icmp eq i64 %busy, 0
-  %go = and i1 %good, %idle
-  br i1 %go, label %watches, label %slow
-watches:                                          ; nobody else is at work on the state, and it lies where it lay
+  %go = and i1 %right, %idle
+  br i1 %go, label %named, label %slow
+named:                                            ; at most one keyword: out
+  %results = get i64 %call.results
+  %plain = icmp eq ptr %names, null
+  br i1 %plain, label %begin, label %keyword
+keyword:
+  %pnsize = getelementptr i8, ptr %names, i64 SIZE
+  %nsize = load i64, ptr %pnsize
+  %pname = getelementptr i8, ptr %names, i64 ITEMS
+  %name = load ptr, ptr %pname
+  %outname = get ptr %call.outname
+  %one = icmp eq i64 %nsize, 1
+  %isout = icmp eq ptr %name, %outname
+  %keyed = and i1 %one, %isout
+  br i1 %keyed, label %wanted, label %slow
+wanted:
+  %pout = getelementptr ptr, ptr %args, i64 %count
+  %out = load ptr, ptr %pout
+  %takes = get i64 %call.takes
+  switch i64 %takes, label %slow [ i64 1, label %begin
+    i64 2, label %several ]
+several:                                          ; a list or a tuple with one array for each result
+  %psize = getelementptr i8, ptr %out, i64 SIZE
+  %ptype.out = getelementptr i8, ptr %out, i64 KIND
+  %type.out = load ptr, ptr %ptype.out
+  %listtype = get ptr %call.listtype
+  %tupletype = get ptr %call.tupletype
+  %islist = icmp eq ptr %type.out, %listtype
+  %istuple = icmp eq ptr %type.out, %tupletype
+  %sequence = or i1 %islist, %istuple
+  br i1 %sequence, label %sized, label %slow
+sized:
+  %osize = load i64, ptr %psize
+  %fits = icmp eq i64 %osize, %results
+  br i1 %fits, label %listed, label %slow
+listed:
+  %inside = getelementptr i8, ptr %out, i64 ITEMS
+  %elsewhere = load ptr, ptr %inside
+  %items.out = select i1 %islist, ptr %elsewhere, ptr %inside
+  br label %begin
+begin:                                            ; from here on nobody else is at work on this call
+  %outs = phi ptr [ null, %named ], [ %pout, %wanted ], [ %items.out, %listed ]
+  %outgiven = phi ptr [ null, %named ], [ %out, %wanted ], [ %out, %listed ]
+  put i64 1, %call.busy
   %nw = get i64 %call.watched
   %pw = get ptr %call.watches
   br label %watch
-watch:
-  %w = phi i64 [ 0, %watches ], [ %w1, %watched ]
+watch:                                            ; nobody else is at work on the state, and it lies where it lay
+  %w = phi i64 [ 0, %begin ], [ %w1, %watched ]
   %wmore = icmp slt i64 %w, %nw
   br i1 %wmore, label %watch1, label %given
 watch1:
@@ -83,97 +136,119 @@ watch1:
   %wv = load i64, ptr %wv.p
   %wis = load i64, ptr %wa
   %wok = icmp eq i64 %wis, %wv
-  br i1 %wok, label %watched, label %slow
+  br i1 %wok, label %watched, label %refuse
 watched:
   %w1 = add i64 %w, 1
   br label %watch
 given:
-  %type = get ptr %call.type
   %pgiven = get ptr %call.given
+  %pmade = get ptr %call.made
+  %hasout = icmp ne ptr %outs, null
   br label %arg
 arg:
   %k = phi i64 [ 0, %given ], [ %k1, %placed ]
   %more = icmp slt i64 %k, %want
-  br i1 %more, label %look, label %make
+  br i1 %more, label %look, label %into
 look:
-  %voff = shl i64 %k, 6
+  %voff = shl i64 %k, VALUE_SHIFT
   %value = getelementptr i8, ptr %pgiven, i64 %voff
   %parg = getelementptr ptr, ptr %args, i64 %k
   %x = load ptr, ptr %parg
-  %ptype = getelementptr i8, ptr %x, i64 KIND
-  %xtype = load ptr, ptr %ptype
-  %isarray = icmp eq ptr %xtype, %type
-  br i1 %isarray, label %fields, label %slow
-fields:
-  %prank = getelementptr i8, ptr %x, i64 RANK
-  %rank32 = load i32, ptr %prank
-  %rank = sext i32 %rank32 to i64
-  %pdtype = getelementptr i8, ptr %x, i64 DTYPE
-  %dtype = load ptr, ptr %pdtype
-  %pflags = getelementptr i8, ptr %x, i64 FLAGS
-  %flags = load i32, ptr %pflags
-  %wrank = get i64 %value.rank
-  %wdtype = get ptr %value.dtype
-  %ok1 = icmp eq i64 %rank, %wrank
-  %ok2 = icmp eq ptr %dtype, %wdtype
-  %masked = and i32 %flags, READY
-  %ok3 = icmp eq i32 %masked, READY
-  %ok12 = and i1 %ok1, %ok2
-  %ok = and i1 %ok12, %ok3
-  br i1 %ok, label %dims, label %slow
-dims:
-  %plengths = getelementptr i8, ptr %x, i64 LENGTHS
-  %lengths = load ptr, ptr %plengths
-  %wlengths = get ptr %value.lengths
-  br label %dim
-dim:
-  %d = phi i64 [ 0, %dims ], [ %d1, %same ]
-  %dmore = icmp slt i64 %d, %rank
-  br i1 %dmore, label %compare, label %place
-compare:
-  %pl = getelementptr i64, ptr %lengths, i64 %d
-  %pwl = getelementptr i64, ptr %wlengths, i64 %d
-  %l = load i64, ptr %pl
-  %wl = load i64, ptr %pwl
-  %leq = icmp eq i64 %l, %wl
-  br i1 %leq, label %same, label %slow
-same:
-  %d1 = add i64 %d, 1
-  br label %dim
-place:
-  %pdata = getelementptr i8, ptr %x, i64 DATA
-  %data = load i64, ptr %pdata
-  call void @point(ptr %value, i64 %data)
-  br label %placed
+  %ok = call i1 @take(ptr %call, ptr %value, ptr %x)
+  br i1 %ok, label %placed, label %refuse
 placed:
   %k1 = add i64 %k, 1
   br label %arg
-make:                                             ; from here on the call is ours
-  put i64 1, %call.busy
-  %results = get i64 %call.results
-  %pmade = get ptr %call.made
+into:
+  br i1 %hasout, label %target, label %overlaps
+target:
+  %u = phi i64 [ 0, %into ], [ %u1, %taken ]
+  %umore = icmp slt i64 %u, %results
+  br i1 %umore, label %target1, label %overlaps
+target1:
+  %uoff = shl i64 %u, VALUE_SHIFT
+  %value5 = getelementptr i8, ptr %pmade, i64 %uoff
+  %pu = getelementptr ptr, ptr %outs, i64 %u
+  %ux = load ptr, ptr %pu
+  %uok = call i1 @take(ptr %call, ptr %value5, ptr %ux)
+  br i1 %uok, label %taken, label %refuse
+taken:
+  %u1 = add i64 %u, 1
+  br label %target
+overlaps:
+  %writes = get i64 %call.writes
+  %writing = icmp ne i64 %writes, 0
+  %checked = or i1 %writing, %hasout
+  br i1 %checked, label %overlaps1, label %make
+overlaps1:
+  %sum = add i64 %want, %results
+  %several.values = select i1 %hasout, i64 %sum, i64 %want
+  %sorted1 = get ptr %call.sorted
+  %sorted2 = get ptr %call.sortedout
+  %sorted = select i1 %hasout, ptr %sorted2, ptr %sorted1
+  %apart = call i1 @apart(ptr %pgiven, ptr %sorted, i64 %several.values)
+  br i1 %apart, label %make, label %refuse
+make:
   %empty = get ptr %call.empty
   %retain = get ptr %call.retain
   %release = get ptr %call.release
-  br label %new
+  %type = get ptr %call.type
+  %foreign = get ptr %call.allocate
+  %isforeign = icmp ne ptr %foreign, null
+  %scratch = get ptr %call.scratch
+  br i1 %hasout, label %run, label %new
 new:
   %r = phi i64 [ 0, %make ], [ %r1, %new1 ]
   %rmore = icmp slt i64 %r, %results
   br i1 %rmore, label %allocate, label %run
 allocate:
-  %roff = shl i64 %r, 6
+  %roff = shl i64 %r, VALUE_SHIFT
   %value1 = getelementptr i8, ptr %pmade, i64 %roff
+  %turned = get ptr %value1.turned
+  %rlengths = get ptr %value1.lengths
+  br i1 %isforeign, label %theirs, label %ours
+ours:
   %rdtype = get ptr %value1.dtype
   call void %retain(ptr %rdtype)
   %rrank = get i64 %value1.rank
   %rrank32 = trunc i64 %rrank to i32
-  %rlengths = get ptr %value1.lengths
-  %y = call ptr %empty(i32 %rrank32, ptr %rlengths, ptr %rdtype, i32 0)
-  %none = icmp eq ptr %y, null
-  br i1 %none, label %undo, label %new1
+  %y1 = call ptr %empty(ptr %type, ptr %rdtype, i32 %rrank32, ptr %rlengths, ptr %turned, ptr null, i32 0, ptr null)
+  %none = icmp eq ptr %y1, null
+  br i1 %none, label %undo, label %ours1
+ours1:
+  %pydata = getelementptr i8, ptr %y1, i64 DATA
+  %ydata1 = load i64, ptr %pydata
+  br label %new1
+theirs:                                           ; by that library's allocator, in the order of memory; then with the caller's dims
+  %wish = get ptr %value1.wish
+  %failed = call i32 %foreign(ptr %wish, ptr %scratch, ptr null, ptr @ignore)
+  %failed1 = icmp ne i32 %failed, 0
+  br i1 %failed1, label %undo, label %theirs1
+theirs1:
+  %managed = load ptr, ptr %scratch
+  %pmdata = getelementptr i8, ptr %managed, i64 MANAGED_DATA
+  %mdata = load i64, ptr %pmdata
+  %pmoffset = getelementptr i8, ptr %managed, i64 MANAGED_OFFSET
+  %moffset = load i64, ptr %pmoffset
+  %ydata2 = add i64 %mdata, %moffset
+  %isturned = icmp ne ptr %turned, null
+  br i1 %isturned, label %turn, label %export
+turn:
+  %pmlengths = getelementptr i8, ptr %managed, i64 MANAGED_LENGTHS
+  store ptr %rlengths, ptr %pmlengths
+  %pmstrides = getelementptr i8, ptr %managed, i64 MANAGED_STRIDES
+  %steps = get ptr %value1.steps
+  store ptr %steps, ptr %pmstrides
+  br label %export
+export:
+  %exports = get ptr %call.export
+  %unexported = call i32 %exports(ptr %managed, ptr %scratch)
+  %unexported1 = icmp ne i32 %unexported, 0
+  %y2 = load ptr, ptr %scratch
+  br i1 %unexported1, label %undo, label %new1
 new1:
-  %pydata = getelementptr i8, ptr %y, i64 DATA
-  %ydata = load i64, ptr %pydata
+  %y = phi ptr [ %y1, %ours1 ], [ %y2, %export ]
+  %ydata = phi i64 [ %ydata1, %ours1 ], [ %ydata2, %export ]
   call void @point(ptr %value1, i64 %ydata)
   put ptr %y, %value1.object
   %r1 = add i64 %r, 1
@@ -191,8 +266,8 @@ tell:
   %calls1 = add i64 %calls, 1
   put i64 %calls1, %call.calls
   %version = get ptr %call.version
-  %writes = icmp ne ptr %version, null
-  br i1 %writes, label %raise, label %give
+  %changes = icmp ne ptr %version, null
+  br i1 %changes, label %raise, label %give
 raise:
   %old = load i64, ptr %version
   %raised = add i64 %old, 1
@@ -200,6 +275,11 @@ raise:
   br label %give
 give:
   put i64 0, %call.busy
+  br i1 %hasout, label %giveout, label %giveform
+giveout:
+  call void %retain(ptr %outgiven)
+  ret ptr %outgiven
+giveform:
   %form = get i64 %call.form
   switch i64 %form, label %nothing [ i64 1, label %single
     i64 2, label %tuple ]
@@ -225,7 +305,7 @@ items:
 item:
   %i = phi i64 [ 0, %items ], [ %i1, %item2 ]
   %imore = icmp slt i64 %i, %size
-  br i1 %imore, label %item1, label %out
+  br i1 %imore, label %item1, label %leave
 item1:
   %po = getelementptr i64, ptr %order, i64 %i
   %which = load i64, ptr %po
@@ -235,7 +315,7 @@ item0:
   call void %retain(ptr %nil2)
   br label %item2
 item3:
-  %vo = shl i64 %which, 6
+  %vo = shl i64 %which, VALUE_SHIFT
   %value3 = getelementptr i8, ptr %pmade, i64 %vo
   %vobj = get ptr %value3.object
   br label %item2
@@ -245,19 +325,20 @@ item2:
   store ptr %obj, ptr %slot
   %i1 = add i64 %i, 1
   br label %item
-out:
+leave:
   ret ptr %t
 undo:                                             ; lets go of the results made so far
-  %n = phi i64 [ %r, %allocate ], [ %results, %run ], [ %results, %tuple ]
-  %why = phi i64 [ INTERRUPTED, %allocate ], [ %status, %run ], [ INTERRUPTED, %tuple ]
+  %n = phi i64 [ %r, %ours ], [ %r, %theirs ], [ %r, %export ], [ %results, %run ], [ %results, %tuple ]
+  %why = phi i64 [ INTERRUPTED, %ours ], [ HOST_STEP, %theirs ], [ INTERRUPTED, %export ], [ %status, %run ], [ INTERRUPTED, %tuple ]
   put i64 0, %call.busy
+  %n1 = select i1 %hasout, i64 0, i64 %n
   br label %drop
 drop:
   %q = phi i64 [ 0, %undo ], [ %q1, %drop1 ]
-  %qmore = icmp slt i64 %q, %n
+  %qmore = icmp slt i64 %q, %n1
   br i1 %qmore, label %drop1, label %fail
 drop1:
-  %qoff = shl i64 %q, 6
+  %qoff = shl i64 %q, VALUE_SHIFT
   %value2 = getelementptr i8, ptr %pmade, i64 %qoff
   %qobj = get ptr %value2.object
   call void %release(ptr %qobj)
@@ -268,11 +349,220 @@ fail:                                             ; a check has found something:
   br i1 %found, label %slow, label %nothing.more
 nothing.more:
   ret ptr null
+refuse:
+  put i64 0, %call.busy
+  br label %slow
 slow:
   %other = get ptr %call.slow
   %vector = get ptr %call.call
   %result = call ptr %vector(ptr %other, ptr %args, i64 %count, ptr %names)
   ret ptr %result
+}
+
+define internal i1 @take(ptr %call, ptr %value, ptr %x) nounwind { ; whether an array is as a value wants it; then it is the value
+entry:
+  %ptype = getelementptr i8, ptr %x, i64 KIND
+  %xtype = load ptr, ptr %ptype
+  %type = get ptr %call.type
+  %isarray = icmp eq ptr %xtype, %type
+  %wrank = get i64 %value.rank
+  br i1 %isarray, label %fields, label %kinds
+fields:
+  %prank = getelementptr i8, ptr %x, i64 RANK
+  %rank32 = load i32, ptr %prank
+  %rank1 = sext i32 %rank32 to i64
+  %pdtype = getelementptr i8, ptr %x, i64 DTYPE
+  %dtype = load ptr, ptr %pdtype
+  %pflags = getelementptr i8, ptr %x, i64 FLAGS
+  %flags = load i32, ptr %pflags
+  %flags64 = zext i32 %flags to i64
+  %wdtype = get ptr %value.dtype
+  %ready = get i64 %value.ready
+  %ok1 = icmp eq i64 %rank1, %wrank
+  %ok2 = icmp eq ptr %dtype, %wdtype
+  %masked = and i64 %flags64, %ready
+  %ok3 = icmp eq i64 %masked, %ready
+  %ok12 = and i1 %ok1, %ok2
+  %ok4 = and i1 %ok12, %ok3
+  br i1 %ok4, label %array, label %no
+array:
+  %plengths = getelementptr i8, ptr %x, i64 LENGTHS
+  %lengths1 = load ptr, ptr %plengths
+  %strides1 = getelementptr i64, ptr %lengths1, i64 %rank1
+  %pdata = getelementptr i8, ptr %x, i64 DATA
+  %data1 = load i64, ptr %pdata
+  br label %dims
+kinds:                                            ; the types of other libraries that were met
+  %nkinds = get i64 %call.known
+  %pkinds = get ptr %call.kinds
+  br label %kind
+kind:
+  %j = phi i64 [ 0, %kinds ], [ %j1, %kind2 ]
+  %jmore = icmp slt i64 %j, %nkinds
+  br i1 %jmore, label %kind1, label %no
+kind1:
+  %joff = shl i64 %j, 4
+  %row = getelementptr i8, ptr %pkinds, i64 %joff
+  %itstype = load ptr, ptr %row
+  %same.type = icmp eq ptr %itstype, %xtype
+  br i1 %same.type, label %describe, label %kind2
+kind2:
+  %j1 = add i64 %j, 1
+  br label %kind
+describe:
+  %pdescribe = getelementptr i8, ptr %row, i64 8
+  %describes = load ptr, ptr %pdescribe
+  %dl = get ptr %call.scratch
+  %unknown = call i32 %describes(ptr %x, ptr %dl)
+  %known = icmp eq i32 %unknown, 0
+  br i1 %known, label %described, label %forget
+forget:
+  %clear = get ptr %call.clear
+  call void %clear()
+  br label %no
+described:
+  %tensor = getelementptr i8, ptr %dl, i64 0
+  %device = get i32 %tensor.device_type
+  %rank232 = get i32 %tensor.rank
+  %rank2 = sext i32 %rank232 to i64
+  %code32 = get i32 %tensor.dtype
+  %code = zext i32 %code32 to i64
+  %lengths2 = get ptr %tensor.lengths
+  %strides2 = get ptr %tensor.strides
+  %base = get i64 %tensor.data
+  %offset = get i64 %tensor.offset
+  %data2 = add i64 %base, %offset
+  %wcode = get i64 %value.code
+  %align = get i64 %value.align
+  %off = and i64 %data2, %align
+  %t1 = icmp eq i32 %device, 1
+  %t2 = icmp eq i64 %rank2, %wrank
+  %t3 = icmp eq i64 %code, %wcode
+  %t4 = icmp ne i64 %base, 0
+  %t5 = icmp eq i64 %off, 0
+  %t12 = and i1 %t1, %t2
+  %t34 = and i1 %t3, %t4
+  %t1234 = and i1 %t12, %t34
+  %t6 = and i1 %t1234, %t5
+  %isscalar = icmp eq i64 %wrank, 0
+  %stepped = icmp ne ptr %strides2, null
+  %t7 = or i1 %isscalar, %stepped
+  %t8 = and i1 %t6, %t7
+  %unit2 = get i64 %value.itemsize
+  br i1 %t8, label %dims, label %no
+dims:
+  %lengths = phi ptr [ %lengths1, %array ], [ %lengths2, %described ]
+  %strides = phi ptr [ %strides1, %array ], [ %strides2, %described ]
+  %data = phi i64 [ %data1, %array ], [ %data2, %described ]
+  %unit = phi i64 [ 1, %array ], [ %unit2, %described ]
+  %wlengths = get ptr %value.lengths
+  %wstrides = get ptr %value.strides
+  br label %dim
+dim:
+  %d = phi i64 [ 0, %dims ], [ %d1, %same ]
+  %dmore = icmp slt i64 %d, %wrank
+  br i1 %dmore, label %compare, label %place
+compare:
+  %pl = getelementptr i64, ptr %lengths, i64 %d
+  %pwl = getelementptr i64, ptr %wlengths, i64 %d
+  %ps = getelementptr i64, ptr %strides, i64 %d
+  %pws = getelementptr i64, ptr %wstrides, i64 %d
+  %l = load i64, ptr %pl
+  %wl = load i64, ptr %pwl
+  %s = load i64, ptr %ps
+  %ws = load i64, ptr %pws
+  %bytes = mul i64 %s, %unit
+  %leq = icmp eq i64 %l, %wl
+  %seq = icmp eq i64 %bytes, %ws
+  %single = icmp eq i64 %wl, 1
+  %sok = or i1 %seq, %single
+  %both = and i1 %leq, %sok
+  br i1 %both, label %same, label %no
+same:
+  %d1 = add i64 %d, 1
+  br label %dim
+place:
+  put i64 %data, %value.start
+  call void @point(ptr %value, i64 %data)
+  ret i1 true
+no:
+  ret i1 false
+}
+
+define internal i1 @apart(ptr %values, ptr %sorted, i64 %n) nounwind { ; whether what is written shares no memory with other values
+entry:
+  br label %next
+next:                                             ; by address: `sorted` has the order of the last call, which is nearly that of this one
+  %i = phi i64 [ 1, %entry ], [ %i1, %put ]
+  %imore = icmp slt i64 %i, %n
+  br i1 %imore, label %insert, label %scan
+insert:
+  %pi = getelementptr i64, ptr %sorted, i64 %i
+  %key = load i64, ptr %pi
+  %koff = shl i64 %key, VALUE_SHIFT
+  %value = getelementptr i8, ptr %values, i64 %koff
+  %at = get i64 %value.start
+  br label %back
+back:
+  %j = phi i64 [ %i, %insert ], [ %j1, %shift ]
+  %j1 = sub i64 %j, 1
+  %jmore = icmp sge i64 %j1, 0
+  br i1 %jmore, label %before, label %put
+before:
+  %pj = getelementptr i64, ptr %sorted, i64 %j1
+  %other = load i64, ptr %pj
+  %ooff = shl i64 %other, VALUE_SHIFT
+  %value1 = getelementptr i8, ptr %values, i64 %ooff
+  %oat = get i64 %value1.start
+  %later = icmp ugt i64 %oat, %at
+  br i1 %later, label %shift, label %put
+shift:
+  %pj1 = getelementptr i64, ptr %sorted, i64 %j
+  store i64 %other, ptr %pj1
+  br label %back
+put:
+  %pk = getelementptr i64, ptr %sorted, i64 %j
+  store i64 %key, ptr %pk
+  %i1 = add i64 %i, 1
+  br label %next
+scan:
+  %q = phi i64 [ 0, %next ], [ %q1, %fine ]
+  %end = phi i64 [ 0, %next ], [ %end1, %fine ]
+  %written = phi i64 [ 0, %next ], [ %written1, %fine ]
+  %qmore = icmp slt i64 %q, %n
+  br i1 %qmore, label %look, label %yes
+look:
+  %pq = getelementptr i64, ptr %sorted, i64 %q
+  %which = load i64, ptr %pq
+  %qoff = shl i64 %which, VALUE_SHIFT
+  %value2 = getelementptr i8, ptr %values, i64 %qoff
+  %start = get i64 %value2.start
+  %bytes = get i64 %value2.bytes
+  %writes = get i64 %value2.writes
+  %iswritten = icmp ne i64 %writes, 0
+  %limit = select i1 %iswritten, i64 %end, i64 %written
+  %stop = add i64 %start, %bytes
+  %over = icmp ult i64 %start, %limit
+  %some = icmp ne i64 %bytes, 0
+  %bad = and i1 %over, %some
+  br i1 %bad, label %shared, label %fine
+fine:
+  %further = icmp ugt i64 %stop, %end
+  %end1 = select i1 %further, i64 %stop, i64 %end
+  %further1 = icmp ugt i64 %stop, %written
+  %mine = and i1 %further1, %iswritten
+  %written1 = select i1 %mine, i64 %stop, i64 %written
+  %q1 = add i64 %q, 1
+  br label %scan
+yes:
+  ret i1 true
+shared:
+  ret i1 false
+}
+
+define internal void @ignore(ptr %context, ptr %kind, ptr %message) nounwind { ; errors of allocators: Python makes the call again
+entry:
+  ret void
 }
 
 define internal void @point(ptr %value, i64 %data) nounwind { ; an address goes to all words that want it
@@ -283,14 +573,14 @@ entry:
 next:
   %i = phi i64 [ 0, %entry ], [ %i1, %put ]
   %more = icmp slt i64 %i, %places
-  br i1 %more, label %put, label %out
+  br i1 %more, label %put, label %leave
 put:
   %pa = getelementptr ptr, ptr %at, i64 %i
   %a = load ptr, ptr %pa
   store i64 %data, ptr %a
   %i1 = add i64 %i, 1
   br label %next
-out:
+leave:
   ret void
 }
 """
@@ -300,7 +590,8 @@ def text(target: Cpu, layout: ArrayObjectLayout) -> str:
     """Returns the module with the function `entry`."""
     words = {"KIND": layout.kind, "DATA": layout.data, "RANK": layout.rank, "LENGTHS": layout.lengths, "DTYPE": layout.dtype}
     words |= {"DONE": bytecode.DONE, "HOST_STEP": bytecode.HOST_CALLBACK, "INTERRUPTED": bytecode.INTERRUPTED}
-    words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "READY": READY}
+    words |= {"FLAGS": layout.flags, "ITEMS": layout.items, "SIZE": SIZE, "VALUE_SHIFT": VALUE_SHIFT}
+    words |= {f"MANAGED_{f.upper()}": ManagedTensor.tensor.offset + getattr(DLTensor, f).offset for f in FIELDS["tensor"]}
     return expanded(re.sub(rf"\b({'|'.join(words)})\b", lambda m: str(words[m[1]]), ENTRY), target)
 
 
@@ -335,8 +626,10 @@ def layout() -> ArrayObjectLayout | None:
             return None
         if [_word(lengths + 8 * d) for d in dims] != [*a.shape]:
             return None
-    pair = (samples[0], samples[1])
-    if [_word(id(pair) + known.items + 8 * k) for k in range(2)] != [id(x) for x in pair]:
+    pair, both = (samples[0], samples[1]), [samples[0], samples[1]]
+    if [_word(id(pair) + known.items + 8 * k) for k in range(2)] != [id(x) for x in pair] or _word(id(pair) + SIZE) != 2:
+        return None
+    if [_word(_word(id(both) + known.items) + 8 * k) for k in range(2)] != [id(x) for x in both] or _word(id(both) + SIZE) != 2:
         return None
     return known
 
@@ -363,22 +656,59 @@ def _functions() -> dict[str, int] | None:
     table = api.PyCapsule_GetPointer(capsule, None)
     if _word(table + 8 * ARRAY_TYPE) != id(np.ndarray):
         return None
-    names = {"tuple": "PyTuple_New", "retain": "Py_IncRef", "release": "Py_DecRef", "call": "PyObject_Vectorcall"}
+    names = {"tuple": "PyTuple_New", "retain": "Py_IncRef", "release": "Py_DecRef", "call": "PyObject_Vectorcall", "clear": "PyErr_Clear"}
     found = {field: pools.address_of(getattr(api, name)) for field, name in names.items()}
-    return {**found, "type": id(np.ndarray), "empty": _word(table + 8 * EMPTY), "none": id(None)}
+    types = {"type": id(np.ndarray), "listtype": id(list), "tupletype": id(tuple)}
+    return {**found, **types, "empty": _word(table + 8 * NEW), "none": id(None), "outname": id(OUT)}
 
 
 # ---- a description --------------------------------------------------------------------------------------------------
 
 
 class Spot(NamedTuple):
-    """An array argument or result: its lengths, its dtype, and the addresses of the words that store its address."""
+    """An array argument or result: its lengths, its dtype, and the addresses of the words that store its address.
+
+    order    its dims from the slowest in memory to the fastest; the caller's own where it is ()
+    written  whether a call writes it
+    """
 
     lengths: tuple[int, ...]
     dtype: Any
     words: Sequence[int]
+    order: tuple[int, ...] = ()
+    written: bool = False
+
+    @staticmethod
+    def of(shape: tuple[int, ...], dtype: Any, words: Sequence[int], order: tuple[int, ...] = (), written: bool = False) -> Spot:
+        """Returns that of memory whose dims, from the slowest to the fastest, have these lengths."""
+        lengths = list(shape)
+        for n, d in zip(shape, order, strict=False):
+            lengths[d] = n
+        return Spot(tuple(lengths), dtype, words, order, written)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Strides in elements."""
+        found, step = [0] * len(self.lengths), 1
+        for d in reversed(self.order or range(len(self.lengths))):
+            found[d], step = step, step * self.lengths[d]
+        return tuple(found)
 
 
+class ArrayForms(NamedTuple):
+    """The forms of a caller's arrays.
+
+    given, made  {number of the argument, or of the result: its dims from the slowest in memory to the fastest}, where these are in
+                 another order
+    api          of the library whose arrays results are; NumPy's where it is None
+    """
+
+    given: Mapping[int, tuple[int, ...]] = {}
+    made: Mapping[int, tuple[int, ...]] = {}
+    api: ExchangeAPI | None = None
+
+
+PLAIN = ArrayForms()  # NumPy arrays in the order of their dims
 _calls: weakref.WeakSet[NativeFunction] = weakref.WeakSet()
 _making = threading.Lock()  # of the code of entries
 
@@ -410,6 +740,7 @@ class NativeFunction:
     slow     the function called instead where something does not fit
     watches  (address, value): words that must have these values, else `slow` is called
     version  the address of a word that is incremented after each call
+    api      of the library whose arrays results are; NumPy's where it is None
     """
 
     def __init__(
@@ -423,6 +754,7 @@ class NativeFunction:
         slow: Callable[..., Any],
         watches: Sequence[tuple[int, int]] = (),
         version: int = 0,
+        api: ExchangeAPI | None = None,
     ):
         functions = _functions()
         assert functions is not None
@@ -430,7 +762,15 @@ class NativeFunction:
         self.words = np.zeros(len(FIELDS["call"]), np.int64)
         form = TUPLE if isinstance(order, Sequence) else NONE if order is None else SINGLE
         every = [-1 if k is None else k for k in order] if isinstance(order, Sequence) else []
-        self.set(count=len(given), given=self._spots(given), made=self._spots(made), results=len(made), form=form, **functions)
+        rows = self._spots([*given, *[s._replace(written=True) for s in made]])
+        self.set(count=len(given), given=rows, made=rows + 8 * VALUE * len(given), results=len(made), form=form, **functions)
+        sorts = [self._kept(range(n)) for n in (len(given), len(given) + len(made))]
+        takes = form if form == SINGLE or (form == TUPLE and every == [*range(len(made))]) else NONE
+        self.set(writes=sum(s.written for s in given), sorted=sorts[0], sortedout=sorts[1], takes=takes)
+        self.set(scratch=self._kept([0] * (ctypes.sizeof(DLTensor) // 8 + 1)))
+        self.types: list[type] = []
+        if api is not None:
+            self.set(allocate=api.functions.allocate, export=api.functions.export)
         self.set(slow=id(slow), frame=frame, pool=pool.address, run=pool.code.address("run"), version=version)
         self.set(size=len(every), order=self._kept(every))
         self.watch(watches)
@@ -453,6 +793,15 @@ class NativeFunction:
         self.watches = np.array(watches, np.int64).reshape(-1, 2)
         self.set(watched=len(watches), watches=self.watches.ctypes.data)
 
+    def learn(self, types: Iterable[type]) -> None:
+        """Lets arrays of these types come the fast way, where their library has DLPack's C exchange API."""
+        new = {t: api.functions.describe for t in types if t not in self.types and (api := exchange_api(t)) is not None}
+        if new:
+            self.types += new
+            rows = [word for t in self.types for word in (id(t), exchange_api(t).functions.describe)]  # type: ignore[union-attr]  # each has one
+            self.set(kinds=self._kept(rows))
+            self.set(known=len(self.types))
+
     def _kept(self, numbers: Sequence[int]) -> int:
         array = np.array([*numbers, 0], np.int64)
         self.kept.append(array)
@@ -462,8 +811,32 @@ class NativeFunction:
         rows: list[int] = []
         for s in spots:
             self.kept.append(s.dtype)
-            row = [len(s.lengths), id(s.dtype), self._kept(s.lengths), len(s.words), self._kept(s.words)]
-            rows += row + [0] * (VALUE - len(row))
+            size, steps = s.dtype.itemsize, s.steps
+            word = dtype_word(s.dtype)
+            lengths, own = self._kept(s.lengths), self._kept(steps)
+            turned = steps != s._replace(order=()).steps
+            strides = self._kept([size * n for n in steps])
+            dims = [s.lengths[d] for d in s.order or range(len(s.lengths))]
+            wish = DLTensor(None, CPU, 0, len(dims), word, self._kept(dims), self._kept(Spot(tuple(dims), s.dtype, ()).steps), 0)
+            self.kept.append(wish)
+            row = {
+                "rank": len(s.lengths),
+                "dtype": id(s.dtype),
+                "lengths": lengths,
+                "places": len(s.words),
+                "at": self._kept(s.words),
+                "strides": strides,
+                "code": word or -1,
+                "ready": ALIGNED | (WRITEABLE if s.written else 0),
+                "itemsize": size,
+                "align": size - 1,
+                "bytes": size * math.prod(s.lengths),
+                "writes": int(s.written),
+                "turned": strides if turned else 0,
+                "steps": own,
+                "wish": ctypes.addressof(wish),
+            }
+            rows += [row.get(name, 0) for name in FIELDS["value"]] + [0] * (VALUE - len(FIELDS["value"]))
         return self._kept(rows)
 
 

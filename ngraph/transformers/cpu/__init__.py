@@ -21,6 +21,7 @@ from ngraph.parts.deferred import deferred
 from ngraph.passes import default_passes, plan_passes
 from ngraph.program.program import Program
 from ngraph.runtime.computation import Computation, Executable
+from ngraph.runtime.host.entry import PLAIN
 from ngraph.runtime.state import Device
 from ngraph.targets import missing
 from ngraph.transformers.base import Transformer
@@ -66,11 +67,11 @@ class CpuTransformer(Transformer):
         settings: tuple[Any, ...] = native.settings()
         return settings
 
-    def graph(self, results: Sequence[Op], parameters: Sequence[Op], writes: Sequence[int] = ()) -> CachedGraph | None:
+    def graph(self, results: Sequence[Op], parameters: Sequence[Op], asked: tuple[Any, ...] = ()) -> CachedGraph | None:
         facts = self.facts()
         if facts is None:
             return None
-        made: CachedGraph | None = graph_cache.CachedGraph.of(results, parameters, facts, writes)
+        made: CachedGraph | None = graph_cache.CachedGraph.of(results, parameters, facts, asked)
         return made
 
     def found(self, found: CacheHit, whole: Callable[[], Program]) -> Executable:
@@ -78,6 +79,8 @@ class CpuTransformer(Transformer):
         return made
 
     def keep(self, computation: Computation, arguments: Sequence[np.ndarray]) -> tuple[Any, Sequence[ArrayRef]] | None:
+        if computation.forms != PLAIN:
+            return None
         found: tuple[Any, Sequence[ArrayRef]] | None = computation.executable.native.kept(arguments)
         return found
 

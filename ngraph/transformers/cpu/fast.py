@@ -14,7 +14,7 @@ from ngraph.plan.kernels import Buffer
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host import entry, pool
 from ngraph.runtime.host.bytecode import FRAME
-from ngraph.runtime.host.entry import NativeFunction, Spot
+from ngraph.runtime.host.entry import PLAIN, ArrayForms, NativeFunction, Spot
 from ngraph.runtime.host.loader import LoadedObjects
 from ngraph.targets import Cpu
 from ngraph.transformers.executable.frame import RELEASE, ActivationRecord, InstantiatedPlan
@@ -44,13 +44,16 @@ def load_ahead() -> None:
 class Fast:
     """A call over a frame of its own. `point` sets the addresses of state."""
 
-    def __init__(self, bound: InstantiatedPlan, frame: ActivationRecord, order: Any, slow: Callable[..., Any]):
+    def __init__(self, bound: InstantiatedPlan, frame: ActivationRecord, order: Any, slow: Callable[..., Any], forms: ArrayForms):
         self.bound, self.frame = bound, frame
         plan = bound.plan
-        given = [self.spot(b) for b in plan.inputs]
-        made = [self.spot(b) for b in plan.outputs if b.shares is None]
+        written = {k for k, _ in plan.writes}
+        given = [self.spot(b, forms.given.get(k, ()), k in written) for k, b in enumerate(plan.inputs)]
+        made = [self.spot(b, forms.made.get(k, ())) for k, b in enumerate(plan.outputs) if b.shares is None]
         walk = frame.walk
-        self.call = NativeFunction(entry.code(load_text), walk.words.ctypes.data, pool.pool(load_text), given, made, order, slow)
+        self.call = NativeFunction(
+            entry.code(load_text), walk.words.ctypes.data, pool.pool(load_text), given, made, order, slow, api=forms.api
+        )
         self.function = self.call.function
         self.moved, self.kept, self.seen = -1, None, None  # type: int, Any, Any
 
@@ -64,9 +67,10 @@ class Fast:
         self.counter = word
         self.call.set(version=ctypes.addressof(word))
 
-    def spot(self, b: Buffer) -> Spot:
+    def spot(self, b: Buffer, order: tuple[int, ...] = (), written: bool = False) -> Spot:
         table = self.frame.walk.table
-        return Spot(self.bound.shape(b), b.dtype.np, [table.address + 8 * k for k, _ in table.relocations.get(b, ())])
+        words = [table.address + 8 * k for k, _ in table.relocations.get(b, ())]
+        return Spot.of(self.bound.shape(b), b.dtype.np, words, order, written)
 
     @property
     def packed(self) -> int | None:
@@ -91,7 +95,9 @@ class Fast:
         self.call.set(busy=0)
 
 
-def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: float | None = None) -> Fast | None:
+def fast(
+    bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: float | None = None, forms: ArrayForms = PLAIN
+) -> Fast | None:
     """Returns the fast path; None where Python has to act: host callbacks, copies of results, state that changes its buffer.
 
     took    the seconds of a call; predicted ones where unknown
@@ -100,7 +106,7 @@ def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: fl
     sizes = [bound.sizes[b] for b in plan.outputs]
     if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.storage != "output" for b in plan.outputs):
         return None
-    if plan.writes:
+    if any(plan.outputs[n].shares is None for _, n in plan.writes):
         return None
     moves_state = any(root(after) is not before for _, before, after in plan.state)
     if None in sizes or sum(n or 0 for n in sizes) >= MIN_HUGE_PAGE_BYTES or moves_state:
@@ -117,4 +123,4 @@ def fast(bound: InstantiatedPlan, order: Any, slow: Callable[..., Any], took: fl
         return None
     if plan.state:  # other threads and Ctrl-C are excluded
         walk.words[RELEASE], walk.words[QUIET] = 0, 1
-    return Fast(bound, frame, order, slow)
+    return Fast(bound, frame, order, slow, forms)

@@ -31,6 +31,7 @@ from ngraph.program.program import AxisId, Program
 from ngraph.runtime.cache import cache, program_fingerprint
 from ngraph.runtime.computation import Executable
 from ngraph.runtime.graph_cache import CacheHit
+from ngraph.runtime.host.entry import PLAIN, ArrayForms
 from ngraph.transformers.executable.cached import CachedProgram, code_of
 from ngraph.transformers.executable.code import CompiledPlan, LoadedPlan, origin, stripped_key
 from ngraph.transformers.executable.device import KernelDevice
@@ -256,10 +257,10 @@ class VersionedExecutable(ABC):
         outputs, written = bound(given, states, version, out)
         return (*outputs, *[written[name] if name in written else states[k] for name, k in self.written.items()])
 
-    def fast(self, order: Any, slow: Callable[..., Any], took: float | None = None) -> Any:
+    def fast(self, order: Any, slow: Callable[..., Any], took: float | None = None, forms: ArrayForms = PLAIN) -> Any:
         """The way past Python for calls with the last lengths, if there is one; `took`: the seconds of a call, where they are known."""
         bound = next(reversed(self.bound.values()))
-        made = self.device.entry(bound, order, slow, took)
+        made = self.device.entry(bound, order, slow, took, forms)
         if made is not None:
             bound.code.entries.append(made)
         return made
