@@ -154,7 +154,8 @@ class Transformer(Alone):
         flat = list(parameters[0]) if len(parameters) == 1 and isinstance(parameters[0], (list, tuple)) else list(parameters)
         form = ResultForm(results, _written(writes or {}, flat))
         forms = _forms(orders or {}, array_type, flat, form)
-        graph = self.graph(form.roots, flat, (tuple(form.writes), forms.given, forms.made))
+        asked = tuple(form.writes), forms.given, forms.made
+        graph = self.graph(form.roots, flat, asked if any(asked) else ())
         with self.state.making:
             label = unique(_identifier(name or f"computation_{len(self._names)}"), self._names, self._tried)
             self._names.add(label)

@@ -405,7 +405,7 @@ def test_errors_are_those_of_other_transformers(cpu):
             right[:1],
             (*right, 1),
             (np.zeros((3, 5), "f"), right[1]),
-            (right[0], right[1].astype("f")),
+            (right[0], right[1].astype("f") + 0.5),
             (right[0][0], right[1]),
             ("text", right[1]),
             (None, right[1]),
