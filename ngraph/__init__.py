@@ -32,7 +32,7 @@ The rooms, in the order in which they process a graph; a room imports only rooms
     transformers.executable  compiled plans on a kind of machine: memory of calls, tables of instructions, versions by lengths
     transformers     execution of programs: direct calls NumPy, numpy prints Python, cpu runs machine code
     export           programs as files for other systems: ONNX
-    frontends        neon's layers; positional, which all file formats share, with onnx and tensorflow on top of it
+    frontends        neon's layers; positional, which onnx, tensorflow and torch stand on
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import
@@ -65,7 +65,7 @@ __version__ = "0.1.0"
 
 _LOADERS["op"] = lambda: _import_module("ngraph.api")  # a graph from a file may contain any op
 _ROOMS = ("frontends", "testing", "transformers", "types")  # `ng.testing` and the like load a room when it is first used
-_FRONTENDS = ("onnx", "tensorflow")  # ng.onnx is ngraph.frontends.onnx; each needs packages of its own
+_FRONTENDS = ("onnx", "tensorflow", "torch")  # ng.onnx is ngraph.frontends.onnx; each needs packages of its own
 _BELOW = {  # public names of rooms below `api`
     "function": "ngraph.transformers.function",
     **dict.fromkeys(

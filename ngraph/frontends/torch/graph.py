@@ -1,0 +1,251 @@
+"""A graph of torch.fx as it is read: its nodes as translators see them, and the ops that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch.fx import Node
+
+from ngraph.errors import GraphError, NgraphError, UnsupportedError
+from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.shapes import at, size_op
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
+from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch import private, table
+from ngraph.frontends.torch.lengths import TorchTrace
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.axes import Axis
+from ngraph.op_graph.dtypes import DType
+from ngraph.op_graph.expr import Expr, ExprLike, Len
+from ngraph.op_graph.op import Op, SourceLocation, made_for
+from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import broadcast
+from ngraph.ops.state import placeholder
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def name_of(node: Node) -> str:
+    """Returns what a node calls, `aten.add.Tensor`."""
+    target = node.target
+    return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+
+
+@cache
+def place_of(stack: str | None) -> tuple[str, int]:
+    """Returns the file and line of the user's innermost call in a node's stack trace."""
+    line = "", 0
+    for row in (stack or "").splitlines():
+        row = row.strip()
+        if row.startswith('File "'):
+            file, _, rest = row[6:].partition('", line ')
+            line = file, int(rest.partition(",")[0])
+    return line
+
+
+def line_of(node: Node) -> str:
+    """Returns the user's line that a node comes from, `model.py:12`; "" where it is not known."""
+    file, number = place_of(node.meta.get("stack_trace"))
+    return f"{file}:{number}" if file else ""
+
+
+class TorchNode:
+    """A node as its translator sees it.
+
+    g      the reading      node   the node      val  what it gives: a tensor that has no elements, or a tuple of them
+    dtype  of its (first) result                 shape  its lengths
+    """
+
+    __slots__ = ("g", "node", "val")
+
+    def __init__(self, g: TorchTrace, node: Node):
+        self.g, self.node, self.val = g, node, node.meta["val"]
+
+    @property
+    def first(self) -> Any:
+        return self.val[0] if isinstance(self.val, (tuple, list)) else self.val
+
+    @property
+    def dtype(self) -> DType:
+        return kinds.OURS[self.first.dtype]
+
+    @property
+    def shape(self) -> list[ExprLike]:
+        return self.shape_of(0)
+
+    def shape_of(self, k: int) -> list[ExprLike]:
+        """The lengths of its k-th result."""
+        val = self.val[k] if isinstance(self.val, (tuple, list)) else self.val
+        return [self.g.length(n) for n in val.shape]
+
+    def of(self, value: Any, dtype: DType | None = None) -> Tensor:
+        """Returns a tensor, a Python number, or a length as a tensor of a dtype."""
+        if isinstance(value, Tensor):
+            return value if dtype is None or value.dtype is dtype else Tensor(e.cast(value.op, dtype), value.dims)
+        if isinstance(value, Expr):
+            return Tensor(e.cast(size_op(value), dtype or dtypes.int64), [])
+        dtype = dtype or (dtypes.bool_ if isinstance(value, bool) else dtypes.int64 if isinstance(value, int) else dtypes.float32)
+        if dtype.is_integer or dtype.kind == "bool":
+            value = dtype.np.type(np.asarray(value).astype(dtype.np)).item()
+        return Tensor(e.filled(value, (), dtype), [])
+
+    def each(self, function: Callable[..., Op], *values: Any, dtype: DType | None = None) -> Tensor:
+        """A function of ops, element by element, of values that are broadcast, computed in a dtype; by default that of the result."""
+        dtype = dtype or kinds.wide(self.dtype)
+        return self.give(each(self.g, function, *[self.of(v, dtype) for v in values]))
+
+    def give(self, t: Tensor) -> Tensor:
+        """Returns a tensor in the dtype of the result."""
+        return self.of(t, self.dtype)
+
+    def common(self, *args: Any) -> DType:
+        """The dtype to which PyTorch promotes these arguments of the node."""
+        fakes = [a.meta["val"] if isinstance(a, Node) else a for a in args]
+        return kinds.OURS[torch.result_type(*fakes)]
+
+    def lack(self, what: str, fix: str = "") -> UnsupportedError:
+        """Returns the error for what there is no translation of."""
+        return UnsupportedError(what, fix=fix)
+
+
+def tensors_in(val: Any) -> list[Any]:
+    """The tensors of a node's value."""
+    if isinstance(val, torch.Tensor):
+        return [val]
+    if isinstance(val, (tuple, list)):
+        return [t for v in val for t in tensors_in(v)]
+    return []
+
+
+def unfit(val: Any) -> str:
+    """Returns why a value cannot be ours; "" where it can."""
+    for t in tensors_in(val):
+        if t.layout is not torch.strided or t.is_quantized:
+            return f"layout {str(t.layout).removeprefix('torch.')}"
+        if t.dtype not in kinds.OURS:
+            return f"dtype {str(t.dtype).removeprefix('torch.')}"
+        if t.device.type != "cpu":
+            return f"device {t.device.type}"
+        if t.is_sparse:
+            return "a sparse tensor"
+    return ""
+
+
+class Reading:
+    """One reading of some nodes of a graph: the values of nodes as ops, and the placeholders that they are made of.
+
+    holes   node -> its placeholder and the order of dims in which it lies in memory; symbols -> the placeholder that tells a length
+    """
+
+    def __init__(self, constants: dict[str, Any]):
+        self.g = TorchTrace()
+        self.values: dict[Node, Value] = {}
+        self.holes: dict[Node, tuple[Op, tuple[int, ...]]] = {}
+        self.constants = constants
+
+    # ---- inputs
+    def hole(self, node: Node) -> None:
+        """Makes a placeholder of a node's tensor."""
+        val = node.meta["val"]
+        order = memory_order(val)
+        g, taken, axes = self.g, set[Axis](), []
+        for k in order:
+            n = g.length(val.shape[k])
+            axis = n.of if isinstance(n, Len) and n.of not in taken else g.fresh(n)
+            taken.add(axis)
+            axes.append(axis)
+        t = g.input(-1 - len(self.holes), kinds.OURS[val.dtype], axes, node.name)
+        op = next(o for o, (slot, _) in g.slots.items() if slot == -1 - len(self.holes) and o.is_placeholder)
+        place = {k: j for j, k in enumerate(order)}
+        self.holes[node] = op, order
+        self.values[node] = Tensor(t.op, [t.dims[place[k]] for k in range(len(order))])
+
+    def of(self, a: Any) -> Any:
+        """Returns an argument of a node as its translator gets it."""
+        if isinstance(a, Node):
+            if a in self.values:
+                return self.values[a]
+            val = a.meta.get("val")
+            if isinstance(val, torch.SymInt):
+                return self.g.length(val)
+            if isinstance(val, SYMBOLIC):
+                raise UnsupportedError(f"a {type(val).__name__} is an argument")
+            raise GraphError(f"{a.name} has no value where it is used")
+        if isinstance(a, torch.SymInt):
+            return self.g.length(a)
+        if isinstance(a, (list, tuple)):
+            return type(a)([self.of(x) for x in a]) if type(a) in (list, tuple) else [self.of(x) for x in a]
+        if isinstance(a, dict):
+            return {k: self.of(v) for k, v in a.items()}
+        return a
+
+    def constant(self, node: Node) -> None:
+        """Takes a tensor that the graph holds."""
+        with private.no_fakes():
+            array = np.array(kinds.array_of(self.constants[str(node.target)]))
+        self.values[node] = self.g.tensor(ConstantArray(array))
+
+    # ---- nodes
+    def read(self, node: Node) -> None:
+        """Translates a node. Raises UnsupportedError for what is not ours."""
+        name = name_of(node)
+        if name == "getitem":
+            self.values[node] = self.values[node.args[0]][node.args[1]]
+            return
+        n = TorchNode(self.g, node)
+        function = table.find(name)
+        if function is None:
+            record = table.one_to_one().get(name.rpartition(".")[0])
+            if record is None:
+                raise UnsupportedError("no translation")
+            function = plain(record)
+        file, number = place_of(node.meta.get("stack_trace"))
+        try:
+            args, named = self.of(node.args), self.of(node.kwargs)
+            with made_for(SourceLocation((file or f"{name} {node.name!r}", number), "")):
+                self.values[node] = function(n, *args, **named)
+        except UnsupportedError:
+            raise
+        except NgraphError as error:
+            where = (f"at {line_of(node)}", *error.details)
+            raise type(error)(f"{name} ({node.name}): {error.message}", details=where, fix=error.fix) from error
+
+    def op(self, node: Node, order: Sequence[int], gone: Sequence[int] = ()) -> Op:
+        """Returns a node's tensor as an op whose axes are its dims in this order; of dims in `gone` the first element alone."""
+        t: Tensor = self.values[node]
+        for k in gone:
+            t = at(self.g, t, k, 0)
+            t = Tensor(t.op, [*t.dims[:k], None, *t.dims[k:]])
+        t = self.g.full(t)
+        return broadcast(t.op, [t.dims[k] for k in order])
+
+    def lengths(self, holes: Sequence[Op]) -> dict[str, Op]:
+        """Returns a placeholder for each symbol that none of these tells; it has that length, and no values that are read."""
+        told = {a.name for op in holes for a in op.axes}
+        return {name: placeholder([axis], dtype=dtypes.bool_) for name, (axis, _) in self.g.symbols.items() if name not in told}
+
+
+def plain(record: Any) -> Callable[..., Tensor]:
+    """The translator of an op that is a record: of the dtype of the result, or of the operands' where that is bool."""
+
+    def translate(n: TorchNode, *values: Any) -> Tensor:
+        if n.dtype.kind == "bool":
+            return n.each(record, *values, dtype=n.common(*n.node.args) if len(values) > 1 else values[0].dtype)
+        return n.each(record, *values)
+
+    return translate
+
+
+def hint(n: Any) -> int:
+    """Returns a length or a stride as it is in the call that is being compiled."""
+    return n if isinstance(n, int) else private.hint_of(n)
+
+
+def memory_order(val: Any) -> tuple[int, ...]:
+    """Returns a tensor's dims in the order in which they lie in memory, the slowest first."""
+    strides = [hint(s) for s in val.stride()]
+    return tuple(sorted(range(len(strides)), key=lambda k: -strides[k]))

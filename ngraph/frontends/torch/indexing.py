@@ -1,0 +1,158 @@
+"""Translators of gathers and scatters. Indices below 0 count from the end, and those outside are errors, as in PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ngraph.frontends.positional import indexing
+from ngraph.frontends.positional.elementwise import alone, each
+from ngraph.frontends.positional.shapes import sliced
+from ngraph.frontends.positional.values import Tensor
+from ngraph.frontends.torch.graph import TorchNode
+from ngraph.frontends.torch.table import translates
+from ngraph.op_graph import dtypes
+from ngraph.ops import elementwise as e
+from ngraph.ops.indexing import gather as gather_op
+from ngraph.ops.indexing import scatter as scatter_op
+from ngraph.ops.rearrange import product as product_of
+
+COMBINE = {"sum": "add", "add": "add", "prod": "multiply", "multiply": "multiply", "amax": "max", "amin": "min"}
+
+
+@translates("aten.embedding")
+def embedding(n: TorchNode, weight: Tensor, indices: Tensor, *args: Any, **named: Any) -> Tensor:
+    return indexing.gathered(n.g, weight, indices, 0, "the embedding")
+
+
+@translates("aten.index_select")
+def index_select(n: TorchNode, a: Tensor, dim: int, index: Tensor) -> Tensor:
+    if not a.rank:
+        return a
+    at = index if index.rank else Tensor(index.op, [None])
+    return indexing.gathered(n.g, a, at, dim % a.rank, "the tensor")
+
+
+@translates("aten.gather")
+def gather(n: TorchNode, a: Tensor, dim: int, index: Tensor, sparse_grad: bool = False) -> Tensor:
+    if not a.rank or not index.rank:
+        a, at = (t if t.rank else Tensor(t.op, [None]) for t in (a, index))
+        found = indexing.gathered_elements(n.g, a, at, 0, "the tensor")
+        return n.g.reshape(found, n.shape)
+    return indexing.gathered_elements(n.g, a, index, dim % a.rank, "the tensor")
+
+
+def scattered(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Any, combine: str) -> Tensor:
+    shape = n.shape
+    if not a.rank:
+        a = Tensor(a.op, [None])
+    if not index.rank:
+        index = Tensor(index.op, [None])
+    if isinstance(source, Tensor):
+        u = source if source.rank else Tensor(source.op, [None])
+        u = n.of(u, a.dtype)
+        for k, (have, want) in enumerate(zip(u.shape, index.shape, strict=True)):
+            if not n.g.same(have, want):
+                u = sliced(n.g, u, k, 0, 1, want)
+    else:
+        u = n.g.expanded(n.of(source, a.dtype), index.shape)
+    as_bytes = a.dtype.kind == "bool"
+    if as_bytes:
+        a, u = n.of(a, dtypes.uint8), n.of(u, dtypes.uint8)
+    made = indexing.scattered_elements(n.g, a, index, u, dim % a.rank, combine, "the tensor")
+    if as_bytes:
+        made = alone(n.g, lambda x: e.not_equal(x, 0), made)
+    return n.g.reshape(made, shape)
+
+
+@translates("aten.scatter.src", "aten.scatter.value")
+def scatter(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Any = None, **named: Any) -> Tensor:
+    return scattered(n, a, dim, index, named.get("src", named.get("value", source)), "set")
+
+
+@translates("aten.scatter.reduce", "aten.scatter.value_reduce")
+def scatter_by(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    return scattered(n, a, dim, index, source, COMBINE[reduce])
+
+
+@translates("aten.scatter_add")
+def scatter_add(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    return scattered(n, a, dim, index, source, "add")
+
+
+@translates("aten.scatter_reduce.two")
+def scatter_reduce(n: TorchNode, a: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+    if reduce not in COMBINE or not include_self:
+        raise n.lack(f"scatter_reduce by {reduce}, include_self={include_self}")
+    return scattered(n, a, dim, index, source, COMBINE[reduce])
+
+
+def meeting(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, list[int], list[Tensor], list[Any]]:
+    """The tensor with axes along indexed dims; those dims; indices that have met; and their dims."""
+    at = [k for k, i in enumerate(indices) if i is not None]
+    given = [i for i in indices if i is not None]
+    if any(i.dtype.kind == "bool" for i in given):
+        raise n.lack("an index of bools, whose number decides a length")
+    t = n.g.full(a, at)
+    met, dims = n.g.meet(given)
+    apart = [n.g.apart(Tensor(m.op, m.dims), t.dims) for m in met]
+    met, dims = n.g.meet(apart)
+    return t, at, met, dims
+
+
+def places(n: TorchNode, t: Tensor, at: Sequence[int], met: Sequence[Tensor]) -> list[Any]:
+    """Indices counted from the start."""
+    return [indexing.index_along(n.g, i.op, None, t.dims[k], f"dim {k} of the tensor") for k, i in zip(at, met, strict=True)]
+
+
+@translates("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def index(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
+    t, at, met, dims = meeting(n, a, indices)
+    found = gather_op(t.op, *places(n, t, at, met), axes=tuple([t.dims[k] for k in at]), mode="clip")
+    beside = at == list(range(at[0], at[-1] + 1))
+    rest = [d for k, d in enumerate(t.dims) if k not in at]
+    where = at[0] if beside else 0
+    return n.g.made(found, [*rest[:where], *dims, *rest[where:]])
+
+
+@translates("aten.index_put", "aten._unsafe_index_put")
+def index_put(n: TorchNode, a: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
+    given = [i for i in indices if i is not None]
+    if len(given) == 1 and given[0].dtype.kind == "bool" and not accumulate and values.rank <= 0 and indices[0] is not None:
+        mask = Tensor(given[0].op, [*given[0].dims, *[None] * (a.rank - given[0].rank)])
+        return n.g.expanded(each(n.g, e.where, mask, n.of(values, a.dtype), a), n.shape)
+    t, at, met, dims = meeting(n, n.g.full(a), indices)
+    beside = at == list(range(at[0], at[-1] + 1))
+    rest = [d for k, d in enumerate(t.dims) if k not in at]
+    where = at[0] if beside else 0
+    shape = [1 if d is None else d.size for d in (*rest[:where], *dims, *rest[where:])]
+    as_bytes = a.dtype.kind == "bool"
+    kind = dtypes.uint8 if as_bytes else a.dtype
+    u = n.g.full(n.g.expanded(n.of(values, kind), shape))
+    whole = n.g.full(Tensor(met[0].op, dims) if len(met) == 1 else Tensor(n.g.made(met[0].op, dims).op, dims))
+    names = [*rest[:where], *whole.dims, *rest[where:]]
+    u = n.g.renamed(u, names)
+    found = []
+    for m in met:
+        wide = n.g.expanded(m, [1 if d is None else d.size for d in whole.dims])
+        wide = n.g.renamed(n.g.full(wide), whole.dims)
+        found.append(wide)
+    axes = tuple([t.dims[k] for k in at])
+    old = n.of(t, kind)
+    made = scatter_op.build(old.op, *places(n, t, at, found), u.op, axes=axes, combine="add" if accumulate else "set", mode="clip")
+    done = n.g.made(made, t.dims)
+    return alone(n.g, lambda x: e.not_equal(x, 0), done) if as_bytes else done
+
+
+@translates("aten.max_pool2d_with_indices_backward", "aten.max_pool3d_with_indices_backward")
+def max_pool_backward(
+    n: TorchNode, dy: Tensor, a: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, at: Tensor
+) -> Tensor:
+    k = 2 if "2d" in str(n.node.target) else 3
+    plane = product_of(a.shape[-k:])
+    ahead = list(a.shape[:-k])
+    many = product_of(dy.shape[-k:])
+    zeros = n.g.full(n.g.expanded(n.of(0, n.dtype), [*ahead, plane]))
+    i, u = n.g.reshape(at, [*ahead, many]), n.g.reshape(dy, [*ahead, many])
+    made = indexing.scattered_elements(n.g, zeros, i, u, len(ahead), "add", "the tensor")
+    return n.g.reshape(made, n.shape)

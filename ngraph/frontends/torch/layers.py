@@ -1,0 +1,397 @@
+"""Translators of products, convolution, pooling, normalization and attention, with the derivatives that AOTAutograd leaves whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ngraph.autodiff.backward import deriv
+from ngraph.frontends.positional import attention, norms, windows
+from ngraph.frontends.positional.elementwise import each
+from ngraph.frontends.positional.products import matmul
+from ngraph.frontends.positional.reductions import along, total
+from ngraph.frontends.positional.shapes import size_op, turned
+from ngraph.frontends.positional.values import Tensor
+from ngraph.frontends.positional.windows import Windowing, windowing, with_bias
+from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch.graph import TorchNode
+from ngraph.frontends.torch.pointwise import scaled
+from ngraph.frontends.torch.table import translates
+from ngraph.ops import elementwise as e
+from ngraph.ops.rearrange import broadcast
+from ngraph.ops.rearrange import product as product_of
+from ngraph.ops.reduce import count
+
+
+def pullback(n: TorchNode, forward: Callable[..., Tensor], inputs: Sequence[Tensor], dy: Tensor) -> list[Tensor]:
+    """The vector-Jacobian products of a function of tensors, by our own derivatives."""
+    whole = [n.g.full(t) for t in inputs]
+    y = n.g.full(forward(*whole))
+    error = n.g.renamed(n.g.full(dy), y.dims)
+    found = deriv(y.op, [t.op for t in whole], broadcast(error.op, y.op.axes))
+    return [n.g.ones(Tensor(broadcast(d, t.op.axes), t.dims)) for d, t in zip(found, whole, strict=True)]
+
+
+# ---- products -----------------------------------------------------------------------------------------------------------
+
+
+@translates("aten.mm", "aten.bmm", "aten.matmul", "aten.dot", "aten.mv", "aten.vdot")
+def product(n: TorchNode, a: Tensor, b: Tensor, dtype: Any = None) -> Tensor:
+    return n.give(matmul(n.g, a, b))
+
+
+def plus(n: TorchNode, bias: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """beta * bias + alpha * y; a bias of beta 0 is not read."""
+    wide = kinds.wide(n.dtype)
+    y, bias = n.of(y, wide), n.of(bias, wide)
+    if beta == 0:
+        return n.g.expanded(n.give(Tensor(scaled(y.op, alpha), y.dims)), n.shape)
+    return n.g.expanded(n.give(each(n.g, lambda p, q: scaled(p, beta) + scaled(q, alpha), bias, y)), n.shape)
+
+
+@translates("aten.addmm", "aten.addmv", "aten.baddbmm")
+def addmm(n: TorchNode, bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    return plus(n, bias, matmul(n.g, a, b), beta, alpha)
+
+
+@translates("aten.addbmm")
+def addbmm(n: TorchNode, bias: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    y = matmul(n.g, a, b)
+    y = Tensor(total(y.op, along(y, [0])), y.dims[1:])
+    return plus(n, bias, y, beta, alpha)
+
+
+@translates("aten.linear")
+def linear(n: TorchNode, a: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    y = matmul(n.g, a, turned(w)) if w.rank == 2 else matmul(n.g, a, w)
+    return n.give(y if bias is None else each(n.g, e.add, y, bias))
+
+
+# ---- convolution --------------------------------------------------------------------------------------------------------
+
+
+def many(given: Any, k: int) -> list[int]:
+    """A list of k numbers, of a list of one or of k."""
+    given = [given] if isinstance(given, int) else list(given)
+    return given * k if len(given) == 1 else given
+
+
+def convolved(
+    n: TorchNode,
+    a: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    extra: Any,
+    groups: int,
+) -> Tensor:
+    k = w.rank - 2
+    kernel = n.g.numbers(w.shape[2:])
+    stride, padding, dilation = many(stride, k), many(padding, k), many(dilation, k)
+    alone = a.rank == w.rank - 1
+    if alone:
+        a = Tensor(a.op, [None, *a.dims])
+    by = windowing(kernel, stride, dilation, [*padding, *padding])
+    if transposed:
+        y = windows.conv_transpose(n.g, a, w, by, groups, many(extra, k))
+    else:
+        y = windows.convolution(n.g, a, w, by, groups)
+    y = with_bias(n.g, y, bias)
+    return Tensor(y.op, y.dims[1:]) if alone else y
+
+
+@translates("aten.convolution")
+def convolution(
+    n: TorchNode, a: Tensor, w: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
+) -> Tensor:
+    return n.give(convolved(n, a, w, bias, stride, padding, dilation, transposed, extra, groups))
+
+
+@translates("aten.convolution_backward")
+def convolution_backward(
+    n: TorchNode,
+    dy: Tensor,
+    a: Tensor,
+    w: Tensor,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    extra: Any,
+    groups: int,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    wanted = [t for t, on in zip((a, w), mask, strict=False) if on]
+    found: list[Tensor] = []
+    if wanted:
+        if len(wanted) == 2:
+            found = pullback(n, lambda x, f: convolved(n, x, f, None, stride, padding, dilation, transposed, extra, groups), wanted, dy)
+        elif mask[0]:
+            found = pullback(n, lambda x: convolved(n, x, w, None, stride, padding, dilation, transposed, extra, groups), wanted, dy)
+        else:
+            found = pullback(n, lambda f: convolved(n, a, f, None, stride, padding, dilation, transposed, extra, groups), wanted, dy)
+    given = iter(found)
+    results: list[Tensor | None] = [next(given) if on else None for on in mask[:2]]
+    results.append(sum_over(dy, [k for k in range(dy.rank) if k != 1]) if mask[2] else None)
+    return tuple(results)
+
+
+def sum_over(t: Tensor, dims: Sequence[int]) -> Tensor:
+    """The sum over dims, which go."""
+    return Tensor(total(t.op, along(t, dims)), [d for k, d in enumerate(t.dims) if k not in dims])
+
+
+# ---- pooling ------------------------------------------------------------------------------------------------------------
+
+
+def pooled(n: TorchNode, a: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, up: bool) -> tuple[Tensor, Windowing]:
+    """A tensor with batch and channels in front, and its windows."""
+    spatial = next(k for k in (1, 2, 3) if f"{k}d" in str(n.node.target))
+    kernel = many(kernel, spatial)
+    pads = many(padding, spatial)
+    t = a if a.rank == spatial + 2 else Tensor(a.op, [None, *a.dims])
+    return t, windowing(kernel, many(stride, spatial) if stride else kernel, many(dilation, spatial), [*pads, *pads], up=up)
+
+
+def unbatched(t: Tensor, a: Tensor) -> Tensor:
+    """A result without the batch that its input lacks."""
+    return t if t.rank == a.rank else Tensor(t.op, t.dims[1:])
+
+
+@translates("aten.max_pool2d_with_indices", "aten.max_pool3d_with_indices")
+def max_pool(
+    n: TorchNode, a: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> tuple[Tensor, ...]:
+    t, by = pooled(n, a, kernel, stride, padding, dilation, ceil_mode)
+    y, places = windows.max_pool(n.g, t, windows.windows(n.g, t, by), True)
+    plane = product_of(t.shape[2:])
+    places = Tensor(e.remainder.build(places.op, size_op(plane)), places.dims)  # within a plane, as PyTorch counts them
+    return unbatched(y, a), unbatched(places, a)
+
+
+def averaged(
+    n: TorchNode, a: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool, divisor: int | None
+) -> Tensor:
+    t, by = pooled(n, a, kernel, stride, padding, 1, ceil_mode)
+    ws = windows.windows(n.g, t, by)
+    if divisor is None:
+        if ceil_mode and count_include_pad:
+            raise n.lack("ceil_mode with count_include_pad")
+        y = windows.average_pool(n.g, t, ws, count_include_pad)
+    else:
+        r, outs, inner = windows.read(n.g, t, ws, 0)
+        y = n.g.made(total(r.op, tuple(inner)) / float(divisor), [*t.dims[:2], *outs])
+    return unbatched(y, a)
+
+
+@translates("aten.avg_pool1d", "aten.avg_pool2d", "aten.avg_pool3d")
+def average_pool(
+    n: TorchNode,
+    a: Tensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
+    return n.give(averaged(n, n.of(a, kinds.wide(n.dtype)), kernel, stride, padding, ceil_mode, count_include_pad, divisor_override))
+
+
+@translates("aten.avg_pool2d_backward", "aten.avg_pool3d_backward")
+def average_pool_backward(
+    n: TorchNode, dy: Tensor, a: Tensor, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool, divisor: Any
+) -> Tensor:
+    return pullback(n, lambda x: averaged(n, x, kernel, stride, padding, ceil_mode, include, divisor), [a], dy)[0]
+
+
+@translates("aten._adaptive_avg_pool2d", "aten._adaptive_avg_pool3d", "aten.adaptive_avg_pool1d")
+def adaptive_average_pool(n: TorchNode, a: Tensor, size: Any) -> Tensor:
+    return n.give(adapted(n, n.of(a, kinds.wide(n.dtype)), size))
+
+
+def adapted(n: TorchNode, a: Tensor, size: Sequence[Any]) -> Tensor:
+    k = len(size)
+    if all(s == 1 for s in size):
+        dims = range(a.rank - k, a.rank)
+        axes = along(a, list(dims))
+        mean = total(a.op, axes) / count(axes, a.dtype) if axes else a.op
+        return Tensor(mean, [None if j in dims else d for j, d in enumerate(a.dims)])
+    lengths = n.g.numbers(a.shape[-k:])
+    if any(m % s for m, s in zip(lengths, size, strict=True)):
+        raise n.lack("adaptive pooling where the lengths do not divide")
+    kernel = [m // s for m, s in zip(lengths, size, strict=True)]
+    t = a if a.rank == k + 2 else Tensor(a.op, [None, *a.dims])
+    y = windows.average_pool(n.g, t, windows.windows(n.g, t, windowing(kernel, kernel)))
+    return unbatched(y, a)
+
+
+@translates("aten._adaptive_avg_pool2d_backward", "aten._adaptive_avg_pool3d_backward")
+def adaptive_average_pool_backward(n: TorchNode, dy: Tensor, a: Tensor) -> Tensor:
+    k = 2 if "2d" in str(n.node.target) else 3
+    return pullback(n, lambda x: adapted(n, x, dy.shape[-k:]), [a], dy)[0]
+
+
+# ---- normalization ------------------------------------------------------------------------------------------------------
+
+
+@translates("aten.native_layer_norm")
+def layer_norm(n: TorchNode, a: Tensor, shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> tuple[Tensor, ...]:
+    wide = kinds.wide(n.dtype)
+    t = n.of(a, wide)
+    scale, shift = (None if v is None else n.of(v, wide) for v in (weight, bias))
+    y, mean, inverse = norms.layer_norm(n.g, t, scale, shift, t.rank - len(shape), eps, wide)
+    kept = kinds.OURS[n.val[1].dtype]
+    return n.give(y), n.of(mean, kept), n.of(inverse, kept)
+
+
+@translates("aten.native_group_norm")
+def group_norm(
+    n: TorchNode, a: Tensor, weight: Any, bias: Any, batch: Any, channels: Any, rest: Any, groups: int, eps: float
+) -> tuple[Tensor, ...]:
+    wide = kinds.wide(n.dtype)
+    t = n.g.reshape(n.of(a, wide), [batch, groups, n.g.number(channels) // groups, rest])
+    y, mean, inverse = norms.layer_norm(n.g, t, None, None, 2, eps, wide)
+    y = n.g.reshape(y, n.shape)
+    for v, f in ((weight, e.multiply), (bias, e.add)):
+        y = y if v is None else each(n.g, f, y, norms.by_channel(n.g, n.of(v, wide), y.rank))
+    return n.give(y), *(n.of(Tensor(s.op, s.dims[:2]), kinds.OURS[n.val[1].dtype]) for s in (mean, inverse))
+
+
+def by_channel(n: TorchNode, v: Any, t: Tensor, otherwise: float) -> Tensor:
+    return n.of(otherwise, t.dtype) if v is None else norms.by_channel(n.g, n.of(v, t.dtype), t.rank)
+
+
+def normalized(n: TorchNode, t: Tensor, weight: Any, bias: Any, mean: Tensor, inverse: Tensor) -> Tensor:
+    """(t - mean) * inverse * weight + bias, as one product and one sum for each element."""
+    w, b = by_channel(n, weight, t, 1.0), by_channel(n, bias, t, 0.0)
+    by = each(n.g, e.multiply, inverse, w)
+    return each(n.g, lambda x, s, m, c: x * s + (c - m * s), t, by, mean, b)
+
+
+@translates("aten._native_batch_norm_legit_no_training")
+def batch_norm_inference(
+    n: TorchNode, a: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    wide = kinds.wide(n.dtype)
+    t = n.of(a, wide)
+    m, v = (norms.by_channel(n.g, n.of(s, wide), t.rank) for s in (mean, var))
+    inverse = Tensor(1.0 / e.sqrt(v.op + eps), v.dims)
+    none = n.g.fresh(0)
+    empty = Tensor(e.filled(0, (none,), wide), [none])
+    return n.give(normalized(n, t, weight, bias, m, inverse)), empty, empty
+
+
+def batch_norm_training(
+    n: TorchNode, a: Tensor, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    """The result, mean, inverse deviation, and the running statistics moved."""
+    wide = kinds.wide(n.dtype)
+    t = n.of(a, wide)
+    dims = [k for k in range(t.rank) if k != 1]
+    axes = along(t, dims)
+    many_ = count(axes, wide) if axes else e.filled(1, (), wide)
+    shape = [None, t.dims[1], *[None] * (t.rank - 2)]
+    m = Tensor(total(t.op, axes) / many_ if axes else t.op, shape)
+    apart = each(n.g, lambda x, y: (x - y) * (x - y), t, m)
+    v = Tensor(total(apart.op, along(apart, dims)) / many_, shape)
+    inverse = Tensor(1.0 / e.sqrt(v.op + eps), v.dims)
+    y = n.give(normalized(n, t, weight, bias, m, inverse))
+    moved = []
+    for old, new in ((mean, m), (var, Tensor(v.op * (many_ / e.maximum(many_ - 1.0, 1e-30)), v.dims))):
+        if old is not None:
+            now = Tensor(new.op, [new.dims[1]])
+            moved.append(n.of(each(n.g, lambda p, q: p * momentum + q * (1.0 - momentum), now, n.of(old, wide)), old.dtype))
+    return y, Tensor(m.op, [m.dims[1]]), Tensor(inverse.op, [inverse.dims[1]]), *moved
+
+
+@translates("aten._native_batch_norm_legit_functional")
+def batch_norm_functional(
+    n: TorchNode, a: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    if not training:
+        y, *_ = batch_norm_inference(n, a, weight, bias, mean, var, momentum, eps)
+        none = n.g.fresh(0)
+        empty = Tensor(e.filled(0, (none,), kinds.wide(n.dtype)), [none])
+        return y, empty, empty, mean, var
+    return batch_norm_training(n, a, weight, bias, mean, var, momentum, eps)
+
+
+@translates("aten._native_batch_norm_legit.no_stats")
+def batch_norm_alone(n: TorchNode, a: Tensor, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> tuple[Tensor, ...]:
+    return batch_norm_training(n, a, weight, bias, None, None, momentum, eps)
+
+
+# ---- attention ----------------------------------------------------------------------------------------------------------
+
+
+def attended(
+    n: TorchNode, q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None, scale: float | None
+) -> tuple[Tensor, Tensor]:
+    """Attention of [batch, heads, time, width], and the logarithm of the sums of its scores' exponents."""
+    g = n.g
+    width = g.number(q.shape[-1])
+    s = matmul(g, q, turned(k))
+    s = Tensor(s.op * (scale if scale is not None else 1 / math.sqrt(width)), s.dims)
+    if causal:
+        i = attention.times(q, k)
+        s = each(g, lambda x, a, b: e.where(e.less_equal(b, a), x, -math.inf), s, *i)
+    if mask is not None:
+        if mask.dtype.kind == "bool":
+            s = each(g, lambda x, m: e.where(m, x, -math.inf), s, mask)
+        else:
+            s = each(g, lambda x, m: x + e.cast(m, x.dtype), s, mask)
+    axes = along(s, [s.rank - 1])
+    top = g.made(total(s.op, axes, "max"), [*s.dims[:-1], None])
+    top = Tensor(e.where(e.equal(top.op, -math.inf), 0.0, top.op), top.dims)
+    p = each(g, lambda a, b: e.exp(a - b), s, top)
+    below = g.made(total(p.op, along(p, [p.rank - 1])), [*p.dims[:-1], None])
+    y = matmul(g, each(g, e.divide, p, below), v)
+    logs = each(g, lambda a, b: e.log(a) + b, below, top)
+    return y, Tensor(logs.op, logs.dims[:-1])
+
+
+@translates("aten._scaled_dot_product_flash_attention_for_cpu")
+def flash_attention(
+    n: TorchNode,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+    **named: Any,
+) -> tuple[Tensor, ...]:
+    if dropout_p:
+        raise n.lack("attention with dropout")
+    wide = kinds.wide(n.dtype)
+    y, logs = attended(n, n.of(q, wide), n.of(k, wide), n.of(v, wide), is_causal, attn_mask, scale)
+    return n.give(y), n.of(logs, kinds.OURS[n.val[1].dtype])
+
+
+@translates("aten._scaled_dot_product_flash_attention_for_cpu_backward")
+def flash_attention_backward(
+    n: TorchNode,
+    dy: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    logs: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Any = None,
+    scale: float | None = None,
+) -> tuple[Tensor, ...]:
+    wide = kinds.wide(n.dtype)
+    given = [n.of(t, wide) for t in (q, k, v)]
+    found = pullback(n, lambda a, b, c: attended(n, a, b, c, is_causal, attn_mask, scale)[0], given, n.of(dy, wide))
+    return tuple(n.give(t) for t in found)

@@ -1,0 +1,112 @@
+"""Lengths that stay open: SymInts as expressions over axes, and the questions of a reading as questions to the ShapeEnv.
+
+Dynamo guards what the ShapeEnv is asked, so that a call with another answer compiles anew, and says why in its own logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import reduce
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.functions import FloorDiv, Max, Min, Mod, PythonMod
+
+from ngraph.errors import UnsupportedError
+from ngraph.frontends.positional.stages import Ask, StageRun
+from ngraph.frontends.positional.trace import ASK, ModelTrace
+from ngraph.frontends.torch import private
+from ngraph.op_graph import expr
+from ngraph.op_graph.axes import Axis, make_axis
+from ngraph.op_graph.expr import Bin, ExprLike, Len
+
+KINDS: dict[type, Callable[[ExprLike, ExprLike], ExprLike]] = {
+    sympy.Add: lambda a, b: a + b,
+    sympy.Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b,
+    Mod: lambda a, b: a % b,
+    PythonMod: lambda a, b: a % b,
+    Max: expr.maximum,
+    Min: expr.minimum,
+}
+
+
+def symint_of(symint: Any) -> sympy.Expr:
+    """Returns the expression that a SymInt stands for."""
+    return symint.node.expr
+
+
+class TorchTrace(ModelTrace):
+    """One reading of a graph of torch.fx, whose open lengths are those of a ShapeEnv."""
+
+    def __init__(self) -> None:
+        super().__init__(Ask(lambda run: None), StageRun({}, {}), frozenset(), lambda ops, holes: None)
+        self.symbols: dict[str, tuple[Axis, Any]] = {}  # by the symbol's name: the axis that has this length, and the SymInt
+        self.indices = "raise"
+
+    # ---- from PyTorch
+    def length(self, n: Any) -> ExprLike:
+        """Returns an int or a SymInt as a length. Raises UnsupportedError for an expression of an operator that lengths lack."""
+        if isinstance(n, torch.SymInt):
+            simple = n.node.maybe_as_int()
+            return self._expression(symint_of(n), n) if simple is None else simple
+        return int(n)
+
+    def _expression(self, e: Any, symint: Any) -> ExprLike:
+        if e.is_Integer:
+            return int(e)
+        if e.is_Symbol:
+            return Len(self.symbol(e, symint))
+        if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) <= 8:
+            return reduce(lambda a, b: a * b, [self._expression(e.base, symint)] * int(e.exp))
+        kind = KINDS.get(type(e))
+        if kind is None:
+            raise UnsupportedError(f"a length is the expression {e}", fix="fix that length: torch._dynamo.mark_static(x, dim)")
+        return reduce(kind, [self._expression(a, symint) for a in e.args])
+
+    def symbol(self, e: Any, symint: Any) -> Axis:
+        """Returns the axis whose length is a symbol of the ShapeEnv."""
+        name = str(e)
+        if name not in self.symbols:
+            node = symint.node
+            hint = node.shape_env.backed_var_to_val.get(e)
+            own = node.shape_env.create_symintnode(e, hint=None if hint is None else int(hint))
+            self.symbols[name] = make_axis(None, name=name, batch=False, recurrent=False, channel=False), own
+        return self.symbols[name][0]
+
+    # ---- back to PyTorch
+    def symint(self, e: ExprLike) -> Any:
+        """Returns a length as an int or a SymInt."""
+        if isinstance(e, Len):
+            name = e.of.name
+            return self.symbols[name][1] if name in self.symbols else self.symint(e.of.size)
+        if isinstance(e, Bin):
+            a, b = self.symint(e.a), self.symint(e.b)
+            if e.op in ("min", "max"):
+                return (torch.sym_min if e.op == "min" else torch.sym_max)(a, b)
+            return expr.APPLY[e.op](a, b)
+        assert isinstance(e, int), e
+        return e
+
+    # ---- questions
+    def ask(self, about: Hashable, question: Callable[[StageRun], Hashable], shapes: bool = False) -> Hashable:
+        raise UnsupportedError("what is computed depends on values", fix="compute it outside of the compiled function")
+
+    def hint(self, e: ExprLike) -> int:
+        n = self.symint(e)
+        return n if isinstance(n, int) else private.hint_of(n)
+
+    def truth(self, kind: str, a: ExprLike, b: ExprLike) -> bool:
+        if a == b:
+            return kind != "lt"
+        return bool(ASK[kind](self.symint(a), self.symint(b)))
+
+    def number(self, e: ExprLike) -> int:
+        return int(self.symint(e))
+
+    def numbers(self, es: Iterable[ExprLike]) -> list[int]:
+        return [self.number(e) for e in es]
+
+    def unknown(self, axis: Axis | None) -> bool:
+        return False

@@ -1,0 +1,189 @@
+"""What ran where: for each function that torch.compile has compiled its graphs, breaks, ops in torch, and seconds."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from ngraph.frontends.torch import private
+from ngraph.frontends.torch.graph import line_of, name_of
+from ngraph.frontends.torch.segments import CompiledGraph, OurStep, Segments, bytes_of
+
+
+class GraphReport:
+    """One graph of ATen's: forward, backward or inference.
+
+    ours      nodes that are in our segments              segments  how many there are
+    in_torch  op -> [{reason, line, count, bytes}]        seconds   by part
+    """
+
+    def __init__(self, kind: str):
+        self.kind, self.ours, self.segments = kind, 0, 0
+        self.in_torch: dict[str, list[dict[str, Any]]] = {}
+        self.seconds = {"translation": 0.0}
+        self.made: CompiledGraph | None = None
+
+    def fill(self, segments: Segments, made: CompiledGraph) -> None:
+        """Takes what a graph became."""
+        self.ours, self.made = segments.ours, made
+        self.segments = sum(isinstance(s, OurStep) for s in made.steps)
+        for node, left in segments.left.items():
+            rows = self.in_torch.setdefault(name_of(node), [])
+            line = line_of(node)
+            row = next((r for r in rows if (r["reason"], r["line"]) == (left.reason, line)), None)
+            if row is None:
+                rows.append(row := {"reason": left.reason, "line": line, "count": 0, "bytes": 0})
+            row["count"] += 1
+            crossed = [a for a in node.all_input_nodes if segments.kind.get(a) == "ours"]
+            crossed += [node] if any(segments.kind.get(u) == "ours" for u in node.users) else []
+            row["bytes"] += sum(bytes_of(a.meta.get("val")) for a in crossed)
+
+    def json(self) -> dict[str, Any]:
+        """Returns it as numbers and texts."""
+        steps = [] if self.made is None else [s for s in self.made.steps if isinstance(s, OurStep)]
+        seconds = {**self.seconds, "plan and code": sum(s.first for s in steps)}
+        calls = 0 if self.made is None else self.made.calls
+        return {
+            "kind": self.kind,
+            "calls": calls,
+            "ours": self.ours,
+            "segments": self.segments,
+            "in torch": self.in_torch,
+            "seconds": seconds,
+        }
+
+
+class FunctionReport:
+    """What one call of the backend made: the graphs of one piece of a function of the user's."""
+
+    def __init__(self, about: private.Compiled):
+        self.about = about
+        self.graphs: list[GraphReport] = []
+        self.seconds: dict[str, float] = {}
+
+    def graph(self, kind: str) -> GraphReport:
+        """Returns the report of a new graph."""
+        self.graphs.append(GraphReport(kind))
+        return self.graphs[-1]
+
+
+class TorchReport:
+    """What torch.compile has compiled with this backend since the start, or since `reset`. Print it, or take `json()`."""
+
+    def __init__(self, functions: list[FunctionReport]):
+        self.functions = functions
+
+    @property
+    def ours(self) -> int:
+        """Returns how many nodes are ours."""
+        return sum(g.ours for f in self.functions for g in f.graphs)
+
+    @property
+    def in_torch(self) -> dict[str, int]:
+        """Returns how often each op stands in graphs and is run by torch."""
+        found: Counter[str] = Counter()
+        for f in self.functions:
+            for g in f.graphs:
+                found.update({op: sum(r["count"] for r in rows) for op, rows in g.in_torch.items()})
+        return dict(found)
+
+    @property
+    def breaks(self) -> list[dict[str, str]]:
+        """Returns where graphs end before the user's function does, each with Dynamo's reason and the line."""
+        return [{"reason": f.about.reason, "line": f.about.where} for f in self.functions if f.about.broken]
+
+    @property
+    def recompiles(self) -> list[dict[str, str]]:
+        """Returns the functions that Dynamo compiled again, with the guard that failed."""
+        seen = {f.about.function for f in self.functions}
+        found = []
+        for m in private.metrics():
+            frame, _, attempt = str(getattr(m, "compile_id", "") or "").partition("/")
+            if frame in seen and attempt not in ("", "0") and getattr(m, "recompile_reason", None):
+                found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(m.recompile_reason)})
+        return found
+
+    @property
+    def skipped(self) -> list[dict[str, str]]:
+        """Returns the functions that Dynamo did not compile at all, and so run as Python, with its reason."""
+        found = []
+        for m in private.metrics()[_before[0] :]:
+            if m.fail_reason and not any(f.about.function == str(m.compile_id).partition("/")[0] for f in self.functions):
+                found.append({"function": f"{m.co_name} ({m.co_filename}:{m.co_firstlineno})", "reason": str(m.fail_reason)})
+        return found
+
+    def json(self) -> dict[str, Any]:
+        """Returns it as numbers, texts, lists and dicts, which `json.dumps` takes."""
+        functions = []
+        for f in self.functions:
+            functions.append(
+                {
+                    "function": f.about.function,
+                    "graphs": [g.json() for g in f.graphs],
+                    "break": {"reason": f.about.reason, "line": f.about.where} if f.about.broken else None,
+                    "seconds": dict(f.seconds),
+                }
+            )
+        return {
+            "functions": functions,
+            "graphs": sum(len(f.graphs) for f in self.functions),
+            "ours": self.ours,
+            "in torch": self.in_torch,
+            "breaks": self.breaks,
+            "recompiles": self.recompiles,
+            "skipped": self.skipped,
+        }
+
+    def __str__(self) -> str:
+        given = self.json()
+        lines = [
+            f"{len(self.functions)} pieces, {given['graphs']} graphs, {self.ours} nodes ours, {sum(self.in_torch.values())} in torch,"
+            f" {len(self.breaks)} breaks, {len(given['recompiles'])} recompiles"
+        ]
+        for f in given["functions"]:
+            lines.append(f"piece of frame {f['function']}: AOTAutograd {f['seconds'].get('aot', 0.0):.2f} s")
+            for g in f["graphs"]:
+                seconds = ", ".join(f"{name} {took:.2f} s" for name, took in g["seconds"].items())
+                lines.append(f"  {g['kind']}: {g['ours']} nodes in {g['segments']} segments, {g['calls']} calls; {seconds}")
+                for op, rows in g["in torch"].items():
+                    for r in rows:
+                        lines.append(f"    torch runs {op} {r['count']} times: {r['reason']}   {r['line']}   {r['bytes']:,} bytes crossed")
+            if f["break"]:
+                lines.append(f"  break: {f['break']['reason'].splitlines()[0] if f['break']['reason'] else '?'}   {f['break']['line']}")
+        lines += [f"recompiled {r['function']}: {r['reason']}" for r in given["recompiles"]]
+        lines += [f"not compiled: {s['function']}: {s['reason']}" for s in given["skipped"]]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def dumps(self) -> str:
+        """Returns `json()` as text."""
+        return json.dumps(self.json(), indent=2)
+
+
+_functions: list[FunctionReport] = []
+_before = [0]  # how many compilations Dynamo had measured at the last reset
+
+
+def begin(about: private.Compiled) -> FunctionReport:
+    """Returns the report of what the backend is called for now."""
+    _functions.append(FunctionReport(about))
+    return _functions[-1]
+
+
+def forget(made: FunctionReport) -> None:
+    """Takes away the report of what was not compiled."""
+    _functions.remove(made)
+
+
+def report() -> TorchReport:
+    """Returns what torch.compile has compiled with this backend, and what torch runs of it."""
+    return TorchReport(list(_functions))
+
+
+def reset() -> None:
+    """Forgets what has been reported so far."""
+    _functions.clear()
+    _before[0] = len(private.metrics())

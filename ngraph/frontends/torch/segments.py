@@ -1,0 +1,516 @@
+"""A graph as a straight line of segments: ours, each one computation, and torch's, each a call of one op.
+
+A node is ours where it has a translation and its tensors have dtypes of ours; what torch runs stands between two of our segments. Views
+of inputs, and of what torch has given, are torch's: they cost nothing, and alias what they should.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.fx import GraphModule, Node
+
+from ngraph.config import config
+from ngraph.errors import UnsupportedError
+from ngraph.frontends.torch import dtype as kinds
+from ngraph.frontends.torch.graph import SYMBOLIC, Reading, hint, memory_order, name_of, tensors_in, unfit
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Leaf
+from ngraph.op_graph.op import ordered as ops_of
+from ngraph.transformers.base import Transformer
+
+VIEWS = frozenset(
+    f"aten.{name}"
+    for name in "view _unsafe_view reshape permute transpose t expand unsqueeze squeeze slice select alias detach diagonal".split()
+)
+
+
+class Left(NamedTuple):
+    """A node that is left to torch, and why."""
+
+    node: Node
+    reason: str
+    fix: str
+
+
+class Length:
+    """A length at run time: an expression over the symbols of a call."""
+
+    __slots__ = ("of",)
+
+    def __init__(self, of: ExprLike):
+        self.of = of
+
+    def __call__(self, symbols: Mapping[str, int]) -> int:
+        def leaf(x: Leaf) -> int:
+            name = x.of.name
+            return symbols[name] if name in symbols else expr.evaluate(x.of.size, leaf)
+
+        return int(expr.evaluate(self.of, leaf))
+
+
+class Result(NamedTuple):
+    """How an array becomes the tensor that was traced: dims in the traced order, and those of stride 0 expanded."""
+
+    slot: int
+    order: tuple[int, ...] | None  # where each dim of the tensor stands in the array; None: as they stand
+    shape: tuple[Any, ...] | None  # to expand to
+    stride: tuple[int, ...] | None  # that cannot be had by an order alone
+
+    def __call__(self, array: np.ndarray[Any, Any], symbols: Mapping[str, int]) -> torch.Tensor:
+        t = kinds.tensor_of(array)
+        if self.order is not None:
+            t = t.permute(self.order)
+        if self.shape is not None:
+            t = t.expand([n(symbols) if isinstance(n, Length) else n for n in self.shape])
+        if self.stride is not None:
+            t = torch.empty_strided(t.shape, self.stride, dtype=t.dtype).copy_(t)
+        return t
+
+
+class OurStep:
+    """One computation: from tensors in slots to tensors in slots."""
+
+    def __init__(
+        self,
+        computation: Callable[..., Any],
+        takes: Sequence[tuple[int, tuple[int, ...] | None]],
+        lengths: Sequence[str],
+        gives: Sequence[Result],
+        nodes: int,
+        open_: bool,
+    ):
+        self.computation, self.takes, self.lengths, self.gives, self.nodes = computation, tuple(takes), tuple(lengths), tuple(gives), nodes
+        self.open, self.first, self.free = open_, 0.0, ()
+
+    def run(self, slots: list[Any], symbols: Mapping[str, int]) -> None:
+        arrays = []
+        for slot, order in self.takes:
+            t = slots[slot]
+            arrays.append(kinds.array_of(t if order is None else t.permute(order)))
+        for name in self.lengths:
+            arrays.append(np.empty(symbols[name], np.bool_))
+        if self.first:
+            results = self.computation(*arrays)
+        else:
+            start = time.perf_counter()
+            with config(lengths="open" if self.open else "first"):
+                results = self.computation(*arrays)
+            self.first = time.perf_counter() - start
+        for give, array in zip(self.gives, results, strict=True):
+            slots[give.slot] = give(array, symbols)
+
+
+class TorchStep:
+    """One call of torch's, or of Python's on lengths."""
+
+    def __init__(self, function: Callable[..., Any], args: Any, named: Any, slot: int, counted: bool):
+        self.function, self.args, self.named, self.slot, self.counted = function, args, named, slot, counted
+        self.free: tuple[int, ...] = ()
+
+    def run(self, slots: list[Any], symbols: Mapping[str, int]) -> None:
+        def of(a: Any) -> Any:
+            if type(a) is TensorSlot:
+                return slots[a.number]
+            if type(a) is Length:
+                return a(symbols)
+            if isinstance(a, (list, tuple)):
+                return [of(x) for x in a] if type(a) is not tuple else tuple([of(x) for x in a])
+            if isinstance(a, dict):
+                return {k: of(v) for k, v in a.items()}
+            return a
+
+        slots[self.slot] = self.function(*of(self.args), **of(self.named))
+
+
+class TensorSlot:
+    """A place in the list of a call's values."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int):
+        self.number = number
+
+
+class CompiledGraph:
+    """A graph as steps. Called with the list of its inputs, which it empties, it gives the list of its outputs."""
+
+    def __init__(
+        self,
+        steps: Sequence[Any],
+        inputs: int,
+        slots: int,
+        symbols: Mapping[str, tuple[int, int | None]],
+        outputs: Sequence[Any],
+        kept: Any,
+    ):
+        self.steps, self.inputs, self.slots, self.symbols, self.outputs = tuple(steps), inputs, slots, dict(symbols), list(outputs)
+        self.kept = kept  # constants of the graph, by slot
+        self.calls = 0
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        self.calls += 1
+        slots = [*args, *[None] * (self.slots - self.inputs)]
+        if hasattr(args, "clear"):
+            args.clear()
+        symbols = {name: slots[k] if dim is None else slots[k].shape[dim] for name, (k, dim) in self.symbols.items()}
+        for slot, tensor in self.kept:
+            slots[slot] = tensor
+        for step in self.steps:
+            step.run(slots, symbols)
+            for slot in step.free:
+                slots[slot] = None
+        return [slots[o.number] if type(o) is TensorSlot else o(symbols) if type(o) is Length else o for o in self.outputs]
+
+    def boxed(self) -> Callable[[list[Any]], list[Any]]:
+        """Returns it as a function that AOTAutograd knows to take the list of its inputs."""
+
+        def run(args: list[Any]) -> list[Any]:
+            return self(args)
+
+        run._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd looks for
+        return run
+
+
+class Segments:
+    """A graph cut into segments, compiled by `compiled`.
+
+    left    the nodes that torch runs, with the reason      ours  the number of nodes that are in our segments
+    """
+
+    def __init__(self, gm: GraphModule, transformer: Transformer):
+        self.gm, self.transformer = gm, transformer
+        self.nodes: list[Node] = list(gm.graph.nodes)
+        self.inputs = [n for n in self.nodes if n.op == "placeholder"]
+        self.output = next(n for n in self.nodes if n.op == "output")
+        self.left: dict[Node, Left] = {}
+        self.constants: dict[str, Any] = {str(n.target): fetch(gm, str(n.target)) for n in self.nodes if n.op == "get_attr"}
+        self.symbols: dict[str, tuple[int, int | None]] = {}
+        self.kind: dict[Node, str] = {}  # ours, torch, length, input
+        self.reading = self._sort()
+        self.computations: list[Any] = []
+
+    @property
+    def ours(self) -> int:
+        return sum(1 for kind in self.kind.values() if kind == "ours")
+
+    # ---- which nodes are ours
+    def _sort(self) -> Reading:
+        """Decides on each node, with all that are ours read."""
+        reading = Reading(self.constants)
+        for k, node in enumerate(self.inputs):
+            self._symbols_of(k, node)
+        for node in self.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                self.kind[node] = "input"
+            elif node.op == "call_function":
+                self._decide(reading, node)
+        self._alias()
+        return reading
+
+    def _alias(self) -> None:
+        """Makes outputs that are views of one tensor share its memory, as they do without a compiler: torch makes them of it."""
+        by_root: dict[Node, set[Node]] = {}
+        for node in self.output.all_input_nodes:
+            by_root.setdefault(self._root(node), set()).add(node)
+        for root, views in by_root.items():
+            if len(views) > 1:
+                for node in views:
+                    while node is not root:
+                        self.kind[node] = "torch"
+                        node = node.args[0]
+
+    def _root(self, node: Node) -> Node:
+        """What a view of ours is a view of."""
+        while self.kind.get(node) == "ours" and base_name(name_of(node)) in VIEWS:
+            node = node.args[0]
+        return node
+
+    def _symbols_of(self, k: int, node: Node) -> None:
+        val = node.meta.get("val")
+        if isinstance(val, torch.SymInt):
+            e = val.node.expr
+            if e.is_Symbol:
+                self.symbols[str(e)] = k, None
+        elif isinstance(val, torch.Tensor):
+            for dim, n in enumerate(val.shape):
+                if isinstance(n, torch.SymInt) and n.node.expr.is_Symbol:
+                    self.symbols.setdefault(str(n.node.expr), (k, dim))
+
+    def _decide(self, reading: Reading, node: Node) -> None:
+        val, name = node.meta.get("val"), name_of(node)
+        if isinstance(val, torch.SymInt):
+            try:
+                reading.g.length(val)
+                if all(name in self.symbols for name in reading.g.symbols):
+                    self.kind[node] = "length"
+                    return
+            except UnsupportedError:
+                pass
+        if isinstance(val, SYMBOLIC):
+            self.kind[node] = "torch"
+            return
+        if node.target is operator.getitem and self.kind[node.args[0]] == "torch":
+            self.kind[node] = "torch"
+            return
+        base = node.args[0] if node.args else None
+        if base_name(name) in VIEWS and isinstance(base, Node) and self.kind[base] in ("input", "torch"):
+            try:  # of an input: ours where ours reads it, and torch's where it is needed itself
+                self._inputs(reading, node)
+                reading.read(node)
+            except UnsupportedError:
+                pass
+            self.kind[node] = "torch"
+            return
+        try:
+            reason = unfit(val)
+            if reason:
+                raise UnsupportedError(f"its result has {reason}")
+            self._inputs(reading, node)
+            reading.read(node)
+            unknown = reading.g.symbols.keys() - self.symbols.keys()
+            if unknown:
+                for symbol in unknown:
+                    del reading.g.symbols[symbol]
+                raise UnsupportedError("its lengths are known only when it has run")
+            self.kind[node] = "ours"
+        except UnsupportedError as error:
+            self.kind[node] = "torch"
+            self.left[node] = Left(node, error.message, error.fix)
+
+    def _inputs(self, reading: Reading, node: Node) -> None:
+        """Makes placeholders of what a node takes from elsewhere. Raises UnsupportedError."""
+        for a in node.all_input_nodes:
+            val = a.meta.get("val")
+            if a in reading.values or not isinstance(val, (torch.Tensor, tuple, list)):
+                continue
+            reason = unfit(val)
+            if reason:
+                raise UnsupportedError(f"its input has {reason}")
+            if a.op == "get_attr":
+                reading.constant(a)
+            elif isinstance(val, torch.Tensor):
+                reading.hole(a)
+
+    # ---- the line
+    def compiled(self) -> CompiledGraph:
+        """Returns the graph as steps."""
+        level = self._levels()
+        wanted = self._wanted(level)
+        slot_of = {node: k for k, node in enumerate(self.inputs)}
+        for node in self.nodes:
+            if node not in slot_of and (node in wanted or node.op == "get_attr"):
+                slot_of[node] = len(slot_of)
+        steps: list[Any] = []
+        top = max(level.values(), default=0)
+        single = len({level[n] for n in level if self.kind[n] == "ours"}) <= 1
+        for k in range(top + 1):
+            here = [n for n in self.nodes if level.get(n) == k]
+            ours = [n for n in here if self.kind[n] == "ours"]
+            gives = [n for n in ours if n in wanted and isinstance(n.meta["val"], torch.Tensor)]
+            if gives:
+                steps.append(self._ours(ours, gives, slot_of, self.reading if single else None))
+            steps += [self._torch(n, slot_of) for n in here if self.kind[n] == "torch" and n in wanted]
+        outputs = [self._argument(a, slot_of) for a in self.output.args[0]]
+        self._free(steps, outputs)
+        kept = [(slot_of[n], self.constants[str(n.target)]) for n in self.nodes if n.op == "get_attr"]
+        return CompiledGraph(steps, len(self.inputs), len(slot_of), self.symbols, outputs, kept)
+
+    def _levels(self) -> dict[Node, int]:
+        """The segment of each node: even ones are ours, odd ones torch's; those with effects keep their order."""
+        level: dict[Node, int] = {}
+        last = 0
+        for node in self.nodes:
+            kind = self.kind.get(node)
+            if kind not in ("ours", "torch"):
+                continue
+            found = 0 if kind == "ours" or node not in self.left else 1
+            for a in node.all_input_nodes:
+                if kind == "ours":
+                    found = max(found, self._behind(a, level))
+                elif a in level:
+                    found = max(found, level[a] + (self.kind[a] == "ours"))
+            if kind == "torch" and ordered(node):
+                found = last = max(found, last)
+            level[node] = found
+        return level
+
+    def _behind(self, a: Node, level: Mapping[Node, int]) -> int:
+        """The first segment of ours that can take a node."""
+        if a not in level:
+            return 0
+        if self.kind[a] == "ours":
+            return level[a]
+        if self._through(a):
+            return max([self._behind(b, level) for b in a.all_input_nodes], default=0)
+        return (level[a] | 1) + 1
+
+    def _wanted(self, level: Mapping[Node, int]) -> set[Node]:
+        """The nodes whose tensors have to exist: outputs, what torch takes, what a later segment of ours takes."""
+        wanted: set[Node] = set()
+        todo = list(self.output.all_input_nodes)
+        todo += [n for n in self.nodes if self.kind.get(n) == "torch" and (ordered(n) or not n.users) and n in self.left]
+        seen: set[Node] = set()
+        while todo:
+            node = todo.pop()
+            kind = self.kind[node]
+            if node in wanted or kind == "length":
+                continue
+            wanted.add(node)
+            if kind == "torch":
+                todo += node.all_input_nodes
+            elif kind == "ours":
+                todo += self._taken(node, level, seen)
+        return wanted
+
+    def _taken(self, node: Node, level: Mapping[Node, int], seen: set[Node]) -> list[Node]:
+        """What a node of ours needs from other segments."""
+        found, todo = [], [node]
+        while todo:
+            n = todo.pop()
+            for a in n.all_input_nodes:
+                kind = self.kind[a]
+                if kind == "ours" and level[a] == level[node]:
+                    if a not in seen:
+                        seen.add(a)
+                        todo.append(a)
+                elif kind == "torch" and self._through(a):
+                    if a not in seen:
+                        seen.add(a)
+                        todo.append(a)
+                elif kind in ("ours", "torch"):
+                    found.append(a)
+        return found
+
+    def _through(self, node: Node) -> bool:
+        """Whether a view that torch makes is read by us as a view of what it is made of."""
+        return node not in self.left and node in self.reading.values and node not in self.reading.holes
+
+    # ---- segments
+    def _ours(self, ours: Sequence[Node], gives: Sequence[Node], slot_of: Mapping[Node, int], reading: Reading | None) -> OurStep:
+        if reading is None:
+            reading = Reading(self.constants)
+            needed, todo = set[Node](), list(gives)
+            mine = set(ours)
+            while todo:
+                n = todo.pop()
+                if n not in needed and (n in mine or (self.kind.get(n) == "torch" and self._through(n))):
+                    needed.add(n)
+                    todo += n.all_input_nodes
+            for n in self.nodes:
+                if n in needed:
+                    self._inputs(reading, n)
+                    reading.read(n)
+        results, forms = [], []
+        for n in gives:
+            op, form = self._result(reading, n, slot_of[n])
+            results.append(op)
+            forms.append(form)
+        used = used_holes(results, [op for op, _ in reading.holes.values()])
+        holes = {n: hole for n, hole in reading.holes.items() if hole[0] in used}
+        lengths = reading.lengths([op for op, _ in holes.values()])
+        computation = self.transformer.computation(results, *[op for op, _ in holes.values()], *lengths.values())
+        self.computations.append(computation)
+        takes = [(slot_of[n], None if order == tuple(range(len(order))) else order) for n, (_, order) in holes.items()]
+        return OurStep(computation, takes, list(lengths), forms, len(ours), bool(reading.g.symbols))
+
+    def _result(self, reading: Reading, node: Node, slot: int) -> tuple[Any, Result]:
+        val = node.meta["val"]
+        order = memory_order(val)
+        strides = [hint(s) for s in val.stride()]
+        gone = [k for k, s in enumerate(strides) if s == 0 and not (isinstance(val.shape[k], int) and val.shape[k] <= 1)]
+        place = tuple([order.index(k) for k in range(len(order))])
+        shape = tuple([self._length(reading, n) for n in val.shape]) if gone else None
+        stride = None
+        if 0 in val.shape:
+            gone, shape, stride = [], None, tuple(strides)
+        elif not gone and all(isinstance(n, int) for n in (*val.shape, *val.stride())):
+            dense = 1
+            for k in reversed(order):
+                if val.shape[k] != 1 and val.stride(k) != dense:
+                    stride = tuple(val.stride())
+                dense *= val.shape[k]
+        return reading.op(node, order, gone), Result(slot, None if place == tuple(range(len(place))) else place, shape, stride)
+
+    def _length(self, reading: Reading, n: Any) -> Any:
+        length = reading.g.length(n)
+        return length if isinstance(length, int) else Length(length)
+
+    def _torch(self, node: Node, slot_of: Mapping[Node, int]) -> TorchStep:
+        target = torch.ops.aten.reshape.default if name_of(node) == "aten.view.default" else node.target
+        args, named = self._argument(node.args, slot_of), self._argument(node.kwargs, slot_of)
+        return TorchStep(target, args, named, slot_of[node], node in self.left)
+
+    def _argument(self, a: Any, slot_of: Mapping[Node, int]) -> Any:
+        if isinstance(a, Node):
+            if self.kind[a] == "length":
+                return Length(self.reading.g.length(a.meta["val"]))
+            return TensorSlot(slot_of[a])
+        if isinstance(a, (list, tuple)):
+            found = [self._argument(x, slot_of) for x in a]
+            return tuple(found) if type(a) is tuple else found
+        if isinstance(a, dict):
+            return {k: self._argument(v, slot_of) for k, v in a.items()}
+        if isinstance(a, torch.SymInt):
+            return Length(self.reading.g.length(a))
+        return a
+
+    def _free(self, steps: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Says after which step each slot is needed no more."""
+        last: dict[int, int] = {}
+        for k, step in enumerate(steps):
+            if isinstance(step, OurStep):
+                taken = [slot for slot, _ in step.takes] + [g.slot for g in step.gives]
+            else:
+                taken = [s.number for s in slots_in((step.args, step.named))] + [step.slot]
+            last.update(dict.fromkeys(taken, k))
+        for slot in (*(s.number for s in slots_in(outputs)), *(k for k, _ in self.symbols.values())):
+            last.pop(slot, None)
+        for k, step in enumerate(steps):
+            step.free = tuple([slot for slot, n in last.items() if n == k])
+
+
+def slots_in(a: Any) -> list[TensorSlot]:
+    """The slots in nested arguments."""
+    if type(a) is TensorSlot:
+        return [a]
+    if isinstance(a, dict):
+        a = list(a.values())
+    return [s for x in a for s in slots_in(x)] if isinstance(a, (list, tuple)) else []
+
+
+def used_holes(results: Sequence[Any], holes: Sequence[Any]) -> set[Any]:
+    """Those placeholders that results are made of."""
+    every = set(ops_of(results))
+    return {h for h in holes if h in every}
+
+
+def fetch(gm: GraphModule, path: str) -> Any:
+    """Returns what a module holds under a dotted name."""
+    found: Any = gm
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def base_name(name: str) -> str:
+    """The op of an overload: `aten.add` of `aten.add.Tensor`."""
+    return name.rpartition(".")[0]
+
+
+def ordered(node: Node) -> bool:
+    """Whether a node has to keep its place among others: it draws random numbers, or writes."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return isinstance(target, torch._ops.HigherOrderOperator)
+    return torch.Tag.nondeterministic_seeded in target.tags or target._schema.is_mutable
+
+
+def bytes_of(val: Any) -> int:
+    """Bytes of the tensors of a node, in the call that is being compiled."""
+    return sum(int(np.prod([hint(n) for n in t.shape], dtype=np.int64)) * t.dtype.itemsize for t in tensors_in(val))

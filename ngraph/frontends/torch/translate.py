@@ -1,0 +1,8 @@
+"""Every module of translators, imported so that they register."""
+
+from importlib import import_module
+
+MODULES = "pointwise reducing moving layers indexing"
+
+for _name in MODULES.split():
+    import_module(f"ngraph.frontends.torch.{_name}")

@@ -1,0 +1,148 @@
+"""What is not ours runs in torch, and is seen: one warning, the report, errors on request."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+
+import ngraph as ng
+from ngraph.errors import NgraphWarning
+from ngraph.frontends.torch import backend, report, reset
+from ngraph.frontends.torch import backend as module
+
+HERE = os.path.basename(__file__)
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    reset()
+    sys.modules["ngraph.frontends.torch.backend"]._warned.clear()
+
+
+def test_the_module_is_found_as_a_name_of_ngraph():
+    assert ng.torch.backend is backend and module is backend
+
+
+def test_torch_runs_what_we_lack_between_two_segments():
+    def f(x):
+        y = x @ x.T + 1
+        s = torch.linalg.svdvals(y)
+        return (s * 2).sum(), y.relu()
+
+    x = torch.randn(5, 5)
+    with pytest.warns(NgraphWarning, match=r"_linalg_svd.*1 times: no translation") as seen:
+        found = torch.compile(f, backend=backend)(x)
+    assert len([w for w in seen if issubclass(w.category, NgraphWarning)]) == 1
+    for a, b in zip(found, f(x), strict=True):
+        torch.testing.assert_close(a, b)
+    (function,) = report().functions
+    (graph,) = function.graphs
+    assert graph.segments == 2 and graph.ours >= 4
+    ((name, (row,)),) = graph.in_torch.items()
+    assert name.startswith("aten._linalg_svd") and row["count"] == 1 and HERE in row["line"] and row["bytes"] >= 5 * 5 * 4
+    given = json.loads(report().dumps())
+    assert given["in torch"] == {name: 1} and given["functions"][0]["graphs"][0]["calls"] == 1
+    assert name in str(report())
+
+
+def test_a_warning_names_a_set_of_ops_once():
+    def f(x):
+        return torch.linalg.svdvals(x) + 1
+
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for n in (3, 4):
+            torch._dynamo.reset()
+            torch.compile(f, backend=backend)(torch.randn(n, n))
+    assert len([w for w in seen if issubclass(w.category, NgraphWarning)]) == 1
+
+
+def test_fallback_as_an_error_lists_every_op_at_once():
+    def f(x):
+        return torch.linalg.svdvals(x).sum() + torch.linalg.eigvalsh(x).sum()
+
+    with pytest.raises(Exception, match="torch would run 2 ops of this graph") as raised:
+        torch.compile(f, backend=backend, options={"fallback": "error"})(torch.randn(3, 3))
+    assert "_linalg_svd" in str(raised.value) and "_linalg_eigh" in str(raised.value) and HERE in str(raised.value)
+    assert report().functions == []
+
+
+def test_dtypes_that_we_lack_are_torchs():
+    def f(x):
+        return (x * 1j).abs() + x
+
+    x = torch.randn(4)
+    found = torch.compile(f, backend=backend, options={"fallback": "silent"})(x)
+    torch.testing.assert_close(found, f(x))
+    assert any("complex" in r["reason"] for f in report().functions for g in f.graphs for rows in g.in_torch.values() for r in rows)
+
+
+def test_random_numbers_are_those_of_torchs_generator():
+    def f(x):
+        y = torch.nn.functional.dropout(x, 0.5) + 1
+        return y * torch.rand_like(x)
+
+    x = torch.randn(50)
+    torch.manual_seed(3)
+    wanted = f(x)
+    torch.manual_seed(3)
+    found = torch.compile(f, backend=backend, options={"fallback": "silent"})(x)
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"fallbak": "error"}, "there is no option 'fallbak'.*write 'fallback'"),
+        ({"fallback": "eror"}, "the option 'fallback' is 'eror'.*'error'"),
+    ],
+)
+def test_wrong_options_are_errors(options, said):
+    with pytest.raises(Exception, match="(?s)" + said):
+        torch.compile(lambda x: x + 1, backend=backend, options=options)(torch.ones(2))
+
+
+def test_breaks_are_reported_with_their_line():
+    def f(x):
+        x = x * 2
+        torch._dynamo.graph_break()
+        x = x.cos()
+        print(end="", file=sys.stderr)
+        return x.sin()
+
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(f, backend=backend)(x), f(x))
+    seen = report()
+    assert len(seen.functions) == 3 and len(seen.breaks) == 2 and all(HERE in b["line"] and b["reason"] for b in seen.breaks)
+    assert "break: " in str(seen)
+
+
+def test_functions_that_dynamo_leaves_to_python_are_reported():
+    def f(x):
+        for _ in range(2):
+            x = x * 2
+            torch._dynamo.graph_break()
+        return x.sin()
+
+    x = torch.randn(3)
+    torch.testing.assert_close(torch.compile(f, backend=backend)(x), f(x))
+    (row,) = report().skipped
+    assert HERE in row["function"] and "loop" in row["reason"] and "not compiled" in str(report())
+
+
+def test_a_recompile_is_reported_with_its_guard():
+    compiled = torch.compile(lambda x, k: x * k + 1, backend=backend, dynamic=False)
+    compiled(torch.ones(3), 2)
+    compiled(torch.ones(4), 2)
+    assert any("size mismatch" in r["reason"] for r in report().recompiles)
+
+
+def test_importing_ngraph_imports_no_torch():
+    program = "import sys, ngraph, ngraph.api, ngraph.transformers; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

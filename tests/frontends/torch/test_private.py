@@ -1,0 +1,49 @@
+"""The names that PyTorch keeps to itself are there, and mean what this frontend takes them for."""
+
+import torch
+
+from ngraph.frontends.torch import backend, private, report, reset
+
+
+def test_this_is_the_version_that_is_tested():
+    assert private.same_version()
+
+
+def test_the_table_of_decompositions_leaves_whole_what_is_ours():
+    names = {str(op).rpartition(".")[0] for op in private.decompositions()}
+    assert "aten.gelu_backward" in names and "aten.layer_norm" in names
+    assert not names & set(private.WHOLE)
+
+
+def test_dynamo_says_why_a_graph_ends():
+    torch._dynamo.reset()
+    reset()
+
+    def f(x):
+        x = x + 1
+        torch._dynamo.graph_break()
+        return x * 2
+
+    torch.compile(f, backend=backend)(torch.ones(3))
+    first, second = [function.about for function in report().functions]
+    assert first.broken and "graph_break" in first.reason and first.where.startswith(__file__)
+    assert not second.broken
+
+
+def test_compilations_are_measured():
+    torch._dynamo.reset()
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
+    last = private.metrics()[-1]
+    assert last.compile_id and last.co_filename == __file__ and hasattr(last, "recompile_reason")
+
+
+def test_a_symint_has_a_value_in_this_call():
+    seen = []
+
+    def look(gm, inputs):
+        seen.extend(private.hint_of(x) for x in inputs if isinstance(x, torch.SymInt))
+        return gm.forward
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: x * x.shape[0], backend=look, dynamic=True)(torch.ones(7))
+    assert seen == [7]

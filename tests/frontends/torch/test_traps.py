@@ -1,0 +1,171 @@
+"""Aliases, views, writes, odd lengths and dtypes: what a compiled function must not change."""
+
+import pytest
+import torch
+
+from ngraph.frontends.torch import backend, report, reset
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    reset()
+
+
+def compiled(f, **options):
+    return torch.compile(f, backend=backend, options={"fallback": "error"}, **options)
+
+
+def agree(f, *inputs, ours=True):
+    """Both ways give the same tensors, with the same strides, and leave the same in the inputs."""
+    mine = [x.clone() if isinstance(x, torch.Tensor) and x.is_contiguous() else x for x in inputs]
+    wanted, found = f(*inputs), compiled(f)(*mine)
+    for a, b in zip(wanted if isinstance(wanted, tuple) else (wanted,), found if isinstance(found, tuple) else (found,), strict=True):
+        torch.testing.assert_close(b, a, equal_nan=True)
+        assert b.dtype is a.dtype and b.stride() == a.stride()
+    for a, b in zip(inputs, mine, strict=True):
+        if isinstance(a, torch.Tensor):
+            torch.testing.assert_close(b, a, equal_nan=True)
+    if ours:
+        assert report().ours > 0
+    return found, mine
+
+
+def test_mutated_inputs_are_written():
+    def f(x, y):
+        x.add_(1)
+        y[1:].mul_(2)
+        return x + y
+
+    agree(f, torch.randn(4), torch.randn(4))
+
+
+def test_inputs_that_share_memory_see_each_others_writes():
+    def f(x, y):
+        x.mul_(3)
+        return y + 1
+
+    base = torch.randn(6)
+    wanted_base = base.clone()
+    wanted = f(wanted_base[:4], wanted_base[2:])
+    found = compiled(f)(base[:4], base[2:])
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(base, wanted_base)
+
+
+def test_expanded_and_strided_inputs():
+    agree(lambda x, y: x * 2 + y.sum(0), torch.randn(1, 3).expand(4, 3), torch.randn(6, 6)[::2, ::2])
+    agree(lambda x: (x + 1).sum(-1), torch.randn(3, 4).T)
+    agree(lambda x: x.relu() * 2, torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last))
+
+
+def test_outputs_that_are_inputs_or_views_of_them():
+    def f(x):
+        return x, x.T, x.view(-1)[2:], x * 2
+
+    x = torch.randn(3, 4)
+    a, b, c, _ = compiled(f)(x)
+    x.zero_()
+    assert a is x and not b.any() and not c.any()
+
+
+def test_outputs_that_are_views_of_each_other():
+    def f(x):
+        y = x + 1
+        return y, y.T, y[0]
+
+    y, t, row = compiled(f)(torch.randn(3, 4))
+    y.zero_()
+    assert not t.any() and not row.any()
+
+
+def test_expanded_outputs_and_constants():
+    agree(lambda x: (x.sum().expand(3, 2), torch.arange(5), torch.ones(2)), torch.randn(4))
+    agree(lambda x: x + torch.tensor([1.0, 2.0]), torch.randn(3, 2))
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0, 2), (), (1,), (1, 1)])
+def test_lengths_of_zero_and_no_dims(shape):
+    agree(lambda x: (x + 1, x.sum(), (x * 2).reshape(-1), x.mean()), torch.randn(shape))
+
+
+def test_every_way_to_write_a_parameter_is_seen():
+    layer = torch.nn.Linear(3, 2)
+    call = compiled(layer)
+    x = torch.randn(4, 3)
+
+    def check():
+        with torch.no_grad():
+            torch.testing.assert_close(call(x), layer(x))
+
+    check()
+    writes = [
+        lambda: layer.weight.data.mul_(2),
+        lambda: layer.weight.detach().numpy().fill(0.5),
+        lambda: setattr(layer.weight, "data", torch.randn(2, 3)),
+        lambda: layer.load_state_dict({"weight": torch.ones(2, 3), "bias": torch.zeros(2)}),
+    ]
+    for write in writes:
+        write()
+        check()
+    with torch.no_grad():
+        layer.bias.add_(1)
+    check()
+    optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+    call(x).sum().backward()
+    optimizer.step()
+    check()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float64, torch.float16, torch.bfloat16])
+def test_dtypes_are_kept_and_promoted(dtype):
+    x = (torch.arange(6) % 4).to(dtype)
+    y = torch.arange(6).float()
+    agree(lambda x, y: (x + x, x * y, x.sum(), x / 2 if dtype is not torch.bool else x, x > 1, x.float(), x.cumsum(0)), x, y)
+
+
+def test_whole_numbers_divide_as_in_torch():
+    x, y = torch.tensor([7, -7, 7, -7, 0]), torch.tensor([2, 2, -2, -2, 3])
+    agree(lambda x, y: (x // y, x % y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y), x / y, x**2), x, y)
+    agree(lambda x, y: (x // y, x % y, torch.div(x, y, rounding_mode="trunc"), torch.fmod(x, y)), x.float(), y.float() / 3)
+
+
+def test_nan_and_ties():
+    x = torch.tensor([1.0, float("nan"), 3.0, 3.0, -0.0, 2.5, 0.5])
+    y = torch.tensor([float("nan"), 2.0, 3.0, 1.0, 0.0, 1.0, -1.0])
+    agree(lambda x, y: (torch.maximum(x, y), torch.fmin(x, y), x.clamp(0, 2), x.relu(), x.round(), x.max(), x == x), x, y)
+    agree(lambda x: (x.argmax(), x.argmin(), x.max(0).indices, torch.sort(x, stable=True).indices), torch.tensor([1.0, 3.0, 3.0, 1.0]))
+
+
+def test_a_graph_break_in_a_loop():
+    def f(x):
+        for k in range(3):
+            x = x * (k + 1)
+            if k == 1:
+                torch._dynamo.graph_break()
+        return x + 1
+
+    x = torch.randn(3)
+    torch.testing.assert_close(compiled(f)(x), f(x))
+
+
+def test_indices_outside_are_errors():
+    call = compiled(lambda x, i: x[i] * 2)
+    x = torch.randn(4)
+    torch.testing.assert_close(call(x, torch.tensor([0, -1, 3])), x[[0, -1, 3]] * 2)
+    with pytest.raises(IndexError):
+        call(x, torch.tensor([0, 4, 1]))
+
+
+def test_gradients_flow_through_views_and_writes():
+    def f(x):
+        y = x * 2
+        y[0].mul_(3)
+        return y.T.sum(0) @ torch.arange(3.0)
+
+    x = torch.randn(3, 4, requires_grad=True)
+    f(x).backward()
+    wanted, x.grad = x.grad, None
+    compiled(f)(x).backward()
+    torch.testing.assert_close(x.grad, wanted)
