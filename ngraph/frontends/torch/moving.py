@@ -94,7 +94,7 @@ def slice_(n: TorchNode, a: Tensor, dim: int = 0, start: Any = None, end: Any = 
 
 
 def first_of(n: TorchNode, a: Tensor, dim: int, start: Any) -> ExprLike:
-    """Where a slice begins."""
+    """Returns the first index of a slice."""
     size = a.shape[dim % a.rank]
     if start is None:
         return 0

@@ -1,4 +1,4 @@
-"""What PyTorch keeps to itself and this frontend needs. Each name has a test in tests/frontends/torch/test_private.py."""
+"""The private names of PyTorch that this frontend needs. Each name has a test in tests/frontends/torch/test_private.py."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 class Compiled(NamedTuple):
-    """What Dynamo says of a graph that it hands over.
+    """Dynamo's record of a graph that it hands over.
 
     function  the user's function, and line where it begins     attempt  how often Dynamo has compiled it before
     reason    why the graph ends; broken: whether it is not the function's end     where  the user's line there

@@ -1,4 +1,4 @@
-"""What ran where: for each function that torch.compile has compiled its graphs, breaks, ops in torch, and seconds."""
+"""The record of what ran where: for each function that torch.compile has compiled its graphs, breaks, ops in torch, and seconds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GraphReport:
 
 
 class FunctionReport:
-    """What one call of the backend made: the graphs of one piece of a function of the user's."""
+    """The graphs that one call of the backend made, of one piece of a function of the user's."""
 
     def __init__(self, about: private.Compiled):
         self.about = about
@@ -69,7 +69,7 @@ class FunctionReport:
 
 
 class TorchReport:
-    """What torch.compile has compiled with this backend since the start, or since `reset`. Print it, or take `json()`."""
+    """All that torch.compile has compiled with this backend since the start, or since `reset`. Print it, or take `json()`."""
 
     def __init__(self, functions: list[FunctionReport]):
         self.functions = functions

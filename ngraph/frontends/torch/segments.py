@@ -55,7 +55,7 @@ class Length:
 
 
 class Result(NamedTuple):
-    """How an array becomes the tensor that was traced: dims in the traced order, and those of stride 0 expanded."""
+    """The way from an array to the tensor that was traced: dims in the traced order, and those of stride 0 expanded."""
 
     slot: int
     order: tuple[int, ...] | None  # where each dim of the tensor stands in the array; None: as they stand
@@ -226,7 +226,7 @@ class Segments:
                         node = node.args[0]
 
     def _root(self, node: Node) -> Node:
-        """What a view of ours is a view of."""
+        """Returns the node of which a view of ours is a view."""
         while self.kind.get(node) == "ours" and base_name(name_of(node)) in VIEWS:
             node = node.args[0]
         return node
@@ -369,7 +369,7 @@ class Segments:
         return wanted
 
     def _taken(self, node: Node, level: Mapping[Node, int], seen: set[Node]) -> list[Node]:
-        """What a node of ours needs from other segments."""
+        """Returns the values that a node of ours needs from other segments."""
         found, todo = [], [node]
         while todo:
             n = todo.pop()
