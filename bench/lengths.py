@@ -1,10 +1,9 @@
 """Code for open lengths beside code for the very lengths of a call, kernel by kernel.
 
-python bench/lengths.py MODEL.onnx --input x:1,3,48,w --at w=192 [--first w=64] [--calls 20] [--rows 20] [--schedules FOLDER]
+python bench/lengths.py MODEL.onnx --input x:1,3,48,w --at w=192 [--calls 20] [--rows 20] [--schedules FOLDER]
 
-The model is loaded twice. One gets code for the lengths of `--at`. The other is called with `--first` before, so that those lengths that
-differ stay open in its code. Kernels of both that share nodes of the model stand in one row: where fusion differs, several on a side.
-`--schedules` writes the schedules of both, to see what differs.
+The model is loaded twice. One gets code for open lengths, the other code for the lengths of `--at`. Kernels of both that share nodes of the
+model stand in one row: where fusion differs, several on a side. `--schedules` writes the schedules of both, to see what differs.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import numpy as np
 import ngraph as ng
 from ngraph.plan.text import text as plan_text
 from ngraph.runtime.profile import KernelProfile
-from ngraph.transformers.executable import versions
 
 MIN_SHARE = 0.02  # of the time of a call, from which on a kernel counts by itself
 
@@ -119,17 +117,18 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--input", action="append", required=True)
     parser.add_argument("--at", type=lengths, required=True)
-    parser.add_argument("--first", type=lengths, default={})
     parser.add_argument("--calls", type=int, default=20)
     parser.add_argument("--rows", type=int, default=20)
     parser.add_argument("--schedules", metavar="FOLDER")
     o = parser.parse_args()
-    versions.CALLS_BEFORE_SPECIALISING = 1 << 60  # lengths stay open, however often they come
-    first = o.first or {name: n + 1 for name, n in o.at.items()}
-    known, open_ = ng.onnx.load(o.model), ng.onnx.load(o.model)
-    given = feeds(o.input, o.at)
-    computations(open_, feeds(o.input, first))  # reads the graph, where `run` finds what an earlier process compiled
-    results = [computations(m, given) and m.run(None, given) for m in (known, open_)]
+    given, sides = feeds(o.input, o.at), {}
+    for setting in ("open", "first"):
+        with ng.config(lengths=setting):
+            model = sides[setting] = ng.onnx.load(o.model)
+            computations(model, given)  # reads the graph, where `run` finds what an earlier process compiled
+            model.run(None, given)
+    open_, known = sides["open"], sides["first"]
+    results = [m.run(None, given) for m in (known, open_)]
     differs = max([float(np.abs(np.asarray(a, "f8") - b).max(initial=0)) for a, b in zip(*results, strict=True)])
     rows = joined(profiled((open_, known), given, o.calls))
     print("\n".join(table(rows, o.rows)))

@@ -117,7 +117,7 @@ SETTINGS = {
     ),
     "lengths": Setting(
         "NGRAPH_LENGTHS",
-        "first",
+        "open",
         one_of("open", "first"),
         "what code for axes without a length knows: open: no length; first: those of the first call, and of calls that keep coming",
     ),

@@ -18,7 +18,7 @@ from ngraph.ops.state import placeholder
 from ngraph.program.interpret import interpret
 from ngraph.program.lower import lower
 
-LENGTHS = (5, 0, 1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 33)  # the first has code of its own
+LENGTHS = (5, 0, 1, 2, 3, 4, 7, 8, 9, 13, 16, 17, 33)
 SHORT = (5, 0, 1, 2, 3, 4, 9)  # for several axes: sums over all of them stay within the bounds of short ones
 FEW_ELEMENTWISE = 12  # of ops that differ in one instruction alone, as many are enough here
 

@@ -224,7 +224,8 @@ def test_loops_choices_and_effects_are_in_the_key(folder, lowered, forgetful, ca
     assert capfd.readouterr() == said
 
 
-def test_lengths_that_come_with_a_call(folder, lowered, forgetful):
+@pytest.mark.parametrize("setting", ["open", "first"])
+def test_lengths_that_come_with_a_call(folder, lowered, forgetful, setting):
     def made():
         N, C = ng.make_axis(name="N"), ng.make_axis(3)  # one that nobody named
         x = ng.placeholder([N, C])
@@ -239,10 +240,12 @@ def test_lengths_that_come_with_a_call(folder, lowered, forgetful):
         f = made()
         for n in lengths:
             v = rng.normal(size=(n, 3)).astype("f")
-            np.testing.assert_allclose(f(v), expected(v), rtol=1e-5)
-        assert len(lowered) == (1 if turn < 3 else 2)  # what nobody called with yet is planned
+            with ng.config(lengths=setting):
+                np.testing.assert_allclose(f(v), expected(v), rtol=1e-5)
+        plans = 1 if setting == "open" or turn < 3 else 2
+        assert len(lowered) == plans  # what nobody called with yet is planned
         assert f.compile(N=11).native.chosen is not None
-        del lowered[(1 if turn < 3 else 2) :]
+        del lowered[plans:]
         forgetful()
 
 

@@ -191,8 +191,7 @@ def test_bench_measures_beside_another(folder):
     assert refused(folder, "bench", "good.onnx", "--against", "abacus")[0] == 2
 
 
-def test_bench_varies_lengths(folder, monkeypatch):
-    monkeypatch.setenv("NGRAPH_LENGTHS", "open")
+def test_bench_varies_lengths(folder):
     for name, *shape in (["N"], ["x:0.0"], ["n", "--shape", "x:0:n,4"]):
         words = ("bench", "good.onnx", "--vary", f"{name}=1..40", *shape, "-t", "0.3")
         code, out, _ = ngraph(folder, *words, "--json")

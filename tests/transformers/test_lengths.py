@@ -45,7 +45,7 @@ def value(length):
 
 @pytest.fixture
 def call():
-    with ng.config(lengths="open"), ngt.allocate_transformer("cpu") as cpu:
+    with ngt.allocate_transformer("cpu") as cpu:
         yield cpu.computation(*blocks())
 
 
@@ -63,7 +63,7 @@ def test_bits_do_not_depend_on_traffic(call):
         for n in random.Random(seed).choices(lengths, k=150):
             assert call(value(n)).tobytes() == first[n].tobytes()
     for threads in (1, 2):
-        with ng.config(lengths="open", num_threads=threads), ngt.allocate_transformer("cpu") as cpu:
+        with ng.config(num_threads=threads), ngt.allocate_transformer("cpu") as cpu:
             fresh = cpu.computation(*blocks())
             for n in reversed(lengths):
                 for _ in range(70 if n == 5 else 1):
@@ -121,7 +121,7 @@ def test_weights_are_packed_once_for_all_lengths(monkeypatch):
     e = ng.make_axis(64, name="E")
     w = ng.variable([d, e], initial_value=DRAW.standard_normal((64, 64)).astype("f"))
     x = ng.placeholder([n, d])
-    with ng.config(lengths="open"), ngt.allocate_transformer("cpu") as cpu:
+    with ngt.allocate_transformer("cpu") as cpu:
         f = cpu.computation(ng.contract(x, w, over=[d]), x)
         for length in (3, 50, 7, 200):
             a = np.random.default_rng(length).standard_normal((length, 64)).astype("f")
@@ -137,6 +137,12 @@ def test_the_program_may_ask_for_a_version(call):
     np.testing.assert_allclose(call(value(7)), by_numpy(value(7).astype("d")), rtol=2e-4, atol=2e-5)
 
 
+def test_a_length_that_keeps_coming_makes_no_version(call):
+    first = call(value(9)).tobytes()
+    assert all(call(value(9)).tobytes() == first for _ in range(300))
+    assert list(call.native.codes) == [(None,)] and call.versions == {"N open": 301}
+
+
 def test_lengths_zero_and_one(call):
     assert call(np.zeros((0, 6), "f")).shape == (0, 6)
     for n in (1, 2, 0, 3):
@@ -145,7 +151,7 @@ def test_lengths_zero_and_one(call):
 
 
 def test_debug_says_which_version_is_made_and_why(capsys):
-    with ng.config(lengths="open", debug=1), ngt.allocate_transformer("cpu") as cpu:
+    with ng.config(debug=1), ngt.allocate_transformer("cpu") as cpu:
         f = cpu.computation(*blocks(1), name="f")
         f(value(3))
         f(value(4))

@@ -154,7 +154,9 @@ class VersionedExecutable(ABC):
                     what = f"the graph of {self.program.name} has changed since this computation was made"
                     raise GraphError(what, fix="give axes their lengths before")
                 self.program, self.symbols, self.found, self.whole = program, symbols(program), None, None
-                self.codes.update({key: self._made(key) for key in self.codes})
+                for key, unnamed in self.codes.items():
+                    self.codes[key] = made = self._made(key)
+                    made.calls, made.entries = unnamed.calls, unnamed.entries
         return self
 
     def kept(self, arguments: Sequence[Any]) -> tuple[CachedProgram, Sequence[ArrayRef]] | None:
