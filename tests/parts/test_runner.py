@@ -288,8 +288,9 @@ def test_orders_that_would_find_less_are_refused():
             check_order(moved(BUFFER_PASSES, name, behind), given, holds=("unplaced",))
 
 
-def test_every_pass_up_to_code_is_seen_on_cpu():
-    """In a loop's body, too; with no length, before any call, and with those of the first call after it."""
+@pytest.mark.parametrize("lengths", ["open", "first"])
+def test_every_pass_up_to_code_is_seen_on_cpu(lengths):
+    """In a loop's body, too; with no length, and, where code knows those of the first call, with these after it."""
     FACTS.update(PRODUCT_FACTS)
     T, H = ng.make_axis(None, name="T"), ng.make_axis(3, name="H")
     x = ng.placeholder([T, H]).named("x")
@@ -297,9 +298,9 @@ def test_every_pass_up_to_code_is_seen_on_cpu():
     graph = ["tensors", *GRAPH_PASSES.names, "fuse", *BUFFER_PASSES.names]
     once = [p.name for p in default_passes]
     body = [f"scan.{name}" for name in ("specialise", *graph)]
-    with ngt.allocate_transformer("cpu") as transformer:
+    with ng.config(lengths=lengths), ngt.allocate_transformer("cpu") as transformer:
         f = transformer.computation(h, x)
-        for open_ in (True, False):
+        for open_ in (True, lengths == "open"):
             seen = f.history()
             assert [r.name for r in seen] == [
                 *once,
