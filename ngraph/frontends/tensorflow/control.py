@@ -9,8 +9,9 @@ import numpy as np
 
 from ngraph.errors import GraphError, UnsupportedError
 from ngraph.frontends.positional import control, indexing, shapes
+from ngraph.frontends.positional.elementwise import casted
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
-from ngraph.frontends.tensorflow.graph import Resource
+from ngraph.frontends.tensorflow.graph import GraphBody, Resource
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import ExprLike
@@ -74,12 +75,15 @@ def case(n: Any, index: Value, *inputs: Value) -> tuple[Value, ...]:
 
 @translates("While", "StatelessWhile")
 def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
-    """Lists become tensors that the loop carries; handles of variables stay outside of it."""
+    """Lists become tensors that the loop carries, or what its turns give, stacked; handles of variables stay outside of it."""
     g, cond, body = n.g, n.attr("cond"), n.attr("body")
-    start = list(inputs)
-    if any(isinstance(v, TensorList) and v.tensor is None for v in start):
-        start = _with_shapes(n, body, start)
-    carried = [k for k, v in enumerate(start) if not isinstance(v, Resource)]
+    start, trips, counters, stacks = list(inputs), None, list[int](), list[int]()
+    counted = _counted(n, inputs)
+    if counted is not None:
+        trips, counters, stacks = counted
+    if any(isinstance(v, TensorList) and v.tensor is None and k not in stacks for k, v in enumerate(start)):
+        start = _with_shapes(n, body, start, stacks)
+    carried = [k for k, v in enumerate(start) if not isinstance(v, Resource) and k not in counters and k not in stacks]
 
     def whole(values: Values) -> list[Value]:
         found = list(start)
@@ -91,24 +95,106 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     def flat(values: Values) -> list[Value]:
         return [values[k].tensor if isinstance(values[k], TensorList) else values[k] for k in carried]
 
-    def turn(values: Values) -> list[Value]:
-        given = n.call(body, whole(values[2:]))
-        return [_truth(n, n.call(cond, given)[0]), *flat(given)]
+    if trips is None:
 
-    first = _truth(n, n.call(cond, start)[0])
-    return tuple(whole(control.loop(g, None, first, flat(start), turn)))
+        def turn(values: Values) -> list[Value]:
+            given = n.call(body, whole(values[2:]))
+            return [_truth(n, n.call(cond, given)[0]), *flat(given)]
+
+        first = _truth(n, n.call(cond, start)[0])
+        return tuple(whole(control.loop(g, None, first, flat(start), turn)))
+
+    def counted_turn(values: Values) -> list[Value]:
+        found = whole(values[2:])
+        for k in counters:
+            found[k] = casted(g, values[0], start[k].np)
+        for k in stacks:
+            found[k] = TurnItem(start[k])
+        given = n.call(body, found)
+        return [ConstantArray(np.array(True)), *flat(given), *(given[k].item for k in stacks)]
+
+    none = [lambda: ConstantArray(np.zeros(0)) for _ in stacks]  # never called: there is a turn
+    made = control.loop(g, settled(np.array([trips], object)), None, flat(start), counted_turn, none)
+    results = whole(made[: len(carried)])
+    for k in counters:
+        results[k] = settled(np.array(trips, object), start[k].np)
+    for k, v in zip(stacks, made[len(carried) :], strict=True):
+        old = start[k]
+        results[k] = TensorList(g.full(g.tensor(v), [0]), old.count, old.shape, old.dtype)
+    return tuple(results)
 
 
-def _with_shapes(n: Any, body: str, start: list[Value]) -> list[Value]:
-    """Returns the values of a loop with its lists made of zeros, of the shape that one turn gives them."""
+def _counted(n: Any, inputs: Values) -> tuple[ExprLike, list[int], list[int]] | None:
+    """Returns the number of turns of a loop that counts, its counters, and the lists that each turn sets at its own number.
+
+    None for other loops. The condition has to be `counter < limit`, or several of these, for numbers that the turns add 1 to and limits
+    that no turn changes; counters start at 0, and these lists have as many places as there are turns.
+    """
+    g = n.g
+    cond, body = (n.library.function(n.attr(name)) for name in ("cond", "body"))
+
+    def argument(of: GraphBody, value: str) -> int | None:
+        source = of.source(value)
+        return of.takes.index(source) if source in of.takes else None
+
+    kept = [argument(body, given) == k for k, given in enumerate(body.gives)]
+    counters = [k for k, given in enumerate(body.gives) if _adds_one(n, body, given, k)]
+    trips: ExprLike | None = None
+    todo = [cond.gives[0]]
+    while todo:
+        node = cond.maker(todo.pop())
+        if node is not None and node.op == "LogicalAnd":
+            todo += node.takes
+            continue
+        if node is None or node.op != "Less":
+            return None
+        counter, limit = (argument(cond, v) for v in node.takes)
+        said = cond.maker(node.takes[1])
+        most = inputs[limit] if limit is not None and kept[limit] else None
+        if said is not None and said.op == "Const":
+            most = n.library.constant(said.proto)
+        if counter not in counters or not isinstance(most, (ConstantArray, Sizes)):
+            return None
+        (last,) = g.sizes(most)
+        trips = last if trips is None or g.truth("lt", last, trips) else trips
+    zero = [k for k in counters if isinstance(inputs[k], ConstantArray) and inputs[k].array.size == 1 and not inputs[k].array.any()]
+    if trips is None or not g.truth("lt", 0, trips) or zero != counters:
+        return None
+    lists = []
+    for k, v in enumerate(inputs):
+        if isinstance(v, TensorList) and not kept[k]:
+            node = body.maker(body.gives[k])
+            users = [m for m in body.nodes.values() if any(argument(body, t) == k for t in m.takes) and m.op != "Identity"]
+            each = node is not None and node.op == "TensorListSetItem" and users == [node] and argument(body, node.takes[1]) in counters
+            if each and g.same(v.count, trips):
+                lists.append(k)
+    return trips, counters, lists
+
+
+def _adds_one(n: Any, body: GraphBody, value: str, k: int) -> bool:
+    """Returns whether a value is argument k of a function and 1."""
+    node = body.maker(value)
+    if node is None or node.op not in ("AddV2", "Add"):
+        return False
+    sources = [body.source(v) for v in node.takes]
+    others = [v for v in sources if v != body.takes[k]]
+    one = body.maker(others[0]) if len(others) == 1 else None
+    if one is None or one.op != "Const":
+        return False
+    array = n.library.constant(one.proto).array
+    return bool(array.size == 1 and array.dtype.kind == "i" and array.ravel()[0] == 1)
+
+
+def _with_shapes(n: Any, body: str, start: list[Value], stacks: Sequence[int]) -> list[Value]:
+    """Returns the values of a loop with its lists, but for those of `stacks`, made of zeros of the shape that one turn gives them."""
     g = n.g
     before, assigned = dict(g.state), set(g.assigned)
-    given = n.call(body, start)
+    given = n.call(body, [TurnItem(v) if k in stacks else v for k, v in enumerate(start)])
     control.entered(g, before)
     g.assigned = assigned
     found = list(start)
     for k, (old, new) in enumerate(zip(start, given, strict=True)):
-        if isinstance(old, TensorList) and old.tensor is None and isinstance(new, TensorList):
+        if isinstance(old, TensorList) and old.tensor is None and isinstance(new, TensorList) and k not in stacks:
             found[k] = new if new.tensor is None else old.filled(n, new.tensor.shape[1:])
     return found
 
@@ -141,6 +227,16 @@ class TensorList:
         found = self.filled(n, [s for s in self.shape if s is not None]).tensor
         assert found is not None
         return found
+
+
+class TurnItem(TensorList):
+    """A list within a turn of a loop that sets the place of the turn's number: the tensor that it sets there."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, items: TensorList):
+        super().__init__(items.tensor, items.count, items.shape, items.dtype)
+        self.item: Value = None
 
 
 def _element_shape(n: Any, v: Value) -> Sequence[Any] | None:
@@ -195,6 +291,9 @@ def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None)
 @translates("TensorListSetItem")
 def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList:
     g = n.g
+    if isinstance(items, TurnItem):
+        items.item = item
+        return items
     new = g.tensor(item)
     if items.tensor is None:
         items = items.filled(n, new.shape)

@@ -85,6 +85,19 @@ class GraphBody:
             self._order[key] = found, gives, last_uses([n.takes for n in found], outputs)
         return self._order[key]
 
+    def source(self, value: str) -> str:
+        """Returns the value that others hand on as it is."""
+        node = self.nodes.get(node_of(value))
+        while node is not None and node.op == "Identity":
+            value = node.takes[0]
+            node = self.nodes.get(node_of(value))
+        return value
+
+    def maker(self, value: str) -> Node | None:
+        """Returns the node that computes a value; None for an argument."""
+        source = self.source(value)
+        return None if source in self.takes else self.nodes.get(node_of(source))
+
 
 def node_of(value: str) -> str:
     """Returns the node that gives a value."""
