@@ -163,10 +163,12 @@ def ranged(start: Any, limit: Any, delta: Any) -> Any:
 
 
 def reduced(function: Callable[..., Any], a: Any, axes: Sequence[int] | None, keep: bool) -> Any:
-    """A sum or product of integers over axes, all by default."""
+    """Returns a sum, product or extreme of integers over axes, all by default."""
     if a.size == 0 or a.dtype.kind == "f":
         return NotImplemented
     got = function(a, axis=tuple(range(a.ndim)) if axes is None else tuple(int(k) for k in axes), keepdims=keep)
+    if got is NotImplemented:
+        return got
     return np.asarray(got, object) if a.dtype == object else np.asarray(got).astype(a.dtype)
 
 

@@ -75,15 +75,20 @@ def case(n: Any, index: Value, *inputs: Value) -> tuple[Value, ...]:
 
 @translates("While", "StatelessWhile")
 def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
-    """Lists become tensors that the loop carries, or what its turns give, stacked; handles of variables stay outside of it."""
+    """Lists become tensors that the loop carries, or the stacked items of its turns.
+
+    Handles of variables, and values that no turn changes, stay outside of the loop.
+    """
     g, cond, body = n.g, n.attr("cond"), n.attr("body")
     start, trips, counters, stacks = list(inputs), None, list[int](), list[int]()
-    counted = _counted(n, inputs)
+    kept = _kept(n)
+    counted = _counted(n, inputs, kept)
     if counted is not None:
         trips, counters, stacks = counted
     if any(isinstance(v, TensorList) and v.tensor is None and k not in stacks for k, v in enumerate(start)):
         start = _with_shapes(n, body, start, stacks)
-    carried = [k for k, v in enumerate(start) if not isinstance(v, Resource) and k not in counters and k not in stacks]
+    outside = {*kept, *counters, *stacks}
+    carried = [k for k, v in enumerate(start) if not isinstance(v, Resource) and k not in outside]
 
     def whole(values: Values) -> list[Value]:
         found = list(start)
@@ -124,7 +129,19 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     return tuple(results)
 
 
-def _counted(n: Any, inputs: Values) -> tuple[ExprLike, list[int], list[int]] | None:
+def _argument(of: GraphBody, value: str) -> int | None:
+    """Returns the number of the argument that a value is, None for other values."""
+    source = of.source(value)
+    return of.takes.index(source) if source in of.takes else None
+
+
+def _kept(n: Any) -> set[int]:
+    """Returns the numbers of the values that the turns of a loop hand on as they are."""
+    body = n.library.function(n.attr("body"))
+    return {k for k, given in enumerate(body.gives) if _argument(body, given) == k}
+
+
+def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int], list[int]] | None:
     """Returns the number of turns of a loop that counts, its counters, and the lists that each turn sets at its own number.
 
     None for other loops. The condition has to be `counter < limit`, or several of these, for numbers that the turns add 1 to and limits
@@ -133,11 +150,6 @@ def _counted(n: Any, inputs: Values) -> tuple[ExprLike, list[int], list[int]] | 
     g = n.g
     cond, body = (n.library.function(n.attr(name)) for name in ("cond", "body"))
 
-    def argument(of: GraphBody, value: str) -> int | None:
-        source = of.source(value)
-        return of.takes.index(source) if source in of.takes else None
-
-    kept = [argument(body, given) == k for k, given in enumerate(body.gives)]
     counters = [k for k, given in enumerate(body.gives) if _adds_one(n, body, given, k)]
     trips: ExprLike | None = None
     todo = [cond.gives[0]]
@@ -148,9 +160,9 @@ def _counted(n: Any, inputs: Values) -> tuple[ExprLike, list[int], list[int]] | 
             continue
         if node is None or node.op != "Less":
             return None
-        counter, limit = (argument(cond, v) for v in node.takes)
+        counter, limit = (_argument(cond, v) for v in node.takes)
         said = cond.maker(node.takes[1])
-        most = inputs[limit] if limit is not None and kept[limit] else None
+        most = inputs[limit] if limit in kept else None
         if said is not None and said.op == "Const":
             most = n.library.constant(said.proto)
         if counter not in counters or not isinstance(most, (ConstantArray, Sizes)):
@@ -162,10 +174,10 @@ def _counted(n: Any, inputs: Values) -> tuple[ExprLike, list[int], list[int]] | 
         return None
     lists = []
     for k, v in enumerate(inputs):
-        if isinstance(v, TensorList) and not kept[k]:
+        if isinstance(v, TensorList) and k not in kept:
             node = body.maker(body.gives[k])
-            users = [m for m in body.nodes.values() if any(argument(body, t) == k for t in m.takes) and m.op != "Identity"]
-            each = node is not None and node.op == "TensorListSetItem" and users == [node] and argument(body, node.takes[1]) in counters
+            users = [m for m in body.nodes.values() if any(_argument(body, t) == k for t in m.takes) and m.op != "Identity"]
+            each = node is not None and node.op == "TensorListSetItem" and users == [node] and _argument(body, node.takes[1]) in counters
             if each and g.same(v.count, trips):
                 lists.append(k)
     return trips, counters, lists

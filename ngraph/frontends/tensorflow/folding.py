@@ -93,6 +93,11 @@ def _reduced(function: Any) -> Callable[..., Any]:
     return lambda n, a, axes: folding.reduced(function, a, axes.ravel(), bool(n.attr("keep_dims", False)))
 
 
+def _extreme(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function for the greatest or least numbers; of lengths that are open only where nothing has to be compared."""
+    return lambda a, axis, keepdims: NotImplemented if a.dtype == object and axis else function(a, axis=axis, keepdims=keepdims)
+
+
 def _slice(n: Any, a: Any, begin: Any, size: Any) -> Any:
     if begin.dtype == object or size.dtype == object:
         return NotImplemented
@@ -135,6 +140,8 @@ FOLD: dict[str, Callable[..., Any]] = {
     "Squeeze": lambda n, a: np.squeeze(a, tuple(n.attr("squeeze_dims", [])) or None),
     "Range": _plain(folding.ranged),
     "Fill": lambda n, shape, value: NotImplemented if shape.dtype == object or value.dtype == object else np.full(shape, value),
+    "Max": _reduced(_extreme(np.max)),
+    "Min": _reduced(_extreme(np.min)),
     "Prod": _reduced(np.prod),
     "Sum": _reduced(np.sum),
     "Transpose": lambda n, a, order: np.transpose(a, order),

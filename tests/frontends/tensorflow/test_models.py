@@ -1,6 +1,7 @@
 """Whole models that TensorFlow saved: their answers, variables, signatures, sessions; and the command on them."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -36,6 +37,19 @@ def test_a_convolution_with_channels_last_is_not_moved(models):
     assert kernels
     for kernel in kernels:
         assert any(" = " in line and "= read" not in line for line in kernel.splitlines()), kernel  # they compute, none only copies
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_a_loop_carries_what_its_turns_change(models, name):
+    """The sequence, the weights and the counters stay outside of the loop, which is a scan of a counted number of turns."""
+    with np.load(models / f"{name}.npz") as file:
+        x = file["x"]
+    model = ng.tensorflow.load(models / name)
+    ((computation, _),) = model.reader.computations(model.about.bound({model.inputs[0].name: x}))
+    plan = str(dict(computation.stages())["allocate"])
+    carried = [int(number) for number in re.findall(r"routine scan\(.*|carries: (\d+)", plan) if number]
+    assert "routine while" not in plan and len(carried) == 2  # two layers, or directions
+    assert max(carried) <= {"lstm": 3, "gru": 2}[name]  # the states, and the last output
 
 
 def test_variables_are_written_and_shared_by_signatures(models, tmp_path):
