@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ngraph.op_graph.expr import Bin, ExprLike, Idx
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import Bin, ExprLike, Idx, Len
 from ngraph.parts.runner import pass_
 from ngraph.program.program import AxisId
 from ngraph.targets.machine import Cpu
@@ -24,7 +25,7 @@ from ngraph.targets.tuning import (
 )
 from ngraph.tensors.contraction import OperandAxes, vector_of, windowless
 from ngraph.tensors.edit import Draft, GraphEditor
-from ngraph.tensors.graph import Arg, Constant, TensorGraph
+from ngraph.tensors.graph import Arg, Constant, IndexValue, TensorGraph
 from ngraph.tensors.index import Read, affine, identity_index
 
 
@@ -46,6 +47,8 @@ def _mark_prepacked(graph: GraphEditor) -> None:
     """Marks nodes that depend on constants and read-only state where storing their value costs less than recomputing it."""
     written = {old for _, old, _ in graph.state_out}
     still = ({s.value for s in graph.graph.states} - written) | graph.graph.loop_invariant
+    # What is open in a program is computed in each call: kept for each length, it would keep what all lengths share from being shared.
+    unsettled = graph.found_by_steps if graph.graph.loop_invariant else lambda a: graph.known(a) is None
     cost: dict[Draft, float] = {}
     bytewise: set[Any] = set()  # what is made of integers of 8 bits
     for n in graph.nodes:
@@ -54,7 +57,7 @@ def _mark_prepacked(graph: GraphEditor) -> None:
             bytewise.add(n)
         n.once = n.kind in ("elem", "reduce", "join") and not n.result and bool(sources)
         n.once = n.once and all(s.once if isinstance(s, Draft) else type(s) is Constant or s in still for s in sources)
-        n.once = n.once and not any(graph.found_by_steps(a) for a in n.space)
+        n.once = n.once and not any(unsettled(a) for a in _lengths(n))
         cost[n] = 2 * MAX_RECOMPUTED_COST if n.kind != "elem" else n.weight + sum([cost.get(s, 1) for s in sources])
     for n in reversed(graph.nodes):
         if n.once and not any(u.once for u in n.users):  # else it is there before any call
@@ -63,6 +66,16 @@ def _mark_prepacked(graph: GraphEditor) -> None:
                 or (cost[n] >= 2 and n.size <= NEGLIGIBLE_SIZE)
                 or (n in bytewise and n.bytes <= MAX_WIDENED_BYTES)
             )
+
+
+def _lengths(n: Draft) -> set[AxisId]:
+    """Returns the axes whose lengths say what a node does: those of its space, and those in its indices."""
+    exprs: list[ExprLike] = [e for r in n.reads for e in (*r.index.values(), *r.predicate)]
+    exprs += [a.value for a in (*n.args, *[p.arg for p in n.parts]) if type(a) is IndexValue]
+    found = {leaf.of for e in exprs for leaf in expr.leaves(e) if type(leaf) is Len}
+    for p in n.parts:
+        found.update(p.axes, [leaf.of for e in (*p.place.values(), *p.predicate) for leaf in expr.leaves(e) if type(leaf) is Len])
+    return found.union(n.space)
 
 
 # ---- what is computed again -----------------------------------------------------------------------------------------------

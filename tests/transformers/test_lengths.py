@@ -9,6 +9,7 @@ import pytest
 
 import ngraph as ng
 import ngraph.transformers as ngt
+from ngraph.transformers.executable.frame import SharedPlan
 
 C = ng.make_axis(6, name="C")
 DRAW = np.random.default_rng(0)
@@ -160,3 +161,24 @@ def test_debug_says_which_version_is_made_and_why(capsys):
         assert f.profile(value(8), calls=2).versions == (("N open", 2), ("N=8", 3))
     said = [line for line in capsys.readouterr().err.splitlines() if "version" in line]
     assert said == ["f: version 1 (N open): code for all lengths", "f: version 2 (N=8): the program asked for it"]
+
+
+def test_packed_weights_are_shared_by_all_lengths(monkeypatch):
+    """Though the same program computes a value of open length from constants alone: positions, checked and looked up in a table."""
+    packed, true = [], SharedPlan.portions
+    monkeypatch.setattr(SharedPlan, "portions", lambda self, arrays: packed.append(self) or true(self, arrays))
+    n, w, h = ng.make_axis(name="N"), ng.make_axis(256, name="W"), ng.make_axis(320, name="H")
+    m, v = ng.make_axis(512, name="M"), ng.make_axis(40, name="V")
+    weights, table = DRAW.standard_normal((256, 320)).astype("f"), DRAW.standard_normal((40, 256)).astype("f")
+    words = (np.arange(512) * 7 % 40).astype("i4")
+    x = ng.placeholder([n, w])
+    places = ng.take(ng.constant(words, [m]), ng.iota(n), axis=m)
+    rows = ng.take(ng.constant(table, [v, w]), places, axis=v, mode="raise")
+    y = ng.contract(x + ng.exp(ng.sin(rows)), ng.constant(weights, [w, h]), over=[w])
+    with ngt.allocate_transformer("cpu") as cpu:
+        f = cpu.computation(y, x)
+        for length in (3, 1, 40, 7, 128, 2, 41):
+            given = DRAW.standard_normal((length, 256)).astype("f")
+            want = (given + np.exp(np.sin(table[words[:length]]))) @ weights
+            np.testing.assert_allclose(f(given), want, rtol=2e-4, atol=2e-3)
+        assert len(packed) == 1 and packed[0].code.once
