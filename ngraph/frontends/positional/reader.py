@@ -41,11 +41,13 @@ class Reader:
 
     fixed       names of dims whose length is taken as it comes, with a version for each; the others stay open
     readings    how often the graph was walked      host_callbacks  what Python runs, by op, with their number
+    trace       the class of its readings
     proto       the file as a package has it                     state  inputs that are variables, each with the output that it gets
     growing     those of the state that grow                     used   how many places of them are used, by the name of the dim
     """
 
     proto: Any = None
+    trace: type[ModelTrace] = ModelTrace
 
     def __init__(self, about: About, transformer: Any, variables: Mapping[str, Op] | None = None, indices: str = "raise"):
         self.about, self.transformer, self.indices = about, transformer, indices
@@ -123,7 +125,7 @@ class Reader:
         fixed = self.fixed
         while True:
             run = self._run(self.about.bound(feeds))
-            g = ModelTrace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
+            g = self.trace(Ask(self._signature, True), run, fixed, _values_decide, self.variables)
             g.indices = self.indices
             g.unseen = frozenset(-1 - k for k, p in enumerate(self.about.inputs) if isinstance(shapes.get(p.name), (tuple, list)))
             try:
@@ -257,7 +259,7 @@ class Reader:
 
     def _read_once(self, run: StageRun) -> tuple[list[Any], DirectCall | None]:
         self.readings += 1
-        g = ModelTrace(self.root, run, self.fixed, self._compute, self.variables)
+        g = self.trace(self.root, run, self.fixed, self._compute, self.variables)
         g.indices = self.indices
         values = self._values(g)
         found = OutputGetters(g)

@@ -1,20 +1,23 @@
-"""PyTorch: `torch.compile(model, backend="ngraph")`.
+"""PyTorch: `torch.compile(model, backend="ngraph")`, and `load` for exported programs.
 
     >>> import torch
     >>> f = torch.compile(torch.nn.GELU(), backend="ngraph")
     >>> f(torch.ones(2))
     tensor([0.8413, 0.8413])
 
-`backend` what torch calls · `private` names that torch keeps to itself · `segments` a graph as steps, ours and torch's · `graph` nodes as
-translators see them · `lengths` SymInts · `dtype` element types and memory · `table` and `translate` the translators · `report` what ran
-where. They need the package torch: `pip install 'ngraph-axes[torch]'`.
+`dynamo` the backend, which torch calls · `private` names that torch keeps to itself · `segments` a graph as steps, ours and torch's ·
+`graph` nodes as translators see them · `lengths` SymInts · `dtype` element types and memory · `table` and `translate` the translators ·
+`reports` what ran where · `model`, `format`, `exported` and `reading` exported programs. They need the package torch:
+`pip install 'ngraph-axes[torch]'`.
 
 Words: docs/glossary.md.
 """
 
 from __future__ import annotations
 
+import importlib
 from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 from ngraph.errors import UnsupportedError
 
@@ -23,7 +26,19 @@ if find_spec("torch") is None:
         "ng.torch needs the package torch, which is not installed", fix="pip install 'ngraph-axes[torch]', or pip install torch"
     )
 
-from ngraph.frontends.torch.backend import backend
-from ngraph.frontends.torch.report import TorchReport, report, reset
+if TYPE_CHECKING:
+    from ngraph.frontends.torch.dynamo import backend
+    from ngraph.frontends.torch.model import load
+    from ngraph.frontends.torch.reports import TorchReport, report, reset
 
-__all__ = ["TorchReport", "backend", "report", "reset"]
+__all__ = ["TorchReport", "backend", "load", "report", "reset"]
+
+_HOMES = {"backend": "dynamo", "load": "model", "TorchReport": "reports", "report": "reports", "reset": "reports"}
+
+
+def __getattr__(name: str) -> Any:
+    """Returns a public name, with the package torch imported: the command imports this room for every file, to see whose it is."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found

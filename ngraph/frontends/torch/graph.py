@@ -16,7 +16,7 @@ from ngraph.frontends.positional.shapes import at, size_op
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
 from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch import private, table
-from ngraph.frontends.torch.lengths import TorchTrace
+from ngraph.frontends.torch.lengths import SymbolicTrace, TorchTrace
 from ngraph.op_graph import dtypes
 from ngraph.op_graph.axes import Axis
 from ngraph.op_graph.dtypes import DType
@@ -62,7 +62,7 @@ class TorchNode:
 
     __slots__ = ("g", "node", "val")
 
-    def __init__(self, g: TorchTrace, node: Node):
+    def __init__(self, g: SymbolicTrace, node: Node):
         self.g, self.node, self.val = g, node, node.meta["val"]
 
     @property
@@ -135,34 +135,12 @@ def unfit(val: Any) -> str:
     return ""
 
 
-class Reading:
-    """One reading of some nodes of a graph: the values of nodes as ops, and the placeholders that they are made of.
+class NodeReading:
+    """Nodes of a graph as they are read: their values, by node."""
 
-    holes   node -> its placeholder and the order of dims in which it lies in memory; symbols -> the placeholder that tells a length
-    """
-
-    def __init__(self, constants: dict[str, Any]):
-        self.g = TorchTrace()
+    def __init__(self, g: SymbolicTrace):
+        self.g = g
         self.values: dict[Node, Value] = {}
-        self.holes: dict[Node, tuple[Op, tuple[int, ...]]] = {}
-        self.constants = constants
-
-    # ---- inputs
-    def hole(self, node: Node) -> None:
-        """Makes a placeholder of a node's tensor."""
-        val = node.meta["val"]
-        order = memory_order(val)
-        g, taken, axes = self.g, set[Axis](), []
-        for k in order:
-            n = g.length(val.shape[k])
-            axis = n.of if isinstance(n, Len) and n.of not in taken else g.fresh(n)
-            taken.add(axis)
-            axes.append(axis)
-        t = g.input(-1 - len(self.holes), kinds.OURS[val.dtype], axes, node.name)
-        op = next(o for o, (slot, _) in g.slots.items() if slot == -1 - len(self.holes) and o.is_placeholder)
-        place = {k: j for j, k in enumerate(order)}
-        self.holes[node] = op, order
-        self.values[node] = Tensor(t.op, [t.dims[place[k]] for k in range(len(order))])
 
     def of(self, a: Any) -> Any:
         """Returns an argument of a node as its translator gets it."""
@@ -183,13 +161,6 @@ class Reading:
             return {k: self.of(v) for k, v in a.items()}
         return a
 
-    def constant(self, node: Node) -> None:
-        """Takes a tensor that the graph holds."""
-        with private.no_fakes():
-            array = np.array(kinds.array_of(self.constants[str(node.target)]))
-        self.values[node] = self.g.tensor(ConstantArray(array))
-
-    # ---- nodes
     def read(self, node: Node) -> None:
         """Translates a node. Raises UnsupportedError for what is not ours."""
         name = name_of(node)
@@ -214,6 +185,44 @@ class Reading:
             where = (f"at {line_of(node)}", *error.details)
             raise type(error)(f"{name} ({node.name}): {error.message}", details=where, fix=error.fix) from error
 
+
+class Reading(NodeReading):
+    """One reading of some nodes of a graph: the values of nodes as ops, and the placeholders that they are made of.
+
+    holes   node -> its placeholder and the order of dims in which it lies in memory; symbols -> the placeholder that tells a length
+    """
+
+    g: TorchTrace
+
+    def __init__(self, constants: dict[str, Any]):
+        super().__init__(TorchTrace())
+        self.holes: dict[Node, tuple[Op, tuple[int, ...]]] = {}
+        self.constants = constants
+
+    # ---- inputs
+    def hole(self, node: Node) -> None:
+        """Makes a placeholder of a node's tensor."""
+        val = node.meta["val"]
+        order = memory_order(val)
+        g, taken, axes = self.g, set[Axis](), []
+        for k in order:
+            n = g.length(val.shape[k])
+            axis = n.of if isinstance(n, Len) and n.of not in taken else g.fresh(n)
+            taken.add(axis)
+            axes.append(axis)
+        t = g.input(-1 - len(self.holes), kinds.OURS[val.dtype], axes, node.name)
+        op = next(o for o, (slot, _) in g.slots.items() if slot == -1 - len(self.holes) and o.is_placeholder)
+        place = {k: j for j, k in enumerate(order)}
+        self.holes[node] = op, order
+        self.values[node] = Tensor(t.op, [t.dims[place[k]] for k in range(len(order))])
+
+    def constant(self, node: Node) -> None:
+        """Takes a tensor that the graph holds."""
+        with private.no_fakes():
+            array = np.array(kinds.array_of(self.constants[str(node.target)]))
+        self.values[node] = self.g.tensor(ConstantArray(array))
+
+    # ---- results
     def op(self, node: Node, order: Sequence[int], gone: Sequence[int] = ()) -> Op:
         """Returns a node's tensor as an op whose axes are its dims in this order; of dims in `gone` the first element alone."""
         t: Tensor = self.values[node]

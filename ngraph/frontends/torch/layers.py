@@ -351,6 +351,7 @@ def attended(
     top = Tensor(e.where(e.equal(top.op, -math.inf), 0.0, top.op), top.dims)
     p = each(g, lambda a, b: e.exp(a - b), s, top)
     below = g.made(total(p.op, along(p, [p.rank - 1])), [*p.dims[:-1], None])
+    below = Tensor(e.where(e.equal(below.op, 0.0), 1.0, below.op), below.dims)  # of a query that may attend to nothing: it gives 0
     y = matmul(g, each(g, e.divide, p, below), v)
     logs = each(g, lambda a, b: e.log(a) + b, below, top)
     return y, Tensor(logs.op, logs.dims[:-1])

@@ -5,7 +5,7 @@ Dynamo guards what the ShapeEnv is asked, so that a call with another answer com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -37,15 +37,9 @@ def symint_of(symint: Any) -> sympy.Expr:
     return symint.node.expr
 
 
-class TorchTrace(ModelTrace):
-    """One reading of a graph of torch.fx, whose open lengths are those of a ShapeEnv."""
+class SymbolicTrace(ModelTrace):
+    """One reading of a graph of torch.fx, with SymInts for lengths."""
 
-    def __init__(self) -> None:
-        super().__init__(Ask(lambda run: None), StageRun({}, {}), frozenset(), lambda ops, holes: None)
-        self.symbols: dict[str, tuple[Axis, Any]] = {}  # by the symbol's name: the axis that has this length, and the SymInt
-        self.indices = "raise"
-
-    # ---- from PyTorch
     def length(self, n: Any) -> ExprLike:
         """Returns an int or a SymInt as a length. Raises UnsupportedError for an expression of an operator that lengths lack."""
         if isinstance(n, torch.SymInt):
@@ -57,7 +51,7 @@ class TorchTrace(ModelTrace):
         if e.is_Integer:
             return int(e)
         if e.is_Symbol:
-            return Len(self.symbol(e, symint))
+            return self.symbol(e, symint)
         if isinstance(e, sympy.Pow) and e.exp.is_Integer and 0 < int(e.exp) <= 8:
             return reduce(lambda a, b: a * b, [self._expression(e.base, symint)] * int(e.exp))
         kind = KINDS.get(type(e))
@@ -65,15 +59,42 @@ class TorchTrace(ModelTrace):
             raise UnsupportedError(f"a length is the expression {e}", fix="fix that length: torch._dynamo.mark_static(x, dim)")
         return reduce(kind, [self._expression(a, symint) for a in e.args])
 
-    def symbol(self, e: Any, symint: Any) -> Axis:
-        """Returns the axis whose length is a symbol of the ShapeEnv."""
+    def symbol(self, e: Any, symint: Any) -> ExprLike:
+        """Returns the length that a symbol of PyTorch's stands for."""
+        raise NotImplementedError
+
+
+class ExportTrace(SymbolicTrace):
+    """One reading of an exported program. symbols: the lengths of its inputs' dims, by the symbol."""
+
+    symbols: Mapping[str, ExprLike] = {}
+
+    def symbol(self, e: Any, symint: Any) -> ExprLike:
+        """See `SymbolicTrace.symbol`."""
+        if str(e) not in self.symbols:
+            raise UnsupportedError(
+                f"the length {e} is known only when it has run", fix="export the model so that inputs determine all lengths"
+            )
+        return self.symbols[str(e)]
+
+
+class TorchTrace(SymbolicTrace):
+    """One reading of a graph of torch.fx, whose open lengths are those of a ShapeEnv."""
+
+    def __init__(self) -> None:
+        super().__init__(Ask(lambda run: None), StageRun({}, {}), frozenset(), lambda ops, holes: None)
+        self.symbols: dict[str, tuple[Axis, Any]] = {}  # by the symbol's name: the axis that has this length, and the SymInt
+        self.indices = "raise"
+
+    def symbol(self, e: Any, symint: Any) -> ExprLike:
+        """Returns the length of the axis that stands for a symbol of the ShapeEnv."""
         name = str(e)
         if name not in self.symbols:
             node = symint.node
             hint = node.shape_env.backed_var_to_val.get(e)
             own = node.shape_env.create_symintnode(e, hint=None if hint is None else int(hint))
             self.symbols[name] = make_axis(None, name=name, batch=False, recurrent=False, channel=False), own
-        return self.symbols[name][0]
+        return Len(self.symbols[name][0])
 
     # ---- back to PyTorch
     def symint(self, e: ExprLike) -> Any:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -13,6 +19,18 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import optimization_hint
+from torch.utils._pytree import (
+    SERIALIZED_TYPE_TO_PYTHON_TYPE,
+    GetAttrKey,
+    MappingKey,
+    SequenceKey,
+    _deregister_pytree_node,
+    register_pytree_node,
+    tree_flatten_with_path,
+    tree_unflatten,
+)
+
+_nesting = threading.RLock()
 
 TESTED = "2.13"  # the version of torch that the tests run with
 
@@ -87,3 +105,75 @@ def hint_of(n: Any) -> int:
 def no_fakes() -> Any:
     """Returns a block in which tensors are what they are, though a graph is being compiled."""
     return unset_fake_temporarily()
+
+
+def paths(spec: Any) -> list[list[str]]:
+    """Returns the way to each leaf of a nest: keys of dicts, fields of records and places in tuples."""
+    leaves, _ = tree_flatten_with_path(tree_unflatten(list(range(spec.num_leaves)), spec))
+    names = {SequenceKey: "idx", MappingKey: "key", GetAttrKey: "name"}
+    return [[str(getattr(key, names[type(key)])) for key in way] for way, _ in leaves]
+
+
+class UnknownNest:
+    """A container of a class that is not here, with what it holds: the base of the stand-ins of such classes."""
+
+    def __init__(self, items: Iterable[Any], context: Any):
+        self.items, self.context = list(items), context
+
+    def keys(self) -> list[Any]:
+        """Returns the way to each item: the names in the context, or its places."""
+        names = self.context if isinstance(self.context, list) else []
+        named = len(names) == len(self.items) and all(isinstance(name, str) for name in names)
+        return [MappingKey(name) for name in names] if named else [SequenceKey(k) for k in range(len(self.items))]
+
+
+@cache
+def _stand_in(name: str) -> type[UnknownNest]:
+    """Returns the class that stands for that of this name; one for all files, since PyTorch remembers the nests that it has read."""
+    return type(name.rpartition(".")[2], (UnknownNest,), {})
+
+
+@contextmanager
+def nests(names: Iterable[str]) -> Iterator[None]:
+    """Lets PyTorch know containers of these classes, by stand-ins, where what defines them is not imported.
+
+    PyTorch opens a file that gives such a container only where its class is known, and a model needs but the names in it.
+    """
+    made = []
+    with _nesting:
+        try:
+            for name in names:
+                if name not in SERIALIZED_TYPE_TO_PYTHON_TYPE:
+                    made.append(_stand_in(name))
+                    register_pytree_node(
+                        made[-1],
+                        lambda nest: (nest.items, nest.context),
+                        made[-1],
+                        serialized_type_name=name,
+                        to_dumpable_context=json.dumps,
+                        from_dumpable_context=json.loads,
+                        flatten_with_keys_fn=lambda nest: (list(zip(nest.keys(), nest.items, strict=True)), nest.context),
+                    )
+            yield
+        finally:
+            for stand_in in made:
+                _deregister_pytree_node(stand_in)
+
+
+@contextmanager
+def quiet() -> Iterator[list[str]]:
+    """Keeps back what PyTorch logs of a file that it cannot open, and warns of its own code; gives the errors in it."""
+    log, found = logging.getLogger("torch.export"), list[str]()
+
+    def hold(record: logging.LogRecord) -> bool:
+        if record.exc_info and record.exc_info[1] is not None:
+            found.append(str(record.exc_info[1]))
+        return False
+
+    log.addFilter(hold)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of PyTorch at its own code
+            yield found
+    finally:
+        log.removeFilter(hold)

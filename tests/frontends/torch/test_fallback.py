@@ -22,7 +22,7 @@ def _fresh():
     torch._dynamo.reset()
     torch.manual_seed(0)
     reset()
-    sys.modules["ngraph.frontends.torch.backend"]._warned.clear()
+    sys.modules["ngraph.frontends.torch.dynamo"]._warned.clear()
 
 
 def test_the_module_is_found_as_a_name_of_ngraph():

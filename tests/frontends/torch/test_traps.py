@@ -169,3 +169,20 @@ def test_gradients_flow_through_views_and_writes():
     wanted, x.grad = x.grad, None
     compiled(f)(x).backward()
     torch.testing.assert_close(x.grad, wanted)
+
+
+def test_a_query_that_may_attend_to_nothing():
+    """It gives 0, and passes no gradient on."""
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, 3, 4, requires_grad=True) for _ in range(3))
+    mask = torch.ones(3, 3, dtype=torch.bool)
+    mask[1] = False
+
+    def f(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    want, got = f(q, k, v), torch.compile(f, backend=backend)(q, k, v)
+    torch.testing.assert_close(got, want)
+    weight = torch.randn_like(want)
+    for a, b in zip(*[torch.autograd.grad((y * weight).sum(), (q, k, v)) for y in (got, want)], strict=True):
+        torch.testing.assert_close(a, b)

@@ -11,7 +11,7 @@ from ngraph.errors import NgraphWarning, SettingError, UnsupportedError, nearest
 from ngraph.frontends.torch import private, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import line_of, name_of
-from ngraph.frontends.torch.report import GraphReport, begin, forget
+from ngraph.frontends.torch.reports import GraphReport, begin, forget
 from ngraph.frontends.torch.segments import CompiledGraph, Left, Segments
 from ngraph.transformers.base import Transformer, make_transformer, make_transformer_factory
 

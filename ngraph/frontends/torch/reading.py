@@ -1,0 +1,78 @@
+"""The reader of an exported program: its graph, walked for each reading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import ArgumentError, UnsupportedError
+from ngraph.frontends.positional.ports import About
+from ngraph.frontends.positional.reader import Reader, parameter, trainable
+from ngraph.frontends.positional.stages import StageRun
+from ngraph.frontends.positional.trace import ModelTrace
+from ngraph.frontends.positional.values import Value, settled
+from ngraph.frontends.torch.exported import ExportedFile, skipped
+from ngraph.frontends.torch.graph import NodeReading
+from ngraph.frontends.torch.lengths import ExportTrace
+
+
+class ExportedReader(Reader):
+    """The reader of an exported program. Buffers that it writes, such as running statistics, are variables."""
+
+    trace = ExportTrace
+
+    def __init__(self, file: ExportedFile, transformer: Any, patterns: Sequence[str] = (), indices: str = "raise"):
+        self.file = file
+        bad = file.unsupported()
+        if bad:
+            what = f"{len(bad)} kinds of nodes" if len(bad) > 1 else "a node"
+            raise UnsupportedError(
+                f"{what} of {file.name} cannot be translated",
+                details=tuple(bad),
+                fix="run it in PyTorch by torch.compile(model, backend='ngraph'), which leaves these to torch",
+            )
+        floats = [name for name, a in file.arrays.items() if a.array.dtype.kind == "f" or a.np.name == "bfloat16"]
+        names = {*file.writes, *trainable(patterns, floats)}
+        variables = {name: parameter(name, np.array(file.arrays[name].array)) for name in file.arrays if name in names}
+        super().__init__(About(file.name, file.inputs, (), file.outputs), transformer, variables, indices)
+
+    def _measure(self, run: StageRun) -> None:
+        """See `Reader._measure`. Raises ArgumentError for a length that the program was not exported for."""
+        super()._measure(run)
+        for symbol, (least, most) in self.file.ranges.items():
+            n = run.lengths.get(symbol)
+            if n is not None and ((least is not None and n < least) or (most is not None and n > most)):
+                name, dim = self.file.symbols[symbol]
+                bounds = f"{least or 0} to {'any' if most is None else most}"
+                raise ArgumentError(
+                    f"{self.file.name}: dim {dim} of {name} has length {n}, and the program was exported for {bounds}",
+                    fix=f"give it a length that fits, or export it with Dim({symbol!r}, min=…, max=…) that allows {n}",
+                )
+
+    def values(self, g: ModelTrace, inputs: Mapping[str, Value], outputs: Sequence[str]) -> list[Value]:
+        """See `Reader.values`."""
+        assert isinstance(g, ExportTrace)
+        file = self.file
+        g.clamped = "ng.torch.load(path, indices='clip') takes the nearest"
+        given = {name: g.tensor(value) for name, value in inputs.items()}
+        g.symbols = {symbol: given[name].shape[dim] for symbol, (name, dim) in file.symbols.items()}
+        reading = NodeReading(g)
+        g.scopes.append(reading.values)  # stages put other values in place of these
+        for node in file.nodes:
+            if node.op == "placeholder":
+                if node.name in file.holds:
+                    name = file.holds[node.name]
+                    reading.values[node] = g.tensor(g.parameter(name, file.arrays[name]))
+                elif node.name in given:
+                    reading.values[node] = given[node.name]
+            elif node.op == "call_function" and not skipped(node):
+                g.count()
+                reading.read(node)
+        by_name = {n.name: n for n in file.nodes}
+        for name, written in file.writes.items():
+            g.assign(name, reading.values[by_name[written]])
+        found = [reading.of(file.results[name] if name in file.results else by_name[name]) for name in outputs]
+        g.scopes.pop()
+        return [settled(np.array(v, object)) if not hasattr(v, "np") else v for v in found]

@@ -1,0 +1,260 @@
+"""Exported programs, `.pt2`: their answers, lengths, parameters, written buffers; files that carry code, and damaged ones."""
+
+import io
+import json
+import pickle
+import random
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+import transformers
+from torch.export import Dim, export
+
+import ngraph as ng
+from ngraph.errors import ArgumentError, BoundsError, FileError, NgraphError, ParseError, UnsupportedError
+
+
+def tokens(n, t):
+    return torch.randint(0, 40, (n, t))
+
+
+def bert():
+    config = transformers.BertConfig(vocab_size=40, hidden_size=12, num_hidden_layers=1, num_attention_heads=2, intermediate_size=17)
+    feeds = lambda n, t: {"input_ids": tokens(n, t), "attention_mask": torch.ones(n, t, dtype=torch.int64).tril(t - 2)}
+    return transformers.BertModel(config), feeds
+
+
+def gpt2():
+    config = transformers.GPT2Config(
+        vocab_size=40, n_embd=8, n_layer=2, n_head=2, n_positions=32, use_cache=False, bos_token_id=1, eos_token_id=2
+    )
+    return transformers.GPT2LMHeadModel(config), lambda n, t: {"input_ids": tokens(n, t)}
+
+
+def resnet():
+    config = transformers.ResNetConfig(embedding_size=4, hidden_sizes=[4, 6], depths=[1, 1])
+    return transformers.ResNetModel(config), lambda n, t: {"pixel_values": torch.randn(n, 3, 30, 30)}
+
+
+def eager(model, feeds):
+    with torch.no_grad():
+        return {k: v.numpy() for k, v in model(**feeds).items() if isinstance(v, torch.Tensor)}
+
+
+def arrays(feeds):
+    return {k: v.numpy() for k, v in feeds.items()}
+
+
+@pytest.mark.parametrize("make", [bert, gpt2, resnet])
+def test_a_program_gives_the_answers_of_eager(make, tmp_path):
+    """One reading serves all lengths that were exported open, and the written ONNX file says the same."""
+    torch.manual_seed(0)
+    model, draw = make()
+    model.eval()
+    feeds = draw(2, 7)
+    batch, time = Dim("batch", max=64), Dim("time", max=30)
+    dims = {name: {0: batch, 1: time} if x.ndim == 2 else {0: batch} for name, x in feeds.items()}
+    path = tmp_path / "m.pt2"
+    torch.export.save(export(model, (), kwargs=feeds, dynamic_shapes=dims), path)
+    loaded = ng.torch.load(path)
+    for n, t in ((2, 7), (5, 13), (1, 2), (3, 1)):
+        feeds = draw(n, t)
+        got, want = loaded.run(arrays(feeds)), eager(model, feeds)
+        assert got.keys() == want.keys()
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, rtol=2e-5, atol=2e-5)
+    assert not loaded.fixed and not loaded.host_callbacks
+    ng.onnx.save(loaded, tmp_path / "m.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    feeds = draw(4, 6)
+    for array, want in zip(session.run(None, arrays(feeds)), eager(model, feeds).values(), strict=True):
+        np.testing.assert_allclose(array, want, rtol=2e-5, atol=2e-5)
+
+
+class Small(torch.nn.Module):
+    """Tied weights, a buffer that training writes, a nest of results with a length in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(4, 5), torch.nn.BatchNorm1d(5)
+        self.table, self.out = torch.nn.Embedding(7, 4), torch.nn.Linear(4, 7, bias=False)
+        self.out.weight = self.table.weight
+
+    def forward(self, x, at):
+        return {"y": self.norm(self.linear(x)), "more": (self.out(self.table(at)), x.shape[0])}
+
+
+def small(train=True):
+    torch.manual_seed(0)
+    model = Small().train(train)
+    return model, export(model, (torch.randn(3, 4), torch.arange(5)), dynamic_shapes=({0: Dim("batch", min=2, max=64)}, None))
+
+
+def test_buffers_are_written_and_nests_have_names():
+    model, program = small()
+    loaded = ng.torch.load(program)
+    assert [p.name for p in loaded.outputs] == ["y", "more_0", "more_1"]
+    for n in (3, 8, 2):
+        x, at = torch.randn(n, 4), torch.randint(0, 7, (5,))
+        want, got = model(x, at), loaded.run({"x": x.numpy(), "at": at.numpy()})
+        np.testing.assert_allclose(got["y"], want["y"].detach(), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(got["more_0"], want["more"][0].detach(), rtol=1e-5, atol=1e-6)
+        assert got["more_1"] == n
+        for name, variable in loaded.variables.items():
+            np.testing.assert_allclose(loaded.transformer.get(variable), model.get_buffer(name), rtol=1e-5, atol=1e-6)
+
+
+def test_training_on_the_graph():
+    """Parameters go by PyTorch's names, and tied ones are one variable."""
+    model, program = small()
+    loaded = ng.torch.load(program, trainable="*")
+    graph = loaded.graph({"x": (6, 4), "at": (5,)})
+    assert sorted(graph.variables) == sorted([*(n for n, _ in model.named_parameters()), *(n for n, _ in model.named_buffers())])
+    loss = ng.mean(ng.square(graph.outputs["y"])) + ng.mean(ng.square(graph.outputs["more_0"]))
+    names = [name for name, _ in model.named_parameters()]
+    made = loaded.transformer.computation([loss, *[ng.deriv(loss, graph.variables[n]) for n in names]], *graph.inputs.values())
+    x, at = torch.randn(6, 4), torch.tensor([1, 1, 0, 6, 3])
+    got, *slopes = made(x.numpy(), at.numpy())
+    results = model(x, at)
+    want = results["y"].square().mean() + results["more"][0].square().mean()
+    want.backward()
+    np.testing.assert_allclose(got, want.item(), rtol=1e-5)
+    for name, slope in zip(names, slopes, strict=True):
+        np.testing.assert_allclose(slope, model.get_parameter(name).grad, rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_wrong_inputs_are_said():
+    _, program = small(train=False)
+    loaded, at = ng.torch.load(program), np.arange(5)
+    with pytest.raises(ArgumentError, match=r"dim 0 of x has length 1, and the program was exported for 2 to 64"):
+        loaded.run({"x": np.zeros((1, 4), "f"), "at": at})
+    with pytest.raises(BoundsError, match=r"(?s)index 7 is out of bounds.*indices='clip'"):
+        loaded.run({"x": np.zeros((2, 4), "f"), "at": at + 5})
+    with pytest.raises(ArgumentError, match="there is no input 'z'"):
+        loaded.run({"x": np.zeros((2, 4), "f"), "at": at, "z": at})
+
+
+def test_all_that_has_no_translation_is_named():
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(x) + torch.special.bessel_j0(x).sum()
+
+    with pytest.raises(UnsupportedError, match=r"(?s)2 kinds of nodes.*_linalg_svd.*special_bessel_j0.*test_exported\.py"):
+        ng.torch.load(export(Odd(), (torch.ones(3, 3),)))(np.ones((3, 3), "f"))
+
+
+def test_what_is_no_program(tmp_path):
+    with pytest.raises(FileError, match="no such file"):
+        ng.torch.load(tmp_path / "none.pt2")
+    with pytest.raises(ArgumentError, match=r"does not end in \.pt2"):
+        ng.torch.load("model.pt")
+    with pytest.raises(ArgumentError, match="not from Small"):
+        ng.torch.load(Small())
+    (tmp_path / "text.pt2").write_text("no archive")
+    with pytest.raises(ParseError, match="no exported program"):
+        ng.torch.load(tmp_path / "text.pt2")
+
+
+# ---- files --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    path = tmp_path_factory.mktemp("programs") / "small.pt2"
+    torch.export.save(small(train=False)[1], path)
+    return path
+
+
+def changed(saved, path, change):
+    """Writes the archive with its parts as `change` gives them, by name and content."""
+    with zipfile.ZipFile(saved) as old, zipfile.ZipFile(path, "w") as new:
+        for info in old.infolist():
+            for name, data in change(info.filename, old.read(info.filename)):
+                new.writestr(name, data)
+    return path
+
+
+class Bomb:
+    def __reduce__(self):
+        return print, ("code of the file has run",)
+
+
+def test_files_that_carry_code_are_refused(saved, tmp_path, capfd):
+    bomb = io.BytesIO()
+    torch.save((Bomb(),), bomb)
+
+    def sample(name, data):
+        yield name, bomb.getvalue() if "sample_inputs" in name else data
+
+    def opaque(name, data):
+        yield name, data
+        if name.endswith("constants_config.json"):
+            yield name.replace("model_constants_config.json", "opaque_obj_0"), pickle.dumps(Bomb())
+
+    def weight(name, data):
+        if name.endswith("weights_config.json"):
+            config = json.loads(data)
+            next(iter(config["config"].values()))["use_pickle"] = True
+            data = json.dumps(config).encode()
+        yield name, pickle.dumps(Bomb()) if name.endswith("weights/weight_0") else data
+
+    def length(name, data):
+        yield name, data.replace(b"Symbol('s77'", b"exec('print(1)') or Symbol('s77'") if name.endswith("model.json") else data
+
+    def compiled(name, data):
+        yield name, data
+        if name.endswith("archive_version"):
+            yield name.replace("archive_version", "data/aotinductor/model/x.so"), b""
+
+    for k, change in enumerate((sample, opaque, weight, length, compiled)):
+        with pytest.raises(UnsupportedError, match="carries"):
+            ng.torch.load(changed(saved, tmp_path / f"{k}.pt2", change))
+    assert "code of the file" not in capfd.readouterr().out
+
+
+def test_damaged_files_are_said(saved, tmp_path):
+    """No crash, and no error but ours; what was not damaged gives its answers."""
+    draw, whole = random.Random(0), saved.read_bytes()
+    with zipfile.ZipFile(saved) as archive:
+        parts = {i.filename: archive.read(i.filename) for i in archive.infolist()}
+    for k in range(24):
+        path = tmp_path / f"{k}.pt2"
+        if k % 3 == 0:
+            path.write_bytes(whole[: draw.randrange(len(whole))])
+        elif k % 3 == 1:
+            data = bytearray(whole)
+            for _ in range(3):
+                data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+            path.write_bytes(data)
+        else:
+            name = draw.choice([n for n in parts if n.endswith(".json")])
+            data = bytearray(parts[name])
+            data[draw.randrange(len(data))] = draw.randrange(32, 127)
+            changed(saved, path, lambda n, old, name=name, data=data: [(n, bytes(data) if n == name else old)])
+        try:
+            loaded = ng.torch.load(path)
+            loaded.run({"x": np.ones((3, 4), "f"), "at": np.arange(5)})
+        except NgraphError as error:
+            assert str(path.name) in str(error) or isinstance(error, (ParseError, UnsupportedError, ArgumentError)), error
+
+
+def test_the_command_reads_programs(saved, tmp_path):
+    """Also programs whose results are of classes that are not imported there."""
+    torch.manual_seed(0)
+    model, draw = bert()
+    feeds = draw(2, 5)
+    path, inputs, outputs = tmp_path / "m.pt2", tmp_path / "in.npz", tmp_path / "out.npz"
+    torch.export.save(export(model.eval(), (), kwargs=feeds), path)
+    np.savez(inputs, **arrays(feeds))
+    for command in (["run", path, "--inputs", inputs, "--outputs", outputs], ["convert", path, tmp_path / "m.onnx"]):
+        made = subprocess.run([sys.executable, "-m", "ngraph", *map(str, command)], capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+    with np.load(outputs) as got:
+        for name, want in eager(model, feeds).items():
+            np.testing.assert_allclose(got[name], want, rtol=2e-5, atol=2e-5)
+    assert (tmp_path / "m.onnx").exists()
