@@ -31,7 +31,8 @@ class Traffic(NamedTuple):
     """A model and its inputs: dims are lengths, or names of ranges `first..last`, `/step` behind it for its multiples.
 
     `back`: {input: result of the last call that it is}. `grow`: lengths rise by one with each call and then start again; else they are
-    drawn at random.
+    drawn at random. `kept`: {input: output} that ngraph keeps as state that grows; the others
+    are passed it.
     """
 
     title: str
@@ -41,6 +42,7 @@ class Traffic(NamedTuple):
     integers: dict = {}
     back: dict = {}
     grow: bool = False
+    kept: dict = {}
     rivals: tuple = ("onnxruntime", "openvino")
 
 
@@ -51,6 +53,14 @@ CHARACTERS = [(name, "int64", (32, "t")) for name in ("tokens", "targets")]
 CHUNKS = [("input", "float32", ("n", 576)), ("h", "float32", (1, 1, 128)), ("c", "float32", (1, 1, 128))]
 ONES = {"attention_mask": (1, 1)}
 SMALL = {"tokens": (0, 86), "targets": (0, 86)}
+DECODER = Traffic(
+    "GPT-2-small, decoding from 1 to 512",
+    "gpt2",
+    [("input_ids", "int64", (1, 1)), *CACHE],
+    {"p": "0..511"},
+    back={name: k for k, (name, _, _) in enumerate(CACHE, 1)},
+    grow=True,
+)
 CASES = {
     "S1": Traffic("PP-OCRv4 recognition, width 64..320", "ocr_rec_v4", [("x", "float32", (1, 3, 48, "w"))], {"w": "64..320"}),
     "S2": Traffic(
@@ -59,14 +69,8 @@ CASES = {
     "S3": Traffic("BERT-base, length 8..512", "bert", TEXT, {"n": "1..1", "t": "8..512"}, ONES),
     "S4": Traffic("BERT-base, batch 1..8, length 16..256", "bert", TEXT, {"n": "1..8", "t": "16..256"}, ONES),
     "S5": Traffic("silero, 1..40 chunks", "silero_seq", CHUNKS, {"n": "1..40"}),
-    "S6": Traffic(
-        "GPT-2-small, decoding from 1 to 512",
-        "gpt2",
-        [("input_ids", "int64", (1, 1)), *CACHE],
-        {"p": "0..511"},
-        back={name: k for k, (name, _, _) in enumerate(CACHE, 1)},
-        grow=True,
-    ),
+    "S6": DECODER,
+    "S6k": DECODER._replace(title="GPT-2-small, decoding, the cache kept as state", kept={f"past.{k}": f"new.{k}" for k in range(24)}),
     "S7a": Traffic("ResNet-50, batch 1..16", "resnet50", PICTURE, {"n": "1..16"}),
     "S7b": Traffic("MobileNetV2, batch 1..16", "mobilenet", PICTURE, {"n": "1..16"}),
     "S8a": Traffic("training an LSTM, length 16..128", "training:lstm", CHARACTERS, {"t": "16..128"}, SMALL, rivals=("torch",)),
@@ -127,7 +131,7 @@ def measured(case, path, pythons, o):
         size = -(-o.calls // o.rounds)
         for part in [sequence[:1], *[sequence[at : at + size] for at in range(1, len(sequence), size)]]:
             for r in runtimes:
-                got = r.ask("calls", calls=part, integers=case.integers, back=back)
+                got = r.ask("calls", calls=part, integers=case.integers, back=back, kept=case.kept if r.name == "ngraph" else {})
                 found[r.name][0].extend(got["times"])
                 found[r.name][1].extend(got["means"])
         for r in runtimes:

@@ -12,6 +12,8 @@ import time
 
 import numpy as np
 
+ROOM = 1024  # places of state that grows
+
 
 def onnxruntime(path, threads):
     import onnxruntime
@@ -30,12 +32,12 @@ def openvino(path, threads):
     return lambda feeds: [np.array(value) for value in model(feeds).values()]
 
 
-def ngraph(path, threads):
+def ngraph(path, threads, state=None):
     import ngraph
 
     if path.startswith("training:"):
         return trained(path, "ngraph")
-    model = ngraph.onnx.load(path)
+    model = ngraph.onnx.load(path, state=state, capacity=ROOM if state else None)
     return lambda feeds: model.run(None, feeds)
 
 
@@ -71,13 +73,13 @@ class Worker:
     """A runtime and its model, made in the first call."""
 
     def __init__(self, runtime, path, threads):
-        self.make, self.run = lambda: globals()[runtime](path, threads), None
+        self.make, self.run = lambda *state: globals()[runtime](path, threads, *state), None
         self.path, self.threads, self.last = path, threads, []
 
     def feeds(self, job, inputs, seed):
         """The inputs of a call, results of the last one among them: {input: which result}."""
         found = drawn(inputs, seed, job["integers"])
-        if self.last:
+        if self.last and not job["kept"]:
             found.update({name: self.last[k] for name, k in job["back"].items()})
         return found
 
@@ -86,9 +88,10 @@ class Worker:
         times, means = [], []
         for inputs, seed in job["calls"]:
             feeds = self.feeds(job, inputs, seed)
+            feeds = {name: array for name, array in feeds.items() if name not in job["kept"]}
             start = time.perf_counter()
             if self.run is None:
-                self.run = self.make()
+                self.run = self.make(job["kept"]) if job["kept"] else self.make()
             self.last = self.run(feeds)
             times.append(time.perf_counter() - start)
             means.append([magnitude(array) for array in self.last])
