@@ -33,8 +33,9 @@ class Pytorch(Format):
         named = room("graph").name_of
         shown = []
         for n in file.nodes:
-            if n.op == "call_function":
-                shown.append(FileNode(n.name, named(n).removeprefix("aten."), [a.name for a in n.all_input_nodes], [n.name]))
+            if n.op == "call_function" and not room("exported").skipped(n):
+                gives = [] if isinstance(n.meta.get("val"), (tuple, list)) else [n.name]  # else `getitem` gives its results
+                shown.append(FileNode(n.name, named(n).removeprefix("aten."), [a.name for a in n.all_input_nodes], gives))
         arrays = {name: a.array.shape for name, a in file.arrays.items()}
         graph = FileGraph(shown, [p.name for p in file.inputs], [str(v) for v in file.results.values()], arrays, {})
         said = [f"symbol {s}: {low or 0} to {'any' if high is None else high}" for s, (low, high) in file.ranges.items()]

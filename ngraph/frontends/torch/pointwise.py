@@ -391,6 +391,12 @@ def addcdiv(n: TorchNode, a: Any, b: Any, c: Any, value: Any = 1) -> Tensor:
     return n.each(lambda x, y, z: x + scaled(y / z, value), a, b, c)
 
 
+@translates("prims.fma")
+def fma(n: TorchNode, a: Any, b: Any, c: Any) -> Tensor:
+    """x * y + z, which kernels round once, where the processor can."""
+    return n.each(lambda x, y, z: x * y + z, a, b, c)
+
+
 # ---- casts and copies ---------------------------------------------------------------------------------------------------
 
 

@@ -251,7 +251,8 @@ def test_the_command_reads_programs(saved, tmp_path):
     path, inputs, outputs = tmp_path / "m.pt2", tmp_path / "in.npz", tmp_path / "out.npz"
     torch.export.save(export(model.eval(), (), kwargs=feeds), path)
     np.savez(inputs, **arrays(feeds))
-    for command in (["run", path, "--inputs", inputs, "--outputs", outputs], ["convert", path, tmp_path / "m.onnx"]):
+    run, convert = ["run", path, "--inputs", inputs, "--outputs", outputs], ["convert", path, tmp_path / "m.onnx"]
+    for command in (run, convert, ["check", path]):
         made = subprocess.run([sys.executable, "-m", "ngraph", *map(str, command)], capture_output=True, text=True)
         assert made.returncode == 0, made.stderr
     with np.load(outputs) as got:
