@@ -32,7 +32,10 @@ The rooms, in the order in which they process a graph; a room imports only rooms
     transformers.executable  compiled plans on a kind of machine: memory of calls, tables of instructions, versions by lengths
     transformers     execution of programs: direct calls NumPy, numpy prints Python, cpu runs machine code
     export           programs as files for other systems: ONNX
-    frontends        neon's layers; positional, which onnx, tensorflow and torch stand on
+    frontends.positional  graphs whose tensors have dims in an order, as files and frameworks have them
+    frontends.neon   layers, costs, optimizers, data
+    frontends.onnx, frontends.tensorflow, frontends.torch  readers of these formats, each upon frontends.positional
+    frontends        names of the frontends
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import
