@@ -5,10 +5,10 @@
     >>> f(torch.ones(2))
     tensor([0.8413, 0.8413])
 
-`dynamo` the backend, which torch calls · `private` names that torch keeps to itself · `segments` a graph as steps, ours and torch's ·
-`graph` nodes as translators see them · `lengths` SymInts · `dtype` element types and memory · `table` and `translate` the translators ·
-`reports` what ran where · `model`, `format`, `exported` and `reading` exported programs. They need the package torch:
-`pip install 'ngraph-axes[torch]'`.
+`dynamo` the backend, which torch calls · `private` names that torch keeps to itself · `segments` a graph cut into segments · `steps` the
+line of them that runs · `graph` nodes as translators see them · `lengths` SymInts · `dtype` element types and memory · `table` and
+`translate` the translators · `reports` what ran where · `model`, `format`, `exported` and `reading` exported programs. They need the
+package torch: `pip install 'ngraph-axes[torch]'`.
 
 Words: docs/glossary.md.
 """

@@ -12,7 +12,8 @@ from ngraph.frontends.torch import private, table
 from ngraph.frontends.torch import translate as translate  # its modules register
 from ngraph.frontends.torch.graph import line_of, name_of
 from ngraph.frontends.torch.reports import GraphReport, begin, forget
-from ngraph.frontends.torch.segments import CompiledGraph, Left, Segments
+from ngraph.frontends.torch.segments import Left, Segments
+from ngraph.frontends.torch.steps import CompiledGraph
 from ngraph.transformers.base import Transformer, make_transformer, make_transformer_factory
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

@@ -189,7 +189,7 @@ class NodeReading:
 class Reading(NodeReading):
     """One reading of some nodes of a graph: the values of nodes as ops, and the placeholders that they are made of.
 
-    holes   node -> its placeholder and the order of dims in which it lies in memory; symbols -> the placeholder that tells a length
+    holes   node -> its placeholder, and the order in which its dims lie in memory
     """
 
     g: TorchTrace
@@ -203,18 +203,16 @@ class Reading(NodeReading):
     def hole(self, node: Node) -> None:
         """Makes a placeholder of a node's tensor."""
         val = node.meta["val"]
-        order = memory_order(val)
         g, taken, axes = self.g, set[Axis](), []
-        for k in order:
-            n = g.length(val.shape[k])
+        for size in val.shape:
+            n = g.length(size)
             axis = n.of if isinstance(n, Len) and n.of not in taken else g.fresh(n)
             taken.add(axis)
             axes.append(axis)
         t = g.input(-1 - len(self.holes), kinds.OURS[val.dtype], axes, node.name)
         op = next(o for o, (slot, _) in g.slots.items() if slot == -1 - len(self.holes) and o.is_placeholder)
-        place = {k: j for j, k in enumerate(order)}
-        self.holes[node] = op, order
-        self.values[node] = Tensor(t.op, [t.dims[place[k]] for k in range(len(order))])
+        self.holes[node] = op, memory_order(val)
+        self.values[node] = t
 
     def constant(self, node: Node) -> None:
         """Takes a tensor that the graph holds."""
@@ -231,6 +229,11 @@ class Reading(NodeReading):
             t = Tensor(t.op, [*t.dims[:k], None, *t.dims[k:]])
         t = self.g.full(t)
         return broadcast(t.op, [t.dims[k] for k in order])
+
+    def like(self, node: Node, hole: Op) -> Op:
+        """Returns a node's tensor as an op with the axes of a placeholder."""
+        t: Tensor = self.values[node]
+        return self.g.renamed(t, hole.axes).op
 
     def lengths(self, holes: Sequence[Op]) -> dict[str, Op]:
         """Returns a placeholder for each symbol that none of these tells; it has that length, and no values that are read."""

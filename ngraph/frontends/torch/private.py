@@ -18,6 +18,7 @@ from torch._dynamo.utils import get_compilation_metrics
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import CompileContext
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.autograd.graph import increment_version
 from torch.fx.experimental.symbolic_shapes import optimization_hint
 from torch.utils._pytree import (
     SERIALIZED_TYPE_TO_PYTHON_TYPE,
@@ -88,8 +89,17 @@ def aot(gm: Any, inputs: Any, forward: Any, backward: Any, inference: Any) -> An
         inference_compiler=inference,
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,  # writes of inputs are in the graph, as `copy_` at its end
     )
     return made(gm, inputs)
+
+
+def written(tensors: Iterable[torch.Tensor]) -> None:
+    """Tells autograd that tensors were written, though not by torch."""
+    try:
+        increment_version(tensors)
+    except RuntimeError:  # tensors of inference mode have no version
+        increment_version([t for t in tensors if not t.is_inference()])
 
 
 def same_version() -> bool:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ngraph.frontends.torch import private
 from ngraph.frontends.torch.graph import line_of, name_of
-from ngraph.frontends.torch.segments import CompiledGraph, OurStep, Segments, bytes_of
+from ngraph.frontends.torch.segments import Segments, bytes_of
+from ngraph.frontends.torch.steps import CompiledGraph, OurStep
 
 
 class GraphReport:

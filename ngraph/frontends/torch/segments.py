@@ -7,20 +7,16 @@ of inputs, and of what torch has given, are torch's: they cost nothing, and alia
 from __future__ import annotations
 
 import operator
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.fx import GraphModule, Node
 
-from ngraph.config import config
 from ngraph.errors import UnsupportedError
-from ngraph.frontends.torch import dtype as kinds
 from ngraph.frontends.torch.graph import SYMBOLIC, Reading, hint, memory_order, name_of, tensors_in, unfit
-from ngraph.op_graph import expr
-from ngraph.op_graph.expr import ExprLike, Leaf
+from ngraph.frontends.torch.steps import CompiledGraph, Length, OurStep, Result, TensorSlot, TorchStep, slots_in
 from ngraph.op_graph.op import ordered as ops_of
 from ngraph.transformers.base import Transformer
 
@@ -38,160 +34,22 @@ class Left(NamedTuple):
     fix: str
 
 
-class Length:
-    """A length at run time: an expression over the symbols of a call."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: ExprLike):
-        self.of = of
-
-    def __call__(self, symbols: Mapping[str, int]) -> int:
-        def leaf(x: Leaf) -> int:
-            name = x.of.name
-            return symbols[name] if name in symbols else expr.evaluate(x.of.size, leaf)
-
-        return int(expr.evaluate(self.of, leaf))
-
-
-class Result(NamedTuple):
-    """The way from an array to the tensor that was traced: dims in the traced order, and those of stride 0 expanded."""
-
-    slot: int
-    order: tuple[int, ...] | None  # where each dim of the tensor stands in the array; None: as they stand
-    shape: tuple[Any, ...] | None  # to expand to
-    stride: tuple[int, ...] | None  # that cannot be had by an order alone
-
-    def __call__(self, array: np.ndarray[Any, Any], symbols: Mapping[str, int]) -> torch.Tensor:
-        t = kinds.tensor_of(array)
-        if self.order is not None:
-            t = t.permute(self.order)
-        if self.shape is not None:
-            t = t.expand([n(symbols) if isinstance(n, Length) else n for n in self.shape])
-        if self.stride is not None:
-            t = torch.empty_strided(t.shape, self.stride, dtype=t.dtype).copy_(t)
-        return t
-
-
-class OurStep:
-    """One computation: from tensors in slots to tensors in slots."""
-
-    def __init__(
-        self,
-        computation: Callable[..., Any],
-        takes: Sequence[tuple[int, tuple[int, ...] | None]],
-        lengths: Sequence[str],
-        gives: Sequence[Result],
-        nodes: int,
-        open_: bool,
-    ):
-        self.computation, self.takes, self.lengths, self.gives, self.nodes = computation, tuple(takes), tuple(lengths), tuple(gives), nodes
-        self.open, self.first, self.free = open_, 0.0, ()
-
-    def run(self, slots: list[Any], symbols: Mapping[str, int]) -> None:
-        arrays = []
-        for slot, order in self.takes:
-            t = slots[slot]
-            arrays.append(kinds.array_of(t if order is None else t.permute(order)))
-        for name in self.lengths:
-            arrays.append(np.empty(symbols[name], np.bool_))
-        if self.first:
-            results = self.computation(*arrays)
-        else:
-            start = time.perf_counter()
-            with config(lengths="open" if self.open else "first"):
-                results = self.computation(*arrays)
-            self.first = time.perf_counter() - start
-        for give, array in zip(self.gives, results, strict=True):
-            slots[give.slot] = give(array, symbols)
-
-
-class TorchStep:
-    """One call of torch's, or of Python's on lengths."""
-
-    def __init__(self, function: Callable[..., Any], args: Any, named: Any, slot: int, counted: bool):
-        self.function, self.args, self.named, self.slot, self.counted = function, args, named, slot, counted
-        self.free: tuple[int, ...] = ()
-
-    def run(self, slots: list[Any], symbols: Mapping[str, int]) -> None:
-        def of(a: Any) -> Any:
-            if type(a) is TensorSlot:
-                return slots[a.number]
-            if type(a) is Length:
-                return a(symbols)
-            if isinstance(a, (list, tuple)):
-                return [of(x) for x in a] if type(a) is not tuple else tuple([of(x) for x in a])
-            if isinstance(a, dict):
-                return {k: of(v) for k, v in a.items()}
-            return a
-
-        slots[self.slot] = self.function(*of(self.args), **of(self.named))
-
-
-class TensorSlot:
-    """A place in the list of a call's values."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int):
-        self.number = number
-
-
-class CompiledGraph:
-    """A graph as steps. Called with the list of its inputs, which it empties, it gives the list of its outputs."""
-
-    def __init__(
-        self,
-        steps: Sequence[Any],
-        inputs: int,
-        slots: int,
-        symbols: Mapping[str, tuple[int, int | None]],
-        outputs: Sequence[Any],
-        kept: Any,
-    ):
-        self.steps, self.inputs, self.slots, self.symbols, self.outputs = tuple(steps), inputs, slots, dict(symbols), list(outputs)
-        self.kept = kept  # constants of the graph, by slot
-        self.calls = 0
-
-    def __call__(self, args: list[Any]) -> list[Any]:
-        self.calls += 1
-        slots = [*args, *[None] * (self.slots - self.inputs)]
-        if hasattr(args, "clear"):
-            args.clear()
-        symbols = {name: slots[k] if dim is None else slots[k].shape[dim] for name, (k, dim) in self.symbols.items()}
-        for slot, tensor in self.kept:
-            slots[slot] = tensor
-        for step in self.steps:
-            step.run(slots, symbols)
-            for slot in step.free:
-                slots[slot] = None
-        return [slots[o.number] if type(o) is TensorSlot else o(symbols) if type(o) is Length else o for o in self.outputs]
-
-    def boxed(self) -> Callable[[list[Any]], list[Any]]:
-        """Returns it as a function that AOTAutograd knows to take the list of its inputs."""
-
-        def run(args: list[Any]) -> list[Any]:
-            return self(args)
-
-        run._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd looks for
-        return run
-
-
 class Segments:
     """A graph cut into segments, compiled by `compiled`.
 
     left    the nodes that torch runs, with the reason      ours  the number of nodes that are in our segments
+    settings  of `ngraph.config` for its computations
     """
 
-    def __init__(self, gm: GraphModule, transformer: Transformer):
-        self.gm, self.transformer = gm, transformer
+    def __init__(self, gm: GraphModule, transformer: Transformer, settings: Mapping[str, Any] | None = None):
+        self.gm, self.transformer, self.settings = gm, transformer, dict(settings or {})
         self.nodes: list[Node] = list(gm.graph.nodes)
         self.inputs = [n for n in self.nodes if n.op == "placeholder"]
         self.output = next(n for n in self.nodes if n.op == "output")
         self.left: dict[Node, Left] = {}
         self.constants: dict[str, Any] = {str(n.target): fetch(gm, str(n.target)) for n in self.nodes if n.op == "get_attr"}
         self.symbols: dict[str, tuple[int, int | None]] = {}
-        self.kind: dict[Node, str] = {}  # ours, torch, length, input
+        self.kind: dict[Node, str] = {}  # ours, torch, length, input, write
         self.reading = self._sort()
         self.computations: list[Any] = []
 
@@ -208,6 +66,8 @@ class Segments:
         for node in self.nodes:
             if node.op in ("placeholder", "get_attr"):
                 self.kind[node] = "input"
+            elif writes_input(node):
+                self.kind[node] = "write"
             elif node.op == "call_function":
                 self._decide(reading, node)
         self._alias()
@@ -302,6 +162,7 @@ class Segments:
         """Returns the graph as steps."""
         level = self._levels()
         wanted = self._wanted(level)
+        written, copied = self._writes(level, wanted)
         slot_of = {node: k for k, node in enumerate(self.inputs)}
         for node in self.nodes:
             if node not in slot_of and (node in wanted or node.op == "get_attr"):
@@ -313,13 +174,68 @@ class Segments:
             here = [n for n in self.nodes if level.get(n) == k]
             ours = [n for n in here if self.kind[n] == "ours"]
             gives = [n for n in ours if n in wanted and isinstance(n.meta["val"], torch.Tensor)]
-            if gives:
-                steps.append(self._ours(ours, gives, slot_of, self.reading if single else None))
+            writes = [n for n in written if level[n.args[1]] == k]
+            if gives or writes:
+                steps.append(self._ours(ours, gives, writes, slot_of, self.reading if single else None))
             steps += [self._torch(n, slot_of) for n in here if self.kind[n] == "torch" and n in wanted]
+        steps += self._copies(copied, slot_of)
         outputs = [self._argument(a, slot_of) for a in self.output.args[0]]
         self._free(steps, outputs)
         kept = [(slot_of[n], self.constants[str(n.target)]) for n in self.nodes if n.op == "get_attr"]
-        return CompiledGraph(steps, len(self.inputs), len(slot_of), self.symbols, outputs, kept)
+        return CompiledGraph(steps, len(self.inputs), self.symbols, outputs, kept)
+
+    def _writes(self, level: Mapping[Node, int], wanted: set[Node]) -> tuple[list[Node], list[Node]]:
+        """Returns the writes into inputs that our segments do where the inputs lie, and those that torch does by copies at the end.
+
+        A segment writes where it computes what is written, if nothing reads the old values after it.
+        """
+        written, copied = list[Node](), list[Node]()
+        for node in self.nodes:
+            if self.kind.get(node) != "write":
+                continue
+            target, source = node.args[0], node.args[1]
+            here = self.kind[source] == "ours" and self._late(target, level[source], level, wanted)
+            (written if here else copied).append(node)
+        todo = [n.args[1] for n in copied]
+        while todo:  # those that torch copies have to exist
+            node = todo.pop()
+            if node not in wanted and self.kind[node] in ("ours", "torch"):
+                wanted.add(node)
+                todo += node.all_input_nodes if self.kind[node] == "torch" else self._taken(node, level, set())
+        return written, copied
+
+    def _late(self, target: Node, at: int, level: Mapping[Node, int], wanted: set[Node]) -> bool:
+        """Whether all that reads an input has run when a segment ends."""
+        if unfit(target.meta["val"]):
+            return False
+        todo = list(target.users)
+        while todo:
+            node = todo.pop()
+            kind = self.kind[node]
+            if kind == "torch" and self._through(node):
+                if node in wanted:
+                    return False
+                todo += list(node.users)
+            elif kind == "torch" and level[node] >= at or kind == "ours" and level[node] > at:
+                return False
+            elif kind == "write" and node.args[0] is not target:
+                return False
+        return True
+
+    def _copies(self, copied: Sequence[Node], slot_of: dict[Node, int]) -> list[TorchStep]:
+        """Returns the steps of torch that write inputs at the end; what is written elsewhere is copied before."""
+        steps = []
+        targets = {n.args[0] for n in copied}
+        for node in copied:
+            source = node.args[1]
+            if source in targets or self.kind[source] == "torch":
+                slot_of[node] = len(slot_of)
+                steps.append(TorchStep(torch.ops.aten.clone.default, (TensorSlot(slot_of[source]),), {}, slot_of[node]))
+        for node in copied:
+            source, end = TensorSlot(slot_of.get(node, slot_of[node.args[1]])), len(slot_of)
+            slot_of[node] = end
+            steps.append(TorchStep(torch.ops.aten.copy_.default, (TensorSlot(slot_of[node.args[0]]), source), {}, end))
+        return steps
 
     def _levels(self) -> dict[Node, int]:
         """The segment of each node: even ones are ours, odd ones torch's; those with effects keep their order."""
@@ -359,7 +275,7 @@ class Segments:
         while todo:
             node = todo.pop()
             kind = self.kind[node]
-            if node in wanted or kind == "length":
+            if node in wanted or kind in ("length", "write"):
                 continue
             wanted.add(node)
             if kind == "torch":
@@ -392,10 +308,12 @@ class Segments:
         return node not in self.left and node in self.reading.values and node not in self.reading.holes
 
     # ---- segments
-    def _ours(self, ours: Sequence[Node], gives: Sequence[Node], slot_of: Mapping[Node, int], reading: Reading | None) -> OurStep:
+    def _ours(
+        self, ours: Sequence[Node], gives: Sequence[Node], writes: Sequence[Node], slot_of: Mapping[Node, int], reading: Reading | None
+    ) -> OurStep:
         if reading is None:
             reading = Reading(self.constants)
-            needed, todo = set[Node](), list(gives)
+            needed, todo = set[Node](), [*gives, *[n.args[1] for n in writes]]
             mine = set(ours)
             while todo:
                 n = todo.pop()
@@ -406,36 +324,57 @@ class Segments:
                 if n in needed:
                     self._inputs(reading, n)
                     reading.read(n)
-        results, forms = [], []
+        results, forms, orders = [], [], {}
         for n in gives:
-            op, form = self._result(reading, n, slot_of[n])
+            op, form, order = self._result(reading, n, slot_of[n])
+            if order is not None and op not in results:
+                orders[op] = [op.axes[k] for k in order]
+            elif order is not None:  # one op in two orders: the second lies as its dims do, and is turned
+                op = reading.op(n, order)
+                place = tuple([order.index(k) for k in range(len(order))])
+                form = form._replace(order=place)
             results.append(op)
             forms.append(form)
-        used = used_holes(results, [op for op, _ in reading.holes.values()])
+        written = {}
+        for n in writes:
+            if n.args[0] not in reading.holes:
+                reading.hole(n.args[0])
+            hole, _ = reading.holes[n.args[0]]
+            written[hole] = reading.like(n.args[1], hole)
+        used = used_holes([*results, *written.values()], [op for op, _ in reading.holes.values()]) | written.keys()
         holes = {n: hole for n, hole in reading.holes.items() if hole[0] in used}
+        for op, order in holes.values():
+            if order != tuple(range(len(order))):
+                orders[op] = [op.axes[k] for k in order]
         lengths = reading.lengths([op for op, _ in holes.values()])
-        computation = self.transformer.computation(results, *[op for op, _ in holes.values()], *lengths.values())
+        parameters = [*[op for op, _ in holes.values()], *lengths.values()]
+        computation = self.transformer.computation(results, *parameters, writes=written, orders=orders, array_type=torch.Tensor)
         self.computations.append(computation)
-        takes = [(slot_of[n], None if order == tuple(range(len(order))) else order) for n, (_, order) in holes.items()]
-        return OurStep(computation, takes, list(lengths), forms, len(ours), bool(reading.g.symbols))
+        settings = {**self.settings, "lengths": "open" if reading.g.symbols else "first"}
+        takes, targets = [slot_of[n] for n in holes], [slot_of[n.args[0]] for n in writes]
+        return OurStep(computation, takes, list(lengths), forms, targets, len(ours), settings)
 
-    def _result(self, reading: Reading, node: Node, slot: int) -> tuple[Any, Result]:
+    def _result(self, reading: Reading, node: Node, slot: int) -> tuple[Any, Result, tuple[int, ...] | None]:
+        """Returns a node's tensor as an op, the way from its array, and the order of its axes in memory, where it is another."""
         val = node.meta["val"]
         order = memory_order(val)
         strides = [hint(s) for s in val.stride()]
         gone = [k for k, s in enumerate(strides) if s == 0 and not (isinstance(val.shape[k], int) and val.shape[k] <= 1)]
-        place = tuple([order.index(k) for k in range(len(order))])
-        shape = tuple([self._length(reading, n) for n in val.shape]) if gone else None
+        plain = order == tuple(range(len(order)))
+        if gone and 0 not in val.shape:
+            place = tuple([order.index(k) for k in range(len(order))])
+            shape = tuple([self._length(reading, n) for n in val.shape])
+            return reading.op(node, order, gone), Result(slot, None if plain else place, shape, None), None
         stride = None
         if 0 in val.shape:
-            gone, shape, stride = [], None, tuple(strides)
-        elif not gone and all(isinstance(n, int) for n in (*val.shape, *val.stride())):
+            stride = tuple(strides)
+        elif all(isinstance(n, int) for n in (*val.shape, *val.stride())):
             dense = 1
             for k in reversed(order):
                 if val.shape[k] != 1 and val.stride(k) != dense:
                     stride = tuple(val.stride())
                 dense *= val.shape[k]
-        return reading.op(node, order, gone), Result(slot, None if place == tuple(range(len(place))) else place, shape, stride)
+        return reading.op(node, range(len(order))), Result(slot, None, None, stride), None if plain else order
 
     def _length(self, reading: Reading, n: Any) -> Any:
         length = reading.g.length(n)
@@ -444,10 +383,12 @@ class Segments:
     def _torch(self, node: Node, slot_of: Mapping[Node, int]) -> TorchStep:
         target = torch.ops.aten.reshape.default if name_of(node) == "aten.view.default" else node.target
         args, named = self._argument(node.args, slot_of), self._argument(node.kwargs, slot_of)
-        return TorchStep(target, args, named, slot_of[node], node in self.left)
+        return TorchStep(target, args, named, slot_of[node])
 
     def _argument(self, a: Any, slot_of: Mapping[Node, int]) -> Any:
         if isinstance(a, Node):
+            if self.kind[a] == "write":
+                a = a.args[0]
             if self.kind[a] == "length":
                 return Length(self.reading.g.length(a.meta["val"]))
             return TensorSlot(slot_of[a])
@@ -464,24 +405,11 @@ class Segments:
         """Says after which step each slot is needed no more."""
         last: dict[int, int] = {}
         for k, step in enumerate(steps):
-            if isinstance(step, OurStep):
-                taken = [slot for slot, _ in step.takes] + [g.slot for g in step.gives]
-            else:
-                taken = [s.number for s in slots_in((step.args, step.named))] + [step.slot]
-            last.update(dict.fromkeys(taken, k))
+            last.update(dict.fromkeys(step.slots, k))
         for slot in (*(s.number for s in slots_in(outputs)), *(k for k, _ in self.symbols.values())):
             last.pop(slot, None)
         for k, step in enumerate(steps):
             step.free = tuple([slot for slot, n in last.items() if n == k])
-
-
-def slots_in(a: Any) -> list[TensorSlot]:
-    """The slots in nested arguments."""
-    if type(a) is TensorSlot:
-        return [a]
-    if isinstance(a, dict):
-        a = list(a.values())
-    return [s for x in a for s in slots_in(x)] if isinstance(a, (list, tuple)) else []
 
 
 def used_holes(results: Sequence[Any], holes: Sequence[Any]) -> set[Any]:
@@ -501,6 +429,17 @@ def fetch(gm: GraphModule, path: str) -> Any:
 def base_name(name: str) -> str:
     """The op of an overload: `aten.add` of `aten.add.Tensor`."""
     return name.rpartition(".")[0]
+
+
+def writes_input(node: Node) -> bool:
+    """Whether a node writes a value into an input of the graph: what AOTAutograd makes of all writes."""
+    if node.target is not torch.ops.aten.copy_.default or len(node.args) != 2 or any(u.op != "output" for u in node.users):
+        return False
+    target, source = node.args
+    if not (isinstance(target, Node) and target.op == "placeholder" and isinstance(source, Node)):
+        return False
+    a, b = target.meta.get("val"), source.meta.get("val")
+    return isinstance(b, torch.Tensor) and isinstance(a, torch.Tensor) and a.dtype is b.dtype and tuple(a.shape) == tuple(b.shape)
 
 
 def ordered(node: Node) -> bool:

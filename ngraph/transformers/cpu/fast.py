@@ -103,7 +103,7 @@ def fast(
     took    the seconds of a call; predicted ones where unknown
     """
     plan = bound.plan
-    sizes = [bound.sizes[b] for b in plan.outputs]
+    sizes = [bound.sizes[b] for b in plan.outputs if b.shares is None]
     if entry.code(load_text) is None or len(set(plan.outputs)) < len(plan.outputs) or any(b.storage != "output" for b in plan.outputs):
         return None
     if any(plan.outputs[n].shares is None for _, n in plan.writes):

@@ -1,0 +1,205 @@
+"""A graph as a straight line of steps, ours and torch's, and the Python function that runs it.
+
+The function is generated, so that a call of a graph that is one computation costs little more than the call of that computation: values
+are local variables, lengths are expressions of them, and nothing is looked up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ngraph.config import config
+from ngraph.frontends.torch import private
+from ngraph.op_graph import expr
+from ngraph.op_graph.expr import ExprLike, Leaf
+from ngraph.runtime.computation import inside
+
+
+class Length(NamedTuple):
+    """A length at run time: an expression over the symbols of a call."""
+
+    of: ExprLike
+
+
+class TensorSlot(NamedTuple):
+    """A place among a call's values."""
+
+    number: int
+
+
+class Result(NamedTuple):
+    """The way from a result of a computation to the tensor that was traced."""
+
+    slot: int
+    order: tuple[int, ...] | None  # where each dim of the tensor stands in the result; None: as they stand
+    shape: tuple[Any, ...] | None  # to expand to
+    stride: tuple[int, ...] | None  # that cannot be had by an order alone
+
+
+class OurStep:
+    """One computation: from tensors in slots to tensors in slots.
+
+    takes    slots of its arguments     lengths  symbols whose lengths follow them     gives  its results
+    writes   slots of those arguments that it writes            nodes  how many of the graph it stands for
+    settings  of `ngraph.config` while it is compiled           first  seconds of the first call, in which it is
+    """
+
+    def __init__(
+        self,
+        computation: Callable[..., Any],
+        takes: Sequence[int],
+        lengths: Sequence[str],
+        gives: Sequence[Result],
+        writes: Sequence[int],
+        nodes: int,
+        settings: Mapping[str, Any],
+    ):
+        self.computation, self.takes, self.lengths, self.gives, self.nodes = computation, tuple(takes), tuple(lengths), tuple(gives), nodes
+        self.writes, self.settings, self.first, self.free = tuple(writes), dict(settings), 0.0, ()
+
+    def begin(self, *arguments: Any) -> Any:
+        """Calls the computation for the first time, which compiles it."""
+        start = time.perf_counter()
+        with config(**self.settings):
+            results = self.computation(*arguments)
+        self.first = time.perf_counter() - start
+        return results
+
+    @property
+    def slots(self) -> list[int]:
+        """The slots that it reads and fills."""
+        return [*self.takes, *[g.slot for g in self.gives]]
+
+
+class TorchStep:
+    """One call of torch's, or of Python's on lengths."""
+
+    def __init__(self, function: Callable[..., Any], args: Any, named: Any, slot: int):
+        self.function, self.args, self.named, self.slot = function, args, named, slot
+        self.free: tuple[int, ...] = ()
+
+    @property
+    def slots(self) -> list[int]:
+        """The slots that it reads and fills."""
+        return [*[s.number for s in slots_in((self.args, self.named))], self.slot]
+
+
+class CompiledGraph:
+    """A graph as steps. Called with the list of its inputs, which it empties, it gives the list of its outputs.
+
+    symbols  name -> the slot of a length, or of a tensor and its dim       kept  constants of the graph, by slot
+    calls    how often it was called                                        source  the function that runs
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Any],
+        inputs: int,
+        symbols: Mapping[str, tuple[int, int | None]],
+        outputs: Sequence[Any],
+        kept: Sequence[tuple[int, torch.Tensor]],
+    ):
+        self.steps, self.inputs, self.symbols, self.outputs, self.kept = tuple(steps), inputs, dict(symbols), list(outputs), list(kept)
+        self.calls = 0
+        self.source, self.known = "", dict[str, Any]()
+        self._write()
+        exec(compile(self.source, inside("<graph of torch>"), "exec"), self.known)
+        self.run: Callable[[list[Any]], list[Any]] = self.known["run"]
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        return self.run(args)
+
+    def boxed(self) -> Callable[[list[Any]], list[Any]]:
+        """Returns it as a function that AOTAutograd knows to take the list of its inputs."""
+        self.run._boxed_call = True  # type: ignore[attr-defined]  # what AOTAutograd looks for
+        return self.run
+
+    # ---- its text
+    def _write(self) -> None:
+        names = "".join(f"v{k}, " for k in range(self.inputs))
+        lines = ["def run(args):", "    graph.calls += 1"]
+        lines += [f"    {names}= args"] if names else []
+        lines += ["    args.clear()"]
+        self.known.update(graph=self, clear=list.clear)
+        for name, (k, dim) in self.symbols.items():
+            lines.append(f"    n_{name} = v{k}" + ("" if dim is None else f".shape[{dim}]"))
+        for slot, tensor in self.kept:
+            lines.append(f"    v{slot} = {self._name('t', tensor)}")
+        for step in self.steps:
+            lines += [f"    {row}" for row in (self._ours(step) if isinstance(step, OurStep) else self._torch(step))]
+            if step.free and step is not self.steps[-1]:
+                lines.append("    " + "".join(f"v{k} = " for k in step.free) + "None")
+        lines.append(f"    return [{', '.join(self._text(o) for o in self.outputs)}]")
+        self.source = "\n".join(lines)
+
+    def _name(self, kind: str, value: Any) -> str:
+        """Returns a name under which the function knows a value."""
+        name = f"{kind}{len(self.known)}"
+        self.known[name] = value
+        return name
+
+    def _ours(self, step: OurStep) -> list[str]:
+        arguments = [f"v{k}" for k in step.takes] + [f"empty(n_{name}, bool_)" for name in step.lengths]
+        self.known.update(empty=np.empty, bool_=np.bool_, increment=private.written, laid=laid)
+        call = self._name("c", None)
+
+        def begin(*given: Any) -> Any:
+            results = step.begin(*given)
+            self.known[call] = step.computation
+            return results
+
+        self.known[call] = begin
+        names = "".join(f"v{g.slot}, " for g in step.gives)
+        lines = [f"{names}{'= ' * bool(names)}{call}({', '.join(arguments)})"]
+        for g in step.gives:
+            made = f"v{g.slot}"
+            made += "" if g.order is None else f".permute({g.order})"
+            made += "" if g.shape is None else f".expand({self._text(tuple(g.shape))})"
+            made = made if g.stride is None else f"laid({made}, {g.stride})"
+            lines += [f"v{g.slot} = {made}"] * (made != f"v{g.slot}")
+        if step.writes:
+            lines.append(f"increment(({''.join(f'v{k}, ' for k in step.writes)}))")
+        return lines
+
+    def _torch(self, step: TorchStep) -> list[str]:
+        arguments = [self._text(a) for a in step.args] + [f"{key}={self._text(a)}" for key, a in step.named.items()]
+        return [f"v{step.slot} = {self._name('f', step.function)}({', '.join(arguments)})"]
+
+    def _text(self, a: Any) -> str:
+        """Returns an argument as Python."""
+        if type(a) is TensorSlot:
+            return f"v{a.number}"
+        if type(a) is Length:
+            return self._length(a.of)
+        if type(a) in (list, tuple):
+            items = "".join(f"{self._text(x)}, " for x in a)
+            return f"[{items}]" if type(a) is list else f"({items})"
+        if type(a) is dict:
+            return "{" + "".join(f"{key!r}: {self._text(x)}, " for key, x in a.items()) + "}"
+        return repr(a) if a is None or type(a) in (bool, int, str) else self._name("k", a)
+
+    def _length(self, of: ExprLike) -> str:
+        def leaf(x: Leaf) -> str:
+            name = x.of.name
+            return f"n_{name}" if name in self.symbols else f"({self._length(x.of.size)})"
+
+        return f"({expr.text(of, leaf)})"
+
+
+def laid(t: torch.Tensor, stride: tuple[int, ...]) -> torch.Tensor:
+    """Returns a tensor with other strides."""
+    return t if t.stride() == stride else torch.empty_strided(t.shape, stride, dtype=t.dtype).copy_(t)
+
+
+def slots_in(a: Any) -> list[TensorSlot]:
+    """The slots in nested arguments."""
+    if type(a) is TensorSlot:
+        return [a]
+    if isinstance(a, dict):
+        a = list(a.values())
+    return [s for x in a for s in slots_in(x)] if type(a) in (list, tuple) else []
