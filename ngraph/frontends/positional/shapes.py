@@ -169,7 +169,8 @@ def ranged(g: Any, start: Value, limit: Value, delta: Value) -> Value:
         span = last - first if step > 0 else first - last
         count = (span + (abs(step) - 1)) // abs(step)
         axis = g.fresh(count if expr.not_negative(count) else expr.maximum(count, 0))
-        return Tensor(iota(axis, as_dtype(start.np)) * step + size_op(first, as_dtype(start.np)), [axis])
+        made = iota(axis, as_dtype(start.np)) * step if step != 1 else iota(axis, as_dtype(start.np))
+        return Tensor(made if isinstance(first, int) and first == 0 else made + size_op(first, as_dtype(start.np)), [axis])
     first, last, step = (g.known(v).ravel()[0] for v in values)
     if not step:
         raise GraphError("the step of a range is 0")

@@ -98,7 +98,7 @@ def leaky_relu(n: Any, x: Value) -> Tensor:
     return by_element.alone(n.g, lambda op: by_element.leaky_relu(op, n.attr("alpha", 0.2)), x)
 
 
-@translates("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "DeepCopy", "ReadVariableOpIdentity")
+@translates("Identity", "StopGradient", "PreventGradient", "Snapshot", "CheckNumerics", "DeepCopy")
 def identity(n: Any, x: Value) -> Value:
     return x
 

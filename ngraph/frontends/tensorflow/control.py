@@ -1,4 +1,4 @@
-"""Translators of TensorFlow's calls, branches and loops, and of the lists of tensors that loops fill."""
+"""Translators of TensorFlow's calls, branches and loops."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import GraphError, UnsupportedError
-from ngraph.frontends.positional import control, indexing, shapes
+from ngraph.errors import GraphError
+from ngraph.frontends.positional import control
 from ngraph.frontends.positional.elementwise import casted
 from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
-from ngraph.frontends.tensorflow.graph import GraphBody, Resource
+from ngraph.frontends.tensorflow.graph import DEAD, GraphBody, Resource
+from ngraph.frontends.tensorflow.lists import SETTING, TensorList, TurnItem
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.dtypes import as_dtype
 from ngraph.op_graph.expr import ExprLike
 from ngraph.ops import elementwise as e
 from ngraph.ops.distributions import truncated_normal
-from ngraph.ops.indexing import scatter
 from ngraph.ops.random import normal, uniform
 
 Values = Sequence[Value]
@@ -85,6 +85,9 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
     counted = _counted(n, inputs, kept)
     if counted is not None:
         trips, counters, stacks = counted
+    first = _truth(n, n.call(cond, start)[0]) if trips is None else ConstantArray(np.array(True))
+    if isinstance(first, ConstantArray) and not first.array:
+        return tuple(start)
     if any(isinstance(v, TensorList) and v.tensor is None and k not in stacks for k, v in enumerate(start)):
         start = _with_shapes(n, body, start, stacks)
     outside = {*kept, *counters, *stacks}
@@ -106,7 +109,6 @@ def while_(n: Any, *inputs: Value) -> tuple[Value, ...]:
             given = n.call(body, whole(values[2:]))
             return [_truth(n, n.call(cond, given)[0]), *flat(given)]
 
-        first = _truth(n, n.call(cond, start)[0])
         return tuple(whole(control.loop(g, None, first, flat(start), turn)))
 
     def counted_turn(values: Values) -> list[Value]:
@@ -177,7 +179,7 @@ def _counted(n: Any, inputs: Values, kept: set[int]) -> tuple[ExprLike, list[int
         if isinstance(v, TensorList) and k not in kept:
             node = body.maker(body.gives[k])
             users = [m for m in body.nodes.values() if any(_argument(body, t) == k for t in m.takes) and m.op != "Identity"]
-            each = node is not None and node.op == "TensorListSetItem" and users == [node] and _argument(body, node.takes[1]) in counters
+            each = node is not None and node.op in SETTING and users == [node] and _argument(body, node.takes[1]) in counters
             if each and g.same(v.count, trips):
                 lists.append(k)
     return trips, counters, lists
@@ -211,148 +213,6 @@ def _with_shapes(n: Any, body: str, start: list[Value], stacks: Sequence[int]) -
     return found
 
 
-# ---- lists of tensors ---------------------------------------------------------------------------------------------------
-
-
-class TensorList:
-    """A list of tensors of one shape: one tensor with a dim in front, None before the first one is set.
-
-    count  their number      shape  the shape of each, as far as the file says it      dtype  NumPy's dtype of their elements
-    """
-
-    __slots__ = ("tensor", "count", "shape", "dtype")
-
-    def __init__(self, tensor: Tensor | None, count: ExprLike, shape: Sequence[Any] | None, dtype: Any):
-        self.tensor, self.count, self.shape, self.dtype = tensor, count, shape, np.dtype(dtype)
-
-    def filled(self, n: Any, shape: Sequence[ExprLike]) -> TensorList:
-        """Returns the list with zeros for its tensors."""
-        zeros = shapes.filled(n.g, np.zeros((), self.dtype)[()], [self.count, *shape])
-        return TensorList(zeros, self.count, self.shape, self.dtype)
-
-    def made(self, n: Any) -> Tensor:
-        """Returns the list as one tensor. Raises GraphError where none of its tensors has been set, and the file says no shape."""
-        if self.tensor is not None:
-            return self.tensor
-        if self.shape is None or None in self.shape:
-            raise GraphError("a list of tensors is read of which none has been set, and whose shape is open")
-        found = self.filled(n, [s for s in self.shape if s is not None]).tensor
-        assert found is not None
-        return found
-
-
-class TurnItem(TensorList):
-    """A list within a turn of a loop that sets the place of the turn's number: the tensor that it sets there."""
-
-    __slots__ = ("item",)
-
-    def __init__(self, items: TensorList):
-        super().__init__(items.tensor, items.count, items.shape, items.dtype)
-        self.item: Value = None
-
-
-def _element_shape(n: Any, v: Value) -> Sequence[Any] | None:
-    """Returns the shape in an input, -1 as None; None for an unknown rank."""
-    known = n.g.sizes(v) if isinstance(v, (ConstantArray, Sizes)) else None
-    if known is None or (v.rank == 0):
-        return None
-    return [None if isinstance(s, int) and s < 0 else s for s in known]
-
-
-@translates("TensorListReserve")
-def reserve(n: Any, shape: Value, count: Value) -> TensorList:
-    (many,) = n.g.sizes(count)
-    made = TensorList(None, many, _element_shape(n, shape), n.attr("element_dtype"))
-    return made.filled(n, list(made.shape)) if made.shape is not None and None not in made.shape else made
-
-
-@translates("TensorListFromTensor")
-def from_tensor(n: Any, x: Value, shape: Value) -> TensorList:
-    t = n.g.full(n.g.tensor(x), [0])
-    return TensorList(t, t.shape[0], t.shape[1:], t.np)
-
-
-@translates("TensorListStack")
-def stack(n: Any, items: TensorList, shape: Value) -> Tensor:
-    return items.made(n)
-
-
-@translates("TensorListLength")
-def length(n: Any, items: TensorList) -> Value:
-    return settled(np.array(items.count, object), np.dtype(np.int32))
-
-
-@translates("TensorListElementShape")
-def element_shape(n: Any, items: TensorList) -> Value:
-    sizes = items.tensor.shape[1:] if items.tensor is not None else [(-1 if s is None else s) for s in items.shape or ()]
-    made = np.empty(len(sizes), object)
-    made[:] = list(sizes)
-    return settled(made, n.attr("shape_type", np.dtype(np.int32)))
-
-
-@translates("TensorListGetItem")
-def get_item(n: Any, items: TensorList, index: Value, shape: Value = None) -> Tensor:
-    return indexing.gathered(n.g, items.made(n), index, 0, n.takes[0])
-
-
-@translates("TensorListGather")
-def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Tensor:
-    return indexing.gathered(n.g, items.made(n), indices, 0, n.takes[0])
-
-
-@translates("TensorListSetItem")
-def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList:
-    g = n.g
-    if isinstance(items, TurnItem):
-        items.item = item
-        return items
-    new = g.tensor(item)
-    if items.tensor is None:
-        items = items.filled(n, new.shape)
-    assert items.tensor is not None
-    t = g.full(items.tensor)
-    u = g.full(new)
-    if u.rank != t.rank - 1 or not all(g.same(a, b) for a, b in zip(u.shape, t.shape[1:], strict=True)):
-        raise GraphError(f"{g.described(u)} is set in a list of tensors of the shape {[g.hint(s) for s in t.shape[1:]]}")
-    u = g.renamed(u, t.dims[1:])
-    at = control.scalar(g, g.tensor(index))
-    place = indexing.index_along(g, at, indexing.known_array(index), t.dims[0], indexing.dim_named(0, n.takes[0]), negative=False)
-    op = scatter.build(t.op, place, u.op, axes=(t.dims[0],), combine="set", mode="clip")
-    return TensorList(g.made(op, t.dims), items.count, items.shape, items.dtype)
-
-
-@translates("EmptyTensorList")
-def empty(n: Any, shape: Value, most: Value) -> TensorList:
-    return TensorList(None, 0, _element_shape(n, shape), n.attr("element_dtype"))
-
-
-@translates("TensorListPushBack")
-def push(n: Any, items: TensorList, item: Value) -> TensorList:
-    t = n.g.tensor(item)
-    last = Tensor(t.op, [None, *t.dims])
-    if items.tensor is None:
-        return TensorList(last, 1, t.shape, t.np)
-    return TensorList(shapes.joined(n.g, [items.tensor, last], 0), items.count + 1, items.shape, items.dtype)
-
-
-@translates("TensorListPopBack", results="output_handle tensor")
-def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
-    t = items.made(n)
-    count = items.count - 1
-    rest = shapes.sliced(n.g, t, 0, 0, 1, count)
-    return TensorList(rest, count, items.shape, items.dtype), shapes.at(n.g, t, 0, count)
-
-
-@translates("TensorListConcatV2", "TensorListConcat", results="tensor lengths")
-def concat_items(n: Any, items: TensorList, *more: Value) -> tuple[Value, ...]:
-    t = items.made(n)
-    made = n.g.reshape(t, [t.shape[0] * t.shape[1], *t.shape[2:]])
-    many = n.g.number(t.shape[0])
-    lengths = np.empty(many, object)
-    lengths[:] = [t.shape[1]] * many
-    return made, settled(lengths)
-
-
 # ---- randomness ---------------------------------------------------------------------------------------------------------
 
 
@@ -371,8 +231,21 @@ def random(n: Any, wanted: Value, *bounds: Value) -> Tensor:
     return Tensor(e.cast(makers[n.op](axes), dtype), dims)
 
 
-@translates("Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "RefSwitch", "RefMerge", "RefEnter", "RefExit")
-def old_control_flow(n: Any, *inputs: Value) -> Value:
-    raise UnsupportedError(
-        f"{n.op}, control flow of TensorFlow 1", fix="save the model again with tf.compat.v1.enable_control_flow_v2(), or with TensorFlow 2"
-    )
+# ---- TensorFlow 1: what has not become branches and loops (`structure`) ----------------------------------------------------
+
+
+@translates("Switch", "RefSwitch", results="output_false output_true", references=True)
+def switch(n: Any, x: Value, condition: Value) -> tuple[Any, Any]:
+    return (DEAD, x) if n.g.known(_truth(n, n.library.read(n.g, condition))).ravel()[0] else (x, DEAD)
+
+
+@translates("Merge", "RefMerge", results="output value_index", references=True)
+def merge(n: Any, *inputs: Value) -> tuple[Any, Any]:
+    """Returns the input that is alive, and its number; both are dead where none is."""
+    alive = [k for k, v in enumerate(inputs) if v is not DEAD]
+    return (inputs[alive[0]], ConstantArray(np.array(alive[0], np.int32))) if alive else (DEAD, DEAD)
+
+
+@translates("Enter", "Exit", "NextIteration", "LoopCond", "RefEnter", "RefExit", "RefNextIteration")
+def outside_a_loop(n: Any, *inputs: Value) -> Value:
+    raise GraphError(f"{n.op} stands in no loop", fix="is the file damaged?")

@@ -18,6 +18,8 @@ from ngraph.frontends.positional.walk import DEEPEST, Frame, GraphNode, in_order
 from ngraph.frontends.tensorflow import folding, table
 from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of
 
+MERGES = frozenset({"Merge", "RefMerge"})
+HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", "RemoteCall"})
 
 
@@ -33,6 +35,19 @@ class Resource(Held):
 
     def __repr__(self) -> str:
         return f"Resource({self.name!r})"
+
+
+class Reference(Resource):
+    """A reference to a variable of TensorFlow 1: who takes it as a value reads the variable when it runs."""
+
+    __slots__ = ()
+
+
+class Dead:
+    """A value on the way that a `Switch` of TensorFlow 1 has not taken."""
+
+
+DEAD = Dead()
 
 
 class Node:
@@ -161,15 +176,25 @@ class FunctionLibrary:
         self.most = max(MOST_NODES, 16 * (len(graph.node) + sum(len(f.node_def) for f in graph.library.function)))
 
     def __contains__(self, name: str) -> bool:
-        return name in self._functions
+        return name in self._functions or name in self._bodies
+
+    def add(self, body: GraphBody) -> None:
+        """Adds a function that the file does not have as one. Raises ParseError where there is one of its name."""
+        if body.name in self:
+            raise ParseError(f"there are two functions {body.name!r}", fix="is the file damaged?")
+        self._bodies[body.name] = body
 
     def function(self, name: str) -> GraphBody:
         """Returns a function by name. Raises ParseError where there is none."""
         if name not in self._bodies:
             if name not in self._functions:
                 raise ParseError(f"there is no function {name!r}", fix="is the file damaged?")
-            self._bodies[name] = body_of_function(self._functions[name])
+            self._bodies[name] = self.structured(body_of_function(self._functions[name]))
         return self._bodies[name]
+
+    def structured(self, body: GraphBody) -> GraphBody:
+        """Returns a body whose loops and branches are nodes with bodies."""
+        raise NotImplementedError
 
     def constant(self, proto: Any) -> ConstantArray:
         """Returns the array of a Const node."""
@@ -177,6 +202,19 @@ class FunctionLibrary:
         if found is None:
             found = self._constants[id(proto)] = ConstantArray(array_of(proto.attr["value"].tensor), proto.name)
         return found
+
+    def current(self, g: ModelTrace, name: str) -> Value:
+        """Returns what a variable holds now. Raises GraphError for one that has no value."""
+        if name in g.variables:
+            return g.current(name)
+        found = self.stored(name)
+        if found is None:
+            raise GraphError(f"the variable {name!r} has no value", fix="give the checkpoint that belongs to the graph")
+        return found
+
+    def read(self, g: ModelTrace, value: Value) -> Value:
+        """Returns what a variable holds now, for a reference to it; other values as they are."""
+        return self.current(g, value.name) if isinstance(value, Reference) else value
 
     def stored(self, name: str) -> ConstantArray | None:
         """Returns the array that a variable starts with; None for an unknown variable."""
@@ -223,6 +261,12 @@ class TensorflowNode(GraphNode):
 
     def translate(self, inputs: list[Value]) -> Any:
         """See `GraphNode.translate`."""
+        names = self.frame.names
+        if self.op not in MERGES and (any(i is DEAD for i in inputs) or any(f"^{name}" in names for name in self.node.after)):
+            names[f"^{self.name}"] = DEAD  # for those that run after this node
+            return (DEAD,) * len(self.gives)
+        if self.op not in table.REFERENCES:
+            inputs = [self.library.read(self.g, i) for i in inputs]
         folded = folding.fold(self, inputs)
         if folded is not NotImplemented:
             return folded
@@ -264,7 +308,7 @@ def walk_body(g: ModelTrace, frame: Frame, body: GraphBody, outputs: Sequence[st
     """Returns values of a body whose arguments are in the frame."""
     nodes, gives, last = body.order(outputs, frame.names)
     made = (TensorflowNode(g, frame, n, gives[n.name], library) for n in nodes)
-    return walk(g, frame, made, outputs, last)
+    return [library.read(g, value) for value in walk(g, frame, made, outputs, last)]
 
 
 # ---- what cannot be read ----------------------------------------------------------------------------------------------
@@ -311,13 +355,15 @@ def assigned(
     while todo:
         here, wanted, known = todo.pop()
         for node in here.order(wanted, fed if here is body else ())[0]:
+            if node.op in HANDLES and f"{node.name}:0" in handles:  # also within a branch or loop of TensorFlow 1
+                known[f"{node.name}:0"] = frozenset({handles[f"{node.name}:0"]})
             given = [known.get(name, frozenset()) for name in node.takes]
-            if node.op.startswith(("Assign", "Resource", "Scatter")) and node.op != "ResourceGather":
+            if node.op.startswith(("Assign", "Apply", "SparseApply", "Resource", "Scatter")) and node.op != "ResourceGather":
                 found.update(*given)
-            elif node.op in ("Identity", "Enter", "RefEnter", "Switch"):
+            elif node.op in ("Identity", "RefIdentity", "Switch", "RefSwitch"):
                 known[f"{node.name}:0"] = known[f"{node.name}:1"] = given[0]
             for name in functions_in(node):
-                if name in library and any(given):
+                if name in library:
                     inner = library.function(name)
                     args = given[len(given) - len(inner.takes) :] if len(given) > len(inner.takes) else given
                     if (name, tuple(args)) not in seen:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ngraph.errors import ArgumentError, UnsupportedError
+from ngraph.errors import ArgumentError, GraphError, UnsupportedError
 from ngraph.frontends.positional.ports import About
 from ngraph.frontends.positional.reader import Reader, parameter, trainable
 from ngraph.frontends.positional.trace import ModelTrace
 from ngraph.frontends.positional.values import Value
 from ngraph.frontends.positional.walk import Frame
 from ngraph.frontends.tensorflow import translate
-from ngraph.frontends.tensorflow.graph import needed, unsupported, walk_body
+from ngraph.frontends.tensorflow.graph import DEAD, needed, unsupported, walk_body
 from ngraph.frontends.tensorflow.saved import ModelFile, Signature
 
 __all__ = ["TensorflowReader", "translate"]
@@ -65,4 +65,9 @@ class TensorflowReader(Reader):
         g.most, g.clamped = self.file.most, "ng.tensorflow.load(path, indices='clip') takes the nearest"
         frame = Frame()
         frame.names.update({self.signature.values[name]: value for name, value in inputs.items()})
-        return walk_body(g, frame, self.file.graph, [self.signature.results[name] for name in outputs], self.file)
+        found = walk_body(g, frame, self.file.graph, [self.signature.results[name] for name in outputs], self.file)
+        dead = [self.signature.results[name] for name, value in zip(outputs, found, strict=True) if value is DEAD]
+        if dead:
+            said = f"{', '.join(dead)} of {self.file.name} {'is' if len(dead) == 1 else 'are'} dead: a Switch sent its input the other way"
+            raise GraphError(said, fix="fetch what the Merge behind it gives")
+        return found

@@ -11,11 +11,11 @@ from ngraph.frontends.positional.ports import Port
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.tensorflow.bundle import Checkpoint
 from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of, type_name
-from ngraph.frontends.tensorflow.graph import CALLS, FunctionLibrary, GraphBody, Node, assigned, body_of_graph, named, node_of
+from ngraph.frontends.tensorflow.graph import CALLS, HANDLES, FunctionLibrary, GraphBody, Node, assigned, body_of_graph, named, node_of
 from ngraph.frontends.tensorflow.messages import parsed, parsed_text
+from ngraph.frontends.tensorflow.structure import structured
 
 OWN = ("__saved_model_init_op", "__saved_model_train_op")  # signatures that are TensorFlow's own notes
-HANDLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
 
 
 class Signature(NamedTuple):
@@ -39,7 +39,7 @@ class ModelFile(FunctionLibrary):
     def __init__(self, name: str, graph: Any, signatures: dict[str, Signature], meta: Any = None, checkpoint: str | None = None):
         super().__init__(graph)
         self.name, self.proto = name, graph
-        self.graph = body_of_graph(graph, name)
+        self.graph = self.structured(body_of_graph(graph, name))
         self.handles: dict[str, str] = {}
         self.keys: dict[str, str] = {}
         self.parts: dict[str, tuple[slice, ...]] = {}
@@ -60,6 +60,10 @@ class ModelFile(FunctionLibrary):
                 if part:
                     self.parts[self.handles.get(home, home)] = part
         self.signatures = signatures
+
+    def structured(self, body: GraphBody) -> GraphBody:
+        """See `FunctionLibrary.structured`."""
+        return structured(body, self)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -248,7 +252,8 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
     """Returns the model of a GraphDef: its placeholders are inputs, and what no node uses is outputs."""
     if not graph.node:
         raise ParseError(f"{name} has no nodes", fix="is it another file?")
-    body = body_of_graph(graph, name)
+    file = ModelFile(name, graph, {})
+    body = file.graph
     used = {node_of(v) for n in body.nodes.values() for v in n.takes}
     starts = [n for n in body.nodes.values() if n.op in ("Placeholder", "PlaceholderV2") and numbers(n)]
     if inputs is None:
@@ -264,7 +269,8 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
         results = {node_of(named(v)) + ("" if named(v).endswith(":0") else f"_{v.rpartition(':')[2]}"): named(v) for v in outputs}
     ports = tuple([placeholder(body.nodes[node_of(v)], key) for key, v in values.items()])
     signature = Signature("serving_default", ports, tuple([Port(k, "tensor", None, None, "tensor") for k in results]), values, results)
-    return ModelFile(name, graph, {signature.name: signature})
+    file.signatures = {signature.name: signature}
+    return file
 
 
 def depending(body: GraphBody, names: list[str]) -> set[str]:

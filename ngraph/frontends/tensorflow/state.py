@@ -6,7 +6,8 @@ of optimizers are those of tensorflow/core/kernels/training_ops.cc.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,22 +16,17 @@ from ngraph.errors import GraphError
 from ngraph.frontends.positional import indexing
 from ngraph.frontends.positional.elementwise import each
 from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
-from ngraph.frontends.tensorflow.graph import Resource, node_of
+from ngraph.frontends.tensorflow.graph import Reference, Resource
 from ngraph.frontends.tensorflow.table import translates
 from ngraph.op_graph.op import Op
 from ngraph.ops import elementwise as e
 
 
-def current(n: Any, handle: Value) -> Value:
+def current(n: Any, variable: Value) -> Value:
     """Returns what a variable holds now. Raises GraphError for what is no variable, or has no value."""
-    if not isinstance(handle, Resource):
-        raise GraphError(f"{n.g.described(handle)} where the handle of a variable is needed")
-    if handle.name in n.g.variables:
-        return n.g.current(handle.name)
-    found = n.library.stored(handle.name)
-    if found is None:
-        raise GraphError(f"the variable {handle.name!r} has no value", fix="give the checkpoint that belongs to the graph")
-    return found
+    if not isinstance(variable, Resource):
+        raise GraphError(f"{n.g.described(variable)} where a variable is needed")
+    return n.library.current(n.g, variable.name)
 
 
 def write(n: Any, handle: Value, value: Value) -> None:
@@ -50,7 +46,7 @@ def read(n: Any, x: Value) -> Value:
 
 @translates("VariableV2", "Variable")
 def variable(n: Any) -> Value:
-    return current(n, Resource(n.library.handles.get(n.name, n.name)))
+    return Reference(n.library.handles.get(n.name, n.name))
 
 
 @translates("VarIsInitializedOp", "IsVariableInitialized")
@@ -77,14 +73,13 @@ def assign_more(n: Any, x: Value, value: Value) -> tuple[Value, ...]:
     return ()
 
 
-@translates("Assign", "AssignAdd", "AssignSub")
-def assign_ref(n: Any, old: Value, value: Value) -> Value:
-    """Writes a variable of TensorFlow 1, whose node is named by the first input."""
-    name = node_of(n.takes[0])
-    home = Resource(n.library.handles.get(name, name))
-    function: Any = {"AssignAdd": e.add, "AssignSub": e.subtract}.get(n.op)
-    write(n, home, value if function is None else each(n.g, function, current(n, home), value))
-    return current(n, home)
+@translates("Assign", "AssignAdd", "AssignSub", references=True)
+def assign_ref(n: Any, x: Value, value: Value) -> Value:
+    """Writes a variable of TensorFlow 1."""
+    value, function = n.library.read(n.g, value), {"AssignAdd": e.add, "AssignSub": e.subtract}.get(n.op)
+    old = current(n, x)
+    write(n, x, value if function is None else each(n.g, function, old, value))
+    return x
 
 
 @translates("ResourceGather")
@@ -92,21 +87,20 @@ def gather(n: Any, x: Value, i: Value) -> Tensor:
     return indexing.gathered(n.g, n.g.tensor(current(n, x)), i, 0, n.takes[0])
 
 
-@translates("ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterUpdate", "ResourceScatterMax", "ResourceScatterMin")
-def scatter(n: Any, x: Value, i: Value, u: Value) -> tuple[Value, ...]:
-    kind = n.op.removeprefix("ResourceScatter")
-    if kind == "Sub":
-        t = n.g.tensor(u)
-        u = Tensor(-t.op, t.dims)
-    rows = n.g.tensor(i)
-    index = Tensor(rows.op, [*rows.dims, None])
-    combine = {"Add": "add", "Sub": "add", "Update": "set", "Max": "max", "Min": "min"}[kind]
-    t = n.g.tensor(u)
-    if t.rank < rows.rank + current(n, x).rank - 1:  # one number for all
-        shape = [*rows.shape, *current(n, x).shape[1:]]
-        t = n.g.expanded(t, shape)
-    write(n, x, indexing.scattered_slices(n.g, current(n, x), index, t, combine, n.takes[0]))
-    return ()
+SCATTERS = {"Add": "add", "Sub": "add", "Update": "set", "Max": "max", "Min": "min", "Mul": "multiply", "Div": "multiply"}
+
+
+@translates(*(f"{of}Scatter{kind}" for kind in SCATTERS for of in ("", "Resource")), references=True)
+def scatter(n: Any, x: Value, i: Value, u: Value) -> Value:
+    """Writes rows of a variable."""
+    kind, u = n.op.rpartition("Scatter")[2], n.library.read(n.g, u)
+    old, rows, t = current(n, x), n.g.tensor(n.library.read(n.g, i)), n.g.tensor(u)
+    if kind in ("Sub", "Div"):
+        t = Tensor(-t.op if kind == "Sub" else 1.0 / t.op, t.dims)
+    if t.rank < rows.rank + old.rank - 1:  # one number for all
+        t = n.g.expanded(t, [*rows.shape, *old.shape[1:]])
+    write(n, x, indexing.scattered_slices(n.g, old, Tensor(rows.op, [*rows.dims, None]), t, SCATTERS[kind], n.takes[0]))
+    return x
 
 
 # ---- optimizers ---------------------------------------------------------------------------------------------------------
@@ -114,18 +108,36 @@ def scatter(n: Any, x: Value, i: Value, u: Value) -> tuple[Value, ...]:
 Step = Callable[..., tuple[Op, ...]]
 
 
-def _applies(op: str, states: int, step: Step) -> None:
-    """Registers an optimizer's op: `states` variables in front of its numbers; step: from all of them to what the variables hold next."""
+def _applies(op: str, states: int, step: Step, of: Sequence[str] = ("", "Resource"), rows_of: Sequence[str] = ("", "Resource")) -> None:
+    """Registers an optimizer's op: `states` variables in front of its numbers.
 
-    def translate(n: Any, *given: Value) -> tuple[Value, ...]:
-        homes = given[:states]
+    of, rows_of: for what it exists, references ("") or handles ("Resource"), and for what its form exists that changes some rows alone.
+
+    step: from the node and the values of all inputs, of which `g` is the gradient, to what the variables hold next. The form for rows
+    has their indices behind the gradient; no row may come twice, which TensorFlow's own optimizers see to.
+    """
+    place = list(inspect.signature(step).parameters).index("g") - 1
+
+    def dense(n: Any, *inputs: Value) -> Value:
+        homes, given = inputs[:states], [n.library.read(n.g, v) if k >= states else v for k, v in enumerate(inputs)]
+        ops, dims = n.g.align(*(n.g.tensor(current(n, h)) for h in homes), *given[states:])
+        for variable, new in zip(homes, step(n, *ops), strict=True):
+            write(n, variable, n.g.made(new, dims))
+        return homes[0]
+
+    def sparse(n: Any, *inputs: Value) -> Value:
+        homes, values = inputs[:states], [n.library.read(n.g, v) if k >= states else v for k, v in enumerate(inputs)]
+        given, rows = [*values[: place + 1], *values[place + 2 :]], values[place + 1]
         olds = [n.g.tensor(current(n, h)) for h in homes]
-        ops, dims = n.g.align(*olds, *given[states:])
-        for home, new in zip(homes, step(n, *ops), strict=True):
-            write(n, home, n.g.made(new, dims))
-        return ()
+        ops, dims = n.g.align(*(indexing.gathered(n.g, old, rows, 0, n.takes[0]) for old in olds), *given[states:])
+        index = n.g.tensor(rows)
+        for variable, old, new in zip(homes, olds, step(n, *ops), strict=True):
+            changed = indexing.scattered_slices(n.g, old, Tensor(index.op, [*index.dims, None]), n.g.made(new, dims), "set", n.takes[0])
+            write(n, variable, changed)
+        return homes[0]
 
-    translates(op)(translate)
+    translates(*(f"{kind}Apply{op}" for kind in of), references=True)(dense)
+    translates(*(f"{kind}SparseApply{op}" for kind in rows_of), references=True)(sparse)
 
 
 def _momentum(n: Any, x: Op, m: Op, rate: Op, g: Op, by: Op) -> tuple[Op, ...]:
@@ -181,13 +193,75 @@ def _adamax(n: Any, x: Op, m: Op, v: Op, power1: Op, rate: Op, b1: Op, b2: Op, e
     return x - rate / (1.0 - power1) * (m / (v + eps)), m, v
 
 
-_applies("ResourceApplyGradientDescent", 1, lambda n, x, rate, g: (x - g * rate,))
-_applies("ResourceApplyMomentum", 2, _momentum)
-_applies("ResourceApplyKerasMomentum", 2, _keras_momentum)
-_applies("ResourceApplyAdam", 3, _adam)
-_applies("ResourceApplyAdagrad", 2, _adagrad)
-_applies("ResourceApplyAdagradV2", 2, _adagrad_v2)
-_applies("ResourceApplyRMSProp", 3, _rmsprop)
-_applies("ResourceApplyCenteredRMSProp", 4, _centered)
-_applies("ResourceApplyAdadelta", 3, _adadelta)
-_applies("ResourceApplyAdaMax", 3, _adamax)
+def _amsgrad(n: Any, x: Op, m: Op, v: Op, most: Op, power1: Op, power2: Op, rate: Op, b1: Op, b2: Op, eps: Op, g: Op) -> tuple[Op, ...]:
+    rate = rate * e.sqrt(1.0 - power2) / (1.0 - power1)
+    m = m + (g - m) * (1.0 - b1)
+    v = v + (g * g - v) * (1.0 - b2)
+    most = e.maximum(most, v)
+    return x - m * rate / (e.sqrt(most) + eps), m, v, most
+
+
+def _shrunk(x: Op, by: Op) -> Op:
+    """Returns x nearer to 0 by so much, 0 where it would change its sign."""
+    return e.sign(x) * e.maximum(e.absolute(x) - by, 0.0)
+
+
+def _ftrl(n: Any, x: Op, s: Op, linear: Op, g: Op, rate: Op, l1: Op, l2: Op, power: Op, more: Op | float = 0.0) -> tuple[Op, ...]:
+    """Follows the regularised leader; more: the gradient of what shrinks x, by x."""
+    new = s + g * g
+    before, after = (e.power(a, -power) for a in (s, new))
+    step = g + more * x
+    if n.attr("multiply_linear_by_lr", False):
+        linear = linear + step * rate - (after - before) * x
+        return -_shrunk(linear, l1 * rate) / (after + 2.0 * l2 * rate), new, linear
+    linear = linear + step - (after - before) / rate * x
+    return -_shrunk(linear, l1) / (after / rate + 2.0 * l2), new, linear
+
+
+def _ftrl_v2(n: Any, x: Op, s: Op, linear: Op, g: Op, rate: Op, l1: Op, l2: Op, shrinkage: Op, power: Op) -> tuple[Op, ...]:
+    return _ftrl(n, x, s, linear, g, rate, l1, l2, power, 2.0 * shrinkage)
+
+
+def _proximal(n: Any, x: Op, rate: Op, l1: Op, l2: Op, g: Op) -> tuple[Op, ...]:
+    return (_shrunk(x - g * rate, rate * l1) / (1.0 + rate * l2),)
+
+
+def _proximal_adagrad(n: Any, x: Op, s: Op, rate: Op, l1: Op, l2: Op, g: Op) -> tuple[Op, ...]:
+    s = s + g * g
+    rate = rate / e.sqrt(s)
+    return _shrunk(x - g * rate, rate * l1) / (1.0 + rate * l2), s
+
+
+def _adagrad_da(n: Any, x: Op, sums: Op, squares: Op, g: Op, rate: Op, l1: Op, l2: Op, step: Op) -> tuple[Op, ...]:
+    sums, squares, step = sums + g, squares + g * g, e.cast(step, x.dtype)
+    return -rate * _shrunk(sums, l1 * step) / (l2 * step * rate + e.sqrt(squares)), sums, squares
+
+
+def _add_sign(n: Any, x: Op, m: Op, rate: Op, alpha: Op, decay: Op, beta: Op, g: Op) -> tuple[Op, ...]:
+    m = m * beta + g * (1.0 - beta)
+    return x - rate * (alpha + decay * e.sign(g) * e.sign(m)) * g, m
+
+
+def _power_sign(n: Any, x: Op, m: Op, rate: Op, base: Op, decay: Op, beta: Op, g: Op) -> tuple[Op, ...]:
+    m = m * beta + g * (1.0 - beta)
+    return x - rate * e.exp(base * decay * e.sign(g) * e.sign(m)) * g, m
+
+
+_applies("GradientDescent", 1, lambda n, x, rate, g: (x - g * rate,), rows_of=())
+_applies("Momentum", 2, _momentum)
+_applies("KerasMomentum", 2, _keras_momentum, ["Resource"], ["Resource"])
+_applies("Adam", 3, _adam, rows_of=())
+_applies("AdamWithAmsgrad", 4, _amsgrad, ["Resource"], [])
+_applies("Adagrad", 2, _adagrad)
+_applies("AdagradV2", 2, _adagrad_v2)
+_applies("AdagradDA", 3, _adagrad_da)
+_applies("RMSProp", 3, _rmsprop)
+_applies("CenteredRMSProp", 4, _centered)
+_applies("Adadelta", 3, _adadelta)
+_applies("AdaMax", 3, _adamax, rows_of=())
+_applies("Ftrl", 3, _ftrl)
+_applies("FtrlV2", 3, _ftrl_v2)
+_applies("ProximalGradientDescent", 1, _proximal)
+_applies("ProximalAdagrad", 2, _proximal_adagrad)
+_applies("AddSign", 2, _add_sign, rows_of=())
+_applies("PowerSign", 2, _power_sign, rows_of=())

@@ -19,14 +19,23 @@ TABLE: dict[str, Translator] = {}
 RESULTS: dict[str, tuple[str, ...]] = {}
 
 
-def translates(*ops: str, results: str = "") -> Callable[[Translator], Translator]:
-    """Registers the function under it for these ops; results: their results' names, where there are several that are no list."""
+# Ops that take references to variables of TensorFlow 1 as they are; all others take what the variable holds when they run.
+REFERENCES: set[str] = set()
+
+
+def translates(*ops: str, results: str = "", references: bool = False) -> Callable[[Translator], Translator]:
+    """Registers the function under it for these ops.
+
+    results: their results' names, where there are several that are no list. references: whether they take references to variables.
+    """
 
     def add(function: Translator) -> Translator:
         for op in ops:
             if op in TABLE:
                 raise ValueError(f"there are two translators of {op}")
             TABLE[op] = function
+            if references:
+                REFERENCES.add(op)
             if results:
                 RESULTS[op] = tuple(results.split())
         return function

@@ -1,0 +1,233 @@
+"""Lists of tensors that loops fill: TensorLists, and the TensorArrays of TensorFlow 1, whose `flow` is such a list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import GraphError
+from ngraph.frontends.positional import control, indexing, shapes
+from ngraph.frontends.positional.values import ConstantArray, Sizes, Tensor, Value, settled
+from ngraph.frontends.tensorflow.table import translates
+from ngraph.op_graph.expr import ExprLike
+from ngraph.ops.indexing import scatter
+
+SETTING = frozenset({"TensorListSetItem", "TensorArrayWriteV3"})  # ops that set the place of their second input
+
+
+class TensorList:
+    """A list of tensors of one shape: one tensor with a dim in front, None before the first one is set.
+
+    count  their number      shape  the shape of each, as far as the file says it      dtype  NumPy's dtype of their elements
+    """
+
+    __slots__ = ("tensor", "count", "shape", "dtype")
+
+    def __init__(self, tensor: Tensor | None, count: ExprLike, shape: Sequence[Any] | None, dtype: Any):
+        self.tensor, self.count, self.shape, self.dtype = tensor, count, shape, np.dtype(dtype)
+
+    def filled(self, n: Any, shape: Sequence[ExprLike]) -> TensorList:
+        """Returns the list with zeros for its tensors."""
+        zeros = shapes.filled(n.g, np.zeros((), self.dtype)[()], [self.count, *shape])
+        return TensorList(zeros, self.count, self.shape, self.dtype)
+
+    def made(self, n: Any) -> Tensor:
+        """Returns the list as one tensor. Raises GraphError where none of its tensors has been set, and the file says no shape."""
+        if self.tensor is not None:
+            return self.tensor
+        if self.shape is None or None in self.shape:
+            raise GraphError("a list of tensors is read of which none has been set, and whose shape is open")
+        found = self.filled(n, [s for s in self.shape if s is not None]).tensor
+        assert found is not None
+        return found
+
+
+class TurnItem(TensorList):
+    """A list within a turn of a loop that sets the place of the turn's number: the tensor that it sets there."""
+
+    __slots__ = ("item",)
+
+    def __init__(self, items: TensorList):
+        super().__init__(items.tensor, items.count, items.shape, items.dtype)
+        self.item: Value = None
+
+
+def _element_shape(n: Any, v: Value) -> Sequence[Any] | None:
+    """Returns the shape in an input, -1 as None; None for an unknown rank."""
+    known = n.g.sizes(v) if isinstance(v, (ConstantArray, Sizes)) else None
+    if known is None or (v.rank == 0):
+        return None
+    return [None if isinstance(s, int) and s < 0 else s for s in known]
+
+
+@translates("TensorListReserve")
+def reserve(n: Any, shape: Value, count: Value) -> TensorList:
+    (many,) = n.g.sizes(count)
+    made = TensorList(None, many, _element_shape(n, shape), n.attr("element_dtype"))
+    return made.filled(n, list(made.shape)) if made.shape is not None and None not in made.shape else made
+
+
+@translates("TensorListFromTensor")
+def from_tensor(n: Any, x: Value, shape: Value) -> TensorList:
+    t = n.g.full(n.g.tensor(x), [0])
+    return TensorList(t, t.shape[0], t.shape[1:], t.np)
+
+
+@translates("TensorListStack")
+def stack(n: Any, items: TensorList, shape: Value) -> Tensor:
+    return items.made(n)
+
+
+@translates("TensorListLength")
+def length(n: Any, items: TensorList) -> Value:
+    return settled(np.array(items.count, object), np.dtype(np.int32))
+
+
+@translates("TensorListElementShape")
+def element_shape(n: Any, items: TensorList) -> Value:
+    sizes = items.tensor.shape[1:] if items.tensor is not None else [(-1 if s is None else s) for s in items.shape or ()]
+    made = np.empty(len(sizes), object)
+    made[:] = list(sizes)
+    return settled(made, n.attr("shape_type", np.dtype(np.int32)))
+
+
+@translates("TensorListGetItem")
+def get_item(n: Any, items: TensorList, index: Value, shape: Value = None) -> Tensor:
+    return indexing.gathered(n.g, items.made(n), index, 0, n.takes[0])
+
+
+@translates("TensorListGather")
+def gather_items(n: Any, items: TensorList, indices: Value, shape: Value = None) -> Tensor:
+    return indexing.gathered(n.g, items.made(n), indices, 0, n.takes[0])
+
+
+@translates("TensorListSetItem")
+def set_item(n: Any, items: TensorList, index: Value, item: Value) -> TensorList:
+    g = n.g
+    if isinstance(items, TurnItem):
+        items.item = item
+        return items
+    new = g.tensor(item)
+    if items.tensor is None:
+        items = items.filled(n, new.shape)
+    assert items.tensor is not None
+    t = g.full(items.tensor)
+    u = g.full(new)
+    if u.rank != t.rank - 1 or not all(g.same(a, b) for a, b in zip(u.shape, t.shape[1:], strict=True)):
+        raise GraphError(f"{g.described(u)} is set in a list of tensors of the shape {[g.hint(s) for s in t.shape[1:]]}")
+    u = g.renamed(u, t.dims[1:])
+    at = control.scalar(g, g.tensor(index))
+    place = indexing.index_along(g, at, indexing.known_array(index), t.dims[0], indexing.dim_named(0, n.takes[0]), negative=False)
+    op = scatter.build(t.op, place, u.op, axes=(t.dims[0],), combine="set", mode="clip")
+    return TensorList(g.made(op, t.dims), items.count, items.shape, items.dtype)
+
+
+@translates("EmptyTensorList")
+def empty(n: Any, shape: Value, most: Value) -> TensorList:
+    return TensorList(None, 0, _element_shape(n, shape), n.attr("element_dtype"))
+
+
+@translates("TensorListPushBack")
+def push(n: Any, items: TensorList, item: Value) -> TensorList:
+    t = n.g.tensor(item)
+    last = Tensor(t.op, [None, *t.dims])
+    if items.tensor is None:
+        return TensorList(last, 1, t.shape, t.np)
+    return TensorList(shapes.joined(n.g, [items.tensor, last], 0), items.count + 1, items.shape, items.dtype)
+
+
+@translates("TensorListPopBack", results="output_handle tensor")
+def pop(n: Any, items: TensorList, shape: Value = None) -> tuple[Value, ...]:
+    t = items.made(n)
+    count = items.count - 1
+    rest = shapes.sliced(n.g, t, 0, 0, 1, count)
+    return TensorList(rest, count, items.shape, items.dtype), shapes.at(n.g, t, 0, count)
+
+
+@translates("TensorListConcatV2", "TensorListConcat", results="tensor lengths")
+def concat_items(n: Any, items: TensorList, *more: Value) -> tuple[Value, ...]:
+    t = items.made(n)
+    made = n.g.reshape(t, [t.shape[0] * t.shape[1], *t.shape[2:]])
+    many = n.g.number(t.shape[0])
+    lengths = np.empty(many, object)
+    lengths[:] = [t.shape[1]] * many
+    return made, settled(lengths)
+
+
+# ---- TensorArrays -------------------------------------------------------------------------------------------------------
+# Their handle and the flow that orders what is done to them are one list here: what a flow has been through is what it holds.
+
+
+@translates("TensorArrayV3", results="handle flow")
+def array(n: Any, size: Value) -> tuple[Value, ...]:
+    (many,) = n.g.sizes(size)
+    said = n.attr("element_shape")
+    shape = None if said is None else [None if isinstance(s, str) else s for s in said]
+    made = TensorList(None, many, shape, n.attr("dtype"))
+    return made, made
+
+
+@translates("TensorArrayWriteV3")
+def write_item(n: Any, handle: Value, index: Value, item: Value, flow: TensorList) -> TensorList:
+    return set_item(n, flow, index, item)
+
+
+@translates("TensorArrayReadV3")
+def read_item(n: Any, handle: Value, index: Value, flow: TensorList) -> Tensor:
+    return get_item(n, flow, index)
+
+
+@translates("TensorArrayGatherV3")
+def gather_array(n: Any, handle: Value, indices: Value, flow: TensorList) -> Tensor:
+    return flow.made(n) if _every(n, indices, flow.count) else gather_items(n, flow, indices)
+
+
+@translates("TensorArrayScatterV3")
+def scatter_array(n: Any, handle: Value, indices: Value, items: Value, flow: TensorList) -> TensorList:
+    g = n.g
+    t = g.full(g.tensor(items), [0])
+    if flow.tensor is None and _every(n, indices, t.shape[0]):
+        return TensorList(t, t.shape[0], flow.shape, flow.dtype)
+    old = flow if flow.tensor is not None else flow.filled(n, t.shape[1:])
+    rows = g.tensor(indices)
+    made = indexing.scattered_slices(g, old.tensor, Tensor(rows.op, [*rows.dims, None]), t, "set", n.takes[0])
+    return TensorList(made, old.count, old.shape, old.dtype)
+
+
+@translates("TensorArraySizeV3")
+def array_size(n: Any, handle: Value, flow: TensorList) -> Value:
+    return length(n, flow)
+
+
+@translates("TensorArrayConcatV3", results="value lengths")
+def concat_array(n: Any, handle: Value, flow: TensorList) -> tuple[Value, ...]:
+    return concat_items(n, flow)
+
+
+@translates("TensorArraySplitV3")
+def split_array(n: Any, handle: Value, items: Value, lengths: Value, flow: TensorList) -> TensorList:
+    """Splits a tensor into pieces along its first dim, which have to be of one length. Raises GraphError for others."""
+    g, each = n.g, n.g.ints(lengths)
+    if len(set(each)) != 1:
+        raise GraphError(f"a TensorArray gets pieces of the lengths {each}", fix="give it pieces of one length")
+    t = g.tensor(items)
+    return TensorList(g.full(g.reshape(t, [len(each), each[0], *t.shape[1:]]), [0]), len(each), flow.shape, flow.dtype)
+
+
+@translates("TensorArrayCloseV3")
+def close_array(n: Any, handle: Value) -> tuple[Value, ...]:
+    return ()
+
+
+def _every(n: Any, indices: Value, count: ExprLike) -> bool:
+    """Returns whether indices are all numbers below `count`, in order."""
+    if isinstance(indices, ConstantArray):
+        return isinstance(count, int) and np.array_equal(indices.array.ravel(), np.arange(count))
+    if isinstance(indices, Tensor):
+        op = indices.op
+        while op.opdef.name == "cast":
+            op = op.inputs[0]
+        return bool(op.opdef.name == "iota" and n.g.same(indices.shape[0], count))
+    return False

@@ -1,0 +1,309 @@
+"""Control flow of TensorFlow 1 as the nodes While and If, whose bodies are functions.
+
+TensorFlow 1 has no nodes with bodies. `Switch` sends a value one of two ways and leaves the other one dead; `Merge` gives the input that is
+alive. A loop is a frame: `Enter` brings values in, `Exit` takes them out, and a `Merge` of a start and a `NextIteration` is what a turn
+begins with ("Implementation of Control Flow in TensorFlow", Google, 2017). Here each frame becomes a While, from the innermost outwards,
+and then the merges of one predicate become an If. What is left, such as a merge of two predicates, is decided in each call by values that
+are dead (`graph.Dead`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from ngraph.errors import ParseError
+from ngraph.frontends.positional.walk import in_order
+from ngraph.frontends.tensorflow.graph import HANDLES, FunctionLibrary, GraphBody, Node, node_of
+from ngraph.frontends.tensorflow.messages import classes
+
+PRIMITIVES = frozenset(f"{ref}{op}" for ref in ("", "Ref") for op in ("Switch", "Merge", "Enter", "Exit", "NextIteration")) | {"LoopCond"}
+PASSING = PRIMITIVES | {"Identity", "RefIdentity"}  # ops that hand their first input on
+
+Nodes = dict[str, Node]
+
+
+def structured(body: GraphBody, library: FunctionLibrary) -> GraphBody:
+    """Returns a body whose loops and branches are While and If nodes; their functions are added to the library.
+
+    Raises ParseError for a frame that is no loop.
+    """
+    if not any(node.op in PRIMITIVES for node in body.nodes.values()):
+        return body
+    nodes = _without_loops(dict(body.nodes), body.name, library)
+    return GraphBody(body.name, list(_without_branches(nodes, body.name, library).values()), body.takes, body.gives, body.wanted)
+
+
+def primitive(node: Node | None) -> str:
+    """Returns a node's op where it is one of control flow, for references to variables as for values; "" for another one."""
+    return node.op.removeprefix("Ref") if node is not None and node.op in PRIMITIVES else ""
+
+
+def _ordered(nodes: Nodes, wanted: Iterable[str] | None = None) -> list[Node]:
+    """Returns the nodes that are wanted, each behind those that it needs, but for what the last turn of a loop gives."""
+
+    def takes(node: Node) -> list[str]:
+        return [node_of(t) for t in node.takes if primitive(nodes.get(node_of(t))) != "NextIteration"]
+
+    return in_order(list(nodes.values()), takes, lambda n: [n.name], lambda n: n.after, wanted)
+
+
+def _new_node(op: str, name: str, takes: Sequence[str], after: Iterable[str] = (), **functions: str) -> Node:
+    """Returns a node of a new name and op; functions: its attributes that are functions, by name."""
+    proto = classes()["NodeDef"](name=name, op=op)
+    for key, function in functions.items():
+        proto.attr[key].func.name = function
+    return Node(proto, list(takes), list(after))
+
+
+def _int_node(name: str, number: int) -> Node:
+    """Returns a Const of one int32."""
+    proto = classes()["NodeDef"](name=name, op="Const")
+    proto.attr["value"].tensor.dtype = proto.attr["dtype"].type = 3
+    proto.attr["value"].tensor.int_val.append(number)
+    return Node(proto, [], [])
+
+
+def _body(nodes: Nodes, name: str, takes: Sequence[str], gives: Sequence[str], library: FunctionLibrary) -> None:
+    """Adds the function of these nodes to the library, with what its results need, and its branches as If nodes."""
+    needed = {n.name: n for n in _ordered(nodes, map(node_of, gives))}
+    inside = {n.name: Node(n.proto, n.takes, [a for a in n.after if a in needed]) for n in needed.values()}
+    library.add(GraphBody(name, list(_without_branches(inside, name, library).values()), takes, gives))
+
+
+def _handle_of(nodes: Mapping[str, Node], value: str) -> Node | None:
+    """Returns the node that makes a variable's handle, where a value is one that was handed on."""
+    node = nodes.get(node_of(value))
+    seen = set[str]()
+    while node is not None and node.op in PASSING and node.takes and node.name not in seen:
+        seen.add(node.name)
+        node = nodes.get(node_of(node.takes[0]))
+    return node if node is not None and node.op in HANDLES else None
+
+
+def _predicate(nodes: Mapping[str, Node], switch: Node) -> str:
+    """Returns the value that decides a switch, as it is made."""
+    value = switch.takes[1]
+    node = nodes.get(node_of(value))
+    while node is not None and node.op == "Identity":
+        value = node.takes[0]
+        node = nodes.get(node_of(value))
+    return value
+
+
+# ---- loops --------------------------------------------------------------------------------------------------------------
+
+
+def _frames(nodes: Nodes) -> dict[str, tuple[str, ...]]:
+    """Returns the frames around each node by their names, the outermost first."""
+    found: dict[str, tuple[str, ...]] = {}
+    for node in _ordered(nodes):
+        before = [nodes[name] for name in (*map(node_of, node.takes), *node.after) if name in found]
+        around = max((found[b.name][: -1 if primitive(b) == "Exit" else None] for b in before), key=len, default=())
+        if primitive(node) == "Enter":
+            around = (*around, node.proto.attr["frame_name"].s.decode("utf-8", "replace"))
+        found[node.name] = around
+    return found
+
+
+def _without_loops(nodes: Nodes, name: str, library: FunctionLibrary) -> Nodes:
+    frames = _frames(nodes)
+    for frame in sorted({f for f in frames.values() if f}, key=len, reverse=True):
+        members = {n: nodes[n] for n, f in frames.items() if f == frame and n in nodes}
+        for node in _loop(nodes, members, f"{name}/{'/'.join(frame)}", library):
+            frames[node.name] = frame[:-1]
+            nodes[node.name] = node
+    return nodes
+
+
+def _loop(nodes: Nodes, members: Nodes, name: str, library: FunctionLibrary) -> list[Node]:
+    """Returns the While of a frame, and for each Exit a node of its name; takes the frame's nodes away.
+
+    The loop carries what its merges give, and behind these the values that no turn changes.
+    """
+    of = {kind: [m for m in members.values() if primitive(m) == kind] for kind in ("Enter", "Merge", "Switch", "Exit", "LoopCond")}
+    if len(of["LoopCond"]) != 1:
+        raise ParseError(f"the loop {name} has {len(of['LoopCond'])} conditions", fix="is the file damaged?")
+    (condition,) = of["LoopCond"]
+    turns = [m for m in of["Merge"] if any(primitive(nodes.get(node_of(t))) == "NextIteration" for t in m.takes)]
+    starts, nexts, alias, entered = list[str](), list[str](), dict[str, str](), set[str]()
+    exits: dict[str, int] = {}
+    for k, merge in enumerate(turns):
+        for t in merge.takes:
+            source = nodes[node_of(t)]
+            if primitive(source) == "NextIteration":
+                nexts.append(source.takes[0])
+            else:
+                starts.append(source.takes[0])
+                entered.add(source.name)
+        if not len(starts) == len(nexts) == k + 1:
+            raise ParseError(f"node {merge.name!r} of the loop {name} has no start, or no next value", fix="is the file damaged?")
+        ways = [s for s in of["Switch"] if node_of(s.takes[0]) == merge.name and node_of(s.takes[1]) == condition.name]
+        alias.update({f"{s.name}:1": f"{merge.name}/turn:0" for s in ways})
+        exits.update({e.name: k for e in of["Exit"] for s in ways if e.takes[0] == f"{s.name}:0"})
+    constants = [e for e in of["Enter"] if e.name not in entered]
+    outside = [a for n in members.values() for a in n.after if a not in members]
+    left = {n: m for n, m in members.items() if not primitive(m) or (primitive(m) in ("Switch", "Merge") and m not in turns)}
+    for e in list(constants):  # a variable is written under its own name
+        handle = _handle_of(nodes, e.takes[0])
+        if handle is not None:
+            constants.remove(e)
+            alias[f"{e.name}:0"] = f"{handle.name}:0"
+            left[handle.name] = handle
+    inside = {n: Node(m.proto, [alias.get(t, t) for t in m.takes], m.after) for n, m in left.items()}
+    kept = [f"{e.name}:0" for e in constants]
+    _body(inside, f"{name}.cond", [*(f"{m.name}:0" for m in turns), *kept], [condition.takes[0]], library)
+    given = [alias.get(v, v) for v in nexts]
+    _body(inside, f"{name}.body", [*(f"{m.name}/turn:0" for m in turns), *kept], [*given, *kept], library)
+    takes = [*starts, *(e.takes[0] for e in constants)]
+    loop = _new_node("While", f"{condition.name}/While", takes, dict.fromkeys(outside), cond=f"{name}.cond", body=f"{name}.body")
+    for n in members:
+        del nodes[n]
+    missing = [e.name for e in of["Exit"] if e.name not in exits]
+    if missing:
+        raise ParseError(f"node {missing[0]!r} leaves no loop", fix="is the file damaged?")
+    return [loop, *(_new_node("Identity", e, [f"{loop.name}:{k}"]) for e, k in exits.items())]
+
+
+# ---- branches -----------------------------------------------------------------------------------------------------------
+
+
+class Joined(NamedTuple):
+    """A merge, the predicate that decides it, its input on each side, and what stands between on each side."""
+
+    merge: Node
+    predicate: str
+    inputs: dict[int, str]
+    between: dict[int, dict[str, None]]
+
+
+def _without_branches(nodes: Nodes, name: str, library: FunctionLibrary) -> Nodes:
+    todo = [n for n in _ordered(nodes) if primitive(n) == "Merge"]
+    decided = set[str]()
+    while todo:
+        first, *todo = todo
+        found = _joined(nodes, first)
+        if found is None:
+            continue
+        group, names = [found], {first.name}
+        for other in list(todo):
+            more = _joined(nodes, other)
+            if more is not None and more.predicate == found.predicate and not _needs(nodes, other, names):
+                group.append(more)
+                names.add(other.name)
+                todo.remove(other)
+        decided.add(found.predicate)
+        for node in _branch(nodes, group, f"{name}/{first.name}", library):
+            nodes[node.name] = node
+    return _without_ends(nodes, decided)
+
+
+def _joined(nodes: Nodes, merge: Node) -> Joined | None:
+    """Returns how a merge is decided; None where that is not by one predicate."""
+    if len(merge.takes) != 2:
+        return None
+    sides: list[set[tuple[str, int]]] = []
+    between: list[dict[str, None]] = []
+    for value in merge.takes:
+        ends, found = set[tuple[str, int]](), dict[str, None]()
+        todo = [value]
+        while todo:
+            v = todo.pop()
+            node = nodes.get(node_of(v))
+            if node is None or node.name in found:
+                continue
+            if primitive(node) == "Switch":
+                ends.add((_predicate(nodes, node), int(v.rpartition(":")[2])))
+            elif primitive(node):
+                return None
+            else:
+                found[node.name] = None
+                todo += [*node.takes, *(f"{a}:0" for a in node.after if primitive(nodes.get(a)) != "Switch")]
+        sides.append(ends)
+        between.append(found)
+    predicates = {p for ends in sides for p, _ in ends}
+    if len(predicates) != 1 or any(len(ends) > 1 for ends in sides):
+        return None
+    way = [next((side for _, side in ends), None) for ends in sides]
+    first = way[0] if way[0] is not None else 1 - (way[1] or 0)
+    if way[1] == first:
+        return None
+    inputs = {first: merge.takes[0], 1 - first: merge.takes[1]}
+    return Joined(merge, predicates.pop(), inputs, {first: between[0], 1 - first: between[1]})
+
+
+def _needs(nodes: Nodes, node: Node, names: set[str]) -> bool:
+    """Returns whether a node needs one of these, over any number of others."""
+    seen, todo = set[str](), [node.name]
+    while todo:
+        here = nodes.get(todo.pop())
+        if here is not None and here.name not in seen:
+            seen.add(here.name)
+            todo += [*map(node_of, here.takes), *here.after]
+    return bool(seen & names)
+
+
+def _branch(nodes: Nodes, group: Sequence[Joined], name: str, library: FunctionLibrary) -> list[Node]:
+    """Returns the If of merges that one predicate decides, and for each merge a node of its name."""
+    predicate, given = group[0].predicate, dict[str, str]()
+    before = dict[str, None]()
+
+    def inside(side: int) -> tuple[Nodes, list[str]]:
+        members = _behind(nodes, {n for j in group for n in j.between[side]}, predicate)
+        made: Nodes = {}
+
+        def value(v: str) -> str:
+            node = nodes.get(node_of(v))
+            if node is not None and node.name in members:
+                return v
+            while node is not None and primitive(node) == "Switch" and _predicate(nodes, node) == predicate:
+                v = node.takes[0]
+                node = nodes.get(node_of(v))
+            handle = _handle_of(nodes, v)
+            if handle is not None:
+                made[handle.name] = handle
+                return f"{handle.name}:0"
+            return given.setdefault(v, f"argument {len(given)}:0")
+
+        for m in members:
+            node = nodes[m]
+            before.update({a: None for a in node.after if a not in members and primitive(nodes.get(a)) != "Switch"})
+            made[m] = Node(node.proto, [value(t) for t in node.takes], node.after)
+        return made, [value(j.inputs[side]) for j in group]
+
+    ways = [inside(side) for side in (1, 0)]
+    functions = [f"{name}.true", f"{name}.false"]
+    for function, (made, gives) in zip(functions, ways, strict=True):
+        _body(made, function, list(given.values()), gives, library)
+    choice = _new_node("If", f"{name}/If", [predicate, *given], before, then_branch=functions[0], else_branch=functions[1])
+    found = [choice]
+    for k, j in enumerate(group):
+        places = [_int_node(f"{j.merge.name}/input {side}", j.merge.takes.index(j.inputs[side])) for side in (1, 0)]
+        index = _new_node("SelectV2", f"{j.merge.name}/index", [predicate, *(f"{p.name}:0" for p in places)])
+        found += [*places, index, _new_node("IdentityN", j.merge.name, [f"{choice.name}:{k}", f"{index.name}:0"])]
+    return found
+
+
+def _behind(nodes: Nodes, names: set[str], predicate: str) -> dict[str, None]:
+    """Returns those of the names, in order, that need a switch of this predicate."""
+    found: dict[str, None] = {}
+    for node in _ordered({n: nodes[n] for n in names}):
+        for n in (*map(node_of, node.takes), *node.after):
+            other = nodes.get(n)
+            if n in found or (other is not None and primitive(other) == "Switch" and _predicate(nodes, other) == predicate):
+                found[node.name] = None
+    return found
+
+
+def _without_ends(nodes: Nodes, decided: set[str]) -> Nodes:
+    """Returns the nodes without those that only stand between the switches and the merges that have become branches."""
+    gone: dict[str, None] = {}
+    for node in _ordered(nodes):
+        kind = primitive(node)
+        if kind == "Switch" and _predicate(nodes, node) in decided:
+            gone[node.name] = None
+        elif any(n in gone for n in (*map(node_of, node.takes), *node.after)):
+            if kind == "Merge":
+                return nodes  # decided in each call, by what is dead
+            gone[node.name] = None
+    return {n: node for n, node in nodes.items() if n not in gone}

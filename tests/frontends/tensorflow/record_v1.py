@@ -1,0 +1,266 @@
+"""Records graphs of TensorFlow 1 with TensorFlow's answers: `python record_v1.py recorded`, by an interpreter that has TensorFlow.
+
+Control flow of nodes without bodies (Switch, Merge, frames), variables by reference and by handle, TensorArrays, and optimizers' steps.
+Each graph is run with each of its feeds, twice where it has variables. A run that TensorFlow refuses is recorded as the error's name.
+"""
+
+import lzma
+import os
+import sys
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+v1.disable_eager_execution()
+v1.disable_control_flow_v2()
+R = np.random.default_rng(11)
+A = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
+V = np.array([1, 2, 3], np.float32)
+SAVED = {}
+
+
+def case(name, build, *feeds, resource=False):
+    """Records the graph that `build` makes of placeholders, given by the feeds' names and as long as the first feeds say."""
+    graph = tf.Graph()
+    with graph.as_default():
+        v1.set_random_seed(1)
+        with v1.variable_scope("", use_resource=resource):
+            outputs = build()
+        outputs = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        with v1.Session(graph=graph) as session:
+            session.run(v1.global_variables_initializer())
+            for v in v1.global_variables():
+                SAVED[f"{name}|start|{v.op.name}"] = session.run(v)
+            for k, feed in enumerate(feeds):
+                for n, a in feed.items():
+                    SAVED[f"{name}|feed{k}|{n}:0"] = a
+                for turn in range(2 if v1.global_variables() else 1):
+                    try:
+                        found = session.run(outputs, {f"{n}:0": a for n, a in feed.items()})
+                    except tf.errors.OpError as error:
+                        SAVED[f"{name}|error{k}.{turn}"] = np.array(type(error).__name__)
+                        continue
+                    for j, a in enumerate(found):
+                        SAVED[f"{name}|out{k}.{turn}.{j}"] = a
+            for v in v1.global_variables():
+                SAVED[f"{name}|end|{v.op.name}"] = session.run(v)
+    SAVED[f"{name}|graph"] = np.frombuffer(graph.as_graph_def().SerializeToString(), np.uint8)
+    SAVED[f"{name}|names"] = np.array([o.name for o in outputs])
+
+
+def hole(*shape, name="x"):
+    return v1.placeholder(tf.float32, list(shape), name)
+
+
+# ---- branches
+def cond():
+    x = hole(2, 3)
+    return v1.cond(tf.reduce_sum(x) > 0, lambda: x * 2 + 1, lambda: tf.sin(x))
+
+
+def cond_two():
+    x = hole(2, 3)
+    p = tf.reduce_sum(x) > 0
+    a, b = v1.cond(p, lambda: (x * 2, x + 1), lambda: (x - 1, x * x))
+    return [a, b, v1.cond(p, lambda: a + b, lambda: a - b)]
+
+
+def cond_nested():
+    x = hole(2, 3)
+    return v1.cond(
+        tf.reduce_sum(x) > 0,
+        lambda: v1.cond(tf.reduce_max(x) > 10, lambda: x * 100, lambda: x * 3),
+        lambda: v1.cond(tf.reduce_min(x) < -2.5, lambda: x - 7, lambda: tf.exp(x)),
+    )
+
+
+def case_():
+    x = hole(3)
+    return v1.case([(x[0] > 0, lambda: x * 2), (x[1] > 0, lambda: x * 3)], default=lambda: -x)
+
+
+def assert_():
+    x = hole(3)
+    with tf.control_dependencies([v1.assert_greater(x, -10.0)]):
+        return x * 2
+
+
+def switch_merge():
+    x = hole(3)
+    switch = tf.raw_ops.Switch(data=x, pred=x[0] > 0)
+    merge = tf.raw_ops.Merge(inputs=[switch.output_true * 3, switch.output_false * 2])
+    return [merge.output, merge.value_index]
+
+
+def dead():
+    x = hole(3)
+    return tf.raw_ops.Switch(data=x, pred=x[0] > 0).output_true * 2
+
+
+def dead_by_control():
+    x = hole(3)
+    switch = tf.raw_ops.Switch(data=x, pred=x[0] > 0)
+    with tf.control_dependencies([tf.identity(switch.output_true)]):
+        return x * 2
+
+
+def two_predicates():
+    x = hole(3)
+    s, t = (tf.raw_ops.Switch(data=x, pred=x[k] > 0) for k in (0, 1))
+    merge = tf.raw_ops.Merge(inputs=[s.output_true + 1, t.output_true * 0 + s.output_false])
+    return [merge.output, merge.value_index]
+
+
+case("cond", cond, {"x": A}, {"x": -A})
+case("cond_two", cond_two, {"x": A}, {"x": -A})
+case("cond_nested", cond_nested, {"x": A}, {"x": -A}, {"x": A + 20}, {"x": A * 0.1 - 1})
+case("case", case_, {"x": V}, {"x": V * [-1, 1, 1]}, {"x": -V})
+case("assert", assert_, {"x": V})
+case("switch_merge", switch_merge, {"x": V}, {"x": -V})
+case("dead", dead, {"x": V}, {"x": -V})
+case("dead_by_control", dead_by_control, {"x": V}, {"x": -V})
+case("two_predicates", two_predicates, {"x": V}, {"x": V * [-1, 1, 1]}, {"x": -V})
+
+
+# ---- loops
+def loop():
+    return list(v1.while_loop(lambda i, y: i < 12, lambda i, y: (i + 1, y * 0.9 + 0.1), [0, hole(2, 3)]))
+
+
+def loop_data():
+    x = hole(None)
+    return v1.while_loop(lambda y: tf.reduce_sum(y) < 50, lambda y: (y * 1.5 + x,), [x])
+
+
+def loop_nested():
+    x = hole(3)
+
+    def body(i, y):
+        _, z = v1.while_loop(lambda j, z: j < i, lambda j, z: (j + 1, z + tf.cast(j, tf.float32) * x), [0, y])
+        return i + 1, z * 0.5
+
+    return v1.while_loop(lambda i, y: i < 11, body, [0, x])[1]
+
+
+def loop_cond():
+    x = hole(3)
+    body = lambda i, y: (i + 1, v1.cond(tf.equal(i % 2, 0), lambda: y + x, lambda: y * 0.5))
+    return v1.while_loop(lambda i, y: i < 15, body, [0, x])[1]
+
+
+def cond_loop():
+    x = hole(3)
+    return v1.cond(x[0] > 0, lambda: v1.while_loop(lambda i, y: i < 9, lambda i, y: (i + 1, y + x), [0, x])[1], lambda: -x)
+
+
+def maps(x):
+    return [v1.map_fn(lambda r: tf.reduce_sum(r) * r, x), v1.scan(lambda c, r: c * 0.5 + r, x)]
+
+
+W = R.standard_normal((8, 5)).astype("f4") * np.float32(0.3)
+
+
+def recurrent():
+    x = hole(4, 13, 3)
+    given = tf.TensorArray(tf.float32, 13).unstack(tf.transpose(x, [1, 0, 2]))
+
+    def body(t, h, out):
+        h = tf.tanh(tf.concat([given.read(t), h], 1) @ W)
+        return t + 1, h, out.write(t, h)
+
+    _, h, out = v1.while_loop(lambda t, h, out: t < 13, body, [0, tf.zeros([4, 5]), tf.TensorArray(tf.float32, 13)])
+    return [h, tf.transpose(out.stack(), [1, 0, 2])]
+
+
+case("loop", loop, {"x": A})
+case("loop_data", loop_data, {"x": V}, {"x": np.array([60, 1], np.float32)})
+case("loop_nested", loop_nested, {"x": V})
+case("loop_cond", loop_cond, {"x": V})
+case("cond_loop", cond_loop, {"x": V}, {"x": -V})
+case("maps", lambda: maps(hole(5, 3)), {"x": R.standard_normal((5, 3)).astype("f4")})
+case("maps_open", lambda: maps(hole(None, 3)), *({"x": R.standard_normal((n, 3)).astype("f4")} for n in (17, 11, 1)))
+case("recurrent", recurrent, {"x": R.standard_normal((4, 13, 3)).astype("f4")})
+
+
+# ---- variables
+def state_cond():
+    x = hole(3)
+    v = v1.get_variable("v", initializer=np.ones(3, np.float32))
+    return v1.cond(tf.reduce_sum(x) > 0, lambda: tf.identity(v1.assign_add(v, x)), lambda: tf.identity(v1.assign(v, v * 2)))
+
+
+def state_loop():
+    x = hole(3)
+    v = v1.get_variable("v", initializer=np.ones(3, np.float32))
+
+    def body(i):
+        with tf.control_dependencies([v1.assign_add(v, x)]):
+            return i + 1
+
+    i = v1.while_loop(lambda i: i < 10, body, [0])
+    with tf.control_dependencies([i]):
+        return [i, v.read_value()]
+
+
+def scatters():
+    x = hole(2, 3)
+    v = v1.get_variable("v", initializer=np.ones((5, 3), np.float32))
+    ops = v1.scatter_add, v1.scatter_sub, v1.scatter_mul, v1.scatter_div, v1.scatter_max, v1.scatter_min, v1.scatter_update
+    last = []
+    for k, op in enumerate(ops):
+        with tf.control_dependencies(last):
+            last = [op(v, [k % 5, (k + 2) % 5], x + 3.0 * k)]
+    with tf.control_dependencies(last):
+        return v.read_value()
+
+
+for by, resource in (("reference", False), ("handle", True)):
+    case(f"state_cond_{by}", state_cond, {"x": V}, {"x": -V}, resource=resource)
+    case(f"state_loop_{by}", state_loop, {"x": V}, resource=resource)
+    case(f"scatters_{by}", scatters, {"x": A}, resource=resource)
+
+# ---- optimizers
+START = R.standard_normal((4, 3)).astype("f4")
+BATCH = {"x": R.standard_normal((8, 4)).astype("f4"), "t": np.eye(3, dtype="f4")[R.integers(0, 3, 8)]}
+
+
+def training(optimizer, rows):
+    def build():
+        x, t = hole(None, 4), hole(None, 3, name="t")
+        w = v1.get_variable("w", initializer=START)
+        b = v1.get_variable("b", initializer=np.zeros(3, np.float32))
+        y = x @ w + b if not rows else tf.gather(w, [2, 0]) * 2 + b
+        loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(logits=y, labels=t if not rows else t[:2])) + 0 * tf.reduce_sum(x)
+        with tf.control_dependencies([optimizer().minimize(loss)]):
+            return tf.identity(loss)
+
+    return build
+
+
+train = v1.train
+OPTIMIZERS = {
+    "GradientDescent": lambda: train.GradientDescentOptimizer(0.1),
+    "Momentum": lambda: train.MomentumOptimizer(0.1, 0.9, use_nesterov=True),
+    "Adam": lambda: train.AdamOptimizer(0.01),
+    "Adagrad": lambda: train.AdagradOptimizer(0.1),
+    "AdagradDA": lambda: train.AdagradDAOptimizer(0.1, tf.constant(3, tf.int64), l1_regularization_strength=0.01),
+    "RMSProp": lambda: train.RMSPropOptimizer(0.01, momentum=0.5),
+    "RMSProp_centered": lambda: train.RMSPropOptimizer(0.01, centered=True),
+    "Adadelta": lambda: train.AdadeltaOptimizer(0.1),
+    "Ftrl": lambda: train.FtrlOptimizer(0.1, l1_regularization_strength=0.01, l2_regularization_strength=0.02),
+    "FtrlV2": lambda: train.FtrlOptimizer(0.1, l2_shrinkage_regularization_strength=0.03),
+    "ProximalGradientDescent": lambda: train.ProximalGradientDescentOptimizer(0.1, 0.01, 0.02),
+    "ProximalAdagrad": lambda: train.ProximalAdagradOptimizer(0.1, 0.1, 0.01, 0.02),
+}
+for name, optimizer in OPTIMIZERS.items():
+    for by, resource in (("reference", False), ("handle", True)):
+        for rows in (False, True):
+            if not (rows and name == "AdagradDA" and not resource):
+                case(f"{name}_{by}{'_rows' * rows}", training(optimizer, rows), BATCH, resource=resource)
+
+if __name__ == "__main__":
+    with lzma.open(os.path.join(sys.argv[1], "v1.npz.xz"), "wb") as file:  # as a whole: the graphs are alike
+        np.savez(file, **SAVED)

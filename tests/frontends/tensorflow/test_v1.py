@@ -1,0 +1,74 @@
+"""Graphs of TensorFlow 1 with the answers that TensorFlow gave (`record_v1.py`): control flow, variables, optimizers' steps."""
+
+import lzma
+import os
+
+import numpy as np
+import pytest
+
+import ngraph as ng
+import ngraph.transformers as ngt
+from ngraph.errors import ArgumentError, GraphError
+from ngraph.frontends.tensorflow.messages import classes
+
+with lzma.open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded", "v1.npz.xz")) as packed, np.load(packed) as file:
+    RECORDED = {key: file[key] for key in file.files}
+CASES = sorted(key[: -len("|graph")] for key in RECORDED if key.endswith("|graph"))
+IN_CALLS = {"dead", "dead_by_control", "two_predicates"}  # decided in each call, by what is dead
+
+
+def under(prefix):
+    return {key[len(prefix) :]: value for key, value in RECORDED.items() if key.startswith(prefix)}
+
+
+def load(name, folder, transformer=None):
+    """The graph of a case as a meta graph with a checkpoint of its variables."""
+    meta = classes()["MetaGraphDef"]()
+    meta.graph_def.ParseFromString(RECORDED[f"{name}|graph"].tobytes())
+    path = str(folder / "model")
+    with open(f"{path}.meta", "wb") as file:
+        file.write(meta.SerializeToString())
+    ng.tensorflow.save_checkpoint(path, under(f"{name}|start|"))
+    return ng.tensorflow.load(f"{path}.meta", transformer)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "direct"])
+@pytest.mark.parametrize("name", CASES)
+def test_answers(tmp_path, name, kind):
+    names = [str(n) for n in RECORDED[f"{name}|names"]]
+    with ngt.make_transformer_factory(kind)() as transformer:
+        model = load(name, tmp_path, transformer)
+        k = 0
+        while feeds := under(f"{name}|feed{k}|"):
+            for turn in range(2 if under(f"{name}|start|") else 1):
+                if f"{name}|error{k}.{turn}" in RECORDED:
+                    with pytest.raises(GraphError, match="dead: a Switch sent its input the other way"):
+                        model.run(names, feeds)
+                    continue
+                for j, y in enumerate(model.run(names, feeds)):
+                    want = RECORDED[f"{name}|out{k}.{turn}.{j}"]
+                    assert y.dtype == want.dtype and y.shape == want.shape
+                    np.testing.assert_allclose(y, want, rtol=2e-6, atol=2e-6, err_msg=f"feed {k}, turn {turn}, result {j}")
+            k += 1
+        for variable, want in under(f"{name}|end|").items():
+            np.testing.assert_allclose(model.value(variable), want, rtol=2e-6, atol=2e-6, err_msg=variable)
+        ops = {node.op for node in model.file.graph.nodes.values()}
+        assert k and (name in IN_CALLS or not ops & {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+
+
+def test_a_loop_over_arrays_is_one_scan(tmp_path):
+    """The TensorArray that is read stays outside, the one that is written is what the turns give, stacked."""
+    model = load("recurrent", tmp_path)
+    graph = model.graph({"x": (4, 13, 3)})
+    ops, todo = [], list(graph.outputs.values())
+    while todo:
+        op = todo.pop()
+        ops.append(op.opdef.name)
+        todo += op.inputs
+    assert ops.count("scan") >= 1 and not {"while_loop", "scatter"} & set(ops)
+
+
+def test_values_inside_of_a_branch_cannot_be_fetched(tmp_path):
+    model = load("cond", tmp_path)
+    with pytest.raises(ArgumentError, match="has no value 'cond/mul:0'"):
+        model.run(["cond/mul:0"], {"x:0": np.ones((2, 3), np.float32)})
