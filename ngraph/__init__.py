@@ -35,7 +35,7 @@ The rooms, in the order in which they process a graph; a room imports only rooms
     frontends.positional  graphs whose tensors have dims in an order, as files and frameworks have them
     frontends.neon   layers, costs, optimizers, data
     frontends.onnx, frontends.tensorflow, frontends.torch  readers of these formats, each upon frontends.positional
-    frontends        names of the frontends
+    frontends        what importers of 2016 to 2019 shared
     tools            the `ngraph` command
     onnx_backend     the interface of onnx's own tests
     util, types, testing   names that users import

@@ -114,6 +114,14 @@ class GraphBody:
         return None if source in self.takes else self.nodes.get(node_of(source))
 
 
+def has_results(op: str) -> bool:
+    """Returns whether an op gives anything; others are run for what they do."""
+    if op.startswith("Resource"):
+        return op.startswith("ResourceGather")
+    silent = {"Assert", "ControlTrigger", "DisableCopyOnRead", "NoOp", "PrintV2", "SaveV2", "TensorArrayCloseV3"}
+    return op not in silent and not (op.startswith("Assign") and op.endswith("VariableOp"))
+
+
 def node_of(value: str) -> str:
     """Returns the node that gives a value."""
     return value.rpartition(":")[0]

@@ -25,6 +25,7 @@ SaverDef          filename_tensor_name 1 string, save_tensor_name 2 string, rest
 CollectionDef     node_list 1 NodeList, bytes_list 2 BytesList
 NodeList          value 1 *string
 BytesList         value 1 *bytes
+VariableDef       variable_name 1 string
 SignatureDef      inputs 1 map<TensorInfo>, outputs 2 map<TensorInfo>, method_name 3 string
 TensorInfo        name 1 string, dtype 2 int32, tensor_shape 3 TensorShapeProto
 TensorShapeProto  dim 2 *Dim, unknown_rank 3 bool

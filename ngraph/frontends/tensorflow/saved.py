@@ -11,7 +11,18 @@ from ngraph.frontends.positional.ports import Port
 from ngraph.frontends.positional.values import ConstantArray
 from ngraph.frontends.tensorflow.bundle import Checkpoint
 from ngraph.frontends.tensorflow.dtypes import array_of, numpy_type, shape_of, type_name
-from ngraph.frontends.tensorflow.graph import CALLS, HANDLES, FunctionLibrary, GraphBody, Node, assigned, body_of_graph, named, node_of
+from ngraph.frontends.tensorflow.graph import (
+    CALLS,
+    HANDLES,
+    FunctionLibrary,
+    GraphBody,
+    Node,
+    assigned,
+    body_of_graph,
+    has_results,
+    named,
+    node_of,
+)
 from ngraph.frontends.tensorflow.messages import parsed, parsed_text
 from ngraph.frontends.tensorflow.structure import structured
 
@@ -34,6 +45,7 @@ class ModelFile(FunctionLibrary):
     graph       its main graph                            signatures  the ways to call it
     handles     the variable's name by the node that makes its handle       keys  the name in the checkpoint by variable
     parts       the part of the checkpoint's array that a partitioned variable has, by variable
+    collections  names of nodes that the file has kept together, by the name of the collection
     """
 
     def __init__(self, name: str, graph: Any, signatures: dict[str, Signature], meta: Any = None, checkpoint: str | None = None):
@@ -60,6 +72,7 @@ class ModelFile(FunctionLibrary):
                 if part:
                     self.parts[self.handles.get(home, home)] = part
         self.signatures = signatures
+        self.collections = {} if meta is None else {key: _members(said) for key, said in meta.collection_def.items()}
 
     def structured(self, body: GraphBody) -> GraphBody:
         """See `FunctionLibrary.structured`."""
@@ -192,9 +205,18 @@ def _part(text: str) -> tuple[slice, ...]:
 # ---- files --------------------------------------------------------------------------------------------------------------
 
 
-def opened(source: Any, tags: Any = None) -> ModelFile:
+def _members(collection: Any) -> list[str]:
+    """Returns the names of nodes in a collection: of a list of nodes, or of variables."""
+    if collection.WhichOneof("kind") == "node_list":
+        return list(collection.node_list.value)
+    found = [parsed("VariableDef", data, "a collection").variable_name for data in collection.bytes_list.value]
+    return [name for name in found if name]
+
+
+def opened(source: Any, tags: Any = None, checkpoint: str | None = None) -> ModelFile:
     """Returns the model of a path, of bytes, or of a message of TensorFlow's own.
 
+    checkpoint: the prefix of the checkpoint of a meta graph, by default its own.
     Raises FileError where there is nothing, ParseError for damaged files, ArgumentError for tags that no graph of it has.
     """
     if isinstance(source, ModelFile):
@@ -213,7 +235,7 @@ def opened(source: Any, tags: Any = None) -> ModelFile:
         return opened(os.path.dirname(path) or ".", tags)
     if path.endswith(".meta"):
         meta = _message("MetaGraphDef", path)
-        return _of_meta(meta, os.path.basename(path), path[:-5])
+        return _of_meta(meta, os.path.basename(path), path[:-5] if checkpoint is None else os.fspath(checkpoint))
     return of_graph(_message("GraphDef", path), os.path.basename(path))
 
 
@@ -262,9 +284,9 @@ def of_graph(graph: Any, name: str, inputs: Any = None, outputs: Any = None) -> 
         values = {node_of(named(v)): named(v) for v in inputs if numbers(body.nodes[node_of(named(v))])}
     if outputs is None:
         fed = depending(body, [n.name for n in starts])
-        silent = ("NoOp", "Assert", "Const", "Placeholder", *HANDLES)
+        silent = ("Const", "Placeholder", *HANDLES)
         ends = [n for n in body.nodes.values() if n.name not in used and n.op not in silent and (n.name in fed or not starts)]
-        results = {n.name: f"{n.name}:0" for n in ends if not n.op.startswith(("Assign", "Save", "Restore", "Resource", "DisableCopy"))}
+        results = {n.name: f"{n.name}:0" for n in ends if has_results(n.op) and not n.op.startswith(("Assign", "Apply", "Restore"))}
     else:
         results = {node_of(named(v)) + ("" if named(v).endswith(":0") else f"_{v.rpartition(':')[2]}"): named(v) for v in outputs}
     ports = tuple([placeholder(body.nodes[node_of(v)], key) for key, v in values.items()])

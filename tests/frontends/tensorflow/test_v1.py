@@ -1,35 +1,11 @@
 """Graphs of TensorFlow 1 with the answers that TensorFlow gave (`record_v1.py`): control flow, variables, optimizers' steps."""
 
-import lzma
-import os
-
 import numpy as np
 import pytest
+from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
 
-import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, GraphError
-from ngraph.frontends.tensorflow.messages import classes
-
-with lzma.open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "recorded", "v1.npz.xz")) as packed, np.load(packed) as file:
-    RECORDED = {key: file[key] for key in file.files}
-CASES = sorted(key[: -len("|graph")] for key in RECORDED if key.endswith("|graph"))
-IN_CALLS = {"dead", "dead_by_control", "two_predicates"}  # decided in each call, by what is dead
-
-
-def under(prefix):
-    return {key[len(prefix) :]: value for key, value in RECORDED.items() if key.startswith(prefix)}
-
-
-def load(name, folder, transformer=None):
-    """The graph of a case as a meta graph with a checkpoint of its variables."""
-    meta = classes()["MetaGraphDef"]()
-    meta.graph_def.ParseFromString(RECORDED[f"{name}|graph"].tobytes())
-    path = str(folder / "model")
-    with open(f"{path}.meta", "wb") as file:
-        file.write(meta.SerializeToString())
-    ng.tensorflow.save_checkpoint(path, under(f"{name}|start|"))
-    return ng.tensorflow.load(f"{path}.meta", transformer)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "direct"])
