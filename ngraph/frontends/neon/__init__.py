@@ -83,8 +83,9 @@ from ngraph.frontends.neon.optimizers import (
     clip_gradient_value,
     clip_weight_value,
 )
+from ngraph.frontends.neon.rate_finder import LRFinder
 from ngraph.frontends.neon.recurrent import GRU, LSTM, BaseRNNCell, BiRNN, GRUCell, LSTMCell, Recurrent, RNNCell, unroll
-from ngraph.frontends.neon.reports import EarlyStop
+from ngraph.frontends.neon.reports import EarlyStop, EarlyStopping, ModelCheckpoint, TerminateOnNaN
 from ngraph.frontends.neon.saver import Saver, transfer
 from ngraph.frontends.neon.schedules import Cosine, OneCycle, Schedule, Warmup
 from ngraph.frontends.neon.trainer import Report, Trainer
@@ -126,6 +127,7 @@ __all__ = [
     "Dropout",
     "ELU",
     "EarlyStop",
+    "EarlyStopping",
     "Embedding",
     "Explin",
     "F1",
@@ -146,6 +148,7 @@ __all__ = [
     "IterableSource",
     "KaimingInit",
     "LAMB",
+    "LRFinder",
     "LSTM",
     "LSTMCell",
     "Layer",
@@ -161,6 +164,7 @@ __all__ = [
     "MeanSquared",
     "Metric",
     "Misclassification",
+    "ModelCheckpoint",
     "MultiHeadAttention",
     "Nadam",
     "NgraphArgparser",
@@ -199,6 +203,7 @@ __all__ = [
     "SubGraph",
     "Tanh",
     "Text",
+    "TerminateOnNaN",
     "TiedLinear",
     "TopK",
     "TrainCostCallback",

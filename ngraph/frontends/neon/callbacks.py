@@ -91,12 +91,20 @@ class Record:
 
 
 class Callback(Checked):
-    """Base of callbacks: a method for each phase, of its name. One that is saved with checkpoints has `state` and `restore`."""
+    """Base of callbacks: a method for each phase, of its name. One that is saved with checkpoints has `state` and `restore`.
+
+    `Trainer.fit` calls `attach` before the first phase. files: those that it wrote, for the report.
+    """
+
+    files: Sequence[str] = ()
 
     def __call__(self, transformer: Any, callback_data: Record, phase: CallbackPhase, data: Any, idx: Any) -> None:
         minded = getattr(self, phase.name, None)
         if minded is not None:
             minded(transformer, callback_data, data, idx)
+
+    def attach(self, trainer: Any, data: Any) -> None:
+        """Receives the Trainer and its training data, an iterator, before the first step of a `fit`."""
 
     def state(self) -> Any:
         """Returns its state for a checkpoint, as JSON values; None for nothing."""

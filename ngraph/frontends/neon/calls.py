@@ -90,7 +90,7 @@ SPLITS = ArgumentKind(
 )
 SCHEDULE = ArgumentKind("no schedule", lambda x: x is None or hasattr(x, "of"), "pass one, such as Schedule([100, 200], 0.1)")
 METRICS = ArgumentKind("no list of metrics", lambda x: isinstance(x, (list, tuple)), "pass a list: [Accuracy()]")
-CALLBACKS = ArgumentKind("no list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStop(patience=3)]")
+CALLBACKS = ArgumentKind("no list of callbacks", lambda x: isinstance(x, (list, tuple)), "pass a list: [EarlyStopping(patience=3)]")
 NAMED = ArgumentKind("no axes", lambda x: x is None or isinstance(x, (str, Axis, list, tuple, Mapping)), "pass their names: ('H', 'W')")
 
 BATCHES = ArgumentKind(
@@ -114,7 +114,7 @@ _NAMES = (
         TRUTH,
         "logits usebits half bias causal reset_cells return_sequence backward sum_out concat_out shared update approximate nesterov shuffle"
         " reverse_target get_prev_target include_iteration cross fixed_batch tensorboard progress_bar force deconv time use_words"
-        " shift_target reverse_mode strict compress resume use_progress_bar",
+        " shift_target reverse_mode strict compress resume use_progress_bar best_only apply",
     ),
     (ACTIVATION, "activation gate_activation transform"),
     (FIRST, "init weight_init bias_init filter_init init_inner init_h2h init_gamma init_beta val"),
@@ -136,7 +136,7 @@ _NAMES = (
     (SOURCE, "source"),
     (FUNCTION, "say save"),
     (NAMED, "channel_axes spatial_axes keep_axes"),
-    (MAPPING, "named_inputs"),
+    (MAPPING, "named_inputs rate_factors"),
     (PATH, "path filename"),
     (TEXT, "text tgt_key"),
 )
@@ -157,6 +157,7 @@ ELSEWHERE = {  # entries whose argument name means something else, and None wher
     ("Shakespeare", "path"): PATH,
     ("Metric", "batch"): None,
     ("Schedule", "name"): None,
+    ("ModelCheckpoint", "filename"): ArgumentKind("no path", lambda x: x is None or _is_path(x), "pass a string: 'best.safetensors'"),
 }
 
 SYNONYMS = {  # argument names of other libraries
@@ -188,6 +189,15 @@ SYNONYMS = {  # argument names of other libraries
     **dict.fromkeys(("stateful",), ("reset_cells",)),
     **dict.fromkeys(("drop_last",), ("last",)),
     **dict.fromkeys(("loss",), ("cost",)),
+    **dict.fromkeys(("monitor",), ("path",)),
+    **dict.fromkeys(("mode",), ("better",)),
+    **dict.fromkeys(("min_delta",), ("least",)),
+    **dict.fromkeys(("filepath",), ("filename",)),
+    **dict.fromkeys(("save_best_only",), ("best_only",)),
+    **dict.fromkeys(("min_lr",), ("low",)),
+    **dict.fromkeys(("max_lr",), ("high",)),
+    **dict.fromkeys(("num_training", "num_iter"), ("steps",)),
+    **dict.fromkeys(("mixed_precision", "autocast"), ("dtype",)),
 }
 
 CLASSES = {  # class names of other libraries
@@ -214,6 +224,7 @@ CLASSES = {  # class names of other libraries
     **dict.fromkeys(("NLLLoss", "SparseCategoricalCrossentropy"), "CrossEntropyMulti()"),
     **dict.fromkeys(("BCELoss", "BCEWithLogitsLoss", "BinaryCrossentropy"), "CrossEntropyBinary()"),
     **dict.fromkeys(("DataLoader", "Dataset"), "ArrayIterator({'image': images, 'label': labels}, 128), or IterableSource(loader)"),
+    **dict.fromkeys(("LearningRateFinder", "LRFind"), "LRFinder()"),
     **dict.fromkeys(("HeInit", "HeNormal"), "KaimingInit()"),
     **dict.fromkeys(("GlorotUniform",), "GlorotInit()"),
 }

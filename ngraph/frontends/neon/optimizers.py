@@ -8,12 +8,13 @@ Around every rule: gradients divided by the batch size, unscaled, accumulated, c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from inspect import Parameter
 from types import SimpleNamespace
 from typing import Any
 
 import ngraph as ng
-from ngraph.errors import GraphError
+from ngraph.errors import GraphError, UnknownKey, nearest
 from ngraph.frontends.neon.bounds import BELOW_1, COUNT, DYNAMIC, NOT_NEGATIVE, POSITIVE, SHARE, check
 from ngraph.frontends.neon.calls import Checked, wrong_kind
 from ngraph.frontends.neon.schedules import Schedule, as_schedule
@@ -169,8 +170,9 @@ class Optimizer(Checked):
     update, with the mean of their gradients. loss_scale: a factor for costs in 16-bit floats, or "dynamic": doubled after 2000
     good steps; halved, and the step skipped, where a gradient is not finite. ema_decay: keeps an average of each weight, `averages`.
     lookahead: (k, alpha): every k updates the weights return to a slow copy, moved by alpha toward them. schedule: how learning_rate,
-    a number, changes over updates, such as `Schedule([200, 300], 0.1)`. Raises UnknownName for numbers that the rule lacks, ArgumentError
-    for numbers out of bounds.
+    a number, changes over updates, such as `Schedule([200, 300], 0.1)`. rate_factors: factors of the learning rate for some weights, by
+    layer, weight, or pattern of paths: `{"Affine_0/*": 0.1, model[2]: 0.5}`; the last that fits a weight counts. Raises UnknownName for
+    numbers that the rule lacks, ArgumentError for numbers out of bounds, and, when called, UnknownKey for what names no weight.
     """
 
     rule: Rule = staticmethod(momentum)
@@ -191,6 +193,7 @@ class Optimizer(Checked):
         ema_decay: float | None = None,
         lookahead: tuple[int, float] | None = None,
         schedule: Schedule | None = None,
+        rate_factors: Mapping[Any, float] | None = None,
         **numbers: Any,
     ):
         given = {"accumulate": accumulate, "ema_decay": ema_decay, "weight_clip_value": weight_clip_value, **numbers}
@@ -213,6 +216,9 @@ class Optimizer(Checked):
         )
         self.name = name or type(self).__name__
         self.accumulate, self.loss_scale, self.ema_decay, self.lookahead = int(accumulate), loss_scale, ema_decay, lookahead
+        self.rate_factors = dict(rate_factors or {})
+        for key, factor in self.rate_factors.items():
+            check(type(self).__name__, NOT_NEGATIVE, **{f"rate_factors[{key if isinstance(key, str) else type(key).__name__!r}]": factor})
         self.values = {**self.numbers, **numbers}
         self.averages: dict[Op, Op] = {}
         self.states: list[Op] = []
@@ -267,13 +273,38 @@ class Optimizer(Checked):
         self.lrate = self.schedule(iteration).named("learning_rate")
         options = SimpleNamespace(lr=self.lrate, t=ng.cast(count + 1, ng.float32), **self.values)
         wanted: dict[Op, Op] = {}
+        factors = self._factors(weights)
         for w, g in zip(weights, gradients, strict=True):
-            wanted.update(self._one(w, g, options, count))
+            own = SimpleNamespace(**{**vars(options), "lr": options.lr * factors[w]}) if w in factors else options
+            wanted.update(self._one(w, g, own, count))
         if count in Op.ordered_ops(wanted.values()):  # else no schedule uses it
             wanted[count] = count + 1
         for variable, value in wanted.items():
             changes[variable] = value if due is None else ng.where(due, value, variable)
         return ng.sequential([ng.doall([ng.assign(v, value) for v, value in changes.items()]), ng.constant(0)])
+
+    def _factors(self, weights: list[Op]) -> dict[Op, float]:
+        """Returns the factor of the learning rate of each weight that `rate_factors` names. Raises UnknownKey for what names none."""
+        found: dict[Op, float] = {}
+        for key, factor in self.rate_factors.items():
+            if isinstance(key, Op):
+                meant = [w for w in weights if w is key]
+            elif hasattr(key, "paths"):
+                own = set(key.paths().values())
+                meant = [w for w in weights if w in own]
+            else:
+                meant = [w for w in weights if fnmatchcase(f"/{w.name}", f"*/{key}")]
+            if not meant:
+                paths = [w.name for w in weights]
+                parts = [f"{'/'.join(p.split('/')[1:k])}/*" for p in paths for k in range(2, p.count("/") + 1)]
+                near = nearest(key, [*parts, *paths]) if isinstance(key, str) else None
+                said = repr(key) if isinstance(key, str) else getattr(key, "path", getattr(key, "name", repr(key)))
+                raise UnknownKey(
+                    f"{self.name}: rate_factors names {said}, and the weights that it trains are {', '.join(paths)}",
+                    fix=f"take {near!r}" if near else "take a pattern such as 'Affine_0/*', or a layer that it trains",
+                )
+            found.update(dict.fromkeys(meant, float(factor)))
+        return found
 
     def _gradients(self, cost: Op, weights: list[Op], scale: Any) -> list[Op]:
         total = ng.sum(ng.cast(cost, ng.float32) if cost.dtype.bits < 32 else cost, out_axes=())

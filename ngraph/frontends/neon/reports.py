@@ -10,9 +10,9 @@ from typing import Any, TextIO
 import numpy as np
 
 from ngraph.errors import ArgumentError, nearest
-from ngraph.frontends.neon.bounds import COUNT, check
+from ngraph.frontends.neon.bounds import COUNT, NOT_NEGATIVE, check
 from ngraph.frontends.neon.callbacks import Callback, Record
-from ngraph.frontends.neon.calls import one_of
+from ngraph.frontends.neon.calls import one_of, refuse
 
 
 class CsvCallback(Callback):
@@ -84,34 +84,94 @@ class TensorBoardCallback(Callback):
         self.writer.close()
 
 
-class EarlyStop(Callback):
+RECORDED = {"loss": "cost/train", "val_loss": "cost/valid"}  # names of Keras for lists of a record
+
+
+class _Improving(Callback):
+    """Base of callbacks that act on whether the last number at `path` of the record is better than all before it.
+
+    path: `cost/valid`, `cost/train`, or `metric/` and a metric's name. better: "min" or "max". least: the least change that counts.
+    """
+
+    def __init__(self, path: str, better: str, least: float = 0.0):
+        name = type(self).__name__
+        one_of(name, "better", better, ("min", "max"))
+        check(name, NOT_NEGATIVE, least=least)
+        self.path, self.sign, self.least = RECORDED.get(path, path), {"min": 1.0, "max": -1.0}[better], float(least or 0)
+        self.best = float("inf")
+
+    def improved(self, record: Record) -> bool:
+        """Whether the record's last number is the best up to now. Raises ArgumentError where there is no such list."""
+        if self.path not in record:
+            name = type(self).__name__
+            meant = None if self.path == "cost/valid" else nearest(self.path, record.lists)
+            fix = f"{name}(path={meant!r})" if meant else "give fit() a valid set"
+            raise ArgumentError(f"{name} looks at {self.path!r}, and there are {', '.join(record.lists)}", fix=fix)
+        now = record.last(self.path) * self.sign
+        if not now < self.best - self.least:
+            return False
+        self.best = now
+        return True
+
+    def state(self) -> Any:
+        return {"best": None if self.best == float("inf") else self.best}
+
+    def restore(self, state: Any) -> None:
+        self.best = float("inf") if state["best"] is None else state["best"]
+
+
+class EarlyStopping(_Improving):
     """Ends training when `path` has not improved by `least` in `patience` intervals. better: "min" or "max"."""
 
     def __init__(self, patience: int = 3, path: str = "cost/valid", better: str = "min", least: float = 0.0):
-        check("EarlyStop", COUNT, patience=patience)
-        one_of("EarlyStop", "better", better, ("min", "max"))
-        self.patience, self.path, self.sign, self.least = patience, path, {"min": 1.0, "max": -1.0}[better], least
-        self.best, self.waited = float("inf"), 0
+        check("EarlyStopping", COUNT, patience=patience)
+        super().__init__(path, better, least)
+        self.patience, self.waited = patience, 0
 
     def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
-        if self.path not in record:
-            meant = nearest(self.path, record.lists)
-            fix = f"EarlyStop(path={meant!r})" if meant else "give fit() a valid set"
-            raise ArgumentError(f"EarlyStop looks at {self.path!r}, and there are {', '.join(record.lists)}", fix=fix)
-        now = record.last(self.path) * self.sign
-        if now < self.best - self.least:
-            self.best, self.waited = now, 0
-        else:
-            self.waited += 1
+        self.waited = 0 if self.improved(record) else self.waited + 1
         if self.waited >= self.patience:
             record.stop = f"{self.path} did not become better in {self.patience} intervals"
 
     def state(self) -> Any:
-        return {"best": None if self.best == float("inf") else self.best, "waited": self.waited}
+        return {**super().state(), "waited": self.waited}
 
     def restore(self, state: Any) -> None:
-        self.best = float("inf") if state["best"] is None else state["best"]
+        super().restore(state)
         self.waited = state["waited"]
+
+
+EarlyStop = EarlyStopping  # its name in 0.1
+
+
+class ModelCheckpoint(_Improving):
+    """Writes the model's weights after each interval in which `path` is the best up to now, or after every one with best_only=False.
+
+    filename: .safetensors or .npz; `{step}` in it is the number of steps; by default best.safetensors in the Trainer's folder.
+    `trainer.load(filename)` reads it. Raises ArgumentError without a filename and a folder.
+    """
+
+    def __init__(self, filename: Any = None, path: str = "cost/valid", better: str = "min", least: float = 0.0, best_only: bool = True):
+        super().__init__(path, better, least)
+        self.filename, self.best_only = filename, best_only
+
+    def attach(self, trainer: Any, data: Any) -> None:
+        if self.filename is None and trainer.folder is None:
+            raise refuse("ModelCheckpoint", "there is no file to write", "ModelCheckpoint('best.safetensors'), or Trainer(folder='out')")
+        self.trainer = trainer
+
+    def interval_post(self, transformer: Any, record: Record, data: Any, idx: int) -> None:
+        if not self.best_only or self.improved(record):
+            name = os.path.join(self.trainer.folder, "best.safetensors") if self.filename is None else os.fspath(self.filename)
+            made_folder(os.path.dirname(name) or ".")
+            name = name.replace("{step}", str(idx + 1))
+            self.trainer.save(name)
+            self.files = [*(f for f in self.files if f != name), name]
+
+
+class TerminateOnNaN(Callback):
+    """Makes the first nan or infinity end the training without an error; the report's `stopped` names step and op. Weights are then those
+    before that step. Without it, `fit` raises NanError there."""
 
 
 class CheckpointCallback(Callback):
@@ -158,7 +218,9 @@ def draw_losses(record: Record, path: str) -> str:
     plt = _pyplot()
     if plt is None or "cost/train" not in record:
         return ""
-    steps, losses = np.array(record.lists["cost/train"]).T
+    steps, losses = np.array([pair for pair in record.lists["cost/train"] if np.isfinite(pair[1])]).reshape(-1, 2).T
+    if not len(losses):
+        return ""
     window = max(1, min(100, len(losses) // 5))
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     axes.plot(steps, losses, color="0.8", linewidth=0.6, marker="o" if len(losses) < 3 else "", label="one batch")
@@ -166,6 +228,26 @@ def draw_losses(record: Record, path: str) -> str:
     if "cost/valid" in record:
         axes.plot(*np.array(record.lists["cost/valid"]).T, "o-", markersize=3, label="valid")
     axes.set(xlabel="batch", ylabel="cost", yscale="log" if losses.min() > 0 else "linear", title="Cost while training")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def draw_rates(rates: np.ndarray, losses: np.ndarray, smoothed: np.ndarray, chosen: float | None, path: str) -> str:
+    """Plots the loss of each step over its learning rate, smoothed too, and marks the chosen rate. Returns the path, or ""."""
+    plt = _pyplot()
+    if plt is None or not len(rates):
+        return ""
+    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    axes.plot(rates, losses, color="0.8", linewidth=0.6, marker="o" if len(losses) < 3 else "", label="one batch")
+    axes.plot(rates, smoothed, label="smoothed")
+    if chosen is not None:
+        axes.axvline(chosen, color="C1", linestyle="--", linewidth=1, label=f"steepest: {chosen:.2g}")
+    low, high = float(smoothed.min()), float(smoothed[0])
+    room = max(high - low, 1e-3 * abs(high), 1e-12)
+    axes.set(xlabel="learning rate", ylabel="cost", xscale="log", ylim=(low - room / 2, high + room), title="Cost by learning rate")
     axes.legend()
     axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)

@@ -119,6 +119,11 @@ def _target(names: Container[str], data: Batches) -> str | None:
     return data.tgt_key if data.tgt_key in names else usual[0] if len(usual) == 1 else None
 
 
+def _objects(callbacks: Sequence[Any]) -> list[Any]:
+    """Returns callbacks, with an object for each class."""
+    return [c() if isinstance(c, type) else c for c in callbacks]
+
+
 class Trainer(Checked):
     """Trains a model.
 
@@ -127,15 +132,17 @@ class Trainer(Checked):
     inputs, target: the entries of a batch for the model and the cost: a name, a list of names (passed as a dict), or a function of the
     dict of placeholders. By default the target is the iterator's `tgt_key`, or the one entry called label, target or the like, and the
     model gets the others.
-    folder: for loss.png, costs.csv, checkpoints and other files; None for none of them. callbacks: further ones, before checkpoints.
-    precision: "bfloat16" or "float16" computes in that, with float32 weights; give the optimizer a loss_scale for float16.
+    folder: for loss.png, costs.csv, checkpoints and other files; None for none of them. callbacks: further ones, before checkpoints;
+    a class stands for its object, as EarlyStopping for EarlyStopping().
+    dtype: "bfloat16" or "float16" computes in that, with float32 weights (mixed precision); give the optimizer a loss_scale for float16.
+    precision: another name of dtype.
     fixed_batch: gives ax.N the iterator's batch size; always so for recurrent layers with reset_cells=False, whose state is carried
     from batch to batch until the iterator starts new sequences (`starts`); evaluations have a state of their own. seed: of the
     transformer's random numbers.
     tensorboard: write events (needs tensorboardX). progress_bar: False prints a line for each interval instead, as without a terminal.
     say: prints lines. transformer: one to use instead of a new one.
     nans: "raise" ends the training with NanError at the first step that computes a nan or an infinity, naming the op; weights are then
-    those before it, and the last checkpoint stays. "ignore" continues.
+    those before it, and the last checkpoint stays. The callback TerminateOnNaN ends it without an error. "ignore" continues.
     """
 
     def __init__(
@@ -149,6 +156,7 @@ class Trainer(Checked):
         target: Any = None,
         folder: str | None = None,
         callbacks: Sequence[Any] = (),
+        dtype: Any = None,
         precision: Any = None,
         fixed_batch: bool = False,
         seed: int | None = None,
@@ -169,11 +177,14 @@ class Trainer(Checked):
         for m in self.metrics:
             if not isinstance(m, Metric):
                 raise wrong_kind("Trainer", f"{m!r} is no metric", "give objects, such as Accuracy()")
-        self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, list(callbacks)
+        self.inputs, self.target, self.folder, self.callbacks = inputs, target, folder, _objects(callbacks)
         self.seed = seed
-        self.precision = None if precision is None else as_dtype(precision)
+        if dtype is not None and precision is not None:
+            raise refuse("Trainer", "dtype and precision are two names of one argument", f"take dtype={dtype!r}")
+        name, compute = ("precision", precision) if dtype is None else ("dtype", dtype)
+        self.precision = None if compute is None else as_dtype(compute)
         if self.precision is not None and not self.precision.is_float:
-            raise refuse("Trainer", f"precision is 'bfloat16' or 'float16', not {precision!r}", "take precision='bfloat16'")
+            raise refuse("Trainer", f"{name} is 'bfloat16' or 'float16', not {compute!r}", f"take {name}='bfloat16'")
         one_of("Trainer", "nans", nans, ("raise", "ignore"))
         self.nans = nans
         self.fixed_batch, self.tensorboard, self.progress_bar, self.say = fixed_batch, tensorboard, progress_bar, say
@@ -182,6 +193,7 @@ class Trainer(Checked):
             self.transformer.seed(seed)
         self.record = Record()
         self.step = 0
+        self._ends = False  # whether a nan ends the training without an error
         self._kept = 0  # the step of the newest checkpoint
         self._train: Any = None
         self._watch: NanWatch | None = None
@@ -294,13 +306,23 @@ class Trainer(Checked):
         if isinstance(self.model, Layer):
             self.model.reset_states(self.transformer, inference)
 
-    def _build(self, data: Batches) -> None:
+    def prepare(self, data: Batches) -> None:
+        """Makes the training step, unless there is one; `fit` does, after the callbacks' `attach`.
+
+        Raises ArgumentError for data that do not go on from batch to batch, where layers carry state.
+        """
+        if self._train is not None:
+            return
         if self._carries() and (data.shuffle or data.nbatches > 1) and data.starts(1):
             raise refuse(
                 "Trainer",
                 "layers with reset_cells=False carry their state from batch to batch, and no batch goes on where the one before ended",
                 "SequentialArrayIterator(...) in its strided order, or with stretch=8, or reset_cells=True",
             )
+        self._train, self._labels = self._stepping(data, self.optimizer)
+
+    def _stepping(self, data: Batches, optimizer: Any) -> tuple[tuple[Any, list[str]], Any]:
+        """Returns a step that trains with an optimizer, as (computation, names of a batch's entries), and its labels, for checks."""
         placeholders = self._placeholders(data)
         x, t = self._parts(placeholders, data)
         y = self._predict(x)
@@ -310,9 +332,31 @@ class Trainer(Checked):
         if weight is not None:  # the mean over the examples that count
             cost = cost * (ng.cast(ng.batch_size(cost), ng.float32) / ng.maximum(ng.sum(weight, out_axes=()), 1.0))
         loss = ng.mean(cost, out_axes=())
-        step = self.transformer.computation([loss, self.optimizer(cost)], *placeholders.values(), name="train")
-        self._train = step, list(placeholders)
-        self._labels = labels_in([cost], placeholders)
+        step = self.transformer.computation([loss, optimizer(cost)], *placeholders.values(), name="train")
+        return (step, list(placeholders)), labels_in([cost], placeholders)
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a training step, which the first `fit` makes."""
+        return self._train is not None
+
+    @contextmanager
+    def trial(self, data: Batches, optimizer: Any) -> Iterator[Callable[[int], float]]:
+        """Gives, within a block, a function that trains with another optimizer on the k-th batch and returns the loss. After the block,
+        weights and all other state are those before it."""
+        step, labels = self._stepping(data, optimizer)
+        before = {v: self.transformer.get(v) for v in step[0].states.values()}
+        first = data.done
+
+        def run(k: int) -> float:
+            batch = data.batch(first + k)
+            check_labels(labels, batch, f"batch {k}", partial(data.which, first + k))
+            return self._one(batch, first + k, step)
+
+        try:
+            yield run
+        finally:
+            self.transformer.state.put(before)
 
     def _evaluation(self, data: Batches) -> Any:
         """Returns (computation, names of a batch's entries, metrics, input and prediction, labels) for such data, in inference mode."""
@@ -370,7 +414,7 @@ class Trainer(Checked):
         valid: data that are evaluated at the end of each epoch, or `every` so many steps: an iterator, a loader, a pair (x, y), or the
         share of the last examples of x and y that is held out. patience: ends early after so many of these without a
         lower valid cost. checkpoint_every: batches between checkpoints, which need a folder; one is also written after each evaluation
-        and at the end. callbacks: further ones, for this call.
+        and at the end. callbacks: further ones, for this call: EarlyStopping(), ModelCheckpoint("best.npz"), LRFinder().
         resume: continue from the folder's checkpoint, if there is one, to the same losses, bit for bit; epochs and steps are then those of
         the whole training.
         """
@@ -390,7 +434,7 @@ class Trainer(Checked):
             train.done = train.began = self.step  # a second call goes on in another order
         if valid is not None:
             valid = self._batches(*(valid if isinstance(valid, tuple) else (valid,)))
-        return self._fit(train, valid, epochs, steps, checkpoint_every, resume, patience, every, list(callbacks))
+        return self._fit(train, valid, epochs, steps, checkpoint_every, resume, patience, every, _objects(callbacks))
 
     def _batches(self, x: Any, y: Any = None, **options: Any) -> Batches:
         """Returns data as batches; those of arrays have `BATCH` examples unless the options, or layers that carry state, say otherwise."""
@@ -416,14 +460,18 @@ class Trainer(Checked):
         if patience and valid is None:
             raise refuse("fit", "patience goes by the valid set, and there is none", "fit(train, valid, patience=3)")
         self._data = train
-        if self._train is None:
-            self._build(train)
+        stopper = [reports.EarlyStopping(patience)] if patience else []
+        user = [*stopper, *self.callbacks, *callbacks]
+        self._ends = any(isinstance(c, reports.TerminateOnNaN) for c in user)
+        for c in user:
+            if hasattr(c, "attach"):
+                c.attach(self, train)
+        self.prepare(train)
         tolerated = HALVINGS if getattr(self.optimizer, "loss_scale", None) == "dynamic" else 0
         step, keys = self._train
-        self._watch = NanWatch(self.transformer, step, keys, self._one, train.batch, tolerated) if self.nans == "raise" else None
+        watched = self.nans == "raise" or self._ends
+        self._watch = NanWatch(self.transformer, step, keys, self._one, train.batch, tolerated) if watched else None
         interval = every or len(train)
-        stopper = [reports.EarlyStop(patience)] if patience else []
-        user = [*stopper, *self.callbacks, *callbacks]
         held = self._resumed(train, user) if resume else None
         start = self.step
         self._origin = int(held.get("origin", 0)) if held else start
@@ -442,7 +490,8 @@ class Trainer(Checked):
             self._check_state()
             if self.folder is not None and self._kept != self.step:
                 self._checkpoint(self.step, train, user)
-        return self._report(time.perf_counter() - began, self.step - start, train, valid)
+        files = [file for c in user for file in getattr(c, "files", ())]
+        return self._report(time.perf_counter() - began, self.step - start, train, valid, files)
 
     def _endless(self, train: Batches) -> Iterator[Batch]:
         if not len(train):
@@ -476,16 +525,16 @@ class Trainer(Checked):
         if watch is not None:
             watch.before(number)
         loss = self._one(batch, number)
-        if watch is not None:
-            with self._stopping(watch):
-                watch.after(loss, batch, number, self.step)
         self.step += 1
         self._seen += rows(batch)
+        if watch is not None:
+            with self._stopping(watch):  # which sets `step` back to that at fault
+                watch.after(loss, batch, number, self.step - 1)
         return loss
 
-    def _one(self, batch: Batch, number: int) -> float:
-        """Returns the loss of the batch of this number; updates the weights."""
-        step, keys = self._train
+    def _one(self, batch: Batch, number: int, own: Any = None) -> float:
+        """Returns the loss of the batch of this number; updates the weights, by the training's step or that of a trial."""
+        step, keys = self._train if own is None else own
         if self._carries() and self._data.starts(number):
             self._start(inference=False)
         loss, _ = step(*[batch[k] for k in keys])
@@ -499,11 +548,14 @@ class Trainer(Checked):
 
     @contextmanager
     def _stopping(self, watch: NanWatch) -> Iterator[None]:
-        """Adds to a NanError of this block the step at fault and the present checkpoint."""
+        """Adds to a NanError of this block the step at fault and the present checkpoint; or, for TerminateOnNaN, ends without an error."""
         try:
             yield
         except NanError as error:
             self.step = watch.at
+            if self._ends:
+                self.record.stop = error.message
+                return
             if self._kept and self.folder is not None:
                 error.details += (f"the checkpoint in {self.folder} is of step {self._kept}: fit(..., resume=True) continues from there",)
                 error.at(error.line)
@@ -560,6 +612,22 @@ class Trainer(Checked):
         return self._predicting
 
     # ---- weights and checkpoints
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Makes the weights, within a block, the averages that an optimizer with `ema_decay` keeps: for evaluate, predict and save.
+
+        Raises GraphError where it keeps none.
+        """
+        averages: Mapping[Op, Op] = getattr(self.optimizer, "averages", {})
+        if not averages:
+            raise GraphError("averaged: the optimizer keeps no averages of weights", fix="Adam(1e-3, ema_decay=0.999), and fit first")
+        own = {w: self.transformer.get(w) for w in averages}
+        self.transformer.state.put({w: self.transformer.get(a) for w, a in averages.items()})
+        try:
+            yield
+        finally:
+            self.transformer.state.put(own)
 
     def weights(self) -> dict[str, np.ndarray]:
         """Returns the model's variables, trained or not, as arrays by path."""
@@ -625,7 +693,7 @@ class Trainer(Checked):
 
     # ---- the end
 
-    def _report(self, seconds: float, steps: int, train: Batches, valid: Batches | None) -> Report:
+    def _report(self, seconds: float, steps: int, train: Batches, valid: Batches | None, files: list[str]) -> Report:
         computation, keys = self._train
         batch = train.batch(0)
         operations = flops(computation, *[batch[k] for k in keys])
@@ -650,7 +718,7 @@ class Trainer(Checked):
             share=rate / limit,
             limit=known_by,
             transformer=self.transformer.name,
-            files=self._pictures(found, valid),
+            files=[*self._pictures(found, valid), *files],
         )
 
     def _pictures(self, found: Mapping[str, Any], valid: Batches | None) -> list[str]:
@@ -660,7 +728,7 @@ class Trainer(Checked):
         if valid is not None and any(type(m) is ConfusionMatrix for m in self.metrics):
             made.append(reports.draw_confusion(found["confusion"], os.path.join(self.folder, "confusion.png")))
             made.append(self._misclassified(valid))
-        return [m for m in made if m]
+        return [m for m in made if m and os.path.exists(m)]
 
     def _misclassified(self, valid: Batches, count: int = 32) -> str:
         """Plots misclassified examples of the first batches, if they are images; returns the path, or ""."""

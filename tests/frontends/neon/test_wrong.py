@@ -20,7 +20,7 @@ from ngraph.frontends.neon import (
     BatchNorm,
     Cosine,
     CrossEntropyMulti,
-    EarlyStop,
+    EarlyStopping,
     GlorotInit,
     GradientDescentMomentum,
     Growing,
@@ -134,7 +134,7 @@ WRONG = {
     "predict: NoneType is no array and no iterator": lambda: trained(after("predict", None)),
     "summary: the batch has img, and lacks image": lambda: trained(after("summary", {"img": 0})),
     "evaluate: float is no array and no iterator": lambda: trained(after("evaluate", 1.0)),
-    "EarlyStop: better is 'min' or 'max', not 'low'": lambda: EarlyStop(better="low"),
+    "EarlyStopping: better is 'min' or 'max', not 'low'": lambda: EarlyStopping(better="low"),
     "IterableSource: the source gives no batch": lambda: IterableSource([]),
     "IterableSource: the source gives tuple, and a batch is a dict": lambda: IterableSource([(1, 2)]),
 }
@@ -196,7 +196,7 @@ NEEDED = {  # arguments that a class cannot do without
     "Trainer": {"model": Affine(nout=3), "optimizer": Adam(), "cost": MeanSquared()},
 }
 PLAIN = """Accuracy Adagrad Adam AdamW BatchNorm Bias CIFAR100 CTC ConfusionMatrix ConstantInit CrossEntropyBinary CrossEntropyMulti
-Dropout EarlyStop Explin F1 GaussianInit Gelu GlobalPooling Huber InstanceNorm LAMB LayerNorm Nadam Normalizer OrthogonalInit Perplexity
+Dropout EarlyStopping Explin F1 GaussianInit Gelu GlobalPooling Huber InstanceNorm LAMB LayerNorm Nadam Normalizer OrthogonalInit Perplexity
 RMSNorm RMSProp Rectlin Rectlinclip Softmax SquaredL2 TopK Triplet UniformInit""".split()  # those that need none
 ODD = ["x", -1, 1.5, None, [], {}, object(), np.zeros((2, 2)), True, neon.Rectlin, (1, 2, 3), float("nan")]
 
