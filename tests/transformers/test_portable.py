@@ -1,9 +1,11 @@
 """Tables without addresses: written to files, run by another process that knows no plan, with all regions elsewhere and other lengths."""
 
+import functools
 import os
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +13,11 @@ import pytest
 import ngraph as ng
 import ngraph.transformers as ngt
 from ngraph.errors import ParseError, UnsupportedError
+from ngraph.numpy_ops.table import LINES
+from ngraph.op_graph.expr import Run
+from ngraph.op_graph.opdef import OPS, REGISTRY, op
+from ngraph.ops.sorting import compact_record
+from ngraph.ops.state import parts
 from ngraph.runtime.cache import cache
 from ngraph.runtime.host.image import TableImage
 from ngraph.transformers.executable.portable import portable
@@ -80,7 +87,29 @@ def stated():
     return [ng.sequential([ng.assign(w, w * 0.5 + total), w * 1]), x + w], [x], lambda n, t: [draw.standard_normal((n, H)).astype("f")]
 
 
+def counted():
+    """Trips and rows whose number steps count, from the end too; a loop in such a loop, a branch and a loop over what it has."""
+    n, t = ng.make_axis(7, name="N"), ng.make_axis(name="T")
+    x, y = ng.placeholder([n]), ng.placeholder([t])
+    (found,) = ng.nonzero(ng.greater(x, 0))
+    chosen = ng.cast(found, "float32")
+
+    def trip(carry, v):
+        inner, seen = ng.scan(lambda c, i: (c * 0.5 + i * v, c), carry, chosen, chosen.axes[0], reverse=True)
+        return inner, ng.sum(seen, out_axes=())
+
+    row, rows = ng.scan(lambda c, v: (c * 0.5 + v, c * 2), chosen, y, t)
+    last, sums = ng.scan(trip, ng.constant(1.0), y, t)
+    steps, ends = ng.scan(lambda c, i: (c + i, c * i), y, chosen, chosen.axes[0])
+    _, grown = ng.while_loop(lambda c: c[0] < 3.0, lambda c: (c[0] + 1.0, c[1] * 1.5 + c[0]), (ng.constant(0.0), chosen))
+    draw = np.random.default_rng(5)
+    branch = ng.cond(ng.sum(chosen, out_axes=()) > 9.0, lambda: chosen * 1.5, lambda: chosen - 2.0)
+    given = lambda n, t: [(draw.standard_normal(7) * (n != 1)).astype("f") + (n == 70), draw.standard_normal(t).astype("f")]
+    return [row, rows, last, sums, steps, ends, grown, branch], [x, y], given
+
+
 CASES = {
+    "counted lengths": counted,
     "products and sums": dense,
     "borders": convolved,
     "a scan": scanned,
@@ -160,17 +189,28 @@ def test_what_python_runs_cannot_be_written():
         f(np.ones(5, "f"))
         with pytest.raises(UnsupportedError, match="Python runs effect") as found:
             portable(next(iter(f.native.bound.values())))
-        assert "take these ops out" in str(found.value)
+        assert "build the graph without these ops" in str(found.value)
 
 
-def test_loops_over_counted_lengths_cannot_be_written():
-    n = ng.make_axis(5, name="N")
-    x = ng.placeholder([n])
-    with ngt.allocate_transformer("cpu") as t:
-        (found,) = ng.nonzero(x)
-        last, _ = ng.scan(lambda carry, i: (carry * 2 + i, carry), ng.constant(0, dtype="int32"), found, found.axes[0])
-        f = t.computation(last, x)
-        f(np.ones(5, "f"))
-        with pytest.raises(UnsupportedError, match="counted") as refused:
-            portable(next(iter(f.native.bound.values())))
-        assert "a mask" in str(refused.value)
+def test_loops_over_lengths_without_a_bound_run_but_cannot_be_written():
+    chosen = op("chosen", compact_record.doc, form=compact_record.form, type=compact_record.type, reference=compact_record.reference)
+    LINES.of("chosen")(LINES["compact"])
+    try:
+        n = ng.make_axis(5, name="N")
+        x, axis = ng.placeholder([n]), ng.make_axis(name="P")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ng.NgraphWarning)  # no machine code
+            positions, count = parts(chosen.build(ng.greater(x, 0), axes=x.axes, axis=axis))
+            axis.family.length = Run(count)
+            last, _ = ng.scan(lambda carry, i: (carry * 2 + i, carry), ng.constant(0, dtype="int32"), positions, axis)
+            with ngt.allocate_transformer("cpu") as t:
+                f = t.computation(last, x)
+                for given in (np.ones(5, "f"), np.zeros(5, "f"), np.array([1, 0, 1, 0, 1], "f")):
+                    assert f(given) == functools.reduce(lambda carry, i: carry * 2 + i, np.flatnonzero(given), 0)
+                with pytest.raises(UnsupportedError, match="Python runs chosen"):
+                    portable(next(iter(f.native.bound.values())))
+    finally:
+        del REGISTRY["chosen"]
+        for column, facts in OPS.facts("chosen").items():
+            for fact in list(facts):
+                OPS.take_back("chosen", column, fact.level)

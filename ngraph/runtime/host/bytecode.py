@@ -17,7 +17,8 @@ from __future__ import annotations
 import functools
 
 END, KERNEL, HOST, MOVES, JUMP, UNLESS, LOOP, COMPUTE, COPY = range(9)
-OPERATIONS = ("int32", "int64", "+", "-", "*", "//", "%", "min", "max", "at once")  # of `COMPUTE`; the first two read memory
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")  # read from memory; lengths have at most 63 bits
+OPERATIONS = (*INTEGERS, "+", "-", "*", "//", "%", "min", "max", "at once")  # of `COMPUTE`
 PIECES = 8  # ranges for each thread of a long kernel
 NEAR = 64  # candidate sizes of ranges at most
 DONE, HOST_CALLBACK, INTERRUPTED = range(3)  # how a run ends

@@ -566,25 +566,8 @@ entry:                                            ; apart from `walk`, which nee
   %op = get i64 %rec.op
   %x = load i64, ptr %wb
   %y = load i64, ptr %wc
-  switch i64 %op, label %out [ i64 0, label %read32
-    i64 1, label %read64
-    i64 2, label %plus
-    i64 3, label %minus
-    i64 4, label %by
-    i64 5, label %over
-    i64 6, label %over
-    i64 7, label %least
-    i64 8, label %most
-    i64 9, label %share ]
-read32:
-  %p32 = inttoptr i64 %x to ptr
-  %i32 = load i32, ptr %p32
-  %n32 = sext i32 %i32 to i64
-  br label %computed
-read64:
-  %p64 = inttoptr i64 %x to ptr
-  %n64 = load i64, ptr %p64
-  br label %computed
+  switch i64 %op, label %out [ OPERATIONS ]
+INTEGERS
 plus:
   %nplus = add i64 %x, %y
   br label %computed
@@ -607,7 +590,7 @@ over:
   %q1 = sub i64 %q0, %less
   %add = select i1 %low, i64 %safe, i64 0
   %r1 = add i64 %r0, %add
-  %quotient = icmp eq i64 %op, 5
+  %quotient = icmp eq i64 %op, QUOTIENT
   %qr = select i1 %quotient, i64 %q1, i64 %r1
   %nover = select i1 %none, i64 0, i64 %qr
   br label %computed
@@ -657,7 +640,7 @@ share1:
 share2:
   br label %computed
 computed:
-  %result = phi i64 [ %n32, %read32 ], [ %n64, %read64 ], [ %nplus, %plus ], [ %nminus, %minus ], [ %nby, %by ],
+  %result = phi i64 READ, [ %nplus, %plus ], [ %nminus, %minus ], [ %nby, %by ],
     [ %nover, %over ], [ %nmin, %least ], [ %nmax, %most ], [ %ssize1, %share2 ]
   store i64 %result, ptr %pa
   br label %out
@@ -790,9 +773,26 @@ def expanded(text: str, target: Cpu) -> str:
     return f'target triple = "{target.triple}"\n{text.replace("PAUSE", pause)}\n{declared}\n'
 
 
+LABELS = {"+": "plus", "-": "minus", "*": "by", "//": "over", "%": "over", "min": "least", "max": "most", "at once": "share"}
+
+
+def operations(text: str) -> str:
+    """Returns the text with the cases of `bytecode.OPERATIONS` in it, those that read an integer of memory written out."""
+    reads = []
+    for name in bytecode.INTEGERS:
+        bits = int(name.lstrip("uint"))
+        extend = f"{'zext' if name[0] == 'u' else 'sext'} i{bits} %{name}.own to i64" if bits < 64 else f"add i64 %{name}.own, 0"
+        load = f"  %{name}.at = inttoptr i64 %x to ptr\n  %{name}.own = load i{bits}, ptr %{name}.at\n"
+        reads.append(f"{name}:\n{load}  %n{name} = {extend}\n  br label %computed")
+    cases = [f"i64 {k}, label %{LABELS.get(name, name)}" for k, name in enumerate(bytecode.OPERATIONS)]
+    words = {"OPERATIONS": "\n    ".join(cases), "INTEGERS": "\n".join(reads), "QUOTIENT": str(bytecode.OPERATIONS.index("//"))}
+    words["READ"] = ", ".join([f"[ %n{name}, %{name} ]" for name in bytecode.INTEGERS])
+    return re.sub(rf"\b({'|'.join(words)})\b", lambda m: words[m[1]], text)
+
+
 def text(target: Cpu) -> str:
     """Returns the module with the functions `run`, `worker`, `stop`, `pauses`."""
-    return expanded(WORK + FORK + WALK + COPY, target)
+    return expanded(WORK + FORK + operations(WALK) + COPY, target)
 
 
 # ---- number of threads ------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from ngraph.op_graph.expr import ExprLike, Leaf, Len
 from ngraph.plan.kernels import Buffer, OpaqueOp, places
 from ngraph.program.program import AxisId
 from ngraph.runtime.host.bytecode import FRAME, HOST
-from ngraph.tensors.index import loads
+from ngraph.tensors.index import Load, loads
 from ngraph.transformers.executable.callbacks import run_opaque_op
 from ngraph.transformers.executable.code import Control, LoadedPlan, Step
 from ngraph.transformers.executable.device import DeviceMemory, KernelDevice
@@ -223,13 +223,17 @@ class InstantiatedPlan:
             self._inner = {step: self.instantiated(inner, self.shared.bodies[step]) for step, inner in self.layout.inner.items()}
         return self._inner
 
-    def value(self, e: ExprLike) -> int:
-        """A number of the layout for these lengths."""
+    def value(self, e: ExprLike, run: Callable[[Any], int] | None = None) -> int:
+        """A number of the layout for these lengths; `run` reads what steps have counted. Raises LookupError where it is missing."""
         if isinstance(e, int):
             return e
         numbers = self._numbers if self.outer is None and self._numbers is not None else None
 
         def leaf(x: Leaf) -> int:
+            if type(x) is Load:
+                if run is None:
+                    raise LookupError(f"{x!r} has no value here")
+                return run(x.of)
             if type(x) is not Computed:
                 return self.symbols[x.of]
             found = None if numbers is None else numbers.get(x)
@@ -241,7 +245,7 @@ class InstantiatedPlan:
         """A loop or branch with its bodies for these lengths."""
 
         def body(name: str, layout: Layout) -> InstantiatedPlan:
-            lengths = {a: self.value(n) for a, n in layout.lengths.items()}
+            lengths = {a: self.value(n) for a, n in layout.lengths.items() if a not in layout.counted}
             return InstantiatedPlan(layout.code, lengths, shared.get(name) or SharedPlan(layout.code, layout), self)
 
         return inner._replace(bodies={name: (body(name, layout), at) for name, (layout, at) in inner.bodies.items()})
@@ -258,7 +262,10 @@ class InstantiatedPlan:
         return expr.substitute(e, leaf)
 
     def length(self, axis: AxisId, run: Callable[[Any], int] | None = None) -> int:
-        return self.plan.length(axis, self.lengths, run)
+        lengths = self.lengths
+        if self.layout.counted and run is not None:
+            lengths = lengths | {a: self.value(n, run) for a, n in self.layout.counted.items()}
+        return self.plan.length(axis, lengths, run)
 
     def full(self, b: Buffer, run: Callable[[Any], int] | None = None) -> tuple[int, ...]:
         """Returns the shape of a buffer, borders and padding included."""
@@ -384,7 +391,10 @@ class BufferAddresses:
         bound, at = inner.bodies[name]
         base = self.base.plus(at)
         again = (lambda: self.bound.inner[step].bodies[name][0]) if step in self.bound.layout.inner else None
-        return bound, BufferAddresses(bound, base, base.plus(bound.layout.apart), self.arrays, table, self.point, again)
+        inside = BufferAddresses(bound, base, base.plus(bound.layout.apart), self.arrays, table, self.point, again)
+        for count in loads(*bound.layout.counted.values()):
+            inside.name(count, self.resolve(count))
+        return bound, inside
 
     def name(self, b: Buffer, place: Place) -> None:
         self.named[root(b)] = place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,7 +13,8 @@ from ngraph.op_graph.expr import Bin, ExprLike, Leaf, Len, maximum, minimum
 from ngraph.parts.storage import lifetimes
 from ngraph.plan.kernels import Buffer, Dim, OpaqueOp
 from ngraph.program.program import AxisId
-from ngraph.tensors.index import bounds, loads
+from ngraph.runtime.host.bytecode import INTEGERS
+from ngraph.tensors.index import Load, bounds, loads
 from ngraph.transformers.executable.code import Control, KernelStep, LoadedPlan, Step
 
 ALIGN = 64  # bytes: a line of the cache
@@ -42,7 +43,10 @@ class _Slot:
 
 
 class Inner(NamedTuple):
-    """A loop or branch in its surroundings' arena: where its bodies, by name, and its own memory lie, how often it runs."""
+    """A loop or branch in its surroundings' arena: where its bodies, by name, and its own memory lie, how often it runs.
+
+    Memory is for the largest lengths; `trips` and the lengths of bodies may be counted by steps before it.
+    """
 
     bodies: dict[str, tuple[Any, ExprLike]]  # a `Layout`, and what is made of it for given lengths
     spare: dict[int, ExprLike]  # the second place of a carry
@@ -59,6 +63,8 @@ class Inner(NamedTuple):
             made = Layout(outer.code.bodies[id(plan)], known, outer.symbols, outer.names)
             if any(real(b) and made.sizes[b] is None for b in (*plan.inputs, *plan.outputs)):
                 raise LookupError(f"the body of a {step.op} has values of unknown size")
+            if made.counted and not made.runs_counted():
+                raise LookupError(f"the body of a {step.op} needs memory of unknown size")
             at = outer.named(aligned_up(at))
             found[name] = made, at
             at = at + made.apart + made.lasting
@@ -78,6 +84,7 @@ class Layout:
 
     def __init__(self, code: LoadedPlan, lengths: Mapping[AxisId, ExprLike], symbols: frozenset[AxisId], names: dict[ExprLike, Computed]):
         self.code, self.plan, self.lengths, self.symbols, self.names = code, code.plan, dict(lengths), symbols, names
+        self.counted = {a: n for a, n in self.lengths.items() if not self.early(n)}  # by steps of its surroundings
         self.arena: ExprLike = self.plan.arena
         self.lasting: ExprLike = self.plan.kept
         self.offsets: dict[Buffer, ExprLike] = {}
@@ -131,7 +138,26 @@ class Layout:
 
     def early(self, e: ExprLike) -> bool:
         """Whether a number is known before any step runs."""
-        return all(type(x) is Computed or type(x) is Len and x.of in self.symbols for x in expr.leaves(e))
+        return all(map(self._known, expr.leaves(e)))
+
+    def _known(self, x: Leaf) -> bool:
+        return type(x) is Computed or type(x) is Len and x.of in self.symbols
+
+    def computable(self, e: ExprLike) -> bool:
+        """Whether a table can compute a number: before any step runs, or then from what steps have counted."""
+        return all(self._known(x) or type(x) is Load and x.of.dtype.name in INTEGERS for x in expr.leaves(e))
+
+    def runs_counted(self) -> bool:
+        """Whether a table can run the steps for lengths computed then: no size is unbounded, no border is filled ahead."""
+        kernels = [s for s in self.code.every if type(s) is KernelStep]
+        sized = all(self.sizes[b] is not None for s in kernels for b in s.code.buffers) and all(map(self.computable, self.counted.values()))
+        inside = all(s.step in self.inner for s in self.code.every if type(s) is Control)
+        return sized and inside and not self.code.start and all(self.scratch(s) is not None for s in kernels)
+
+    def scratch(self, s: KernelStep) -> ExprLike | None:
+        """Returns the scratch that a kernel never exceeds, if there is such a limit and a table can compute all its lengths."""
+        exprs = [self.over(e) for e in (s.code.scratch, s.code.work_items, *map(Len, s.code.lengths))]
+        return self.most(exprs[0]) if all(map(self.computable, exprs)) else None
 
     def most(self, e: ExprLike) -> ExprLike | None:
         """Returns an upper bound of an expression over lengths that is known before any step runs; None where there is none."""
@@ -177,18 +203,14 @@ class Layout:
         """Bytes; None where nothing bounds them before steps run."""
         if b.dtype.np is None:
             return None
-        size: ExprLike | None = b.bytes
-        if size is None:
-            shape: list[ExprLike] = []
-            for d in b.dims:
-                n = self.most(self.over(Len(d[0])))
-                if n is None:
-                    return None
-                shape.append(room(b, d, n))
-            if shape and b.row:
-                shape[-1] = maximum(shape[-1], b.row)
-            size = self.named(math.prod(shape, start=b.dtype.np.itemsize))
-        return size
+        found = [self.most(self.over(Len(d[0]))) for d in b.dims] if b.bytes is None else []
+        lengths = [n for n in found if n is not None]
+        return self.named(_bytes(b, lengths)) if len(lengths) == len(found) else None
+
+    def content(self, b: Buffer) -> ExprLike:
+        """Returns the bytes that the elements of a buffer take: as many as its size, or fewer where steps count its lengths."""
+        size = _bytes(b, [self.over(Len(d[0])) for d in b.dims] if b.bytes is None else [])
+        return self.named(size) if self.early(size) else size
 
     def _place(self) -> None:
         """Gives buffers their offsets. Those that the plan could not place lie behind the others, in slots that some share."""
@@ -238,13 +260,16 @@ class Layout:
         return {b: life for b, life in found.items() if b not in kept}
 
     def _inner(self, step: OpaqueOp) -> None:
-        """Puts the bodies of a loop or branch behind the arena, if all lengths are known: they lie where those of other steps lie too."""
+        """Puts the bodies of a loop or branch behind the arena, if a table can compute all lengths: where those of other steps lie too."""
+        length = lambda a: self.over(Len(a))
         try:
-            inner = Inner.of(self, step, self.arena, self.length)
+            inner = Inner.of(self, step, self.arena, length)
         except LookupError:
             return
+        if not self.computable(inner.trips) or any(real(b) and self.sizes[root(b)] is None for b in (*step.inputs, *step.results)):
+            return
         if any(b.code.start for b, _ in inner.bodies.values()):  # whose borders have to last
-            inner = Inner.of(self, step, self.total, self.length)
+            inner = Inner.of(self, step, self.total, length)
         self.inner[step], self.total = inner, self.named(maximum(self.total, inner.end))
 
     @property
@@ -262,6 +287,16 @@ def room(b: Buffer, dim: Dim, n: ExprLike) -> ExprLike:
     _, div, mod = dim
     extent = (n + (div - 1)) // div
     return (extent if mod is None else minimum(extent, mod)) + sum(b.border.get(dim[0], ()))
+
+
+def _bytes(b: Buffer, lengths: Sequence[ExprLike]) -> ExprLike:
+    """Returns the bytes of a buffer whose dims have these lengths."""
+    if b.bytes is not None:
+        return b.bytes
+    shape = [room(b, d, n) for d, n in zip(b.dims, lengths, strict=True)]
+    if shape and b.row:
+        shape[-1] = maximum(shape[-1], b.row)
+    return math.prod(shape, start=b.dtype.np.itemsize)
 
 
 def root(b: Buffer) -> Buffer:

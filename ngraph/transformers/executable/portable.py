@@ -77,15 +77,13 @@ class _Images:
     def refuse_callbacks(self, steps: Sequence[Any]) -> None:
         """Raises UnsupportedError where Python runs one of these steps, for all that it runs but checks of bounds."""
         calls = [title(s.step) for s in steps if type(s) is HostCallback and s.step.op != "check_bounds"]
-        counted = [title(s.step) for s in steps if type(s) is not HostCallback]
-        head = f"{self.bound.plan.name} has no portable form"
         if calls:
-            raise UnsupportedError(f"{head}: Python runs {'; '.join(calls)}", fix="take these ops out of what is made portable")
-        if counted:
             raise UnsupportedError(
-                f"{head}: the lengths of {'; '.join(counted)} are counted while it runs",
-                fix="give lengths that inputs have, such as a mask instead of the elements that are chosen",
+                f"{self.bound.plan.name} has no portable form: Python runs {'; '.join(calls)}, and a file without Python cannot",
+                fix="build the graph without these ops, or give what they print or take to the caller as results and inputs",
             )
+        if not all(type(s) is HostCallback for s in steps):
+            _refuse(self.bound.plan)
 
     def name(self, region: Any, table: Table) -> str:
         if region not in self.names:
@@ -101,8 +99,8 @@ class _Images:
         return self.names[region]
 
 
-def _refuse(b: Any, array: Any = None) -> NoReturn:
+def _refuse(of: Any, array: Any = None) -> NoReturn:
     raise UnsupportedError(
-        f"there is no portable form: the memory of {getattr(b, 'name', b)!r} is allocated while the plan runs, for its length is counted",
-        fix="give lengths that inputs have, such as a mask instead of the elements that are chosen",
+        f"{getattr(of, 'name', of)!r} has no portable form: lengths are counted while it runs, and nothing bounds them before",
+        fix="give a bound of these lengths, or lengths that inputs have, such as a mask instead of the elements that are chosen",
     )

@@ -37,7 +37,7 @@ from ngraph.runtime.host.bytecode import (
 )
 from ngraph.tensors.index import Load
 from ngraph.transformers.executable.code import Control, HostCallback, KernelStep, Step
-from ngraph.transformers.executable.layout import Computed, Inner, real
+from ngraph.transformers.executable.layout import GUESS, Computed, Inner, real
 
 if TYPE_CHECKING:
     from ngraph.transformers.executable.frame import BufferAddresses
@@ -86,7 +86,7 @@ class InstructionField(NamedTuple):
 
 
 Place = Address | Word
-Triple = tuple[Any, Any, ExprLike]  # a word becomes another word and a number
+Triple = tuple[Any, Any, ExprLike | Word]  # a word becomes another word and a number, which may be in a word
 Operand = int | Address | WordAddress | InstructionField
 
 
@@ -247,17 +247,21 @@ class Table:
         self.checks += 1
         self.records[unless] = [UNLESS, WordAddress(self.source(scope.resolve(s.step.inputs[-1]))), len(self.records)]
 
-    def move(self, record: int, triples: Sequence[Triple]) -> None:
-        """Makes an instruction move words, one triple after another."""
+    def move(self, record: int, triples: Sequence[Triple]) -> list[Triple]:
+        """Makes an instruction move words, one triple after another; returns the moves, due before it, of numbers that are words."""
         start = len(self.words)
+        ahead: list[Triple] = []
         for to, source, more in triples:
             self.word(WordAddress(to) if isinstance(to, int) else to)
             self.word(WordAddress(source) if isinstance(source, int) else source)
             self.word(more if isinstance(more, int) else 0)
         for k, (_, _, more) in enumerate(triples):
-            if not isinstance(more, int):
+            if isinstance(more, Word):
+                ahead.append((start + 3 * k + 2, more.word, 0))
+            elif not isinstance(more, int):
                 self.early(more, WordAddress(start + 3 * k + 2))
         self.records[record] = [MOVES, WordAddress(start), len(triples)]
+        return ahead
 
     def following(self, cells: Sequence[int]) -> list[Triple]:
         """Returns the moves that are due when these words have changed."""
@@ -302,7 +306,7 @@ class Table:
         self.bases[s.entry] = s.entry.address
         if known:
             self.kernel(scope, s, at)
-        elif all(scope.sized(b) for b in s.code.buffers) and self.room(scope, s) is not None:
+        elif all(scope.sized(b) for b in s.code.buffers) and layout.scratch(s) is not None:
             self.measured(scope, s, at)
         else:
             self.host(partial(self.settle, scope, s, at, len(self.records) + 1))
@@ -364,19 +368,10 @@ class Table:
         loop_invariant = [b for b in s.step.sources if b.parameters]
         return sum([scope.bound.sizes[b] or 0 for b in loop_invariant]) > scope.bound.code.target.l2 // 2
 
-    def room(self, scope: BufferAddresses, s: KernelStep) -> ExprLike | None:
-        """The scratch that a kernel never exceeds, if there is such a limit and all its lengths can be computed by the table."""
-        layout = scope.bound.layout
-        exprs = [layout.over(e) for e in (s.code.scratch, s.code.work_items, *map(Len, s.code.lengths))]
-        leaves = [x for e in exprs for x in expr.leaves(e)]
-        if not all(layout.early(x) or type(x) is Load and x.of.dtype.name in OPERATIONS for x in leaves):
-            return None
-        return layout.most(exprs[0])
-
     def measured(self, scope: BufferAddresses, s: KernelStep, at: int) -> None:
         """A kernel whose lengths the table computes where it stands, from what lies in memory then."""
         layout = scope.bound.layout
-        self.needs(scope, self.room(scope, s) or 0)
+        self.needs(scope, layout.scratch(s) or 0)
         for k, a in enumerate(s.code.lengths, at + len(s.code.buffers)):
             self.compute(scope, layout.over(Len(a)), WordAddress(k))
         items = layout.over(s.code.work_items)
@@ -421,7 +416,7 @@ class Table:
         items, about = number(s.code.work_items, scope.length), self.times > 1 and self.large(scope, s)
         self.table[record, 3:] = self.shares(scope, s, items, about)
 
-    def copy(self, to: Place, source: Place, size: ExprLike) -> None:
+    def copy(self, scope: BufferAddresses, to: Place, source: Place, size: ExprLike) -> None:
         """Bytes from one place to another."""
         at = len(self.words)
         self.words += [0] * 3
@@ -429,8 +424,10 @@ class Table:
         self.hold(at + 1, source)
         if isinstance(size, int):
             self.words[at + 2] = size
-        else:
+        elif scope.bound.layout.early(size):
             self.early(size, WordAddress(at + 2))
+        else:
+            self.compute(scope, size, WordAddress(at + 2))
         self.record(COPY, WordAddress(at))
 
 
@@ -457,17 +454,23 @@ class _LoopInstructions:
         self.advance: list[Triple] = []  # then slices move on
         self.cells: list[int] = []
 
+    def number(self, e: ExprLike) -> ExprLike | Word:
+        """Returns a number that is known before any step runs; of another one the word, computed ahead of the loop."""
+        return e if self.scope.bound.layout.early(e) else Word(self.table.compute(self.scope, e, None))
+
     def cell(self, place: Place, more: ExprLike = 0) -> int:
         """Returns a word that starts as a place and moves."""
-        k = self.table.word()
-        self.enter.append((k, self.table.source(place), more))
+        k, source, ahead = self.table.word(), self.table.source(place), self.number(more)
+        if isinstance(ahead, Word):
+            source, ahead = self.table.now(self.table.word(), source, "+", ahead.word), 0
+        self.enter.append((k, source, ahead))
         self.cells.append(k)
         return k
 
     def slices(self, place: Place, size: ExprLike, reverse: bool) -> Word:
         """Returns the word with the address of each trip's own slice of `size` bytes."""
         k = self.cell(place, (self.inner.trips - 1) * size if reverse else 0)
-        self.advance.append((k, k, size * -1 if reverse else size))
+        self.advance.append((k, k, self.number(size * -1 if reverse else size)))
         return Word(k)
 
     def swapped(self, start: Place, first: Place, second: Place) -> tuple[Word, Word]:
@@ -481,7 +484,7 @@ class _LoopInstructions:
         n, t = self.inner.trips, self.table
         if isinstance(n, int):
             return (end, spare) if n % 2 else (spare, end)
-        a, b, odd = t.source(end), t.source(spare), t.early(n % 2)
+        a, b, odd = t.source(end), t.source(spare), t.compute(self.scope, n % 2, None)
         apart = t.now(t.word(), t.now(t.word(), a, "-", b), "*", odd)
         return Word(t.now(t.word(), b, "+", apart)), Word(t.now(t.word(), a, "-", apart))
 
@@ -491,18 +494,17 @@ class _LoopInstructions:
     def fill(self, begin: int, again: int | None) -> None:
         """Writes the records of moves, once all that follows the words is known."""
         follow = self.table.following(self.cells)
-        self.table.move(begin, self.enter + follow)
-        if again is not None:
-            self.table.move(again, self.turn + self.advance + follow)
+        ahead = [] if again is None else self.table.move(again, self.turn + self.advance + follow)
+        self.table.move(begin, self.enter + ahead + follow)
 
 
 def _scan(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     n = inner.trips
     if not isinstance(n, int):
+        some = table.word(WordAddress(table.compute(scope, minimum(n, 1), None)))
         test = table.record()
         _trips(table, scope, r, inner)
         leave = table.record()
-        some = table.word(WordAddress(table.early(minimum(n, 1))))
         table.records[test] = [UNLESS, WordAddress(some), len(table.records)]
         _no_trip(table, scope, r, inner)
         table.records[leave] = [JUMP, len(table.records)]
@@ -517,21 +519,21 @@ def _no_trip(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) ->
     body, _ = inner.bodies["body"]
     for first, last, b in zip(r.inputs[: r.attrs["carries"]], r.results, body.plan.inputs, strict=False):
         if real(b):
-            table.copy(scope.resolve(last), scope.resolve(first), body.layout.sizes[b] or 0)
+            table.copy(scope, scope.resolve(last), scope.resolve(first), body.layout.content(b))
 
 
 def _trips(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> None:
     carries, xs, reverse, n = r.attrs["carries"], r.attrs["xs"], r.attrs["reverse"], inner.trips
     body, child = scope.body(r, inner, "body", table)
-    plan, sizes = body.plan, body.layout.sizes
+    plan, content = body.plan, body.layout.content
     loop = _LoopInstructions(table, scope, inner)
     for k, (outer, b) in enumerate(zip(r.inputs, plan.inputs, strict=True)):
         if real(b) and k >= carries:
             place = scope.resolve(outer)
-            child.name(b, loop.slices(place, sizes[b] or 0, reverse) if k < carries + xs else place)
+            child.name(b, loop.slices(place, content(b), reverse) if k < carries + xs else place)
     for stack, b in zip(r.results[carries:], plan.outputs[carries:], strict=True):
         if real(b):
-            child.name(b, loop.slices(scope.resolve(stack), sizes[b] or 0, reverse))
+            child.name(b, loop.slices(scope.resolve(stack), content(b), reverse))
     stacked: list[tuple[Place, Place, ExprLike]] = []
     for k, (b, made) in enumerate(zip(plan.inputs[:carries], plan.outputs[:carries], strict=True)):
         if not real(b):
@@ -543,25 +545,29 @@ def _trips(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> N
             taken = Word(loop.cell(start))
             loop.turn.append((taken.word, out.word, 0))
             if scope.bound.needs(r.results[k]):
-                stacked.append((end, taken, sizes[b] or 0))
+                stacked.append((end, taken, content(b)))
         else:  # the last trip puts it where it shall be
             taken, out = loop.swapped(start, *loop.ordered(end, scope.base.plus(inner.spare[k])))
             child.name(made, out)
         child.name(b, taken)
     table.add(child, body.code.once)
+    trips = loop.number(n)
     begin, counter = loop.begin(), table.word()
     loop.enter.append((counter, table.source(0), 0))
     top, before = len(table.records), table.times
-    table.times *= scope.bound.value(n)
+    most = scope.bound.layout.most(n)
+    table.times *= GUESS if most is None else scope.bound.value(most)
     table.add(child, body.code.steps)
     table.times = before
     again = table.record()
-    if not isinstance(n, int):
-        table.early(n, InstructionField(table.record(LOOP, WordAddress(counter), 0, top), "b"))
-    elif n > 1:
-        table.record(LOOP, WordAddress(counter), n, top)
+    if isinstance(trips, Word):
+        loop.enter.append((InstructionField(table.record(LOOP, WordAddress(counter), 0, top), "b"), trips.word, 0))
+    elif not isinstance(trips, int):
+        table.early(trips, InstructionField(table.record(LOOP, WordAddress(counter), 0, top), "b"))
+    elif trips > 1:
+        table.record(LOOP, WordAddress(counter), trips, top)
     for end, place, size in stacked:
-        table.copy(end, place, size)
+        table.copy(scope, end, place, size)
     loop.fill(begin, again)
 
 
@@ -576,7 +582,7 @@ def _while(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> N
             continue
         place = scope.resolve(r.inputs[k])
         if k < carries:
-            end, size = scope.resolve(r.results[k]), body.layout.sizes[b] or 0
+            end, size = scope.resolve(r.results[k]), body.layout.content(b)
             place, out = loop.swapped(place, end, scope.base.plus(inner.spare[k]))
             child.name(body.plan.outputs[k], out)
             ends.append((end, place, size))
@@ -594,7 +600,7 @@ def _while(table: Table, scope: BufferAddresses, r: OpaqueOp, inner: Inner) -> N
     table.record(JUMP, top)
     table.records[leave] = [UNLESS, WordAddress(table.source(flag)), len(table.records)]
     for end, place, size in ends:
-        table.copy(end, place, size)
+        table.copy(scope, end, place, size)
     loop.fill(begin, turn)
 
 

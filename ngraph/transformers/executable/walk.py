@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +21,13 @@ def word(address: int) -> ctypes.c_int64:
     return ctypes.c_int64.from_address(address)
 
 
+def _read(kind: Any, a: int, _: int) -> int:
+    return int(kind.from_address(a).value)
+
+
 AT_ONCE = bytecode.OPERATIONS.index("at once")
 COMPUTED: dict[str, Callable[[int, int], int]] = {
-    "int32": lambda a, b: ctypes.c_int32.from_address(a).value,
-    "int64": lambda a, b: word(a).value,
+    **{name: partial(_read, getattr(ctypes, f"c_{name}")) for name in bytecode.INTEGERS},
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
