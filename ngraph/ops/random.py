@@ -26,7 +26,7 @@ from ngraph.ops.rearrange import iota
 from ngraph.ops.sorting import sort_record
 from ngraph.ops.state import parts, persistent_tensor
 
-_MULTIPLIERS, _WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
+MULTIPLIERS, WEYL = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 _WORD = 0xFFFFFFFF
 _TRIP = 0x9E3779B1  # mixes the trip numbers of the scans around a draw
 _FRACTION = {dtypes.bfloat16: 8, dtypes.float16: 11, dtypes.float32: 24, dtypes.float64: 53}  # bits of a uniform number
@@ -64,9 +64,9 @@ def philox(counter: Sequence[Any], key: Sequence[int]) -> list[np.ndarray]:
     k0, k1 = key
     low, high = np.uint64(_WORD), np.uint64(32)
     for _ in range(10):
-        a, b = c0 * np.uint64(_MULTIPLIERS[0]), c2 * np.uint64(_MULTIPLIERS[1])
+        a, b = c0 * np.uint64(MULTIPLIERS[0]), c2 * np.uint64(MULTIPLIERS[1])
         c0, c1, c2, c3 = (b >> high) ^ c1 ^ np.uint64(k0), b & low, (a >> high) ^ c3 ^ np.uint64(k1), a & low
-        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+        k0, k1 = (k0 + WEYL[0]) & _WORD, (k1 + WEYL[1]) & _WORD
     return [c.astype(np.uint32) for c in (c0, c1, c2, c3)]
 
 

@@ -185,6 +185,43 @@ case("maps_open", lambda: maps(hole(None, 3)), *({"x": R.standard_normal((n, 3))
 case("recurrent", recurrent, {"x": R.standard_normal((4, 13, 3)).astype("f4")})
 
 
+# ---- random numbers
+raw = tf.raw_ops
+
+
+def stateless():
+    seed = v1.placeholder(tf.int64, [2], "x")
+    made = [raw.StatelessRandomUniform(shape=[3, 7], seed=seed, dtype=d) for d in (tf.float32, tf.float64, tf.float16)]
+    made += [raw.StatelessRandomUniform(shape=[5], seed=tf.cast(seed, tf.int32))]
+    made += [raw.StatelessRandomUniformFullInt(shape=[9], seed=seed, dtype=d) for d in (tf.int32, tf.int64, tf.uint32, tf.uint64)]
+    made += [raw.StatelessRandomUniformInt(shape=[2, 5], seed=seed, minval=-3, maxval=100)]
+    made += [raw.StatelessRandomUniformInt(shape=[5], seed=seed, minval=np.int64(-(10**10)), maxval=np.int64(10**12))]
+    return made
+
+
+def stateless_normal():
+    seed = v1.placeholder(tf.int64, [2], "x")
+    return [raw.StatelessRandomNormal(shape=[3, 7], seed=seed, dtype=d) for d in (tf.float32, tf.float64)]
+
+
+def counters():
+    key, counter = v1.placeholder(tf.uint64, [1], "k"), v1.placeholder(tf.uint64, [2], "c")
+    made = [raw.StatelessRandomUniformV2(shape=[11], key=key, counter=counter, alg=1)]
+    made += [raw.StatelessRandomUniformFullIntV2(shape=[6], key=key, counter=counter, alg=3, dtype=tf.uint64)]
+    made += [raw.StatelessRandomUniformIntV2(shape=[6], key=key, counter=counter, alg=1, minval=0, maxval=7)]
+    return made + list(raw.StatelessRandomGetKeyCounter(seed=tf.constant([5, -6], tf.int64)))
+
+
+SEEDS = [{"x": np.array(s, np.int64)} for s in ((7, -3), (0, 0), (2**62 + 5, -(2**63)))]
+case("stateless", stateless, *SEEDS)
+case("stateless_normal", stateless_normal, *SEEDS)
+case(
+    "counters",
+    counters,
+    *({"k": np.array([k], np.uint64), "c": np.array(c, np.uint64)} for k, c in ((123, (5, 9)), (2**64 - 1, (2**64 - 2, 0)))),
+)
+
+
 # ---- variables
 def state_cond():
     x = hole(3)

@@ -7,6 +7,8 @@ from graphs_v1 import CASES, IN_CALLS, RECORDED, load, under
 import ngraph.transformers as ngt
 from ngraph.errors import ArgumentError, GraphError
 
+EXACT = {"stateless", "counters"}  # random numbers, bit by bit
+
 
 @pytest.mark.parametrize("kind", ["cpu", "direct"])
 @pytest.mark.parametrize("name", CASES)
@@ -24,7 +26,8 @@ def test_answers(tmp_path, name, kind):
                 for j, y in enumerate(model.run(names, feeds)):
                     want = RECORDED[f"{name}|out{k}.{turn}.{j}"]
                     assert y.dtype == want.dtype and y.shape == want.shape
-                    np.testing.assert_allclose(y, want, rtol=2e-6, atol=2e-6, err_msg=f"feed {k}, turn {turn}, result {j}")
+                    limit = 0 if name in EXACT else 2e-6
+                    np.testing.assert_allclose(y, want, rtol=limit, atol=limit, err_msg=f"feed {k}, turn {turn}, result {j}")
             k += 1
         for variable, want in under(f"{name}|end|").items():
             np.testing.assert_allclose(model.value(variable), want, rtol=2e-6, atol=2e-6, err_msg=variable)

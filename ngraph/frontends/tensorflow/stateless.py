@@ -1,0 +1,183 @@
+"""Translators of TensorFlow's stateless random ops, whose numbers are TensorFlow's: Philox 4x32-10, four words for each counter.
+
+Sources: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC11), for the generator; tensorflow/core/lib/random
+(`random_distributions.h`) for how words become numbers, and stateless_random_ops.cc for how a seed becomes a key and a counter. Logarithm,
+sine and cosine are this compiler's: normal numbers differ from TensorFlow's by some units in the last place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ngraph.errors import UnsupportedError
+from ngraph.frontends.positional import elementwise as by_element
+from ngraph.frontends.positional import shapes
+from ngraph.frontends.positional.values import ConstantArray, Tensor, Value
+from ngraph.frontends.tensorflow.table import translates
+from ngraph.op_graph import dtypes
+from ngraph.op_graph.dtypes import as_dtype
+from ngraph.op_graph.expr import ExprLike
+from ngraph.op_graph.op import Op
+from ngraph.ops import elementwise as e
+from ngraph.ops.random import MULTIPLIERS, WEYL
+from ngraph.ops.rearrange import iota, product
+
+WORD = 0xFFFFFFFF
+SEED_KEY = (0x3EC8F720, 0x02461E29)  # the key under which a seed is mixed
+PHILOX, CHOSEN = 1, 3  # numbers of algorithms: the second leaves the choice to the device, which is Philox on CPUs
+LEAST = 1e-7  # below which no logarithm is taken
+FRACTION_BITS = {dtypes.bfloat16: 7, dtypes.float16: 10, dtypes.float32: 23, dtypes.float64: 52}
+
+
+def _number(n: int) -> Op:
+    return e.filled(n, (), dtypes.uint64)
+
+
+def _low(x: Op) -> Op:
+    return e.bitwise(x, _number(WORD), kind="and")
+
+
+def _high(x: Op) -> Op:
+    return e.bitwise(x, _number(32), kind="shr")
+
+
+def _joined(low: Op, high: Op) -> Op:
+    return e.bitwise(low, e.bitwise(high, _number(32), kind="shl"), kind="or")
+
+
+def _mixed(x: Op, *others: Op) -> Op:
+    for y in others:
+        x = e.bitwise(x, y, kind="xor")
+    return x
+
+
+def philox(counter: Sequence[Op], key: tuple[Any, Any]) -> list[Op]:
+    """Returns four words, as uint64, for counters of four words under a key of two, each a uint64 op below 2**32, or a number of the key."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = (k if isinstance(k, Op) else _number(k) for k in key)
+    for turn in range(10):
+        a, b = c0 * _number(MULTIPLIERS[0]), c2 * _number(MULTIPLIERS[1])
+        first, second = (_low(k + _number(turn * w & WORD)) for k, w in zip((k0, k1), WEYL, strict=True))
+        c0, c1, c2, c3 = _mixed(_high(b), c1, first), _low(b), _mixed(_high(a), c3, second), _low(a)
+    return [c0, c1, c2, c3]
+
+
+def _scalars(n: Any, v: Value, count: int) -> list[Op]:
+    """Returns the numbers of a vector as uint64 scalars with the same bits."""
+    t = n.g.tensor(v)
+    found = [shapes.at(n.g, t, 0, k).op for k in range(count)]
+    found = [e.cast(x, dtypes.int64) if x.dtype.kind == "int" else x for x in found]
+    return [x if x.dtype is dtypes.uint64 else by_element.bitcast(x, dtypes.uint64) for x in found]
+
+
+def seeded(n: Any, seed: Value) -> tuple[Op, tuple[Op, Op]]:
+    """Returns the key and the counter, a low and a high half, that a seed of two numbers stands for, as uint64 scalars."""
+    a, b = _scalars(n, seed, 2)
+    words = philox([_low(a), _high(a), _low(b), _high(b)], SEED_KEY)
+    return _joined(words[0], words[1]), (_number(0), _joined(words[2], words[3]))
+
+
+def _from(n: Any, key: Value, counter: Value, algorithm: Value) -> tuple[Op, tuple[Op, Op]]:
+    if not isinstance(algorithm, ConstantArray) or int(algorithm.array) not in (PHILOX, CHOSEN):
+        raise UnsupportedError("random numbers of another algorithm than Philox", fix="give alg='philox'")
+    low, high = _scalars(n, counter, 2)
+    return _scalars(n, key, 1)[0], (low, high)
+
+
+def drawn(n: Any, shape: Value, source: tuple[Op, tuple[Op, Op]], numbers: Callable[..., list[Op]]) -> Tensor:
+    """Returns numbers of a shape. numbers: from the four words of a block, uint64 ops, to its numbers in their order."""
+    g, (key, (low, high)) = n.g, source
+    sizes = g.sizes(shape)
+    count = product(sizes)
+    each = len(numbers(*[_number(0)] * 4))
+    blocks: ExprLike = (count + (each - 1)) // each
+    axis = g.fresh(blocks)
+    at = low + iota(axis, dtypes.uint64)
+    carried = high + e.cast(e.less(at, low), dtypes.uint64)
+    words = philox([_low(at), _high(at), _low(carried), _high(carried)], (_low(key), _high(key)))
+    made = g.full(shapes.stacked(g, [g.made(x, [axis]) for x in numbers(*words)], 1))
+    flat = g.full(g.reshape(made, [blocks * each]), [0])
+    return g.reshape(shapes.sliced(g, flat, 0, 0, 1, count), sizes)
+
+
+def _fractions(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from four words to uniform numbers from 0 to below 1: low bits of words, of two for float64."""
+    bits = FRACTION_BITS[dtype]
+
+    def fraction(x: Op) -> Op:
+        kept = e.bitwise(x, _number((1 << bits) - 1), kind="and")
+        wide = dtypes.float64 if bits > 23 else dtypes.float32
+        return e.cast(e.cast(kept, wide) * e.filled(2.0**-bits, (), wide), dtype)
+
+    def numbers(*words: Op) -> list[Op]:
+        if bits <= 23:
+            return [fraction(w) for w in words]
+        return [fraction(_joined(words[k + 1], words[k])) for k in (0, 2)]
+
+    return numbers
+
+
+def _normals(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from four words to normal numbers, by Box and Muller; those of 16 bits are computed in float32."""
+    uniform = _fractions(dtypes.float64 if dtype is dtypes.float64 else dtypes.float32)
+
+    def numbers(*words: Op) -> list[Op]:
+        found, us = [], uniform(*words)
+        for a, b in zip(us[::2], us[1::2], strict=True):
+            radius = e.sqrt(e.log(e.maximum(a, e.filled(LEAST, (), a.dtype))) * e.filled(-2.0, (), a.dtype))
+            angle = b * e.filled(2.0 * math.pi, (), b.dtype)
+            found += [e.cast(e.sin(angle) * radius, dtype), e.cast(e.cos(angle) * radius, dtype)]
+        return found
+
+    return numbers
+
+
+def _whole(dtype: Any) -> Callable[..., list[Op]]:
+    """Returns the function from four words to unsigned numbers of the bits of a dtype."""
+    if dtype.bits == 64:
+        return lambda *words: [_joined(words[0], words[1]), _joined(words[2], words[3])]
+    return lambda *words: [e.cast(w, dtypes.uint32) for w in words]
+
+
+def _in_range(dtype: Any, low: Op, high: Op) -> Callable[..., list[Op]]:
+    unsigned = dtypes.uint64 if dtype.bits == 64 else dtypes.uint32
+    first, last = (by_element.bitcast(x, unsigned) for x in (low, high))
+    return lambda *words: [by_element.bitcast(first + e.mod(x, last - first), dtype) for x in _whole(dtype)(*words)]
+
+
+def _numbers(n: Any, bounds: Sequence[Value]) -> Callable[..., list[Op]]:
+    dtype = as_dtype(n.attr("dtype", np.dtype(np.float32 if not bounds else np.int32)))
+    if bounds:
+        return _in_range(dtype, *(n.g.tensor(b).op for b in bounds))
+    if "FullInt" in n.op:
+        return lambda *words: [by_element.bitcast(x, dtype) for x in _whole(dtype)(*words)]
+    return (_normals if "Normal" in n.op else _fractions)(dtype)
+
+
+KINDS = ("Uniform", "Normal", "UniformInt", "UniformFullInt")
+
+
+@translates(*(f"StatelessRandom{kind}" for kind in KINDS))
+def by_seed(n: Any, shape: Value, seed: Value, *bounds: Value) -> Tensor:
+    return drawn(n, shape, seeded(n, seed), _numbers(n, bounds))
+
+
+@translates(*(f"StatelessRandom{kind}V2" for kind in KINDS))
+def by_counter(n: Any, shape: Value, key: Value, counter: Value, algorithm: Value, *bounds: Value) -> Tensor:
+    return drawn(n, shape, _from(n, key, counter, algorithm), _numbers(n, bounds))
+
+
+@translates("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", results="key counter alg")
+def key_and_counter(n: Any, seed: Value) -> tuple[Value, ...]:
+    key, counter = seeded(n, seed)
+    vectors = [shapes.stacked(n.g, [n.g.made(x, []) for x in ops]) for ops in ([key], counter)]
+    return *vectors, ConstantArray(np.array(PHILOX, np.int32))
+
+
+@translates("StatelessRandomGetAlg")
+def algorithm(n: Any) -> Value:
+    return ConstantArray(np.array(PHILOX, np.int32))
