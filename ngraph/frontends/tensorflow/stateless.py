@@ -56,7 +56,7 @@ def _mixed(x: Op, *others: Op) -> Op:
 
 
 def philox(counter: Sequence[Op], key: tuple[Any, Any]) -> list[Op]:
-    """Returns four words, as uint64, for counters of four words under a key of two, each a uint64 op below 2**32, or a number of the key."""
+    """Returns four words, as uint64, for counters of four words under a key of two: uint64 ops below 2**32, or numbers."""
     c0, c1, c2, c3 = counter
     k0, k1 = (k if isinstance(k, Op) else _number(k) for k in key)
     for turn in range(10):
